@@ -1,9 +1,10 @@
-//! An agent in 40 lines: reads the file that the prompt names through the client, asks, and writes it back.
+//! A small ACP agent: it reads a file through the client, bumps the version in it, asks the user, and writes it back.
 //!
-//! Run it with the client beside it: `cargo run --example client -- target/debug/examples/agent`.
+//! The prompt names the file. To run it with the example client, build both with `cargo build --examples`, then run
+//! `cargo run --example client -- target/debug/examples/agent`.
 
 use bowline_state::builders::start_edit;
-use bowline_state::permission::{Ask, PermissionBroker, Verdict};
+use bowline_state::permission::{PermissionBroker, PermissionRequestDetails, PermissionVerdict};
 use bowline_state::tracker::ToolCallTracker;
 use bowline_wire::schema::v1::{
     ContentBlock, Error, InitializeRequest, InitializeResponse, NewSessionRequest, NewSessionResponse,
@@ -38,9 +39,12 @@ impl Agent for VersionBumper {
         let edit = calls.start("bump", |id| start_edit(id, "Bump the version", &path.text, new.clone()));
         client.update(session.clone(), edit.map_err(Error::into_internal_error)?).await?;
         let broker = PermissionBroker::new(session.clone());
-        let ask = broker.request_for(&calls, "bump", Ask::default()).map_err(Error::into_internal_error)?;
+        let ask = broker
+            .build_request_for(&calls, "bump", PermissionRequestDetails::default())
+            .map_err(Error::into_internal_error)?;
         let answer = client.request_permission(ask.clone()).await?;
-        let verdict = Verdict::of(&ask.options, &answer.outcome).map_err(Error::into_internal_error)?;
+        let verdict = PermissionVerdict::from_outcome(&ask.options, &answer.outcome)
+            .map_err(Error::into_internal_error)?;
 
         let end = if verdict.is_approved() {
             client.write_text_file(WriteTextFileRequest::new(session.clone(), &path.text, new)).await?;

@@ -1,29 +1,29 @@
-//! A client in 40 lines: starts the agent that it is given, serves it a file, approves, and shows what happens.
+//! A small ACP client: it starts an agent, serves it a file, approves its requests, and prints the session updates.
 //!
-//! `cargo run --example client -- AGENT [ARGUMENT…]`
+//! Usage: `cargo run --example client -- AGENT [ARGUMENT…]`
 
 use std::io::Write;
 use std::sync::Arc;
 
-use bowline_state::permission::{Decision, Lifetime, answer};
+use bowline_state::permission::{ChoiceLifetime, PermissionDecision, choose_outcome};
 use bowline_wire::schema::ProtocolVersion;
 use bowline_wire::schema::v1::{
     ClientCapabilities, Error, FileSystemCapabilities, InitializeRequest, NewSessionRequest, PromptRequest,
     ReadTextFileRequest, ReadTextFileResponse, RequestPermissionRequest, RequestPermissionResponse,
     SessionNotification, WriteTextFileRequest, WriteTextFileResponse,
 };
-use bowline_wire::{AgentHandle, Client, ClientContext, Grace, Limits, spawn_agent};
+use bowline_wire::{AgentHandle, Client, ClientContext, ConnectionLimits, ShutdownGrace, spawn_agent};
 
-struct Editor;
+struct ExampleClient;
 
-impl Client for Editor {
+impl Client for ExampleClient {
     async fn request_permission(
         &self,
         request: RequestPermissionRequest,
         _: ClientContext,
     ) -> Result<RequestPermissionResponse, Error> {
-        let outcome =
-            answer(&request.options, Decision::Allow(Lifetime::Once)).map_err(Error::into_internal_error)?;
+        let outcome = choose_outcome(&request.options, PermissionDecision::Allow(ChoiceLifetime::Once))
+            .map_err(Error::into_internal_error)?;
         Ok(RequestPermissionResponse::new(outcome))
     }
 
@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut command =
         tokio::process::Command::new(arguments.next().ok_or("usage: client AGENT [ARGUMENT…]")?);
     command.args(arguments);
-    let (agent, process) = spawn_agent(command, Arc::new(Editor), Limits::DEFAULT)?;
+    let (agent, process) = spawn_agent(command, Arc::new(ExampleClient), ConnectionLimits::DEFAULT)?;
     let fs = FileSystemCapabilities::new().read_text_file(true).write_text_file(true);
     let hello =
         InitializeRequest::new(ProtocolVersion::V1).client_capabilities(ClientCapabilities::new().fs(fs));
@@ -63,6 +63,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let session = agent.new_session(NewSessionRequest::new(std::env::current_dir()?)).await?.session_id;
     let turn = agent.prompt(PromptRequest::new(session, vec!["/project/config.json".into()])).await?;
     writeln!(std::io::stdout(), "{:?}", turn.stop_reason)?;
-    process.shutdown(Grace::default()).await;
+    process.shutdown(ShutdownGrace::default()).await;
     Ok(())
 }

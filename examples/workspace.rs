@@ -1,13 +1,13 @@
-//! A project's files for an agent: the user types while the agent edits, both stay, and the agent's part is undone.
+//! The workspace on its own: a user and an agent change the same file, both changes survive, and the agent's is undone.
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::error::Error;
 
-use bowline_state::changes::Origin;
-use bowline_state::lines::Window;
-use bowline_state::undo::{Selection, Who};
+use bowline_state::changes::ChangeOrigin;
+use bowline_state::lines::LineWindow;
+use bowline_state::undo::{ChangeOwner, ChangeSelection};
 use bowline_workspace::roots::{RootSpec, Roots};
-use bowline_workspace::workspace::{Settings, Workspace};
+use bowline_workspace::workspace::{Workspace, WorkspaceOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let scratch = tempfile::tempdir()?;
@@ -16,13 +16,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = project.join("knots.txt").display().to_string();
     std::fs::write(&file, "bowline\r\nclove hitch\r\nsheet bend\r\n")?;
 
-    // A workspace has roots that nothing leaves, and a journal in a directory of its own.
+    // A workspace confines file access to its roots and keeps its journal in a separate directory.
     let roots = Roots::open(&RootSpec::writable(project.display().to_string()), &[])?;
-    let opened = Workspace::open(roots, &scratch.path().join("journal"), Settings::default())?;
+    let opened = Workspace::open(roots, &scratch.path().join("journal"), WorkspaceOptions::default())?;
     let workspace = opened.workspace;
     let agent = workspace.session("agent");
 
-    let read = agent.read(&file, Window::default())?;
+    let read = agent.read(&file, LineWindow::default())?;
     println!("the agent read {:?}", read.text);
 
     let shown = workspace.open_document(&file)?;
@@ -32,9 +32,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let written = agent.write(&file, "BOWLINE\nclove hitch\nsheet bend\n", &agent.origin(Some(1), None))?;
     println!("the agent wrote: {:?}, the file has {:?}", written.verdict, written.text);
 
-    let turn = Selection { who: Who::Turn { session: "agent".to_owned(), turn: 1 }, ..Selection::default() };
+    let turn = ChangeSelection {
+        owner: ChangeOwner::Turn { session: "agent".to_owned(), turn: 1 },
+        ..ChangeSelection::default()
+    };
     print!("{}", workspace.diff(&turn)?);
-    agent.undo(&turn, &Origin::default())?;
+    agent.undo(&turn, &ChangeOrigin::default())?;
     println!("undone, the file has {:?}", std::fs::read_to_string(&file)?);
     Ok(())
 }

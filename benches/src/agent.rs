@@ -1,13 +1,13 @@
-//! The benchmark of the agent: how fast it starts, acts and opens sessions, and what they take, against fast-agent doing
-//! the same in one run.
+//! The agent benchmark: how fast an agent starts, acts and opens sessions, and what its sessions cost, compared with
+//! fast-agent doing the same in the same run.
 //!
-//! Neither has a model to wait for: ours takes commands, theirs repeats what it is told. Both run a command in a terminal
-//! that the client only pretends to have, so what is measured is the agents' own work. Both are asked to read nothing and
-//! have their state in a directory of their own.
+//! Neither waits for a model: ours takes commands, and fast-agent's model echoes its input. Both run a command in a
+//! terminal that the client only simulates, so the benchmark measures the agents' own work. Both have their state in a
+//! directory of their own, and read nothing.
 
+mod agent_under_test;
 mod options;
 mod report;
-mod served;
 
 use std::io::Write;
 use std::path::Path;
@@ -15,80 +15,88 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::bench::machine::Usage;
-use crate::bench::median;
-use crate::files::{Progress, Sides};
-use crate::host::Scratch;
-use served::Served;
+use crate::files::{BenchProgress, Comparison};
+use crate::host::ScratchDir;
+use crate::wire::machine::CpuUsage;
+use crate::wire::median;
+use agent_under_test::AgentUnderTest;
 
-pub use options::{Agent, Options};
-pub use report::{Measured, Report};
+pub use options::{AgentBenchOptions, BenchAgent};
+pub use report::{AgentBenchReport, AgentMeasurements};
 
-/// How much a run does.
+/// The size of a run.
 #[derive(Debug, Clone, Copy)]
-struct Extent {
-    /// How often each agent is started.
+struct AgentBenchSize {
+    /// The number of times that each agent is started.
     starts: usize,
-    /// How many turns with one call are measured, by turns.
+    /// The number of measured turns with one call, alternating between the agents.
     turns: usize,
-    /// How many calls our agent makes in one turn, which may have 200 at most.
+    /// The number of calls that our agent makes in one turn; 200 is the limit.
     calls: usize,
-    /// How many sessions are opened in one process: ours, and theirs.
+    /// The number of sessions opened in one process: ours, and theirs.
     sessions: [usize; 2],
 }
 
-const FULL: Extent = Extent { starts: 9, turns: 101, calls: 150, sessions: [1000, 1000] };
-const QUICK: Extent = Extent { starts: 3, turns: 21, calls: 150, sessions: [1000, 50] };
+const FULL: AgentBenchSize = AgentBenchSize { starts: 9, turns: 101, calls: 150, sessions: [1000, 1000] };
+const QUICK: AgentBenchSize = AgentBenchSize { starts: 3, turns: 21, calls: 150, sessions: [1000, 50] };
 
-/// The turns that go before those that are measured.
+/// The number of unmeasured turns at the beginning.
 const WARM_UP: usize = 3;
 
-/// How many of the many sessions take a turn in the end.
+/// The number of sessions that run a turn once all are open.
 const LATE_TURNS: usize = 20;
 
-/// Measures everything and reports; `progress` is told what goes on.
+/// Measures everything and returns the report; writes messages to `progress`.
 ///
 /// # Errors
 /// Fails if an agent does not do what it is asked.
-pub fn run(options: &Options, progress: &mut dyn Write) -> Result<Report> {
+pub fn run(options: &AgentBenchOptions, progress: &mut dyn Write) -> Result<AgentBenchReport> {
     let extent = if options.quick { QUICK } else { FULL };
-    let mut progress = Progress { begun: Instant::now(), to: progress };
-    let scratch = Scratch::make(&options.data)?;
-    let usage = Usage::now()?;
-    let mut measured = Measured::default();
+    let mut progress = BenchProgress { started: Instant::now(), output: progress };
+    let scratch = ScratchDir::make(&options.data)?;
+    let usage = CpuUsage::now()?;
+    let mut measured = AgentMeasurements::default();
     let [ours, theirs] = &options.agents;
-    progress.tell("starts")?;
-    // The first start of a program is the disk's.
+    progress.report("starts")?;
+    // The first start of a program measures the disk, so it is not counted.
     for agent in &options.agents {
-        start(agent, &scratch.0)?;
+        measure_start(agent, &scratch.0)?;
     }
-    measured.starts =
-        Sides::by_turns(extent.starts, || start(ours, &scratch.0), || start(theirs, &scratch.0))?;
-    progress.tell("turns with one command")?;
-    turns(&options.agents, &scratch.0, extent, &mut measured)?;
-    progress.tell("one turn with many commands")?;
-    measured.call_us = many_calls(ours, &scratch.0, extent.calls)?;
+    measured.starts = Comparison::measure_alternately(
+        extent.starts,
+        || measure_start(ours, &scratch.0),
+        || measure_start(theirs, &scratch.0),
+    )?;
+    progress.report("turns with one command")?;
+    measure_turns(&options.agents, &scratch.0, extent, &mut measured)?;
+    progress.report("one turn with many commands")?;
+    measured.command_us = measure_many_calls(ours, &scratch.0, extent.calls)?;
     for (at, agent) in options.agents.iter().enumerate() {
-        progress.tell(&format!("{}: {} sessions", agent.name, extent.sessions[at]))?;
-        let sessions = sessions(agent, &scratch.0, extent.sessions[at])?;
-        measured.push_sessions(at, sessions);
+        progress.report(&format!("{}: {} sessions", agent.name, extent.sessions[at]))?;
+        let sessions = measure_sessions(agent, &scratch.0, extent.sessions[at])?;
+        measured.set_sessions(at, sessions);
     }
-    measured.others = usage.others_since()?;
-    progress.tell("done")?;
-    Ok(Report::new(options.agents.clone().map(|agent| agent.name), measured))
+    measured.other_cores = usage.other_cores_since()?;
+    progress.report("done")?;
+    Ok(AgentBenchReport::new(options.agents.clone().map(|agent| agent.name), measured))
 }
 
-/// Returns the milliseconds from starting an agent to its answer to `initialize`.
-fn start(agent: &Agent, scratch: &Path) -> Result<f64> {
+/// Returns the milliseconds from starting an agent to its response to `initialize`.
+fn measure_start(agent: &BenchAgent, scratch: &Path) -> Result<f64> {
     let begun = Instant::now();
-    Served::start(agent, scratch).with_context(|| agent.name.clone())?;
+    AgentUnderTest::start(agent, scratch).with_context(|| agent.name.clone())?;
     Ok(begun.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Measures the first call and the end of turns that run one command.
-fn turns(agents: &[Agent; 2], scratch: &Path, extent: Extent, measured: &mut Measured) -> Result<()> {
-    let open = |agent: &Agent| -> Result<_> {
-        let mut served = Served::start(agent, scratch)?;
+/// Measures the time to the first call and to the end of turns that run one command.
+fn measure_turns(
+    agents: &[BenchAgent; 2],
+    scratch: &Path,
+    extent: AgentBenchSize,
+    measured: &mut AgentMeasurements,
+) -> Result<()> {
+    let open = |agent: &BenchAgent| -> Result<_> {
+        let mut served = AgentUnderTest::start(agent, scratch)?;
         let session = served.new_session()?;
         for _ in 0..WARM_UP {
             served.turn(&session, &agent.prompt, 1)?;
@@ -113,33 +121,33 @@ fn turns(agents: &[Agent; 2], scratch: &Path, extent: Extent, measured: &mut Mea
     Ok(())
 }
 
-/// Returns the microseconds of each of many calls of one turn.
-fn many_calls(agent: &Agent, scratch: &Path, calls: usize) -> Result<f64> {
-    let mut served = Served::start(agent, scratch)?;
+/// Returns the microseconds per call, in one turn with many.
+fn measure_many_calls(agent: &BenchAgent, scratch: &Path, calls: usize) -> Result<f64> {
+    let mut served = AgentUnderTest::start(agent, scratch)?;
     let session = served.new_session()?;
     let prompt = vec![agent.prompt.as_str(); calls].join("\n");
     let turn = served.turn(&session, &prompt, calls)?;
     Ok(turn.ms * 1e3 / calls as f64)
 }
 
-/// What many sessions in one process come to.
+/// The cost of many sessions in one process.
 #[derive(Debug, Clone, Copy)]
-pub struct Sessions {
-    /// How many.
+pub struct SessionCosts {
+    /// The number of sessions.
     pub count: usize,
-    /// The milliseconds that one takes to open.
+    /// The milliseconds to open one session.
     pub open_ms: f64,
-    /// The KiB that one takes, once it is open and nothing goes on.
+    /// The KiB of an open, idle session.
     pub idle_kib: f64,
-    /// The MiB that the process has with all of them.
+    /// The MiB of the process with all sessions open.
     pub process_mib: f64,
-    /// The milliseconds of a turn with one command while all of them are open.
+    /// The milliseconds of a turn with one command while all sessions are open.
     pub turn_ms: f64,
 }
 
-fn sessions(agent: &Agent, scratch: &Path, count: usize) -> Result<Sessions> {
-    let mut served = Served::start(agent, scratch)?;
-    // What the first takes that all share is no part of one.
+fn measure_sessions(agent: &BenchAgent, scratch: &Path, count: usize) -> Result<SessionCosts> {
+    let mut served = AgentUnderTest::start(agent, scratch)?;
+    // The first session also pays for what all sessions share, so it is not counted.
     let first = served.new_session()?;
     served.turn(&first, &agent.prompt, 1)?;
     let before = served.resident_kib()?;
@@ -155,7 +163,7 @@ fn sessions(agent: &Agent, scratch: &Path, count: usize) -> Result<Sessions> {
     for session in open.iter().step_by(step) {
         took.push(served.turn(session, &agent.prompt, 1)?.ms);
     }
-    Ok(Sessions {
+    Ok(SessionCosts {
         count,
         open_ms,
         idle_kib: with_all.saturating_sub(before) as f64 / count as f64,

@@ -1,14 +1,15 @@
-//! The benchmark of files: the workspace engine against what peers do with the same bytes, on a real disk, in one run.
+//! The files benchmark: the workspace engine against the plain file access of other programs, on the same bytes and a
+//! real disk, in one run.
 
+mod comparison;
 pub(crate) mod data;
+mod diff_merge;
 pub(crate) mod memory;
 mod options;
 pub(crate) mod report;
 mod scans;
-mod sides;
-mod texts;
-mod wholes;
-mod windows;
+mod whole_reads;
+mod window_reads;
 pub(crate) mod writes;
 
 use std::io::Write;
@@ -17,24 +18,24 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use bowline_workspace::roots::{RootSpec, Roots};
-use bowline_workspace::workspace::{Session, Settings, Workspace};
+use bowline_workspace::workspace::{Workspace, WorkspaceOptions, WorkspaceSession};
 
-use crate::bench::machine::Usage;
-use data::Data;
+use crate::wire::machine::CpuUsage;
+use data::BenchData;
 
-pub use memory::Operation;
-pub use options::{Options, Task};
-pub use report::{Grown, Measured, Report, Scans};
-pub use sides::Sides;
-pub use windows::{Position, Spot};
+pub use comparison::Comparison;
+pub use memory::MemoryOperation;
+pub use options::{FilesBenchCommand, FilesBenchOptions};
+pub use report::{FilesBenchReport, FilesMeasurements, MemoryGrowth, ScanTimes};
+pub use window_reads::{WindowPosition, WindowTimes};
 
-/// How much a run does.
+/// The size of a run.
 #[derive(Debug, Clone, Copy)]
-struct Extent {
-    /// The bytes of the file that windows are read from.
-    huge: u64,
-    /// How many files the scanned tree has.
-    tree: usize,
+struct FilesBenchSize {
+    /// The size of the file that windows are read from.
+    huge_bytes: u64,
+    /// The number of files in the scanned tree.
+    tree_files: usize,
     window_rounds: usize,
     whole_rounds: usize,
     write_rounds: usize,
@@ -42,9 +43,9 @@ struct Extent {
     scan_rounds: usize,
 }
 
-const FULL: Extent = Extent {
-    huge: 1 << 30,
-    tree: 100_000,
+const FULL: FilesBenchSize = FilesBenchSize {
+    huge_bytes: 1 << 30,
+    tree_files: 100_000,
     window_rounds: 7,
     whole_rounds: 31,
     write_rounds: 41,
@@ -52,9 +53,9 @@ const FULL: Extent = Extent {
     scan_rounds: 5,
 };
 
-const QUICK: Extent = Extent {
-    huge: 256 << 20,
-    tree: 20_000,
+const QUICK: FilesBenchSize = FilesBenchSize {
+    huge_bytes: 256 << 20,
+    tree_files: 20_000,
     window_rounds: 3,
     whole_rounds: 9,
     write_rounds: 15,
@@ -62,52 +63,63 @@ const QUICK: Extent = Extent {
     scan_rounds: 3,
 };
 
-/// Says what goes on, and when.
-pub(crate) struct Progress<'p> {
-    pub(crate) begun: Instant,
-    pub(crate) to: &'p mut dyn Write,
+/// Reports progress, with the elapsed time.
+pub(crate) struct BenchProgress<'p> {
+    pub(crate) started: Instant,
+    pub(crate) output: &'p mut dyn Write,
 }
 
-impl Progress<'_> {
-    pub(crate) fn tell(&mut self, text: &str) -> Result<()> {
-        let seconds = self.begun.elapsed().as_secs_f64();
-        writeln!(self.to, "{seconds:5.1} s  {text}").context("cannot say what goes on")
+impl BenchProgress<'_> {
+    pub(crate) fn report(&mut self, text: &str) -> Result<()> {
+        let seconds = self.started.elapsed().as_secs_f64();
+        writeln!(self.output, "{seconds:5.1} s  {text}").context("cannot say what goes on")
     }
 }
 
-/// Measures everything and reports; `progress` is told what goes on.
+/// Measures everything and returns the report; writes messages to `progress`.
 ///
 /// # Errors
-/// Fails if there is no room for the data, if something cannot be done, and if the engine gives another text than a
-/// plain read does.
-pub fn run(options: &Options, progress: &mut dyn Write) -> Result<Report> {
+/// Fails if the disk lacks space for the data, if an operation fails, and if the engine's text differs from that of a
+/// plain read.
+pub fn run(options: &FilesBenchOptions, progress: &mut dyn Write) -> Result<FilesBenchReport> {
     let extent = if options.quick { QUICK } else { FULL };
-    let mut progress = Progress { begun: Instant::now(), to: progress };
-    let data = Data::prepare(&options.data, extent.huge, extent.tree, &mut progress)?;
-    let usage = Usage::now()?;
+    let mut progress = BenchProgress { started: Instant::now(), output: progress };
+    let data = BenchData::prepare(&options.data, extent.huge_bytes, extent.tree_files, &mut progress)?;
+    let usage = CpuUsage::now()?;
     let progress = &mut progress;
-    let windows = windows::measure(&data, extent.window_rounds, progress)?;
-    let wholes = wholes::measure(&data, extent.whole_rounds, progress)?;
-    let many = wholes::measure_many(&data, extent.whole_rounds, progress)?;
+    let windows = window_reads::measure(&data, extent.window_rounds, progress)?;
+    let wholes = whole_reads::measure(&data, extent.whole_rounds, progress)?;
+    let many = whole_reads::measure_many(&data, extent.whole_rounds, progress)?;
     let edits = writes::measure_edits(&data, extent.write_rounds, progress)?;
     let writes = writes::measure(&data, extent.write_rounds, progress)?;
-    let (diff_ms, merge_ms) = texts::measure(extent.text_rounds, progress)?;
+    let (diff_ms, merge_ms) = diff_merge::measure(extent.text_rounds, progress)?;
     let scans = scans::measure(&data, extent.scan_rounds, progress)?;
     let grown = memory::measure(&data, progress)?;
-    let others = usage.others_since()?;
-    progress.tell("done")?;
-    let measured = Measured { windows, wholes, many, edits, writes, diff_ms, merge_ms, scans, grown, others };
-    Ok(Report::new(measured))
+    let others = usage.other_cores_since()?;
+    progress.report("done")?;
+    let measured = FilesMeasurements {
+        windows,
+        whole_reads: wholes,
+        many_reads: many,
+        edits,
+        writes,
+        diff_ms,
+        merge_ms,
+        scans,
+        memory_growths: grown,
+        other_cores: others,
+    };
+    Ok(FilesBenchReport::new(measured))
 }
 
-/// Opens a workspace of which nothing is known yet, and a session in it.
-fn session(root: &Path, state: &Path, settings: Settings) -> Result<Session> {
-    let root = text(root)?;
+/// Opens a new workspace, and a session in it.
+fn open_session(root: &Path, state: &Path, settings: WorkspaceOptions) -> Result<WorkspaceSession> {
+    let root = path_str(root)?;
     let roots = Roots::open(&RootSpec::writable(root), &[]).with_context(|| format!("cannot open {root}"))?;
     let opened = Workspace::open(roots, state, settings).context("cannot open the workspace")?;
     Ok(opened.workspace.session("bench"))
 }
 
-fn text(path: &Path) -> Result<&str> {
+fn path_str(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
 }

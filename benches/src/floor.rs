@@ -1,8 +1,8 @@
 //! The floor's connection: lines in a reused buffer and a `RawValue` envelope, on one thread.
 //!
-//! This is what simple code gets from the schema's types, `serde_json` and blocking pipes. It has no
-//! limits, no cancellation and no second thread: whoever writes more than a pipe holds (64 KiB) while the
-//! peer does the same waits for ever, so it serves the benchmark's tasks and nothing else.
+//! This is the speed of simple code with the schema's types, `serde_json` and blocking pipes. It has no limits, no
+//! cancellation and no second thread: it deadlocks if both peers write more than a pipe holds (64 KiB) at the same
+//! time, so it is fit only for the benchmark's tasks.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -11,27 +11,28 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// Where the reader's buffer starts, and how much the writer gathers before it writes: what a pipe holds.
-const PIPE: usize = 64 * 1024;
+/// The initial size of the reader's buffer, and the amount that the writer gathers before it writes: the capacity of a
+/// pipe.
+const PIPE_BYTES: usize = 64 * 1024;
 
-/// The lines that come from a peer.
+/// The lines from a peer.
 #[derive(Debug)]
-pub struct Lines<R> {
+pub struct FloorReader<R> {
     source: R,
     buffer: Vec<u8>,
-    // Invariant: start <= end <= buffer.len(); what lies between them is read and not yet returned.
+    // Invariant: start <= end <= buffer.len(); the bytes between them are read and not yet returned.
     start: usize,
     end: usize,
 }
 
-impl<R: Read> Lines<R> {
+impl<R: Read> FloorReader<R> {
     /// Reads lines from `source`.
     pub fn new(source: R) -> Self {
-        Self { source, buffer: vec![0; PIPE], start: 0, end: 0 }
+        Self { source, buffer: vec![0; PIPE_BYTES], start: 0, end: 0 }
     }
 
-    /// Returns the next line without its newline, `None` at the end.
-    pub fn read(&mut self) -> Result<Option<&[u8]>> {
+    /// Returns the next line without its newline, or `None` at the end.
+    pub fn read_line(&mut self) -> Result<Option<&[u8]>> {
         let mut scanned = self.start;
         loop {
             if let Some(at) = memchr::memchr(b'\n', &self.buffer[scanned..self.end]) {
@@ -57,24 +58,24 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Returns the next message, an error at the end.
-    pub fn message(&mut self) -> Result<Message<'_>> {
-        Message::parse(self.read()?.context("the peer has closed its output")?)
+    /// Returns the next message. The end of the stream is an error.
+    pub fn read_message(&mut self) -> Result<FloorMessage<'_>> {
+        FloorMessage::parse(self.read_line()?.context("the peer has closed its output")?)
     }
 
-    /// Tells whether a whole line is here already, so that nothing written yet needs to go out first.
-    pub fn at_hand(&self) -> bool {
+    /// Returns whether a whole line is buffered, so that pending output need not be flushed first.
+    pub fn has_line(&self) -> bool {
         memchr::memchr(b'\n', &self.buffer[self.start..self.end]).is_some()
     }
 }
 
-/// One message, its payload not decoded yet.
+/// One message with an undecoded payload.
 #[derive(Debug, Deserialize)]
-pub struct Message<'a> {
-    /// The id of a request or of an answer.
+pub struct FloorMessage<'a> {
+    /// The id of a request or response.
     #[serde(borrow)]
     pub id: Option<&'a RawValue>,
-    /// The method of a request or of a notification.
+    /// The method of a request or notification.
     pub method: Option<&'a str>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
@@ -84,8 +85,8 @@ pub struct Message<'a> {
     error: Option<&'a RawValue>,
 }
 
-impl<'a> Message<'a> {
-    /// Reads the envelope of one line.
+impl<'a> FloorMessage<'a> {
+    /// Parses the envelope of one line.
     pub fn parse(line: &'a [u8]) -> Result<Self> {
         serde_json::from_slice(line).context("cannot read a message")
     }
@@ -96,7 +97,7 @@ impl<'a> Message<'a> {
         serde_json::from_str(params.get()).context("cannot read params")
     }
 
-    /// Decodes the result of an answer.
+    /// Decodes the result of a response.
     pub fn result<T: DeserializeOwned>(&self) -> Result<T> {
         if let Some(error) = self.error {
             anyhow::bail!("the peer answered with the error {error}");
@@ -106,54 +107,54 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The lines that go to a peer.
+/// The lines to a peer.
 #[derive(Debug)]
-pub struct Outbox<W> {
+pub struct FloorWriter<W> {
     sink: W,
     buffer: Vec<u8>,
 }
 
-impl<W: Write> Outbox<W> {
+impl<W: Write> FloorWriter<W> {
     /// Writes lines to `sink`.
     pub fn new(sink: W) -> Self {
-        Self { sink, buffer: Vec::with_capacity(2 * PIPE) }
+        Self { sink, buffer: Vec::with_capacity(2 * PIPE_BYTES) }
     }
 
     /// Adds a request.
     pub fn request<P: Serialize>(&mut self, id: usize, method: &str, params: &P) -> Result<()> {
         #[derive(Serialize)]
-        struct Request<'a, P> {
+        struct FloorRequest<'a, P> {
             jsonrpc: &'a str,
             id: usize,
             method: &'a str,
             params: &'a P,
         }
-        self.push(&Request { jsonrpc: "2.0", id, method, params })
+        self.push(&FloorRequest { jsonrpc: "2.0", id, method, params })
     }
 
-    /// Adds the answer to the request `id`.
-    pub fn answer<R: Serialize>(&mut self, id: &RawValue, result: &R) -> Result<()> {
+    /// Adds the response to the request `id`.
+    pub fn respond<R: Serialize>(&mut self, id: &RawValue, result: &R) -> Result<()> {
         #[derive(Serialize)]
-        struct Answer<'a, R> {
+        struct FloorResponse<'a, R> {
             jsonrpc: &'a str,
             id: &'a RawValue,
             result: &'a R,
         }
-        self.push(&Answer { jsonrpc: "2.0", id, result })
+        self.push(&FloorResponse { jsonrpc: "2.0", id, result })
     }
 
     /// Adds a notification.
     pub fn notify<P: Serialize>(&mut self, method: &str, params: &P) -> Result<()> {
         #[derive(Serialize)]
-        struct Notification<'a, P> {
+        struct FloorNotification<'a, P> {
             jsonrpc: &'a str,
             method: &'a str,
             params: &'a P,
         }
-        self.push(&Notification { jsonrpc: "2.0", method, params })
+        self.push(&FloorNotification { jsonrpc: "2.0", method, params })
     }
 
-    /// Writes what was added.
+    /// Writes the added messages.
     pub fn flush(&mut self) -> Result<()> {
         self.sink.write_all(&self.buffer).context("cannot write to the peer")?;
         self.buffer.clear();
@@ -163,6 +164,6 @@ impl<W: Write> Outbox<W> {
     fn push(&mut self, message: &impl Serialize) -> Result<()> {
         serde_json::to_writer(&mut self.buffer, message)?;
         self.buffer.push(b'\n');
-        if self.buffer.len() >= PIPE { self.flush() } else { Ok(()) }
+        if self.buffer.len() >= PIPE_BYTES { self.flush() } else { Ok(()) }
     }
 }

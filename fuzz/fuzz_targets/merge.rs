@@ -1,13 +1,12 @@
-//! Whatever three texts are merged, no line is lost, invented or glued to another, and differences lead from one text
-//! to the other.
+//! The merge target: for any three texts, the merge loses no line, invents none and joins none with another, and
+//! applying a diff to one text gives the other.
 //!
-//! The byte 0xff goes on to the next text. The bytes from 0x80 on stand for whole lines, so that the texts have some in
-//! common.
+//! The byte 0xff separates the texts. The bytes from 0x80 stand for whole lines, so that the texts have some in common.
 
 #![no_main]
 
-use bowline_state::diff::{self, Body, FileDiff, Side};
-use bowline_state::merge::{MAX_HUNK_TEXT, MAX_HUNKS, merge};
+use bowline_state::diff::{self, DiffContent, DiffSide, FileDiff};
+use bowline_state::merge::{MAX_CONFLICT_HUNKS, MAX_HUNK_TEXT_BYTES, merge};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -37,8 +36,8 @@ fn check_merge(base: &str, ours: &str, theirs: &str) {
     match (merge(base, ours, theirs), merge(base, theirs, ours)) {
         (Ok(merged), Ok(other_way)) => {
             assert_eq!(merged.text, other_way.text);
-            assert!(merged.took_ours || merged.text == theirs);
-            assert!(merged.took_theirs || merged.text == ours);
+            assert!(merged.has_our_changes || merged.text == theirs);
+            assert!(merged.has_their_changes || merged.text == ours);
             for line in merged.text.split_inclusive('\n') {
                 assert!(
                     [ours, theirs].iter().any(|side| side.split_inclusive('\n').any(|known| known == line))
@@ -47,10 +46,12 @@ fn check_merge(base: &str, ours: &str, theirs: &str) {
         }
         (Err(conflict), Err(other_way)) => {
             assert_eq!(conflict.total, other_way.total);
-            assert_eq!(conflict.hunks.len(), conflict.total.min(MAX_HUNKS));
+            assert_eq!(conflict.hunks.len(), conflict.total.min(MAX_CONFLICT_HUNKS));
             for hunk in &conflict.hunks {
                 assert!(
-                    [&hunk.base, &hunk.ours, &hunk.theirs].iter().all(|text| text.len() <= MAX_HUNK_TEXT)
+                    [&hunk.base, &hunk.ours, &hunk.theirs]
+                        .iter()
+                        .all(|text| text.len() <= MAX_HUNK_TEXT_BYTES)
                 );
             }
         }
@@ -59,12 +60,12 @@ fn check_merge(base: &str, ours: &str, theirs: &str) {
 }
 
 fn check_diff(old: &str, new: &str) {
-    let hunks: Vec<usize> = (0..diff::hunks(old, new).len()).collect();
-    assert_eq!(diff::take_back(old, new, &hunks).as_deref(), Ok(old));
-    assert_eq!(diff::take_back(old, new, &[]).as_deref(), Ok(new));
-    assert!(diff::take_back(old, new, &[hunks.len()]).is_err());
-    assert_eq!(diff::apply(old, &diff::edits(old, new)).as_deref(), Ok(new));
-    let side = |text| Some(Side { body: Body::Text(text), mode: 0o644 });
-    let patch = diff::unified(&FileDiff { path: old, before: side(old), after: side(new) }, 3);
+    let hunks: Vec<usize> = (0..diff::compute_hunks(old, new).len()).collect();
+    assert_eq!(diff::revert_hunks(old, new, &hunks).as_deref(), Ok(old));
+    assert_eq!(diff::revert_hunks(old, new, &[]).as_deref(), Ok(new));
+    assert!(diff::revert_hunks(old, new, &[hunks.len()]).is_err());
+    assert_eq!(diff::apply_edits(old, &diff::compute_edits(old, new)).as_deref(), Ok(new));
+    let side = |text| Some(DiffSide { content: DiffContent::Text(text), mode: 0o644 });
+    let patch = diff::format_unified_diff(&FileDiff { path: old, before: side(old), after: side(new) }, 3);
     assert_eq!(patch.is_empty(), old == new);
 }

@@ -1,19 +1,20 @@
-//! Whatever the other side sends, a peer does not panic, answers each request once, and stays small.
+//! The peer target: for any input, a peer does not panic, answers each request once, and keeps its memory bounded.
 //!
-//! The first byte says how the rest is cut, the second whether the output is taken at once or left until it must be.
-//! Bytes from 0x80 on stand for whole pieces of messages, so that the fuzzer need not find JSON-RPC by chance.
+//! The first byte selects how the rest is split into reads, and the second whether the output is taken at once or as
+//! late as possible. Bytes from 0x80 stand for whole pieces of messages, so that the fuzzer need not discover JSON-RPC
+//! by chance.
 
 #![no_main]
 
-use bowline_wire::Limits;
-use bowline_wire::body::Body;
+use bowline_wire::ConnectionLimits;
+use bowline_wire::body::JsonBody;
 use bowline_wire::limits::MAX_REFUSALS;
-use bowline_wire::peer::{Event, NotOwed, Peer};
+use bowline_wire::peer::{Peer, PeerEvent, RespondError};
 use bowline_wire::schema::v1::{Error, RequestId};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
-/// What the bytes from 0x80 on stand for.
+/// The pieces that the bytes from 0x80 stand for.
 const PIECES: &[&[u8]] = &[
     b"{\"jsonrpc\":\"2.0\",",
     b"\"id\":",
@@ -42,18 +43,18 @@ const PIECES: &[&[u8]] = &[
     b"                                                                ",
 ];
 
-fn limits() -> Limits {
-    let mut limits = Limits::DEFAULT.with_max_line(256);
+fn limits() -> ConnectionLimits {
+    let mut limits = ConnectionLimits::DEFAULT.with_max_line(256);
     limits.max_batch = 4;
     limits.max_incoming = 4;
     limits.max_outgoing = 2;
     limits
 }
 
-/// The longest answer that the service gives or the peer makes by itself: an id with every byte escaped, and a text.
+/// The longest response of the service or of the peer itself: an id with every byte escaped, and a text.
 const LONGEST_ANSWER: usize = 6 * 256 + 512;
 
-/// The code of every error that the service answers with.
+/// The code of the service's error responses.
 const SERVICE_ERROR: i32 = -1;
 
 fuzz_target!(|data: &[u8]| {
@@ -78,17 +79,17 @@ enum Output {
     WhenFlooded,
 }
 
-/// A peer with a service that answers some requests at once and others when it must, and the rules for both.
+/// A peer with a service that answers some requests at once and others as late as possible, and the checks of both.
 struct Judge {
     peer: Peer,
     output: Output,
-    /// Requests that came and are not answered yet, oldest first.
+    /// Received requests without a response, oldest first.
     owed: Vec<RequestId>,
-    /// Answers that were given and have not been seen in the output yet.
+    /// Responses that were sent and are not yet in the output.
     given: Vec<RequestId>,
-    /// How many bad messages came that no answer in the output is for; not every one has an answer.
+    /// The number of malformed messages without a response in the output; not every one gets a response.
     refusals: usize,
-    /// Requests of ours that wait for an answer.
+    /// Our own requests that wait for a response.
     waiting: Vec<i64>,
 }
 
@@ -96,8 +97,8 @@ impl Judge {
     fn new(output: Output) -> Self {
         let mut peer = Peer::new(limits());
         let waiting: Vec<i64> =
-            (0..2).map(|_| peer.request("ask", Body::empty_object()).expect("two may wait")).collect();
-        peer.request("ask", Body::empty_object()).expect_err("no more may wait");
+            (0..2).map(|_| peer.request("ask", JsonBody::empty_object()).expect("two may wait")).collect();
+        peer.request("ask", JsonBody::empty_object()).expect_err("no more may wait");
         peer.take_output();
         Judge { peer, output, owed: Vec::new(), given: Vec::new(), refusals: 0, waiting }
     }
@@ -116,7 +117,7 @@ impl Judge {
     fn take_events(&mut self) {
         while let Some(event) = self.peer.next_event() {
             match event {
-                Event::Request { id, method, .. } => {
+                PeerEvent::Request { id, method, .. } => {
                     assert!(!self.owed.contains(&id), "the id {id} is owed an answer already");
                     let now = method == "now";
                     self.owed.push(id);
@@ -126,15 +127,15 @@ impl Judge {
                         self.answer_oldest();
                     }
                 }
-                Event::Response { id, .. } => {
+                PeerEvent::Response { id, .. } => {
                     let at = self.waiting.iter().position(|waiting| *waiting == id);
                     self.waiting.remove(at.expect("an answer came that nobody waits for"));
                 }
-                Event::Breach(_) => self.refusals += 1,
-                Event::Notification { .. } | Event::Cancel { .. } => {}
-                Event::LateResponse { .. } => panic!("nothing was cancelled"),
+                PeerEvent::Violation(_) => self.refusals += 1,
+                PeerEvent::Notification { .. } | PeerEvent::Cancel { .. } => {}
+                PeerEvent::LateResponse { .. } => panic!("nothing was cancelled"),
             }
-            assert_eq!(self.peer.owed(), self.owed.len());
+            assert_eq!(self.peer.unanswered_count(), self.owed.len());
             let most = (self.given.len() + self.refusals.min(2 * MAX_REFUSALS)) * LONGEST_ANSWER;
             assert!(self.peer.output_len() <= most, "{} bytes of output", self.peer.output_len());
         }
@@ -143,16 +144,16 @@ impl Judge {
     fn answer_oldest(&mut self) {
         let id = self.owed.remove(0);
         let answer = if self.given.len() % 2 == 0 {
-            Ok(Body::empty_object())
+            Ok(JsonBody::empty_object())
         } else {
             Err(Error::new(SERVICE_ERROR, "no"))
         };
         self.peer.respond(&id, answer).expect("an answer is owed");
-        assert_eq!(self.peer.respond(&id, Ok(Body::empty_object())), Err(NotOwed(id.clone())));
+        assert_eq!(self.peer.respond(&id, Ok(JsonBody::empty_object())), Err(RespondError(id.clone())));
         self.given.push(id);
     }
 
-    /// Every line is an answer that was given or that tells of a bad message, or a batch of such.
+    /// Checks that every line is a response that was sent, an error for a malformed message, or a batch of these.
     fn take_output(&mut self) {
         let output = String::from_utf8(self.peer.take_output()).expect("the output is text");
         assert_eq!(self.peer.output_len(), 0);
@@ -174,7 +175,7 @@ impl Judge {
             answer.as_object().expect("an answer is an object").keys().map(String::as_str).collect();
         assert!(members == ["jsonrpc", "id", "result"] || members == ["jsonrpc", "id", "error"], "{answer}");
         let id: RequestId = serde_json::from_value(answer["id"].clone()).expect("an id");
-        // The service fails with a code that the peer does not use.
+        // The service's error code is one that the peer does not use.
         if answer.get("result").is_some() || answer["error"]["code"] == SERVICE_ERROR {
             let given = self.given.iter().position(|given| *given == id);
             self.given.remove(given.expect("an answer that was given"));
@@ -183,7 +184,7 @@ impl Judge {
         }
     }
 
-    /// Answers all that is owed, and sees that a request is still served.
+    /// Answers all outstanding requests, and checks that a new request is still served.
     fn finish(mut self) {
         self.receive(b"\n");
         while !self.owed.is_empty() {
@@ -196,7 +197,7 @@ impl Judge {
         self.answer_oldest();
         self.take_output();
         assert_eq!(self.given, []);
-        self.peer.end();
+        self.peer.end_input();
         assert!(self.peer.next_event().is_none());
     }
 }

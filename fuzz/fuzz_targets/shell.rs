@@ -1,12 +1,13 @@
-//! Whatever line an agent wants to run, rules judge it without a panic, a line is never freer than its parts, and nothing
-//! is allowed that was not understood.
+//! The shell target: for any command line, the rules evaluate it without a panic, a line gets no more permission than
+//! its parts, and a line that was not understood is never allowed.
 
 #![no_main]
 
-use bowline_state::changes::Moment;
-use bowline_state::operation::{Command, Invocation, Kind, Operation, Target};
+use bowline_state::changes::Timestamp;
+use bowline_state::operation::{CommandSpec, Invocation, Operation, OperationKind, OperationTarget};
 use bowline_state::policy::{
-    Context, Effect, Lifetime, Matcher, Policy, Preset, Rule, RuleSpec, Source, canonical, shell, suggest,
+    Effect, Policy, PolicyContext, Preset, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec,
+    canonical_invocation, shell, suggest_rules,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -26,28 +27,29 @@ fuzz_target!(|line: &str| {
         }
     }
     let operation = operation(line);
-    for found in suggest(&operation, &["/project".to_owned()]) {
-        assert_ne!(found.matcher, Matcher::Everything);
+    for found in suggest_rules(&operation, &["/project".to_owned()]) {
+        assert_ne!(found.matcher, RuleMatcher::Everything);
     }
-    let form = canonical(&Invocation::Shell(line.to_owned()));
-    assert_eq!(canonical(&form), form);
+    let form = canonical_invocation(&Invocation::Shell(line.to_owned()));
+    assert_eq!(canonical_invocation(&form), form);
 });
 
 fn command(effect: Effect, word: &str) -> Rule {
-    let matcher = Matcher::Command(vec![word.to_owned()]);
-    let kinds = Kind::Execute.into();
-    let (lifetime, source) = (Lifetime::Always, Source::Flag);
+    let matcher = RuleMatcher::Command(vec![word.to_owned()]);
+    let kinds = OperationKind::Execute.into();
+    let (lifetime, source) = (RuleLifetime::Always, RuleSource::CommandLine);
     Rule::new(RuleSpec { effect, kinds, matcher, lifetime, expires: None, source, note: None })
         .expect("a plain rule")
 }
 
 fn operation(line: &str) -> Operation {
     let invocation = Invocation::Shell(line.to_owned());
-    let command = Command { invocation, cwd: "/project".to_owned(), env: Vec::new() };
-    Operation { kind: Kind::Execute, target: Target::Command(command) }
+    let command =
+        CommandSpec { invocation, cwd: "/project".to_owned(), env: Vec::new(), named_paths: Vec::new() };
+    Operation { kind: OperationKind::Execute, target: OperationTarget::Command(command) }
 }
 
 fn judge(policy: &Policy, line: &str) -> Effect {
-    let context = Context { session: "s".to_owned(), turn: Some(1), now: Moment(0) };
-    policy.judge(&operation(line), &context).effect
+    let context = PolicyContext { session: "s".to_owned(), turn: Some(1), now: Timestamp(0) };
+    policy.evaluate(&operation(line), &context).effect
 }

@@ -1,28 +1,30 @@
-//! Whatever a file has for a trace, it is read, followed and played without a panic, and what was read is written again as
-//! the same.
+//! The trace target: any file is parsed, followed and replayed as a trace without a panic, and a parsed trace is
+//! written back unchanged.
 
 #![no_main]
 
-use bowline_state::trace::{Line, Player, Reader, Reading, Sequence, Side, decode, encode};
+use bowline_state::trace::{
+    ReplayPlayer, TraceLine, TraceReader, TraceRecord, TraceSequence, TraceSide, decode_line, encode_entry,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|file: &[u8]| {
-    let (mut reader, mut sequence) = (Reader::default(), Sequence::default());
+    let (mut reader, mut sequence) = (TraceReader::default(), TraceSequence::default());
     let mut entries = Vec::new();
     for line in file.split(|byte| *byte == b'\n') {
-        if let Some(Reading::Message(entry)) = reader.read(line) {
-            sequence.step(&entry);
-            let again = encode(&entry);
-            assert_eq!(decode(&again[..again.len() - 1]), Some(Line::Message(entry.clone())));
+        if let Some(TraceRecord::Message(entry)) = reader.read(line) {
+            sequence.add_entry(&entry);
+            let again = encode_entry(&entry);
+            assert_eq!(decode_line(&again[..again.len() - 1]), Some(TraceLine::Message(entry.clone())));
             entries.push(entry);
         }
     }
-    for role in [Side::Agent, Side::Client] {
-        let mut player = Player::new(&entries, role, Some("/now"));
-        player.begin();
+    for role in [TraceSide::Agent, TraceSide::Client] {
+        let mut player = ReplayPlayer::new(&entries, role, Some("/now"));
+        player.start();
         for entry in &entries {
-            player.hear(&entry.bytes);
+            player.receive(&entry.bytes);
         }
-        player.left();
+        drop(player.describe_remaining());
     }
 });

@@ -1,28 +1,33 @@
-//! What the protocol wants of an agent, row by row, over pipes: `A…` are the rows of the rules that agents owe.
+//! Protocol conformance over pipes, row by row: `A…` are the rows of the agent rules.
 
 use serde_json::{Value, json};
 
-use crate::program::{Answer, Program, Scene};
+use crate::program::{AgentFixture, AgentProgram, PermissionReply};
 
-const EDITOR: &str = r#"{"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true}"#;
+const EDITOR_CAPABILITIES: &str =
+    r#"{"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true}"#;
 
-pub(crate) fn editor() -> Value {
-    serde_json::from_str(EDITOR).unwrap()
+pub(crate) fn editor_capabilities() -> Value {
+    serde_json::from_str(EDITOR_CAPABILITIES).unwrap()
 }
 
-pub(crate) async fn opened(scene: &Scene, arguments: &[&str], capabilities: Value) -> (Program, String) {
-    let mut program = scene.start(arguments);
+pub(crate) async fn open_session(
+    scene: &AgentFixture,
+    arguments: &[&str],
+    capabilities: Value,
+) -> (AgentProgram, String) {
+    let mut program = scene.start_agent(arguments);
     program.initialize(capabilities).await;
     let session = program.new_session(&scene.project()).await;
     (program, session)
 }
 
-/// A1–A5, A8, A67: the answer to `initialize`, whatever version is asked for, and nothing but messages on stdout.
+/// A1–A5, A8, A67: `initialize` is answered for any requested version, and stdout has only messages.
 #[tokio::test]
 async fn initialize_is_answered_with_a_version_that_is_spoken_and_all_capabilities() {
-    let scene = Scene::new();
+    let scene = AgentFixture::new();
     for asked in [0, 1, 2, 99, 65535] {
-        let mut program = scene.start(&[]);
+        let mut program = scene.start_agent(&[]);
         let answer = program.call("initialize", json!({"protocolVersion": asked})).await;
         assert_eq!(answer["protocolVersion"], 1, "asked for {asked}");
         assert_eq!(answer["agentInfo"]["name"], "bowline");
@@ -33,81 +38,81 @@ async fn initialize_is_answered_with_a_version_that_is_spoken_and_all_capabiliti
         assert_eq!(capabilities["mcpCapabilities"]["http"], true);
         let methods = answer["authMethods"].as_array().unwrap();
         assert!(methods.iter().all(|method| method["type"] != "terminal"), "{methods:?}");
-        assert_eq!(program.end().await, Some(0));
+        assert_eq!(program.close().await, Some(0));
     }
-    // What is no version is an error, and the next attempt counts.
-    let mut program = scene.start(&[]);
+    // An invalid version is an error, and the next attempt counts.
+    let mut program = scene.start_agent(&[]);
     for wrong in [json!(-1), json!(1.5), json!("1")] {
-        let error = program.fails("initialize", json!({"protocolVersion": wrong})).await;
+        let error = program.call_error("initialize", json!({"protocolVersion": wrong})).await;
         assert_eq!(error["code"], -32602, "{error}");
     }
-    let error = program.fails("initialize", json!({"protocolVersion": -1})).await;
+    let error = program.call_error("initialize", json!({"protocolVersion": -1})).await;
     let why = "protocolVersion is -1: a version is a whole number, 0 or more";
     assert!(error.to_string().contains(why), "{error}");
     program.call("initialize", json!({"protocolVersion": u64::MAX})).await;
-    assert_eq!(program.end().await, Some(0));
-    let mut program = scene.start(&[]);
+    assert_eq!(program.close().await, Some(0));
+    let mut program = scene.start_agent(&[]);
     let answer = program.initialize(json!({"auth": {"terminal": true}})).await;
     let methods = answer["authMethods"].as_array().unwrap();
     assert!(methods.iter().any(|method| method["type"] == "terminal"), "{methods:?}");
 }
 
-/// A6, A7, A10, A22: sessions have ids of their own, prompts with links are answered once with a reason.
+/// A6, A7, A10, A22: sessions have unique ids, and a prompt with links is answered once, with a stop reason.
 #[tokio::test]
 async fn a_prompt_of_text_and_a_link_is_answered_once() {
-    let scene = Scene::new();
-    scene.put("notes.txt", "on disk\n");
-    let (mut program, first) = opened(&scene, &[], editor()).await;
+    let scene = AgentFixture::new();
+    scene.write_file("notes.txt", "on disk\n");
+    let (mut program, first) = open_session(&scene, &[], editor_capabilities()).await;
     let second = program.new_session(&scene.project()).await;
     assert_ne!(first, second);
-    program.unsaved.insert(scene.path("notes.txt"), "not saved\n".to_owned());
+    program.unsaved_files.insert(scene.path("notes.txt"), "not saved\n".to_owned());
     let link = json!({"type": "resource_link", "name": "notes", "uri": format!("file://{}", scene.path("notes.txt"))});
     let text = json!({"type": "text", "text": "say hello"});
     let prompt = json!({"sessionId": first, "prompt": [text, link]});
     let answer = program.call("session/prompt", prompt).await;
     assert_eq!(answer["stopReason"], "end_turn");
-    let reads = program.seen.iter().filter(|message| message["method"] == "fs/read_text_file");
+    let reads = program.messages.iter().filter(|message| message["method"] == "fs/read_text_file");
     let notes = reads.filter(|message| message["params"]["path"] == scene.path("notes.txt")).count();
     assert_eq!(notes, 1, "the link is read through the client");
-    assert!(program.said().starts_with("hello"), "{}", program.said());
+    assert!(program.agent_text().starts_with("hello"), "{}", program.agent_text());
 }
 
-/// A11–A13: loading replays everything before it answers, also in another process; resuming replays nothing.
+/// A11–A13: loading replays everything before it answers, even in another process; resuming replays nothing.
 #[tokio::test]
 async fn a_session_is_replayed_when_it_is_loaded_and_not_when_it_is_resumed() {
-    let scene = Scene::new();
-    scene.put("a.txt", "one\ntwo\n");
-    let (mut program, session) = opened(&scene, &[], editor()).await;
-    program.turn(&session, "read a.txt\nsay marker").await;
-    let live = program.said();
+    let scene = AgentFixture::new();
+    scene.write_file("a.txt", "one\ntwo\n");
+    let (mut program, session) = open_session(&scene, &[], editor_capabilities()).await;
+    program.run_turn(&session, "read a.txt\nsay marker").await;
+    let live = program.agent_text();
     let open = json!({"sessionId": session, "cwd": scene.project(), "mcpServers": []});
-    let before = program.seen.len();
+    let before = program.messages.len();
     program.call("session/load", open.clone()).await;
-    let replayed = shown(&program.seen[before..]);
-    program.end().await;
+    let replayed = format_messages(&program.messages[before..]);
+    program.close().await;
 
-    let mut program = scene.start(&[]);
-    program.initialize(editor()).await;
+    let mut program = scene.start_agent(&[]);
+    program.initialize(editor_capabilities()).await;
     program.call("session/load", open.clone()).await;
-    let again = shown(&program.seen);
+    let again = format_messages(&program.messages);
     assert_eq!(replayed, again, "the same process and another replay the same");
     assert!(again.starts_with("user_message_chunk: read a.txt\nsay marker\n"), "{again}");
     assert!(again.contains("tool_call: Read a.txt completed"), "{again}");
     assert!(again.contains("marker"), "{again}");
-    assert_eq!(program.said(), live);
-    program.turn(&session, "say more").await;
-    program.end().await;
+    assert_eq!(program.agent_text(), live);
+    program.run_turn(&session, "say more").await;
+    program.close().await;
 
-    let mut program = scene.start(&[]);
-    program.initialize(editor()).await;
+    let mut program = scene.start_agent(&[]);
+    program.initialize(editor_capabilities()).await;
     program.call("session/resume", open).await;
     let kinds = ["user_message_chunk", "agent_message_chunk", "tool_call"];
     assert!(kinds.iter().all(|kind| program.updates(kind).is_empty()));
-    assert_eq!(program.turn(&session, "say goodbye").await, "end_turn");
-    assert_eq!(program.said(), "goodbye");
+    assert_eq!(program.run_turn(&session, "say goodbye").await, "end_turn");
+    assert_eq!(program.agent_text(), "goodbye");
 }
 
-fn shown(messages: &[Value]) -> String {
+fn format_messages(messages: &[Value]) -> String {
     let update = |message: &Value| {
         let update = &message["params"]["update"];
         let kind = update["sessionUpdate"].as_str()?;
@@ -121,15 +126,15 @@ fn shown(messages: &[Value]) -> String {
     messages.iter().filter_map(update).collect()
 }
 
-/// A14, A24–A27: closing a session and cancelling end the turn as cancelled, once, and nothing comes after it.
+/// A14, A24–A27: closing a session and cancelling end the turn as cancelled, once, and nothing follows.
 #[tokio::test]
 async fn a_turn_is_cancelled_by_cancel_by_its_request_and_by_closing() {
-    let scene = Scene::new();
-    let (mut program, session) = opened(&scene, &["--shell"], editor()).await;
+    let scene = AgentFixture::new();
+    let (mut program, session) = open_session(&scene, &["--shell"], editor_capabilities()).await;
     let updates = |message: &Value| message["params"]["update"]["sessionUpdate"] == "agent_message_chunk";
     for way in ["cancel", "request", "close"] {
         let turn = program.prompt(&session, "say begun\nwait 3600").await;
-        program.until(updates).await;
+        program.wait_for(updates).await;
         let closed = match way {
             "cancel" => {
                 program.notify("session/cancel", json!({"sessionId": session})).await;
@@ -142,61 +147,61 @@ async fn a_turn_is_cancelled_by_cancel_by_its_request_and_by_closing() {
             }
             _ => Some(program.request("session/close", json!({"sessionId": session})).await),
         };
-        let answer = program.answer(turn).await;
+        let answer = program.wait_for_answer(turn).await;
         assert_eq!(answer["result"]["stopReason"], "cancelled", "{way}: {answer}");
         if let Some(closed) = closed {
-            assert_eq!(program.answer(closed).await["result"], json!({}));
+            assert_eq!(program.wait_for_answer(closed).await["result"], json!({}));
         }
     }
-    let error = program.fails("session/prompt", json!({"sessionId": session, "prompt": []})).await;
+    let error = program.call_error("session/prompt", json!({"sessionId": session, "prompt": []})).await;
     assert_eq!(error["code"], -32002, "{error}");
 }
 
-/// 1.4 (17): a cancel with nothing to cancel has no effect on the next turn. A25: so has one during a question.
+/// 1.4 (17): an idle cancel does not affect the next turn. A25: a cancel during a permission request ends the turn.
 #[tokio::test]
 async fn a_cancel_during_a_question_ends_the_turn_and_an_idle_one_does_nothing() {
-    let scene = Scene::new();
-    let (mut program, session) = opened(&scene, &[], editor()).await;
+    let scene = AgentFixture::new();
+    let (mut program, session) = open_session(&scene, &[], editor_capabilities()).await;
     program.notify("session/cancel", json!({"sessionId": session})).await;
-    assert_eq!(program.turn(&session, "say fine").await, "end_turn");
-    program.permission = Answer::Never;
+    assert_eq!(program.run_turn(&session, "say fine").await, "end_turn");
+    program.permission_reply = PermissionReply::Never;
     let turn = program.prompt(&session, "write a.txt: text").await;
-    program.until(|message| message["method"] == "session/request_permission").await;
+    program.wait_for(|message| message["method"] == "session/request_permission").await;
     program.notify("session/cancel", json!({"sessionId": session})).await;
-    assert_eq!(program.answer(turn).await["result"]["stopReason"], "cancelled");
-    assert!(program.seen.iter().any(|message| message["method"] == "$/cancel_request"));
+    assert_eq!(program.wait_for_answer(turn).await["result"]["stopReason"], "cancelled");
+    assert!(program.messages.iter().any(|message| message["method"] == "$/cancel_request"));
     let last = program.updates("tool_call_update").pop().unwrap();
     assert_eq!(last["status"], "failed", "{last}");
-    program.permission = Answer::Cancelled;
-    assert_eq!(program.turn(&session, "write a.txt: text").await, "cancelled");
-    // An option that was not offered is no permission.
-    program.permission = Answer::Unknown;
-    assert_eq!(program.turn(&session, "write a.txt: text").await, "end_turn");
+    program.permission_reply = PermissionReply::Cancelled;
+    assert_eq!(program.run_turn(&session, "write a.txt: text").await, "cancelled");
+    // An option that was not offered grants no permission.
+    program.permission_reply = PermissionReply::Unknown;
+    assert_eq!(program.run_turn(&session, "write a.txt: text").await, "end_turn");
     assert!(!scene.project().join("a.txt").exists());
 }
 
-/// A15–A18: the session's directory is what relative paths start from, and bounds what is written.
+/// A15–A18: the session's directory is the base of relative paths, and limits writes.
 #[tokio::test]
 async fn relative_paths_start_from_the_sessions_directory() {
-    let scene = Scene::new();
+    let scene = AgentFixture::new();
     let more = scene.home().join("more");
     std::fs::create_dir_all(&more).unwrap();
-    let mut program = scene.start(&["--mode", "accept-edits"]);
+    let mut program = scene.start_agent(&["--mode", "accept-edits"]);
     program.initialize(json!({})).await;
     let open = json!({"cwd": scene.project(), "mcpServers": [], "additionalDirectories": [more]});
     let session = program.call("session/new", open).await["sessionId"].as_str().unwrap().to_owned();
-    assert_eq!(program.turn(&session, "write made.txt: by the agent").await, "end_turn");
-    assert_eq!(scene.get("made.txt"), "by the agent");
-    program.turn(&session, &format!("write {}/other.txt: there", more.display())).await;
+    assert_eq!(program.run_turn(&session, "write made.txt: by the agent").await, "end_turn");
+    assert_eq!(scene.read_file("made.txt"), "by the agent");
+    program.run_turn(&session, &format!("write {}/other.txt: there", more.display())).await;
     assert_eq!(std::fs::read_to_string(more.join("other.txt")).unwrap(), "there");
     let outside = scene.home().join("outside.txt");
-    program.turn(&session, &format!("write {}: no", outside.display())).await;
+    program.run_turn(&session, &format!("write {}: no", outside.display())).await;
     assert!(!outside.exists());
-    let error = program.fails("session/new", json!({"cwd": "relative", "mcpServers": []})).await;
+    let error = program.call_error("session/new", json!({"cwd": "relative", "mcpServers": []})).await;
     assert_eq!(error["code"], -32602, "{error}");
 }
 
-/// A23, A28–A34: under every set of capabilities only what was advertised is called, and terminals are released.
+/// A23, A28–A34: under every set of capabilities only advertised methods are called, and terminals are released.
 #[tokio::test]
 async fn only_what_was_advertised_is_called() {
     let sets = [
@@ -205,16 +210,20 @@ async fn only_what_was_advertised_is_called() {
         json!({"fs": {"writeTextFile": true}}),
         json!({"terminal": true}),
         json!({"fs": {"readTextFile": true, "writeTextFile": true}}),
-        editor(),
+        editor_capabilities(),
     ];
     for set in sets {
-        let scene = Scene::new();
-        scene.put("a.txt", "one\n");
-        let (mut program, session) = opened(&scene, &["--shell"], set.clone()).await;
+        let scene = AgentFixture::new();
+        scene.write_file("a.txt", "one\n");
+        let (mut program, session) = open_session(&scene, &["--shell"], set.clone()).await;
         let turn = "read a.txt\nreplace \"one\" with \"two\" in a.txt\nrun echo hi\nwrite b.txt: new";
-        assert_eq!(program.turn(&session, turn).await, "end_turn", "{set}");
-        assert_eq!((scene.get("a.txt"), scene.get("b.txt")), ("two\n".to_owned(), "new".to_owned()), "{set}");
-        let used = |method: &str| program.calls(method) > 0;
+        assert_eq!(program.run_turn(&session, turn).await, "end_turn", "{set}");
+        assert_eq!(
+            (scene.read_file("a.txt"), scene.read_file("b.txt")),
+            ("two\n".to_owned(), "new".to_owned()),
+            "{set}"
+        );
+        let used = |method: &str| program.count_calls(method) > 0;
         assert_eq!(used("fs/read_text_file"), set["fs"]["readTextFile"] == true, "{set}");
         assert_eq!(used("fs/write_text_file"), set["fs"]["writeTextFile"] == true, "{set}");
         assert_eq!(used("terminal/create"), set["terminal"] == true, "{set}");
@@ -224,39 +233,40 @@ async fn only_what_was_advertised_is_called() {
         let ended = calls.iter().filter(|call| call["status"] == "completed").count();
         assert_eq!(ended, 4, "{set}: {calls:#?}");
         let ids: std::collections::HashSet<&str> =
-            program.seen.iter().filter_map(|it| it["params"]["update"]["toolCallId"].as_str()).collect();
+            program.messages.iter().filter_map(|it| it["params"]["update"]["toolCallId"].as_str()).collect();
         assert_eq!(ids.len(), 4, "ids are unique in the session");
     }
 }
 
-/// A34: a command that takes too long is killed, its output so far is told, and its terminal released.
+/// A34: a command that times out is killed, its output so far reported, and its terminal released.
 #[tokio::test]
 async fn a_command_that_takes_too_long_is_killed_and_released() {
-    let scene = Scene::new();
-    let (mut program, session) = opened(&scene, &["--shell", "--command-timeout", "1"], editor()).await;
-    program.endless = true;
-    program.turn(&session, "run sleep 1000").await;
-    assert_eq!((program.calls("terminal/kill"), program.calls("terminal/release")), (1, 1));
+    let scene = AgentFixture::new();
+    let (mut program, session) =
+        open_session(&scene, &["--shell", "--command-timeout", "1"], editor_capabilities()).await;
+    program.has_endless_commands = true;
+    program.run_turn(&session, "run sleep 1000").await;
+    assert_eq!((program.count_calls("terminal/kill"), program.count_calls("terminal/release")), (1, 1));
     assert!(program.terminals.is_empty());
-    assert!(program.said().contains("some output"), "{}", program.said());
+    assert!(program.agent_text().contains("some output"), "{}", program.agent_text());
 }
 
-/// A35–A37: plans are told whole.
+/// A35–A37: plans are sent complete.
 #[tokio::test]
 async fn a_plan_is_told_whole() {
-    let scene = Scene::new();
-    let (mut program, session) = opened(&scene, &[], json!({})).await;
-    program.turn(&session, "plan: look; change; test").await;
+    let scene = AgentFixture::new();
+    let (mut program, session) = open_session(&scene, &[], json!({})).await;
+    program.run_turn(&session, "plan: look; change; test").await;
     let plans = program.updates("plan");
     let entries: Vec<usize> = plans.iter().map(|plan| plan["entries"].as_array().unwrap().len()).collect();
     assert!(!entries.is_empty() && entries.iter().all(|count| *count == 3), "{plans:?}");
 }
 
-/// A38–A43: options are complete and valid, and the two ways to set a mode agree.
+/// A38–A43: options are complete and valid, and both ways to set a mode agree.
 #[tokio::test]
 async fn modes_and_options_are_kept_in_step() {
-    let scene = Scene::new();
-    let mut program = scene.start(&[]);
+    let scene = AgentFixture::new();
+    let mut program = scene.start_agent(&[]);
     program.initialize(json!({})).await;
     let opened = program.call("session/new", json!({"cwd": scene.project(), "mcpServers": []})).await;
     let session = &opened["sessionId"];
@@ -279,17 +289,17 @@ async fn modes_and_options_are_kept_in_step() {
     assert_eq!(answer["configOptions"].as_array().unwrap().len(), options.len());
     let modes = program.updates("current_mode_update");
     assert_eq!(modes.last().unwrap()["currentModeId"], "read-only");
-    let error = program.fails("session/set_mode", json!({"sessionId": session, "modeId": "wild"})).await;
+    let error = program.call_error("session/set_mode", json!({"sessionId": session, "modeId": "wild"})).await;
     assert_eq!(error["code"], -32602);
     let set = json!({"sessionId": session, "configId": "model", "value": "no/such"});
-    assert_eq!(program.fails("session/set_config_option", set).await["code"], -32602);
+    assert_eq!(program.call_error("session/set_config_option", set).await["code"], -32602);
 }
 
 /// A44–A48: listing, by pages and by directory; deleting.
 #[tokio::test]
 async fn sessions_are_listed_by_pages_and_deleted() {
-    let scene = Scene::new();
-    let mut program = scene.start(&[]);
+    let scene = AgentFixture::new();
+    let mut program = scene.start_agent(&[]);
     program.initialize(json!({})).await;
     let mut made = std::collections::BTreeSet::new();
     for _ in 0..120 {
@@ -313,68 +323,69 @@ async fn sessions_are_listed_by_pages_and_deleted() {
     }
     assert_eq!(made, listed);
     assert_eq!(program.call("session/list", json!({"cwd": "/nonexistent"})).await["sessions"], json!([]));
-    assert_eq!(program.fails("session/list", json!({"cursor": "!!!"})).await["code"], -32602);
+    assert_eq!(program.call_error("session/list", json!({"cursor": "!!!"})).await["code"], -32602);
     let gone = made.first().unwrap();
     for id in [gone.as_str(), gone.as_str(), "unknown"] {
         assert_eq!(program.call("session/delete", json!({"sessionId": id})).await, json!({}));
     }
     let open = json!({"sessionId": gone, "cwd": scene.project(), "mcpServers": []});
-    assert_eq!(program.fails("session/load", open).await["code"], -32002);
+    assert_eq!(program.call_error("session/load", open).await["code"], -32002);
 }
 
-/// 1.4 (1), (13), (16): logging in and out answer objects, a slash runs a command, what was not advertised is an error.
+/// 1.4 (1), (13), (16): logging in and out return objects, a slash runs a command, and unadvertised blocks are an
+/// error.
 #[tokio::test]
 async fn logging_in_slash_commands_and_blocks_that_were_not_advertised() {
-    let scene = Scene::new();
-    let (mut program, session) = opened(&scene, &[], json!({})).await;
+    let scene = AgentFixture::new();
+    let (mut program, session) = open_session(&scene, &[], json!({})).await;
     assert_eq!(program.call("authenticate", json!({"methodId": "offline"})).await, json!({}));
-    let error = program.fails("authenticate", json!({"methodId": "api-key"})).await;
+    let error = program.call_error("authenticate", json!({"methodId": "api-key"})).await;
     assert_eq!(error["code"], -32000, "{error}");
     assert!(error["message"].as_str().unwrap().contains("ANTHROPIC_API_KEY"), "{error}");
-    assert_eq!(program.fails("authenticate", json!({"methodId": "nobody"})).await["code"], -32602);
+    assert_eq!(program.call_error("authenticate", json!({"methodId": "nobody"})).await["code"], -32602);
     assert_eq!(program.call("logout", json!({})).await, json!({}));
-    assert_eq!(program.turn(&session, "/help").await, "end_turn");
-    assert!(program.said().contains("`/status`"), "{}", program.said());
+    assert_eq!(program.run_turn(&session, "/help").await, "end_turn");
+    assert!(program.agent_text().contains("`/status`"), "{}", program.agent_text());
     let audio = json!({"type": "audio", "mimeType": "audio/wav", "data": "AAAA"});
-    let error = program.fails("session/prompt", json!({"sessionId": session, "prompt": [audio]})).await;
+    let error = program.call_error("session/prompt", json!({"sessionId": session, "prompt": [audio]})).await;
     assert_eq!(error["code"], -32602, "{error}");
-    assert_eq!(program.turn(&session, "say still here").await, "end_turn");
+    assert_eq!(program.run_turn(&session, "say still here").await, "end_turn");
 }
 
-/// A key that is missing is told when a session is opened, not before, and what to do about it.
+/// A missing API key is reported when a session is opened, not before, with advice.
 #[tokio::test]
 async fn a_missing_key_is_told_with_what_to_do() {
-    let scene = Scene::new();
-    let mut program = scene.start(&["--model", "anthropic/claude-sonnet-4-5"]);
+    let scene = AgentFixture::new();
+    let mut program = scene.start_agent(&["--model", "anthropic/claude-sonnet-4-5"]);
     program.initialize(json!({})).await;
     let open = json!({"cwd": scene.project(), "mcpServers": []});
-    let error = program.fails("session/new", open.clone()).await;
+    let error = program.call_error("session/new", open.clone()).await;
     assert_eq!(error["code"], -32000, "{error}");
     assert!(error["message"].as_str().unwrap().contains("ANTHROPIC_API_KEY"), "{error}");
     program.call("authenticate", json!({"methodId": "offline"})).await;
     program.call("session/new", open).await;
 }
 
-/// A68, A69, B14: no update of a kind that was not advertised, and the first update of a session comes after its answer.
+/// A68, A69, B14: no unadvertised kinds of updates, and a session's first update comes after its answer.
 #[tokio::test]
 async fn the_client_hears_of_a_session_after_it_knows_it() {
-    let scene = Scene::new();
-    let (mut program, session) = opened(&scene, &[], json!({})).await;
-    program.until(|it| it["params"]["update"]["sessionUpdate"] == "available_commands_update").await;
-    program.turn(&session, "say x").await;
-    let answered = program.seen.iter().position(|it| it["result"]["sessionId"] == *session).unwrap();
-    let first = program.seen.iter().position(|it| it["method"] == "session/update").unwrap();
+    let scene = AgentFixture::new();
+    let (mut program, session) = open_session(&scene, &[], json!({})).await;
+    program.wait_for(|it| it["params"]["update"]["sessionUpdate"] == "available_commands_update").await;
+    program.run_turn(&session, "say x").await;
+    let answered = program.messages.iter().position(|it| it["result"]["sessionId"] == *session).unwrap();
+    let first = program.messages.iter().position(|it| it["method"] == "session/update").unwrap();
     assert!(answered < first);
     for kind in ["notice", "compaction_update", "compaction_summary_chunk"] {
         assert!(program.updates(kind).is_empty());
     }
 }
 
-/// C4: each session has runtimes of its own, side by side, also in one directory.
+/// C4: each session has its own runtime, even with several in one directory.
 #[tokio::test]
 async fn sessions_work_side_by_side_in_one_directory() {
-    let scene = Scene::new();
-    let (mut program, first) = opened(&scene, &["--mode", "full", "--shell"], json!({})).await;
+    let scene = AgentFixture::new();
+    let (mut program, first) = open_session(&scene, &["--mode", "full", "--shell"], json!({})).await;
     let second = program.new_session(&scene.project()).await;
     let turns = [(&first, "write a.txt: one\nrun sleep 1"), (&second, "write b.txt: two\nrun echo hi")];
     let mut begun = Vec::new();
@@ -382,9 +393,9 @@ async fn sessions_work_side_by_side_in_one_directory() {
         begun.push(program.prompt(session, prompt).await);
     }
     for id in begun {
-        assert_eq!(program.answer(id).await["result"]["stopReason"], "end_turn");
+        assert_eq!(program.wait_for_answer(id).await["result"]["stopReason"], "end_turn");
     }
-    assert_eq!((scene.get("a.txt"), scene.get("b.txt")), ("one".to_owned(), "two".to_owned()));
-    assert_eq!(program.turn(&second, "/undo").await, "end_turn");
+    assert_eq!((scene.read_file("a.txt"), scene.read_file("b.txt")), ("one".to_owned(), "two".to_owned()));
+    assert_eq!(program.run_turn(&second, "/undo").await, "end_turn");
     assert!(scene.project().join("a.txt").exists() && !scene.project().join("b.txt").exists());
 }

@@ -1,21 +1,25 @@
-//! The tasks of `cargo xtask eval`, solved by hand: what judges models must itself be right.
+//! The tasks of `cargo xtask eval`, solved by hand: the checks that judge models must themselves be right.
 
 use std::process::Command;
 
 use expect_test::expect;
 
-use crate::program::bowline;
-use crate::programs::{program, root, run, transcript};
+use crate::program::bowline_path;
+use crate::programs::{build_program, run, transcript, workspace_root};
 
 #[test]
 fn every_task_is_solved_by_hand() {
-    let eval = program("eval", &["build", "-p", "bowline-benches", "--bin", "eval"]);
+    let eval = build_program("eval", &["build", "-p", "bowline-benches", "--bin", "eval"]);
     let mut command = Command::new(eval);
-    command.arg("--agent").arg(bowline()).args(["--model", "offline", "--seed", "1"]).current_dir(root());
+    command
+        .arg("--agent")
+        .arg(bowline_path())
+        .args(["--model", "offline", "--seed", "1"])
+        .current_dir(workspace_root());
     let output = run(&mut command);
     assert!(output.status.success(), "{}", transcript(&output));
     let stdout = String::from_utf8(output.stdout).unwrap();
-    // All but how long it took.
+    // Everything except the duration.
     let row = |line: &str| {
         let mut words: Vec<&str> = line.split_whitespace().collect();
         words.remove(2);

@@ -1,31 +1,31 @@
-//! What the agent survives: `F…` are the rows of the faults that agents owe an answer to.
+//! Fault tolerance of the agent: `F…` are the rows of the fault list.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::program::{Program, Scene};
+use crate::program::{AgentFixture, AgentProgram};
 
-mod cancelling;
+mod cancel;
 mod clients;
 mod disks;
 mod editors;
-mod ending;
-mod injected;
-mod killing;
-mod lines;
-mod servers;
+mod injection;
+mod kill;
+mod malformed_lines;
+mod mcp_servers;
+mod shutdown;
 
 /// Returns the updates of a session among some messages.
-fn updates<'m>(messages: &'m [Value], session: &str) -> Vec<&'m Value> {
+fn session_updates<'m>(messages: &'m [Value], session: &str) -> Vec<&'m Value> {
     let of = messages.iter().filter(|message| message["params"]["sessionId"] == session);
     of.map(|message| &message["params"]["update"]).filter(|update| update.is_object()).collect()
 }
 
-/// Returns the tool calls that have begun and not ended, by what some messages tell of a session.
+/// Returns the tool calls of a session that are still open, according to some messages.
 fn open_calls(messages: &[Value], session: &str) -> Vec<String> {
     let mut open: Vec<String> = Vec::new();
-    for update in updates(messages, session) {
+    for update in session_updates(messages, session) {
         let Some(id) = update["toolCallId"].as_str() else { continue };
         if update["sessionUpdate"] == "tool_call" {
             open.push(id.to_owned());
@@ -37,9 +37,9 @@ fn open_calls(messages: &[Value], session: &str) -> Vec<String> {
     open
 }
 
-/// Loads a session as another client would, and returns what it is told: one line for every message and every call.
-async fn replayed(program: &mut Program, scene: &Scene, session: &str) -> String {
-    let before = program.seen.len();
+/// Loads a session as another client would, and formats the replay: one line for every message and call.
+async fn replay_session(program: &mut AgentProgram, scene: &AgentFixture, session: &str) -> String {
+    let before = program.messages.len();
     let open = serde_json::json!({"sessionId": session, "cwd": scene.project(), "mcpServers": []});
     program.call("session/load", open).await;
     let line = |update: &Value| {
@@ -51,15 +51,15 @@ async fn replayed(program: &mut Program, scene: &Scene, session: &str) -> String
             _ => None,
         }
     };
-    updates(&program.seen[before..], session).into_iter().filter_map(line).collect()
+    session_updates(&program.messages[before..], session).into_iter().filter_map(line).collect()
 }
 
-/// Returns the programs that work in the project: what agents have left running.
-fn left_running(scene: &Scene) -> Vec<String> {
+/// Returns the processes that agents have left running in the project.
+fn find_leftover_processes(scene: &AgentFixture) -> Vec<String> {
     let project = scene.project();
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().map_while(Result::ok) {
-        // What has ended by now has no directory any more.
+        // A process that has ended by now has no directory.
         let works_there =
             std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&project));
         if works_there {
@@ -70,25 +70,25 @@ fn left_running(scene: &Scene) -> Vec<String> {
     found
 }
 
-/// Returns how many KiB of memory a process has had at most.
-fn peak_memory(program: &Program) -> u64 {
+/// Returns the peak memory of a process, in KiB.
+fn peak_memory_kib(program: &AgentProgram) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a process has memory");
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-fn signal(program: &Program, name: &str) {
+fn send_signal(program: &AgentProgram, name: &str) {
     let line = format!("kill -{name} {}", program.pid());
     assert!(std::process::Command::new("/bin/sh").args(["-c", &line]).status().unwrap().success());
 }
 
-/// A pipe that commands hold open as long as they live: `exec 3>NAME`.
-struct Tether {
+/// A pipe that commands hold open while they live: `exec 3>NAME`.
+struct LifetimePipe {
     opened: tokio::sync::oneshot::Receiver<()>,
     closed: tokio::task::JoinHandle<()>,
 }
 
-impl Tether {
+impl LifetimePipe {
     fn new(path: &Path) -> Self {
         assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
         let (tell, opened) = tokio::sync::oneshot::channel();
@@ -101,14 +101,14 @@ impl Tether {
         Self { opened, closed }
     }
 
-    /// Waits until a command has begun.
-    async fn begun(&mut self) {
+    /// Waits until a command has started.
+    async fn wait_opened(&mut self) {
         (&mut self.opened).await.unwrap();
     }
 
-    /// Waits until the command, and all that it has started, is gone.
-    async fn gone(self) {
-        tokio::time::timeout(test_support::PATIENCE, self.closed)
+    /// Waits until the command and all its child processes have ended.
+    async fn wait_closed(self) {
+        tokio::time::timeout(test_support::TEST_TIMEOUT, self.closed)
             .await
             .expect("something still lives")
             .unwrap();

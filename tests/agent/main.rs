@@ -1,4 +1,4 @@
-//! The agent, driven by clients over pipes: what the protocol wants of it, what a user sees, what it survives.
+//! The agent, driven by clients over pipes: protocol conformance, the user's view, and faults.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,12 +7,16 @@
 )]
 #![allow(clippy::print_stdout, reason = "a skipped test tells whoever runs it")]
 
+#[allow(dead_code, reason = "the tests of the host use the rest")]
+#[path = "../host/peers/agent_run.rs"]
+mod agent_run;
 mod conformance;
 mod eval;
 mod faults;
-mod local;
+mod host_and_agent;
+mod local_commands;
+mod mcp_over_acp;
 mod models;
-mod over_acp;
 mod peers;
 mod program;
 #[allow(dead_code, reason = "the end-to-end tests use the rest")]
@@ -20,7 +24,3 @@ mod program;
 mod programs;
 mod quirks;
 mod sessions;
-mod together;
-#[allow(dead_code, reason = "the tests of the host use the rest")]
-#[path = "../host/peers/visit.rs"]
-mod visit;

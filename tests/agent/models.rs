@@ -2,23 +2,23 @@
 
 use expect_test::expect;
 use serde_json::json;
-use test_support::model_server::{ModelServer, Say};
+use test_support::model_server::{ModelReply, ModelServer};
 
-use crate::program::{Program, Scene};
+use crate::program::{AgentFixture, AgentProgram};
 
 #[tokio::test]
 async fn a_model_behind_http_reads_and_edits_through_the_editor() {
-    let scene = Scene::new();
-    scene.put("AGENTS.md", "Always knot twice.\n");
-    scene.put("a.txt", "one\ntwo\n");
+    let scene = AgentFixture::new();
+    scene.write_file("AGENTS.md", "Always knot twice.\n");
+    scene.write_file("a.txt", "one\ntwo\n");
     let server = ModelServer::start(vec![
-        Say::call("read_text_file", json!({"path": "a.txt"})),
-        Say::call(
+        ModelReply::call("read_text_file", json!({"path": "a.txt"})),
+        ModelReply::call(
             "edit_text_file",
             json!({"path": "a.txt", "edits": [{"old_text": "two", "new_text": "2"}]}),
         ),
-        Say::call("no_such_tool", json!({})),
-        Say::text("Done."),
+        ModelReply::call("no_such_tool", json!({})),
+        ModelReply::text("Done."),
     ])
     .await
     .unwrap();
@@ -26,17 +26,17 @@ async fn a_model_behind_http_reads_and_edits_through_the_editor() {
     std::fs::write(&named, "Never cut a rope.\n").unwrap();
     let arguments =
         ["--model", "gemini/test", "--base-url", server.url(), "--instruction", named.to_str().unwrap()];
-    let mut command = scene.command(&arguments);
+    let mut command = scene.agent_command(&arguments);
     command.env("GEMINI_API_KEY", "key-of-nobody");
-    let mut program = Program::start(command);
+    let mut program = AgentProgram::start(command);
     program.initialize(json!({"fs": {"readTextFile": true, "writeTextFile": true}})).await;
     let session = program.new_session(&scene.project()).await;
-    program.unsaved.insert(scene.path("a.txt"), "one\ntwo\nthree\n".to_owned());
-    assert_eq!(program.turn(&session, "Make the two a 2.").await, "end_turn");
-    assert_eq!(program.said(), "Done.");
-    assert_eq!(scene.get("a.txt"), "one\n2\nthree\n");
+    program.unsaved_files.insert(scene.path("a.txt"), "one\ntwo\nthree\n".to_owned());
+    assert_eq!(program.run_turn(&session, "Make the two a 2.").await, "end_turn");
+    assert_eq!(program.agent_text(), "Done.");
+    assert_eq!(scene.read_file("a.txt"), "one\n2\nthree\n");
 
-    let heard: Vec<String> = server.heard().iter().map(ToString::to_string).collect();
+    let heard: Vec<String> = server.requests().iter().map(ToString::to_string).collect();
     assert_eq!(heard.len(), 4, "{heard:#?}");
     assert!(
         heard[0].contains("Always knot twice.") && heard[0].contains("Never cut a rope."),
@@ -46,44 +46,45 @@ async fn a_model_behind_http_reads_and_edits_through_the_editor() {
     assert!(heard[1].contains("three"), "the model is shown what is not saved");
     let results = server.tool_results();
     assert!(results[2].contains("no_such_tool") && results[2].contains("read_text_file"), "{results:?}");
-    // Who has logged out is not billed any more.
+    // After a logout the key is no longer used.
     program.call("logout", json!({})).await;
     let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "and on"}]});
-    assert_eq!(program.fails("session/prompt", prompt).await["code"], -32000);
-    assert_eq!(server.heard().len(), 4);
+    assert_eq!(program.call_error("session/prompt", prompt).await["code"], -32000);
+    assert_eq!(server.requests().len(), 4);
     assert!(!heard.iter().any(|request| request.contains("key-of-nobody")));
 }
 
 #[tokio::test]
 async fn a_small_model_is_told_of_tools_in_words_and_calls_them_so() {
-    let scene = Scene::new();
-    scene.put("a.txt", "one\ntwo\n");
+    let scene = AgentFixture::new();
+    scene.write_file("a.txt", "one\ntwo\n");
     let call =
         |name: &str, rest: &str| format!("```json\n{{\"name\": \"{name}\", \"arguments\": {rest}}}\n```\n");
     let server = ModelServer::start(vec![
-        Say::text(&call("read_text_file", r#"{"path": "a.txt"}"#)),
-        // It says nothing, and is asked once more.
-        Say::text(""),
-        Say::text(&call("change_text_file", r#"{"path": "a.txt"}"#)),
-        // It goes on as if it had seen what came of it.
-        Say::text(&format!(
+        ModelReply::text(&call("read_text_file", r#"{"path": "a.txt"}"#)),
+        // After an empty reply the model is prompted once more.
+        ModelReply::text(""),
+        ModelReply::text(&call("change_text_file", r#"{"path": "a.txt"}"#)),
+        // The model continues as if it had seen the result.
+        ModelReply::text(&format!(
             "{}{}",
             call("edit_text_file", r#"{"path": "a.txt", "old_text": "two", "new_text": "2"}"#),
             call("write_text_file", r#"{"path": "a.txt", "content": "nothing"}"#)
         )),
-        Say::text("a.txt says 2 now."),
+        ModelReply::text("a.txt says 2 now."),
     ])
     .await
     .unwrap();
     let url = format!("{}/small/v1", server.url());
-    let mut program = Program::start(scene.command(&["--model", "compatible/scripted", "--base-url", &url]));
+    let mut program =
+        AgentProgram::start(scene.agent_command(&["--model", "compatible/scripted", "--base-url", &url]));
     program.initialize(json!({"fs": {"readTextFile": true, "writeTextFile": true}})).await;
     let session = program.new_session(&scene.project()).await;
-    assert_eq!(program.turn(&session, "Make the two a 2.").await, "end_turn");
-    assert_eq!(program.said(), "a.txt says 2 now.");
-    assert_eq!(scene.get("a.txt"), "one\n2\n");
+    assert_eq!(program.run_turn(&session, "Make the two a 2.").await, "end_turn");
+    assert_eq!(program.agent_text(), "a.txt says 2 now.");
+    assert_eq!(scene.read_file("a.txt"), "one\n2\n");
 
-    let heard = server.heard();
+    let heard = server.requests();
     assert!(heard.iter().all(|request| request.get("tools").is_none()));
     let first = heard[0]["messages"][0]["content"].as_str().unwrap();
     assert!(first.contains("- edit_text_file(path, old_text, new_text, replace_all?): "), "{first}");

@@ -1,6 +1,6 @@
-//! The agent with clients that we did not write: acpx, yopo, and the example clients of the Python and TypeScript SDKs.
+//! The agent with third-party clients: acpx, yopo, and the example clients of the Python and TypeScript SDKs.
 //!
-//! What is compared is what their user sees.
+//! The tests compare what their users see.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,42 +9,45 @@ use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use expect_test::{Expect, expect};
-use xtask::peers::{OtherClient, Peer, is_there, python_example, typescript_example};
+use xtask::peers::{
+    PublishedClient, SdkPeer, is_available, python_example_command, typescript_example_command,
+};
 
-use crate::program::{Scene, bowline};
-use crate::programs::root;
-use test_support::PATIENCE;
-use test_support::processes::working_in;
+use crate::program::{AgentFixture, bowline_path};
+use crate::programs::workspace_root;
+use test_support::TEST_TIMEOUT;
+use test_support::processes::processes_in;
 
 mod acpx;
 
-/// What most prompts here ask for: a file is read, another written, a command run.
-const THREE_THINGS: &str = "read a.txt\nwrite b.txt: hi\nrun echo hi; pwd";
+/// The usual prompt: read a file, write another, run a command.
+const THREE_STEPS_PROMPT: &str = "read a.txt\nwrite b.txt: hi\nrun echo hi; pwd";
 
-fn scene() -> Scene {
-    let scene = Scene::new();
-    scene.put("a.txt", "one\ntwo\n");
+fn new_project() -> AgentFixture {
+    let scene = AgentFixture::new();
+    scene.write_file("a.txt", "one\ntwo\n");
     scene
 }
 
-/// Returns a program's command, with nothing in its environment but a home and a path.
-fn command(scene: &Scene, words: &[String]) -> Command {
+/// Returns a program's command, with only a home and a path in its environment.
+fn client_command(scene: &AgentFixture, words: &[String]) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).current_dir(scene.project()).env_clear();
     command.env("HOME", scene.home()).env("PATH", "/usr/local/bin:/usr/bin:/bin");
     command
 }
 
-/// Writes a program that starts the agent with these arguments, for clients that take nothing but the name of one.
-fn starter(scene: &Scene, name: &str, arguments: &str) -> PathBuf {
+/// Writes a program that starts the agent with these arguments, for clients that accept only a program name.
+fn write_starter(scene: &AgentFixture, name: &str, arguments: &str) -> PathBuf {
     let path = scene.home().join(name);
-    fs::write(&path, format!("#!/bin/sh\nexec {} agent {arguments}\n", bowline().display())).unwrap();
+    fs::write(&path, format!("#!/bin/sh\nexec {} agent {arguments}\n", bowline_path().display())).unwrap();
     fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     path
 }
 
-/// Runs a client that is typed these lines. Its input stays open until it has answered the last: some take its end as theirs.
-fn type_to(command: &mut Command, lines: &str, until: &str) -> Output {
+/// Runs a client with these lines as input. The input stays open until the last is answered: some clients exit at its
+/// end.
+fn run_with_input(command: &mut Command, lines: &str, until: &str) -> Output {
     use std::io::{Read as _, Write as _};
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -64,15 +67,15 @@ fn type_to(command: &mut Command, lines: &str, until: &str) -> Output {
     Output { stdout: seen, ..output }
 }
 
-/// Compares what a user saw on stdout, and returns how the client ended.
-fn check(scene: &Scene, output: &Output, expected: Expect) -> Option<i32> {
+/// Compares the user's view on stdout, and returns the client's exit code.
+fn check(scene: &AgentFixture, output: &Output, expected: Expect) -> Option<i32> {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
-    expected.assert_eq(&same_every_time(&scene.clean(&text)));
+    expected.assert_eq(&normalize_output(&scene.normalize(&text)));
     output.status.code()
 }
 
-/// Leaves out what differs from run to run: ids, times, and how full the context is.
-fn same_every_time(text: &str) -> String {
+/// Removes what differs between runs: ids, times, and context usage.
+fn normalize_output(text: &str) -> String {
     let is_id = |word: &str| word.len() >= 32 && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     let line = |line: &str| {
         let words: Vec<&str> = line.split(' ').map(|word| if is_id(word) { "$ID" } else { word }).collect();
@@ -89,28 +92,28 @@ fn same_every_time(text: &str) -> String {
     text.lines().map(|text| line(text) + "\n").collect()
 }
 
-/// Nothing that was started for this scene runs on. What was killed may take a moment to be gone.
-fn nothing_runs(scene: &Scene) {
+/// Checks that no process of this fixture is left. Killed processes may take a moment to disappear.
+fn check_nothing_runs(scene: &AgentFixture) {
     let base = scene.home().parent().unwrap().to_owned();
     let begun = Instant::now();
-    while !working_in(&base).is_empty() {
-        assert!(begun.elapsed() < PATIENCE, "left running: {:?}", working_in(&base));
+    while !processes_in(&base).is_empty() {
+        assert!(begun.elapsed() < TEST_TIMEOUT, "left running: {:?}", processes_in(&base));
         std::thread::yield_now();
     }
 }
 
 fn python_client(name: &str) -> Option<Vec<String>> {
-    let words = python_example(&root(), name);
-    is_there(Peer::Python.name(), &words).then_some(words)
+    let words = python_example_command(&workspace_root(), name);
+    is_available(SdkPeer::Python.name(), &words).then_some(words)
 }
 
 #[test]
 fn a_client_that_serves_nothing_and_cannot_be_asked_is_told_so() {
     let Some(mut words) = python_client("client") else { return };
-    let scene = scene();
-    words.push(starter(&scene, "agent", "--model offline --shell").display().to_string());
+    let scene = new_project();
+    words.push(write_starter(&scene, "agent", "--model offline --shell").display().to_string());
     let lines = "read a.txt\nwrite b.txt: hi\nrun echo hi\nsay bye\n";
-    let output = type_to(&mut command(&scene, &words), lines, "Agent: bye");
+    let output = run_with_input(&mut client_command(&scene, &words), lines, "Agent: bye");
     let code = check(
         &scene,
         &output,
@@ -138,17 +141,17 @@ fn a_client_that_serves_nothing_and_cannot_be_asked_is_told_so() {
     );
     assert_eq!(code, Some(0));
     assert!(!Path::new(&scene.path("b.txt")).exists());
-    nothing_runs(&scene);
+    check_nothing_runs(&scene);
 }
 
 #[test]
 fn a_client_with_files_and_make_believe_terminals_is_served() {
     let Some(mut words) = python_client("gemini") else { return };
-    let scene = scene();
-    let agent = starter(&scene, "agent", "--model offline --shell");
+    let scene = new_project();
+    let agent = write_starter(&scene, "agent", "--model offline --shell");
     words.extend(["--gemini".to_owned(), agent.display().to_string()]);
-    words.extend(["--yolo", "--prompt", THREE_THINGS].map(str::to_owned));
-    let output = command(&scene, &words).output().unwrap();
+    words.extend(["--yolo", "--prompt", THREE_STEPS_PROMPT].map(str::to_owned));
+    let output = client_command(&scene, &words).output().unwrap();
     let code = check(
         &scene,
         &output,
@@ -206,18 +209,18 @@ fn a_client_with_files_and_make_believe_terminals_is_served() {
     "#]],
     );
     assert_eq!(code, Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(scene.get("b.txt"), "hi");
-    nothing_runs(&scene);
+    assert_eq!(scene.read_file("b.txt"), "hi");
+    check_nothing_runs(&scene);
 }
 
-/// The example client of the TypeScript SDK says hello and nothing else, and its files are make-believe.
+/// The example client of the TypeScript SDK only says hello, and its files are made up.
 #[test]
 fn the_typescript_example_asks_its_user() {
-    let words = typescript_example(&root());
-    if !is_there(OtherClient::Acpx.name(), &words) {
+    let words = typescript_example_command(&workspace_root());
+    if !is_available(PublishedClient::Acpx.name(), &words) {
         return;
     }
-    let scene = scene();
+    let scene = new_project();
     let script = scene.home().join("script.jsonl");
     let replies = [
         r#"{"text": "I will look.", "calls": [{"name": "read_text_file", "input": {"path": "a.txt"}}]}"#,
@@ -226,10 +229,10 @@ fn the_typescript_example_asks_its_user() {
     ];
     fs::write(&script, replies.join("\n")).unwrap();
     // It starts its agent as `npx tsx agent.ts`.
-    starter(&scene, "npx", &format!("--model script:{}", script.display()));
-    let mut client = command(&scene, &words);
+    write_starter(&scene, "npx", &format!("--model script:{}", script.display()));
+    let mut client = client_command(&scene, &words);
     client.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", scene.home().display()));
-    let output = type_to(&mut client, "1\n", "Agent completed");
+    let output = run_with_input(&mut client, "1\n", "Agent completed");
     let code = check(
         &scene,
         &output,
@@ -274,22 +277,22 @@ fn the_typescript_example_asks_its_user() {
     "#]],
     );
     assert_eq!(code, Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    nothing_runs(&scene);
+    check_nothing_runs(&scene);
 }
 
-/// yopo 11.0.0 gives up at a kind of update that is younger than it, so those are left out.
+/// yopo 11.0.0 exits on update kinds newer than itself, so those are left out.
 #[test]
 fn yopo_prompts_once() {
-    let mut words = OtherClient::Yopo.command(&root());
-    if !is_there(OtherClient::Yopo.name(), &words) {
+    let mut words = PublishedClient::Yopo.command(&workspace_root());
+    if !is_available(PublishedClient::Yopo.name(), &words) {
         return;
     }
-    let scene = scene();
+    let scene = new_project();
     let without_usage =
         "--model offline --shell --allow-relative-cwd | grep --line-buffered -v '\"usage_update\"'";
-    let agent = starter(&scene, "agent", without_usage);
-    words.extend([THREE_THINGS.to_owned(), agent.display().to_string()]);
-    let output = command(&scene, &words).output().unwrap();
+    let agent = write_starter(&scene, "agent", without_usage);
+    words.extend([THREE_STEPS_PROMPT.to_owned(), agent.display().to_string()]);
+    let output = client_command(&scene, &words).output().unwrap();
     let code = check(
         &scene,
         &output,
@@ -310,6 +313,6 @@ fn yopo_prompts_once() {
     "#]],
     );
     assert_eq!(code, Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(scene.get("b.txt"), "hi");
-    nothing_runs(&scene);
+    assert_eq!(scene.read_file("b.txt"), "hi");
+    check_nothing_runs(&scene);
 }

@@ -1,4 +1,4 @@
-//! The real program over real pipes, and a client that knows nothing but JSON: it serves what it advertised, and keeps
+//! The real program over real pipes, and a client that works with plain JSON: it serves what it advertised, and keeps
 //! every line.
 
 use std::collections::{HashMap, VecDeque};
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use test_support::PATIENCE;
+use test_support::TEST_TIMEOUT;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::programs::program;
+use crate::programs::build_program;
 
-/// A directory with a project in it, and the user's own places beside it.
-pub(crate) struct Scene {
+/// A directory with a project, and the user's own directories next to it.
+pub(crate) struct AgentFixture {
     directory: tempfile::TempDir,
 }
 
-impl Scene {
+impl AgentFixture {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("project")).unwrap();
@@ -33,13 +33,13 @@ impl Scene {
         self.project().join(name).display().to_string()
     }
 
-    pub(crate) fn put(&self, name: &str, text: &str) {
+    pub(crate) fn write_file(&self, name: &str, text: &str) {
         let path = self.project().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    pub(crate) fn get(&self, name: &str) -> String {
+    pub(crate) fn read_file(&self, name: &str) -> String {
         std::fs::read_to_string(self.project().join(name)).unwrap()
     }
 
@@ -47,70 +47,72 @@ impl Scene {
         self.directory.path().canonicalize().unwrap().join("home")
     }
 
-    /// Returns text in which the directories of this scene have the names that every run has.
-    pub(crate) fn clean(&self, text: &str) -> String {
+    /// Replaces the fixture's directories by names that are the same in every run.
+    pub(crate) fn normalize(&self, text: &str) -> String {
         let base = self.directory.path().canonicalize().unwrap();
         text.replace(&base.join("project").display().to_string(), "$PROJECT")
             .replace(&base.display().to_string(), "$BASE")
     }
 
-    /// Starts `bowline agent` with these arguments, far from the project.
-    pub(crate) fn start(&self, arguments: &[&str]) -> Program {
-        Program::start(self.command(arguments))
+    /// Starts `bowline agent` with these arguments, outside of the project.
+    pub(crate) fn start_agent(&self, arguments: &[&str]) -> AgentProgram {
+        AgentProgram::start(self.agent_command(arguments))
     }
 
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(bowline());
+    pub(crate) fn agent_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(bowline_path());
         command.arg("agent").args(arguments).current_dir("/").env_clear();
         command.env("HOME", self.home()).env("PATH", "/usr/local/bin:/usr/bin:/bin");
         command
     }
 }
 
-pub(crate) fn bowline() -> PathBuf {
+pub(crate) fn bowline_path() -> PathBuf {
     static PROGRAM: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
-    PROGRAM.get_or_init(|| program("bowline", &["build", "--quiet", "--package", "bowline-cli"])).clone()
+    PROGRAM
+        .get_or_init(|| build_program("bowline", &["build", "--quiet", "--package", "bowline-cli"]))
+        .clone()
 }
 
-/// How the client answers when it is asked for permission.
+/// The client's answer to permission requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// With the option of this kind.
+pub(crate) enum PermissionReply {
+    /// The option of this kind.
     Kind(&'static str),
-    /// That the turn was cancelled.
+    /// The turn was cancelled.
     Cancelled,
-    /// With an option that was not offered.
+    /// An option that was not offered.
     Unknown,
-    /// Not at all.
+    /// No answer.
     Never,
 }
 
 /// A running program, and its client.
-pub(crate) struct Program {
+pub(crate) struct AgentProgram {
     pub(crate) child: Child,
     stdin: Option<ChildStdin>,
     lines: Option<Lines<BufReader<ChildStdout>>>,
-    next: i64,
-    /// What came and was not looked at yet.
+    next_id: i64,
+    /// Received messages that were not handled yet.
     pending: VecDeque<Value>,
-    /// All that came, in order.
-    pub(crate) seen: Vec<Value>,
-    pub(crate) permission: Answer,
-    /// What the editor shows of files that are not saved.
-    pub(crate) unsaved: HashMap<String, String>,
-    /// Terminals that are not released, with the command and whether it has ended.
+    /// All received messages, in order.
+    pub(crate) messages: Vec<Value>,
+    pub(crate) permission_reply: PermissionReply,
+    /// The editor's text of unsaved files.
+    pub(crate) unsaved_files: HashMap<String, String>,
+    /// Unreleased terminals, with the command and whether it has ended.
     pub(crate) terminals: HashMap<String, String>,
-    /// Whether commands of terminals go on for ever.
-    pub(crate) endless: bool,
-    waits: Vec<(Value, String)>,
-    /// What the client sends when it is asked for something as an MCP server: the id of the request and its params in.
-    pub(crate) mcp: Option<Serves>,
+    /// Whether commands in terminals never end.
+    pub(crate) has_endless_commands: bool,
+    pending_exits: Vec<(Value, String)>,
+    /// Produces the client's messages as an MCP server, from a request's id and params.
+    pub(crate) mcp_responder: Option<McpResponder>,
 }
 
-/// How a client answers as an MCP server.
-pub(crate) type Serves = Box<dyn Fn(&Value, &Value) -> Vec<Value> + Send>;
+/// Answers as an MCP server.
+pub(crate) type McpResponder = Box<dyn Fn(&Value, &Value) -> Vec<Value> + Send>;
 
-impl Program {
+impl AgentProgram {
     pub(crate) fn start(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
@@ -120,15 +122,15 @@ impl Program {
             child,
             stdin,
             lines,
-            next: 0,
+            next_id: 0,
             pending: VecDeque::new(),
-            seen: Vec::new(),
-            permission: Answer::Kind("allow_once"),
-            unsaved: HashMap::new(),
+            messages: Vec::new(),
+            permission_reply: PermissionReply::Kind("allow_once"),
+            unsaved_files: HashMap::new(),
             terminals: HashMap::new(),
-            endless: false,
-            waits: Vec::new(),
-            mcp: None,
+            has_endless_commands: false,
+            pending_exits: Vec::new(),
+            mcp_responder: None,
         }
     }
 
@@ -144,77 +146,77 @@ impl Program {
 
     /// Sends a request and returns its id.
     pub(crate) async fn request(&mut self, method: &str, params: Value) -> i64 {
-        self.next += 1;
-        let message = json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
+        self.next_id += 1;
+        let message = json!({"jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params});
         self.send(&message).await;
-        self.next
+        self.next_id
     }
 
     pub(crate) async fn notify(&mut self, method: &str, params: Value) {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
     }
 
-    /// Returns the next line, or nothing at the end.
-    pub(crate) async fn line(&mut self) -> Option<Value> {
+    /// Returns the next message, or `None` at the end.
+    pub(crate) async fn next_message(&mut self) -> Option<Value> {
         let lines = self.lines.as_mut().expect("the client listens");
-        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("the program hangs");
+        let line = tokio::time::timeout(TEST_TIMEOUT, lines.next_line()).await.expect("the program hangs");
         let value: Value = serde_json::from_str(&line.unwrap()?).expect("every line is JSON");
         let messages = value.as_array().map_or(std::slice::from_ref(&value), Vec::as_slice);
         assert!(messages.iter().all(|message| message["jsonrpc"] == "2.0"), "{value}");
-        self.seen.push(value.clone());
+        self.messages.push(value.clone());
         Some(value)
     }
 
-    /// Waits for the answer to a request, serving whatever the agent asks for meanwhile.
-    pub(crate) async fn answer(&mut self, id: i64) -> Value {
+    /// Waits for the answer to a request, serving the agent's requests meanwhile.
+    pub(crate) async fn wait_for_answer(&mut self, id: i64) -> Value {
         if let Some(at) = self.pending.iter().position(|message| is_answer(message, id)) {
             return self.pending.remove(at).unwrap();
         }
         loop {
-            let message = self.line().await.expect("an answer");
+            let message = self.next_message().await.expect("an answer");
             if is_answer(&message, id) {
                 return message;
             }
-            self.take(message).await;
+            self.handle_message(message).await;
         }
     }
 
-    /// Waits for a message that fulfils a condition, serving whatever the agent asks for meanwhile.
-    pub(crate) async fn until(&mut self, condition: impl Fn(&Value) -> bool) -> Value {
+    /// Waits for a message that fulfils a condition, serving the agent's requests meanwhile.
+    pub(crate) async fn wait_for(&mut self, condition: impl Fn(&Value) -> bool) -> Value {
         loop {
-            let message = self.line().await.expect("more messages");
+            let message = self.next_message().await.expect("more messages");
             let found = condition(&message);
-            self.take(message.clone()).await;
+            self.handle_message(message.clone()).await;
             if found {
                 return message;
             }
         }
     }
 
-    /// Serves a message if the agent asks for something, and keeps it if it is an answer.
-    pub(crate) async fn take(&mut self, message: Value) {
+    /// Serves the agent's request, or keeps an answer.
+    pub(crate) async fn handle_message(&mut self, message: Value) {
         match (message.get("method").and_then(Value::as_str), message.get("id")) {
-            (Some(method), Some(id)) => self.serve(method, id.clone(), &message["params"]).await,
+            (Some(method), Some(id)) => self.serve_request(method, id.clone(), &message["params"]).await,
             (Some(_), None) => {}
             (None, _) => self.pending.push_back(message),
         }
     }
 
-    async fn serve(&mut self, method: &str, id: Value, params: &Value) {
-        if let ("mcp/message", Some(serves)) = (method, &self.mcp) {
+    async fn serve_request(&mut self, method: &str, id: Value, params: &Value) {
+        if let ("mcp/message", Some(serves)) = (method, &self.mcp_responder) {
             for message in serves(&id, params) {
                 self.send(&message).await;
             }
             return;
         }
         let answer = match method {
-            "fs/read_text_file" => self.read(params),
+            "fs/read_text_file" => self.read_file(params),
             "fs/write_text_file" => {
                 let (path, content) = (params["path"].as_str().unwrap(), params["content"].as_str().unwrap());
-                self.unsaved.remove(path);
+                self.unsaved_files.remove(path);
                 std::fs::write(path, content).map(|()| json!({})).map_err(|error| error.to_string())
             }
-            "session/request_permission" => match self.permit(params) {
+            "session/request_permission" => match self.permission_outcome(params) {
                 Some(outcome) => Ok(json!({ "outcome": outcome })),
                 None => return,
             },
@@ -224,15 +226,15 @@ impl Program {
                 Ok(json!({ "terminalId": id }))
             }
             "terminal/output" => {
-                Ok(json!({"output": "some output\n", "truncated": false, "exitStatus": self.exit()}))
+                Ok(json!({"output": "some output\n", "truncated": false, "exitStatus": self.exit_status()}))
             }
-            "terminal/wait_for_exit" if self.endless => {
-                self.waits.push((id, params["terminalId"].as_str().unwrap().to_owned()));
+            "terminal/wait_for_exit" if self.has_endless_commands => {
+                self.pending_exits.push((id, params["terminalId"].as_str().unwrap().to_owned()));
                 return;
             }
             "terminal/wait_for_exit" => Ok(json!({"exitCode": 0, "signal": null})),
             "terminal/kill" => {
-                for (wait, _) in std::mem::take(&mut self.waits) {
+                for (wait, _) in std::mem::take(&mut self.pending_exits) {
                     let exit = json!({"exitCode": null, "signal": "SIGKILL"});
                     self.send(&json!({"jsonrpc": "2.0", "id": wait, "result": exit})).await;
                 }
@@ -257,10 +259,10 @@ impl Program {
         self.send(&message).await;
     }
 
-    fn read(&self, params: &Value) -> Result<Value, String> {
+    fn read_file(&self, params: &Value) -> Result<Value, String> {
         let path = params["path"].as_str().unwrap();
         assert!(Path::new(path).is_absolute(), "{path} is relative");
-        let text = match self.unsaved.get(path) {
+        let text = match self.unsaved_files.get(path) {
             Some(text) => text.clone(),
             None => std::fs::read_to_string(path).map_err(|error| error.to_string())?,
         };
@@ -270,25 +272,25 @@ impl Program {
         Ok(json!({ "content": lines }))
     }
 
-    fn permit(&self, params: &Value) -> Option<Value> {
+    fn permission_outcome(&self, params: &Value) -> Option<Value> {
         let options = params["options"].as_array().unwrap();
-        match self.permission {
-            Answer::Kind(kind) => {
+        match self.permission_reply {
+            PermissionReply::Kind(kind) => {
                 let option = options.iter().find(|option| option["kind"] == kind).expect("such an option");
                 Some(json!({"outcome": "selected", "optionId": option["optionId"]}))
             }
-            Answer::Cancelled => Some(json!({"outcome": "cancelled"})),
-            Answer::Unknown => Some(json!({"outcome": "selected", "optionId": "no-such-option"})),
-            Answer::Never => None,
+            PermissionReply::Cancelled => Some(json!({"outcome": "cancelled"})),
+            PermissionReply::Unknown => Some(json!({"outcome": "selected", "optionId": "no-such-option"})),
+            PermissionReply::Never => None,
         }
     }
 
     fn next_terminal(&self) -> usize {
-        self.seen.iter().filter(|message| message["method"] == "terminal/create").count()
+        self.messages.iter().filter(|message| message["method"] == "terminal/create").count()
     }
 
-    fn exit(&self) -> Value {
-        if self.endless { Value::Null } else { json!({"exitCode": 0, "signal": null}) }
+    fn exit_status(&self) -> Value {
+        if self.has_endless_commands { Value::Null } else { json!({"exitCode": 0, "signal": null}) }
     }
 
     /// Returns the id of the process.
@@ -299,15 +301,15 @@ impl Program {
     /// Sends a request and waits for its result.
     pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.request(method, params).await;
-        let answer = self.answer(id).await;
+        let answer = self.wait_for_answer(id).await;
         assert!(answer.get("error").is_none(), "{method}: {answer}");
         answer["result"].clone()
     }
 
     /// Sends a request and waits for its error.
-    pub(crate) async fn fails(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) async fn call_error(&mut self, method: &str, params: Value) -> Value {
         let id = self.request(method, params).await;
-        let answer = self.answer(id).await;
+        let answer = self.wait_for_answer(id).await;
         assert!(answer.get("result").is_none(), "{method}: {answer}");
         answer["error"].clone()
     }
@@ -321,52 +323,60 @@ impl Program {
         opened["sessionId"].as_str().unwrap().to_owned()
     }
 
-    /// Begins a turn and returns the id of its request.
+    /// Starts a turn and returns the id of its request.
     pub(crate) async fn prompt(&mut self, session: &str, text: &str) -> i64 {
         let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]});
         self.request("session/prompt", prompt).await
     }
 
-    /// Takes a turn to its end and returns why it ended.
-    pub(crate) async fn turn(&mut self, session: &str, text: &str) -> String {
+    /// Runs a turn to its end and returns the stop reason.
+    pub(crate) async fn run_turn(&mut self, session: &str, text: &str) -> String {
         let id = self.prompt(session, text).await;
-        let answer = self.answer(id).await;
+        let answer = self.wait_for_answer(id).await;
         answer["result"]["stopReason"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
 
-    /// Returns the updates of one kind that came so far.
+    /// Returns the updates of one kind received so far.
     pub(crate) fn updates(&self, kind: &str) -> Vec<Value> {
         let update = |message: &Value| message["params"]["update"].clone();
-        let updates = self.seen.iter().filter(|message| message["method"] == "session/update").map(update);
+        let updates =
+            self.messages.iter().filter(|message| message["method"] == "session/update").map(update);
         updates.filter(|update| update["sessionUpdate"] == kind).collect()
     }
 
-    /// Returns all that the agent has said so far.
-    pub(crate) fn said(&self) -> String {
+    /// Returns the agent's text so far.
+    pub(crate) fn agent_text(&self) -> String {
         let chunks = self.updates("agent_message_chunk");
         chunks.iter().filter_map(|chunk| chunk["content"]["text"].as_str()).collect()
     }
 
     /// Returns how often the agent has called a method.
-    pub(crate) fn calls(&self, method: &str) -> usize {
-        self.seen.iter().filter(|message| message["method"] == method && message.get("id").is_some()).count()
+    pub(crate) fn count_calls(&self, method: &str) -> usize {
+        self.messages
+            .iter()
+            .filter(|message| message["method"] == method && message.get("id").is_some())
+            .count()
     }
 
-    /// Closes stdin, reads what is left, and returns the exit code.
-    pub(crate) async fn end(&mut self) -> Option<i32> {
+    /// Closes stdin, reads the remaining output, and returns the exit code.
+    pub(crate) async fn close(&mut self) -> Option<i32> {
         drop(self.stdin.take());
-        self.ended().await
+        self.wait_for_exit().await
     }
 
-    /// Closes the pipe that the program writes to, and nothing else.
-    pub(crate) fn stop_listening(&mut self) {
+    /// Closes only the pipe that the program writes to.
+    pub(crate) fn close_stdout(&mut self) {
         self.lines = None;
     }
 
-    /// Waits until the program ends by itself, reads what is left, and returns the exit code.
-    pub(crate) async fn ended(&mut self) -> Option<i32> {
-        while self.lines.is_some() && self.line().await.is_some() {}
-        tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("the program hangs").unwrap().code()
+    /// Waits until the program exits by itself, reads the remaining output, and returns the exit code.
+    pub(crate) async fn wait_for_exit(&mut self) -> Option<i32> {
+        while self.lines.is_some() && self.next_message().await.is_some() {}
+        tokio::time::timeout(TEST_TIMEOUT, self.child.wait())
+            .await
+            .expect("the program hangs")
+            .unwrap()
+            .code()
     }
 }
 

@@ -1,21 +1,21 @@
-//! Clients with a known fault, as the table of quirks has them.
+//! Clients with a known fault, as listed in the table of quirks.
 
 use serde_json::{Value, json};
 
-use crate::program::{Program, Scene};
+use crate::program::{AgentFixture, AgentProgram};
 
-/// What Agentic.nvim advertises: its name is where its capabilities are.
-fn agentic() -> Value {
+/// The capabilities of Agentic.nvim, which sends its name among them.
+fn agentic_capabilities() -> Value {
     let info = json!({"name": "Agentic.nvim", "version": "0.0.1"});
     let fs = json!({"readTextFile": true, "writeTextFile": true});
     json!({"fs": fs, "terminal": false, "clientInfo": info})
 }
 
-/// Takes a turn as Agentic.nvim does: what it cannot open it answers with a result that has no content.
-async fn turn(program: &mut Program, session: &str, prompt: &str) -> String {
+/// Runs a turn as Agentic.nvim does: it answers reads of files it cannot open with a result without content.
+async fn run_agentic_turn(program: &mut AgentProgram, session: &str, prompt: &str) -> String {
     let turn = program.prompt(session, prompt).await;
     loop {
-        let message = program.line().await.expect("an answer");
+        let message = program.next_message().await.expect("an answer");
         if message["id"] == turn && message.get("method").is_none() {
             return message["result"]["stopReason"].as_str().unwrap().to_owned();
         }
@@ -23,17 +23,17 @@ async fn turn(program: &mut Program, session: &str, prompt: &str) -> String {
         if message["method"] == "fs/read_text_file" && !std::path::Path::new(path).is_file() {
             program.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": []})).await;
         } else {
-            program.take(message).await;
+            program.handle_message(message).await;
         }
     }
 }
 
-/// Starts the agent, with a log, and the table of quirks as `value` of its variable has it.
-async fn started(scene: &Scene, value: &str, capabilities: Value) -> (Program, String) {
+/// Starts the agent with a log, and with `value` in `BOWLINE_NO_QUIRKS`.
+async fn start_with_quirks(scene: &AgentFixture, value: &str, capabilities: Value) -> (AgentProgram, String) {
     let log = scene.home().join("log").display().to_string();
-    let mut command = scene.command(&["--mode", "accept-edits", "--log", &log]);
+    let mut command = scene.agent_command(&["--mode", "accept-edits", "--log", &log]);
     command.env("BOWLINE_NO_QUIRKS", value);
-    let mut program = Program::start(command);
+    let mut program = AgentProgram::start(command);
     program.initialize(capabilities).await;
     let session = program.new_session(&scene.project()).await;
     (program, session)
@@ -41,35 +41,35 @@ async fn started(scene: &Scene, value: &str, capabilities: Value) -> (Program, S
 
 #[tokio::test]
 async fn a_file_that_agentic_nvim_does_not_find_is_created() {
-    let scene = Scene::new();
-    let (mut program, session) = started(&scene, "", agentic()).await;
-    assert_eq!(turn(&mut program, &session, "read new.txt").await, "end_turn");
-    assert!(program.said().contains("new.txt does not exist"), "{}", program.said());
-    assert_eq!(turn(&mut program, &session, "write new.txt: hello").await, "end_turn");
-    assert_eq!(scene.get("new.txt").trim_end(), "hello", "{}", program.said());
+    let scene = AgentFixture::new();
+    let (mut program, session) = start_with_quirks(&scene, "", agentic_capabilities()).await;
+    assert_eq!(run_agentic_turn(&mut program, &session, "read new.txt").await, "end_turn");
+    assert!(program.agent_text().contains("new.txt does not exist"), "{}", program.agent_text());
+    assert_eq!(run_agentic_turn(&mut program, &session, "write new.txt: hello").await, "end_turn");
+    assert_eq!(scene.read_file("new.txt").trim_end(), "hello", "{}", program.agent_text());
     let log = std::fs::read_to_string(scene.home().join("log")).unwrap();
     assert!(log.contains("an answer without content is taken for a missing file for Agentic.nvim"), "{log}");
 }
 
-/// There is something of that name, which the editor cannot open: nothing is written in its place.
+/// A file of that name exists, but the editor cannot open it: it is not overwritten.
 #[tokio::test]
 async fn a_file_that_is_there_and_agentic_nvim_cannot_open_is_not_replaced() {
-    let scene = Scene::new();
+    let scene = AgentFixture::new();
     std::fs::create_dir(scene.project().join("new.txt")).unwrap();
-    let (mut program, session) = started(&scene, "", agentic()).await;
-    assert_eq!(turn(&mut program, &session, "write new.txt: hello").await, "end_turn");
-    assert_eq!(program.calls("fs/write_text_file"), 0, "{}", program.said());
+    let (mut program, session) = start_with_quirks(&scene, "", agentic_capabilities()).await;
+    assert_eq!(run_agentic_turn(&mut program, &session, "write new.txt: hello").await, "end_turn");
+    assert_eq!(program.count_calls("fs/write_text_file"), 0, "{}", program.agent_text());
 }
 
 #[tokio::test]
 async fn without_the_table_and_from_others_such_an_answer_is_an_error() {
-    let mut other = agentic();
+    let mut other = agentic_capabilities();
     other["clientInfo"]["name"] = json!("another.nvim");
-    for (value, capabilities) in [("1", agentic()), ("", other)] {
-        let scene = Scene::new();
-        let (mut program, session) = started(&scene, value, capabilities).await;
-        assert_eq!(turn(&mut program, &session, "write new.txt: hello").await, "end_turn");
-        assert_eq!(program.calls("fs/write_text_file"), 0, "{}", program.said());
-        assert!(program.said().contains("cannot be understood"), "{}", program.said());
+    for (value, capabilities) in [("1", agentic_capabilities()), ("", other)] {
+        let scene = AgentFixture::new();
+        let (mut program, session) = start_with_quirks(&scene, value, capabilities).await;
+        assert_eq!(run_agentic_turn(&mut program, &session, "write new.txt: hello").await, "end_turn");
+        assert_eq!(program.count_calls("fs/write_text_file"), 0, "{}", program.agent_text());
+        assert!(program.agent_text().contains("cannot be understood"), "{}", program.agent_text());
     }
 }

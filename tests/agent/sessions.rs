@@ -1,25 +1,25 @@
-//! Sessions as a user has them: forked, switched in the middle, commanded by a slash.
+//! Sessions from the user's view: forked, switched in the middle, controlled by slash commands.
 
 use expect_test::expect;
 use serde_json::{Value, json};
 
-use crate::program::{Program, Scene};
+use crate::program::{AgentFixture, AgentProgram};
 
-async fn opened(scene: &Scene, arguments: &[&str]) -> (Program, String) {
-    let mut program = scene.start(arguments);
+async fn open_session(scene: &AgentFixture, arguments: &[&str]) -> (AgentProgram, String) {
+    let mut program = scene.start_agent(arguments);
     program.initialize(json!({})).await;
     let session = program.new_session(&scene.project()).await;
     (program, session)
 }
 
-/// Returns what the agent says to a prompt.
-async fn says(program: &mut Program, session: &str, prompt: &str) -> String {
-    let before = program.said().len();
-    assert_eq!(program.turn(session, prompt).await, "end_turn");
-    program.said()[before..].to_owned()
+/// Returns the agent's reply to a prompt.
+async fn reply_to(program: &mut AgentProgram, session: &str, prompt: &str) -> String {
+    let before = program.agent_text().len();
+    assert_eq!(program.run_turn(session, prompt).await, "end_turn");
+    program.agent_text()[before..].to_owned()
 }
 
-fn script(scene: &Scene, name: &str, lines: &[Value]) -> String {
+fn write_script(scene: &AgentFixture, name: &str, lines: &[Value]) -> String {
     let path = scene.home().join(name);
     std::fs::write(&path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
     format!("script:{}", path.display())
@@ -27,19 +27,19 @@ fn script(scene: &Scene, name: &str, lines: &[Value]) -> String {
 
 #[tokio::test]
 async fn a_fork_has_the_context_and_goes_its_own_way() {
-    let scene = Scene::new();
-    let model = script(&scene, "model", &[json!({"text": "I am the first."})]);
-    let (mut program, session) = opened(&scene, &["--model", &model]).await;
-    program.turn(&session, "who are you?").await;
+    let scene = AgentFixture::new();
+    let model = write_script(&scene, "model", &[json!({"text": "I am the first."})]);
+    let (mut program, session) = open_session(&scene, &["--model", &model]).await;
+    program.run_turn(&session, "who are you?").await;
     let fork = json!({"sessionId": session, "cwd": scene.project(), "mcpServers": []});
     let forked = program.call("session/fork", fork).await["sessionId"].as_str().unwrap().to_owned();
     assert_ne!(forked, session);
-    // What the conversation holds shows when the fork is loaded.
+    // Loading the fork shows its conversation.
     program.call("session/close", json!({"sessionId": forked})).await;
-    let before = program.seen.len();
+    let before = program.messages.len();
     let load = json!({"sessionId": forked, "cwd": scene.project(), "mcpServers": []});
     program.call("session/load", load).await;
-    let replayed: Vec<&str> = program.seen[before..]
+    let replayed: Vec<&str> = program.messages[before..]
         .iter()
         .filter_map(|message| message["params"]["update"]["content"]["text"].as_str())
         .collect();
@@ -50,23 +50,24 @@ async fn a_fork_has_the_context_and_goes_its_own_way() {
 
 #[tokio::test]
 async fn a_model_is_switched_in_the_middle_and_sees_what_was_said() {
-    let scene = Scene::new();
-    let first = script(&scene, "first", &[json!({"text": "one"}), json!({"text": "one again"})]);
-    // A script goes on behind the replies that the conversation has already.
-    let second = script(&scene, "second", &[json!({}), json!({"expect": "to the second", "text": "two"})]);
-    let (mut program, session) = opened(&scene, &["--model", &first]).await;
-    assert_eq!(says(&mut program, &session, "to the first").await, "one");
-    let told = says(&mut program, &session, &format!("/model {second}")).await;
-    assert_eq!(scene.clean(&told), "The model is now script:$BASE/home/second.");
-    assert_eq!(says(&mut program, &session, "to the second").await, "two");
+    let scene = AgentFixture::new();
+    let first = write_script(&scene, "first", &[json!({"text": "one"}), json!({"text": "one again"})]);
+    // A script continues after the replies that the conversation already has.
+    let second =
+        write_script(&scene, "second", &[json!({}), json!({"expect": "to the second", "text": "two"})]);
+    let (mut program, session) = open_session(&scene, &["--model", &first]).await;
+    assert_eq!(reply_to(&mut program, &session, "to the first").await, "one");
+    let told = reply_to(&mut program, &session, &format!("/model {second}")).await;
+    assert_eq!(scene.normalize(&told), "The model is now script:$BASE/home/second.");
+    assert_eq!(reply_to(&mut program, &session, "to the second").await, "two");
     let options = program.updates("config_option_update").pop().unwrap();
     assert_eq!(options["configOptions"][1]["currentValue"], second);
 }
 
 #[tokio::test]
 async fn commands_by_a_slash_say_how_things_are() {
-    let scene = Scene::new();
-    let (mut program, session) = opened(&scene, &["--mode", "accept-edits", "--shell"]).await;
+    let scene = AgentFixture::new();
+    let (mut program, session) = open_session(&scene, &["--mode", "accept-edits", "--shell"]).await;
     let mut told = String::new();
     for prompt in [
         "/status",
@@ -80,9 +81,9 @@ async fn commands_by_a_slash_say_how_things_are() {
         "/compact",
         "/hlep",
     ] {
-        told += &format!("> {prompt}\n{}\n", says(&mut program, &session, prompt).await.trim_end());
+        told += &format!("> {prompt}\n{}\n", reply_to(&mut program, &session, prompt).await.trim_end());
     }
-    let told = scene.clean(&told).replace(&session, "$SESSION");
+    let told = scene.normalize(&told).replace(&session, "$SESSION");
     expect![[r#"
         > /status
         **Session** `$SESSION`, turn 1
@@ -164,9 +165,9 @@ async fn commands_by_a_slash_say_how_things_are() {
 
 #[tokio::test]
 async fn undo_takes_back_what_the_agent_did_and_leaves_the_users_part() {
-    let scene = Scene::new();
-    scene.put("a.txt", "one\ntwo\nthree\nfour\nfive\nsix\n");
-    let (mut program, session) = opened(&scene, &["--mode", "accept-edits"]).await;
+    let scene = AgentFixture::new();
+    scene.write_file("a.txt", "one\ntwo\nthree\nfour\nfive\nsix\n");
+    let (mut program, session) = open_session(&scene, &["--mode", "accept-edits"]).await;
     let mut told = String::new();
     for prompt in [
         "replace \"two\" with \"2\" in a.txt\nwrite new.txt: new",
@@ -175,11 +176,11 @@ async fn undo_takes_back_what_the_agent_did_and_leaves_the_users_part() {
         "/undo",
         "/undo",
     ] {
-        told += &format!("> {prompt}\n{}\n", says(&mut program, &session, prompt).await.trim_end());
-        scene.put("a.txt", &scene.get("a.txt").replace("six", "SIX"));
+        told += &format!("> {prompt}\n{}\n", reply_to(&mut program, &session, prompt).await.trim_end());
+        scene.write_file("a.txt", &scene.read_file("a.txt").replace("six", "SIX"));
         told += &format!(
             "a.txt: {:?}, new.txt: {}\n",
-            scene.get("a.txt"),
+            scene.read_file("a.txt"),
             scene.project().join("new.txt").exists()
         );
     }
@@ -207,54 +208,54 @@ async fn undo_takes_back_what_the_agent_did_and_leaves_the_users_part() {
 
 #[tokio::test]
 async fn init_writes_a_beginning() {
-    let scene = Scene::new();
-    let (mut program, session) = opened(&scene, &["--mode", "accept-edits"]).await;
-    assert_eq!(says(&mut program, &session, "/init").await, "Wrote `AGENTS.md`.");
-    assert!(scene.get("AGENTS.md").starts_with("# project\n"), "{}", scene.get("AGENTS.md"));
+    let scene = AgentFixture::new();
+    let (mut program, session) = open_session(&scene, &["--mode", "accept-edits"]).await;
+    assert_eq!(reply_to(&mut program, &session, "/init").await, "Wrote `AGENTS.md`.");
+    assert!(scene.read_file("AGENTS.md").starts_with("# project\n"), "{}", scene.read_file("AGENTS.md"));
 }
 
 #[tokio::test]
 async fn a_session_in_use_elsewhere_is_told_so() {
-    let scene = Scene::new();
-    let (mut program, session) = opened(&scene, &[]).await;
-    program.turn(&session, "say here").await;
-    let mut other = scene.start(&[]);
+    let scene = AgentFixture::new();
+    let (mut program, session) = open_session(&scene, &[]).await;
+    program.run_turn(&session, "say here").await;
+    let mut other = scene.start_agent(&[]);
     other.initialize(json!({})).await;
     let load = json!({"sessionId": session, "cwd": scene.project(), "mcpServers": []});
-    let error = other.fails("session/load", load.clone()).await;
+    let error = other.call_error("session/load", load.clone()).await;
     assert!(error["message"].as_str().unwrap().contains("is in use by process"), "{error}");
-    program.end().await;
+    program.close().await;
     other.call("session/load", load).await;
-    assert_eq!(other.said(), "here");
+    assert_eq!(other.agent_text(), "here");
 }
 
 #[tokio::test]
 async fn a_turn_is_cancelled_at_once_while_the_store_cannot_be_written() {
-    let scene = Scene::new();
-    let (mut program, session) = opened(&scene, &[]).await;
-    program.turn(&session, "say saved").await;
+    let scene = AgentFixture::new();
+    let (mut program, session) = open_session(&scene, &[]).await;
+    program.run_turn(&session, "say saved").await;
     let database = scene.home().join(".local/state/bowline/sessions.db");
     let other = rusqlite::Connection::open(database).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let turn = program.prompt(&session, "say held up").await;
     program.notify("session/cancel", json!({"sessionId": session})).await;
     let begun = std::time::Instant::now();
-    assert_eq!(program.answer(turn).await["result"]["stopReason"], "cancelled");
-    // The store is waited for ten seconds, where it is waited for.
+    assert_eq!(program.wait_for_answer(turn).await["result"]["stopReason"], "cancelled");
+    // Waiting for the locked store would take ten seconds.
     assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
     other.execute_batch("ROLLBACK").unwrap();
-    assert_eq!(says(&mut program, &session, "say again").await, "again");
+    assert_eq!(reply_to(&mut program, &session, "say again").await, "again");
 }
 
 #[tokio::test]
 async fn a_loaded_session_is_no_freer_than_the_agent_and_has_the_users_title() {
-    let scene = Scene::new();
-    let (mut program, session) = opened(&scene, &["--mode", "full"]).await;
+    let scene = AgentFixture::new();
+    let (mut program, session) = open_session(&scene, &["--mode", "full"]).await;
     for prompt in ["/status", "say the first words"] {
-        program.turn(&session, prompt).await;
+        program.run_turn(&session, prompt).await;
     }
-    program.end().await;
-    let mut program = scene.start(&["--mode", "read-only"]);
+    program.close().await;
+    let mut program = scene.start_agent(&["--mode", "read-only"]);
     program.initialize(json!({})).await;
     let load = json!({"sessionId": session, "cwd": scene.project(), "mcpServers": []});
     let loaded = program.call("session/load", load.clone()).await;
@@ -262,25 +263,25 @@ async fn a_loaded_session_is_no_freer_than_the_agent_and_has_the_users_title() {
     let listed = program.call("session/list", json!({})).await;
     assert_eq!(listed["sessions"][0]["title"], "say the first words");
 
-    // What cannot be opened does not cost the session that is; and what cannot be connected to does not cost the session.
+    // A failed load leaves the open session intact, and an invalid MCP server does not fail the load.
     let mut bad = load;
     bad["cwd"] = json!("relative");
-    assert_eq!(program.fails("session/load", bad.clone()).await["code"], -32602);
-    assert_eq!(says(&mut program, &session, "say still here").await, "still here");
+    assert_eq!(program.call_error("session/load", bad.clone()).await["code"], -32602);
+    assert_eq!(reply_to(&mut program, &session, "say still here").await, "still here");
     bad["cwd"] = json!(scene.project());
     bad["mcpServers"] = json!([{"name": "bad", "command": "", "args": [], "env": []}]);
     program.call("session/load", bad).await;
-    assert_eq!(says(&mut program, &session, "say still here").await, "still here");
+    assert_eq!(reply_to(&mut program, &session, "say still here").await, "still here");
 }
 
 #[tokio::test]
 async fn a_cancelled_prompt_is_not_carried_out_with_the_next() {
-    let scene = Scene::new();
-    let (mut program, session) = opened(&scene, &["--mode", "full"]).await;
+    let scene = AgentFixture::new();
+    let (mut program, session) = open_session(&scene, &["--mode", "full"]).await;
     let turn = program.prompt(&session, "wait 3600\nwrite evil.txt: x").await;
-    program.until(|it| it["params"]["update"]["sessionUpdate"] == "session_info_update").await;
+    program.wait_for(|it| it["params"]["update"]["sessionUpdate"] == "session_info_update").await;
     program.notify("session/cancel", json!({"sessionId": session})).await;
-    assert_eq!(program.answer(turn).await["result"]["stopReason"], "cancelled");
-    assert_eq!(says(&mut program, &session, "say hi").await, "hi");
+    assert_eq!(program.wait_for_answer(turn).await["result"]["stopReason"], "cancelled");
+    assert_eq!(reply_to(&mut program, &session, "say hi").await, "hi");
     assert!(!scene.project().join("evil.txt").exists());
 }

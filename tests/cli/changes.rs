@@ -1,21 +1,21 @@
-//! `bowline changes`, `diff`, `undo` and `redo`, on what real agents changed.
+//! Tests of `bowline changes`, `diff`, `undo` and `redo`, on changes of real agents.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use bowline_state::changes::{Moment, Origin, Source};
-use bowline_workspace::journal::{Draft, Journal, Manner, Retention, Side, SideContent};
+use bowline_state::changes::{ChangeOrigin, ChangeSource, Timestamp};
+use bowline_workspace::journal::{ApplyMethod, ChangeDraft, DraftContent, DraftSide, Journal, Retention};
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::workspace::Workspace;
 use expect_test::expect;
 
-use crate::program::Scene;
+use crate::fixture::CliFixture;
 use crate::screen::Screen;
 
-/// Returns text in which dates and short durations are the same in every run.
-pub(crate) fn steady(text: &str) -> String {
+/// Normalises dates and short durations.
+pub(crate) fn normalize_times(text: &str) -> String {
     let characters: Vec<char> = text.chars().collect();
     let fits = |at: usize, form: &str| {
         form.chars().enumerate().all(|(offset, expected)| match (expected, characters.get(at + offset)) {
@@ -42,54 +42,54 @@ pub(crate) fn steady(text: &str) -> String {
     steady.replace("1 minute ago", "just now")
 }
 
-impl Scene {
-    /// Has Bowline's own agent do something in a session of its own, or in the last one.
-    pub(crate) fn agent(&self, prompt: &str) {
-        self.turn(&[], prompt);
+impl CliFixture {
+    /// Has Bowline's own agent run a prompt, in a new session or the last one.
+    pub(crate) fn run_agent(&self, prompt: &str) {
+        self.run_turn(&[], prompt);
     }
 
-    pub(crate) fn next_turn(&self, prompt: &str) {
-        self.turn(&["--session", "last"], prompt);
+    pub(crate) fn run_next_turn(&self, prompt: &str) {
+        self.run_turn(&["--session", "last"], prompt);
     }
 
-    fn turn(&self, more: &[&str], prompt: &str) {
+    fn run_turn(&self, more: &[&str], prompt: &str) {
         let arguments = [&["run", "--approve", "all", "--format", "quiet"], more, &[prompt]].concat();
-        let output = self.output(self.command(&arguments), "");
-        assert!(output.status.success(), "{}", self.told(&output));
+        let output = self.run_command(self.command(&arguments), "");
+        assert!(output.status.success(), "{}", self.describe_output(&output));
     }
 
-    /// Runs commands one after the other, and returns all that they told.
-    pub(crate) fn play(&self, commands: &[&[&str]]) -> String {
+    /// Runs commands one after the other, and returns their output.
+    pub(crate) fn run_all(&self, commands: &[&[&str]]) -> String {
         let mut told = String::new();
         for arguments in commands {
-            writeln!(told, "$ bowline {}", self.clean(&arguments.join(" "))).unwrap();
-            told += &steady(&self.run(arguments));
+            writeln!(told, "$ bowline {}", self.normalize(&arguments.join(" "))).unwrap();
+            told += &normalize_times(&self.run(arguments));
         }
         told
     }
 
-    /// Where the journal of the project is.
-    pub(crate) fn journal(&self) -> PathBuf {
+    /// The directory of the project's journal.
+    pub(crate) fn journal_dir(&self) -> PathBuf {
         let roots = Roots::open(&RootSpec::writable(self.project().to_str().unwrap()), &[]).unwrap();
         Workspace::journal_directory(&self.home().join(".local/state/bowline"), &roots)
     }
 
-    fn git(&self, arguments: &[&str], stdin: &str) -> String {
+    fn run_git(&self, arguments: &[&str], stdin: &str) -> String {
         let mut command = Command::new("git");
         command
             .args(arguments)
             .current_dir(self.project())
             .env_clear()
-            .env("PATH", crate::program::search_path());
-        self.told(&self.output(command, stdin))
+            .env("PATH", crate::fixture::search_path());
+        self.describe_output(&self.run_command(command, stdin))
     }
 }
 
 #[test]
 fn where_no_agent_was_nothing_is_listed_and_nothing_can_be_undone() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let told =
-        scene.play(&[&["changes"], &["changes", "--json"], &["diff"], &["undo"], &["redo", "--dry-run"]]);
+        scene.run_all(&[&["changes"], &["changes", "--json"], &["diff"], &["undo"], &["redo", "--dry-run"]]);
     expect![[r#"
         $ bowline changes
         no agent has changed anything in $PROJECT yet
@@ -112,17 +112,17 @@ fn where_no_agent_was_nothing_is_listed_and_nothing_can_be_undone() {
         --- 1
     "#]]
     .assert_eq(&told);
-    // Looking made nothing.
+    // Reading created nothing.
     assert!(!scene.home().join(".local").exists());
 }
 
 #[test]
 fn what_turns_did_is_listed_shown_taken_back_and_done_again() {
-    let scene = Scene::new();
-    scene.put("a.txt", "one\ntwo\nthree\n");
-    scene.agent("replace \"two\" with \"2\" in a.txt\nwrite b.txt: hello\\n");
-    scene.next_turn("run rm b.txt; mv a.txt 'c d.txt'; printf '\\000\\001' > e.bin");
-    let told = scene.play(&[
+    let scene = CliFixture::new();
+    scene.write_file("a.txt", "one\ntwo\nthree\n");
+    scene.run_agent("replace \"two\" with \"2\" in a.txt\nwrite b.txt: hello\\n");
+    scene.run_next_turn("run rm b.txt; mv a.txt 'c d.txt'; printf '\\000\\001' > e.bin");
+    let told = scene.run_all(&[
         &["changes"],
         &["diff", "--turn", "1"],
         &["diff", "--stat"],
@@ -247,34 +247,37 @@ fn what_turns_did_is_listed_shown_taken_back_and_done_again() {
         --- 1
     "#]]
     .assert_eq(&told);
-    assert_eq!(scene.get("c d.txt"), "one\n2\nthree\n");
-    assert!(!scene.has("a.txt") && !scene.has("b.txt") && scene.has("e.bin"));
+    assert_eq!(scene.read_file("c d.txt"), "one\n2\nthree\n");
+    assert!(!scene.has_file("a.txt") && !scene.has_file("b.txt") && scene.has_file("e.bin"));
 }
 
 #[test]
 fn git_takes_the_patch_in_and_out() {
-    let scene = Scene::new();
-    scene.put("src/a.txt", "one\ntwo\nthree\n");
-    scene.git(&["init", "--quiet"], "");
-    scene.agent("replace \"two\" with \"2\" in src/a.txt\nwrite \"new file.txt\": no end");
-    let output = scene.output(scene.command(&["diff"]), "");
+    let scene = CliFixture::new();
+    scene.write_file("src/a.txt", "one\ntwo\nthree\n");
+    scene.run_git(&["init", "--quiet"], "");
+    scene.run_agent("replace \"two\" with \"2\" in src/a.txt\nwrite \"new file.txt\": no end");
+    let output = scene.run_command(scene.command(&["diff"]), "");
     let patch = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(scene.git(&["apply", "-R"], &patch), "--- 0\n");
-    assert_eq!((scene.get("src/a.txt").as_str(), scene.has("new file.txt")), ("one\ntwo\nthree\n", false));
-    assert_eq!(scene.git(&["apply"], &patch), "--- 0\n");
-    assert_eq!(scene.get("new file.txt"), "no end");
-    // The dry run of an undo is a patch as well.
-    let output = scene.output(scene.command(&["undo", "--dry-run"]), "");
-    assert_eq!(scene.git(&["apply"], &String::from_utf8(output.stdout).unwrap()), "--- 0\n");
-    assert!(!scene.has("new file.txt"));
+    assert_eq!(scene.run_git(&["apply", "-R"], &patch), "--- 0\n");
+    assert_eq!(
+        (scene.read_file("src/a.txt").as_str(), scene.has_file("new file.txt")),
+        ("one\ntwo\nthree\n", false)
+    );
+    assert_eq!(scene.run_git(&["apply"], &patch), "--- 0\n");
+    assert_eq!(scene.read_file("new file.txt"), "no end");
+    // The dry run of an undo is a patch, too.
+    let output = scene.run_command(scene.command(&["undo", "--dry-run"]), "");
+    assert_eq!(scene.run_git(&["apply"], &String::from_utf8(output.stdout).unwrap()), "--- 0\n");
+    assert!(!scene.has_file("new file.txt"));
 }
 
 #[test]
 fn hunks_have_numbers_and_are_taken_back_by_them() {
-    let scene = Scene::new();
-    scene.put("a.txt", "a\nb\nc\nd\ne\nf\ng\nh\n");
-    scene.agent("write a.txt: A\\nb\\nc\\nD\\nD\\ne\\nf\\ng\\n");
-    let told = scene.play(&[
+    let scene = CliFixture::new();
+    scene.write_file("a.txt", "a\nb\nc\nd\ne\nf\ng\nh\n");
+    scene.run_agent("write a.txt: A\\nb\\nc\\nD\\nD\\ne\\nf\\ng\\n");
+    let told = scene.run_all(&[
         &["changes", "--hunks"],
         &["diff", "--hunk", "2"],
         &["undo", "--hunk", "2"],
@@ -367,21 +370,21 @@ fn hunks_have_numbers_and_are_taken_back_by_them() {
         {"change":1,"at":"WHEN","workspace":"$PROJECT","session":"$SESSION","turn":1,"call":"turn1_1","command":null,"source":"written","path":"$PROJECT/a.txt","before":{"sha256":"a8cdd76642f0ecda0067f4d780d027935959e42dc16520220f295191b913efba","size":16,"mode":"644"},"after":{"sha256":"265b42d008c61130ec4872dbe0410f07454f83eea6f52cb6ad5745147af4c405","size":16,"mode":"644"},"added":3,"removed":3,"reverses":[],"undone_hunks":[2],"in_effect":true,"reverted_by_hand":false,"uncertain":false,"pruned":false,"kept_text":false}
         --- 0
     "#]].assert_eq(&told);
-    assert_eq!(scene.get("a.txt"), "A\nb\nc\nd\ne\nf\ng\n");
+    assert_eq!(scene.read_file("a.txt"), "A\nb\nc\nd\ne\nf\ng\n");
 }
 
 #[test]
 fn later_edits_stay_and_where_they_meet_nothing_is_done() {
-    let scene = Scene::new();
-    scene.put("a.txt", "one\ntwo\nthree\nfour\nfive\n");
-    scene.put("b.txt", "one\n");
-    scene.agent(
+    let scene = CliFixture::new();
+    scene.write_file("a.txt", "one\ntwo\nthree\nfour\nfive\n");
+    scene.write_file("b.txt", "one\n");
+    scene.run_agent(
         "replace \"four\" with \"4\" in a.txt\nreplace \"one\" with \"1\" in b.txt\nwrite c.txt: new\\n",
     );
-    scene.put("a.txt", "ONE\ntwo\nthree\n4\nfive\n");
-    scene.put("b.txt", "eins\n");
-    scene.put("c.txt", "new\nand mine\n");
-    let told = scene.play(&[&["undo", "--dry-run"], &["undo"]]);
+    scene.write_file("a.txt", "ONE\ntwo\nthree\n4\nfive\n");
+    scene.write_file("b.txt", "eins\n");
+    scene.write_file("c.txt", "new\nand mine\n");
+    let told = scene.run_all(&[&["undo", "--dry-run"], &["undo"]]);
     expect![[r#"
         $ bowline undo --dry-run
         diff --git a/a.txt b/a.txt
@@ -407,9 +410,9 @@ fn later_edits_stay_and_where_they_meet_nothing_is_done() {
         bowline: cannot undo 2 of 3 files, so nothing is undone: choose fewer, or --keep-going for the others; --conflicts show tells more, markers or force resolves it
         --- 1
     "#]].assert_eq(&told);
-    assert_eq!(scene.get("a.txt"), "ONE\ntwo\nthree\n4\nfive\n");
+    assert_eq!(scene.read_file("a.txt"), "ONE\ntwo\nthree\n4\nfive\n");
     let told =
-        scene.play(&[&["undo", "--file", "b.txt"], &["undo", "--keep-going"], &["undo", "--keep-going"]]);
+        scene.run_all(&[&["undo", "--file", "b.txt"], &["undo", "--keep-going"], &["undo", "--keep-going"]]);
     expect![[r#"
         $ bowline undo --file b.txt
         --- stderr
@@ -432,17 +435,20 @@ fn later_edits_stay_and_where_they_meet_nothing_is_done() {
         bowline: cannot undo 2 of 2 files, so nothing is undone; --conflicts show tells more, markers or force resolves it
         --- 1
     "#]].assert_eq(&told);
-    assert_eq!(scene.get("a.txt"), "ONE\ntwo\nthree\nfour\nfive\n");
-    assert_eq!((scene.get("b.txt"), scene.get("c.txt")), ("eins\n".to_owned(), "new\nand mine\n".to_owned()));
+    assert_eq!(scene.read_file("a.txt"), "ONE\ntwo\nthree\nfour\nfive\n");
+    assert_eq!(
+        (scene.read_file("b.txt"), scene.read_file("c.txt")),
+        ("eins\n".to_owned(), "new\nand mine\n".to_owned())
+    );
 }
 
 #[test]
 fn what_is_meant_can_be_said_in_many_ways() {
-    let scene = Scene::new();
-    scene.agent("write a.txt: 1\nwrite b.txt: 1");
-    scene.agent("write a.txt: 2\nwrite b.txt: 2");
-    scene.next_turn("write a.txt: 3");
-    let told = scene.play(&[
+    let scene = CliFixture::new();
+    scene.run_agent("write a.txt: 1\nwrite b.txt: 1");
+    scene.run_agent("write a.txt: 2\nwrite b.txt: 2");
+    scene.run_next_turn("write a.txt: 3");
+    let told = scene.run_all(&[
         &["changes", "--turn", "1"],
         &["changes", "--file", "b.txt"],
         &["changes", "--call", "turn1_1"],
@@ -549,14 +555,14 @@ fn what_is_meant_can_be_said_in_many_ways() {
 
 #[test]
 fn a_directory_below_a_workspace_is_part_of_it() {
-    let scene = Scene::new();
-    scene.put("sub/a.txt", "old\n");
-    scene.agent("write sub/a.txt: new\\n");
+    let scene = CliFixture::new();
+    scene.write_file("sub/a.txt", "old\n");
+    scene.run_agent("write sub/a.txt: new\\n");
     let mut told = String::new();
     for arguments in [&["changes"][..], &["changes", "--file", "a.txt"], &["undo", "--file", "a.txt"]] {
         let mut command = scene.command(arguments);
         command.current_dir(scene.project().join("sub"));
-        told += &steady(&scene.told(&scene.output(command, "")));
+        told += &normalize_times(&scene.describe_output(&scene.run_command(command, "")));
     }
     expect![[r#"
         session $SHORT
@@ -583,17 +589,17 @@ fn a_directory_below_a_workspace_is_part_of_it() {
         --- 0
     "#]]
     .assert_eq(&told);
-    assert_eq!(scene.get("sub/a.txt"), "old\n");
+    assert_eq!(scene.read_file("sub/a.txt"), "old\n");
 }
 
 #[test]
 fn what_was_changed_in_another_directory_of_the_session_is_taken_back_too() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let other = scene.base().join("other");
     std::fs::create_dir(&other).unwrap();
     std::fs::write(other.join("x.txt"), "old\n").unwrap();
     let prompt = format!("write {}: new\\n", other.join("x.txt").display());
-    scene.turn(&["--add-dir", other.to_str().unwrap()], &prompt);
+    scene.run_turn(&["--add-dir", other.to_str().unwrap()], &prompt);
     assert_eq!(std::fs::read_to_string(other.join("x.txt")).unwrap(), "new\n");
     expect![[r#"
         $ bowline changes
@@ -609,22 +615,22 @@ fn what_was_changed_in_another_directory_of_the_session_is_taken_back_too() {
         `bowline redo` brings it back
         --- 0
     "#]]
-    .assert_eq(&scene.play(&[&["changes"], &["undo"]]));
+    .assert_eq(&scene.run_all(&[&["changes"], &["undo"]]));
     assert_eq!(std::fs::read_to_string(other.join("x.txt")).unwrap(), "old\n");
 }
 
 #[test]
 fn a_damaged_journal_is_told_of_once() {
-    let scene = Scene::new();
-    scene.agent("write a.txt: 1");
-    let database = scene.journal().join("journal.sqlite");
+    let scene = CliFixture::new();
+    scene.run_agent("write a.txt: 1");
+    let database = scene.journal_dir().join("journal.sqlite");
     std::fs::write(&database, "this is not a database, and it is long enough to be seen as such".repeat(20))
         .unwrap();
     for companion in ["-wal", "-shm"] {
-        std::fs::remove_file(scene.journal().join(format!("journal.sqlite{companion}"))).ok();
+        std::fs::remove_file(scene.journal_dir().join(format!("journal.sqlite{companion}"))).ok();
     }
-    let name = scene.journal().file_name().unwrap().to_str().unwrap().to_owned();
-    let told = scene.play(&[&["changes"], &["changes"], &["undo"]]).replace(&name, "$JOURNAL");
+    let name = scene.journal_dir().file_name().unwrap().to_str().unwrap().to_owned();
+    let told = scene.run_all(&[&["changes"], &["changes"], &["undo"]]).replace(&name, "$JOURNAL");
     expect![[r#"
         $ bowline changes
         --- stderr
@@ -638,24 +644,24 @@ fn a_damaged_journal_is_told_of_once() {
         bowline: there is nothing to undo: no change of an agent is in effect here
         --- 1
     "#]].assert_eq(&told);
-    assert_eq!(scene.get("a.txt"), "1");
+    assert_eq!(scene.read_file("a.txt"), "1");
 }
 
 #[test]
 fn a_journal_that_another_program_keeps_to_itself_is_waited_for_and_then_told_of() {
-    let scene = Scene::new();
-    scene.agent("write a.txt: 1");
-    let (journal, _) = Journal::open(&scene.journal(), Retention::default(), Moment(0)).unwrap();
+    let scene = CliFixture::new();
+    scene.run_agent("write a.txt: 1");
+    let (journal, _) = Journal::open(&scene.journal_dir(), Retention::default(), Timestamp(0)).unwrap();
     let lock = journal.lock().unwrap();
-    let name = scene.journal().file_name().unwrap().to_str().unwrap().to_owned();
+    let name = scene.journal_dir().file_name().unwrap().to_str().unwrap().to_owned();
     expect![[r#"
         $ bowline undo
         --- stderr
         bowline: another Bowline holds $HOME/.local/state/bowline/workspaces/$JOURNAL/lock: wait for it or end it
         --- 1
-    "#]].assert_eq(&scene.play(&[&["undo"]]).replace(&name, "$JOURNAL"));
-    assert_eq!(scene.get("a.txt"), "1");
-    // Somebody who only has it open is not in the way.
+    "#]].assert_eq(&scene.run_all(&[&["undo"]]).replace(&name, "$JOURNAL"));
+    assert_eq!(scene.read_file("a.txt"), "1");
+    // Another process that only has it open does not block.
     drop(lock);
     expect![[r#"
         $ bowline undo
@@ -664,33 +670,33 @@ fn a_journal_that_another_program_keeps_to_itself_is_waited_for_and_then_told_of
         `bowline redo` brings it back
         --- 0
     "#]]
-    .assert_eq(&scene.play(&[&["undo"]]));
+    .assert_eq(&scene.run_all(&[&["undo"]]));
 }
 
 #[test]
 fn ten_thousand_changes_are_listed_and_a_reader_may_stop_early() {
-    let scene = Scene::new();
-    let (mut journal, _) = Journal::open(&scene.journal(), Retention::default(), Moment(0)).unwrap();
+    let scene = CliFixture::new();
+    let (mut journal, _) = Journal::open(&scene.journal_dir(), Retention::default(), Timestamp(0)).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let now = Moment(now.as_millis() as i64);
+    let now = Timestamp(now.as_millis() as i64);
     let texts: Vec<String> = (0..10_000).map(|number| format!("line {number}\n")).collect();
-    let names: Vec<String> = (0..10_000).map(|number| scene.path(&format!("f{number}"))).collect();
-    let origin = Origin { session: Some("s".to_owned()), turn: Some(1), ..Origin::default() };
-    let drafts: Vec<Draft<'_>> = names
+    let names: Vec<String> = (0..10_000).map(|number| scene.file_path(&format!("f{number}"))).collect();
+    let origin = ChangeOrigin { session: Some("s".to_owned()), turn: Some(1), ..ChangeOrigin::default() };
+    let drafts: Vec<ChangeDraft<'_>> = names
         .iter()
         .zip(&texts)
-        .map(|(path, text)| Draft {
+        .map(|(path, text)| ChangeDraft {
             origin: &origin,
-            source: Source::Written,
+            source: ChangeSource::Written,
             path,
             before: None,
-            after: Some(Side { content: SideContent::Bytes(text.as_bytes()), mode: 0o644 }),
+            after: Some(DraftSide { content: DraftContent::Bytes(text.as_bytes()), mode: 0o644 }),
             reverses: &[],
-            manner: Manner::Found,
+            method: ApplyMethod::AlreadyApplied,
         })
         .collect();
     journal.record(&drafts, now).unwrap();
-    let output = scene.output(scene.command(&["changes", "--full"]), "");
+    let output = scene.run_command(scene.command(&["changes", "--full"]), "");
     let told = String::from_utf8(output.stdout).unwrap();
     assert_eq!(told.lines().count(), 10_004);
     assert!(told.ends_with(
@@ -708,17 +714,17 @@ fn ten_thousand_changes_are_listed_and_a_reader_may_stop_early() {
 
 #[test]
 fn names_that_are_not_utf_8_are_told_of() {
-    let scene = Scene::new();
-    scene.agent("write a.txt: 1");
+    let scene = CliFixture::new();
+    scene.run_agent("write a.txt: 1");
     let odd = std::ffi::OsStr::from_bytes(b"odd\xff");
     let mut command = scene.command(&["undo", "--file"]);
     command.arg(odd);
-    let mut told = scene.told(&scene.output(command, ""));
+    let mut told = scene.describe_output(&scene.run_command(command, ""));
     std::fs::create_dir(scene.project().join(odd)).unwrap();
     for arguments in [&["changes"][..], &["policy", "show"]] {
         let mut command = scene.command(arguments);
         command.current_dir(scene.project().join(odd));
-        told += &scene.told(&scene.output(command, ""));
+        told += &scene.describe_output(&scene.run_command(command, ""));
     }
     expect![[r#"
         --- stderr
@@ -736,8 +742,8 @@ fn names_that_are_not_utf_8_are_told_of() {
 
 #[test]
 fn names_that_would_steer_a_terminal_are_shown_harmless() {
-    let scene = Scene::new();
-    scene.agent("run printf x > \"$(printf 'a\\033[31mb')\"");
+    let scene = CliFixture::new();
+    scene.run_agent("run printf x > \"$(printf 'a\\033[31mb')\"");
     expect![[r#"
         $ bowline changes
         session $SHORT
@@ -758,15 +764,15 @@ fn names_that_would_steer_a_terminal_are_shown_harmless() {
         what was found on disk may be your own work, saved meanwhile, or that of another program; undo --written-only leaves that alone
         --- 0
     "#]]
-    .assert_eq(&scene.play(&[&["changes"], &["diff", "--stat"], &["undo"]]));
+    .assert_eq(&scene.run_all(&[&["changes"], &["diff", "--stat"], &["undo"]]));
 }
 
 #[test]
 fn an_undo_that_leaves_something_says_what_and_fails() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     std::fs::write(scene.project().join("bin"), vec![0; 2 << 20]).unwrap();
     std::fs::write(scene.project().join("small"), [0; 3000]).unwrap();
-    scene.agent("run sh -c 'echo bad > bin; echo x > new; echo bad > small'");
+    scene.run_agent("run sh -c 'echo bad > bin; echo x > new; echo bad > small'");
     expect![[r#"
         diff --git a/small b/small
         Binary files a/small and b/small differ
@@ -796,35 +802,36 @@ fn an_undo_that_leaves_something_says_what_and_fails() {
         --- 1
     "#]]
     .assert_eq(&scene.run(&["undo"]));
-    assert!(!scene.has("new"));
+    assert!(!scene.has_file("new"));
     assert_eq!(std::fs::read(scene.project().join("small")).unwrap(), [0; 3000]);
 }
 
 #[test]
 fn a_text_that_only_the_journal_has_is_told_of_listed_printed_and_restored() {
-    let scene = Scene::new();
-    // A write was cut short, and what bears its temporary name is neither what was there nor what was written.
+    let scene = CliFixture::new();
+    // A write was cut short, and its temporary file contains neither the old text nor the new one.
     let temp = format!(".bowline-{:032x}.tmp", 7);
-    scene.put("a.txt", "by the agent\n");
-    scene.put(&temp, "by me\n");
+    scene.write_file("a.txt", "by the agent\n");
+    scene.write_file(&temp, "by me\n");
     let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap();
-    let now = Moment(since.as_millis() as i64);
-    let (mut journal, _) = Journal::open(&scene.journal(), Retention::default(), now).unwrap();
-    let side =
-        |content: &'static str| Some(Side { content: SideContent::Bytes(content.as_bytes()), mode: 0o644 });
-    let origin = Origin { session: Some("s1".to_owned()), turn: Some(1), ..Origin::default() };
-    let draft = Draft {
+    let now = Timestamp(since.as_millis() as i64);
+    let (mut journal, _) = Journal::open(&scene.journal_dir(), Retention::default(), now).unwrap();
+    let side = |content: &'static str| {
+        Some(DraftSide { content: DraftContent::Bytes(content.as_bytes()), mode: 0o644 })
+    };
+    let origin = ChangeOrigin { session: Some("s1".to_owned()), turn: Some(1), ..ChangeOrigin::default() };
+    let draft = ChangeDraft {
         origin: &origin,
-        source: Source::Written,
-        path: &scene.path("a.txt"),
+        source: ChangeSource::Written,
+        path: &scene.file_path("a.txt"),
         before: side("before\n"),
         after: side("after\n"),
         reverses: &[],
-        manner: Manner::Rename { temp },
+        method: ApplyMethod::Rename { temp },
     };
     journal.begin(&[draft], now).unwrap();
     drop(journal);
-    let told = scene.play(&[
+    let told = scene.run_all(&[
         &["changes"],
         &["restore"],
         &["restore", "1", "--print"],
@@ -838,7 +845,7 @@ fn a_text_that_only_the_journal_has_is_told_of_listed_printed_and_restored() {
         $ bowline changes
         session s1
           turn 1 · WHEN (just now)
-            1 edited   a.txt +1 −1  was interrupted, and nobody can tell whether it was done
+            1 edited   a.txt +1 −1  was interrupted; its outcome is unknown
 
         beside the agents: you, or other programs
             2 edited   a.txt +1 −1  kept, not in the file: bowline restore 2  WHEN
@@ -874,19 +881,19 @@ fn a_text_that_only_the_journal_has_is_told_of_listed_printed_and_restored() {
         bowline: the following required arguments were not provided: <ID>; --help tells more
         --- 2
     "#]].assert_eq(&told);
-    assert_eq!(scene.get("a.txt"), "by me\n");
+    assert_eq!(scene.read_file("a.txt"), "by me\n");
 }
 
 #[test]
 fn a_pruned_change_is_listed_and_its_undo_says_so() {
-    let scene = Scene::new();
-    scene.put("a.txt", "the original\n");
-    scene.agent("write a.txt: first\\n\nwrite b.txt: one\\n");
-    scene.next_turn("write b.txt: two\\n");
-    // Long ago, and more was done since.
+    let scene = CliFixture::new();
+    scene.write_file("a.txt", "the original\n");
+    scene.run_agent("write a.txt: first\\n\nwrite b.txt: one\\n");
+    scene.run_next_turn("write b.txt: two\\n");
+    // The change is old, and newer ones exist.
     let retention = Retention { max_age_ms: 0, ..Retention::default() };
-    drop(Journal::open(&scene.journal(), retention, Moment(i64::MAX)).unwrap());
-    let told = scene.play(&[
+    drop(Journal::open(&scene.journal_dir(), retention, Timestamp(i64::MAX)).unwrap());
+    let told = scene.run_all(&[
         &["changes"],
         &["diff", "--stat"],
         &["undo", "--turn", "1"],
@@ -934,13 +941,16 @@ fn a_pruned_change_is_listed_and_its_undo_says_so() {
         bowline: what is left of what agents changed here cannot be taken back, its text is not kept: `bowline changes` lists it
         --- 1
     "#]].assert_eq(&told);
-    assert_eq!((scene.get("a.txt"), scene.get("b.txt")), ("first\n".to_owned(), "one\n".to_owned()));
+    assert_eq!(
+        (scene.read_file("a.txt"), scene.read_file("b.txt")),
+        ("first\n".to_owned(), "one\n".to_owned())
+    );
 }
 
 #[test]
 fn a_name_in_an_error_steers_no_terminal() {
-    let scene = Scene::new();
-    scene.agent("run printf x > 'e\u{1b}[31mRED\u{7}.txt'");
+    let scene = CliFixture::new();
+    scene.run_agent("run printf x > 'e\u{1b}[31mRED\u{7}.txt'");
     let name = scene.project().join("e\u{1b}[31mRED\u{7}.txt");
     assert!(name.exists());
     std::fs::remove_file(&name).unwrap();
@@ -956,12 +966,12 @@ fn a_name_in_an_error_steers_no_terminal() {
 
 #[test]
 fn what_can_never_be_taken_back_does_not_hide_what_was_before_it() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     std::fs::write(scene.project().join("bin"), vec![0; 2 << 20]).unwrap();
-    scene.agent("write a: one\\n");
-    scene.next_turn("run echo bad > bin");
-    scene.next_turn("run rm bin; echo x > b");
-    let told = scene.play(&[&["undo"], &["undo", "--dry-run"], &["undo"], &["undo"], &["undo", "--turn"]]);
+    scene.run_agent("write a: one\\n");
+    scene.run_next_turn("run echo bad > bin");
+    scene.run_next_turn("run rm bin; echo x > b");
+    let told = scene.run_all(&[&["undo"], &["undo", "--dry-run"], &["undo"], &["undo"], &["undo", "--turn"]]);
     expect![[r#"
         $ bowline undo
         undone the last turn (turn 3 of session $SHORT: run rm bin; echo x > b), in 2 files
@@ -995,15 +1005,15 @@ fn what_can_never_be_taken_back_does_not_hide_what_was_before_it() {
         bowline: cannot undo 1 of 1 file, so nothing is undone
         --- 1
     "#]].assert_eq(&told);
-    assert!(!scene.has("a") && !scene.has("b"));
+    assert!(!scene.has_file("a") && !scene.has_file("b"));
 }
 
 #[test]
 fn a_directory_means_the_files_below_it() {
-    let scene = Scene::new();
-    scene.put("srcs", "beside\n");
-    scene.agent("write src/a: one\\n\nwrite src/deep/b: two\\n\nwrite srcs: other\\n");
-    let told = scene.play(&[
+    let scene = CliFixture::new();
+    scene.write_file("srcs", "beside\n");
+    scene.run_agent("write src/a: one\\n\nwrite src/deep/b: two\\n\nwrite srcs: other\\n");
+    let told = scene.run_all(&[
         &["changes", "--file", "src"],
         &["diff", "--stat", "--file", "src/deep/"],
         &["undo", "--file", "src/nothing"],
@@ -1048,16 +1058,16 @@ fn a_directory_means_the_files_below_it() {
         --- 0
     "#]]
     .assert_eq(&told);
-    assert_eq!(scene.get("srcs"), "beside\n");
+    assert_eq!(scene.read_file("srcs"), "beside\n");
 }
 
 #[test]
 fn what_cannot_be_looked_at_is_not_taken_for_missing() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     std::fs::create_dir_all(scene.home().join(".local/state")).unwrap();
     std::fs::write(scene.home().join(".local/state/bowline"), "").unwrap();
     let told =
-        scene.play(&[&["changes"], &["diff"], &["undo"], &["sessions"], &["sessions", "show", "last"]]);
+        scene.run_all(&[&["changes"], &["diff"], &["undo"], &["sessions"], &["sessions", "show", "last"]]);
     let told: String = told
         .split_inclusive('\n')
         .map(|line| match line.split_once("/workspaces/project-") {
@@ -1094,20 +1104,20 @@ fn what_cannot_be_looked_at_is_not_taken_for_missing() {
 
 #[tokio::test]
 async fn a_person_is_told_how_far_it_is_with_many_files() {
-    let scene = Scene::new();
-    scene.agent("run for i in $(seq 250); do echo $i > f$i; done");
+    let scene = CliFixture::new();
+    scene.run_agent("run for i in $(seq 250); do echo $i > f$i; done");
     for (command, done) in [("undo", "undone"), ("redo", "redone")] {
         let mut screen = Screen::start(&scene, &[command]);
-        assert_eq!(screen.end().await, Some(0));
-        let written = String::from_utf8_lossy(&screen.written).into_owned();
+        assert_eq!(screen.wait_for_exit().await, Some(0));
+        let written = String::from_utf8_lossy(&screen.raw_output).into_owned();
         let told: String =
             written.split_inclusive('\r').filter(|part| part.contains(" of 250 files")).collect();
         let steps = [50, 100, 150, 200].map(|step| format!("{done} {step} of 250 files\r"));
         assert_eq!(told, steps.concat(), "{written}");
-        // The line is gone when the rest is told.
+        // The progress line is cleared before the rest is printed.
         assert!(written.contains("\r\u{1b}[K"), "{written}");
     }
-    // Whoever is no person is not told.
+    // Programs get no progress line.
     let told = scene.run(&["undo"]);
     assert!(!told.contains("of 250 files") && told.contains("in 250 files"), "{told}");
 }

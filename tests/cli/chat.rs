@@ -1,10 +1,10 @@
-//! `bowline chat` in a real terminal, with the agent that needs no network.
+//! Tests of `bowline chat` in a real terminal, with the offline model.
 
 use expect_test::expect;
 
-use crate::program::{Scene, script};
-use crate::run::others;
-use crate::screen::{Screen, agent_below, below, runs, until_stopped};
+use crate::fixture::{CliFixture, write_script};
+use crate::run::scripted_agents;
+use crate::screen::{Screen, descendants, find_agent_descendant, is_running, wait_until_stopped};
 
 const ENTER: &str = "\r";
 const ESCAPE: &str = "\u{1b}";
@@ -19,52 +19,53 @@ const F3: &str = "\u{1b}OR";
 const F5: &str = "\u{1b}[15~";
 const UP: &str = "\u{1b}[A";
 
-/// Opens a conversation, and waits until something can be said.
-async fn chat(scene: &Scene, arguments: &[&str]) -> Screen {
+/// Opens a conversation, and waits until it accepts a prompt.
+async fn start_chat(scene: &CliFixture, arguments: &[&str]) -> Screen {
     let arguments: Vec<&str> = std::iter::once("chat").chain(arguments.iter().copied()).collect();
     let mut screen = Screen::start(scene, &arguments);
-    screen.shows("● ready").await;
+    screen.wait_for_text("● ready").await;
     screen
 }
 
 impl Screen {
-    /// Says something to the agent.
-    async fn say(&mut self, text: &str) {
-        // As a terminal pastes it: whole, however many lines it has.
+    /// Sends a prompt to the agent.
+    async fn send_prompt(&mut self, text: &str) {
+        // As a bracketed paste: whole, however many lines it has.
         self.send(&format!("\u{1b}[200~{text}\u{1b}[201~")).await;
         self.send(ENTER).await;
     }
 
-    /// Has the agent run a command that does not end, and waits until it runs.
+    /// Has the agent run an endless command, and waits until it is running.
     async fn start_endless_command(&mut self) {
-        self.say("run echo started; sleep 1000").await;
-        self.shows("◐ run").await;
+        self.send_prompt("run echo started; sleep 1000").await;
+        self.wait_for_text("◐ run").await;
         self.send("\t").await;
-        self.shows("Tab back").await;
+        self.wait_for_text("Tab back").await;
         self.send(ENTER).await;
-        self.shows("  │ started").await;
+        self.wait_for_text("  │ started").await;
         self.send("\t").await;
-        self.hides("Tab back").await;
+        self.wait_until_gone("Tab back").await;
     }
 
     /// Waits until a question can be answered, and returns the screen.
-    async fn asked(&mut self) -> String {
-        self.until("a question", |screen| screen.contains("reject") && !screen.contains("a moment")).await
+    async fn wait_for_question(&mut self) -> String {
+        self.wait_until("a question", |screen| screen.contains("reject") && !screen.contains("a moment"))
+            .await
     }
 
-    /// Leaves, and returns what is on the screen then.
+    /// Quits, and returns the screen.
     async fn quit(&mut self) -> String {
-        let processes = below(self.id());
+        let processes = descendants(self.process_id());
         self.send(CTRL_D).await;
-        assert_eq!(self.end().await, Some(0));
-        assert_eq!(processes.into_iter().filter(|id| runs(*id)).count(), 0, "something still runs");
-        assert!(self.is_given_back(), "the terminal is not given back");
+        assert_eq!(self.wait_for_exit().await, Some(0));
+        assert_eq!(processes.into_iter().filter(|id| is_running(*id)).count(), 0, "something still runs");
+        assert!(self.is_restored(), "the terminal is not given back");
         self.text()
     }
 
-    /// Says whether the screen of before is there again, with a cursor.
-    fn is_given_back(&self) -> bool {
-        let written = String::from_utf8_lossy(&self.written);
+    /// Returns whether the original screen is restored, with a cursor.
+    fn is_restored(&self) -> bool {
+        let written = String::from_utf8_lossy(&self.raw_output);
         let after = written.rsplit("\u{1b}[?1049h").next().unwrap_or_default();
         after.contains("\u{1b}[?1049l") && after.contains("\u{1b}[?25h") && after.contains("\u{1b}[?2004l")
     }
@@ -72,11 +73,11 @@ impl Screen {
 
 #[tokio::test]
 async fn a_write_is_approved_seen_and_undone() {
-    let scene = Scene::new();
-    scene.put("notes.txt", "one\ntwo\nthree\n");
-    let mut screen = chat(&scene, &[]).await;
-    screen.say("replace \"two\" with \"TWO\" in notes.txt").await;
-    let question = screen.asked().await;
+    let scene = CliFixture::new();
+    scene.write_file("notes.txt", "one\ntwo\nthree\n");
+    let mut screen = start_chat(&scene, &[]).await;
+    screen.send_prompt("replace \"two\" with \"TWO\" in notes.txt").await;
+    let question = screen.wait_for_question().await;
     expect![[r#"
          Bowline · replace "two" with "TWO" in notes.txt        $PROJECT
         ❯ replace "two" with "TWO" in notes.txt
@@ -103,134 +104,134 @@ async fn a_write_is_approved_seen_and_undone() {
         s, p and N hold for the file $PROJECT/notes.txt
         r reject, why…  m more…  e edit  v split  Ctrl-C cancel  ? help
     "#]]
-    .assert_eq(&scene.clean(&question));
-    assert_eq!(scene.get("notes.txt"), "one\ntwo\nthree\n");
-    // What answers nothing.
+    .assert_eq(&scene.normalize(&question));
+    assert_eq!(scene.read_file("notes.txt"), "one\ntwo\nthree\n");
+    // Keys that answer nothing.
     screen.send(ENTER).await;
     screen.send("a").await;
-    screen.shows("a moment").await;
-    screen.asked().await;
+    screen.wait_for_text("a moment").await;
+    screen.wait_for_question().await;
     screen.send("y").await;
-    screen.shows("✓ edit").await;
-    screen.shows("Changed 1 file: notes.txt +1 −1 · F2").await;
-    screen.shows("● ready").await;
-    assert_eq!(scene.get("notes.txt"), "one\nTWO\nthree\n");
+    screen.wait_for_text("✓ edit").await;
+    screen.wait_for_text("Changed 1 file: notes.txt +1 −1 · F2").await;
+    screen.wait_for_text("● ready").await;
+    assert_eq!(scene.read_file("notes.txt"), "one\nTWO\nthree\n");
     screen.send(F2).await;
-    screen.shows("hunk 1 of 1").await;
+    screen.wait_for_text("hunk 1 of 1").await;
     screen.send("u").await;
-    screen.shows("· undone").await;
-    assert_eq!(scene.get("notes.txt"), "one\ntwo\nthree\n");
+    screen.wait_for_text("· undone").await;
+    assert_eq!(scene.read_file("notes.txt"), "one\ntwo\nthree\n");
     screen.send("r").await;
-    screen.shows("redone in 1 file").await;
-    screen.hides("· undone").await;
-    assert_eq!(scene.get("notes.txt"), "one\nTWO\nthree\n");
+    screen.wait_for_text("redone in 1 file").await;
+    screen.wait_until_gone("· undone").await;
+    assert_eq!(scene.read_file("notes.txt"), "one\nTWO\nthree\n");
     screen.send(ESCAPE).await;
-    screen.shows("● ready").await;
+    screen.wait_for_text("● ready").await;
     let last = screen.quit().await;
     assert!(last.contains("To go on with this session: bowline chat --session"), "{last}");
 }
 
 #[tokio::test]
 async fn what_is_rejected_is_not_done() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
-    screen.say("write new.txt: text").await;
-    screen.asked().await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
+    screen.send_prompt("write new.txt: text").await;
+    screen.wait_for_question().await;
     screen.send("n").await;
-    screen.shows("✗ edit").await;
-    screen.shows("● ready").await;
-    assert!(!scene.has("new.txt"));
+    screen.wait_for_text("✗ edit").await;
+    screen.wait_for_text("● ready").await;
+    assert!(!scene.has_file("new.txt"));
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn a_part_of_a_write_is_left_out_and_the_rest_is_edited() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let before: String = (1..=20).map(|line| format!("line {line}\n")).collect();
     let after = before.replace("line 2\n", "line two\n").replace("line 18\n", "line eighteen\n");
-    scene.put("notes.txt", &before);
+    scene.write_file("notes.txt", &before);
     let editor =
-        crate::program::script(&scene.home(), "editor", "#!/bin/sh\nsed -i s/eighteen/XVIII/ \"$1\"\n");
+        crate::fixture::write_script(&scene.home(), "editor", "#!/bin/sh\nsed -i s/eighteen/XVIII/ \"$1\"\n");
     let mut screen = Screen::start_with(&scene, &["chat"], &[("EDITOR", &editor)]);
-    screen.shows("● ready").await;
+    screen.wait_for_text("● ready").await;
     screen.resize(100, 40);
-    screen.say(&format!("read notes.txt\nwrite notes.txt:\n```\n{after}```")).await;
-    screen.asked().await;
-    screen.shows("x leave out hunk 1 of 2").await;
+    screen.send_prompt(&format!("read notes.txt\nwrite notes.txt:\n```\n{after}```")).await;
+    screen.wait_for_question().await;
+    screen.wait_for_text("x leave out hunk 1 of 2").await;
     screen.send("x").await;
-    screen.hides("line two").await;
-    screen.asked().await;
+    screen.wait_until_gone("line two").await;
+    screen.wait_for_question().await;
     screen.send("e").await;
-    screen.shows("line XVIII").await;
-    screen.asked().await;
+    screen.wait_for_text("line XVIII").await;
+    screen.wait_for_question().await;
     screen.send("y").await;
-    screen.shows("you changed “write ").await;
-    // The agent hears what became of its text.
-    screen.shows("+line XVIII").await;
-    screen.shows("● ready").await;
-    assert_eq!(scene.get("notes.txt"), before.replace("line 18\n", "line XVIII\n"));
+    screen.wait_for_text("you changed “write ").await;
+    // The agent's tool call reports the edited text.
+    screen.wait_for_text("+line XVIII").await;
+    screen.wait_for_text("● ready").await;
+    assert_eq!(scene.read_file("notes.txt"), before.replace("line 18\n", "line XVIII\n"));
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn what_may_be_the_users_own_is_not_undone_by_a_slip() {
-    let scene = Scene::new();
-    scene.put("notes.txt", "one\n");
-    let mut screen = chat(&scene, &[]).await;
+    let scene = CliFixture::new();
+    scene.write_file("notes.txt", "one\n");
+    let mut screen = start_chat(&scene, &[]).await;
     screen.resize(160, 30);
-    screen.say("replace \"one\" with \"two\" in notes.txt").await;
-    screen.asked().await;
+    screen.send_prompt("replace \"one\" with \"two\" in notes.txt").await;
+    screen.wait_for_question().await;
     // Saved by the user while the agent waits.
-    scene.put("zz-mine.txt", "my own work\n");
+    scene.write_file("zz-mine.txt", "my own work\n");
     screen.send("y").await;
-    screen.shows("Changed 1 file: notes.txt +1 −1 · F2").await;
-    screen.shows("● ready").await;
+    screen.wait_for_text("Changed 1 file: notes.txt +1 −1 · F2").await;
+    screen.wait_for_text("● ready").await;
     screen.send(F2).await;
-    let listed = screen.shows("hunk 1 of 1").await;
+    let listed = screen.wait_for_text("hunk 1 of 1").await;
     assert!(listed.contains("1 more may be yours: a") && !listed.contains("zz-mine.txt"), "{listed}");
     screen.send("a").await;
-    let listed = screen.shows("zz-mine.txt (may be yours)").await;
-    // Whichever was recorded first stands first.
+    let listed = screen.wait_for_text("zz-mine.txt (may be yours)").await;
+    // The first recorded change is listed first.
     let row = |name: &str| listed.lines().position(|line| line.starts_with(&format!("  {name}")));
     let way = if row("zz-mine.txt") < row("notes.txt") { "\u{1b}[H" } else { "\u{1b}[F" };
     screen.send(way).await;
-    screen.shows("my own work").await;
+    screen.wait_for_text("my own work").await;
     screen.send("u").await;
-    let asked = screen.shows("y undo zz-mine.txt").await;
+    let asked = screen.wait_for_text("y undo zz-mine.txt").await;
     assert!(asked.contains("Undoing deletes zz-mine.txt."), "{asked}");
     screen.send(ENTER).await;
-    screen.shows("not undone").await;
-    assert_eq!(scene.get("zz-mine.txt"), "my own work\n");
+    screen.wait_for_text("not undone").await;
+    assert_eq!(scene.read_file("zz-mine.txt"), "my own work\n");
     screen.send("u").await;
-    screen.shows("y undo zz-mine.txt").await;
+    screen.wait_for_text("y undo zz-mine.txt").await;
     screen.send("y").await;
-    screen.shows("undone in 1 file").await;
-    assert!(!scene.has("zz-mine.txt"));
-    assert_eq!(scene.get("notes.txt"), "two\n");
+    screen.wait_for_text("undone in 1 file").await;
+    assert!(!scene.has_file("zz-mine.txt"));
+    assert_eq!(scene.read_file("notes.txt"), "two\n");
     screen.send(ESCAPE).await;
-    screen.shows("● ready").await;
+    screen.wait_for_text("● ready").await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn an_answer_becomes_a_rule_that_is_shown_and_can_be_removed() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
     screen.resize(160, 60);
-    screen.say("run touch one\nrun touch one").await;
-    let question = screen.asked().await;
+    screen.send_prompt("run touch one\nrun touch one").await;
+    let question = screen.wait_for_question().await;
     assert!(question.contains("s, p and N hold for exactly the command `touch one`"), "{question}");
     screen.send("p").await;
-    let told = screen.shows("to remove it: bowline policy forget 'touch one'").await;
+    let told = screen.wait_for_text("to remove it: bowline policy forget 'touch one'").await;
     assert!(told.contains("rule saved in this project: allow execute: exactly touch one"), "{told}");
-    screen.shows("● ready").await;
-    screen.say("run touch two").await;
-    screen.asked().await;
+    screen.wait_for_text("● ready").await;
+    screen.send_prompt("run touch two").await;
+    screen.wait_for_question().await;
     screen.send("N").await;
-    screen.shows("to remove it: bowline policy forget 'touch two'").await;
-    screen.shows("● ready").await;
+    screen.wait_for_text("to remove it: bowline policy forget 'touch two'").await;
+    screen.wait_for_text("● ready").await;
     screen.quit().await;
-    assert!(scene.has("one") && !scene.has("two"));
+    assert!(scene.has_file("one") && !scene.has_file("two"));
     for command in ["touch one", "touch two"] {
         let told = scene.run(&["policy", "forget", command]);
         assert!(told.starts_with("forgotten: ") && told.ends_with("--- 0\n"), "{told}");
@@ -239,301 +240,301 @@ async fn an_answer_becomes_a_rule_that_is_shown_and_can_be_removed() {
 
 #[tokio::test]
 async fn what_is_asked_again_says_why_and_shows_what_changed() {
-    let scene = Scene::new();
-    scene.put("a.txt", "one\ntwo\nthree\n");
-    let agent = others::late_writer(&scene);
-    let mut screen = chat(&scene, &["--agent", &agent]).await;
+    let scene = CliFixture::new();
+    scene.write_file("a.txt", "one\ntwo\nthree\n");
+    let agent = scripted_agents::late_writer_script(&scene);
+    let mut screen = start_chat(&scene, &["--agent", &agent]).await;
     screen.resize(80, 40);
-    screen.say("go").await;
-    screen.asked().await;
+    screen.send_prompt("go").await;
+    screen.wait_for_question().await;
     screen.send("y").await;
-    screen.shows("asks again").await;
-    let again = screen.asked().await;
+    screen.wait_for_text("asks again").await;
+    let again = screen.wait_for_question().await;
     for text in
         ["! the file changed since you approved this:", "  4 +mine", "What it would do now:", "  1 +ONE"]
     {
         assert!(again.contains(text), "{text}:\n{again}");
     }
-    // The same key would be a held one.
+    // The same key would count as held.
     screen.send("s").await;
-    screen.shows("● ready").await;
-    assert_eq!(scene.get("a.txt"), "ONE\ntwo\nthree\nmine\n");
+    screen.wait_for_text("● ready").await;
+    assert_eq!(scene.read_file("a.txt"), "ONE\ntwo\nthree\nmine\n");
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn a_turn_is_taken_back_by_a_command() {
-    let scene = Scene::new();
-    scene.put("notes.txt", "one\n");
-    let mut screen = chat(&scene, &["--approve", "edits"]).await;
+    let scene = CliFixture::new();
+    scene.write_file("notes.txt", "one\n");
+    let mut screen = start_chat(&scene, &["--approve", "edits"]).await;
     for (prompt, file) in
         [("replace \"one\" with \"two\" in notes.txt", "notes.txt"), ("write new.txt: text", "new.txt")]
     {
-        screen.say(prompt).await;
-        screen.shows(&format!("Changed 1 file: {file}")).await;
-        screen.shows("● ready").await;
+        screen.send_prompt(prompt).await;
+        screen.wait_for_text(&format!("Changed 1 file: {file}")).await;
+        screen.wait_for_text("● ready").await;
     }
     screen.send("/un").await;
-    screen.shows("Takes back what the last turn changed").await;
+    screen.wait_for_text("Takes back what the last turn changed").await;
     screen.send("\t").await;
-    screen.hides("Takes back what the last turn changed").await;
+    screen.wait_until_gone("Takes back what the last turn changed").await;
     screen.send(ENTER).await;
-    screen.shows("undone: new.txt").await;
-    assert!(!scene.has("new.txt"));
-    assert_eq!(scene.get("notes.txt"), "two\n");
-    screen.say("/undo").await;
-    screen.shows("undone: notes.txt").await;
-    assert_eq!(scene.get("notes.txt"), "one\n");
-    screen.say("/undo").await;
-    screen.shows("there is nothing to undo").await;
-    screen.say("/changes").await;
-    screen.shows("changes by agents").await;
+    screen.wait_for_text("undone: new.txt").await;
+    assert!(!scene.has_file("new.txt"));
+    assert_eq!(scene.read_file("notes.txt"), "two\n");
+    screen.send_prompt("/undo").await;
+    screen.wait_for_text("undone: notes.txt").await;
+    assert_eq!(scene.read_file("notes.txt"), "one\n");
+    screen.send_prompt("/undo").await;
+    screen.wait_for_text("there is nothing to undo").await;
+    screen.send_prompt("/changes").await;
+    screen.wait_for_text("changes by agents").await;
     screen.send(ESCAPE).await;
-    screen.shows("● ready").await;
-    screen.say("/quit").await;
-    assert_eq!(screen.end().await, Some(0));
+    screen.wait_for_text("● ready").await;
+    screen.send_prompt("/quit").await;
+    assert_eq!(screen.wait_for_exit().await, Some(0));
 }
 
 #[tokio::test]
 async fn the_start_screen_has_examples_that_work() {
-    let scene = Scene::new();
-    scene.put("README.md", "# Shop\n");
-    scene.put("notes.txt", "an old hat\n");
-    let mut screen = chat(&scene, &["--approve", "edits"]).await;
+    let scene = CliFixture::new();
+    scene.write_file("README.md", "# Shop\n");
+    scene.write_file("notes.txt", "an old hat\n");
+    let mut screen = start_chat(&scene, &["--approve", "edits"]).await;
     let start = screen.text();
     let examples: Vec<&str> = start.lines().filter_map(|line| line.strip_prefix("  ❯ ")).collect();
     assert_eq!(examples, ["list", "read @README.md", "replace \"old\" with \"new\" in notes.txt"]);
     screen.resize(80, 60);
     for (example, seen) in examples.iter().zip(["README.md (7 bytes)", "# Shop", "Changed notes.txt"]) {
-        screen.say(example).await;
-        screen.shows(seen).await;
-        screen.shows("● ready").await;
+        screen.send_prompt(example).await;
+        screen.wait_for_text(seen).await;
+        screen.wait_for_text("● ready").await;
     }
-    assert_eq!(scene.get("notes.txt"), "an new hat\n");
-    screen.say("@README.md").await;
-    screen.until("two reads", |screen| screen.matches("Read README.md").count() == 2).await;
-    screen.shows("● ready").await;
-    screen.say("help").await;
-    screen.shows("write PATH: TEXT").await;
+    assert_eq!(scene.read_file("notes.txt"), "an new hat\n");
+    screen.send_prompt("@README.md").await;
+    screen.wait_until("two reads", |screen| screen.matches("Read README.md").count() == 2).await;
+    screen.wait_for_text("● ready").await;
+    screen.send_prompt("help").await;
+    screen.wait_for_text("write PATH: TEXT").await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn a_command_of_ones_own_is_run_and_ended() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
-    screen.say("!echo made by me > mine.txt; cat mine.txt; exit 3").await;
-    screen.shows("  made by me\n  ended: 3").await;
-    screen.say("!sleep 1000").await;
-    screen.shows("Esc ends it").await;
-    let running = below(screen.id());
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
+    screen.send_prompt("!echo made by me > mine.txt; cat mine.txt; exit 3").await;
+    screen.wait_for_text("  made by me\n  ended: 3").await;
+    screen.send_prompt("!sleep 1000").await;
+    screen.wait_for_text("Esc ends it").await;
+    let running = descendants(screen.process_id());
     screen.send(ESCAPE).await;
-    screen.shows("your command was ended").await;
-    screen.shows("● ready").await;
+    screen.wait_for_text("your command was ended").await;
+    screen.wait_for_text("● ready").await;
     screen.send(F2).await;
-    screen.shows("Nothing was changed here").await;
+    screen.wait_for_text("Nothing was changed here").await;
     screen.send(ESCAPE).await;
-    screen.shows("● ready").await;
+    screen.wait_for_text("● ready").await;
     screen.quit().await;
-    assert_eq!(running.into_iter().filter(|id| runs(*id)).count(), 0, "something still runs");
+    assert_eq!(running.into_iter().filter(|id| is_running(*id)).count(), 0, "something still runs");
 }
 
 #[tokio::test]
 async fn a_prompt_is_written_in_an_editor() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let editor =
-        script(&scene.home(), "editor", "#!/bin/sh\nprintf ' and more\\nsay the end\\n' >> \"$2\"\n");
+        write_script(&scene.home(), "editor", "#!/bin/sh\nprintf ' and more\\nsay the end\\n' >> \"$2\"\n");
     let editor = format!("{editor} --wait");
     let mut screen = Screen::start_with(&scene, &["chat"], &[("EDITOR", &editor)]);
-    screen.shows("● ready").await;
+    screen.wait_for_text("● ready").await;
     screen.send("say some").await;
-    screen.shows("❯ say some").await;
+    screen.wait_for_text("❯ say some").await;
     screen.send("\u{f}").await;
-    screen.shows("❯ say some and more\n  say the end").await;
+    screen.wait_for_text("❯ say some and more\n  say the end").await;
     screen.send(ENTER).await;
-    screen.shows("\nsome and more").await;
-    screen.shows("\nthe end").await;
-    screen.shows("● ready").await;
+    screen.wait_for_text("\nsome and more").await;
+    screen.wait_for_text("\nthe end").await;
+    screen.wait_for_text("● ready").await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn prompts_wait_for_each_other() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &["--approve", "all"]).await;
-    let fifo = scene.path("fifo");
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &["--approve", "all"]).await;
+    let fifo = scene.file_path("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    screen.say("run cat fifo").await;
-    screen.shows("◐ run").await;
-    screen.say("say the second").await;
-    screen.shows("next: say the second").await;
-    screen.say("say the third").await;
-    screen.shows("next: say the third").await;
+    screen.send_prompt("run cat fifo").await;
+    screen.wait_for_text("◐ run").await;
+    screen.send_prompt("say the second").await;
+    screen.wait_for_text("next: say the second").await;
+    screen.send_prompt("say the third").await;
+    screen.wait_for_text("next: say the third").await;
     tokio::task::spawn_blocking(move || std::fs::write(fifo, "x\n").unwrap()).await.unwrap();
-    screen.shows("\nthe second").await;
-    screen.shows("\nthe third").await;
-    screen.shows("● ready").await;
+    screen.wait_for_text("\nthe second").await;
+    screen.wait_for_text("\nthe third").await;
+    screen.wait_for_text("● ready").await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn a_command_shows_its_output_while_it_runs() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &["--approve", "all"]).await;
-    let fifo = scene.path("fifo");
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &["--approve", "all"]).await;
+    let fifo = scene.file_path("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    screen.say("run echo first; cat fifo; exit 3").await;
-    screen.shows("◐ run").await;
+    screen.send_prompt("run echo first; cat fifo; exit 3").await;
+    screen.wait_for_text("◐ run").await;
     screen.send("\t").await;
-    screen.shows("Tab back").await;
+    screen.wait_for_text("Tab back").await;
     screen.send(ENTER).await;
-    screen.shows("  │ first").await;
-    // Whoever opens the pipe waits until the command reads it.
+    screen.wait_for_text("  │ first").await;
+    // Opening the pipe blocks until the command reads it.
     tokio::task::spawn_blocking(move || std::fs::write(fifo, "second\n").unwrap()).await.unwrap();
-    screen.shows("  │ second").await;
-    screen.shows("ended: 3").await;
-    screen.shows("● ready").await;
+    screen.wait_for_text("  │ second").await;
+    screen.wait_for_text("ended: 3").await;
+    screen.wait_for_text("● ready").await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn a_turn_is_cancelled_and_its_command_ends() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &["--approve", "all"]).await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &["--approve", "all"]).await;
     screen.start_endless_command().await;
     screen.send(ESCAPE).await;
-    screen.shows("cancelled after").await;
-    screen.shows("● ready").await;
-    screen.say("say still here").await;
-    screen.shows("\nstill here").await;
+    screen.wait_for_text("cancelled after").await;
+    screen.wait_for_text("● ready").await;
+    screen.send_prompt("say still here").await;
+    screen.wait_for_text("\nstill here").await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn ctrl_c_twice_leaves_and_nothing_stays_running() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &["--approve", "all"]).await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &["--approve", "all"]).await;
     screen.start_endless_command().await;
-    let processes = below(screen.id());
+    let processes = descendants(screen.process_id());
     assert!(processes.len() >= 2, "the agent and the command run: {processes:?}");
     screen.send(CTRL_C).await;
     screen.send(CTRL_C).await;
-    assert_eq!(screen.end().await, Some(0));
-    assert_eq!(processes.into_iter().filter(|id| runs(*id)).count(), 0, "something still runs");
+    assert_eq!(screen.wait_for_exit().await, Some(0));
+    assert_eq!(processes.into_iter().filter(|id| is_running(*id)).count(), 0, "something still runs");
 }
 
 #[tokio::test]
 async fn a_dead_agent_is_started_again_with_its_session() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
-    screen.say("say remember me").await;
-    screen.shows("\nremember me").await;
-    screen.shows("● ready").await;
-    let agent = agent_below(screen.id()).expect("the agent runs");
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
+    screen.send_prompt("say remember me").await;
+    screen.wait_for_text("\nremember me").await;
+    screen.wait_for_text("● ready").await;
+    let agent = find_agent_descendant(screen.process_id()).expect("the agent runs");
     assert!(std::process::Command::new("kill").args(["-9", &agent.to_string()]).status().unwrap().success());
-    let gone = screen.shows("The agent is gone").await;
+    let gone = screen.wait_for_text("The agent is gone").await;
     assert!(gone.contains("SIGKILL"), "{gone}");
     screen.send(CTRL_R).await;
-    screen.shows("the agent was started again").await;
-    let again = screen.shows("\nremember me").await;
+    screen.wait_for_text("the agent was started again").await;
+    let again = screen.wait_for_text("\nremember me").await;
     assert!(again.starts_with(" Bowline · say remember me"), "the title is still there: {again}");
-    screen.say("say and now?").await;
-    screen.shows("\nand now?").await;
-    screen.shows("● ready").await;
+    screen.send_prompt("say and now?").await;
+    screen.wait_for_text("\nand now?").await;
+    screen.wait_for_text("● ready").await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn the_screen_follows_the_size_of_the_terminal() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
-    screen.say("say one two three four five six seven eight nine ten").await;
-    screen.shows("\none two three four five six seven eight nine ten").await;
-    screen.shows("● ready").await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
+    screen.send_prompt("say one two three four five six seven eight nine ten").await;
+    screen.wait_for_text("\none two three four five six seven eight nine ten").await;
+    screen.wait_for_text("● ready").await;
     screen.resize(30, 10);
-    screen.shows("\none two three four five six\nseven eight nine ten").await;
+    screen.wait_for_text("\none two three four five six\nseven eight nine ten").await;
     screen.resize(10, 3);
-    screen.shows("too small").await;
+    screen.wait_for_text("too small").await;
     screen.resize(100, 30);
-    screen.shows("\none two three four five six seven eight nine ten").await;
+    screen.wait_for_text("\none two three four five six seven eight nine ten").await;
     screen.quit().await;
 }
 
-/// What the terminal tells at the same moment: a new size and keys.
+/// A resize and keys that arrive at the same time.
 #[tokio::test]
 async fn keys_that_come_with_a_new_size_are_read() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
     for turn in 0..40 {
         screen.resize(if turn % 2 == 0 { 90 } else { 80 }, 24);
         screen.send(&format!("word{turn}")).await;
-        screen.shows(&format!("word{turn}")).await;
+        screen.wait_for_text(&format!("word{turn}")).await;
         screen.send("\u{15}").await;
-        screen.hides(&format!("word{turn}")).await;
+        screen.wait_until_gone(&format!("word{turn}")).await;
     }
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn a_session_is_left_and_opened_again() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
-    screen.say("say in the first").await;
-    screen.shows("\nin the first").await;
-    screen.shows("● ready").await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
+    screen.send_prompt("say in the first").await;
+    screen.wait_for_text("\nin the first").await;
+    screen.wait_for_text("● ready").await;
     screen.send(F3).await;
-    screen.shows("New session").await;
+    screen.wait_for_text("New session").await;
     screen.send(UP).await;
     screen.send(ENTER).await;
-    screen.hides("in the first").await;
-    screen.shows("● ready").await;
+    screen.wait_until_gone("in the first").await;
+    screen.wait_for_text("● ready").await;
     screen.send(F3).await;
-    screen.shows("say in the first").await;
+    screen.wait_for_text("say in the first").await;
     screen.send("in the first").await;
     screen.send(ENTER).await;
-    screen.shows("\nin the first").await;
-    screen.shows("● ready").await;
+    screen.wait_for_text("\nin the first").await;
+    screen.wait_for_text("● ready").await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn modes_and_help_are_shown_and_chosen() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
     screen.send(F1).await;
-    screen.shows("take back the prompt that waits").await;
+    screen.wait_for_text("take back the prompt that waits").await;
     screen.send(ESCAPE).await;
-    screen.hides("take back the prompt that waits").await;
+    screen.wait_until_gone("take back the prompt that waits").await;
     screen.send(F5).await;
-    screen.shows("Read only").await;
+    screen.wait_for_text("Read only").await;
     screen.send("read only").await;
     screen.send(ENTER).await;
-    screen.until("the mode", |text| text.lines().last().unwrap().contains("Read only")).await;
+    screen.wait_until("the mode", |text| text.lines().last().unwrap().contains("Read only")).await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn commands_and_files_are_completed() {
-    let scene = Scene::new();
-    scene.put("src/deep/needle.rs", "fn main() {}\n");
-    scene.put(".gitignore", "hidden.rs\n");
-    scene.put("hidden.rs", "");
-    let mut screen = chat(&scene, &[]).await;
+    let scene = CliFixture::new();
+    scene.write_file("src/deep/needle.rs", "fn main() {}\n");
+    scene.write_file(".gitignore", "hidden.rs\n");
+    scene.write_file("hidden.rs", "");
+    let mut screen = start_chat(&scene, &[]).await;
     screen.send("say @needl").await;
-    let offered = screen.shows("@src/deep/needle.rs").await;
+    let offered = screen.wait_for_text("@src/deep/needle.rs").await;
     assert!(!offered.contains("hidden.rs"));
     screen.send("\t").await;
-    screen.shows("say @src/deep/needle.rs").await;
+    screen.wait_for_text("say @src/deep/needle.rs").await;
     screen.send(CTRL_C).await;
     screen.send("/com").await;
-    screen.shows("/compact").await;
+    screen.wait_for_text("/compact").await;
     screen.send(CTRL_C).await;
-    screen.hides("/compact").await;
+    screen.wait_until_gone("/compact").await;
     screen.quit().await;
 }
 
-/// An agent that opens new sessions, and answers nothing else that takes work.
-const STUBBORN: &str = r#"#!/bin/sh
+/// An agent that opens new sessions, and answers no other request that takes work.
+const STUBBORN_AGENT: &str = r#"#!/bin/sh
 while read -r line; do
     id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p')
     case "$line" in
@@ -553,23 +554,23 @@ done
 
 #[tokio::test]
 async fn an_agent_that_does_not_answer_is_given_up_and_ended() {
-    let scene = Scene::new();
-    let agent = script(&scene.home(), "stubborn", STUBBORN);
-    let mut screen = chat(&scene, &["--agent", &agent]).await;
+    let scene = CliFixture::new();
+    let agent = write_script(&scene.home(), "stubborn", STUBBORN_AGENT);
+    let mut screen = start_chat(&scene, &["--agent", &agent]).await;
     screen.send(F3).await;
-    screen.shows("second").await;
+    screen.wait_for_text("second").await;
     screen.send("second").await;
     screen.send(ENTER).await;
-    screen.shows("Esc gives it up").await;
+    screen.wait_for_text("Esc gives it up").await;
     screen.send(ESCAPE).await;
-    screen.shows("it was given up").await;
-    screen.shows("● ready").await;
-    screen.say("hello").await;
-    screen.shows("never done").await;
+    screen.wait_for_text("it was given up").await;
+    screen.wait_for_text("● ready").await;
+    screen.send_prompt("hello").await;
+    screen.wait_for_text("never done").await;
     screen.send(ESCAPE).await;
-    screen.shows("Esc again ends the agent").await;
+    screen.wait_for_text("Esc again ends the agent").await;
     screen.send(ESCAPE).await;
-    screen.shows("The agent is gone").await;
+    screen.wait_for_text("The agent is gone").await;
     let last = screen.quit().await;
     let command = format!("bowline chat --agent {agent} --session first");
     assert!(last.replace('\n', "").contains(&command), "{last}");
@@ -577,53 +578,53 @@ async fn an_agent_that_does_not_answer_is_given_up_and_ended() {
 
 #[tokio::test]
 async fn a_file_with_a_blank_in_its_name_is_attached_and_told() {
-    let scene = Scene::new();
-    scene.put("my file.txt", "twelve bytes");
-    let mut screen = chat(&scene, &[]).await;
+    let scene = CliFixture::new();
+    scene.write_file("my file.txt", "twelve bytes");
+    let mut screen = start_chat(&scene, &[]).await;
     screen.send("say @my").await;
-    screen.shows("@\"my file.txt\"").await;
+    screen.wait_for_text("@\"my file.txt\"").await;
     screen.send("\t").await;
-    screen.shows("❯ say @\"my file.txt\"").await;
+    screen.wait_for_text("❯ say @\"my file.txt\"").await;
     screen.send(ENTER).await;
-    screen.shows("· attached my file.txt, 12 bytes").await;
-    screen.shows("● ready").await;
+    screen.wait_for_text("· attached my file.txt, 12 bytes").await;
+    screen.wait_for_text("● ready").await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn the_last_session_is_one_in_which_something_was_said() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
-    screen.say("say remember me").await;
-    screen.shows("\nremember me").await;
-    screen.shows("● ready").await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
+    screen.send_prompt("say remember me").await;
+    screen.wait_for_text("\nremember me").await;
+    screen.wait_for_text("● ready").await;
     screen.quit().await;
-    chat(&scene, &[]).await.quit().await;
-    let mut screen = chat(&scene, &["--session", "last"]).await;
-    screen.shows("\nremember me").await;
+    start_chat(&scene, &[]).await.quit().await;
+    let mut screen = start_chat(&scene, &["--session", "last"]).await;
+    screen.wait_for_text("\nremember me").await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn nothing_is_said_of_a_session_in_which_nothing_was() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
     let last = screen.quit().await;
     assert!(!last.contains("To go on"), "{last}");
 }
 
 #[tokio::test]
 async fn what_is_allowed_unasked_is_on_the_screen() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &["--approve", "edits"]).await;
-    let shown = screen.shows("Accept edits").await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &["--approve", "edits"]).await;
+    let shown = screen.wait_for_text("Accept edits").await;
     assert!(shown.contains("without a question"), "{shown}");
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn without_a_terminal_it_says_so() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     expect![[r#"
         --- stderr
         bowline: chat needs a terminal that can move its cursor: start it in one, or use `bowline run`, also in scripts and pipes
@@ -634,38 +635,38 @@ async fn without_a_terminal_it_says_so() {
 
 #[tokio::test]
 async fn a_session_that_is_not_there_is_said_on_the_screen_of_before() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let mut screen = Screen::start(&scene, &["chat", "--session", "nosuch"]);
-    assert_eq!(screen.end().await, Some(4));
+    assert_eq!(screen.wait_for_exit().await, Some(4));
     let last = screen.text();
     assert!(last.contains("bowline: ") && last.contains("nosuch"), "{last}");
 }
 
 #[tokio::test]
 async fn an_agent_that_does_not_start_is_said_with_its_last_words() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let mut screen = Screen::start(&scene, &["chat", "--agent", "sh -c 'echo out of tea >&2; exit 3'"]);
-    assert_eq!(screen.end().await, Some(1));
+    assert_eq!(screen.wait_for_exit().await, Some(1));
     let last = screen.text();
     assert!(last.contains("bowline: ") && last.contains("out of tea"), "{last}");
-    assert!(screen.is_given_back(), "the terminal is not given back");
+    assert!(screen.is_restored(), "the terminal is not given back");
 }
 
 #[tokio::test]
 async fn a_model_that_there_is_not_is_said_on_the_screen_of_before() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let mut screen = Screen::start(&scene, &["chat", "--model", "nonsense/x"]);
-    let code = screen.end().await;
+    let code = screen.wait_for_exit().await;
     let last = screen.text();
     assert!(matches!(code, Some(1 | 2)) && last.contains("bowline: ") && last.contains("nonsense"), "{last}");
 }
 
 #[tokio::test]
 async fn a_terminal_that_cannot_move_its_cursor_is_refused() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     for kind in ["dumb", ""] {
         let mut screen = Screen::start_with(&scene, &["chat"], &[("TERM", kind)]);
-        assert_eq!(screen.end().await, Some(2), "{kind:?}");
+        assert_eq!(screen.wait_for_exit().await, Some(2), "{kind:?}");
         assert!(screen.text().contains("bowline run"), "{}", screen.text());
     }
 }
@@ -673,145 +674,149 @@ async fn a_terminal_that_cannot_move_its_cursor_is_refused() {
 #[tokio::test]
 async fn who_ends_it_from_outside_leaves_nothing_behind() {
     for name in ["-TERM", "-QUIT"] {
-        let scene = Scene::new();
-        let mut screen = chat(&scene, &["--approve", "all"]).await;
+        let scene = CliFixture::new();
+        let mut screen = start_chat(&scene, &["--approve", "all"]).await;
         screen.start_endless_command().await;
-        let processes = below(screen.id());
-        signal(name, screen.id());
-        assert_eq!(screen.end().await, Some(130), "{name}");
-        assert_eq!(processes.into_iter().filter(|id| runs(*id)).count(), 0, "something still runs: {name}");
-        assert!(screen.is_given_back(), "the terminal is not given back: {name}");
+        let processes = descendants(screen.process_id());
+        send_signal(name, screen.process_id());
+        assert_eq!(screen.wait_for_exit().await, Some(130), "{name}");
+        assert_eq!(
+            processes.into_iter().filter(|id| is_running(*id)).count(),
+            0,
+            "something still runs: {name}"
+        );
+        assert!(screen.is_restored(), "the terminal is not given back: {name}");
     }
 }
 
 #[tokio::test]
 async fn who_stops_it_has_the_terminal_back_until_it_goes_on() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
-    screen.say("say still here").await;
-    screen.shows("\nstill here").await;
-    screen.shows("● ready").await;
-    // No shell started it that would have it go on.
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
+    screen.send_prompt("say still here").await;
+    screen.wait_for_text("\nstill here").await;
+    screen.wait_for_text("● ready").await;
+    // No shell started it that would continue it.
     screen.send(CTRL_Z).await;
-    screen.say("say and still").await;
-    screen.shows("\nand still").await;
-    screen.shows("● ready").await;
-    signal("-TSTP", screen.id());
-    screen.hides("still here").await;
-    assert!(screen.is_given_back(), "the terminal is not given back");
-    until_stopped(screen.id()).await;
-    signal("-CONT", screen.id());
-    screen.shows("\nstill here").await;
+    screen.send_prompt("say and still").await;
+    screen.wait_for_text("\nand still").await;
+    screen.wait_for_text("● ready").await;
+    send_signal("-TSTP", screen.process_id());
+    screen.wait_until_gone("still here").await;
+    assert!(screen.is_restored(), "the terminal is not given back");
+    wait_until_stopped(screen.process_id()).await;
+    send_signal("-CONT", screen.process_id());
+    screen.wait_for_text("\nstill here").await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn everything_is_drawn_anew_at_a_key() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
-    screen.scribble("\u{1b}[5;5Hstray");
-    screen.shows("stray").await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
+    screen.draw_over("\u{1b}[5;5Hstray");
+    screen.wait_for_text("stray").await;
     screen.send(CTRL_L).await;
-    screen.hides("stray").await;
+    screen.wait_until_gone("stray").await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn the_wheel_scrolls_unless_the_mouse_selects() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
-    screen.say("stream 2000").await;
-    screen.shows("2000").await;
-    screen.shows("● ready").await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
+    screen.send_prompt("stream 2000").await;
+    screen.wait_for_text("2000").await;
+    screen.wait_for_text("● ready").await;
     screen.send("\u{1b}[<64;10;10M").await;
-    screen.shows("more below").await;
+    screen.wait_for_text("more below").await;
     for _ in 0..2 {
         screen.send("\u{1b}[<65;10;10M").await;
     }
-    screen.hides("more below").await;
+    screen.wait_until_gone("more below").await;
     screen.send("\u{1b}[19~").await;
-    screen.shows("the mouse selects text").await;
-    assert!(String::from_utf8_lossy(&screen.written).contains("\u{1b}[?1000l"));
+    screen.wait_for_text("the mouse selects text").await;
+    assert!(String::from_utf8_lossy(&screen.raw_output).contains("\u{1b}[?1000l"));
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn a_text_is_found_in_the_conversation() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
-    screen.say("say hay").await;
-    screen.shows("\nhay").await;
-    screen.shows("● ready").await;
-    screen.say("say the needle\nstream 2000").await;
-    screen.shows("2000").await;
-    screen.shows("● ready").await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
+    screen.send_prompt("say hay").await;
+    screen.wait_for_text("\nhay").await;
+    screen.wait_for_text("● ready").await;
+    screen.send_prompt("say the needle\nstream 2000").await;
+    screen.wait_for_text("2000").await;
+    screen.wait_for_text("● ready").await;
     assert!(!screen.text().contains("the needle"));
     screen.send("\u{6}").await;
-    screen.shows("Enter older").await;
+    screen.wait_for_text("Enter older").await;
     screen.send("NEEDLE").await;
     screen.send(ENTER).await;
-    screen.shows("the needle").await;
+    screen.wait_for_text("the needle").await;
     screen.send(ESCAPE).await;
-    screen.shows("● ready").await;
+    screen.wait_for_text("● ready").await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn the_wheel_does_not_recall_what_was_said() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
-    let has = |screen: &Screen, text: &str| String::from_utf8_lossy(&screen.written).contains(text);
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
+    let has = |screen: &Screen, text: &str| String::from_utf8_lossy(&screen.raw_output).contains(text);
     assert!(has(&screen, "\u{1b}[?1007l") && !has(&screen, "\u{1b}[?1007h"));
     screen.quit().await;
     assert!(has(&screen, "\u{1b}[?1007h"));
 }
 
 /// Sends a signal to a process.
-fn signal(name: &str, process: u32) {
+fn send_signal(name: &str, process: u32) {
     let arguments = [name, &process.to_string()];
     assert!(std::process::Command::new("kill").args(arguments).status().unwrap().success());
 }
 
 #[tokio::test]
 async fn an_agent_that_dies_at_work_takes_nothing_along() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &["--approve", "all"]).await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &["--approve", "all"]).await;
     screen.start_endless_command().await;
     screen.send("half a thought").await;
-    let agent = agent_below(screen.id()).expect("the agent runs");
+    let agent = find_agent_descendant(screen.process_id()).expect("the agent runs");
     assert!(std::process::Command::new("kill").args(["-9", &agent.to_string()]).status().unwrap().success());
-    screen.shows("The agent is gone").await;
+    screen.wait_for_text("The agent is gone").await;
     screen.send(CTRL_R).await;
-    screen.shows("the agent was started again").await;
-    screen.shows("❯ half a thought").await;
+    screen.wait_for_text("the agent was started again").await;
+    screen.wait_for_text("❯ half a thought").await;
     screen.send(CTRL_C).await;
-    screen.hides("half a thought").await;
+    screen.wait_until_gone("half a thought").await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn a_flood_does_not_keep_a_person_from_typing() {
-    let scene = Scene::new();
-    let mut screen = chat(&scene, &[]).await;
-    screen.say("stream 100000").await;
-    screen.shows("working").await;
+    let scene = CliFixture::new();
+    let mut screen = start_chat(&scene, &[]).await;
+    screen.send_prompt("stream 100000").await;
+    screen.wait_for_text("working").await;
     screen.send("am I heard?").await;
-    let heard = screen.shows("❯ am I heard?").await;
+    let heard = screen.wait_for_text("❯ am I heard?").await;
     assert!(heard.contains("working"), "the flood was over before: {heard}");
     screen.send(ESCAPE).await;
-    screen.shows("cancelled after").await;
+    screen.wait_for_text("cancelled after").await;
     screen.send(CTRL_C).await;
-    screen.hides("am I heard?").await;
+    screen.wait_until_gone("am I heard?").await;
     screen.quit().await;
 }
 
 #[tokio::test]
 async fn colours_are_left_out_where_they_are_not_wanted() {
-    let scene = Scene::new();
-    let coloured = |screen: &Screen| String::from_utf8_lossy(&screen.written).contains("38;5;");
+    let scene = CliFixture::new();
+    let coloured = |screen: &Screen| String::from_utf8_lossy(&screen.raw_output).contains("38;5;");
     for (variables, wanted) in [(&[][..], true), (&[("NO_COLOR", "1")][..], false)] {
         let mut screen = Screen::start_with(&scene, &["chat"], variables);
-        screen.shows("● ready").await;
+        screen.wait_for_text("● ready").await;
         assert_eq!(coloured(&screen), wanted, "{variables:?}");
         screen.quit().await;
     }

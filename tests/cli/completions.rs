@@ -1,14 +1,14 @@
-//! `bowline completions`: the scripts do what shells want of them.
+//! Tests of `bowline completions`: the scripts work in their shells.
 
 use std::process::Command;
 
 use expect_test::expect;
 
-use crate::program::{Scene, search_path};
+use crate::fixture::{CliFixture, search_path};
 
-/// Has bash complete a line, by the script alone.
-fn complete(scene: &Scene, words: &[&str]) -> String {
-    let script = scene.output(scene.command(&["completions", "bash"]), "").stdout;
+/// Has bash complete a line, using only the script.
+fn complete_in_bash(scene: &CliFixture, words: &[&str]) -> String {
+    let script = scene.run_command(scene.command(&["completions", "bash"]), "").stdout;
     let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     let end = words.len() - 1;
     let asked = format!(
@@ -18,13 +18,13 @@ fn complete(scene: &Scene, words: &[&str]) -> String {
     );
     let mut bash = Command::new("bash");
     bash.arg("--norc").env_clear().env("PATH", search_path());
-    scene.told(&scene.output(bash, &(String::from_utf8(script).unwrap() + &asked)))
+    scene.describe_output(&scene.run_command(bash, &(String::from_utf8(script).unwrap() + &asked)))
 }
 
 #[test]
 fn bash_completes_commands_and_options() {
-    let scene = Scene::new();
-    let all = complete(&scene, &["bowline", ""]);
+    let scene = CliFixture::new();
+    let all = complete_in_bash(&scene, &["bowline", ""]);
     for command in
         ["demo", "run", "chat", "agent", "changes", "diff", "undo", "redo", "sessions", "audit", "policy"]
     {
@@ -35,31 +35,31 @@ fn bash_completes_commands_and_options() {
         undo
         --- 0
     "#]]
-    .assert_eq(&complete(&scene, &["bowline", "un"]));
+    .assert_eq(&complete_in_bash(&scene, &["bowline", "un"]));
     expect![[r#"
         --dry-run
         --- 0
     "#]]
-    .assert_eq(&complete(&scene, &["bowline", "undo", "--dr"]));
+    .assert_eq(&complete_in_bash(&scene, &["bowline", "undo", "--dr"]));
     expect![[r#"
         write
         --- 0
     "#]]
-    .assert_eq(&complete(&scene, &["bowline", "policy", "explain", "wr"]));
+    .assert_eq(&complete_in_bash(&scene, &["bowline", "policy", "explain", "wr"]));
     expect![[r#"
         markdown
         json
         replay
         --- 0
     "#]]
-    .assert_eq(&complete(&scene, &["bowline", "sessions", "export", "--format", ""]));
+    .assert_eq(&complete_in_bash(&scene, &["bowline", "sessions", "export", "--format", ""]));
 }
 
 #[test]
 fn every_shell_has_a_script_without_what_is_hidden() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let output = scene.output(scene.command(&["completions", shell]), "");
+        let output = scene.run_command(scene.command(&["completions", shell]), "");
         let script = String::from_utf8(output.stdout).unwrap();
         assert!(
             output.status.success() && script.contains("sessions") && script.contains("keep-going"),

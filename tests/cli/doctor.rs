@@ -1,4 +1,4 @@
-//! `bowline doctor`: a machine where all is well, and each thing that may be wrong.
+//! Tests of `bowline doctor`: a healthy machine, and each possible problem.
 
 mod agents;
 
@@ -8,41 +8,41 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use bowline_state::audit::{Action, Entry};
-use bowline_state::changes::Moment;
+use bowline_state::audit::{AuditAction, AuditEntry};
+use bowline_state::changes::Timestamp;
 use bowline_workspace::audit::AuditLog;
 use bowline_workspace::roots::{RootSpec, Roots};
-use bowline_workspace::workspace::{Settings, Workspace};
+use bowline_workspace::workspace::{Workspace, WorkspaceOptions};
 use expect_test::{Expect, expect};
 
-use crate::program::Scene;
+use crate::fixture::CliFixture;
 
-/// What is told, with numbers of this machine and this build replaced.
-fn told(scene: &Scene, arguments: &[&str], variables: &[(&str, &str)]) -> String {
-    // Whatever lies above the directory for temporary files.
-    scene.put(".git/HEAD", "");
+/// Returns the output, with the numbers of this machine and this build replaced.
+fn run_doctor(scene: &CliFixture, arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    // Keeps a repository above the directory for temporary files from being found.
+    scene.write_file(".git/HEAD", "");
     let mut command = scene.command(arguments);
     if !arguments.contains(&"--") {
-        // What is installed on this machine is not looked for.
+        // Programs installed on this machine are not found.
         command.env("PATH", scene.home().join("bin"));
     }
     command.envs(variables.iter().copied());
-    same(&scene.told(&scene.output(command, "")))
+    normalize_machine(&scene.describe_output(&scene.run_command(command, "")))
 }
 
-fn same(text: &str) -> String {
+fn normalize_machine(text: &str) -> String {
     let mut same = String::new();
     for line in text.split_inclusive('\n') {
-        let line = number_after(line, "by Landlock ");
-        let line = number_after(&line, "(it has ");
-        let line = number_after(&line, "its schema ");
-        let line = number_after(&line, "bowline ");
-        same += &without_hash(&line);
+        let line = replace_number_after(line, "by Landlock ");
+        let line = replace_number_after(&line, "(it has ");
+        let line = replace_number_after(&line, "its schema ");
+        let line = replace_number_after(&line, "bowline ");
+        same += &replace_workspace_hash(&line);
     }
     same
 }
 
-fn number_after(line: &str, words: &str) -> String {
+fn replace_number_after(line: &str, words: &str) -> String {
     match line.split_once(words) {
         Some((before, after)) if after.starts_with(|c: char| c.is_ascii_digit()) => {
             let rest = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
@@ -52,8 +52,8 @@ fn number_after(line: &str, words: &str) -> String {
     }
 }
 
-/// Replaces what tells workspaces of one name apart.
-fn without_hash(line: &str) -> String {
+/// Replaces the hash that distinguishes workspaces of the same name.
+fn replace_workspace_hash(line: &str) -> String {
     match line.split_once("/workspaces/project-") {
         Some((before, after)) => {
             let rest = after.trim_start_matches(|c: char| c.is_ascii_hexdigit());
@@ -63,8 +63,8 @@ fn without_hash(line: &str) -> String {
     }
 }
 
-/// What is not well, with the title that it is under.
-fn complaints(told: &str) -> String {
+/// Returns the problems, with their section titles.
+fn only_problems(told: &str) -> String {
     let mut out = String::new();
     let (mut title, mut wrong) = ("", false);
     for line in told.lines() {
@@ -73,7 +73,7 @@ fn complaints(told: &str) -> String {
             (title, wrong) = (line, line.starts_with("---") || line.starts_with("bowline:"));
         } else if is_finding {
             wrong = line.starts_with("  !") || line.starts_with("  ✗");
-            // That there is no key is usual here.
+            // A missing key is expected here.
             wrong &= !line.contains("the offline model does plain commands");
             if wrong && !title.is_empty() {
                 writeln!(out, "{title}").unwrap();
@@ -87,44 +87,44 @@ fn complaints(told: &str) -> String {
     out
 }
 
-fn check(prepare: impl FnOnce(&Scene), variables: &[(&str, &str)], expected: Expect) {
-    let scene = Scene::new();
+fn check(prepare: impl FnOnce(&CliFixture), variables: &[(&str, &str)], expected: Expect) {
+    let scene = CliFixture::new();
     prepare(&scene);
-    expected.assert_eq(&complaints(&told(&scene, &["doctor", "--all"], variables)));
+    expected.assert_eq(&only_problems(&run_doctor(&scene, &["doctor", "--all"], variables)));
 }
 
-fn with_mode(path: &Path, mode: u32) {
+fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Makes a journal with a change in it, and an audit log; returns where the two are.
-fn used(scene: &Scene) -> PathBuf {
+/// Creates a journal with a change, and an audit log; returns their directory.
+fn make_journal_and_log(scene: &CliFixture) -> PathBuf {
     let roots = Roots::open(&RootSpec::writable(scene.project().display().to_string()), &[]).unwrap();
     let own = Workspace::journal_directory(&scene.home().join(".local/state/bowline"), &roots);
-    let workspace = Workspace::open(roots, &own, Settings::default()).unwrap().workspace;
+    let workspace = Workspace::open(roots, &own, WorkspaceOptions::default()).unwrap().workspace;
     let session = workspace.session("one");
-    session.write(&scene.path("a.txt"), "text\n", &session.origin(Some(1), None)).unwrap();
+    session.write(&scene.file_path("a.txt"), "text\n", &session.origin(Some(1), None)).unwrap();
     let anchor = scene.home().join(".local/share/bowline/anchors").join(own.file_name().unwrap());
-    let log =
-        AuditLog::open(&own.join("audit"), &anchor, bowline_workspace::audit::Settings::default()).unwrap();
+    let log = AuditLog::open(&own.join("audit"), &anchor, bowline_workspace::audit::AuditOptions::default())
+        .unwrap();
     for number in 1..=4 {
-        log.append(&Entry::new(Moment(number), Action::Write)).unwrap();
+        log.append(&AuditEntry::new(Timestamp(number), AuditAction::Write)).unwrap();
     }
     own
 }
 
-/// Puts a program into the one directory that is searched for programs.
-fn install(scene: &Scene, name: &str) {
+/// Installs a program in the only directory of the search path.
+fn install_program(scene: &CliFixture, name: &str) {
     let bin = scene.home().join("bin");
     std::fs::create_dir_all(&bin).unwrap();
     std::fs::write(bin.join(name), "").unwrap();
-    with_mode(&bin.join(name), 0o755);
+    set_mode(&bin.join(name), 0o755);
 }
 
 #[test]
 fn in_short_it_fits_a_small_terminal_and_says_what_to_do_next() {
-    let scene = Scene::new();
-    let short = told(&scene, &["doctor"], &[]);
+    let scene = CliFixture::new();
+    let short = run_doctor(&scene, &["doctor"], &[]);
     assert!(short.lines().count() <= 24, "{short}");
     expect![[r#"
         ✓ Bowline: bowline N, $BOWLINE
@@ -145,9 +145,9 @@ fn in_short_it_fits_a_small_terminal_and_says_what_to_do_next() {
         --- 0
     "#]].assert_eq(&short);
     for program in ["zed", "emacs", "claude", "gemini", "opencode"] {
-        install(&scene, program);
+        install_program(&scene, program);
     }
-    let short = told(&scene, &["doctor"], &[]);
+    let short = run_doctor(&scene, &["doctor"], &[]);
     assert!(short.lines().count() <= 24, "{short}");
     expect![[r#"
         ✓ Bowline: bowline N, $BOWLINE
@@ -170,7 +170,7 @@ fn in_short_it_fits_a_small_terminal_and_says_what_to_do_next() {
           bowline doctor --all                               all that was looked at
         --- 0
     "#]].assert_eq(&short);
-    // What it says to do is done, and it says something else.
+    // Once its advice is followed, it gives other advice.
     for arguments in [&["setup", "zed", "--write"][..], &["setup", "claude-code", "--write"]] {
         assert!(scene.run(arguments).ends_with("--- 0\n"));
     }
@@ -193,13 +193,13 @@ fn in_short_it_fits_a_small_terminal_and_says_what_to_do_next() {
           bowline chat                                 talk to Bowline's agent here
           bowline doctor --all                         all that was looked at
         --- 0
-    "#]].assert_eq(&told(&scene, &["doctor"], &[]));
+    "#]].assert_eq(&run_doctor(&scene, &["doctor"], &[]));
 }
 
 #[test]
 fn in_short_what_is_broken_is_told_whole() {
-    let scene = Scene::new();
-    scene.put("../home/.config/bowline/config.toml", "agnet = 1\n");
+    let scene = CliFixture::new();
+    scene.write_file("../home/.config/bowline/config.toml", "agnet = 1\n");
     expect![[r#"
         ✓ Bowline: bowline N, $BOWLINE
         ✓ Directories: $HOME/.local/state/bowline and $HOME/.config/bowline
@@ -220,7 +220,7 @@ fn in_short_what_is_broken_is_told_whole() {
         --- stderr
         bowline: one thing is broken: see ✗ above
         --- 1
-    "#]].assert_eq(&told(&scene, &["doctor"], &[]));
+    "#]].assert_eq(&run_doctor(&scene, &["doctor"], &[]));
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn where_all_is_well_it_says_so() {
 
         If something is missing in an editor
           · a tool is not there:
-              ask Bowline's agent `/tools` and `/status`: it has what somebody serves, and says who and why
+              ask Bowline's agent `/tools` and `/status`: they show what is available, and who serves it
               commands take --shell, and changes another mode than read-only
               `bowline agent --log FILE` writes what the editor advertised, for every session
           · unsaved text is not seen:
@@ -317,25 +317,28 @@ fn where_all_is_well_it_says_so() {
               `bowline doctor -- COMMAND`, with what the editor is set to start, as it is in its configuration
               an editor may have another PATH and other keys than this shell: `bowline setup` names the whole path, and `bowline agent --login` stores a key
         --- 0
-    "#]].assert_eq(&told(&Scene::new(), &["doctor", "--all"], &[]));
+    "#]].assert_eq(&run_doctor(&CliFixture::new(), &["doctor", "--all"], &[]));
 }
 
 #[test]
 fn what_is_kept_is_counted() {
-    let scene = Scene::new();
-    used(&scene);
-    install(&scene, "sh");
+    let scene = CliFixture::new();
+    make_journal_and_log(&scene);
+    install_program(&scene, "sh");
     std::fs::write(
-        scene.config().join("policy.toml"),
+        scene.config_dir().join("policy.toml"),
         "preset = \"accept-edits\"\n\n[[rules]]\neffect = \"deny\"\ncommand = \"git push\"\n",
     )
     .unwrap();
-    std::fs::write(scene.config().join("config.toml"), "[agents.gemini]\ncommand = \"sh gemini --acp\"\n")
-        .unwrap();
+    std::fs::write(
+        scene.config_dir().join("config.toml"),
+        "[agents.gemini]\ncommand = \"sh gemini --acp\"\n",
+    )
+    .unwrap();
     for directory in [".config/bowline", ".local/state/bowline", ".local/share/bowline/anchors"] {
-        with_mode(&scene.home().join(directory), 0o700);
+        set_mode(&scene.home().join(directory), 0o700);
     }
-    let told = told(
+    let told = run_doctor(
         &scene,
         &["doctor", "--all"],
         &[("ANTHROPIC_API_KEY", "sk-secret-1234567890"), ("OLLAMA_HOST", "box:1")],
@@ -432,8 +435,8 @@ fn directories_that_cannot_be_used_are_told() {
         |scene| {
             let state = scene.home().join(".local/state/bowline");
             std::fs::create_dir_all(&state).unwrap();
-            with_mode(&state, 0o755);
-            with_mode(&scene.config(), 0o777);
+            set_mode(&state, 0o755);
+            set_mode(&scene.config_dir(), 0o777);
         },
         &[],
         expect![[r#"
@@ -447,7 +450,7 @@ fn directories_that_cannot_be_used_are_told() {
             --- 1
         "#]],
     );
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     expect![[r#"
         Directories
           ✗ state: $HOME/.local/state/bowline lies inside the workspace, where an agent could change it
@@ -462,7 +465,7 @@ fn directories_that_cannot_be_used_are_told() {
         --- stderr
         bowline: 4 things are broken: see ✗ above
         --- 1
-    "#]].assert_eq(&complaints(&told(&scene, &["doctor", "--all", "--cwd", "../home"], &[])));
+    "#]].assert_eq(&only_problems(&run_doctor(&scene, &["doctor", "--all", "--cwd", "../home"], &[])));
     expect![[r#"
         This workspace
           ✗ cannot open the directory $PROJECT/nowhere: No such file or directory (os error 2)
@@ -471,15 +474,15 @@ fn directories_that_cannot_be_used_are_told() {
         bowline: one thing is broken: see ✗ above
         --- 1
     "#]]
-    .assert_eq(&complaints(&told(&scene, &["doctor", "--all", "--cwd", "nowhere"], &[])));
+    .assert_eq(&only_problems(&run_doctor(&scene, &["doctor", "--all", "--cwd", "nowhere"], &[])));
 }
 
 #[test]
 fn rules_that_are_not_understood_are_told() {
     let write = |text: &'static str| {
-        move |scene: &Scene| {
-            with_mode(&scene.config(), 0o700);
-            std::fs::write(scene.config().join("policy.toml"), text).unwrap();
+        move |scene: &CliFixture| {
+            set_mode(&scene.config_dir(), 0o700);
+            std::fs::write(scene.config_dir().join("policy.toml"), text).unwrap();
         }
     };
     check(
@@ -497,7 +500,7 @@ fn rules_that_are_not_understood_are_told() {
     check(
         |scene| {
             write("")(scene);
-            with_mode(&scene.config().join("policy.toml"), 0o666);
+            set_mode(&scene.config_dir().join("policy.toml"), 0o666);
         },
         &[],
         expect![[r#"
@@ -511,8 +514,8 @@ fn rules_that_are_not_understood_are_told() {
     );
     check(
         |scene| {
-            with_mode(&scene.config(), 0o700);
-            std::fs::write(scene.config().join("config.toml"), "[agents.gemini]\ncommand = gemini\n")
+            set_mode(&scene.config_dir(), 0o700);
+            std::fs::write(scene.config_dir().join("config.toml"), "[agents.gemini]\ncommand = gemini\n")
                 .unwrap();
         },
         &[],
@@ -530,9 +533,9 @@ fn rules_that_are_not_understood_are_told() {
 #[test]
 fn agents_that_run_would_refuse_are_told() {
     let configured = |text: &'static str| {
-        move |scene: &Scene| {
-            with_mode(&scene.config(), 0o700);
-            std::fs::write(scene.config().join("config.toml"), text).unwrap();
+        move |scene: &CliFixture| {
+            set_mode(&scene.config_dir(), 0o700);
+            std::fs::write(scene.config_dir().join("config.toml"), text).unwrap();
         }
     };
     for (text, expected) in [
@@ -576,14 +579,14 @@ fn agents_that_run_would_refuse_are_told() {
 
 #[test]
 fn a_journal_and_a_log_that_were_spoilt_are_told() {
-    let close = |scene: &Scene| with_mode(&scene.home().join(".local/state/bowline"), 0o700);
-    let close = |scene: &Scene| {
+    let close = |scene: &CliFixture| set_mode(&scene.home().join(".local/state/bowline"), 0o700);
+    let close = |scene: &CliFixture| {
         close(scene);
-        with_mode(&scene.home().join(".local/share/bowline/anchors"), 0o700);
+        set_mode(&scene.home().join(".local/share/bowline/anchors"), 0o700);
     };
     check(
         |scene| {
-            let own = used(scene);
+            let own = make_journal_and_log(scene);
             close(scene);
             std::fs::write(own.join("journal.sqlite"), "this is no database, but it is long enough to look")
                 .unwrap();
@@ -592,7 +595,7 @@ fn a_journal_and_a_log_that_were_spoilt_are_told() {
         expect![[r#"
             This workspace
               ✗ journal: $HOME/.local/state/bowline/workspaces/project-HASH: it is damaged (file is not a database)
-                → what it tells of cannot be undone; whoever opens it next sets it aside whole and begins a new one
+                → its changes cannot be undone; the next program that opens it sets it aside and starts a new one
             --- stderr
             bowline: one thing is broken: see ✗ above
             --- 1
@@ -600,7 +603,7 @@ fn a_journal_and_a_log_that_were_spoilt_are_told() {
     );
     check(
         |scene| {
-            let own = used(scene);
+            let own = make_journal_and_log(scene);
             close(scene);
             let log = own.join("audit/audit-00000001.jsonl");
             let text = std::fs::read_to_string(&log).unwrap();
@@ -613,28 +616,28 @@ fn a_journal_and_a_log_that_were_spoilt_are_told() {
             This workspace
               ✗ audit log: 3 entries, and not as they were written
                   audit-00000001.jsonl:2: entry 2 was removed before this line
-                → somebody changed the log: `bowline audit verify` tells all of it
+                → the log was modified: `bowline audit verify` shows where
             --- stderr
             bowline: one thing is broken: see ✗ above
             --- 1
         "#]],
     );
-    // Looking at it has changed nothing: it is still there to be set aside.
-    let scene = Scene::new();
-    let own = used(&scene);
+    // The check has changed nothing: the damaged journal is still there to be set aside.
+    let scene = CliFixture::new();
+    let own = make_journal_and_log(&scene);
     let database = own.join("journal.sqlite");
     std::fs::write(&database, "spoilt").unwrap();
-    told(&scene, &["doctor", "--all"], &[]);
+    run_doctor(&scene, &["doctor", "--all"], &[]);
     assert_eq!(std::fs::read_to_string(&database).unwrap(), "spoilt");
 }
 
 #[test]
 fn keys_that_cannot_be_used_are_told_and_never_shown() {
     let keys = |mode: u32, text: &'static str| {
-        move |scene: &Scene| {
-            with_mode(&scene.config(), 0o700);
-            std::fs::write(scene.config().join("keys.json"), text).unwrap();
-            with_mode(&scene.config().join("keys.json"), mode);
+        move |scene: &CliFixture| {
+            set_mode(&scene.config_dir(), 0o700);
+            std::fs::write(scene.config_dir().join("keys.json"), text).unwrap();
+            set_mode(&scene.config_dir().join("keys.json"), mode);
         }
     };
     check(
@@ -673,9 +676,9 @@ fn keys_that_cannot_be_used_are_told_and_never_shown() {
             --- 1
         "#]],
     );
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     keys(0o600, "{\"openai\":\"sk-secret-1234567890\"}")(&scene);
-    let told = told(&scene, &["doctor", "--json"], &[("GEMINI_API_KEY", "secret-1234567890")]);
+    let told = run_doctor(&scene, &["doctor", "--json"], &[("GEMINI_API_KEY", "secret-1234567890")]);
     assert!(!told.contains("secret"), "{told}");
     assert!(
         told.contains("without --model: openai/gpt-5 (the first that has a key, a stored one)"),
@@ -684,7 +687,7 @@ fn keys_that_cannot_be_used_are_told_and_never_shown() {
 }
 
 /// Answers every connection with one text.
-fn server(answer: &'static str) -> String {
+fn start_server(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
@@ -700,15 +703,15 @@ fn server(answer: &'static str) -> String {
 
 #[test]
 fn the_network_is_asked_only_if_that_is_wanted() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let lines = |arguments: &[&str], host: &str| {
-        let told = told(&scene, arguments, &[("OLLAMA_HOST", host)]);
+        let told = run_doctor(&scene, arguments, &[("OLLAMA_HOST", host)]);
         let lines: Vec<&str> = told.lines().skip_while(|line| !line.contains(" ollama: ")).collect();
         let until = lines.iter().position(|line| line.contains(" compatible: ")).unwrap();
         let lines: Vec<&str> = lines[..until].iter().map(|line| line.trim_start()).collect();
         lines.join("\n").replace(host, "$HOST") + "\n"
     };
-    let there = server("HTTP/1.0 200 OK\r\n\r\n{\"version\":\"0.12.3\"}");
+    let there = start_server("HTTP/1.0 200 OK\r\n\r\n{\"version\":\"0.12.3\"}");
     expect![[r#"
           · ollama: needs no key; at $HOST (from OLLAMA_HOST)
     "#]]
@@ -718,7 +721,7 @@ fn the_network_is_asked_only_if_that_is_wanted() {
           ✓ ollama: $HOST answers: Ollama 0.12.3
     "#]]
     .assert_eq(&lines(&["doctor", "--all", "--online"], &there));
-    let other = server("220 mail.example ESMTP\r\n");
+    let other = start_server("220 mail.example ESMTP\r\n");
     expect![[r#"
         · ollama: needs no key; at $HOST (from OLLAMA_HOST)
         ! ollama: $HOST: something answers there that is no Ollama
@@ -736,8 +739,8 @@ fn the_network_is_asked_only_if_that_is_wanted() {
 
 #[test]
 fn programs_get_json() {
-    let scene = Scene::new();
-    let output = scene.output(scene.command(&["doctor", "--json", "--", "no-such-agent"]), "");
+    let scene = CliFixture::new();
+    let output = scene.run_command(scene.command(&["doctor", "--json", "--", "no-such-agent"]), "");
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&report["ok"], &report["broken"]), (&false.into(), &1.into()));
     let last = &report["sections"].as_array().unwrap().last().unwrap();
@@ -759,15 +762,15 @@ fn programs_get_json() {
 
 #[test]
 fn a_disk_that_takes_no_more_is_told() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     std::fs::create_dir_all(scene.home().join(".local/state/bowline")).unwrap();
-    with_mode(&scene.home().join(".local/state/bowline"), 0o700);
-    // Files cannot grow, as on a disk that is full; the output is a pipe.
+    set_mode(&scene.home().join(".local/state/bowline"), 0o700);
+    // Files cannot grow, as on a full disk; the output is a pipe.
     let doctor = "trap '' XFSZ; ulimit -f 0; exec \"$0\" doctor --all";
     let mut command = std::process::Command::new("/bin/sh");
-    command.args(["-c", doctor]).arg(crate::program::bowline());
+    command.args(["-c", doctor]).arg(crate::fixture::bowline());
     command.current_dir(scene.project()).env_clear();
-    command.env("HOME", scene.home()).env("PATH", crate::program::search_path());
+    command.env("HOME", scene.home()).env("PATH", crate::fixture::search_path());
     expect![[r#"
         Directories
           ✗ state: $HOME/.local/state/bowline cannot be written: File too large (os error 27)
@@ -779,5 +782,5 @@ fn a_disk_that_takes_no_more_is_told() {
         --- stderr
         bowline: 3 things are broken: see ✗ above
         --- 1
-    "#]].assert_eq(&complaints(&same(&scene.told(&scene.output(command, "")))));
+    "#]].assert_eq(&only_problems(&normalize_machine(&scene.describe_output(&scene.run_command(command, "")))));
 }

@@ -1,14 +1,14 @@
-//! Agents that want a login before they open a session: `run`, `chat` and `doctor`.
+//! Tests of agents that require a login before they open a session: `run`, `chat` and `doctor`.
 
 use expect_test::expect;
 
-use crate::program::{Scene, script};
-use crate::run::asking::Seat;
+use crate::fixture::{CliFixture, write_script};
+use crate::run::permission::InteractiveRun;
 use crate::screen::Screen;
 
-/// Returns an agent that opens no session until its user has logged in: by `key`, or by its own program in a terminal. It
-/// notes what it is told.
-fn locked(scene: &Scene) -> String {
+/// Returns an agent that opens no session until its user has logged in: by `key`, or by its own program in a terminal.
+/// It logs the requests it receives.
+fn login_agent(scene: &CliFixture) -> String {
     let text = r#"#!/bin/sh
 base=BASE
 answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
@@ -43,11 +43,11 @@ while read -r line; do
   esac
 done
 "#;
-    script(&scene.base(), "locked.sh", &text.replace("BASE", &scene.base().display().to_string()))
+    write_script(&scene.base(), "locked.sh", &text.replace("BASE", &scene.base().display().to_string()))
 }
 
-/// Returns what the agent was told since this was asked last.
-fn told(scene: &Scene) -> String {
+/// Returns the requests that the agent received since the last call.
+fn take_agent_log(scene: &CliFixture) -> String {
     let path = scene.base().join("told");
     let told = std::fs::read_to_string(&path).unwrap_or_default();
     std::fs::remove_file(&path).ok();
@@ -56,11 +56,11 @@ fn told(scene: &Scene) -> String {
 
 #[test]
 fn a_script_names_the_way_to_log_in() {
-    let scene = Scene::new();
-    let agent = locked(&scene);
+    let scene = CliFixture::new();
+    let agent = login_agent(&scene);
     let run = |options: &[&str]| {
         let ended = scene.run(&[&["run", "--agent", &agent, "go"], options].concat());
-        ended + &told(&scene)
+        ended + &take_agent_log(&scene)
     };
     expect![[r#"
         --- stderr
@@ -94,7 +94,7 @@ fn a_script_names_the_way_to_log_in() {
         --- 2
         initialize, session/new
     "#]].assert_eq(&run(&["--auth", "no\u{1b}such"]));
-    // One that wants no login is not logged in to.
+    // An agent that requires no login gets none.
     std::fs::write(scene.base().join("member"), "").unwrap();
     expect![[r#"
         Hello.
@@ -106,9 +106,9 @@ fn a_script_names_the_way_to_log_in() {
 
 #[tokio::test]
 async fn a_person_at_a_terminal_chooses_the_way() {
-    let scene = Scene::new();
-    let agent = locked(&scene);
-    let mut seat = Seat::take(&scene, &["run", "--agent", &agent, "go"]);
+    let scene = CliFixture::new();
+    let agent = login_agent(&scene);
+    let mut seat = InteractiveRun::start(&scene, &["run", "--agent", &agent, "go"]);
     expect![[r#"
 
         The agent wants you to log in first: Authentication required
@@ -117,76 +117,76 @@ async fn a_person_at_a_terminal_chooses_the_way() {
           3 Lie\u{1b}[2J
           4 Code, in this terminal
         Log in how? [a number, or n for not at all] "#]]
-    .assert_eq(&scene.clean(&seat.until("not at all] ").await));
-    seat.types("7\n").await;
-    seat.until("not at all] ").await;
-    seat.types("1\n").await;
-    seat.until("Hello.").await;
-    seat.end().await;
+    .assert_eq(&scene.normalize(&seat.wait_for_text("not at all] ").await));
+    seat.type_text("7\n").await;
+    seat.wait_for_text("not at all] ").await;
+    seat.type_text("1\n").await;
+    seat.wait_for_text("Hello.").await;
+    seat.wait_for_exit().await;
     expect![[r#"
         initialize, session/new, initialize, session/new, authenticate key, session/new, session/prompt
     "#]]
-    .assert_eq(&told(&scene));
+    .assert_eq(&take_agent_log(&scene));
 
     // The agent's own program has the terminal.
-    let mut seat = Seat::take(&scene, &["run", "--agent", &agent, "go"]);
-    seat.until("not at all] ").await;
-    seat.types("4\n").await;
+    let mut seat = InteractiveRun::start(&scene, &["run", "--agent", &agent, "go"]);
+    seat.wait_for_text("not at all] ").await;
+    seat.type_text("4\n").await;
     expect![[r#"
         4
         bowline: to log in, this runs in your terminal: $BASE/locked.sh --login
         Code for tiny? "#]]
-    .assert_eq(&scene.clean(&seat.until("Code for tiny? ").await));
-    seat.types("1\n").await;
+    .assert_eq(&scene.normalize(&seat.wait_for_text("Code for tiny? ").await));
+    seat.type_text("1\n").await;
     expect![[r#"
         1
         bowline: you are not logged in: $BASE/locked.sh --login ended with exit status: 1
         --- Some(1)
     "#]]
-    .assert_eq(&scene.clean(&seat.end().await));
-    let mut seat = Seat::take(&scene, &["run", "--agent", &agent, "--auth", "tty", "go"]);
-    seat.until("Code for tiny? ").await;
-    seat.types("1234\n").await;
-    seat.until("Hello.").await;
-    seat.end().await;
+    .assert_eq(&scene.normalize(&seat.wait_for_exit().await));
+    let mut seat = InteractiveRun::start(&scene, &["run", "--agent", &agent, "--auth", "tty", "go"]);
+    seat.wait_for_text("Code for tiny? ").await;
+    seat.type_text("1234\n").await;
+    seat.wait_for_text("Hello.").await;
+    seat.wait_for_exit().await;
     expect![[r#"
         initialize, session/new, initialize, session/new, initialize, session/new, session/prompt
     "#]]
-    .assert_eq(&told(&scene));
+    .assert_eq(&take_agent_log(&scene));
 }
 
 #[tokio::test]
 async fn a_chat_asks_for_the_way_before_it_begins() {
-    let scene = Scene::new();
-    let agent = locked(&scene);
+    let scene = CliFixture::new();
+    let agent = login_agent(&scene);
     for (typed, log) in [("1\r", true), ("4\r", false)] {
         let mut screen = Screen::start(&scene, &["chat", "--agent", &agent]);
-        screen.shows("not at all]").await;
+        screen.wait_for_text("not at all]").await;
         screen.send(typed).await;
         if !log {
-            screen.shows("Code for tiny?").await;
+            screen.wait_for_text("Code for tiny?").await;
             screen.send("1234\r").await;
         }
-        screen.shows("● ready").await;
+        screen.wait_for_text("● ready").await;
         screen.send("\u{4}").await;
-        assert_eq!(screen.end().await, Some(0));
+        assert_eq!(screen.wait_for_exit().await, Some(0));
     }
     expect![[r#"
         initialize, session/new, initialize, session/new, authenticate key, session/new, initialize, session/new, initialize, session/new
-    "#]].assert_eq(&told(&scene));
-    // A person who declines is told which methods there are.
+    "#]].assert_eq(&take_agent_log(&scene));
+    // A user who declines is shown the available methods.
     std::fs::remove_file(scene.base().join("member")).unwrap();
     let mut screen = Screen::start(&scene, &["chat", "--agent", &agent]);
-    screen.shows("not at all]").await;
+    screen.wait_for_text("not at all]").await;
     screen.send("n\r").await;
-    assert_eq!(screen.end().await, Some(1));
+    assert_eq!(screen.wait_for_exit().await, Some(1));
     assert!(screen.text().contains("the agent wants you to log in first"), "{}", screen.text());
 }
 
 #[test]
 fn the_doctor_names_the_ways() {
-    let scene = Scene::new();
-    let agent = locked(&scene);
+    let scene = CliFixture::new();
+    let agent = login_agent(&scene);
     let found = scene.run(&["doctor", "--", &agent]);
     let lines = found.lines().skip_while(|line| !line.contains("log in:")).take(7);
     let lines = lines.filter(|line| !line.contains("offer it"));

@@ -1,21 +1,21 @@
 //! End-to-end tests of the commands of the `bowline` binary.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should say where")]
 
+mod approval_levels;
 mod audit;
+mod change_output;
 mod changes;
 mod chat;
 mod completions;
 mod doctor;
-mod endings;
-mod levels;
+mod exit_codes;
+mod fixture;
 mod login;
 mod peers;
 mod policy;
-mod program;
 #[allow(dead_code, reason = "the end-to-end tests use the rest")]
 #[path = "../e2e/programs.rs"]
 mod programs;
-mod records;
 mod run;
 mod screen;
 mod sessions;

@@ -1,44 +1,44 @@
-//! `bowline run` with agents that we did not write: on the official SDKs, and as their makers publish them.
+//! Tests of `bowline run` with third-party agents: built on the official SDKs, and as published.
 
 use std::process::Command;
 
 use expect_test::expect;
 use serde_json::json;
 use test_support::agent_homes;
-use test_support::model_server::{ModelServer, Say};
-use xtask::peers::{OtherAgent, Peer, is_there};
+use test_support::model_server::{ModelReply, ModelServer};
+use xtask::peers::{PublishedAgent, SdkPeer, is_available};
 
-use crate::program::Scene;
-use crate::programs::root;
-use crate::run::ending::Running;
+use crate::fixture::CliFixture;
+use crate::programs::workspace_root;
+use crate::run::interrupt::BackgroundRun;
 
 /// Returns the command line of an agent, if it can be tested here.
-fn line(name: &str, command: &[String]) -> Option<String> {
+fn agent_command_line(name: &str, command: &[String]) -> Option<String> {
     let quoted = command.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''")));
-    is_there(name, command).then(|| quoted.collect::<Vec<_>>().join(" "))
+    is_available(name, command).then(|| quoted.collect::<Vec<_>>().join(" "))
 }
 
-fn other(agent: OtherAgent) -> Option<String> {
-    line(agent.name(), &agent.command(&root()))
+fn published_agent_command_line(agent: PublishedAgent) -> Option<String> {
+    agent_command_line(agent.name(), &agent.command(&workspace_root()))
 }
 
-fn scene() -> Scene {
-    let scene = Scene::new();
-    scene.put("a.txt", "one\ntwo\n");
+fn fixture() -> CliFixture {
+    let scene = CliFixture::new();
+    scene.write_file("a.txt", "one\ntwo\n");
     scene
 }
 
-/// Runs a command while the servers of a test go on.
-async fn run(scene: &Scene, command: Command) -> String {
-    let output = tokio::task::block_in_place(|| scene.output(command, ""));
-    scene.told(&output)
+/// Runs a command while the servers of a test keep running.
+async fn run(scene: &CliFixture, command: Command) -> String {
+    let output = tokio::task::block_in_place(|| scene.run_command(command, ""));
+    scene.describe_output(&output)
 }
 
 #[test]
 fn fast_agent_runs_commands_as_far_as_it_may() {
-    let Some(agent) = other(OtherAgent::FastAgent) else { return };
-    let scene = scene();
-    // Else it keeps its sessions in the project.
+    let Some(agent) = published_agent_command_line(PublishedAgent::FastAgent) else { return };
+    let scene = fixture();
+    // Otherwise it keeps its sessions in the project.
     let agent = format!("{agent} --home {}", scene.home().join("fast-agent").display());
     let prompt = r#"***CALL_TOOL execute {"command":"echo hi; echo new > made.txt"}"#;
     expect![[r#"
@@ -47,10 +47,10 @@ fn fast_agent_runs_commands_as_far_as_it_may() {
 
         The user has declined permission to use this tool: acp_terminal__execute
         --- stderr
-        bowline: denied: run echo hi; echo new > made.txt: nobody is there to ask; --approve all would allow it
+        bowline: denied: run echo hi; echo new > made.txt: the user cannot be asked; --approve all would allow it
         --- 5
     "#]].assert_eq(&scene.run(&["run", "--agent", &agent, prompt]));
-    assert!(!scene.has("made.txt"));
+    assert!(!scene.has_file("made.txt"));
     expect![[r#"
         ✓ run: execute (TIME)
             hi
@@ -69,7 +69,7 @@ fn fast_agent_runs_commands_as_far_as_it_may() {
         --- 0
     "#]]
     .assert_eq(&scene.run(&["run", "--agent", &agent, "--approve", "all", prompt]));
-    assert_eq!(scene.get("made.txt"), "new\n");
+    assert_eq!(scene.read_file("made.txt"), "new\n");
     expect![[r#"
         hello
         --- 0
@@ -79,8 +79,8 @@ fn fast_agent_runs_commands_as_far_as_it_may() {
 
 #[test]
 fn elizacp_talks() {
-    let Some(agent) = other(OtherAgent::Eliza) else { return };
-    let scene = scene();
+    let Some(agent) = published_agent_command_line(PublishedAgent::Eliza) else { return };
+    let scene = fixture();
     expect![[r#"
         How do you do. Please state your problem.
         --- 0
@@ -94,12 +94,11 @@ fn elizacp_talks() {
     .assert_eq(&scene.run(&["run", "--agent", &agent, "--session", "last", "Hello"]));
 }
 
-/// Lets an agent on an SDK edit a file and run a command.
-fn on_an_sdk(peer: Peer) {
-    let Some(agent) = line(peer.name(), &peer.agent(&root())) else { return };
-    let scene = scene();
-    let edit =
-        json!({"do": "edit", "path": scene.path("a.txt"), "old": "two", "new": "2", "command": "cat a.txt"});
+/// Has an agent built on an SDK edit a file and run a command.
+fn check_sdk_agent(peer: SdkPeer) {
+    let Some(agent) = agent_command_line(peer.name(), &peer.agent_command(&workspace_root())) else { return };
+    let scene = fixture();
+    let edit = json!({"do": "edit", "path": scene.file_path("a.txt"), "old": "two", "new": "2", "command": "cat a.txt"});
     let edit = edit.to_string();
     expect![[r#"
         read:"one\ntwo\n"
@@ -113,13 +112,13 @@ fn on_an_sdk(peer: Peer) {
         ✗ run: cat a.txt (TIME)
         --- stderr
         bowline: denied:
-          write a.txt: nobody is there to ask; --approve edits would allow it
-          run cat a.txt: nobody is there to ask; --approve all would allow it
+          write a.txt: the user cannot be asked; --approve edits would allow it
+          run cat a.txt: the user cannot be asked; --approve all would allow it
         --- 5
     "#]]
     .assert_eq(&scene.run(&["run", "--agent", &agent, &edit]));
-    assert_eq!(scene.get("a.txt"), "one\ntwo\n");
-    scene.put("shown.txt", "one\ntwo\nunsaved\n");
+    assert_eq!(scene.read_file("a.txt"), "one\ntwo\n");
+    scene.write_file("shown.txt", "one\ntwo\nunsaved\n");
     let told = scene.run(&["run", "--agent", &agent, "--approve", "all", "--open", "a.txt=shown.txt", &edit]);
     expect![[r#"
         read:"one\ntwo\nunsaved\n"
@@ -144,49 +143,49 @@ fn on_an_sdk(peer: Peer) {
         --- 0
     "#]]
     .assert_eq(&told);
-    assert_eq!(scene.get("a.txt"), "one\n2\nunsaved\n");
-    let mut waiting = Running::start(&scene, &["run", "--agent", &agent, r#"{"do":"wait"}"#]);
-    waiting.until("waiting");
-    waiting.signal("INT");
+    assert_eq!(scene.read_file("a.txt"), "one\n2\nunsaved\n");
+    let mut waiting = BackgroundRun::start(&scene, &["run", "--agent", &agent, r#"{"do":"wait"}"#]);
+    waiting.wait_for_text("waiting");
+    waiting.send_signal("INT");
     expect![[r#"
         bowline: cancelling the turn; Ctrl-C again ends everything at once
         bowline: interrupted
         --- Some(130)
     "#]]
-    .assert_eq(&waiting.end(&scene));
+    .assert_eq(&waiting.wait_for_exit(&scene));
 }
 
 #[test]
 fn an_agent_on_the_rust_sdk_works() {
-    on_an_sdk(Peer::Rust);
+    check_sdk_agent(SdkPeer::Rust);
 }
 
 #[test]
 fn an_agent_on_the_python_sdk_works() {
-    on_an_sdk(Peer::Python);
+    check_sdk_agent(SdkPeer::Python);
 }
 
 #[test]
 fn an_agent_on_the_typescript_sdk_works() {
-    on_an_sdk(Peer::TypeScript);
+    check_sdk_agent(SdkPeer::TypeScript);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn gemini_edits_what_is_open_and_not_saved() {
-    let Some(agent) = other(OtherAgent::Gemini) else { return };
-    let scene = scene();
+    let Some(agent) = published_agent_command_line(PublishedAgent::Gemini) else { return };
+    let scene = fixture();
     let edit = json!({
-        "file_path": scene.path("a.txt"), "instruction": "shout", "old_string": "two", "new_string": "TWO",
+        "file_path": scene.file_path("a.txt"), "instruction": "shout", "old_string": "two", "new_string": "TWO",
     });
-    let script = || vec![Say::call("replace", edit.clone()), Say::text("I am done.")];
-    scene.put("shown.txt", "one\ntwo\nunsaved\n");
+    let script = || vec![ModelReply::call("replace", edit.clone()), ModelReply::text("I am done.")];
+    scene.write_file("shown.txt", "one\ntwo\nunsaved\n");
     for (options, expected) in [
         (
             &["--format", "quiet"][..],
             expect![[r#"
             I am done.
             --- stderr
-            bowline: denied: write a.txt: nobody is there to ask; --approve edits would allow it
+            bowline: denied: write a.txt: the user cannot be asked; --approve edits would allow it
             --- 5
         "#]],
         ),
@@ -211,18 +210,18 @@ async fn gemini_edits_what_is_open_and_not_saved() {
     ] {
         let model = ModelServer::start(script()).await.unwrap();
         let mut command = scene.command(&[&["run", "--agent", &agent, "go"], options].concat());
-        command.envs(agent_homes::gemini(&scene.home(), model.url()).unwrap());
+        command.envs(agent_homes::prepare_gemini(&scene.home(), model.url()).unwrap());
         expected.assert_eq(&run(&scene, command).await);
     }
-    assert_eq!(scene.get("a.txt"), "one\nTWO\nunsaved\n");
+    assert_eq!(scene.read_file("a.txt"), "one\nTWO\nunsaved\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn opencode_asks_before_it_edits_by_itself() {
-    let Some(agent) = other(OtherAgent::OpenCode) else { return };
-    let scene = scene();
-    let edit = json!({"filePath": scene.path("a.txt"), "oldString": "two", "newString": "TWO"});
-    let read = json!({"filePath": scene.path("a.txt")});
+    let Some(agent) = published_agent_command_line(PublishedAgent::OpenCode) else { return };
+    let scene = fixture();
+    let edit = json!({"filePath": scene.file_path("a.txt"), "oldString": "two", "newString": "TWO"});
+    let read = json!({"filePath": scene.file_path("a.txt")});
     for (options, expected) in [
         (
             &[][..],
@@ -232,7 +231,7 @@ async fn opencode_asks_before_it_edits_by_itself() {
             The user rejected permission to use this specific tool call.
         Context: 1 of 1048576 tokens, cost 0.0000 USD
         --- stderr
-        bowline: denied: write a.txt: nobody is there to ask; --approve edits would allow it
+        bowline: denied: write a.txt: the user cannot be asked; --approve edits would allow it
         --- 5
     "#]],
         ),
@@ -257,12 +256,15 @@ async fn opencode_asks_before_it_edits_by_itself() {
     "#]],
         ),
     ] {
-        let script =
-            vec![Say::call("read", read.clone()), Say::call("edit", edit.clone()), Say::text("I am done.")];
+        let script = vec![
+            ModelReply::call("read", read.clone()),
+            ModelReply::call("edit", edit.clone()),
+            ModelReply::text("I am done."),
+        ];
         let model = ModelServer::start(script).await.unwrap();
         let mut command = scene.command(&[&["run", "--agent", &agent, "go"], options].concat());
-        command.envs(agent_homes::opencode(&scene.home(), model.url()).unwrap());
+        command.envs(agent_homes::prepare_opencode(&scene.home(), model.url()).unwrap());
         expected.assert_eq(&run(&scene, command).await);
     }
-    assert_eq!(scene.get("a.txt"), "one\nTWO\n");
+    assert_eq!(scene.read_file("a.txt"), "one\nTWO\n");
 }

@@ -1,13 +1,13 @@
-//! `bowline policy`: rules and presets of the user's, and what they come to.
+//! Tests of `bowline policy`: the user's rules and presets, and their effects.
 
 use expect_test::expect;
 
-use crate::program::Scene;
+use crate::fixture::CliFixture;
 
 #[test]
 fn rules_are_added_listed_explained_and_forgotten() {
-    let scene = Scene::new();
-    let told = scene.play(&[
+    let scene = CliFixture::new();
+    let told = scene.run_all(&[
         &["policy", "show"],
         &["policy", "allow", "execute", "cargo test"],
         &["policy", "deny", "read", "**/*.pem", "--always", "--note", "keys"],
@@ -121,8 +121,8 @@ fn rules_are_added_listed_explained_and_forgotten() {
 
 #[test]
 fn a_preset_is_for_a_workspace_or_for_all() {
-    let scene = Scene::new();
-    let told = scene.play(&[
+    let scene = CliFixture::new();
+    let told = scene.run_all(&[
         &["policy", "preset", "accept-edits"],
         &["policy", "preset", "read-only", "--always"],
         &["policy", "preset", "read-only", "--always"],
@@ -162,8 +162,8 @@ fn a_preset_is_for_a_workspace_or_for_all() {
 
 #[test]
 fn what_cannot_be_a_rule_is_told_and_changes_nothing() {
-    let scene = Scene::new();
-    let told = scene.play(&[
+    let scene = CliFixture::new();
+    let told = scene.run_all(&[
         &["policy", "allow", "execute", "a && b"],
         &["policy", "allow", "read", "["],
         &["policy", "allow", "read", "~/x"],
@@ -252,7 +252,7 @@ fn what_cannot_be_a_rule_is_told_and_changes_nothing() {
 
 #[test]
 fn rules_hold_for_agents_that_are_served() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     scene.run(&["policy", "deny", "write", "secret/**"]);
     scene.run(&["policy", "allow", "execute", "echo"]);
     scene.run(&[
@@ -263,7 +263,7 @@ fn rules_hold_for_agents_that_are_served() {
         "quiet",
         "write b: 1\nrun echo hi\nwrite secret/a: 1",
     ]);
-    assert!(!scene.has("secret/a") && scene.has("b"));
+    assert!(!scene.has_file("secret/a") && scene.has_file("b"));
     expect![[r#"
         "fs/write" "denied" "rule: rule 1 of $HOME/.config/bowline/policy.toml for this workspace (deny write: path `secret/**`)"
         "terminal/create" "allowed" "rule: `echo hi`: rule 2 of $HOME/.config/bowline/policy.toml for this workspace (allow execute: command `echo`)"
@@ -271,14 +271,14 @@ fn rules_hold_for_agents_that_are_served() {
     "#]].assert_eq(&rules_in_log(&scene));
 }
 
-/// Returns what rules decided.
-fn rules_in_log(scene: &Scene) -> String {
+/// Returns the decisions made by rules.
+fn rules_in_log(scene: &CliFixture) -> String {
     let told = scene.run(&["audit", "show", "--json"]);
     let entries = told.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let by_rules = entries.filter(|entry| entry["by"].as_str().is_some_and(|by| by.starts_with("rule")));
     let mut lines: Vec<String> =
         by_rules.map(|entry| format!("{} {} {}\n", entry["kind"], entry["decision"], entry["by"])).collect();
-    // Host and agent write to the same log, each when it comes to it.
+    // The host and the agent write to the same log, in any order.
     lines.sort();
     lines.dedup();
     lines.concat()
@@ -286,24 +286,24 @@ fn rules_in_log(scene: &Scene) -> String {
 
 #[test]
 fn nothing_in_a_workspace_is_a_rule_and_a_file_that_is_none_is_told() {
-    let scene = Scene::new();
-    scene.put(".bowline/policy.toml", "preset = \"full\"\n");
-    scene.put("policy.toml", "preset = \"full\"\n");
+    let scene = CliFixture::new();
+    scene.write_file(".bowline/policy.toml", "preset = \"full\"\n");
+    scene.write_file("policy.toml", "preset = \"full\"\n");
     assert!(scene.run(&["policy", "show"]).contains("preset    ask: the usual one"));
     let mut told = String::new();
-    // In the directory that has the rules in it there are no agents.
+    // No agent can work in the directory that contains the rules.
     for arguments in [&["policy", "show"][..], &["policy", "preset", "ask", "--always"]] {
         let mut command = scene.command(arguments);
         command.current_dir(scene.home());
-        told += &scene.told(&scene.output(command, ""));
+        told += &scene.describe_output(&scene.run_command(command, ""));
     }
-    std::fs::write(scene.config().join("policy.toml"), "[[rules]]\neffect = \"perhaps\"\n").unwrap();
-    told += &scene.play(&[&["policy", "show"], &["policy", "allow", "read", "a"]]);
-    std::fs::write(scene.config().join("policy.toml"), "").unwrap();
+    std::fs::write(scene.config_dir().join("policy.toml"), "[[rules]]\neffect = \"perhaps\"\n").unwrap();
+    told += &scene.run_all(&[&["policy", "show"], &["policy", "allow", "read", "a"]]);
+    std::fs::write(scene.config_dir().join("policy.toml"), "").unwrap();
     use std::os::unix::fs::PermissionsExt as _;
     let open = std::fs::Permissions::from_mode(0o666);
-    std::fs::set_permissions(scene.config().join("policy.toml"), open).unwrap();
-    told += &scene.play(&[&["policy", "show"]]);
+    std::fs::set_permissions(scene.config_dir().join("policy.toml"), open).unwrap();
+    told += &scene.run_all(&[&["policy", "show"]]);
     expect![[r#"
         --- stderr
         bowline: no agent can work in $HOME, because your rules lie in it: name a project with --cwd
@@ -328,12 +328,12 @@ fn nothing_in_a_workspace_is_a_rule_and_a_file_that_is_none_is_told() {
 
 #[test]
 fn a_rule_holds_for_the_directory_that_agents_are_run_in() {
-    let scene = Scene::new();
-    scene.put("sub/a.txt", "one\n");
-    // Agents worked above; that makes no difference below.
+    let scene = CliFixture::new();
+    scene.write_file("sub/a.txt", "one\n");
+    // Agents worked in a parent directory, which makes no difference here.
     scene.run(&["run", "--model", "offline", "read sub/a.txt"]);
-    let sub = scene.path("sub");
-    let told = scene.play(&[
+    let sub = scene.file_path("sub");
+    let told = scene.run_all(&[
         &["policy", "deny", "execute", "id", "--cwd", &sub],
         &["policy", "explain", "execute", "id", "--cwd", &sub],
         &["policy", "explain", "execute", "id"],
@@ -359,7 +359,7 @@ fn a_rule_holds_for_the_directory_that_agents_are_run_in() {
 
 #[test]
 fn a_refusal_names_a_rule_by_the_number_that_show_and_forget_take() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     for always in ["xxx", "yyy"] {
         scene.run(&["policy", "deny", "execute", always, "--always"]);
     }
@@ -376,9 +376,9 @@ fn a_refusal_names_a_rule_by_the_number_that_show_and_forget_take() {
 
 #[test]
 fn what_is_empty_is_said_to_be_and_a_host_is_an_address() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     scene.run(&["policy", "allow", "fetch", "docs.rs"]);
-    let told = scene.play(&[
+    let told = scene.run_all(&[
         &["policy", "deny", "execute", ""],
         &["policy", "explain", "write", ""],
         &["policy", "explain", "fetch", " "],
@@ -417,8 +417,8 @@ fn what_is_empty_is_said_to_be_and_a_host_is_an_address() {
 
 #[test]
 fn an_explanation_names_what_the_configuration_approves() {
-    let scene = Scene::new();
-    scene.put("../home/.config/bowline/config.toml", "approve = \"edits\"\n");
+    let scene = CliFixture::new();
+    scene.write_file("../home/.config/bowline/config.toml", "approve = \"edits\"\n");
     expect![[r#"
         $ bowline policy explain write a.txt
         asked about: a.txt
@@ -432,7 +432,7 @@ fn an_explanation_names_what_the_configuration_approves() {
         $ bowline policy explain write a.txt --json
         {"workspace":"$PROJECT","preset":"ask","what":"a.txt","effect":"ask","because":[{"effect":"ask","subject":null,"text":"ask: no rule covers it, and preset ask asks before writes"}],"run_and_chat":"allow"}
         --- 0
-    "#]].assert_eq(&scene.play(&[
+    "#]].assert_eq(&scene.run_all(&[
         &["policy", "explain", "write", "a.txt"],
         &["policy", "explain", "read", "a.txt"],
         &["policy", "explain", "write", "a.txt", "--json"],

@@ -1,23 +1,23 @@
-//! `bowline run` in pipes: what it prints, asks, changes, and how it ends.
+//! Tests of `bowline run` in pipes: output, questions, changes and exit codes.
 
-pub(crate) mod asking;
-pub(crate) mod ending;
-mod found;
+pub(crate) mod interrupt;
 mod limits;
-pub(crate) mod others;
+mod observed;
+pub(crate) mod permission;
+pub(crate) mod scripted_agents;
 
-use crate::program::Scene;
+use crate::fixture::CliFixture;
 use expect_test::expect;
-use test_support::model_server::{ModelServer, Say};
+use test_support::model_server::{ModelReply, ModelServer};
 
-fn scene() -> Scene {
-    let scene = Scene::new();
-    scene.put("a.txt", "one\ntwo\n");
+fn fixture() -> CliFixture {
+    let scene = CliFixture::new();
+    scene.write_file("a.txt", "one\ntwo\n");
     scene
 }
 
-/// Returns the params of the messages of a trace that one side sent and that have a method.
-fn traced(scene: &Scene, from: &str, method: &str) -> Vec<serde_json::Value> {
+/// Returns the params of the traced messages with a method that one side sent.
+fn traced_params(scene: &CliFixture, from: &str, method: &str) -> Vec<serde_json::Value> {
     let trace = std::fs::read_to_string(scene.base().join("trace")).unwrap();
     let lines = trace.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let messages = lines.filter(|line| line["from"] == from).map(|line| line["message"].clone());
@@ -26,7 +26,7 @@ fn traced(scene: &Scene, from: &str, method: &str) -> Vec<serde_json::Value> {
 
 #[test]
 fn a_turn_is_told_as_it_happens() {
-    let scene = scene();
+    let scene = fixture();
     let prompt = "think hm\nplan: one; two\nread a.txt\nwrite new.txt: hello\\n\n\
                   replace \"two\" with \"2\" in a.txt\nrun seq 20; echo x > made.txt\nsay done";
     expect![[r#"
@@ -113,16 +113,16 @@ fn a_turn_is_told_as_it_happens() {
         --- 0
     "#]]
     .assert_eq(&scene.run(&["run", "--approve", "all", prompt]));
-    assert_eq!(scene.get("a.txt"), "one\n2\n");
-    assert_eq!(scene.get("new.txt"), "hello\n");
+    assert_eq!(scene.read_file("a.txt"), "one\n2\n");
+    assert_eq!(scene.read_file("new.txt"), "hello\n");
 }
 
 #[tokio::test]
 async fn the_server_of_a_model_is_an_option() {
-    let server = ModelServer::start(vec![Say::text("Hello from the server.")]).await.unwrap();
+    let server = ModelServer::start(vec![ModelReply::text("Hello from the server.")]).await.unwrap();
     let url = format!("{}/v1", server.url());
     let told = tokio::task::spawn_blocking(move || {
-        let scene = scene();
+        let scene = fixture();
         let model = ["--model", "compatible/test", "--base-url", &url, "--window", "32000"];
         let mut told = scene.run(&[&["run"], &model[..], &["hello"]].concat());
         told += &scene.run(&["run", "--base-url", &url, "hello"]);
@@ -139,23 +139,23 @@ async fn the_server_of_a_model_is_an_option() {
         bowline: --base-url and --window are for Bowline's own agent: leave out --agent, or tell the other agent in its own way
         --- 2
     "#]].assert_eq(&told.await.unwrap());
-    assert_eq!(server.heard().len(), 1, "a window that is given is not asked for");
+    assert_eq!(server.requests().len(), 1, "a window that is given is not asked for");
 }
 
 #[test]
 fn without_a_person_what_no_rule_allows_is_denied() {
-    let scene = scene();
+    let scene = fixture();
     expect![[r#"
         ✗ edit: Write new.txt (TIME)
-            nothing was written: new.txt: permission denied: no rule allows it, and nobody is there to ask
+            nothing was written: new.txt: permission denied: no rule allows it, and the user cannot be asked
 
         Writing `new.txt` did not work:
 
         ```
-        nothing was written: new.txt: permission denied: no rule allows it, and nobody is there to ask
+        nothing was written: new.txt: permission denied: no rule allows it, and the user cannot be asked
         ```
         --- stderr
-        bowline: denied: write new.txt: nobody is there to ask; --approve edits would allow it
+        bowline: denied: write new.txt: the user cannot be asked; --approve edits would allow it
         --- 5
     "#]]
     .assert_eq(&scene.run(&["run", "write new.txt: x"]));
@@ -163,10 +163,10 @@ fn without_a_person_what_no_rule_allows_is_denied() {
         Running `touch made` did not work:
 
         ```
-        `touch made`: permission denied: no rule allows it, and nobody is there to ask
+        `touch made`: permission denied: no rule allows it, and the user cannot be asked
         ```
         --- stderr
-        bowline: denied: run touch made: nobody is there to ask; --approve all would allow it
+        bowline: denied: run touch made: the user cannot be asked; --approve all would allow it
         --- 5
     "#]]
     .assert_eq(&scene.run(&["run", "--format", "quiet", "--approve", "edits", "run touch made"]));
@@ -200,25 +200,25 @@ fn without_a_person_what_no_rule_allows_is_denied() {
     .assert_eq(&scene.run(&["run", "--approve", "none", "read a.txt"]));
     expect![[r#"
         ✗ edit: Write .env (TIME)
-            nothing was written: .env: permission denied: no rule allows it, and nobody is there to ask
+            nothing was written: .env: permission denied: no rule allows it, and the user cannot be asked
 
         Writing `.env` did not work:
 
         ```
-        nothing was written: .env: permission denied: no rule allows it, and nobody is there to ask
+        nothing was written: .env: permission denied: no rule allows it, and the user cannot be asked
         ```
         --- stderr
-        bowline: denied: read .env: nobody is there to ask; no flag allows it, but `bowline policy allow read .env` does; to change it takes `bowline policy allow write .env` as well
+        bowline: denied: read .env: the user cannot be asked; no flag allows it, but `bowline policy allow read .env` does; to change it takes `bowline policy allow write .env` as well
         --- 5
     "#]].assert_eq(&scene.run(&["run", "--approve", "all", "write .env: KEY=x"]));
-    assert!(!scene.has("new.txt") && !scene.has("made") && !scene.has(".env"));
+    assert!(!scene.has_file("new.txt") && !scene.has_file("made") && !scene.has_file(".env"));
 }
 
 #[test]
 fn the_users_rules_hold_whatever_is_approved() {
-    let scene = scene();
+    let scene = fixture();
     let rules = "[[rules]]\neffect = \"deny\"\nkinds = [\"write\"]\npath = \"a.txt\"\n";
-    std::fs::write(scene.config().join("policy.toml"), rules).unwrap();
+    std::fs::write(scene.config_dir().join("policy.toml"), rules).unwrap();
     expect![[r#"
         ✗ edit: Write a.txt (TIME)
             nothing was written: a.txt: permission denied: a rule of the user's denies it
@@ -246,7 +246,7 @@ fn the_users_rules_hold_whatever_is_approved() {
         --- 0
     "#]]
     .assert_eq(&told);
-    scene.put("policy.toml", "preset = \"full\"\n");
+    scene.write_file("policy.toml", "preset = \"full\"\n");
     expect![[r#"
         --- stderr
         bowline: the rules in $PROJECT/policy.toml lie inside the workspace $PROJECT, where an agent could change them: keep them elsewhere
@@ -262,10 +262,10 @@ fn the_users_rules_hold_whatever_is_approved() {
 
 #[test]
 fn the_prompt_comes_from_arguments_stdin_or_a_file() {
-    let scene = scene();
-    scene.put("task.md", "say from a file");
+    let scene = fixture();
+    scene.write_file("task.md", "say from a file");
     let quiet = |arguments: &[&str], stdin: &str| {
-        scene.run_with(&[&["run", "--format", "quiet"], arguments].concat(), stdin)
+        scene.run_with_stdin(&[&["run", "--format", "quiet"], arguments].concat(), stdin)
     };
     expect![[r#"
         from arguments
@@ -323,10 +323,10 @@ fn the_prompt_comes_from_arguments_stdin_or_a_file() {
 
 #[test]
 fn json_is_every_message_and_nothing_else() {
-    let scene = scene();
-    let output = scene.output(scene.command(&["run", "--format", "json", "read a.txt"]), "");
+    let scene = fixture();
+    let output = scene.run_command(scene.command(&["run", "--format", "json", "read a.txt"]), "");
     let stdout = String::from_utf8(output.stdout.clone()).unwrap();
-    // The agent tells its commands whenever it comes to it.
+    // The agent may send its commands at any time.
     let commands = "session/update available_commands_update\n";
     let mut told = String::new();
     for line in stdout.lines() {
@@ -359,8 +359,8 @@ fn json_is_every_message_and_nothing_else() {
 
 #[test]
 fn what_is_open_and_not_saved_is_what_the_agent_reads() {
-    let scene = scene();
-    scene.put("shown.txt", "one\ntwo\nunsaved\n");
+    let scene = fixture();
+    scene.write_file("shown.txt", "one\ntwo\nunsaved\n");
     let told = scene.run(&["run", "--format", "quiet", "--open", "a.txt=shown.txt", "read a.txt"]);
     expect![[r#"
         `a.txt`:
@@ -374,7 +374,7 @@ fn what_is_open_and_not_saved_is_what_the_agent_reads() {
         --- 0
     "#]]
     .assert_eq(&told);
-    // The agent's change and what was not saved are both in the file.
+    // The file contains both the agent's change and the unsaved text.
     let told = scene.run(&[
         "run",
         "--approve",
@@ -399,7 +399,7 @@ fn what_is_open_and_not_saved_is_what_the_agent_reads() {
         --- 0
     "#]]
     .assert_eq(&told);
-    assert_eq!(scene.get("a.txt"), "1\ntwo\nunsaved\n");
+    assert_eq!(scene.read_file("a.txt"), "1\ntwo\nunsaved\n");
     expect![[r#"
         --- stderr
         bowline: cannot read $PROJECT/missing: No such file or directory (os error 2)
@@ -416,9 +416,9 @@ fn what_is_open_and_not_saved_is_what_the_agent_reads() {
 
 #[test]
 fn files_that_are_mentioned_are_attached() {
-    let scene = scene();
+    let scene = fixture();
     let trace = scene.base().join("trace");
-    scene.put("shown.txt", "unsaved\n");
+    scene.write_file("shown.txt", "unsaved\n");
     let told = scene.run(&[
         "run",
         "--trace",
@@ -435,7 +435,7 @@ fn files_that_are_mentioned_are_attached() {
         --- 0
     "#]]
     .assert_eq(&told);
-    let prompt = &traced(&scene, "client", "session/prompt")[0]["prompt"];
+    let prompt = &traced_params(&scene, "client", "session/prompt")[0]["prompt"];
     expect![[r#"
         [
           {
@@ -451,19 +451,19 @@ fn files_that_are_mentioned_are_attached() {
           }
         ]
     "#]]
-    .assert_eq(&scene.clean(&format!("{prompt:#}\n")));
+    .assert_eq(&scene.normalize(&format!("{prompt:#}\n")));
     use std::os::unix::fs::PermissionsExt as _;
     assert_eq!(trace.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
 fn what_is_offered_is_what_the_options_leave() {
-    let scene = scene();
+    let scene = fixture();
     let trace = scene.base().join("trace");
     let mut told = String::new();
     for options in [&[][..], &["--no-fs"], &["--no-terminal"], &["--read-only"]] {
         scene.run(&[&["run", "--trace", trace.to_str().unwrap(), "say x"], options].concat());
-        let capabilities = &traced(&scene, "client", "initialize")[0]["clientCapabilities"];
+        let capabilities = &traced_params(&scene, "client", "initialize")[0]["clientCapabilities"];
         told += &format!("{options:?} {} {}\n", capabilities["fs"], capabilities["terminal"]);
     }
     expect![[r#"
@@ -477,12 +477,12 @@ fn what_is_offered_is_what_the_options_leave() {
         Running `touch made` needs `execute` or `ide_terminal` or `bash`, which is not offered: the session may be read-only, or the agent was started without `--shell`, as `--no-terminal` has it.
         --- 0
     "#]].assert_eq(&scene.run(&["run", "--read-only", "--approve", "all", "run touch made"]));
-    assert!(!scene.has("made"));
+    assert!(!scene.has_file("made"));
 }
 
 #[test]
 fn more_directories_can_be_used() {
-    let scene = scene();
+    let scene = fixture();
     for name in ["more", "fixed"] {
         std::fs::create_dir(scene.base().join(name)).unwrap();
         std::fs::write(scene.base().join(name).join("x.txt"), "x\n").unwrap();
@@ -540,10 +540,10 @@ fn more_directories_can_be_used() {
 
 #[test]
 fn a_workspace_elsewhere_is_named_in_the_undo() {
-    let scene = scene();
+    let scene = fixture();
     let mut command = scene.command(&["run", "--cwd", "project", "--approve", "edits", "write b.txt: x\\n"]);
     command.current_dir(scene.base());
-    let output = scene.output(command, "");
+    let output = scene.run_command(command, "");
     expect![[r#"
         ✓ edit: Write b.txt (TIME)
             @@ -0,0 +1 @@
@@ -556,12 +556,12 @@ fn a_workspace_elsewhere_is_named_in_the_undo() {
         To undo: bowline undo --cwd $PROJECT
         --- 0
     "#]]
-    .assert_eq(&scene.told(&output));
+    .assert_eq(&scene.describe_output(&output));
 }
 
 #[test]
 fn a_session_goes_on() {
-    let scene = scene();
+    let scene = fixture();
     expect![[r#"
         --- stderr
         bowline: there is no session here yet: leave out --session
@@ -598,8 +598,8 @@ fn a_session_goes_on() {
 
 #[test]
 fn what_only_reads_writes_in_no_mode() {
-    let scene = scene();
-    // The session that goes on was in a mode in which everything is done unasked.
+    let scene = fixture();
+    // The resumed session was in a mode that allows everything without asking.
     scene.run(&["run", "--mode", "full", "--approve", "all", "say x"]);
     for options in [
         &["--read-only", "--mode", "full"][..],
@@ -609,16 +609,16 @@ fn what_only_reads_writes_in_no_mode() {
         &["--no-fs", "--approve", "reads", "--session", "last"],
     ] {
         scene.run(&[&["run", "write ro.txt: x"], options].concat());
-        assert!(!scene.has("ro.txt"), "{options:?}");
+        assert!(!scene.has_file("ro.txt"), "{options:?}");
     }
-    // What is typed to the agent cannot widen it either, nor make it change something by itself.
+    // A prompt cannot widen the mode either, nor make the agent change anything by itself.
     for prompt in ["/mode full", "/mode ask"] {
         let told = scene.run(&["run", "--read-only", prompt]);
         assert!(told.contains("There is no mode"), "{told}");
     }
     scene.run(&["run", "--approve", "edits", "write ro.txt: x"]);
     scene.run(&["run", "--session", "last", "--read-only", "/undo"]);
-    assert!(scene.has("ro.txt"));
+    assert!(scene.has_file("ro.txt"));
     expect![[r#"
         --- stderr
         bowline: --read-only and --mode full contradict each other: leave one of them out
@@ -629,7 +629,7 @@ fn what_only_reads_writes_in_no_mode() {
 
 #[test]
 fn a_trace_is_no_work_of_the_agent() {
-    let scene = scene();
+    let scene = fixture();
     expect![[r#"
         --- stderr
         bowline: the trace $PROJECT/tr.log would lie inside the workspace, among the agent's work: name a file elsewhere
@@ -647,14 +647,14 @@ fn a_trace_is_no_work_of_the_agent() {
 
 #[test]
 fn text_that_is_passed_on_attaches_nothing() {
-    let scene = scene();
-    scene.put(".env", "SECRET=x\n");
+    let scene = fixture();
+    scene.write_file(".env", "SECRET=x\n");
     let trace = scene.base().join("trace");
     let trace = trace.to_str().unwrap();
     let sent = |arguments: &[&str], stdin: &str| {
-        let told =
-            scene.run_with(&[&["run", "--format", "quiet", "--trace", trace], arguments].concat(), stdin);
-        let prompt = &traced(&scene, "client", "session/prompt")[0]["prompt"];
+        let told = scene
+            .run_with_stdin(&[&["run", "--format", "quiet", "--trace", trace], arguments].concat(), stdin);
+        let prompt = &traced_params(&scene, "client", "session/prompt")[0]["prompt"];
         let blocks = prompt.as_array().unwrap().iter().skip(1);
         let blocks: Vec<String> = blocks.map(|block| block["type"].to_string()).collect();
         let notes = told.lines().filter(|line| line.starts_with("bowline: ") && line.contains("attached"));
@@ -684,16 +684,16 @@ fn text_that_is_passed_on_attaches_nothing() {
 
 #[test]
 fn commands_can_be_confined() {
-    let scene = scene();
+    let scene = fixture();
     let outside = scene.base().join("outside.txt");
     let prompt = format!("run sh -c 'echo x > made.txt; echo x > {}'", outside.display());
     let told = scene.run(&["run", "--format", "quiet", "--approve", "all", "--confine", &prompt]);
-    let confinable = bowline_workspace::terminals::supervisor::Confinable::of_this_system();
+    let confinable = bowline_workspace::terminals::supervisor::ConfinementSupport::detect();
     if confinable.files.is_err() || confinable.network.is_err() {
         assert!(told.contains("commands cannot be confined here: leave out --confine"), "{told}");
         return;
     }
-    assert!(scene.has("made.txt") && !outside.exists(), "{told}");
+    assert!(scene.has_file("made.txt") && !outside.exists(), "{told}");
     assert!(told.contains("Permission denied"), "{told}");
     scene.run(&["run", "--approve", "all", &prompt]);
     assert!(outside.exists());
@@ -701,7 +701,7 @@ fn commands_can_be_confined() {
 
 #[test]
 fn a_mode_that_was_changed_is_told() {
-    let scene = scene();
+    let scene = fixture();
     use std::os::unix::fs::PermissionsExt as _;
     let plain = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(scene.project().join("a.txt"), plain).unwrap();
@@ -714,16 +714,16 @@ fn a_mode_that_was_changed_is_told() {
 #[test]
 fn a_directory_that_no_message_can_name_is_refused() {
     use std::os::unix::ffi::OsStringExt as _;
-    let scene = scene();
+    let scene = fixture();
     let name = std::ffi::OsString::from_vec(b"d\xff".to_vec());
     std::fs::create_dir(scene.project().join(&name)).unwrap();
     let mut command = scene.command(&["run", "say x", "--cwd"]);
     command.arg(&name);
-    let output = scene.output(command, "");
+    let output = scene.run_command(command, "");
     expect![[r#"
         --- stderr
         bowline: $PROJECT/d� is not named in UTF-8, so no agent can work there: rename it
         --- 2
     "#]]
-    .assert_eq(&scene.told(&output));
+    .assert_eq(&scene.describe_output(&output));
 }

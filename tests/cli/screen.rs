@@ -1,14 +1,14 @@
-//! The real program in a real pseudo-terminal, and the screen that a person would see.
+//! The screen fixture: the real program in a real pseudo-terminal, and the screen that a user would see.
 
 use std::collections::BTreeSet;
 
 use avt::Terminal;
 use pty_process::{Command, OwnedReadPty, OwnedWritePty, Size};
-use test_support::PATIENCE;
+use test_support::TEST_TIMEOUT;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Child;
 
-use crate::program::{Scene, bowline, search_path};
+use crate::fixture::{CliFixture, bowline, search_path};
 
 /// A program that runs in a terminal.
 pub(crate) struct Screen {
@@ -16,21 +16,21 @@ pub(crate) struct Screen {
     reader: OwnedReadPty,
     writer: OwnedWritePty,
     terminal: Terminal,
-    /// The start of a character whose rest has not come.
+    /// The start of an incomplete UTF-8 character.
     partial: Vec<u8>,
-    /// All that was written, to look for what leaves no trace on the screen.
-    pub(crate) written: Vec<u8>,
-    ended: bool,
+    /// All output, to find sequences that leave no trace on the screen.
+    pub(crate) raw_output: Vec<u8>,
+    has_exited: bool,
 }
 
 impl Screen {
     /// Starts the program in a terminal of 80 columns and 24 rows.
-    pub(crate) fn start(scene: &Scene, arguments: &[&str]) -> Self {
+    pub(crate) fn start(scene: &CliFixture, arguments: &[&str]) -> Self {
         Self::start_with(scene, arguments, &[])
     }
 
-    /// Starts it with variables in its environment.
-    pub(crate) fn start_with(scene: &Scene, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+    /// Starts it with additional environment variables.
+    pub(crate) fn start_with(scene: &CliFixture, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let (pty, pts) = pty_process::open().unwrap();
         pty.resize(Size::new(24, 80)).unwrap();
         let command = Command::new(bowline())
@@ -50,8 +50,8 @@ impl Screen {
             writer,
             terminal: Terminal::new(80, 24).unwrap(),
             partial: Vec::new(),
-            written: Vec::new(),
-            ended: false,
+            raw_output: Vec::new(),
+            has_exited: false,
         }
     }
 
@@ -66,21 +66,21 @@ impl Screen {
         self.writer.write_all(keys.as_bytes()).await.unwrap();
     }
 
-    /// Writes to the screen past the program, as others do.
-    pub(crate) fn scribble(&mut self, text: &str) {
+    /// Writes to the screen past the program, as other programs do.
+    pub(crate) fn draw_over(&mut self, text: &str) {
         self.terminal.feed(text);
     }
 
-    /// Returns what is on the screen, without blanks at the ends of lines and empty lines at the end.
+    /// Returns the screen, without trailing spaces and empty lines at the end.
     pub(crate) fn text(&self) -> String {
         let lines =
             self.terminal.screen().visible_lines().map(|line| line.text().trim_end().to_owned() + "\n");
         lines.collect::<String>().trim_end().to_owned() + "\n"
     }
 
-    /// Waits until the screen is as it should be, and returns it.
-    pub(crate) async fn until(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
-        let waited = tokio::time::timeout(PATIENCE, async {
+    /// Waits until the screen meets a condition, and returns it.
+    pub(crate) async fn wait_until(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
+        let waited = tokio::time::timeout(TEST_TIMEOUT, async {
             while self.is_drawing() || !is_so(&self.text()) {
                 if !self.read().await {
                     return false;
@@ -95,27 +95,27 @@ impl Screen {
         }
     }
 
-    /// Says whether the program is in the middle of drawing: it tells when it begins and when it is done.
+    /// Returns whether the program is drawing: it marks the beginning and the end of a frame.
     fn is_drawing(&self) -> bool {
         let last = |end: u8| {
-            self.written.windows(8).rposition(|bytes| bytes[..7] == *b"\x1b[?2026" && bytes[7] == end)
+            self.raw_output.windows(8).rposition(|bytes| bytes[..7] == *b"\x1b[?2026" && bytes[7] == end)
         };
         last(b'h') > last(b'l')
     }
 
     /// Waits until a text is on the screen, and returns the screen.
-    pub(crate) async fn shows(&mut self, text: &str) -> String {
-        self.until(&format!("{text:?}"), |screen| screen.contains(text)).await
+    pub(crate) async fn wait_for_text(&mut self, text: &str) -> String {
+        self.wait_until(&format!("{text:?}"), |screen| screen.contains(text)).await
     }
 
-    /// Waits until a text is not on the screen any more.
-    pub(crate) async fn hides(&mut self, text: &str) -> String {
-        self.until(&format!("a screen without {text:?}"), |screen| !screen.contains(text)).await
+    /// Waits until a text is no longer on the screen.
+    pub(crate) async fn wait_until_gone(&mut self, text: &str) -> String {
+        self.wait_until(&format!("a screen without {text:?}"), |screen| !screen.contains(text)).await
     }
 
-    /// Waits until the program has ended, and returns the number that it ended with.
-    pub(crate) async fn end(&mut self) -> Option<i32> {
-        let waited = tokio::time::timeout(PATIENCE, async {
+    /// Waits until the program has ended, and returns its exit code.
+    pub(crate) async fn wait_for_exit(&mut self) -> Option<i32> {
+        let waited = tokio::time::timeout(TEST_TIMEOUT, async {
             while self.read().await {}
             self.child.wait().await.unwrap()
         });
@@ -125,24 +125,24 @@ impl Screen {
         }
     }
 
-    /// Returns the id of the program's process.
-    pub(crate) fn id(&self) -> u32 {
+    /// Returns the program's process id.
+    pub(crate) fn process_id(&self) -> u32 {
         self.child.id().expect("it runs")
     }
 
-    /// Reads what the program wrote, and says whether there can be more.
+    /// Reads the program's output, and returns whether there can be more.
     async fn read(&mut self) -> bool {
-        if self.ended {
+        if self.has_exited {
             return false;
         }
         let mut bytes = vec![0; 64 << 10];
-        // When nobody has the terminal open any more, reading fails.
+        // Reading fails once all processes have closed the terminal.
         let count = self.reader.read(&mut bytes).await.unwrap_or(0);
         if count == 0 {
-            self.ended = true;
+            self.has_exited = true;
             return false;
         }
-        self.written.extend_from_slice(&bytes[..count]);
+        self.raw_output.extend_from_slice(&bytes[..count]);
         self.partial.extend_from_slice(&bytes[..count]);
         let valid = match std::str::from_utf8(&self.partial) {
             Ok(text) => text.len(),
@@ -155,8 +155,8 @@ impl Screen {
     }
 }
 
-/// Returns the processes below one, by their ids.
-pub(crate) fn below(process: u32) -> BTreeSet<u32> {
+/// Returns the ids of a process's descendants.
+pub(crate) fn descendants(process: u32) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
     let mut open = vec![process];
     while let Some(parent) = open.pop() {
@@ -171,22 +171,22 @@ pub(crate) fn below(process: u32) -> BTreeSet<u32> {
     found
 }
 
-/// Returns Bowline's own agent below a process: its supervisors are there as well.
-pub(crate) fn agent_below(process: u32) -> Option<u32> {
-    below(process).into_iter().find(|id| {
+/// Returns the process of Bowline's own agent below a process, as opposed to its supervisors.
+pub(crate) fn find_agent_descendant(process: u32) -> Option<u32> {
+    descendants(process).into_iter().find(|id| {
         let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).any(|word| word == b"agent")
     })
 }
 
-/// Says whether a process runs. One that has ended and nobody asked about does not.
-pub(crate) fn runs(process: u32) -> bool {
+/// Returns whether a process is running. A zombie is not.
+pub(crate) fn is_running(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.trim().is_empty() && !rest.trim().starts_with('Z'))
 }
 
 /// Waits until a process is stopped.
-pub(crate) async fn until_stopped(process: u32) {
+pub(crate) async fn wait_until_stopped(process: u32) {
     let is_stopped = || {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with('T'))
@@ -196,5 +196,5 @@ pub(crate) async fn until_stopped(process: u32) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, stopped).await.expect("the process is never stopped");
+    tokio::time::timeout(TEST_TIMEOUT, stopped).await.expect("the process is never stopped");
 }

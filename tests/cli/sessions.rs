@@ -1,17 +1,17 @@
-//! `bowline sessions`, on what real agents stored.
+//! Tests of `bowline sessions`, on sessions stored by real agents.
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use bowline_agent::store::{Retention, SessionStore as _, SqliteSessionStore};
+use bowline_agent::store::{SessionRetention, SessionStore as _, SqliteSessionStore};
 use expect_test::expect;
 
-use crate::changes::steady;
-use crate::program::Scene;
+use crate::changes::normalize_times;
+use crate::fixture::CliFixture;
 
-impl Scene {
-    /// The ids of all sessions, the last used first.
-    fn ids(&self) -> Vec<String> {
-        let output = self.output(self.command(&["sessions", "list", "--all", "--json"]), "");
+impl CliFixture {
+    /// The ids of all sessions, most recently used first.
+    fn session_ids(&self) -> Vec<String> {
+        let output = self.run_command(self.command(&["sessions", "list", "--all", "--json"]), "");
         let told = String::from_utf8(output.stdout).unwrap();
         let id = |line: &str| {
             serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_str().unwrap().to_owned()
@@ -22,8 +22,8 @@ impl Scene {
 
 #[test]
 fn where_there_is_no_session_that_is_said() {
-    let scene = Scene::new();
-    let told = scene.play(&[
+    let scene = CliFixture::new();
+    let told = scene.run_all(&[
         &["sessions", "list"],
         &["sessions", "list", "--all"],
         &["sessions", "list", "--json"],
@@ -63,11 +63,11 @@ fn where_there_is_no_session_that_is_said() {
 
 #[test]
 fn a_conversation_is_listed_shown_and_exported() {
-    let scene = Scene::new();
-    scene.put("a.txt", "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\n");
-    scene.agent("read a.txt\nthink hard\nplan: first; second\nsay done");
-    scene.next_turn("replace \"two\" with \"2\" in a.txt\nread nowhere.txt");
-    let told = scene.play(&[
+    let scene = CliFixture::new();
+    scene.write_file("a.txt", "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\n");
+    scene.run_agent("read a.txt\nthink hard\nplan: first; second\nsay done");
+    scene.run_next_turn("replace \"two\" with \"2\" in a.txt\nread nowhere.txt");
+    let told = scene.run_all(&[
         &["sessions", "list"],
         &["sessions", "show", "last"],
         &["sessions", "show", "last", "--full"],
@@ -339,11 +339,11 @@ fn a_conversation_is_listed_shown_and_exported() {
 
 #[test]
 fn an_exported_recording_says_again_what_the_model_said() {
-    let scene = Scene::new();
-    scene.agent("write a.txt: hello\\n");
+    let scene = CliFixture::new();
+    scene.run_agent("write a.txt: hello\\n");
     let replay = scene.base().join("again.jsonl");
     let replay = replay.to_str().unwrap();
-    let told = scene.play(&[
+    let told = scene.run_all(&[
         &["sessions", "export", "last", "--format", "replay", "--output", replay],
         &["sessions", "export", "last", "--format", "replay", "--output", replay],
         &["sessions", "export", "last", "--output", "/nowhere/x"],
@@ -372,8 +372,8 @@ fn an_exported_recording_says_again_what_the_model_said() {
         --- 0
     "#]]
     .assert_eq(&told);
-    assert_eq!(scene.get("a.txt"), "hello\n");
-    let output = scene.output(scene.command(&["sessions", "export", "last", "--format", "json"]), "");
+    assert_eq!(scene.read_file("a.txt"), "hello\n");
+    let output = scene.run_command(scene.command(&["sessions", "export", "last", "--format", "json"]), "");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["session"]["cwd"], scene.project().to_str().unwrap());
     assert_eq!(json["messages"][0]["role"], "user");
@@ -382,11 +382,11 @@ fn an_exported_recording_says_again_what_the_model_said() {
 
 #[test]
 fn sessions_are_those_of_the_directory_or_the_nearest_above_and_have_short_names() {
-    let scene = Scene::new();
-    scene.put("sub/a.txt", "");
-    scene.agent("say one");
-    scene.agent("say two");
-    let ids = scene.ids();
+    let scene = CliFixture::new();
+    scene.write_file("sub/a.txt", "");
+    scene.run_agent("say one");
+    scene.run_agent("say two");
+    let ids = scene.session_ids();
     let other = scene.base().join("other");
     std::fs::create_dir(&other).unwrap();
     let mut told = String::new();
@@ -401,7 +401,7 @@ fn sessions_are_those_of_the_directory_or_the_nearest_above_and_have_short_names
     ] {
         let mut command = scene.command(&arguments);
         command.current_dir(directory);
-        told += &steady(&scene.told(&scene.output(command, "")));
+        told += &normalize_times(&scene.describe_output(&scene.run_command(command, "")));
     }
     expect![[r#"
         $SHORT  say two
@@ -460,11 +460,11 @@ fn sessions_are_those_of_the_directory_or_the_nearest_above_and_have_short_names
 
 #[test]
 fn a_session_is_deleted_when_that_is_meant_and_nobody_uses_it() {
-    let scene = Scene::new();
-    scene.agent("say one");
-    scene.agent("say two");
-    let ids = scene.ids();
-    let told = scene.play(&[
+    let scene = CliFixture::new();
+    scene.run_agent("say one");
+    scene.run_agent("say two");
+    let ids = scene.session_ids();
+    let told = scene.run_all(&[
         &["sessions", "delete", &ids[1]],
         &["sessions", "delete", &ids[1], "--yes"],
         &["sessions", "show", &ids[1]],
@@ -473,7 +473,7 @@ fn a_session_is_deleted_when_that_is_meant_and_nobody_uses_it() {
     expect![[r#"
         $ bowline sessions delete $SESSION
         --- stderr
-        bowline: nobody is there to ask: delete session $SHORT (say one) with --yes
+        bowline: the user cannot be asked: delete session $SHORT (say one) with --yes
         --- 2
         $ bowline sessions delete $SESSION --yes
         deleted session $SHORT (say one)
@@ -489,13 +489,13 @@ fn a_session_is_deleted_when_that_is_meant_and_nobody_uses_it() {
     "#]]
     .assert_eq(&told);
 
-    // Somebody has the other.
+    // The other session is claimed.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let state = scene.home().join(".local/state/bowline");
-    let store = SqliteSessionStore::new(&state, Retention::default());
+    let store = SqliteSessionStore::new(&state, SessionRetention::default());
     let id = bowline_state::schema::v1::SessionId::new(ids[0].clone());
     let held = runtime.block_on(store.claim(&id)).unwrap();
-    let told = scene.play(&[&["sessions", "delete", "last", "--yes"], &["sessions", "list"]]);
+    let told = scene.run_all(&[&["sessions", "delete", "last", "--yes"], &["sessions", "list"]]);
     expect![[r#"
         $ bowline sessions delete last --yes
         --- stderr

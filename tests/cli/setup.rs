@@ -1,19 +1,19 @@
-//! `bowline setup`: what is printed, and what becomes of files that are there.
+//! Tests of `bowline setup`: its output, and its effects on existing files.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
 use expect_test::{Expect, expect};
 
-use crate::program::Scene;
+use crate::fixture::CliFixture;
 
 fn check(arguments: &[&str], expected: Expect) {
-    expected.assert_eq(&Scene::new().run(arguments));
+    expected.assert_eq(&CliFixture::new().run(arguments));
 }
 
 /// A home with Zed's settings in it.
-fn with_settings(text: &str) -> (Scene, PathBuf) {
-    let scene = Scene::new();
+fn fixture_with_settings(text: &str) -> (CliFixture, PathBuf) {
+    let scene = CliFixture::new();
     let file = scene.home().join(".config/zed/settings.json");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(&file, text).unwrap();
@@ -21,7 +21,7 @@ fn with_settings(text: &str) -> (Scene, PathBuf) {
 }
 
 /// Returns the files beside a file, with their modes.
-fn beside(file: &std::path::Path) -> String {
+fn list_siblings(file: &std::path::Path) -> String {
     let mut found: Vec<String> = std::fs::read_dir(file.parent().unwrap())
         .unwrap()
         .map(|entry| {
@@ -160,7 +160,7 @@ fn each_editor_is_told_in_its_own_way() {
 
 #[test]
 fn a_file_that_is_not_there_is_made_and_then_there_is_nothing_to_do() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     expect![[r#"
         diff --git a$HOME/.jetbrains/acp.json b$HOME/.jetbrains/acp.json
         new file mode 100644
@@ -198,7 +198,7 @@ fn a_file_that_is_not_there_is_made_and_then_there_is_nothing_to_do() {
           }
         }
     "#]]
-    .assert_eq(&scene.clean(&std::fs::read_to_string(&file).unwrap()));
+    .assert_eq(&scene.normalize(&std::fs::read_to_string(&file).unwrap()));
     expect![[r#"
         Nothing to do: $HOME/.jetbrains/acp.json has it already.
         --- 0
@@ -207,10 +207,10 @@ fn a_file_that_is_not_there_is_made_and_then_there_is_nothing_to_do() {
     expect![[r#"
         600 acp.json
     "#]]
-    .assert_eq(&beside(&file));
+    .assert_eq(&list_siblings(&file));
 }
 
-const SETTINGS: &str = r#"// Zed settings
+const ZED_SETTINGS: &str = r#"// Zed settings
 //
 {
     "vim_mode": true, // since 1998
@@ -225,9 +225,9 @@ const SETTINGS: &str = r#"// Zed settings
 
 #[test]
 fn what_a_person_wrote_stays() {
-    let (scene, file) = with_settings(SETTINGS);
+    let (scene, file) = fixture_with_settings(ZED_SETTINGS);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
-    // Who is root sets up other users' editors: what is theirs stays theirs.
+    // Root may set up other users' editors: the owner of a file is kept.
     let is_root = std::os::unix::fs::chown(&file, Some(12_345), Some(54_321)).is_ok();
     expect![[r#"
         diff --git a$HOME/.config/zed/settings.json b$HOME/.config/zed/settings.json
@@ -249,7 +249,7 @@ fn what_a_person_wrote_stays() {
         --- 0
     "#]]
     .assert_eq(&scene.run(&["setup", "zed", "--write", "--dry-run"]).replace("\n \n", "\n\n"));
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), SETTINGS);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), ZED_SETTINGS);
     expect![[r#"
         Added Bowline to $HOME/.config/zed/settings.json
         As it was: $HOME/.config/zed/settings.json.before-bowline
@@ -275,19 +275,19 @@ fn what_a_person_wrote_stays() {
             /* keep */ "theme": "One Dark"
         }
     "#]]
-    .assert_eq(&scene.clean(&std::fs::read_to_string(&file).unwrap()));
+    .assert_eq(&scene.normalize(&std::fs::read_to_string(&file).unwrap()));
     expect![[r#"
         640 settings.json
         640 settings.json.before-bowline
     "#]]
-    .assert_eq(&beside(&file));
+    .assert_eq(&list_siblings(&file));
     let copy = file.with_file_name("settings.json.before-bowline");
-    assert_eq!(std::fs::read_to_string(&copy).unwrap(), SETTINGS);
+    assert_eq!(std::fs::read_to_string(&copy).unwrap(), ZED_SETTINGS);
     for path in [&file, &copy] {
         let metadata = path.metadata().unwrap();
         assert!(!is_root || (metadata.uid(), metadata.gid()) == (12_345, 54_321), "{path:?}");
     }
-    // A second agent beside the first; its copy does not replace the first one.
+    // A second agent beside the first; its backup does not replace the first one.
     expect![[r#"
         Added Offline to $HOME/.config/zed/settings.json
         As it was: $HOME/.config/zed/settings.json.before-bowline-2
@@ -302,12 +302,12 @@ fn what_a_person_wrote_stays() {
         "--model",
         "offline",
     ]));
-    assert_eq!(std::fs::read_to_string(&copy).unwrap(), SETTINGS);
+    assert_eq!(std::fs::read_to_string(&copy).unwrap(), ZED_SETTINGS);
 }
 
 #[test]
 fn a_link_to_the_file_stays_a_link() {
-    let (scene, file) = with_settings("");
+    let (scene, file) = fixture_with_settings("");
     let own = scene.base().join("dotfiles.json");
     std::fs::write(&own, "{}\n").unwrap();
     std::fs::remove_file(&file).unwrap();
@@ -329,7 +329,7 @@ fn a_link_to_the_file_stays_a_link() {
     .assert_eq(&last_lines(&scene.run(&["setup", "zed", "--write"])));
 }
 
-/// What was said on stderr, and how it ended: what is above is the same as without --write.
+/// Returns stderr and the exit status: the output above is the same as without `--write`.
 fn last_lines(told: &str) -> String {
     told[told.find("--- stderr").unwrap_or_default()..].to_owned()
 }
@@ -362,14 +362,14 @@ fn what_cannot_be_understood_is_left_alone_and_the_way_by_hand_is_shown() {
             "#]],
         ),
     ] {
-        let (scene, file) = with_settings(text);
+        let (scene, file) = fixture_with_settings(text);
         let told = scene.run(&["setup", "zed", "--write"]);
         assert!(told.starts_with("Zed: add this to $HOME/.config/zed/settings.json"), "{told}");
         expected.assert_eq(&last_lines(&told));
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
-        assert_eq!(beside(&file).lines().count(), 1);
+        assert_eq!(list_siblings(&file).lines().count(), 1);
     }
-    let (scene, file) = with_settings("");
+    let (scene, file) = fixture_with_settings("");
     std::fs::write(&file, [b'{', 0xff, b'}']).unwrap();
     expect![[r#"
         --- stderr
@@ -389,7 +389,7 @@ fn what_cannot_be_understood_is_left_alone_and_the_way_by_hand_is_shown() {
 
 #[test]
 fn programs_are_not_edited() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     expect![[r#"
         --- stderr
         bowline: Neovim is configured by a program in Lua, which only you can change safely: add what is above
@@ -405,8 +405,8 @@ fn programs_are_not_edited() {
 
 #[test]
 fn another_file_can_be_named() {
-    let scene = Scene::new();
-    scene.put("codium.json", "{\n\t\"editor.fontSize\": 12\n}\n");
+    let scene = CliFixture::new();
+    scene.write_file("codium.json", "{\n\t\"editor.fontSize\": 12\n}\n");
     expect![[r#"
         Added Bowline to codium.json
         As it was: $PROJECT/codium.json.before-bowline
@@ -426,7 +426,7 @@ fn another_file_can_be_named() {
         	}
         }
     "#]]
-    .assert_eq(&scene.clean(&scene.get("codium.json")));
+    .assert_eq(&scene.normalize(&scene.read_file("codium.json")));
 }
 
 #[test]
@@ -447,36 +447,36 @@ fn wrong_use_is_one_clear_line() {
         --- 2
     "#]],
     );
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let mut command = scene.command(&["setup", "zed", "--write"]);
     command.env_remove("HOME");
-    let output = scene.output(command, "");
+    let output = scene.run_command(command, "");
     expect![[r#"
         --- stderr
         bowline: set HOME to an absolute path, or name the editor's file with --file
         --- 1
     "#]]
-    .assert_eq(&last_lines(&scene.told(&output)));
+    .assert_eq(&last_lines(&scene.describe_output(&output)));
 }
 
 #[test]
 fn a_link_in_the_path_is_what_editors_start() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let bin = scene.home().join("bin");
     std::fs::create_dir(&bin).unwrap();
     let link = bin.join("bowline");
-    std::os::unix::fs::symlink(crate::program::bowline(), &link).unwrap();
+    std::os::unix::fs::symlink(crate::fixture::bowline(), &link).unwrap();
     let told = |search: &std::path::Path| {
         let mut command = scene.command(&["setup", "jetbrains"]);
         command.env("PATH", search);
-        let told = scene.told(&scene.output(command, ""));
+        let told = scene.describe_output(&scene.run_command(command, ""));
         told.lines()
             .filter(|line| line.contains("command"))
             .map(|line| format!("{}\n", line.trim()))
             .collect::<String>()
     };
     let mut lines = told(&bin);
-    // A name that depends on where one is, is none.
+    // A relative path is not used.
     lines += &told(std::path::Path::new("../home/bin"));
     // Nor is one that leads to another program.
     std::fs::remove_file(&link).unwrap();
@@ -491,23 +491,23 @@ fn a_link_in_the_path_is_what_editors_start() {
 }
 
 /// A home with a program `opencode`, and nothing else in the search path.
-fn with_opencode() -> (Scene, impl Fn(&Scene, &[&str]) -> String) {
-    let scene = Scene::new();
+fn fixture_with_opencode() -> (CliFixture, impl Fn(&CliFixture, &[&str]) -> String) {
+    let scene = CliFixture::new();
     let bin = scene.home().join("bin");
     std::fs::create_dir(&bin).unwrap();
     std::fs::write(bin.join("opencode"), "").unwrap();
     std::fs::set_permissions(bin.join("opencode"), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let run = move |scene: &Scene, arguments: &[&str]| {
+    let run = move |scene: &CliFixture, arguments: &[&str]| {
         let mut command = scene.command(arguments);
         command.env("PATH", &bin);
-        scene.told(&scene.output(command, ""))
+        scene.describe_output(&scene.run_command(command, ""))
     };
     (scene, run)
 }
 
 #[test]
 fn bowline_stands_between_an_editor_and_another_agent() {
-    let (scene, run) = with_opencode();
+    let (scene, run) = fixture_with_opencode();
     expect![[r#"
         Zed: add this to $HOME/.config/zed/settings.json
 
@@ -555,7 +555,7 @@ fn bowline_stands_between_an_editor_and_another_agent() {
         --- 0
     "#]]
     .assert_eq(&run(&scene, &["setup", "zed", "--proxy", "opencode acp", "--write"]));
-    // Both can be there at once.
+    // Both can be configured at once.
     expect![[r#"
         Added Bowline to $HOME/.config/zed/settings.json
         As it was: $HOME/.config/zed/settings.json.before-bowline
@@ -581,7 +581,7 @@ fn bowline_stands_between_an_editor_and_another_agent() {
           }
         }
     "#]]
-    .assert_eq(&scene.clean(&std::fs::read_to_string(file).unwrap()));
+    .assert_eq(&scene.normalize(&std::fs::read_to_string(file).unwrap()));
     expect![[r#"
         --- stderr
         bowline: there is no program "no-such-agent": install it first, or give its path
@@ -604,7 +604,7 @@ fn bowline_stands_between_an_editor_and_another_agent() {
 
 #[test]
 fn mcp_clients_are_told_of_a_server() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     for client in ["claude-desktop", "claude-code", "cursor"] {
         let told = scene.run(&["setup", client]);
         let expected = match client {
@@ -703,7 +703,7 @@ fn mcp_clients_are_told_of_a_server() {
           }
         }
     "#]]
-    .assert_eq(&scene.clean(&scene.get(".cursor/mcp.json")));
+    .assert_eq(&scene.normalize(&scene.read_file(".cursor/mcp.json")));
     expect![[r#"
         --- stderr
         bowline: --mcp is not for Zed, where Bowline is an agent: use `bowline setup zed`
@@ -721,7 +721,7 @@ fn mcp_clients_are_told_of_a_server() {
 #[test]
 fn what_was_added_is_removed_and_the_rest_stays() {
     let before = "{\n  // mine\n  \"theme\": \"One\",\n  \"agent_servers\": {\n    \"Other\": {\"command\": \"x\"}, // keep\n  }\n}\n";
-    let (scene, file) = with_settings(before);
+    let (scene, file) = fixture_with_settings(before);
     scene.run(&["setup", "zed", "--write"]);
     expect![[r#"
         diff --git a$HOME/.config/zed/settings.json b$HOME/.config/zed/settings.json

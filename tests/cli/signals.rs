@@ -1,13 +1,13 @@
-//! Signals that the system sends for a write: past a limit of file sizes, and to a pipe that nobody reads.
+//! Tests of the signals that the system sends for a write: past a file size limit, and to a closed pipe.
 
 use std::process::{Command, Stdio};
 
 use expect_test::expect;
 
-use crate::program::{Scene, script, search_path};
+use crate::fixture::{CliFixture, search_path, write_script};
 
-/// Returns the program under a limit of file sizes, in blocks of 512 bytes.
-fn limited(scene: &Scene, blocks: u32, arguments: &[&str]) -> Command {
+/// Returns the program under a file size limit, in blocks of 512 bytes.
+fn command_with_file_limit(scene: &CliFixture, blocks: u32, arguments: &[&str]) -> Command {
     let program = scene.command(arguments);
     let mut command = Command::new("/bin/sh");
     command.args(["-c", r#"ulimit -f "$0"; exec "$@""#, &blocks.to_string()]);
@@ -16,8 +16,8 @@ fn limited(scene: &Scene, blocks: u32, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs the program without a limit, which has to work.
-fn runs(scene: &Scene, arguments: &[&str]) -> String {
+/// Runs the program without a limit, which must succeed.
+fn run_successfully(scene: &CliFixture, arguments: &[&str]) -> String {
     let told = scene.run(arguments);
     assert!(told.ends_with("--- 0\n"), "{arguments:?}: {told}");
     told
@@ -25,7 +25,7 @@ fn runs(scene: &Scene, arguments: &[&str]) -> String {
 
 #[test]
 fn a_limit_of_file_sizes_fails_a_write_and_not_the_program() {
-    // Text that hardly can be compressed, so that the journal meets the limit as well.
+    // Text that hardly compresses, so that the journal reaches the limit as well.
     let mut number = 1_u64;
     let text: String = (0..100_000)
         .map(|_| {
@@ -34,30 +34,33 @@ fn a_limit_of_file_sizes_fails_a_write_and_not_the_program() {
         })
         .collect();
     for blocks in [0, 1, 16, 64, 150, 250, 400, 1000, 100_000] {
-        let scene = Scene::new();
-        scene.put("a.txt", "one\n");
+        let scene = CliFixture::new();
+        scene.write_file("a.txt", "one\n");
         let prompt = format!("write a.txt: {text}");
-        let output = scene.output(limited(&scene, blocks, &["run", "--approve", "edits", &prompt]), "");
-        let told = scene.told(&output);
+        let output = scene.run_command(
+            command_with_file_limit(&scene, blocks, &["run", "--approve", "edits", &prompt]),
+            "",
+        );
+        let told = scene.describe_output(&output);
         assert!(output.status.code().is_some_and(|code| code <= 5), "{blocks}: {told}");
-        let written = scene.get("a.txt");
+        let written = scene.read_file("a.txt");
         assert!(written == "one\n" || written == text, "{blocks}: the file was written in part");
         assert!(blocks < 100_000 || written == text, "{told}");
-        // Whatever is left behind is whole, and goes on.
-        runs(&scene, &["run", "--approve", "edits", "write b.txt: b"]);
-        runs(&scene, &["audit", "verify"]);
-        let changes = runs(&scene, &["changes"]);
+        // The files left behind are intact and usable.
+        run_successfully(&scene, &["run", "--approve", "edits", "write b.txt: b"]);
+        run_successfully(&scene, &["audit", "verify"]);
+        let changes = run_successfully(&scene, &["changes"]);
         assert_eq!(changes.contains("a.txt"), written == text, "{blocks}: {changes}");
     }
 }
 
 #[test]
 fn results_past_a_limit_of_file_sizes_are_an_error() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let mut table = String::new();
     for arguments in [&["--help"][..], &["completions", "bash"], &["changes", "--help"]] {
         let file = std::fs::File::create(scene.base().join("results")).unwrap();
-        let mut command = limited(&scene, 0, arguments);
+        let mut command = command_with_file_limit(&scene, 0, arguments);
         let output = command.stdout(file).stderr(Stdio::piped()).output().unwrap();
         table += &format!("{} {}", output.status, String::from_utf8_lossy(&output.stderr));
     }
@@ -71,17 +74,17 @@ fn results_past_a_limit_of_file_sizes_are_an_error() {
 
 #[test]
 fn a_pipe_that_nobody_reads_ends_no_command_in_a_panic() {
-    let scene = Scene::new();
-    scene.put("a.txt", "one\n");
-    runs(&scene, &["run", "--approve", "edits", "write a.txt: two"]);
-    // Neither results nor errors are read.
+    let scene = CliFixture::new();
+    scene.write_file("a.txt", "one\n");
+    run_successfully(&scene, &["run", "--approve", "edits", "write a.txt: two"]);
+    // Neither stdout nor stderr is read.
     let status = |arguments: &[&str]| {
         let (_, writer) = std::io::pipe().unwrap();
         let mut command = scene.command(arguments);
         command.stdin(Stdio::null()).stdout(writer.try_clone().unwrap()).stderr(writer);
         command.status().unwrap()
     };
-    // A turn that nobody hears of is cancelled, unless it is over by then.
+    // A turn whose output is closed is cancelled, unless it has already ended.
     let turn = status(&["run", "--approve", "edits", "write a.txt: three"]);
     assert!(turn.code().is_some_and(|code| code <= 1), "{turn}");
     let mut table = String::new();
@@ -114,8 +117,8 @@ fn a_pipe_that_nobody_reads_ends_no_command_in_a_panic() {
     .assert_eq(&table);
 }
 
-/// Returns which signals are blocked, ignored and caught, of a process's status.
-fn dispositions(status: &str) -> String {
+/// Returns the blocked, ignored and caught signals in a process's status.
+fn signal_dispositions(status: &str) -> String {
     let lines = status
         .lines()
         .filter(|line| ["SigBlk:", "SigIgn:", "SigCgt:"].iter().any(|kind| line.starts_with(kind)));
@@ -124,14 +127,14 @@ fn dispositions(status: &str) -> String {
 
 #[test]
 fn programs_that_are_started_have_the_default_of_every_signal() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let look = "cat /proc/self/status";
-    runs(&scene, &["run", "--approve", "all", &format!("run {look} > command.txt")]);
-    let agent = script(&scene.base(), "agent.sh", &format!("#!/bin/sh\n{look} > agent.txt\n"));
+    run_successfully(&scene, &["run", "--approve", "all", &format!("run {look} > command.txt")]);
+    let agent = write_script(&scene.base(), "agent.sh", &format!("#!/bin/sh\n{look} > agent.txt\n"));
     scene.run(&["run", "--agent", &agent, "hello"]);
-    // As if they had been started from here.
+    // The same as for processes started from here.
     let direct = Command::new("cat").arg("/proc/self/status").output().unwrap();
-    let direct = dispositions(&String::from_utf8(direct.stdout).unwrap());
-    assert_eq!(dispositions(&scene.get("command.txt")), direct);
-    assert_eq!(dispositions(&scene.get("agent.txt")), direct);
+    let direct = signal_dispositions(&String::from_utf8(direct.stdout).unwrap());
+    assert_eq!(signal_dispositions(&scene.read_file("command.txt")), direct);
+    assert_eq!(signal_dispositions(&scene.read_file("agent.txt")), direct);
 }

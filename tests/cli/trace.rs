@@ -1,26 +1,26 @@
-//! `bowline trace`: a run is recorded, shown, and both of its parts are played back.
+//! Tests of `bowline trace`: a run is recorded, shown, and both of its sides are replayed.
 
 use std::path::PathBuf;
 
 use expect_test::expect;
 
-use crate::program::{Scene, bowline};
+use crate::fixture::{CliFixture, bowline};
 
 const PROMPT: &str = "read a.txt\nreplace \"two\" with \"2\" in a.txt\nrun echo hello\nsay done";
-/// How often an agent looks at a command depends on how long that takes; how often it asks for this does not.
-const PLAIN: &str = "read a.txt\nreplace \"two\" with \"2\" in a.txt\nsay done";
+/// A prompt without a command: how often an agent polls a command depends on timing, whereas its other requests do not.
+const PROMPT_WITHOUT_COMMAND: &str = "read a.txt\nreplace \"two\" with \"2\" in a.txt\nsay done";
 
-/// Records a run in a project, and returns what it told and where the trace is.
-fn recorded(scene: &Scene, prompt: &str) -> (String, PathBuf) {
-    scene.put("a.txt", "one\ntwo\n");
+/// Records a run in a project, and returns its output and the path of the trace.
+fn record_run(scene: &CliFixture, prompt: &str) -> (String, PathBuf) {
+    scene.write_file("a.txt", "one\ntwo\n");
     let trace = scene.base().join("trace");
     let told = scene.run(&["run", "--approve", "all", "--trace", trace.to_str().unwrap(), prompt]);
     assert!(told.ends_with("--- 0\n"), "{told}");
     (told, trace)
 }
 
-/// Returns text without times and numbers that differ from run to run.
-fn timeless(text: &str) -> String {
+/// Normalises times and numbers that differ from run to run.
+fn normalize_trace_times(text: &str) -> String {
     let mut lines = Vec::new();
     for line in text.lines() {
         let line = match line.get(..10) {
@@ -33,11 +33,11 @@ fn timeless(text: &str) -> String {
         };
         lines.push(line.trim_start().to_owned());
     }
-    counted(&(lines.join("\n") + "\n"))
+    normalize_message_count(&(lines.join("\n") + "\n"))
 }
 
-/// Returns text in which a number of messages is `N`.
-fn counted(text: &str) -> String {
+/// Replaces a number of messages by `N`.
+fn normalize_message_count(text: &str) -> String {
     let mut words: Vec<&str> = text.split(' ').collect();
     for at in 1..words.len() {
         if words[at].starts_with("messages") && words[at - 1].bytes().all(|byte| byte.is_ascii_digit()) {
@@ -49,10 +49,10 @@ fn counted(text: &str) -> String {
 
 #[test]
 fn a_recorded_turn_is_shown_as_a_sequence() {
-    let scene = Scene::new();
-    let (_, trace) = recorded(&scene, PROMPT);
+    let scene = CliFixture::new();
+    let (_, trace) = record_run(&scene, PROMPT);
     let trace = trace.to_str().unwrap();
-    let told = timeless(&scene.run(&["trace", "show", trace, "--method", "fs/write_text_file"]));
+    let told = normalize_trace_times(&scene.run(&["trace", "show", trace, "--method", "fs/write_text_file"]));
     expect![[r#"
         TIME  client ← agent   ? fs/write_text_file          #2    $SHORT  $PROJECT/a.txt, 6 bytes
         TIME  client → agent   ✓ fs/write_text_file          #2    $SHORT   (TIME)
@@ -67,8 +67,8 @@ fn a_recorded_turn_is_shown_as_a_sequence() {
     }
     assert!(!all.contains("without an answer"), "{all}");
     let recorded = std::fs::read_to_string(trace).unwrap();
-    let piped = scene.output(scene.command(&["trace", "show", "-"]), &recorded);
-    assert_eq!(format!("{}--- 0\n", scene.clean(&String::from_utf8(piped.stdout).unwrap())), all);
+    let piped = scene.run_command(scene.command(&["trace", "show", "-"]), &recorded);
+    assert_eq!(format!("{}--- 0\n", scene.normalize(&String::from_utf8(piped.stdout).unwrap())), all);
     let whole = scene.run(&["trace", "show", trace, "--method", "session/new", "--full"]);
     assert!(whole.contains("    {\n      \"jsonrpc\": \"2.0\","), "{whole}");
     expect![[r#"
@@ -76,13 +76,13 @@ fn a_recorded_turn_is_shown_as_a_sequence() {
         0 of N messages
         --- 0
     "#]]
-    .assert_eq(&timeless(&scene.run(&["trace", "show", trace, "--session", "none"])));
+    .assert_eq(&normalize_trace_times(&scene.run(&["trace", "show", trace, "--session", "none"])));
 }
 
 #[test]
 fn the_page_of_a_recorded_turn_stands_alone() {
-    let scene = Scene::new();
-    let (_, trace) = recorded(&scene, PROMPT);
+    let scene = CliFixture::new();
+    let (_, trace) = record_run(&scene, PROMPT);
     let page = scene.run(&["trace", "show", trace.to_str().unwrap(), "--html"]);
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n--- 0\n"), "{page}");
     assert!(page.contains("session/prompt") && page.contains("default-src 'none'"));
@@ -90,21 +90,21 @@ fn the_page_of_a_recorded_turn_stands_alone() {
 
 #[test]
 fn the_agents_part_is_played_to_a_fresh_run() {
-    let scene = Scene::new();
-    let (told, trace) = recorded(&scene, PROMPT);
-    // Another project, another home: the paths become those of this one.
-    let fresh = Scene::new();
-    fresh.put("a.txt", "one\ntwo\n");
+    let scene = CliFixture::new();
+    let (told, trace) = record_run(&scene, PROMPT);
+    // In another project with another home, paths are mapped to the new ones.
+    let fresh = CliFixture::new();
+    fresh.write_file("a.txt", "one\ntwo\n");
     let agent = format!("{} trace replay {} --as agent", bowline().display(), trace.display());
     let again = fresh.run(&["run", "--approve", "all", "--agent", &agent, PROMPT]);
     assert_eq!(again, told);
-    assert_eq!(fresh.get("a.txt"), "one\n2\n");
+    assert_eq!(fresh.read_file("a.txt"), "one\n2\n");
 }
 
 #[test]
 fn the_clients_part_is_played_to_the_agent() {
-    let scene = Scene::new();
-    let (_, trace) = recorded(&scene, PLAIN);
+    let scene = CliFixture::new();
+    let (_, trace) = record_run(&scene, PROMPT_WITHOUT_COMMAND);
     let bowline = bowline().display().to_string();
     let replay = ["trace", "replay", trace.to_str().unwrap(), "--as", "client", "--"];
     let told = scene.run(&[&replay[..], &[&bowline, "agent", "--model", "offline", "--shell"]].concat());
@@ -112,8 +112,8 @@ fn the_clients_part_is_played_to_the_agent() {
         --- 0
     "#]]
     .assert_eq(&told);
-    // Whoever is no agent is told to be none, and is not waited for.
-    let told = counted(&scene.run(&[&replay[..], &["true"]].concat()));
+    // A program that is not an agent is reported as ended, and is not awaited.
+    let told = normalize_message_count(&scene.run(&[&replay[..], &["true"]].concat()));
     expect![[r#"
         --- stderr
         bowline: the agent has ended
@@ -125,10 +125,10 @@ fn the_clients_part_is_played_to_the_agent() {
 
 #[test]
 fn a_client_that_does_something_else_is_told_so() {
-    let scene = Scene::new();
-    let (_, trace) = recorded(&scene, PLAIN);
+    let scene = CliFixture::new();
+    let (_, trace) = record_run(&scene, PROMPT_WITHOUT_COMMAND);
     let asked = "{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"session/list\",\"params\":{}}\n";
-    let told = scene.run_with(&["trace", "replay", trace.to_str().unwrap(), "--as", "agent"], asked);
+    let told = scene.run_with_stdin(&["trace", "replay", trace.to_str().unwrap(), "--as", "agent"], asked);
     let told = told.lines().filter(|line| !line.contains("not played")).collect::<Vec<_>>().join("\n");
     expect![[r#"
         {"jsonrpc":"2.0","id":9,"error":{"code":-32603,"message":"the recording has no session/list"}}
@@ -140,10 +140,10 @@ fn a_client_that_does_something_else_is_told_so() {
 
 #[test]
 fn what_is_no_trace_is_said_to_be_none() {
-    let scene = Scene::new();
-    scene.put("notes", "mine\n");
-    scene.put("empty", "");
-    scene.put(
+    let scene = CliFixture::new();
+    scene.write_file("notes", "mine\n");
+    scene.write_file("empty", "");
+    scene.write_file(
         "wire",
         "> {\"id\":1,\"method\":\"x\"}\n{\"jsonrpc\":\"2.0\",\"method\":\"session/update\"}\nmine\n",
     );

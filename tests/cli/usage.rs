@@ -1,25 +1,25 @@
-//! Wrong usage of every command: one clear line, and 2.
+//! Tests of wrong usage of every command: one clear line, and exit code 2.
 
-use crate::program::Scene;
+use crate::fixture::CliFixture;
 use crate::screen::Screen;
 use expect_test::expect;
 
-/// Runs the program with wrong arguments, and notes the one line that it says.
-fn check(scene: &Scene, arguments: &[&str], told: &mut String) {
-    let output = scene.output(scene.command(arguments), "");
+/// Runs the program with wrong arguments, and records its one-line message.
+fn check(scene: &CliFixture, arguments: &[&str], told: &mut String) {
+    let output = scene.run_command(scene.command(arguments), "");
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(output.stdout.is_empty(), "{arguments:?}: {:?}", output.stdout);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
     assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
-    *told += &scene.clean(&format!("{}\n  {stderr}", arguments.join(" ")));
+    *told += &scene.normalize(&format!("{}\n  {stderr}", arguments.join(" ")));
 }
 
 #[test]
 fn without_a_home_variable_the_home_of_the_account_is_used() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let mut command = scene.command(&["policy", "show"]);
     command.env_remove("HOME");
-    let told = scene.told(&scene.output(command, ""));
+    let told = scene.describe_output(&scene.run_command(command, ""));
     let user = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()).to_string();
     let accounts = std::fs::read_to_string("/etc/passwd").unwrap();
     let mut accounts = accounts.lines().map(|line| line.split(':').collect::<Vec<_>>());
@@ -29,7 +29,7 @@ fn without_a_home_variable_the_home_of_the_account_is_used() {
 
 #[test]
 fn an_option_that_does_not_exist_is_named() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let mut told = String::new();
     for command in [
         "demo",
@@ -96,7 +96,7 @@ fn an_option_that_does_not_exist_is_named() {
 
 #[test]
 fn what_a_run_cannot_be_is_said() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let mut told = String::new();
     for arguments in [
         &["rnu"][..],
@@ -191,28 +191,28 @@ fn what_a_run_cannot_be_is_said() {
 
 #[tokio::test]
 async fn help_is_broken_between_words_where_the_terminal_is_narrow() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let mut screen = Screen::start(&scene, &["sessions", "export", "--help"]);
-    assert_eq!(screen.end().await, Some(0));
+    assert_eq!(screen.wait_for_exit().await, Some(0));
     expect![[r#"
-                  In which form
+              --format <FORMAT>
+                  The output format
 
                   Possible values:
-                  - markdown: For people
-                  - json:     Everything that is stored
-                  - replay:   The replies of the model, to be played back
+                  - markdown: Readable text
+                  - json:     All stored data
+                  - replay:   The model's replies, for playback
 
                   [default: markdown]
 
           -o, --output <FILE>
-                  The file to write, which only you can read; it may not be there yet
+                  The file to create, readable by you only; it must not exist yet
 
           -h, --help
                   Print help (see a summary with '-h')
 
-        markdown is for people, json has everything that is stored, and replay has the
-        replies of the model, which `bowline agent --model replay:FILE` gives again to
-        the same prompts without the model.
+        A replay file has the model's replies: `bowline agent --model replay:FILE` gives
+        them again to the same prompts, without the model.
 
         Examples:
           bowline sessions export last --output session.md
@@ -221,44 +221,44 @@ async fn help_is_broken_between_words_where_the_terminal_is_narrow() {
     "#]]
     .assert_eq(&screen.text());
     let mut screen = Screen::start(&scene, &[]);
-    assert_eq!(screen.end().await, Some(2));
+    assert_eq!(screen.wait_for_exit().await, Some(2));
     expect![[r#"
-          audit        Shows, verifies and archives the record of what agents did here
-          trace        Shows what was said between a client and an agent, and plays it
-                       back
-          policy       Shows and changes what agents may do here without a question
-          doctor       Says what works, what does not, and what to do about it
-          setup        Prints the configuration that an editor needs, or writes it
-          completions  Prints a script that completes commands and options in a shell
+          policy       Show or change the rules for what agents may do here
+          doctor       Check the installation and suggest how to fix problems
+          setup        Print or write the configuration that an editor needs
+          completions  Print a shell completion script
           help         Print this message or the help of the given subcommand(s)
 
         Options:
           -h, --help     Print help
           -V, --version  Print version
 
-        Exit status: 0 done, 1 failed, 2 wrong usage, 3 took longer than --timeout, 4 no
-        such session, 5 denied with nobody to ask, 130 interrupted, 143 terminated.
+        Exit status: 0 success, 1 failure, 2 wrong usage, 3 timed out (--timeout), 4 no
+        such session, 5 denied without a user to ask, 130 interrupted, 143 terminated.
 
-        Environment: HOME (else your account's home), or XDG_STATE_HOME (journal, audit
-        log, sessions), XDG_CONFIG_HOME (rules, agents) and XDG_DATA_HOME (anchors) say
-        where Bowline keeps what is yours; NO_COLOR turns colours off, PAGER shows long
-        lists in a terminal; keys such as ANTHROPIC_API_KEY are for `bowline agent`.
+        Environment:
+          XDG_STATE_HOME     journal, audit log and sessions (default: ~/.local/state)
+          XDG_CONFIG_HOME    rules, agents and keys (default: ~/.config)
+          XDG_DATA_HOME      anchors of the audit log (default: ~/.local/share)
+          NO_COLOR           no colours
+          PAGER              the pager for long lists in a terminal
+          ANTHROPIC_API_KEY  and others: API keys for Bowline's own agent
 
-        `bowline COMMAND --help` has examples. `bowline demo` shows all of it; `bowline
-        doctor` says what works here.
+        For examples, run `bowline COMMAND --help`. To get started, try `bowline demo`
+        and `bowline doctor`.
     "#]]
     .assert_eq(&screen.text());
 }
 
 #[tokio::test]
 async fn what_programs_start_tells_a_person_that_it_waits() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let mut told = String::new();
     for arguments in [&["agent"][..], &["mcp"], &["proxy", "--", "cat"]] {
         let mut screen = Screen::start(&scene, arguments);
-        told += &format!("{}\n{}", arguments.join(" "), screen.shows("tells more").await);
+        told += &format!("{}\n{}", arguments.join(" "), screen.wait_for_text("tells more").await);
         screen.send("\u{4}").await;
-        told += &format!("--- {:?}\n", screen.end().await);
+        told += &format!("--- {:?}\n", screen.wait_for_exit().await);
     }
     expect![[r#"
         agent

@@ -1,22 +1,22 @@
-//! What a person sees of the `bowline` program.
+//! The output of the `bowline` program.
 
 use std::process::Command;
 
 use expect_test::{Expect, expect};
 
-use crate::programs::{program, run, transcript};
+use crate::programs::{build_program, run, transcript};
 
 fn check(arguments: &[&str], expected: Expect) {
-    let output = run(Command::new(bowline()).args(arguments));
-    expected.assert_eq(&same_every_time(&transcript(&output)));
+    let output = run(Command::new(bowline_program()).args(arguments));
+    expected.assert_eq(&normalize_output(&transcript(&output)));
 }
 
-fn bowline() -> std::path::PathBuf {
-    program("bowline", &["build", "--quiet", "--package", "bowline-cli"])
+fn bowline_program() -> std::path::PathBuf {
+    build_program("bowline", &["build", "--quiet", "--package", "bowline-cli"])
 }
 
-/// Replaces what differs from run to run: process ids, times, and the directory of the scratch project.
-fn same_every_time(text: &str) -> String {
+/// Replaces the parts that differ between runs: process ids, times, and the directory of the scratch project.
+fn normalize_output(text: &str) -> String {
     let mut same = String::new();
     for line in text.lines() {
         let words = line.split(' ').map(|word| match word {
@@ -29,20 +29,20 @@ fn same_every_time(text: &str) -> String {
         let line = words.collect::<Vec<_>>().join(" ");
         same += &match line.split_once("as process ") {
             Some((before, _)) => format!("{before}as process N\n"),
-            None => format!("{}\n", without_time(&line)),
+            None => format!("{}\n", strip_time(&line)),
         };
     }
     same
 }
 
-fn without_time(line: &str) -> String {
+fn strip_time(line: &str) -> String {
     match line.strip_suffix(" s]").and_then(|line| line.rsplit_once(", ")) {
         Some((before, _)) => format!("{before}, TIME]"),
         None => line.to_owned(),
     }
 }
 
-/// Nothing of the user's is used or touched: keys, rules, state. Nor is the tour.
+/// The demo neither uses nor changes the user's keys, rules and state, and neither does the tour.
 #[test]
 fn the_demo_leaves_the_user_alone() {
     let home = tempfile::tempdir().unwrap();
@@ -50,7 +50,7 @@ fn the_demo_leaves_the_user_alone() {
     std::fs::create_dir_all(&config).unwrap();
     std::fs::write(config.join("policy.toml"), "preset = \"deny\"\n").unwrap();
     std::fs::write(config.join("keys.json"), "no keys at all").unwrap();
-    let mut command = Command::new(bowline());
+    let mut command = Command::new(bowline_program());
     command
         .arg("demo")
         .current_dir(home.path())
@@ -63,12 +63,12 @@ fn the_demo_leaves_the_user_alone() {
         .env("XDG_STATE_HOME", "/nowhere");
     let told = transcript(&run(&mut command));
     assert!(told.contains("checks hold") && told.ends_with("--- exit status: 0\n"), "{told}");
-    let mut left: Vec<String> = files(home.path());
+    let mut left: Vec<String> = list_files(home.path());
     left.sort();
     assert_eq!(left, [".config/bowline/keys.json", ".config/bowline/policy.toml"]);
 }
 
-fn files(directory: &std::path::Path) -> Vec<String> {
+fn list_files(directory: &std::path::Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![directory.to_owned()];
     while let Some(next) = open.pop() {
@@ -84,11 +84,11 @@ fn files(directory: &std::path::Path) -> Vec<String> {
     found
 }
 
-/// Who reads only the start has not made it fail.
+/// The demo does not fail if the reader of its output stops early.
 #[test]
 fn the_demo_goes_on_when_nobody_reads() {
     let mut command = Command::new("sh");
-    command.arg("-c").arg("{ \"$0\" demo; echo $? >&2; } | head -1").arg(bowline());
+    command.arg("-c").arg("{ \"$0\" demo; echo $? >&2; } | head -1").arg(bowline_program());
     expect![[r#"
         Two processes and a pipe
         --- stderr
@@ -182,7 +182,7 @@ fn the_demo_shows_every_step_and_checks_it() {
               ✓ what has changed since the approval is shown again
                agent │ Changed `config.json`.
                agent │ Edited config.json in 1 place, through the editor.
-               agent │ Somebody else had changed the file since you last saw it:
+               agent │ Another program changed the file since you last saw it:
                agent │ @@ -2,3 +2,3 @@
                agent │    "name": "knot",
                agent │ -  "debug": true,
@@ -230,7 +230,7 @@ fn the_demo_shows_every_step_and_checks_it() {
                agent │ Running `env /bin/rm config.json` did not work:
                agent │ `env /bin/rm config.json`: permission denied: a rule of the user's denies it
                  log │ terminal/create denied by rule: `env /bin/rm config.json`: a rule from the command line (deny execute: command `rm`)
-              ✓ a rule forbids it, however it is called, and nobody is asked
+              ✓ a rule forbids it, however it is called, without a question
 
             Taking it back
               ✓ a file that a command made is found, and laid to: /bin/sh -c 'echo made by a command > notes.txt'
@@ -332,38 +332,43 @@ fn help_says_what_there_is() {
             Usage: bowline <COMMAND>
 
             Commands:
-              demo         Takes a short tour on a scratch project: the real agent and the real host, two processes over a pipe, every step checked. Needs no key and no network
-              run          Serves this workspace to an agent for one prompt, and shows what it does
-              chat         The same in a full-screen terminal interface
-              agent        The agent, for editors to start: speaks ACP on stdin and stdout. Works without a key by the offline model [alias: serve]
-              mcp          Serves this workspace to MCP clients: files, commands and unsaved text under your rules
-              proxy        Stands between an editor and any agent, and gives the agent the editor's files and terminals as an MCP server
-              changes      Lists what agents changed in this workspace
-              diff         Shows what agents changed, as a patch that git reads
-              undo         Takes back what agents changed; your own later edits stay
-              redo         Does again what was undone
-              rewind       Lists turns by their prompt, and goes back to before one
-              restore      Prints or puts back text of yours that could only be kept in the journal
-              sessions     Lists, shows, searches, exports, renames, copies and deletes sessions of Bowline's agent
-              audit        Shows, verifies and archives the record of what agents did here
-              trace        Shows what was said between a client and an agent, and plays it back
-              policy       Shows and changes what agents may do here without a question
-              doctor       Says what works, what does not, and what to do about it
-              setup        Prints the configuration that an editor needs, or writes it
-              completions  Prints a script that completes commands and options in a shell
+              demo         Run a short, self-checking tour on a scratch project; needs no API key or network
+              run          Run one prompt: serve this workspace to an agent and show what it does
+              chat         Chat with an agent in a full-screen terminal interface
+              agent        Run Bowline's own agent for an editor, over ACP on stdin and stdout [alias: serve]
+              mcp          Serve this workspace to MCP clients: files, unsaved text and commands
+              proxy        Run between an editor and any agent, and add tools, rules and undo
+              changes      List the changes that agents made in this workspace
+              diff         Show the changes that agents made as a patch for git
+              undo         Undo the changes that agents made; your own later edits stay
+              redo         Redo changes that were undone
+              rewind       List turns by their prompts, or go back to before one of them
+              restore      Print or restore text of yours that is kept only in the journal
+              sessions     Manage the stored sessions of Bowline's own agent
+              audit        Show, verify or archive the audit log of this workspace
+              trace        Show or replay a recorded conversation between client and agent
+              policy       Show or change the rules for what agents may do here
+              doctor       Check the installation and suggest how to fix problems
+              setup        Print or write the configuration that an editor needs
+              completions  Print a shell completion script
               help         Print this message or the help of the given subcommand(s)
 
             Options:
               -h, --help     Print help
               -V, --version  Print version
 
-            Exit status: 0 done, 1 failed, 2 wrong usage, 3 took longer than --timeout, 4 no such session, 5 denied with nobody to ask,
-            130 interrupted, 143 terminated.
+            Exit status: 0 success, 1 failure, 2 wrong usage, 3 timed out (--timeout), 4 no such session,
+            5 denied without a user to ask, 130 interrupted, 143 terminated.
 
-            Environment: HOME (else your account's home), or XDG_STATE_HOME (journal, audit log, sessions), XDG_CONFIG_HOME (rules, agents) and XDG_DATA_HOME (anchors)
-            say where Bowline keeps what is yours; NO_COLOR turns colours off, PAGER shows long lists in a terminal; keys such as ANTHROPIC_API_KEY are for `bowline agent`.
+            Environment:
+              XDG_STATE_HOME     journal, audit log and sessions (default: ~/.local/state)
+              XDG_CONFIG_HOME    rules, agents and keys (default: ~/.config)
+              XDG_DATA_HOME      anchors of the audit log (default: ~/.local/share)
+              NO_COLOR           no colours
+              PAGER              the pager for long lists in a terminal
+              ANTHROPIC_API_KEY  and others: API keys for Bowline's own agent
 
-            `bowline COMMAND --help` has examples. `bowline demo` shows all of it; `bowline doctor` says what works here.
+            For examples, run `bowline COMMAND --help`. To get started, try `bowline demo` and `bowline doctor`.
             --- exit status: 0
         "#]],
     );

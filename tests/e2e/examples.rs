@@ -1,17 +1,17 @@
-//! The examples do together what they are there to show.
+//! The examples, run together.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use expect_test::expect;
 
-use crate::programs::{program, run, transcript};
+use crate::programs::{build_program, run, transcript};
 
 #[test]
 fn the_two_examples_read_ask_and_write_together() {
     let build = ["build", "--quiet", "--package", "bowline-wire", "--examples"];
-    let agent = program("examples/agent", &build);
-    let output = run(Command::new(program("examples/client", &build)).arg(agent));
+    let agent = build_program("examples/agent", &build);
+    let output = run(Command::new(build_program("examples/client", &build)).arg(agent));
     expect![[r#"
         ToolCall(ToolCall { tool_call_id: ToolCallId("call_1"), title: "Bump the version", name: None, kind: Edit, status: Pending, content: [], locations: [ToolCallLocation { path: "/project/config.json", line: None, meta: None }], raw_input: Some(Object {"path": String("/project/config.json"), "content": String("{ \"version\": \"2.0.0\" }\n")}), raw_output: None, meta: None })
         /project/config.json is now { "version": "2.0.0" }
@@ -25,7 +25,7 @@ fn the_two_examples_read_ask_and_write_together() {
 #[test]
 fn the_client_without_an_agent_says_what_it_needs() {
     let build = ["build", "--quiet", "--package", "bowline-wire", "--examples"];
-    let output = run(&mut Command::new(program("examples/client", &build)));
+    let output = run(&mut Command::new(build_program("examples/client", &build)));
     expect![[r#"
         --- stderr
         Error: "usage: client AGENT [ARGUMENT…]"
@@ -36,14 +36,15 @@ fn the_client_without_an_agent_says_what_it_needs() {
 
 #[test]
 fn an_editor_embeds_the_host_asks_its_user_and_undoes() {
-    let agent = program("examples/agent", &["build", "--quiet", "--package", "bowline-wire", "--examples"]);
+    let agent =
+        build_program("examples/agent", &["build", "--quiet", "--package", "bowline-wire", "--examples"]);
     let build = ["build", "--quiet", "--package", "bowline-host", "--examples"];
-    let mut editor = Command::new(program("examples/embed_host", &build));
+    let mut editor = Command::new(build_program("examples/embed_host", &build));
     let mut editor = editor.arg(agent).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     editor.stdin.take().unwrap().write_all(b"y\n").unwrap();
     let output = editor.wait_with_output().unwrap();
     let told = transcript(&output);
-    // The directory has another name each time.
+    // The directory's name differs between runs.
     let (_, scratch) = told.split_once("write ").unwrap();
     let (scratch, _) = scratch.split_once("/project").unwrap();
     expect![[r#"
@@ -73,7 +74,7 @@ fn an_editor_embeds_the_host_asks_its_user_and_undoes() {
 #[test]
 fn the_workspace_keeps_what_both_wrote_and_undoes_what_the_agent_wrote() {
     let build = ["build", "--quiet", "--package", "bowline-workspace", "--examples"];
-    let output = run(&mut Command::new(program("examples/workspace", &build)));
+    let output = run(&mut Command::new(build_program("examples/workspace", &build)));
     expect![[r#"
         the agent read "bowline\r\nclove hitch\r\nsheet bend\r\n"
         the user typed, and did not save

@@ -12,7 +12,9 @@ use bowline_wire::schema::v1::{
     TerminalOutputRequest, TerminalOutputResponse, WaitForTerminalExitRequest, WaitForTerminalExitResponse,
     WriteTextFileRequest, WriteTextFileResponse,
 };
-use bowline_wire::{AgentHandle, CallError, Client, ClientContext, Grace, Limits, spawn_agent};
+use bowline_wire::{
+    AgentHandle, CallError, Client, ClientContext, ConnectionLimits, ShutdownGrace, spawn_agent,
+};
 use expect_test::expect;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,56 +22,56 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::sync::Notify;
 
-/// Notes everything that it is asked and told, and answers with a fixed value.
+/// A client that records every request and notification, and responds with fixed values.
 #[derive(Default)]
-struct Recorder {
-    notes: Mutex<String>,
+struct RecordingClient {
+    log: Mutex<String>,
     updated: Notify,
-    heard: Notify,
+    extension_received: Notify,
 }
 
-impl Recorder {
-    fn note(&self, what: &str, message: &impl Serialize) {
+impl RecordingClient {
+    fn record(&self, what: &str, message: &impl Serialize) {
         let line = format!("  {what} {}\n", serde_json::to_string(message).unwrap());
-        self.notes.lock().unwrap().push_str(&line);
+        self.log.lock().unwrap().push_str(&line);
     }
 
-    /// Notes the request and makes the answer.
-    fn asked<T: DeserializeOwned>(
+    /// Records the request and returns the response.
+    fn record_request<T: DeserializeOwned>(
         &self,
         what: &str,
         request: &impl Serialize,
         answer: Value,
     ) -> Result<T, Error> {
-        self.note(what, request);
-        Ok(value(answer))
+        self.record(what, request);
+        Ok(from_json(answer))
     }
 
-    /// Notes what a call of the agent came to.
-    fn called<T: Serialize>(&self, what: &str, outcome: Result<T, CallError>) {
+    /// Records the outcome of a call to the agent.
+    fn record_call<T: Serialize>(&self, what: &str, outcome: Result<T, CallError>) {
         let outcome = match outcome {
             Ok(answer) => serde_json::to_string(&answer).unwrap(),
             Err(error) => format!("! {error}"),
         };
-        self.notes.lock().unwrap().push_str(&format!("{what}: {outcome}\n"));
+        self.log.lock().unwrap().push_str(&format!("{what}: {outcome}\n"));
     }
 }
 
-fn value<T: DeserializeOwned>(json: Value) -> T {
+fn from_json<T: DeserializeOwned>(json: Value) -> T {
     serde_json::from_value(json).unwrap()
 }
 
-fn extension<T>(make: impl FnOnce(Arc<serde_json::value::RawValue>) -> T, json: Value) -> T {
+fn make_extension<T>(make: impl FnOnce(Arc<serde_json::value::RawValue>) -> T, json: Value) -> T {
     make(serde_json::value::to_raw_value(&json).unwrap().into())
 }
 
-impl Client for Recorder {
+impl Client for RecordingClient {
     async fn request_permission(
         &self,
         request: RequestPermissionRequest,
         _: ClientContext,
     ) -> Result<RequestPermissionResponse, Error> {
-        self.asked(
+        self.record_request(
             "request_permission",
             &request,
             json!({"outcome": {"outcome": "selected", "optionId": "no"}}),
@@ -77,7 +79,7 @@ impl Client for Recorder {
     }
 
     async fn session_update(&self, notification: SessionNotification, _: AgentHandle) {
-        self.note("update", &notification.update);
+        self.record("update", &notification.update);
         self.updated.notify_one();
     }
 
@@ -86,7 +88,7 @@ impl Client for Recorder {
         request: ReadTextFileRequest,
         _: ClientContext,
     ) -> Result<ReadTextFileResponse, Error> {
-        self.asked("read_text_file", &request, json!({"content": "two\n"}))
+        self.record_request("read_text_file", &request, json!({"content": "two\n"}))
     }
 
     async fn write_text_file(
@@ -94,7 +96,7 @@ impl Client for Recorder {
         request: WriteTextFileRequest,
         _: ClientContext,
     ) -> Result<WriteTextFileResponse, Error> {
-        self.asked("write_text_file", &request, json!({}))
+        self.record_request("write_text_file", &request, json!({}))
     }
 
     async fn create_terminal(
@@ -102,7 +104,7 @@ impl Client for Recorder {
         request: CreateTerminalRequest,
         _: ClientContext,
     ) -> Result<CreateTerminalResponse, Error> {
-        self.asked("create_terminal", &request, json!({"terminalId": "t1"}))
+        self.record_request("create_terminal", &request, json!({"terminalId": "t1"}))
     }
 
     async fn terminal_output(
@@ -110,7 +112,7 @@ impl Client for Recorder {
         request: TerminalOutputRequest,
         _: ClientContext,
     ) -> Result<TerminalOutputResponse, Error> {
-        self.asked("terminal_output", &request, json!({"output": "so far", "truncated": true}))
+        self.record_request("terminal_output", &request, json!({"output": "so far", "truncated": true}))
     }
 
     async fn wait_for_terminal_exit(
@@ -118,7 +120,7 @@ impl Client for Recorder {
         request: WaitForTerminalExitRequest,
         _: ClientContext,
     ) -> Result<WaitForTerminalExitResponse, Error> {
-        self.asked("wait_for_terminal_exit", &request, json!({"signal": "SIGKILL"}))
+        self.record_request("wait_for_terminal_exit", &request, json!({"signal": "SIGKILL"}))
     }
 
     async fn kill_terminal(
@@ -126,7 +128,7 @@ impl Client for Recorder {
         request: KillTerminalRequest,
         _: ClientContext,
     ) -> Result<KillTerminalResponse, Error> {
-        self.asked("kill_terminal", &request, json!({}))
+        self.record_request("kill_terminal", &request, json!({}))
     }
 
     async fn release_terminal(
@@ -134,7 +136,7 @@ impl Client for Recorder {
         request: ReleaseTerminalRequest,
         _: ClientContext,
     ) -> Result<ReleaseTerminalResponse, Error> {
-        self.asked("release_terminal", &request, json!({}))
+        self.record_request("release_terminal", &request, json!({}))
     }
 
     async fn create_elicitation(
@@ -142,76 +144,83 @@ impl Client for Recorder {
         request: CreateElicitationRequest,
         _: ClientContext,
     ) -> Result<CreateElicitationResponse, Error> {
-        self.asked("create_elicitation", &request, json!({"action": "accept", "content": {"name": "Ada"}}))
+        self.record_request(
+            "create_elicitation",
+            &request,
+            json!({"action": "accept", "content": {"name": "Ada"}}),
+        )
     }
 
     async fn complete_elicitation(&self, notification: CompleteElicitationNotification, _: AgentHandle) {
-        self.note("complete_elicitation", &notification);
+        self.record("complete_elicitation", &notification);
     }
 
     async fn ext_request(&self, request: ExtRequest, _: ClientContext) -> Result<ExtResponse, Error> {
-        self.note(&request.method, &request.params);
-        Ok(extension(ExtResponse::new, json!("because")))
+        self.record(&request.method, &request.params);
+        Ok(make_extension(ExtResponse::new, json!("because")))
     }
 
     async fn ext_notification(&self, notification: ExtNotification, _: AgentHandle) {
-        self.note(&notification.method, &notification.params);
-        self.heard.notify_one();
+        self.record(&notification.method, &notification.params);
+        self.extension_received.notify_one();
     }
 }
 
 #[tokio::test]
 async fn every_method_crosses_the_wire_in_both_directions() {
-    let client = Arc::new(Recorder::default());
+    let client = Arc::new(RecordingClient::default());
     let command = Command::new(env!("CARGO_BIN_EXE_complete-agent"));
-    let (agent, process) = spawn_agent(command, Arc::clone(&client), Limits::DEFAULT).unwrap();
-    let hello: InitializeRequest = value(json!({"protocolVersion": 1, "clientCapabilities": {
+    let (agent, process) = spawn_agent(command, Arc::clone(&client), ConnectionLimits::DEFAULT).unwrap();
+    let hello: InitializeRequest = from_json(json!({"protocolVersion": 1, "clientCapabilities": {
         "fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true, "elicitation": {"form": {}, "url": {}},
     }}));
-    client.called("initialize", agent.initialize(hello).await.map(|answer| answer.auth_methods));
-    client.called("authenticate", agent.authenticate(value(json!({"methodId": "key"}))).await);
-    client.called("authenticate otherwise", agent.authenticate(value(json!({"methodId": "?"}))).await);
+    client.record_call("initialize", agent.initialize(hello).await.map(|answer| answer.auth_methods));
+    client.record_call("authenticate", agent.authenticate(from_json(json!({"methodId": "key"}))).await);
+    client
+        .record_call("authenticate otherwise", agent.authenticate(from_json(json!({"methodId": "?"}))).await);
     let new = json!({"cwd": "/p", "mcpServers": [], "additionalDirectories": ["/q"]});
-    client.called("new", agent.new_session(value(new)).await);
+    client.record_call("new", agent.new_session(from_json(new)).await);
     let session = || json!({"sessionId": "s", "cwd": "/p", "mcpServers": []});
-    client.called("load", agent.load_session(value(session())).await);
-    client.called("resume", agent.resume_session(value(session())).await);
-    client.called("fork", agent.fork_session(value(session())).await);
+    client.record_call("load", agent.load_session(from_json(session())).await);
+    client.record_call("resume", agent.resume_session(from_json(session())).await);
+    client.record_call("fork", agent.fork_session(from_json(session())).await);
     let first = agent.list_sessions(ListSessionsRequest::new()).await.unwrap();
     let next = ListSessionsRequest::new().cursor(first.next_cursor.clone());
-    client.called("list", Ok(first));
-    client.called("list on", agent.list_sessions(next).await);
-    client
-        .called("set_mode", agent.set_session_mode(value(json!({"sessionId": "s", "modeId": "full"}))).await);
+    client.record_call("list", Ok(first));
+    client.record_call("list on", agent.list_sessions(next).await);
+    client.record_call(
+        "set_mode",
+        agent.set_session_mode(from_json(json!({"sessionId": "s", "modeId": "full"}))).await,
+    );
     let option = json!({"sessionId": "s", "configId": "model", "value": "fast"});
-    client.called("set_config_option", agent.set_session_config_option(value(option)).await);
-    let model: SetSessionModelRequest = value(json!({"sessionId": "s", "modelId": "slow"}));
-    client.called("set_model", agent.set_session_model(model).await);
-    client.called(
+    client.record_call("set_config_option", agent.set_session_config_option(from_json(option)).await);
+    let model: SetSessionModelRequest = from_json(json!({"sessionId": "s", "modelId": "slow"}));
+    client.record_call("set_model", agent.set_session_model(model).await);
+    client.record_call(
         "extension",
-        agent.ext_request(extension(|raw| ExtRequest::new("_x", raw), json!({"a": [1]}))).await,
+        agent.ext_request(make_extension(|raw| ExtRequest::new("_x", raw), json!({"a": [1]}))).await,
     );
     agent
-        .ext_notification(extension(|raw| ExtNotification::new("_note", raw), json!({"b": 2})))
+        .ext_notification(make_extension(|raw| ExtNotification::new("_note", raw), json!({"b": 2})))
         .await
         .unwrap();
-    client.heard.notified().await;
-    client.called("prompt", agent.prompt(PromptRequest::new("s", vec!["everything".into()])).await);
+    client.extension_received.notified().await;
+    client.record_call("prompt", agent.prompt(PromptRequest::new("s", vec!["everything".into()])).await);
 
     let turn = agent.prompt(PromptRequest::new("s", vec![]));
     let cancel = async {
-        while !client.notes.lock().unwrap().contains("waiting") {
+        while !client.log.lock().unwrap().contains("waiting") {
             client.updated.notified().await;
         }
         agent.cancel("s").await
     };
     let (turn, cancelled) = tokio::join!(turn, cancel);
     cancelled.unwrap();
-    client.called("cancelled", turn);
-    client.called("close", agent.close_session(value(json!({"sessionId": "s"}))).await);
-    client.called("delete", agent.delete_session(value(json!({"sessionId": "s"}))).await);
-    client.called("logout", agent.logout(LogoutRequest::new()).await);
-    client.called("shutdown", Ok(process.shutdown(Grace::default()).await.to_string()));
+    client.record_call("cancelled", turn);
+    client.record_call("close", agent.close_session(from_json(json!({"sessionId": "s"}))).await);
+    client.record_call("delete", agent.delete_session(from_json(json!({"sessionId": "s"}))).await);
+    client.record_call("logout", agent.logout(LogoutRequest::new()).await);
+    client.record_call("shutdown", Ok(process.shutdown(ShutdownGrace::default()).await.to_string()));
     expect![[r#"
         initialize: [{"id":"key","name":"A key"}]
         authenticate: {}
@@ -261,5 +270,5 @@ async fn every_method_crosses_the_wire_in_both_directions() {
         delete: {}
         logout: {}
         shutdown: "the agent ended: exit status: 0"
-    "#]].assert_eq(&client.notes.lock().unwrap());
+    "#]].assert_eq(&client.log.lock().unwrap());
 }

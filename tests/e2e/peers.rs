@@ -1,46 +1,46 @@
-//! Our client with agents that others' SDKs serve, and our agent with clients that they serve.
+//! Our client with agents on the official SDKs, and our agent with clients on them.
 //!
-//! Every pair takes the same turns and must give the same text.
+//! Every pair runs the same turns and must give the same text.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
-use xtask::peers::{Peer, is_there};
+use xtask::peers::{SdkPeer, is_available};
 
-use crate::programs::{root, run, transcript};
+use crate::programs::{run, transcript, workspace_root};
 
-/// A program that speaks for one end.
-struct End {
+/// The program of one end.
+struct PeerCommand {
     name: &'static str,
     command: Vec<String>,
 }
 
-fn ours(end: &str) -> End {
+fn bowline_peer(end: &str) -> PeerCommand {
     let command = match end {
         "agent" => env!("CARGO_BIN_EXE_bowline-peer-agent"),
         _ => env!("CARGO_BIN_EXE_bowline-peer-client"),
     };
-    End { name: "bowline-peer", command: vec![command.to_owned()] }
+    PeerCommand { name: "bowline-peer", command: vec![command.to_owned()] }
 }
 
-fn with_agent_of(peer: Peer, name: &'static str) {
-    let command = peer.agent(&root());
-    if is_there(peer.name(), &command) {
-        check(&End { name, command }, &ours("client"));
+fn check_with_agent(peer: SdkPeer, name: &'static str) {
+    let command = peer.agent_command(&workspace_root());
+    if is_available(peer.name(), &command) {
+        check(&PeerCommand { name, command }, &bowline_peer("client"));
     }
 }
 
-fn with_client_of(peer: Peer) {
-    let command = peer.client(&root());
-    if is_there(peer.name(), &command) {
-        check(&ours("agent"), &End { name: "", command });
+fn check_with_client(peer: SdkPeer) {
+    let command = peer.client_command(&workspace_root());
+    if is_available(peer.name(), &command) {
+        check(&bowline_peer("agent"), &PeerCommand { name: "", command });
     }
 }
 
-/// Lets the two take the turns of the plan, once approving and once rejecting.
-fn check(agent: &End, client: &End) {
+/// Runs the turns of the plan between the two, once approving and once rejecting.
+fn check(agent: &PeerCommand, client: &PeerCommand) {
     let (allowed, written) = take_turns(agent, client, "allow");
     expected_when_allowed().assert_eq(&allowed);
     assert_eq!(written.as_deref(), Some(format!("one\ntwo 🐢\nwritten by {}\n", agent.name).as_str()));
@@ -49,7 +49,7 @@ fn check(agent: &End, client: &End) {
     assert_eq!(written, None);
 }
 
-fn take_turns(agent: &End, client: &End, approve: &str) -> (String, Option<String>) {
+fn take_turns(agent: &PeerCommand, client: &PeerCommand, approve: &str) -> (String, Option<String>) {
     let project = tempfile::tempdir().unwrap();
     let (path, new_path) = (project.path().join("a.txt"), project.path().join("b.txt"));
     std::fs::write(&path, "one\ntwo 🐢\n").unwrap();
@@ -66,19 +66,19 @@ fn take_turns(agent: &End, client: &End, approve: &str) -> (String, Option<Strin
     let output = run(command.args(&agent.command).current_dir(project.path()));
     assert!(output.status.success(), "{command:?}\n{}", transcript(&output));
     let lines = String::from_utf8(output.stdout).unwrap();
-    let seen = lines.lines().map(|line| same_every_time(line, agent.name)).collect();
+    let seen = lines.lines().map(|line| normalize_line(line, agent.name)).collect();
     (seen, std::fs::read_to_string(new_path).ok())
 }
 
-/// Leaves out what differs from run to run and from peer to peer, and shows one fact a line.
-fn same_every_time(line: &str, agent: &str) -> String {
+/// Removes what differs between runs and peers, and writes one fact per line.
+fn normalize_line(line: &str, agent: &str) -> String {
     let step: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
     if let Some(name) = step.get("agent") {
         assert_eq!(name, agent);
         return format!("version {}\n", step["protocolVersion"]);
     }
     let mut text = format!("{} after {} updates\n", step["stop"].as_str().unwrap(), step["updates"]);
-    // What JSON does not order comes in the order of the alphabet.
+    // Sorted, because JSON does not order the members of an object.
     let kinds: BTreeMap<String, u64> = serde_json::from_value(step["kinds"].clone()).unwrap();
     for (kind, count) in kinds {
         text += &format!("  {kind}: {count}\n");
@@ -161,35 +161,35 @@ fn expected_when_rejected() -> Expect {
 
 #[test]
 fn our_client_with_our_agent() {
-    check(&ours("agent"), &ours("client"));
+    check(&bowline_peer("agent"), &bowline_peer("client"));
 }
 
 #[test]
 fn our_client_with_an_agent_on_the_official_rust_sdk() {
-    with_agent_of(Peer::Rust, "peer-rust");
+    check_with_agent(SdkPeer::Rust, "peer-rust");
 }
 
 #[test]
 fn our_client_with_an_agent_on_the_python_sdk() {
-    with_agent_of(Peer::Python, "peer-python");
+    check_with_agent(SdkPeer::Python, "peer-python");
 }
 
 #[test]
 fn our_client_with_an_agent_on_the_typescript_sdk() {
-    with_agent_of(Peer::TypeScript, "peer-typescript");
+    check_with_agent(SdkPeer::TypeScript, "peer-typescript");
 }
 
 #[test]
 fn our_agent_with_a_client_on_the_official_rust_sdk() {
-    with_client_of(Peer::Rust);
+    check_with_client(SdkPeer::Rust);
 }
 
 #[test]
 fn our_agent_with_a_client_on_the_python_sdk() {
-    with_client_of(Peer::Python);
+    check_with_client(SdkPeer::Python);
 }
 
 #[test]
 fn our_agent_with_a_client_on_the_typescript_sdk() {
-    with_client_of(Peer::TypeScript);
+    check_with_client(SdkPeer::TypeScript);
 }

@@ -1,31 +1,31 @@
-//! Where the programs under test are, and how they are run.
+//! The programs under test: where they are, and how they run.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The root of the repository.
-pub(crate) fn root() -> PathBuf {
+pub(crate) fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are in a folder of it").to_owned()
 }
 
-/// Where cargo has put what it built with this test.
-pub(crate) fn built() -> PathBuf {
+/// Returns the directory of the programs that cargo built with this test.
+pub(crate) fn build_dir() -> PathBuf {
     let program = std::env::current_exe().expect("this program");
     program.ancestors().nth(2).expect("target/PROFILE/deps").to_owned()
 }
 
-/// Says that everything was built before the tests: to ask cargo once more for each would take longer than most of them.
-const BUILT: &str = "BOWLINE_BUILT";
+/// Set if everything was built before the tests: asking cargo again for each program would take longer than most tests.
+const PREBUILT_VARIABLE: &str = "BOWLINE_BUILT";
 
-/// Returns a program that another package of the workspace makes, building it if that has not been done.
-pub(crate) fn program(name: &str, build: &[&str]) -> PathBuf {
-    let program = built().join(name);
-    if std::env::var_os(BUILT).is_some() {
-        assert!(program.is_file(), "{BUILT} is set, but there is no {}", program.display());
+/// Returns a program of another package in the workspace, building it if necessary.
+pub(crate) fn build_program(name: &str, build: &[&str]) -> PathBuf {
+    let program = build_dir().join(name);
+    if std::env::var_os(PREBUILT_VARIABLE).is_some() {
+        assert!(program.is_file(), "{PREBUILT_VARIABLE} is set, but there is no {}", program.display());
         return program;
     }
     let mut command = Command::new(env!("CARGO"));
-    // What cargo says of this package to its tests would have it build some crates anew, and again afterwards.
+    // These variables of the test's package would make cargo rebuild some crates, now and again afterwards.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_"))
     {
         command.env_remove(name);
@@ -34,7 +34,7 @@ pub(crate) fn program(name: &str, build: &[&str]) -> PathBuf {
         .env_remove("CARGO_MANIFEST_DIR")
         .env_remove("CARGO_MANIFEST_PATH")
         .env_remove("CARGO_MANIFEST_LINKS");
-    let status = command.args(build).current_dir(root()).status().expect("cargo");
+    let status = command.args(build).current_dir(workspace_root()).status().expect("cargo");
     assert!(
         status.success() && program.is_file(),
         "cargo {} does not make {}",
@@ -44,12 +44,12 @@ pub(crate) fn program(name: &str, build: &[&str]) -> PathBuf {
     program
 }
 
-/// Runs a command to its end and returns what it said.
+/// Runs a command to completion and returns its output.
 pub(crate) fn run(command: &mut Command) -> Output {
     command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// Everything that a program wrote, and how it ended.
+/// Returns everything that a program printed, and its exit status.
 pub(crate) fn transcript(output: &Output) -> String {
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let mut text = stdout.into_owned();

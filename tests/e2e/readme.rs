@@ -1,38 +1,38 @@
-//! Every command that the README and the guides show, run as it stands there.
+//! Every command in the README and the guides, run as written.
 
 use std::process::Command;
 
-use crate::programs::{root, run, transcript};
+use crate::programs::{run, transcript, workspace_root};
 
-/// The commands, each with a text that shows that it did its work.
-const COMMANDS: &[(&str, Shows)] = &[
-    ("cargo run --release -- demo", Shows::ChecksHold),
-    ("cargo install --locked --path crates/bowline-cli", Shows::Success),
-    ("bowline run --model offline \"list\"", Shows::Listing),
-    ("bowline run --model offline --format result \"list\"", Shows::Result),
-    ("bowline changes", Shows::Success),
-    ("bowline doctor", Shows::NextSteps),
-    ("bowline doctor --all", Shows::Machine),
-    ("bowline setup zed", Shows::Zed),
-    ("bowline setup neovim", Shows::Neovim),
-    ("bowline policy", Shows::Rules),
-    ("bowline policy explain execute \"cargo test\"", Shows::Ruling),
-    ("bowline audit verify", Shows::Success),
-    ("bowline undo --help", Shows::Usage),
-    ("bowline agent --help", Shows::Usage),
-    ("bowline mcp --help", Shows::Usage),
-    ("bowline proxy --help", Shows::Usage),
-    ("bowline trace --help", Shows::Usage),
-    ("cargo build --workspace --examples", Shows::Success),
-    ("target/debug/examples/client target/debug/examples/agent", Shows::EndOfTurn),
-    ("target/debug/examples/workspace", Shows::Undone),
-    ("echo y | target/debug/examples/embed_host target/debug/examples/agent", Shows::EndOfTurn),
-    ("cargo xtask bench --help", Shows::Usage),
+/// The commands, each with its expected output.
+const COMMANDS: &[(&str, ExpectedOutput)] = &[
+    ("cargo run --release -- demo", ExpectedOutput::ChecksHold),
+    ("cargo install --locked --path crates/bowline-cli", ExpectedOutput::Success),
+    ("bowline run --model offline \"list\"", ExpectedOutput::Listing),
+    ("bowline run --model offline --format result \"list\"", ExpectedOutput::Result),
+    ("bowline changes", ExpectedOutput::Success),
+    ("bowline doctor", ExpectedOutput::NextSteps),
+    ("bowline doctor --all", ExpectedOutput::Machine),
+    ("bowline setup zed", ExpectedOutput::Zed),
+    ("bowline setup neovim", ExpectedOutput::Neovim),
+    ("bowline policy", ExpectedOutput::Rules),
+    ("bowline policy explain execute \"cargo test\"", ExpectedOutput::Ruling),
+    ("bowline audit verify", ExpectedOutput::Success),
+    ("bowline undo --help", ExpectedOutput::Usage),
+    ("bowline agent --help", ExpectedOutput::Usage),
+    ("bowline mcp --help", ExpectedOutput::Usage),
+    ("bowline proxy --help", ExpectedOutput::Usage),
+    ("bowline trace --help", ExpectedOutput::Usage),
+    ("cargo build --workspace --examples", ExpectedOutput::Success),
+    ("target/debug/examples/client target/debug/examples/agent", ExpectedOutput::EndOfTurn),
+    ("target/debug/examples/workspace", ExpectedOutput::Undone),
+    ("echo y | target/debug/examples/embed_host target/debug/examples/agent", ExpectedOutput::EndOfTurn),
+    ("cargo xtask bench --help", ExpectedOutput::Usage),
 ];
 
-/// What a command must show.
+/// The output that a command must have.
 #[derive(Clone, Copy)]
-enum Shows {
+enum ExpectedOutput {
     ChecksHold,
     Usage,
     Success,
@@ -55,8 +55,8 @@ fn every_command_of_the_documentation_works() {
     let path = std::env::var("PATH").unwrap();
     for (command, shows) in COMMANDS {
         let mut shell = Command::new("sh");
-        shell.args(["-c", command]).current_dir(root());
-        // What a run keeps is not the business of whoever tests. Cargo and rustup have to find their own things.
+        shell.args(["-c", command]).current_dir(workspace_root());
+        // Keeps the state of these runs out of the tester's home. Cargo and rustup still need theirs.
         for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
             shell.env(name, home.path().join(name));
         }
@@ -66,19 +66,19 @@ fn every_command_of_the_documentation_works() {
         let output = run(&mut shell);
         let text = transcript(&output);
         let sign = match shows {
-            Shows::ChecksHold => "checks hold.",
-            Shows::Usage => "Usage:",
-            Shows::Success => "exit status: 0",
-            Shows::Listing => "ARCHITECTURE.md",
-            Shows::Result => "\"stop_reason\"",
-            Shows::NextSteps => "Next",
-            Shows::Machine => "This machine",
-            Shows::Zed => "agent_servers",
-            Shows::Neovim => "codecompanion",
-            Shows::Rules => "preset",
-            Shows::Ruling => "cargo test",
-            Shows::EndOfTurn => "EndTurn",
-            Shows::Undone => "undone, the file has",
+            ExpectedOutput::ChecksHold => "checks hold.",
+            ExpectedOutput::Usage => "Usage:",
+            ExpectedOutput::Success => "exit status: 0",
+            ExpectedOutput::Listing => "ARCHITECTURE.md",
+            ExpectedOutput::Result => "\"stop_reason\"",
+            ExpectedOutput::NextSteps => "Next",
+            ExpectedOutput::Machine => "This machine",
+            ExpectedOutput::Zed => "agent_servers",
+            ExpectedOutput::Neovim => "codecompanion",
+            ExpectedOutput::Rules => "preset",
+            ExpectedOutput::Ruling => "cargo test",
+            ExpectedOutput::EndOfTurn => "EndTurn",
+            ExpectedOutput::Undone => "undone, the file has",
         };
         assert!(output.status.success() && text.contains(sign), "{command}\n{text}");
     }

@@ -1,44 +1,44 @@
-//! What an agent might try to get more than was agreed to, or to keep what has ended.
+//! Attacks: an agent's attempts to exceed its permissions, or to keep what has ended.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bowline_host::{Host, HostError, Places, Quiet, SessionOptions, Settings};
-use bowline_state::question::{Question, Reply};
-use bowline_wire::Grace;
+use bowline_host::{Host, HostError, HostOptions, HostPaths, QuietFrontEnd, SessionOptions};
+use bowline_state::question::{Question, QuestionReply};
+use bowline_wire::ShutdownGrace;
 use bowline_wire::schema::v1::StopReason;
-use bowline_workspace::terminals::{self, Supervisor};
+use bowline_workspace::terminals::{self, SupervisorProgram};
 use expect_test::expect;
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 
 use super::SUPERVISOR;
-use super::player::Player;
-use super::stage::{Stage, check, options};
+use super::host_fixture::{HostFixture, check, permission_options};
+use super::session_agent::SessionAgent;
 
-/// Lets a person sit down who says yes to everything, once told to.
-fn slow(stage: &Stage) -> watch::Sender<bool> {
+/// Makes the user approve everything, once the sender gives the signal.
+fn approve_when_told(stage: &HostFixture) -> watch::Sender<bool> {
     let (say, said) = watch::channel(false);
-    stage.lab.desk.answer_later(move |_| {
+    stage.lab.user.answer_with_async(move |_| {
         let mut said = said.clone();
         Box::pin(async move {
             said.wait_for(|yes| *yes).await.unwrap();
-            Reply::allow()
+            QuestionReply::allow()
         })
     });
     say
 }
 
-/// Returns a tool call that would give a file of the project this text.
-fn edit(name: &str, text: &str) -> Value {
+/// Returns a tool call that would replace the text of a file in the project.
+fn edit_call(name: &str, text: &str) -> Value {
     let diff = json!({"type": "diff", "path": format!("$ROOT/{name}"), "newText": text});
     json!({"toolCallId": "c1", "title": "Edit", "kind": "edit", "content": [diff]})
 }
 
 #[tokio::test]
 async fn who_is_shown_a_merge_has_not_agreed_to_a_revert() {
-    let stage = Stage::new().file("a.txt", "1\n2\n3\n4\n5\n6\n7\n8\n9\n").answers(&["yes"]);
-    // What the user changed meanwhile is merged as long as the agent has not seen it.
+    let stage = HostFixture::new().with_file("a.txt", "1\n2\n3\n4\n5\n6\n7\n8\n9\n").with_answers(&["yes"]);
+    // The user's change is merged as long as the agent has not read it.
     check(
         &stage,
         r#"
@@ -83,34 +83,34 @@ async fn who_is_shown_a_merge_has_not_agreed_to_a_revert() {
               ?   -9
               ?   +AGENT
               ? Asked because no rule covers it, and preset ask asks before writes
-            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+            ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
         "#]],
     )
     .await;
-    assert_eq!(stage.lab.get("a.txt").unwrap(), "USER\n2\n3\n4\n5\n6\n7\n8\n9\n");
+    assert_eq!(stage.lab.read_file("a.txt").unwrap(), "USER\n2\n3\n4\n5\n6\n7\n8\n9\n");
 }
 
 #[tokio::test]
 async fn a_yes_that_comes_after_its_turn_does_nothing() {
     for how in ["cancelled", "dropped", "ended"] {
-        let stage = Stage::new();
-        let (yes, desk) = (slow(&stage), stage.lab.desk.clone());
-        let act = stage.acting(move |actor| async move {
+        let stage = HostFixture::new();
+        let (yes, desk) = (approve_when_told(&stage), stage.lab.user.clone());
+        let act = stage.custom_turn(move |actor| async move {
             let its = actor.clone();
             let writing = tokio::spawn(async move {
                 let params = json!({"path": "$ROOT/made.txt", "content": "late"});
-                its.says(&its.answer("fs/write_text_file", params).await);
+                its.record(&its.call_text("fs/write_text_file", params).await);
             });
             if how == "ended" {
-                desk.until(|asked, _| asked.len() == 1).await;
+                desk.wait_until(|asked, _| asked.len() == 1).await;
             } else {
                 writing.await.unwrap();
             }
             StopReason::EndTurn
         });
-        let (connection, session) = stage.session(vec![act]).await;
+        let (connection, session) = stage.open_session(vec![act]).await;
         {
-            let asked = stage.lab.desk.until(|asked, _| asked.len() == 1);
+            let asked = stage.lab.user.wait_until(|asked, _| asked.len() == 1);
             let prompting = session.prompt_text("go");
             tokio::pin!(prompting);
             tokio::select! {
@@ -125,32 +125,32 @@ async fn a_yes_that_comes_after_its_turn_does_nothing() {
             }
         }
         yes.send_replace(true);
-        stage.seen.until(|seen| !seen.is_empty()).await;
-        assert_eq!(stage.text(), "! -32800 Request cancelled\n", "{how}");
-        assert!(stage.lab.get("made.txt").is_err(), "{how}");
+        stage.seen.wait_until(|seen| !seen.is_empty()).await;
+        assert_eq!(stage.take_text(), "! -32800 Request cancelled\n", "{how}");
+        assert!(stage.lab.read_file("made.txt").is_err(), "{how}");
         connection.close_session(&session).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn two_sessions_of_one_id_never_share_a_grant() {
-    let stage = Stage::new().answers(&["yes", "no"]);
+    let stage = HostFixture::new().with_answers(&["yes", "no"]);
     let (grant, granted) = oneshot::channel();
     let (finish, finished) = oneshot::channel();
-    let first = stage.acting(|actor| async move {
-        actor.says(&actor.ask(edit("a.txt", "new\n"), options()).await);
+    let first = stage.custom_turn(|actor| async move {
+        actor.record(&actor.request_permission(edit_call("a.txt", "new\n"), permission_options()).await);
         grant.send(()).unwrap();
         finished.await.unwrap();
         StopReason::EndTurn
     });
-    let second = stage.acting(|actor| async move {
+    let second = stage.custom_turn(|actor| async move {
         granted.await.unwrap();
-        actor.play("write a.txt new\\n").await;
+        actor.play_script("write a.txt new\\n").await;
         finish.send(()).unwrap();
         StopReason::EndTurn
     });
-    let one = Player::new(vec![first]).connect(&stage.lab.host).await;
-    let other = Player::new(vec![second]).connect(&stage.lab.host).await;
+    let one = SessionAgent::new(vec![first]).connect(&stage.lab.host).await;
+    let other = SessionAgent::new(vec![second]).connect(&stage.lab.host).await;
     let a = one.new_session(SessionOptions::default()).await.unwrap();
     let b = other.load_session("s1".into(), SessionOptions::default()).await.unwrap();
     let (first, second) = tokio::join!(a.prompt_text("go"), b.prompt_text("go"));
@@ -176,17 +176,17 @@ async fn two_sessions_of_one_id_never_share_a_grant() {
           ? Asked because no rule covers it, and preset ask asks before writes
         ! -32030 permission denied: the user said no {"why":"the user said no"}
     "#]]
-    .assert_eq(&stage.text());
+    .assert_eq(&stage.take_text());
 }
 
 #[tokio::test]
 async fn what_the_agent_is_told_was_denied_is_no_grant() {
-    let stage = Stage::new().answers(&["yes", "no"]);
+    let stage = HostFixture::new().with_answers(&["yes", "no"]);
     let text = stage
-        .turn(|actor| async move {
+        .play_custom_turn(|actor| async move {
             let only_no = json!([{"optionId": "n", "name": "No", "kind": "reject_once"}]);
-            actor.says(&actor.ask(edit("a.txt", "new\n"), only_no).await);
-            actor.play("write a.txt new\\n").await;
+            actor.record(&actor.request_permission(edit_call("a.txt", "new\n"), only_no).await);
+            actor.play_script("write a.txt new\\n").await;
             StopReason::EndTurn
         })
         .await;
@@ -213,10 +213,10 @@ async fn what_the_agent_is_told_was_denied_is_no_grant() {
 
 #[tokio::test]
 async fn a_denial_does_not_tell_where_the_rules_are() {
-    let stage = Stage::new().file("secret.txt", "x");
+    let stage = HostFixture::new().with_file("secret.txt", "x");
     let rule =
         "[[rules]]\neffect = \"deny\"\nkinds = [\"read\"]\npath = \"**/secret*\"\nnote = \"for my eyes\"\n";
-    stage.lab.rules(rule).unwrap();
+    stage.lab.write_rules(rule).unwrap();
     check(
         &stage,
         "read secret.txt",
@@ -228,111 +228,112 @@ async fn a_denial_does_not_tell_where_the_rules_are() {
     .await;
 }
 
-/// Returns the file without which nothing can be recorded, for a test that removes it.
-fn anchor(stage: &mut Stage) -> PathBuf {
+/// Marks the audit log as broken, and returns the file whose removal breaks it.
+fn mark_log_broken(stage: &mut HostFixture) -> PathBuf {
     stage.log_is_broken = true;
-    stage.lab.audit().1
+    stage.lab.audit_paths().1
 }
 
 #[tokio::test]
 async fn a_session_that_cannot_be_recorded_is_not_served() {
-    let mut stage = Stage::new();
+    let mut stage = HostFixture::new();
     let connection = stage.lab.connect(vec![]).await.unwrap();
-    std::fs::remove_file(anchor(&mut stage)).unwrap();
+    std::fs::remove_file(mark_log_broken(&mut stage)).unwrap();
     connection.new_session(SessionOptions::default()).await.unwrap_err();
-    // This ends all sessions that are served.
-    connection.shutdown(Grace::default()).await;
-    assert_eq!(stage.lab.desk.shown(), Vec::<String>::new());
+    // Shutting down ends all sessions that are served.
+    connection.shutdown(ShutdownGrace::default()).await;
+    assert_eq!(stage.lab.user.events(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn a_turn_ends_for_the_front_end_also_if_the_log_fails() {
-    let mut stage = Stage::new();
-    let its = anchor(&mut stage);
-    let act = stage.acting(|_| async move {
+    let mut stage = HostFixture::new();
+    let its = mark_log_broken(&mut stage);
+    let act = stage.custom_turn(|_| async move {
         std::fs::remove_file(its).unwrap();
         StopReason::EndTurn
     });
-    let (_connection, session) = stage.session(vec![act]).await;
+    let (_connection, session) = stage.open_session(vec![act]).await;
     session.prompt_text("go").await.unwrap_err();
-    let ended = { stage.lab.desk.shown().into_iter() }.filter(|event| event.starts_with("TurnEnded")).count();
+    let ended =
+        { stage.lab.user.events().into_iter() }.filter(|event| event.starts_with("TurnEnded")).count();
     assert_eq!(ended, 1);
 }
 
 #[tokio::test]
 async fn a_prompt_ends_with_its_session() {
-    let stage = Stage::new();
-    let act = stage.acting(|_| std::future::pending());
-    let (connection, session) = stage.session(vec![act]).await;
+    let stage = HostFixture::new();
+    let act = stage.custom_turn(|_| std::future::pending());
+    let (connection, session) = stage.open_session(vec![act]).await;
     let closing = async {
         let has_begun = |event: &String| event.starts_with("TurnStarted");
-        stage.lab.desk.until(|_, shown| shown.iter().any(has_begun)).await;
+        stage.lab.user.wait_until(|_, shown| shown.iter().any(has_begun)).await;
         connection.close_session(&session).await.unwrap();
     };
     let both = async { tokio::join!(session.prompt_text("go"), closing) };
-    let (ended, ()) = tokio::time::timeout(test_support::PATIENCE, both).await.expect("the prompt ends");
+    let (ended, ()) = tokio::time::timeout(test_support::TEST_TIMEOUT, both).await.expect("the prompt ends");
     expect!["the session has ended: open another one"].assert_eq(&ended.unwrap_err().to_string());
 }
 
 #[tokio::test]
 async fn a_load_that_nobody_waits_for_leaves_no_session() {
-    let stage = Stage::new();
-    let player = Player { stalls: true, ..Player::default() };
-    let heard = player.heard.clone();
+    let stage = HostFixture::new();
+    let player = SessionAgent { stalls_on_load: true, ..SessionAgent::default() };
+    let heard = player.received_methods.clone();
     let connection = player.connect(&stage.lab.host).await;
     for times in 1..=2 {
-        // The second would be refused as the double of one that nobody has.
+        // The second load would be refused as a duplicate if the first had left a session.
         tokio::select! {
             loaded = connection.load_session("old".into(), SessionOptions::default()) => panic!("{loaded:?}"),
-            () = heard.until(|heard| heard.matches("session/load").count() == times) => {}
+            () = heard.wait_until(|heard| heard.matches("session/load").count() == times) => {}
         }
     }
     let ended = |event: &&String| event.starts_with("SessionEnded");
-    stage.lab.desk.until(|_, shown| shown.iter().filter(ended).count() == 2).await;
-    connection.shutdown(Grace::default()).await;
-    assert_eq!(stage.lab.desk.shown().iter().filter(ended).count(), 2);
+    stage.lab.user.wait_until(|_, shown| shown.iter().filter(ended).count() == 2).await;
+    connection.shutdown(ShutdownGrace::default()).await;
+    assert_eq!(stage.lab.user.events().iter().filter(ended).count(), 2);
 }
 
-/// Returns how many bytes of text a question has.
-fn bytes(question: &Question) -> usize {
+/// Returns the number of bytes of text in a question.
+fn question_bytes(question: &Question) -> usize {
     let shown = question.items.iter().filter_map(|item| item.change.as_ref());
     shown.map(|change| change.after.len() + change.before.as_ref().map_or(0, |before| before.len())).sum()
 }
 
 #[tokio::test]
 async fn a_small_request_makes_no_large_question() {
-    let stage = Stage::with(|settings| settings.observe = false);
-    stage.lab.put("big.txt", &"0123456789abcde\n".repeat(256 << 10)).unwrap();
-    stage.lab.desk.answer(|_| Reply::deny());
+    let stage = HostFixture::with_options(|settings| settings.observe = false);
+    stage.lab.write_file("big.txt", &"0123456789abcde\n".repeat(256 << 10)).unwrap();
+    stage.lab.user.answer_with(|_| QuestionReply::deny());
     stage
-        .turn(|actor| async move {
+        .play_custom_turn(|actor| async move {
             let diff = json!({"type": "diff", "path": "$ROOT/big.txt", "newText": "x\n"});
             let content = vec![diff; 100];
             let call = json!({"toolCallId": "c1", "title": "Edit", "kind": "edit", "content": content});
-            actor.says(&actor.ask(call, options()).await);
+            actor.record(&actor.request_permission(call, permission_options()).await);
             StopReason::EndTurn
         })
         .await;
-    let asked = stage.lab.desk.asked();
+    let asked = stage.lab.user.questions();
     let [question] = asked.as_slice() else { panic!("{} questions", asked.len()) };
-    let texts = bytes(question);
+    let texts = question_bytes(question);
     assert!((4 << 20..=32 << 20).contains(&texts), "{texts} bytes for 100 small diffs of a file of 4 MiB");
-    // Whatever is not shown is still named.
+    // Items without their text are still listed.
     assert_eq!(question.items.len(), 100);
 }
 
 #[tokio::test]
 async fn a_directory_that_left_the_workspace_is_not_run_in() {
-    let stage = Stage::new().file("sub/a.txt", "a");
+    let stage = HostFixture::new().with_file("sub/a.txt", "a");
     let (from, to) = (stage.lab.path("sub"), stage.lab.base().join("outside"));
     let its = to.clone();
-    let stage = stage.person(move |_| {
+    let stage = stage.with_person(move |_| {
         std::fs::rename(&from, &its).unwrap();
-        Reply::allow()
+        QuestionReply::allow()
     });
     let text = stage
-        .turn(|actor| async move {
-            actor.says(&actor.run(json!({"command": "touch here", "cwd": "$ROOT/sub"})).await);
+        .play_custom_turn(|actor| async move {
+            actor.record(&actor.run_command(json!({"command": "touch here", "cwd": "$ROOT/sub"})).await);
             StopReason::EndTurn
         })
         .await;
@@ -347,48 +348,54 @@ async fn a_directory_that_left_the_workspace_is_not_run_in() {
     assert!(!to.join("here").exists());
 }
 
-/// Makes a project, and returns where it is and where it seems to be, behind a link.
-fn linked(base: &Path) -> (PathBuf, PathBuf) {
+/// Creates a project, and returns its real path and one through a link.
+fn linked_project(base: &Path) -> (PathBuf, PathBuf) {
     let project = base.join("real/project");
     std::fs::create_dir_all(&project).unwrap();
     std::os::unix::fs::symlink(base.join("real"), base.join("link")).unwrap();
     (project, base.join("link/project"))
 }
 
-fn open(project: &Path, places: &Places) -> Result<Host, HostError> {
-    let supervisor = Supervisor { program: SUPERVISOR.into(), args: Vec::new() };
-    Host::open(project, places, Arc::new(Quiet), Settings::new(terminals::Settings::new(supervisor)))
+fn open_host(project: &Path, places: &HostPaths) -> Result<Host, HostError> {
+    let supervisor = SupervisorProgram { program: SUPERVISOR.into(), args: Vec::new() };
+    Host::open(
+        project,
+        places,
+        Arc::new(QuietFrontEnd),
+        HostOptions::new(terminals::TerminalOptions::new(supervisor)),
+    )
 }
 
 #[tokio::test]
 async fn what_is_the_users_own_may_not_lie_in_the_project_not_even_behind_a_link() {
     let base = tempfile::tempdir().unwrap();
-    let (project, behind) = linked(base.path());
-    let outside = Places::below(base.path());
+    let (project, behind) = linked_project(base.path());
+    let outside = HostPaths::in_directory(base.path());
     for places in [
-        Places { state: project.join("own"), ..outside.clone() },
-        Places { state: behind.join("own"), ..outside.clone() },
-        Places { anchors: behind.join("own"), ..outside.clone() },
+        HostPaths { state: project.join("own"), ..outside.clone() },
+        HostPaths { state: behind.join("own"), ..outside.clone() },
+        HostPaths { anchors: behind.join("own"), ..outside.clone() },
     ] {
-        assert!(matches!(open(&project, &places), Err(HostError::InsideWorkspace(_))), "{places:?}");
+        assert!(matches!(open_host(&project, &places), Err(HostError::InsideWorkspace(_))), "{places:?}");
     }
-    open(&project, &outside).unwrap();
+    open_host(&project, &outside).unwrap();
 }
 
 #[tokio::test]
 async fn rules_that_would_come_to_lie_inside_the_project_behind_a_link_are_refused() {
     let base = tempfile::tempdir().unwrap();
-    let (project, behind) = linked(base.path());
-    // There are none yet: an agent could be the first to write them.
-    let places = Places { policy: behind.join("config/policy.toml"), ..Places::below(base.path()) };
-    let refused = open(&project, &places).unwrap_err().to_string();
+    let (project, behind) = linked_project(base.path());
+    // The rules do not exist yet, so an agent could create them.
+    let places =
+        HostPaths { policy: behind.join("config/policy.toml"), ..HostPaths::in_directory(base.path()) };
+    let refused = open_host(&project, &places).unwrap_err().to_string();
     expect!["the rules in $BASE/real/project lie inside the workspace $BASE/real/project, where an agent could change them: keep them elsewhere"].assert_eq(&refused.replace(base.path().to_str().unwrap(), "$BASE"));
 }
 
 #[tokio::test]
 async fn what_takes_the_place_of_an_open_document_does_not_fail_turns() {
-    let stage = Stage::new().file("a.txt", "one\n");
-    let (connection, session) = stage.session(vec![]).await;
+    let stage = HostFixture::new().with_file("a.txt", "one\n");
+    let (connection, session) = stage.open_session(vec![]).await;
     session.prompt_text("go").await.unwrap();
     let path = stage.lab.path("a.txt");
     stage.lab.host.workspace().open_document(&path).unwrap();
@@ -403,11 +410,11 @@ async fn what_takes_the_place_of_an_open_document_does_not_fail_turns() {
 
 #[tokio::test]
 async fn who_is_not_shown_the_middle_of_a_command_is_told_so() {
-    let stage = Stage::new().answers(&["no"]);
+    let stage = HostFixture::new().with_answers(&["no"]);
     let line = format!("true {}; ./deploy --wipe; true {}", "a".repeat(2500), "b".repeat(2500));
-    stage.play(&[&format!("run {line}")]).await;
-    let asked = stage.lab.desk.asked();
+    stage.play_turns(&[&format!("run {line}")]).await;
+    let asked = stage.lab.user.questions();
     let [question] = asked.as_slice() else { panic!("{} questions", asked.len()) };
-    let text = question.text();
+    let text = question.to_text();
     assert!(text.contains("./deploy") || text.contains("a part of the command is not shown"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Commands, as an agent runs them through the host, and that none stays behind.
+//! Commands that an agent runs through the host, and their cleanup.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,23 +6,23 @@ use std::time::Instant;
 
 use bowline_state::policy::Preset;
 use bowline_state::schema::v1::TerminalId;
-use bowline_state::undo::Selection;
+use bowline_state::undo::ChangeSelection;
 use bowline_wire::schema::v1::StopReason;
-use bowline_wire::{Grace, Limits, connect_agent};
-use bowline_workspace::terminals::{Asked, TerminalError};
+use bowline_wire::{ConnectionLimits, ShutdownGrace, connect_agent};
+use bowline_workspace::terminals::{CommandRequest, TerminalError};
 use expect_test::expect;
 use serde_json::json;
-use test_support::lab::Puppet;
+use test_support::host_harness::PuppetAgent;
 use tokio::sync::Notify;
 
-use super::stage::{Actor, Stage, check, reply};
+use super::host_fixture::{AgentActor, HostFixture, check, parse_reply};
 
-fn full() -> Stage {
-    Stage::with(|settings| settings.preset = Some(Preset::Full))
+fn full_fixture() -> HostFixture {
+    HostFixture::with_options(|settings| settings.preset = Some(Preset::Full))
 }
 
-/// Waits until a command has put something out, and returns it.
-async fn output(actor: &Actor, terminal: &str) -> String {
+/// Waits until a command has printed something, and returns it.
+async fn wait_for_output(actor: &AgentActor, terminal: &str) -> String {
     loop {
         let output = actor.call("terminal/output", json!({"terminalId": terminal})).await.unwrap();
         let text = output["output"].as_str().unwrap();
@@ -33,37 +33,38 @@ async fn output(actor: &Actor, terminal: &str) -> String {
 }
 
 /// Waits until a process is gone.
-async fn gone(pid: &str) {
+async fn wait_until_gone(pid: &str) {
     let start = Instant::now();
     while Path::new("/proc").join(pid).exists() {
-        assert!(start.elapsed() < test_support::PATIENCE, "process {pid} stayed behind");
+        assert!(start.elapsed() < test_support::TEST_TIMEOUT, "process {pid} stayed behind");
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
 async fn a_terminal_lives_as_the_protocol_says() {
-    let text = full()
-        .turn(|actor| async move {
-            let terminal = actor.create(json!({"command": "echo started; exec sleep 1000"})).await.unwrap();
+    let text = full_fixture()
+        .play_custom_turn(|actor| async move {
+            let terminal =
+                actor.create_terminal(json!({"command": "echo started; exec sleep 1000"})).await.unwrap();
             let id = json!({"terminalId": terminal});
-            output(&actor, &terminal).await;
-            let running = actor.answer("terminal/output", id.clone()).await;
+            wait_for_output(&actor, &terminal).await;
+            let running = actor.call_text("terminal/output", id.clone()).await;
             let (one, two, killed) = tokio::join!(
-                actor.answer("terminal/wait_for_exit", id.clone()),
-                actor.answer("terminal/wait_for_exit", id.clone()),
-                actor.answer("terminal/kill", id.clone()),
+                actor.call_text("terminal/wait_for_exit", id.clone()),
+                actor.call_text("terminal/wait_for_exit", id.clone()),
+                actor.call_text("terminal/kill", id.clone()),
             );
-            let after = actor.answer("terminal/output", id.clone()).await;
-            let again = actor.answer("terminal/wait_for_exit", id.clone()).await;
-            let killed_again = actor.answer("terminal/kill", id.clone()).await;
-            let released = actor.answer("terminal/release", id.clone()).await;
+            let after = actor.call_text("terminal/output", id.clone()).await;
+            let again = actor.call_text("terminal/wait_for_exit", id.clone()).await;
+            let killed_again = actor.call_text("terminal/kill", id.clone()).await;
+            let released = actor.call_text("terminal/release", id.clone()).await;
             for answer in [running, one, two, killed, after, again, killed_again, released] {
-                actor.says(&answer);
+                actor.record(&answer);
             }
             for method in ["output", "wait_for_exit", "kill", "release"] {
-                let answer = actor.answer(&format!("terminal/{method}"), id.clone()).await;
-                actor.says(&answer.replace(&terminal, "$T"));
+                let answer = actor.call_text(&format!("terminal/{method}"), id.clone()).await;
+                actor.record(&answer.replace(&terminal, "$T"));
             }
             StopReason::EndTurn
         })
@@ -87,7 +88,7 @@ async fn a_terminal_lives_as_the_protocol_says() {
 
 #[tokio::test]
 async fn commands_run_as_they_are_given() {
-    let stage = full().file("sub/x", "");
+    let stage = full_fixture().with_file("sub/x", "");
     check(
         &stage,
         r#"
@@ -145,16 +146,18 @@ async fn output_is_cut_at_a_character_within_its_limit() {
     for (symbol, limit) in [("é", 100), ("é", 101), ("€", 100), ("€", 101), ("😀", 101), ("😀", 2)]
     {
         let command = format!("printf '%s' {}", symbol.repeat(200));
-        text += &full()
-            .turn(move |actor| async move {
-                let terminal =
-                    actor.create(json!({"command": command, "outputByteLimit": limit})).await.unwrap();
+        text += &full_fixture()
+            .play_custom_turn(move |actor| async move {
+                let terminal = actor
+                    .create_terminal(json!({"command": command, "outputByteLimit": limit}))
+                    .await
+                    .unwrap();
                 let id = json!({"terminalId": terminal});
                 actor.call("terminal/wait_for_exit", id.clone()).await.unwrap();
                 let output = actor.call("terminal/output", id).await.unwrap();
                 let kept = output["output"].as_str().unwrap();
                 assert!(kept.chars().all(|c| symbol.contains(c)), "{kept}");
-                actor.says(&format!("{symbol} {limit}: {} bytes, {}", kept.len(), output["truncated"]));
+                actor.record(&format!("{symbol} {limit}: {} bytes, {}", kept.len(), output["truncated"]));
                 StopReason::EndTurn
             })
             .await;
@@ -172,13 +175,13 @@ async fn output_is_cut_at_a_character_within_its_limit() {
 
 #[tokio::test]
 async fn secrets_of_the_host_are_not_in_a_commands_environment() {
-    let stage = Stage::with(|settings| {
+    let stage = HostFixture::with_options(|settings| {
         settings.preset = Some(Preset::Full);
         for name in ["OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "GH_TOKEN", "LD_PRELOAD"] {
-            settings.terminals.inherited.insert(name.to_owned(), "secret".to_owned());
+            settings.terminals.inherited_env.insert(name.to_owned(), "secret".to_owned());
         }
         for (name, value) in [("HOME", "/home/me"), ("LANG", "C.UTF-8"), ("TERM", "xterm")] {
-            settings.terminals.inherited.insert(name.to_owned(), value.to_owned());
+            settings.terminals.inherited_env.insert(name.to_owned(), value.to_owned());
         }
     });
     check(&stage, "run env | grep -v '^PWD\\|^_\\|^SHLVL\\|^OLDPWD\\|^BOWLINE_TERMINAL' | sort", expect![[r#"
@@ -189,8 +192,9 @@ async fn secrets_of_the_host_are_not_in_a_commands_environment() {
 
 #[tokio::test]
 async fn what_an_environment_can_do_is_shown_and_asked_about() {
-    let stage = Stage::with(|settings| settings.preset = Some(Preset::AcceptEdits)).answers(&[]);
-    stage.lab.rules("[[rules]]\neffect = \"allow\"\ncommand = \"true\"\n").unwrap();
+    let stage =
+        HostFixture::with_options(|settings| settings.preset = Some(Preset::AcceptEdits)).with_answers(&[]);
+    stage.lab.write_rules("[[rules]]\neffect = \"allow\"\ncommand = \"true\"\n").unwrap();
     let mut script =
         "call terminal/create {\"command\":\"true\",\"env\":[{\"name\":\"CI\",\"value\":\"1\"}]}\n"
             .to_owned();
@@ -199,7 +203,7 @@ async fn what_an_environment_can_do_is_shown_and_asked_about() {
             "call terminal/create {{\"command\":\"true\",\"env\":[{{\"name\":\"{name}\",\"value\":\"./x\"}}]}}\n"
         );
     }
-    let text = stage.play(&[&script]).await;
+    let text = stage.play_turns(&[&script]).await;
     let text: Vec<&str> =
         text.lines().map(|line| if line.starts_with("{\"terminalId") { "started" } else { line }).collect();
     expect![[r#"
@@ -212,7 +216,7 @@ async fn what_an_environment_can_do_is_shown_and_asked_about() {
           ?   in $ROOT
           ?   with LD_PRELOAD=./x
           ? Asked because `LD_PRELOAD`: the variable is set, and the system loads code from it into every program
-        ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+        ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
         > call terminal/create {"command":"true","env":[{"name":"PATH","value":"./x"}]}
           ? puppet asks: run true
           ? ! sets PATH: programs are looked for there
@@ -220,7 +224,7 @@ async fn what_an_environment_can_do_is_shown_and_asked_about() {
           ?   in $ROOT
           ?   with PATH=./x
           ? Asked because `PATH`: the variable is set, and programs are looked for there
-        ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+        ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
         > call terminal/create {"command":"true","env":[{"name":"GIT_SSH_COMMAND","value":"./x"}]}
           ? puppet asks: run true
           ? ! sets GIT_SSH_COMMAND: git runs it, or reads settings that name programs
@@ -228,7 +232,7 @@ async fn what_an_environment_can_do_is_shown_and_asked_about() {
           ?   in $ROOT
           ?   with GIT_SSH_COMMAND=./x
           ? Asked because `GIT_SSH_COMMAND`: the variable is set, and git runs it, or reads settings that name programs
-        ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+        ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
         > call terminal/create {"command":"true","env":[{"name":"BASH_ENV","value":"./x"}]}
           ? puppet asks: run true
           ? ! sets BASH_ENV: a shell runs it when it starts
@@ -236,7 +240,7 @@ async fn what_an_environment_can_do_is_shown_and_asked_about() {
           ?   in $ROOT
           ?   with BASH_ENV=./x
           ? Asked because `BASH_ENV`: the variable is set, and a shell runs it when it starts
-        ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+        ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
         > call terminal/create {"command":"true","env":[{"name":"NODE_OPTIONS","value":"./x"}]}
           ? puppet asks: run true
           ? ! sets NODE_OPTIONS: it gives an interpreter options that load code
@@ -244,12 +248,12 @@ async fn what_an_environment_can_do_is_shown_and_asked_about() {
           ?   in $ROOT
           ?   with NODE_OPTIONS=./x
           ? Asked because `NODE_OPTIONS`: the variable is set, and it gives an interpreter options that load code
-        ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}"#]].assert_eq(&text.join("\n"));
+        ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}"#]].assert_eq(&text.join("\n"));
 }
 
 #[tokio::test]
 async fn an_approval_without_an_environment_does_not_cover_one() {
-    let stage = Stage::new().answers(&["yes"]);
+    let stage = HostFixture::new().with_answers(&["yes"]);
     check(
         &stage,
         r#"
@@ -270,7 +274,7 @@ async fn an_approval_without_an_environment_does_not_cover_one() {
               ?   in $ROOT
               ?   with LD_PRELOAD=./x.so
               ? Asked because `LD_PRELOAD`: the variable is set, and the system loads code from it into every program
-            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+            ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
         "#]],
     )
     .await;
@@ -278,98 +282,99 @@ async fn an_approval_without_an_environment_does_not_cover_one() {
 
 #[tokio::test]
 async fn output_can_be_shown_after_the_terminal_is_released() {
-    let stage = full();
-    let act = stage.acting(|actor| async move {
-        let terminal = actor.create(json!({"command": "echo kept"})).await.unwrap();
+    let stage = full_fixture();
+    let act = stage.custom_turn(|actor| async move {
+        let terminal = actor.create_terminal(json!({"command": "echo kept"})).await.unwrap();
         let id = json!({"terminalId": terminal});
         actor.call("terminal/wait_for_exit", id.clone()).await.unwrap();
         actor.call("terminal/release", id).await.unwrap();
-        actor.says(&terminal);
+        actor.record(&terminal);
         StopReason::EndTurn
     });
-    let (connection, session) = stage.session(vec![act]).await;
+    let (connection, session) = stage.open_session(vec![act]).await;
     session.prompt_text("go").await.unwrap();
-    let id = TerminalId::new(stage.text().trim());
-    let shown = session.terminals().display(&id).await.unwrap();
+    let id = TerminalId::new(stage.take_text().trim());
+    let shown = session.terminals().last_snapshot(&id).await.unwrap();
     assert_eq!((shown.text.as_str(), shown.exit.unwrap().to_string().as_str()), ("kept\n", "0"));
     connection.close_session(&session).await.unwrap();
 }
 
-/// Returns a turn that starts a command which would go on for long, and says its process id.
-fn long(stage: &Stage) -> test_support::lab::Act {
-    stage.acting(|actor| async move {
+/// Returns a turn that starts a long-running command and records its process id.
+fn long_command_turn(stage: &HostFixture) -> test_support::host_harness::TurnScript {
+    stage.custom_turn(|actor| async move {
         let command = "trap '' TERM; (setsid sleep 1000 &); echo $$; while :; do sleep 1; done";
-        let terminal = actor.create(json!({"command": command})).await.unwrap();
-        actor.says(&output(&actor, &terminal).await);
+        let terminal = actor.create_terminal(json!({"command": command})).await.unwrap();
+        actor.record(&wait_for_output(&actor, &terminal).await);
         StopReason::EndTurn
     })
 }
 
 #[tokio::test]
 async fn no_command_outlives_its_session() {
-    let stage = full();
-    let (connection, session) = stage.session(vec![long(&stage)]).await;
+    let stage = full_fixture();
+    let (connection, session) = stage.open_session(vec![long_command_turn(&stage)]).await;
     session.prompt_text("go").await.unwrap();
-    let pid = stage.text();
+    let pid = stage.take_text();
     assert!(Path::new("/proc").join(pid.trim()).exists());
     connection.close_session(&session).await.unwrap();
-    gone(pid.trim()).await;
+    wait_until_gone(pid.trim()).await;
 }
 
 #[tokio::test]
 async fn no_command_outlives_its_connection() {
     for shutdown in [true, false] {
-        let stage = full();
-        let (connection, session) = stage.session(vec![long(&stage)]).await;
+        let stage = full_fixture();
+        let (connection, session) = stage.open_session(vec![long_command_turn(&stage)]).await;
         session.prompt_text("go").await.unwrap();
-        let pid = stage.text();
+        let pid = stage.take_text();
         if shutdown {
-            connection.shutdown(Grace::default()).await;
+            connection.shutdown(ShutdownGrace::default()).await;
         } else {
             drop(connection);
         }
-        gone(pid.trim()).await;
+        wait_until_gone(pid.trim()).await;
     }
 }
 
 #[tokio::test]
 async fn no_command_outlives_its_agent() {
-    let stage = full();
+    let stage = full_fixture();
     let (ours, theirs) = tokio::io::duplex(64 << 10);
     let (reader, writer) = tokio::io::split(theirs);
-    let agent = Arc::new(Puppet::new(vec![long(&stage)]));
-    let (_, serving) = connect_agent(agent, reader, writer, Limits::DEFAULT);
+    let agent = Arc::new(PuppetAgent::new(vec![long_command_turn(&stage)]));
+    let (_, serving) = connect_agent(agent, reader, writer, ConnectionLimits::DEFAULT);
     let serving = tokio::spawn(serving);
     let (reader, writer) = tokio::io::split(ours);
     let connection = stage.lab.host.connect(reader, writer).await.unwrap();
     let session = connection.new_session(bowline_host::SessionOptions::default()).await.unwrap();
     session.prompt_text("go").await.unwrap();
-    let pid = stage.text();
-    // The agent is gone; whoever holds the connection and the session has not noticed.
+    let pid = stage.take_text();
+    // The agent is gone, but the owner of the connection and the session has not noticed.
     serving.abort();
-    gone(pid.trim()).await;
+    wait_until_gone(pid.trim()).await;
     session.prompt_text("go").await.unwrap_err();
 }
 
 #[tokio::test]
 async fn waiting_for_a_command_can_be_taken_back() {
-    let text = full()
-        .turn(|actor| async move {
-            let terminal = actor.create(json!({"command": "echo on; exec sleep 1000"})).await.unwrap();
+    let text = full_fixture()
+        .play_custom_turn(|actor| async move {
+            let terminal =
+                actor.create_terminal(json!({"command": "echo on; exec sleep 1000"})).await.unwrap();
             let id = json!({"terminalId": terminal});
-            let waiting = actor.answer("terminal/wait_for_exit", id.clone());
+            let waiting = actor.call_text("terminal/wait_for_exit", id.clone());
             tokio::select! {
                 answer = waiting => panic!("{answer}"),
-                _ = output(&actor, &terminal) => {}
+                _ = wait_for_output(&actor, &terminal) => {}
             }
-            // The command is not touched by that.
-            let answer = actor.answer("terminal/output", id.clone()).await;
-            actor.says(&answer);
+            // Cancelling the request does not affect the command.
+            let answer = actor.call_text("terminal/output", id.clone()).await;
+            actor.record(&answer);
             let (waited, _) = tokio::join!(
-                actor.answer("terminal/wait_for_exit", id.clone()),
-                actor.answer("terminal/kill", id.clone())
+                actor.call_text("terminal/wait_for_exit", id.clone()),
+                actor.call_text("terminal/kill", id.clone())
             );
-            actor.says(&waited);
+            actor.record(&waited);
             StopReason::EndTurn
         })
         .await;
@@ -382,48 +387,48 @@ async fn waiting_for_a_command_can_be_taken_back() {
 
 #[tokio::test]
 async fn a_session_that_ended_starts_nothing() {
-    let stage = full();
-    let (connection, session) = stage.session(vec![]).await;
-    let asked = Asked { command: "sleep 300".to_owned(), ..Asked::default() };
+    let stage = full_fixture();
+    let (connection, session) = stage.open_session(vec![]).await;
+    let asked = CommandRequest { command: "sleep 300".to_owned(), ..CommandRequest::default() };
     let prepared = session.terminals().prepare(asked).unwrap();
     connection.close_session(&session).await.unwrap();
     let started = session.terminals().start(prepared).await;
-    assert!(matches!(started, Err(TerminalError::Ended)), "{started:?}");
+    assert!(matches!(started, Err(TerminalError::SessionEnded)), "{started:?}");
 }
 
 #[tokio::test]
 async fn a_turn_goes_on_beside_the_first_look_and_a_command_waits_for_it() {
-    // More than are looked at before progress is told for the first time.
+    // More files than are scanned before the first progress report.
     const FILES: usize = 1500;
-    let stage = Stage::with(|settings| {
+    let stage = HostFixture::with_options(|settings| {
         settings.preset = Some(Preset::AcceptEdits);
-        settings.writes_here_only = true;
+        settings.writes_through_host_only = true;
     });
     let asked = Arc::new(Notify::new());
     let answering = asked.clone();
-    stage.lab.desk.answer(move |_| {
+    stage.lab.user.answer_with(move |_| {
         answering.notify_one();
-        reply("yes")
+        parse_reply("yes")
     });
     for number in 0..FILES {
-        stage.lab.put(&format!("many/{number}"), "before\n").unwrap();
+        stage.lab.write_file(&format!("many/{number}"), "before\n").unwrap();
     }
     let (release, released) = std::sync::mpsc::sync_channel::<()>(0);
     let (begun, begins) = std::sync::mpsc::sync_channel(1);
-    stage.lab.desk.on_progress(move || {
+    stage.lab.user.on_progress(move || {
         begun.try_send(()).ok();
-        // Until the other end is gone.
+        // Blocks until the sender is dropped.
         released.recv().ok();
     });
-    let read_and_write = stage.act("read many/7\nwrite new.txt new\nread new.txt");
-    let overwrite = stage.acting(|actor| async move {
+    let read_and_write = stage.scripted_turn("read many/7\nwrite new.txt new\nread new.txt");
+    let overwrite = stage.custom_turn(|actor| async move {
         let command = json!({"command": "for file in many/*; do echo after > $file; done"});
-        let terminal = actor.create(command).await.unwrap();
-        let exit = actor.answer("terminal/wait_for_exit", json!({"terminalId": terminal})).await;
-        actor.says(&exit);
+        let terminal = actor.create_terminal(command).await.unwrap();
+        let exit = actor.call_text("terminal/wait_for_exit", json!({"terminalId": terminal})).await;
+        actor.record(&exit);
         StopReason::EndTurn
     });
-    let (connection, session) = stage.session(vec![read_and_write, overwrite]).await;
+    let (connection, session) = stage.open_session(vec![read_and_write, overwrite]).await;
     session.prompt_text("go").await.unwrap();
     begins.recv().unwrap();
     expect![[r#"
@@ -434,16 +439,16 @@ async fn a_turn_goes_on_beside_the_first_look_and_a_command_waits_for_it() {
         > read new.txt
         "new"
     "#]]
-    .assert_eq(&stage.text());
+    .assert_eq(&stage.take_text());
     let (turn, ()) = tokio::join!(session.prompt_text("go"), async {
-        // From here on nothing but the first look keeps the command from running.
+        // From here on, only the first scan keeps the command from running.
         asked.notified().await;
-        let started = stage.lab.desk.shown().iter().any(|event| event.starts_with("TerminalStarted"));
+        let started = stage.lab.user.events().iter().any(|event| event.starts_with("TerminalStarted"));
         assert!(!started, "the command ran before the first look was over");
         drop(release);
     });
     turn.unwrap();
-    let changes = stage.lab.host.workspace().changes(&Selection::default()).unwrap();
+    let changes = stage.lab.host.workspace().changes(&ChangeSelection::default()).unwrap();
     let restorable = changes.iter().filter(|entry| entry.change.path.contains("/many/"));
     assert_eq!(restorable.count(), FILES, "every file that the command changed was known before");
     connection.close_session(&session).await.unwrap();

@@ -1,10 +1,10 @@
-//! Files, as an agent reads and writes them through the host.
+//! Files that an agent reads and writes through the host.
 
 use std::sync::{Arc, Mutex};
 
-use bowline_host::{Offer, SessionOptions};
+use bowline_host::{HostCapabilities, SessionOptions};
 use bowline_state::policy::Preset;
-use bowline_state::undo::Selection;
+use bowline_state::undo::ChangeSelection;
 use bowline_wire::schema::v1::{
     AgentCapabilities, Error, InitializeRequest, InitializeResponse, NewSessionRequest, NewSessionResponse,
     PromptRequest, PromptResponse, StopReason,
@@ -13,15 +13,15 @@ use bowline_wire::{Agent, AgentContext};
 use expect_test::expect;
 use serde_json::json;
 
-use super::stage::{Stage, check};
+use super::host_fixture::{HostFixture, check};
 
-fn full() -> Stage {
-    Stage::with(|settings| settings.preset = Some(Preset::Full))
+fn full_fixture() -> HostFixture {
+    HostFixture::with_options(|settings| settings.preset = Some(Preset::Full))
 }
 
 #[tokio::test]
 async fn reads_answer_as_agents_expect() {
-    let stage = full().file("a.txt", "1\n2\n3\n4").file("dir/b", "b");
+    let stage = full_fixture().with_file("a.txt", "1\n2\n3\n4").with_file("dir/b", "b");
     std::fs::write(stage.lab.base().join("secret"), "s").unwrap();
     check(
         &stage,
@@ -70,7 +70,7 @@ async fn reads_answer_as_agents_expect() {
             > read a.txt 0 1
             "1\n"
             > read a.txt 9
-            ! -32602 the read starts past the end, there are this many lines: 4 {"reason":"past_end","lines":4}
+            ! -32602 the read starts past the end: the file has 4 lines {"reason":"past_end","lines":4}
             > read a.txt 1 0
             ""
             > read dir
@@ -121,7 +121,7 @@ async fn reads_answer_as_agents_expect() {
 
 #[tokio::test]
 async fn unsaved_text_is_read_and_a_write_saves_the_document() {
-    let stage = full().file("a.txt", "disk\n");
+    let stage = full_fixture().with_file("a.txt", "disk\n");
     let workspace = stage.lab.host.workspace().clone();
     let path = stage.lab.path("a.txt");
     let document = workspace.open_document(&path).unwrap();
@@ -144,21 +144,21 @@ async fn unsaved_text_is_read_and_a_write_saves_the_document() {
     )
     .await;
     let document = workspace.document(&path).unwrap().unwrap();
-    assert_eq!((document.text.as_str(), document.dirty), ("unsaved\nagent\n", false));
-    assert_eq!(stage.lab.get("a.txt").unwrap(), "unsaved\nagent\n");
+    assert_eq!((document.text.as_str(), document.is_dirty), ("unsaved\nagent\n", false));
+    assert_eq!(stage.lab.read_file("a.txt").unwrap(), "unsaved\nagent\n");
 }
 
-/// Opens `a.txt` with a line that is not saved, lets an agent play its turns, and returns the file and the document then.
-async fn played_beside_unsaved_text(stage: &Stage, turns: &[&str]) -> (String, String) {
+/// Opens `a.txt` with an unsaved line, runs an agent's turns, and returns the final texts of the file and the document.
+async fn play_with_unsaved_text(stage: &HostFixture, turns: &[&str]) -> (String, String) {
     let (workspace, path) = (stage.lab.host.workspace(), stage.lab.path("a.txt"));
     let document = workspace.open_document(&path).unwrap();
     let text = format!("{}unsaved\n", document.text);
     workspace.change_document(&path, text, document.revision).unwrap();
-    stage.play(turns).await;
-    (stage.lab.get("a.txt").unwrap(), workspace.document(&path).unwrap().unwrap().text.to_string())
+    stage.play_turns(turns).await;
+    (stage.lab.read_file("a.txt").unwrap(), workspace.document(&path).unwrap().unwrap().text.to_string())
 }
 
-/// opencode has the client write its edit, and writes the same text to the disk itself; which is first is chance.
+/// opencode asks the client to write its edit, and also writes the same text to the disk itself, in either order.
 #[tokio::test]
 async fn unsaved_text_survives_an_agent_that_also_writes_the_disk() {
     for script in [
@@ -167,33 +167,33 @@ async fn unsaved_text_survives_an_agent_that_also_writes_the_disk() {
         "write a.txt 1\\ntwo\\nthree\\n\nput a.txt 1\\ntwo\\nthree\\n\n\
          write a.txt ONE\\ntwo\\nthree\\n\nput a.txt ONE\\ntwo\\nthree\\n",
     ] {
-        let stage = full().file("a.txt", "one\ntwo\nthree\n");
-        let (file, document) = played_beside_unsaved_text(&stage, &[script]).await;
+        let stage = full_fixture().with_file("a.txt", "one\ntwo\nthree\n");
+        let (file, document) = play_with_unsaved_text(&stage, &[script]).await;
         assert_eq!(
             (file.as_str(), document.as_str()),
             ("ONE\ntwo\nthree\nunsaved\n", file.as_str()),
             "{script}"
         );
         let workspace = stage.lab.host.workspace();
-        workspace.undo(&Selection::turn("s1", 1)).unwrap();
-        assert_eq!(stage.lab.get("a.txt").unwrap(), "one\ntwo\nthree\nunsaved\n", "{script}");
+        workspace.undo(&ChangeSelection::turn("s1", 1)).unwrap();
+        assert_eq!(stage.lab.read_file("a.txt").unwrap(), "one\ntwo\nthree\nunsaved\n", "{script}");
     }
 }
 
 #[tokio::test]
 async fn what_the_user_writes_after_a_merged_write_stays() {
-    let stage = full().file("a.txt", "one\ntwo\nthree\n");
+    let stage = full_fixture().with_file("a.txt", "one\ntwo\nthree\n");
     let turn = "write a.txt ONE\\ntwo\\nthree\\n";
-    let (file, _) = played_beside_unsaved_text(&stage, &[turn]).await;
+    let (file, _) = play_with_unsaved_text(&stage, &[turn]).await;
     assert_eq!(file, "ONE\ntwo\nthree\nunsaved\n");
-    stage.lab.put("a.txt", "ONE\ntwo\nthree\n").unwrap();
-    stage.play(&["read a.txt"]).await;
-    assert_eq!(stage.lab.get("a.txt").unwrap(), "ONE\ntwo\nthree\n");
+    stage.lab.write_file("a.txt", "ONE\ntwo\nthree\n").unwrap();
+    stage.play_turns(&["read a.txt"]).await;
+    assert_eq!(stage.lab.read_file("a.txt").unwrap(), "ONE\ntwo\nthree\n");
 }
 
 #[tokio::test]
 async fn what_the_user_changed_since_the_agent_read_is_merged_or_refused() {
-    let stage = full().file("a.txt", "1\n2\n3\n4\n5\n");
+    let stage = full_fixture().with_file("a.txt", "1\n2\n3\n4\n5\n");
     check(
         &stage,
         r#"
@@ -218,20 +218,20 @@ async fn what_the_user_changed_since_the_agent_read_is_merged_or_refused() {
         "#]],
     )
     .await;
-    assert_eq!(stage.lab.get("a.txt").unwrap(), "mine\n2\n3\n4\nfive\n");
+    assert_eq!(stage.lab.read_file("a.txt").unwrap(), "mine\n2\n3\n4\nfive\n");
 }
 
 #[tokio::test]
 async fn sessions_cannot_be_guessed_and_closed_ones_are_gone() {
-    let stage = full().file("a.txt", "a");
+    let stage = full_fixture().with_file("a.txt", "a");
     let closed = r#"
         call fs/read_text_file {"path":"$ROOT/a.txt","sessionId":"s2"}
         call fs/write_text_file {"path":"$ROOT/a.txt","content":"x","sessionId":"s2"}
         call terminal/create {"command":"true","sessionId":"s2"}
         call session/request_permission {"toolCall":{"toolCallId":"c1"},"options":[],"sessionId":"s2"}
         "#;
-    let act = stage.acting(|actor| async move {
-        let terminal = actor.create(json!({"command": "sleep 1000"})).await.unwrap();
+    let act = stage.custom_turn(|actor| async move {
+        let terminal = actor.create_terminal(json!({"command": "sleep 1000"})).await.unwrap();
         for session in ["s2", "s9", ""] {
             for (method, params) in [
                 ("fs/read_text_file", json!({"path": "$ROOT/a.txt", "sessionId": session})),
@@ -242,24 +242,24 @@ async fn sessions_cannot_be_guessed_and_closed_ones_are_gone() {
                 ("terminal/kill", json!({"terminalId": terminal, "sessionId": session})),
                 ("terminal/release", json!({"terminalId": terminal, "sessionId": session})),
             ] {
-                // The second session is real: only its terminals are not the first one's.
+                // The second session exists; only the terminals belong to the first one.
                 if session == "s2" && !params.to_string().contains("terminalId") {
                     continue;
                 }
-                let answer = actor.answer(method, params).await;
-                actor.says(&format!("{session} {method}: {}", answer.replace(&terminal, "$T")));
+                let answer = actor.call_text(method, params).await;
+                actor.record(&format!("{session} {method}: {}", answer.replace(&terminal, "$T")));
             }
         }
         StopReason::EndTurn
     });
-    let (connection, session) = stage.session(vec![act, stage.act(closed)]).await;
+    let (connection, session) = stage.open_session(vec![act, stage.scripted_turn(closed)]).await;
     let other = connection.new_session(SessionOptions::default()).await.unwrap();
     session.prompt_text("go").await.unwrap();
     connection.close_session(&other).await.unwrap();
     other.prompt_text("go").await.unwrap_err();
     session.prompt_text("go").await.unwrap();
     connection.close_session(&session).await.unwrap();
-    assert_eq!(stage.lab.get("a.txt").unwrap(), "a");
+    assert_eq!(stage.lab.read_file("a.txt").unwrap(), "a");
     expect![[r#"
         s2 terminal/output: ! -32002 Resource not found: $T {"uri":"$T"}
         s2 terminal/wait_for_exit: ! -32002 Resource not found: $T {"uri":"$T"}
@@ -288,29 +288,31 @@ async fn sessions_cannot_be_guessed_and_closed_ones_are_gone() {
         > call session/request_permission {"toolCall":{"toolCallId":"c1"},"options":[],"sessionId":"s2"}
         ! -32002 Resource not found: session s2 {"sessionId":"s2"}
     "#]]
-    .assert_eq(&stage.text());
+    .assert_eq(&stage.take_text());
 }
 
 #[tokio::test]
 async fn what_is_not_offered_is_not_served() {
     let mut text = String::new();
-    let all = Offer::default();
+    let all = HostCapabilities::default();
     for (name, offer) in [
         ("all", all),
-        ("no fs", Offer { read: false, write: false, ..all }),
-        ("read only", Offer { write: false, ..all }),
-        ("no terminal", Offer { terminal: false, ..all }),
-        ("no elicitation", Offer { elicitation: false, ..all }),
+        ("no fs", HostCapabilities { read: false, write: false, ..all }),
+        ("read only", HostCapabilities { write: false, ..all }),
+        ("no terminal", HostCapabilities { terminal: false, ..all }),
+        ("no elicitation", HostCapabilities { elicitation: false, ..all }),
     ] {
-        let stage = Stage::with(|settings| (settings.offer, settings.preset) = (offer, Some(Preset::Full)));
-        let stage = stage.file("a.txt", "a");
+        let stage = HostFixture::with_options(|settings| {
+            (settings.capabilities, settings.preset) = (offer, Some(Preset::Full))
+        });
+        let stage = stage.with_file("a.txt", "a");
         let greeted = Arc::new(Mutex::new(None));
-        let connection = stage.lab.connect_agent(Greeted(greeted.clone())).await.unwrap();
+        let connection = stage.lab.connect_agent(InitializeProbe(greeted.clone())).await.unwrap();
         let request = greeted.lock().unwrap().take().unwrap();
         text += &format!("{name}: {}\n", json!(request.client_capabilities));
         drop(connection);
         let answers = stage
-            .turn(|actor| async move {
+            .play_custom_turn(|actor| async move {
                 for (method, params) in [
                     ("fs/read_text_file", json!({"path": "$ROOT/a.txt"})),
                     ("fs/write_text_file", json!({"path": "$ROOT/a.txt", "content": "b"})),
@@ -320,7 +322,7 @@ async fn what_is_not_offered_is_not_served() {
                 ] {
                     let answer = actor.call(method, params).await;
                     let code = answer.map_or_else(|error| i32::from(error.code).to_string(), |_| "ok".to_owned());
-                    actor.says(&format!("  {method}: {code}"));
+                    actor.record(&format!("  {method}: {code}"));
                 }
                 StopReason::EndTurn
             })
@@ -363,18 +365,19 @@ async fn what_is_not_offered_is_not_served() {
 
 #[tokio::test]
 async fn requests_are_served_while_others_wait() {
-    let stage = Stage::new().file("a.txt", "a");
-    stage.lab.rules("[[rules]]\neffect = \"allow\"\ncommand = \"sleep\"\n").unwrap();
-    stage.lab.desk.answer_later(|_| Box::pin(std::future::pending()));
-    let desk = stage.lab.desk.clone();
+    let stage = HostFixture::new().with_file("a.txt", "a");
+    stage.lab.write_rules("[[rules]]\neffect = \"allow\"\ncommand = \"sleep\"\n").unwrap();
+    stage.lab.user.answer_with_async(|_| Box::pin(std::future::pending()));
+    let desk = stage.lab.user.clone();
     let text = stage
-        .turn(move |actor| async move {
-            let terminal = actor.create(json!({"command": "sleep 1000"})).await.unwrap();
-            let waiting = actor.answer("terminal/wait_for_exit", json!({"terminalId": terminal}));
-            let writing = actor.answer("fs/write_text_file", json!({"path": "$ROOT/a.txt", "content": "x"}));
+        .play_custom_turn(move |actor| async move {
+            let terminal = actor.create_terminal(json!({"command": "sleep 1000"})).await.unwrap();
+            let waiting = actor.call_text("terminal/wait_for_exit", json!({"terminalId": terminal}));
+            let writing =
+                actor.call_text("fs/write_text_file", json!({"path": "$ROOT/a.txt", "content": "x"}));
             let rest = async {
-                desk.until(|asked, _| asked.len() == 1).await;
-                actor.play("read a.txt").await;
+                desk.wait_until(|asked, _| asked.len() == 1).await;
+                actor.play_script("read a.txt").await;
             };
             tokio::select! {
                 answer = waiting => panic!("{answer}"),
@@ -393,25 +396,25 @@ async fn requests_are_served_while_others_wait() {
 
 #[tokio::test]
 async fn a_read_that_waits_for_the_log_holds_nothing_up() {
-    let stage = full().file("a.txt", "a");
-    let ((_, anchor), desk) = (stage.lab.audit(), stage.lab.desk.clone());
+    let stage = full_fixture().with_file("a.txt", "a");
+    let ((_, anchor), desk) = (stage.lab.audit_paths(), stage.lab.user.clone());
     let text = stage
-        .turn(move |actor| async move {
-            actor.play("read a.txt\nread a.txt").await;
+        .play_custom_turn(move |actor| async move {
+            actor.play_script("read a.txt\nread a.txt").await;
             // As another process does that appends to the same log.
             let held = std::fs::File::open(anchor).unwrap();
             held.lock().unwrap();
-            let reading = actor.answer("fs/read_text_file", json!({"path": "$ROOT/a.txt"}));
+            let reading = actor.call_text("fs/read_text_file", json!({"path": "$ROOT/a.txt"}));
             let rest = async {
                 let content = json!({"type": "text", "text": "still here"});
                 let update = json!({"sessionUpdate": "agent_message_chunk", "content": content});
                 actor.notify("session/update", json!({"update": update})).await;
-                desk.until(|_, shown| shown.iter().any(|event| event.contains("still here"))).await;
-                actor.says("still here");
+                desk.wait_until(|_, shown| shown.iter().any(|event| event.contains("still here"))).await;
+                actor.record("still here");
                 held.unlock().unwrap();
             };
             let (answer, ()) = tokio::join!(reading, rest);
-            actor.says(&answer);
+            actor.record(&answer);
             StopReason::EndTurn
         })
         .await;
@@ -424,15 +427,18 @@ async fn a_read_that_waits_for_the_log_holds_nothing_up() {
         {"content":"a"}
     "#]]
     .assert_eq(&text);
-    let reads =
-        stage.log().lines().filter(|line| line.starts_with("fs/read $ROOT/a.txt turn 1: allowed")).count();
-    assert_eq!(reads, 3, "{}", stage.log());
+    let reads = stage
+        .audit_table()
+        .lines()
+        .filter(|line| line.starts_with("fs/read $ROOT/a.txt turn 1: allowed"))
+        .count();
+    assert_eq!(reads, 3, "{}", stage.audit_table());
 }
 
-/// An agent that keeps what it is greeted with.
-struct Greeted(Arc<Mutex<Option<InitializeRequest>>>);
+/// An agent that records its `initialize` request.
+struct InitializeProbe(Arc<Mutex<Option<InitializeRequest>>>);
 
-impl Agent for Greeted {
+impl Agent for InitializeProbe {
     async fn initialize(
         &self,
         request: InitializeRequest,

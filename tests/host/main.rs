@@ -1,4 +1,5 @@
-//! The host, driven by agents over a connection: what they may do, what a person is asked, what stays behind.
+//! Host tests: agents drive the host over a connection, and the tests check permissions, questions to the user, and
+//! cleanup.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,24 +7,24 @@
     reason = "a test that cannot go on should say so and stop"
 )]
 
-mod approving;
+mod approvals;
 mod attacks;
+mod audit_log;
 mod cancel;
 mod commands;
-mod eliciting;
+mod elicitation;
 mod files;
+mod host_fixture;
 mod journal;
-mod logging;
 mod peers;
 mod permissions;
-mod player;
 mod policies;
 mod quirks;
-mod redirecting;
+mod redirections;
 mod repositories;
+mod session_agent;
+mod session_messages;
 mod sessions;
-mod stage;
-mod talking;
 
-/// The program that owns the commands of terminals.
+/// The program that supervises the commands of terminals.
 const SUPERVISOR: &str = env!("CARGO_BIN_EXE_supervisor");

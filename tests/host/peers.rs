@@ -1,47 +1,47 @@
-//! The host with agents that we did not write: on the official SDKs, and as their makers publish them.
+//! The host with third-party agents: some on the official SDKs, and others as published.
 //!
-//! Each test gives an agent prompts and compares all that came of it: what it said, what a person was asked, what the
-//! journal and the audit log hold.
+//! Each test prompts an agent and compares the whole result: the agent's messages, the questions to the user, the
+//! journal and the audit log.
 
-use bowline_host::Settings;
-use bowline_state::question::Reply;
+use bowline_host::HostOptions;
+use bowline_state::question::QuestionReply;
 use bowline_state::schema::v1::{PromptRequest, StopReason};
 use expect_test::{Expect, expect};
 use serde_json::json;
 use test_support::agent_homes;
-use test_support::lab::Lab;
-use test_support::model_server::{ModelServer, Say};
-use xtask::peers::{OtherAgent, Peer, is_there};
+use test_support::host_harness::HostHarness;
+use test_support::model_server::{ModelReply, ModelServer};
+use xtask::peers::{PublishedAgent, SdkPeer, is_available};
 
 use super::SUPERVISOR;
-use visit::Visit;
+use agent_run::PeerAgentRun;
 
-mod visit;
+mod agent_run;
 
-fn root() -> std::path::PathBuf {
+fn workspace_root() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// Returns the command of an agent, if it can be tested here.
-fn other(agent: OtherAgent) -> Option<Vec<String>> {
-    let command = agent.command(&root());
-    is_there(agent.name(), &command).then_some(command)
+/// Returns the command of an agent, if it is available for tests.
+fn peer_command(agent: PublishedAgent) -> Option<Vec<String>> {
+    let command = agent.command(&workspace_root());
+    is_available(agent.name(), &command).then_some(command)
 }
 
-fn lab(set: impl FnOnce(&mut Settings)) -> Lab {
-    let lab = Lab::open(SUPERVISOR, set).unwrap();
-    lab.put("a.txt", "one\ntwo\n").unwrap();
-    lab.desk.answer(|_| Reply::allow());
+fn open_lab(set: impl FnOnce(&mut HostOptions)) -> HostHarness {
+    let lab = HostHarness::open(SUPERVISOR, set).unwrap();
+    lab.write_file("a.txt", "one\ntwo\n").unwrap();
+    lab.user.answer_with(|_| QuestionReply::allow());
     lab
 }
 
 #[tokio::test]
 async fn fast_agent_asks_and_runs_commands_in_our_terminals() {
-    let Some(mut command) = other(OtherAgent::FastAgent) else { return };
-    let lab = lab(|_| {});
-    // Else it keeps its sessions in the project.
+    let Some(mut command) = peer_command(PublishedAgent::FastAgent) else { return };
+    let lab = open_lab(|_| {});
+    // Otherwise it keeps its sessions in the project.
     command.extend(["--home".to_owned(), lab.base().join("home/fast-agent").display().to_string()]);
-    let mut visit = Visit::begin(lab, &command, &[]).await;
+    let mut visit = PeerAgentRun::start(lab, &command, &[]).await;
     let told = visit.turn(r#"***CALL_TOOL execute {"command":"echo hi; echo new > made.txt; exit 3"}"#).await;
     expect![[r#"
         turn 1 ended: EndTurn
@@ -66,9 +66,9 @@ async fn fast_agent_asks_and_runs_commands_in_our_terminals() {
         audit: observed allowed by nobody $BASE/project/made.txt
         audit: terminal/exit allowed by grant /bin/sh -lc 'echo hi; echo new > made.txt; exit 3': 3
     "#]].assert_eq(&told);
-    assert_eq!(visit.lab.get("made.txt").unwrap(), "new\n");
+    assert_eq!(visit.lab.read_file("made.txt").unwrap(), "new\n");
 
-    visit.lab.desk.answer(|_| Reply::deny());
+    visit.lab.user.answer_with(|_| QuestionReply::deny());
     let told = visit.turn(r#"***CALL_TOOL execute {"command":"rm made.txt"}"#).await;
     expect![[r#"
         turn 2 ended: EndTurn
@@ -86,14 +86,14 @@ async fn fast_agent_asks_and_runs_commands_in_our_terminals() {
         audit: turn/end allowed by nobody
     "#]]
     .assert_eq(&told);
-    assert_eq!(visit.lab.get("made.txt").unwrap(), "new\n");
+    assert_eq!(visit.lab.read_file("made.txt").unwrap(), "new\n");
     visit.end().await;
 }
 
 #[tokio::test]
 async fn elizacp_breaks_the_rules_and_its_turns_end() {
-    let Some(command) = other(OtherAgent::Eliza) else { return };
-    let mut visit = Visit::begin(lab(|_| {}), &command, &[]).await;
+    let Some(command) = peer_command(PublishedAgent::Eliza) else { return };
+    let mut visit = PeerAgentRun::start(open_lab(|_| {}), &command, &[]).await;
     let told = visit.turn("Hello").await;
     expect![[r#"
         turn 1 ended: EndTurn
@@ -105,7 +105,7 @@ async fn elizacp_breaks_the_rules_and_its_turns_end() {
     "#]]
     .assert_eq(&told);
 
-    // It answers in a session that nobody opened; what it says there is put aside.
+    // It answers in a session that was never opened; the host ignores its messages there.
     let nobodys = PromptRequest::new("nobody", vec!["Hello".into()]);
     let answer = visit.session.agent().prompt(nobodys).await.unwrap();
     assert_eq!(answer.stop_reason, StopReason::EndTurn);
@@ -120,7 +120,7 @@ async fn elizacp_breaks_the_rules_and_its_turns_end() {
     "#]]
     .assert_eq(&told);
 
-    visit.another_session().await;
+    visit.open_another_session().await;
     let told = visit.turn(&"\u{202e}".repeat(100_000)).await;
     expect![[r#"
         turn 1 ended: EndTurn
@@ -143,13 +143,17 @@ async fn elizacp_breaks_the_rules_and_its_turns_end() {
     visit.end().await;
 }
 
-/// Lets gemini-cli take one turn, with its model saying what is in the script.
-async fn gemini(lab: Lab, script: Vec<Say>, expected: Expect) -> Option<(Visit, ModelServer)> {
-    let command = other(OtherAgent::Gemini)?;
+/// Runs one turn of gemini-cli, with a scripted model.
+async fn run_gemini(
+    lab: HostHarness,
+    script: Vec<ModelReply>,
+    expected: Expect,
+) -> Option<(PeerAgentRun, ModelServer)> {
+    let command = peer_command(PublishedAgent::Gemini)?;
     let model = ModelServer::start(script).await.unwrap();
-    let variables = agent_homes::gemini(&lab.base().join("home"), model.url()).unwrap();
+    let variables = agent_homes::prepare_gemini(&lab.base().join("home"), model.url()).unwrap();
     let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let mut visit = Visit::begin(lab, &command, &variables).await;
+    let mut visit = PeerAgentRun::start(lab, &command, &variables).await;
     let mut told = visit.turn("go").await;
     for result in model.tool_results() {
         told += &format!("model hears {}\n", result.replace(visit.lab.base().to_str().unwrap(), "$BASE"));
@@ -158,29 +162,33 @@ async fn gemini(lab: Lab, script: Vec<Say>, expected: Expect) -> Option<(Visit, 
     Some((visit, model))
 }
 
-/// Opens a lab in which an editor has `a.txt` open, with a line that is not saved.
-fn lab_with_editor(set: impl FnOnce(&mut Settings)) -> Lab {
-    let lab = lab(set);
+/// Opens a harness in which an editor has `a.txt` open, with an unsaved line.
+fn lab_with_editor(set: impl FnOnce(&mut HostOptions)) -> HostHarness {
+    let lab = open_lab(set);
     let (path, workspace) = (lab.path("a.txt"), lab.host.workspace());
     let open = workspace.open_document(&path).unwrap();
     workspace.change_document(&path, "one\ntwo\nunsaved\n".to_owned(), open.revision).unwrap();
     lab
 }
 
-/// The model replaces a word in the open file, and writes another.
-fn two_edits(lab: &Lab) -> Vec<Say> {
+/// Makes the model replace a word in the open file, and write another file.
+fn two_edits_script(lab: &HostHarness) -> Vec<ModelReply> {
     let edit = json!({
         "file_path": lab.path("a.txt"), "instruction": "shout", "old_string": "two", "new_string": "TWO",
     });
     let new = json!({"file_path": lab.path("b.txt"), "content": "new\n"});
-    vec![Say::call("replace", edit), Say::call("write_file", new), Say::text("I am done.")]
+    vec![
+        ModelReply::call("replace", edit),
+        ModelReply::call("write_file", new),
+        ModelReply::text("I am done."),
+    ]
 }
 
 #[tokio::test]
 async fn gemini_reads_and_writes_through_us() {
     let lab = lab_with_editor(|_| {});
-    lab.put("b.txt", "old\n").unwrap();
-    let script = two_edits(&lab);
+    lab.write_file("b.txt", "old\n").unwrap();
+    let script = two_edits_script(&lab);
     let expected = expect![[r#"
         turn 1 ended: EndTurn
         says
@@ -230,18 +238,18 @@ async fn gemini_reads_and_writes_through_us() {
         new
 
     "#]];
-    let Some((visit, _model)) = gemini(lab, script, expected).await else { return };
-    assert_eq!(visit.lab.get("a.txt").unwrap(), "one\nTWO\nunsaved\n");
-    assert_eq!(visit.lab.get("b.txt").unwrap(), "new\n");
+    let Some((visit, _model)) = run_gemini(lab, script, expected).await else { return };
+    assert_eq!(visit.lab.read_file("a.txt").unwrap(), "one\nTWO\nunsaved\n");
+    assert_eq!(visit.lab.read_file("b.txt").unwrap(), "new\n");
     visit.end().await;
 }
 
-/// It reads the file before it creates it, and would give up at an error.
+/// gemini reads a file before it creates it, and would give up on an error.
 #[tokio::test]
 async fn gemini_creates_files() {
-    let lab = lab(|_| {});
+    let lab = open_lab(|_| {});
     let new = json!({"file_path": lab.path("c.txt"), "content": "new\n"});
-    let script = vec![Say::call("write_file", new), Say::text("I am done.")];
+    let script = vec![ModelReply::call("write_file", new), ModelReply::text("I am done.")];
     let expected = expect![[r#"
         turn 1 ended: EndTurn
         says
@@ -267,17 +275,17 @@ async fn gemini_creates_files() {
         new
 
     "#]];
-    let Some((visit, _model)) = gemini(lab, script, expected).await else { return };
-    assert_eq!(visit.lab.get("c.txt").unwrap(), "new\n");
+    let Some((visit, _model)) = run_gemini(lab, script, expected).await else { return };
+    assert_eq!(visit.lab.read_file("c.txt").unwrap(), "new\n");
     visit.end().await;
 }
 
 #[tokio::test]
 async fn gemini_writes_nothing_that_a_person_denies() {
     let lab = lab_with_editor(|_| {});
-    lab.desk.answer(|_| Reply::deny());
-    lab.put("b.txt", "old\n").unwrap();
-    let script = two_edits(&lab);
+    lab.user.answer_with(|_| QuestionReply::deny());
+    lab.write_file("b.txt", "old\n").unwrap();
+    let script = two_edits_script(&lab);
     let expected = expect![[r#"
         turn 1 ended: EndTurn
         says
@@ -310,17 +318,18 @@ async fn gemini_writes_nothing_that_a_person_denies() {
         model hears replace: Tool "replace" was canceled by the user.
         model hears write_file: Tool "write_file" was canceled by the user.
     "#]];
-    let Some((visit, _model)) = gemini(lab, script, expected).await else { return };
-    assert_eq!(visit.lab.get("a.txt").unwrap(), "one\ntwo\n");
-    assert_eq!(visit.lab.get("b.txt").unwrap(), "old\n");
+    let Some((visit, _model)) = run_gemini(lab, script, expected).await else { return };
+    assert_eq!(visit.lab.read_file("a.txt").unwrap(), "one\ntwo\n");
+    assert_eq!(visit.lab.read_file("b.txt").unwrap(), "old\n");
     visit.end().await;
 }
 
-/// What it reads by itself is what is on disk. Its edit of that is refused, for it would undo what the editor has not saved.
+/// Without the client's reads, gemini reads the disk. The host refuses the resulting edit, which would undo unsaved
+/// text.
 #[tokio::test]
 async fn gemini_only_writes_through_us_where_reading_is_not_offered() {
-    let lab = lab_with_editor(|settings| settings.offer.read = false);
-    let script = two_edits(&lab);
+    let lab = lab_with_editor(|settings| settings.capabilities.read = false);
+    let script = two_edits_script(&lab);
     let expected = expect![[r#"
         turn 1 ended: EndTurn
         says
@@ -342,7 +351,7 @@ async fn gemini_only_writes_through_us_where_reading_is_not_offered() {
             @@ -0,0 +1 @@
             +new
           Asked because no rule covers it, and preset ask asks before writes
-        ! Breach { session: Some(SessionId("$SESSION")), what: "tool call replace__replace_$TIME_0 was updated before it was announced" }
+        ! Violation { session: Some(SessionId("$SESSION")), description: "tool call replace__replace_$TIME_0 was updated before it was announced" }
         journal: wrote $BASE/project/b.txt by $SESSION in turn 1
         audit: session/start allowed by nobody
         audit: turn/start allowed by nobody
@@ -357,20 +366,20 @@ async fn gemini_only_writes_through_us_where_reading_is_not_offered() {
         new
 
     "#]];
-    let Some((visit, _model)) = gemini(lab, script, expected).await else { return };
-    assert_eq!(visit.lab.get("a.txt").unwrap(), "one\ntwo\n");
+    let Some((visit, _model)) = run_gemini(lab, script, expected).await else { return };
+    assert_eq!(visit.lab.read_file("a.txt").unwrap(), "one\ntwo\n");
     let open = visit.lab.host.workspace().document(&visit.lab.path("a.txt")).unwrap().unwrap();
-    assert_eq!((open.text.as_str(), open.dirty), ("one\ntwo\nunsaved\n", true));
-    assert_eq!(visit.lab.get("b.txt").unwrap(), "new\n");
+    assert_eq!((open.text.as_str(), open.is_dirty), ("one\ntwo\nunsaved\n", true));
+    assert_eq!(visit.lab.read_file("b.txt").unwrap(), "new\n");
     visit.end().await;
 }
 
-/// What it writes by itself is found.
+/// The host detects gemini's own writes.
 #[tokio::test]
 async fn gemini_only_reads_through_us_where_writing_is_not_offered() {
-    let lab = lab(|settings| settings.offer.write = false);
-    lab.put("b.txt", "old\n").unwrap();
-    let script = two_edits(&lab);
+    let lab = open_lab(|settings| settings.capabilities.write = false);
+    lab.write_file("b.txt", "old\n").unwrap();
+    let script = two_edits_script(&lab);
     let expected = expect![[r#"
         turn 1 ended: EndTurn
         says
@@ -415,44 +424,44 @@ async fn gemini_only_reads_through_us_where_writing_is_not_offered() {
         new
 
     "#]];
-    let Some((visit, _model)) = gemini(lab, script, expected).await else { return };
-    assert_eq!(visit.lab.get("a.txt").unwrap(), "one\nTWO\n");
+    let Some((visit, _model)) = run_gemini(lab, script, expected).await else { return };
+    assert_eq!(visit.lab.read_file("a.txt").unwrap(), "one\nTWO\n");
     visit.end().await;
 }
 
-/// Lets an agent on an SDK edit a file that an editor has open and run a command, once with a person who agrees and once
-/// with one who does not; and then do what it likes without a word.
-async fn on_an_sdk(peer: Peer) {
-    let command = peer.agent(&root());
-    if !is_there(peer.name(), &command) {
+/// Makes an SDK agent edit a file that is open in an editor and run a command, once with a user who refuses and once
+/// with one who agrees; then runs the contract's flow.
+async fn check_sdk_agent(peer: SdkPeer) {
+    let command = peer.agent_command(&workspace_root());
+    if !is_available(peer.name(), &command) {
         return;
     }
     let lab = lab_with_editor(|_| {});
     let path = lab.path("a.txt");
-    let mut visit = Visit::begin(lab, &command, &[]).await;
+    let mut visit = PeerAgentRun::start(lab, &command, &[]).await;
     let name = format!("peer-{}", peer.name());
     let edit =
         json!({"do": "edit", "path": path, "old": "two", "new": "TWO", "command": "cat a.txt; exit 3"})
             .to_string();
 
-    visit.lab.desk.answer(|_| Reply::deny());
+    visit.lab.user.answer_with(|_| QuestionReply::deny());
     let told = visit.turn(&edit).await.replace(&name, "$AGENT");
-    expect_rejected().assert_eq(&told);
-    assert_eq!(visit.lab.get("a.txt").unwrap(), "one\ntwo\n");
+    expected_rejected().assert_eq(&told);
+    assert_eq!(visit.lab.read_file("a.txt").unwrap(), "one\ntwo\n");
 
-    visit.another_session().await;
-    visit.lab.desk.answer(|_| Reply::allow());
+    visit.open_another_session().await;
+    visit.lab.user.answer_with(|_| QuestionReply::allow());
     let told = visit.turn(&edit).await.replace(&name, "$AGENT");
-    expect_allowed().assert_eq(&told);
-    assert_eq!(visit.lab.get("a.txt").unwrap(), "one\nTWO\nunsaved\n");
+    expected_allowed().assert_eq(&told);
+    assert_eq!(visit.lab.read_file("a.txt").unwrap(), "one\nTWO\nunsaved\n");
 
     let flow = json!({"do": "flow", "path": path, "newPath": visit.lab.path("b.txt")}).to_string();
     let told = visit.turn(&flow).await.replace(&name, "$AGENT");
-    expect_flow().assert_eq(&told);
+    expected_flow().assert_eq(&told);
     visit.end().await;
 }
 
-fn expect_rejected() -> Expect {
+fn expected_rejected() -> Expect {
     expect![[r#"
         turn 1 ended: EndTurn
         says
@@ -487,7 +496,7 @@ fn expect_rejected() -> Expect {
     "#]]
 }
 
-fn expect_allowed() -> Expect {
+fn expected_allowed() -> Expect {
     expect![[r#"
         turn 1 ended: EndTurn
         says
@@ -529,7 +538,7 @@ fn expect_allowed() -> Expect {
     "#]]
 }
 
-fn expect_flow() -> Expect {
+fn expected_flow() -> Expect {
     expect![[r#"
         turn 2 ended: EndTurn
         says
@@ -583,15 +592,15 @@ fn expect_flow() -> Expect {
 
 #[tokio::test]
 async fn an_agent_on_the_official_rust_sdk() {
-    on_an_sdk(Peer::Rust).await;
+    check_sdk_agent(SdkPeer::Rust).await;
 }
 
 #[tokio::test]
 async fn an_agent_on_the_python_sdk() {
-    on_an_sdk(Peer::Python).await;
+    check_sdk_agent(SdkPeer::Python).await;
 }
 
 #[tokio::test]
 async fn an_agent_on_the_typescript_sdk() {
-    on_an_sdk(Peer::TypeScript).await;
+    check_sdk_agent(SdkPeer::TypeScript).await;
 }

@@ -1,24 +1,25 @@
-//! Asking for permission and acting on it: one question for both, and an approval for nothing but what was shown.
+//! Permission requests and the operations after them: one question covers both, and an approval covers only what was
+//! shown.
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use bowline_state::question::{Answer, Reply};
+use bowline_state::question::{QuestionAnswer, QuestionReply};
 use bowline_wire::schema::v1::StopReason;
-use bowline_workspace::approvals::MAX_WAITING;
+use bowline_workspace::approvals::MAX_PENDING_QUESTIONS;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use super::stage::{Stage, check, options, reply};
+use super::host_fixture::{HostFixture, check, parse_reply, permission_options};
 
-/// Plays one turn in a project with `a.txt`, for a person who says yes to the first question and is gone then.
-async fn once(script: &str, expected: Expect) {
-    let stage = Stage::new().file("a.txt", "one\ntwo\none\n").answers(&["yes"]);
+/// Runs one turn in a project with `a.txt`, for a user who approves the first question and is absent afterwards.
+async fn check_approved_once(script: &str, expected: Expect) {
+    let stage = HostFixture::new().with_file("a.txt", "one\ntwo\none\n").with_answers(&["yes"]);
     check(&stage, script, expected).await;
 }
 
 #[tokio::test]
 async fn a_request_with_the_whole_diff_and_its_write_cost_one_question() {
-    once(
+    check_approved_once(
         r#"
         ask {"toolCallId":"c1","kind":"edit","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.txt","oldText":"one\ntwo\none\n","newText":"1\n"}]}
         write a.txt 1\n
@@ -44,7 +45,7 @@ async fn a_request_with_the_whole_diff_and_its_write_cost_one_question() {
               ?   write $ROOT/a.txt
               ?   lines: 0 added, 0 removed
               ? Asked because no rule covers it, and preset ask asks before writes
-            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+            ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
             > read a.txt
             "1\n"
         "#]],
@@ -52,11 +53,11 @@ async fn a_request_with_the_whole_diff_and_its_write_cost_one_question() {
     .await;
 }
 
-/// kimi-code 2.1.0 announces a call with its input as text, asks about it with a sentence, and runs commands by a shell that
-/// goes to the directory first.
+/// kimi-code 2.1.0 announces a call with its input as text, asks about it with a sentence, and runs commands through a
+/// shell that changes to the directory first.
 #[tokio::test]
 async fn what_kimi_asks_about_and_does_costs_one_question() {
-    let stage = Stage::new().file("a.txt", "one\ntwo\n").answers(&["yes", "yes", "yes"]);
+    let stage = HostFixture::new().with_file("a.txt", "one\ntwo\n").with_answers(&["yes", "yes", "yes"]);
     check(
         &stage,
         r#"
@@ -110,7 +111,7 @@ async fn what_kimi_asks_about_and_does_costs_one_question() {
               ?   run cd '$ROOT/..' && echo made > made.txt
               ?   in $ROOT
               ? Asked because `cd '$ROOT/..'`: no rule covers it, and preset ask asks before commands
-            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+            ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
         "#]],
     )
     .await;
@@ -118,7 +119,7 @@ async fn what_kimi_asks_about_and_does_costs_one_question() {
 
 #[tokio::test]
 async fn a_request_with_a_part_of_the_text_covers_the_write_of_the_whole() {
-    once(
+    check_approved_once(
         r#"
         ask {"toolCallId":"c1","kind":"edit","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.txt","oldText":"two","newText":"2"}]}
         write a.txt one\n2\none\n
@@ -144,7 +145,7 @@ async fn a_request_with_a_part_of_the_text_covers_the_write_of_the_whole() {
 
 #[tokio::test]
 async fn other_content_than_was_shown_is_asked_about_again() {
-    once(
+    check_approved_once(
         r#"
         ask {"toolCallId":"c1","kind":"edit","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.txt","oldText":"two","newText":"2"}]}
         write a.txt one\nthree\none\n
@@ -172,7 +173,7 @@ async fn other_content_than_was_shown_is_asked_about_again() {
               ?   +three
               ?    one
               ? Asked because no rule covers it, and preset ask asks before writes
-            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+            ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
             > read a.txt
             "one\ntwo\none\n"
         "#]],
@@ -182,7 +183,7 @@ async fn other_content_than_was_shown_is_asked_about_again() {
 
 #[tokio::test]
 async fn another_file_than_was_shown_is_asked_about_again() {
-    once(
+    check_approved_once(
         r#"
         ask {"toolCallId":"c1","kind":"edit","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.txt","newText":"2"}]}
         write b.txt 2
@@ -208,7 +209,7 @@ async fn another_file_than_was_shown_is_asked_about_again() {
               ?   +2
               ?   \ No newline at end of file
               ? Asked because no rule covers it, and preset ask asks before writes
-            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+            ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
         "#]],
     )
     .await;
@@ -216,7 +217,7 @@ async fn another_file_than_was_shown_is_asked_about_again() {
 
 #[tokio::test]
 async fn a_file_that_was_edited_since_it_was_shown_is_asked_about_again() {
-    once(
+    check_approved_once(
         r#"
         ask {"toolCallId":"c1","kind":"edit","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.txt","oldText":"one\ntwo\none\n","newText":"2"}]}
         put a.txt mine\n
@@ -245,7 +246,7 @@ async fn a_file_that_was_edited_since_it_was_shown_is_asked_about_again() {
               ?   +2
               ?   \ No newline at end of file
               ? Asked because no rule covers it, and preset ask asks before writes
-            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+            ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
         "#]],
     )
     .await;
@@ -266,11 +267,11 @@ async fn a_command_is_covered_however_it_is_given() {
     ];
     let mut text = String::new();
     for (input, act) in ways {
-        let stage = Stage::new().file("sub/a", "").answers(&["yes"]);
+        let stage = HostFixture::new().with_file("sub/a", "").with_answers(&["yes"]);
         let script = format!(
             "ask {{\"toolCallId\":\"c1\",\"kind\":\"execute\",\"title\":\"Run\",\"rawInput\":{input}}}\n{act}"
         );
-        let all = stage.play(&[&script]).await;
+        let all = stage.play_turns(&[&script]).await;
         let asked = all.lines().filter(|line| line.starts_with("  ? puppet")).count();
         let done = if all.ends_with("exit 0\n") { "done" } else { "not done" };
         text += &format!("{input} | {act} | questions {asked} | {done}\n");
@@ -291,7 +292,7 @@ async fn a_command_is_covered_however_it_is_given() {
 
 #[tokio::test]
 async fn a_request_that_names_only_its_call_is_about_what_was_said_of_it() {
-    once(
+    check_approved_once(
         r#"
         update {"sessionUpdate":"tool_call","toolCallId":"c1","title":"Greet","kind":"execute","rawInput":{"command":"echo hi"}}
         ask {"toolCallId":"c1"}
@@ -314,7 +315,7 @@ async fn a_request_that_names_only_its_call_is_about_what_was_said_of_it() {
 
 #[tokio::test]
 async fn a_file_that_a_tools_input_names_from_the_directory_is_in_it() {
-    let stage = Stage::new();
+    let stage = HostFixture::new();
     check(
         &stage,
         r#"
@@ -336,7 +337,7 @@ async fn a_file_that_a_tools_input_names_from_the_directory_is_in_it() {
 
 #[tokio::test]
 async fn a_new_request_for_a_call_takes_the_place_of_the_old() {
-    let stage = Stage::new().answers(&["yes", "no"]);
+    let stage = HostFixture::new().with_answers(&["yes", "no"]);
     check(
         &stage,
         r#"
@@ -362,7 +363,7 @@ async fn a_new_request_for_a_call_takes_the_place_of_the_old() {
               ?   run echo hi
               ?   in $ROOT
               ? Asked because `echo hi`: no rule covers it, and preset ask asks before commands
-            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+            ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
         "#]],
     )
     .await;
@@ -370,9 +371,9 @@ async fn a_new_request_for_a_call_takes_the_place_of_the_old() {
 
 #[tokio::test]
 async fn an_approval_ends_with_its_turn() {
-    let stage = Stage::new().answers(&["yes"]);
+    let stage = HostFixture::new().with_answers(&["yes"]);
     let text = stage
-        .play(&[
+        .play_turns(&[
             r#"ask {"toolCallId":"c1","title":"Run","kind":"execute","rawInput":{"command":"echo hi"}}"#,
             "run echo hi",
         ])
@@ -390,13 +391,13 @@ async fn an_approval_ends_with_its_turn() {
           ?   run echo hi
           ?   in $ROOT
           ? Asked because `echo hi`: no rule covers it, and preset ask asks before commands
-        ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+        ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
     "#]].assert_eq(&text);
 }
 
 #[tokio::test]
 async fn who_is_shown_a_part_has_not_agreed_to_lose_the_rest() {
-    once(
+    check_approved_once(
         r#"
         ask {"toolCallId":"c1","kind":"edit","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.txt","oldText":"two","newText":"2"}]}
         write a.txt 2
@@ -425,7 +426,7 @@ async fn who_is_shown_a_part_has_not_agreed_to_lose_the_rest() {
               ?   +2
               ?   \ No newline at end of file
               ? Asked because no rule covers it, and preset ask asks before writes
-            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+            ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
             > read a.txt
             "one\ntwo\none\n"
         "#]],
@@ -435,7 +436,7 @@ async fn who_is_shown_a_part_has_not_agreed_to_lose_the_rest() {
 
 #[tokio::test]
 async fn an_empty_old_text_hides_nothing_of_a_file_that_is_there() {
-    once(
+    check_approved_once(
         r#"
         ask {"toolCallId":"c1","kind":"edit","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.txt","oldText":"","newText":"2"}]}
         write a.txt 2
@@ -462,7 +463,7 @@ async fn an_empty_old_text_hides_nothing_of_a_file_that_is_there() {
 
 #[tokio::test]
 async fn a_request_for_a_new_file_covers_its_write() {
-    once(
+    check_approved_once(
         r#"
         ask {"toolCallId":"c1","kind":"edit","title":"Edit","content":[{"type":"diff","path":"$ROOT/new/b.txt","oldText":"","newText":"2\n"}]}
         write new/b.txt 2\n
@@ -486,22 +487,22 @@ async fn a_request_for_a_new_file_covers_its_write() {
 #[tokio::test]
 async fn a_file_that_becomes_a_link_while_it_is_asked_about_is_not_written() {
     for elsewhere in ["outside", "project/b.txt"] {
-        let stage = Stage::new().file("a.txt", "a\n").file("b.txt", "b\n");
+        let stage = HostFixture::new().with_file("a.txt", "a\n").with_file("b.txt", "b\n");
         let base = stage.lab.base().to_owned();
         std::fs::write(base.join("outside"), "secret\n").unwrap();
         let (its, mut times) = (base.clone(), 0);
-        let stage = stage.person(move |_| {
+        let stage = stage.with_person(move |_| {
             times += 1;
             if times == 1 {
                 std::fs::remove_file(its.join("project/a.txt")).unwrap();
                 std::os::unix::fs::symlink(its.join(elsewhere), its.join("project/a.txt")).unwrap();
-                return Reply::allow();
+                return QuestionReply::allow();
             }
-            Reply::deny()
+            QuestionReply::deny()
         });
-        let text = stage.play(&["write a.txt new\\n"]).await;
+        let text = stage.play_turns(&["write a.txt new\\n"]).await;
         assert_eq!(std::fs::read_to_string(base.join("outside")).unwrap(), "secret\n");
-        assert_eq!(stage.lab.get("b.txt").unwrap(), "b\n");
+        assert_eq!(stage.lab.read_file("b.txt").unwrap(), "b\n");
         let expected = match elsewhere {
             "outside" => expect![[r#"
                 > write a.txt new\n
@@ -540,14 +541,14 @@ async fn a_file_that_becomes_a_link_while_it_is_asked_about_is_not_written() {
 
 #[tokio::test]
 async fn a_file_that_is_edited_while_it_is_asked_about_is_shown_again() {
-    let stage = Stage::new().file("a.txt", "a\n");
+    let stage = HostFixture::new().with_file("a.txt", "a\n");
     let (path, mut times) = (stage.lab.path("a.txt"), 0);
-    let stage = stage.person(move |_| {
+    let stage = stage.with_person(move |_| {
         times += 1;
         if times == 1 {
             std::fs::write(&path, "mine\n").unwrap();
         }
-        Reply::allow()
+        QuestionReply::allow()
     });
     check(
         &stage,
@@ -576,15 +577,15 @@ async fn a_file_that_is_edited_while_it_is_asked_about_is_shown_again() {
 
 #[tokio::test]
 async fn a_file_that_never_rests_is_given_up() {
-    let stage = Stage::new().file("a.txt", "a\n");
+    let stage = HostFixture::new().with_file("a.txt", "a\n");
     let (path, mut times) = (stage.lab.path("a.txt"), 0);
-    let stage = stage.person(move |_| {
+    let stage = stage.with_person(move |_| {
         times += 1;
         std::fs::write(&path, format!("mine {times}\n")).unwrap();
-        Reply::allow()
+        QuestionReply::allow()
     });
-    let text = stage.play(&["write a.txt new\\n"]).await;
-    assert_eq!(stage.lab.get("a.txt").unwrap(), "mine 3\n");
+    let text = stage.play_turns(&["write a.txt new\\n"]).await;
+    assert_eq!(stage.lab.read_file("a.txt").unwrap(), "mine 3\n");
     expect!["! -32603 $ROOT/a.txt keeps changing, try again"].assert_eq(text.lines().last().unwrap());
 }
 
@@ -605,7 +606,7 @@ async fn an_answer_is_an_option_of_its_kind_or_cancelled_never_the_first() {
     let mut text = String::new();
     let answers = ["yes", "yes session", "no", "no session", "nobody"];
     let mut replies = answers.into_iter().cycle();
-    let stage = Stage::new().person(move |_| reply(replies.next().unwrap()));
+    let stage = HostFixture::new().with_person(move |_| parse_reply(replies.next().unwrap()));
     for offer in offers {
         let options: Vec<Value> = { offer.as_array().unwrap().iter() }
             .map(|pair| json!({"optionId": pair[0], "name": "x", "kind": pair[1]}))
@@ -615,9 +616,9 @@ async fn an_answer_is_an_option_of_its_kind_or_cancelled_never_the_first() {
             let call = json!({"toolCallId": "c1", "title": "Look", "kind": "other"});
             let options = json!(options);
             stage
-                .turn(|actor| async move {
-                    let outcome = actor.ask(call, options).await;
-                    actor.says(&outcome);
+                .play_custom_turn(|actor| async move {
+                    let outcome = actor.request_permission(call, options).await;
+                    actor.record(&outcome);
                     StopReason::EndTurn
                 })
                 .await
@@ -650,18 +651,18 @@ async fn what_a_person_chooses_of_several_answers_reaches_the_agent() {
         {"optionId": "d", "name": "Never", "kind": "reject_always"},
     ]);
     let mut number = 0..;
-    let stage = Stage::new().person(move |question| {
-        let offer = &question.choices()[number.next().unwrap()];
-        Reply::Answered(Answer::chosen(offer))
+    let stage = HostFixture::new().with_person(move |question| {
+        let offer = &question.selectable_options()[number.next().unwrap()];
+        QuestionReply::Answered(QuestionAnswer::from_agent_option(offer))
     });
     let mut text = String::new();
     for _ in 0..4 {
         let call = json!({"toolCallId": "c1", "title": "Ready?", "kind": "switch_mode", "rawInput": {"plan": "all of it"}});
         let options = options.clone();
         text += &stage
-            .turn(|actor| async move {
-                let outcome = actor.ask(call, options).await;
-                actor.says(&outcome);
+            .play_custom_turn(|actor| async move {
+                let outcome = actor.request_permission(call, options).await;
+                actor.record(&outcome);
                 StopReason::EndTurn
             })
             .await;
@@ -686,7 +687,7 @@ async fn what_a_person_chooses_of_several_answers_reaches_the_agent() {
 
 #[tokio::test]
 async fn what_an_agent_says_and_the_file_does_not_have_is_told() {
-    let stage = Stage::new().file("a.txt", "1\n2\n11\n").answers(&["no", "no"]);
+    let stage = HostFixture::new().with_file("a.txt", "1\n2\n11\n").with_answers(&["no", "no"]);
     check(
         &stage,
         r#"
@@ -721,7 +722,7 @@ async fn what_an_agent_says_and_the_file_does_not_have_is_told() {
 
 #[tokio::test]
 async fn that_a_write_removes_setuid_is_told_when_the_agent_asks() {
-    let stage = Stage::new().file("a.sh", "1\n").answers(&["yes"]);
+    let stage = HostFixture::new().with_file("a.sh", "1\n").with_answers(&["yes"]);
     std::fs::set_permissions(stage.lab.path("a.sh"), std::fs::Permissions::from_mode(0o4755)).unwrap();
     check(
         &stage,
@@ -747,38 +748,38 @@ async fn that_a_write_removes_setuid_is_told_when_the_agent_asks() {
     .await;
 }
 
-/// Returns a person who never answers.
-fn silent(stage: Stage) -> Stage {
-    stage.lab.desk.answer_later(|_| Box::pin(std::future::pending()));
+/// Makes the user never answer.
+fn with_silent_person(stage: HostFixture) -> HostFixture {
+    stage.lab.user.answer_with_async(|_| Box::pin(std::future::pending()));
     stage
 }
 
 #[tokio::test]
 async fn a_cancelled_turn_cancels_every_question_of_it() {
-    let stage = silent(Stage::new().file("a.txt", "a\n"));
-    let act = stage.acting(|actor| async move {
+    let stage = with_silent_person(HostFixture::new().with_file("a.txt", "a\n"));
+    let act = stage.custom_turn(|actor| async move {
         let call = |id| json!({"toolCallId": id, "title": "Look", "kind": "other"});
         let (one, two, write, run) = tokio::join!(
-            actor.ask(call("c1"), options()),
-            actor.ask(call("c2"), options()),
-            actor.answer("fs/write_text_file", json!({"path": "$ROOT/a.txt", "content": "b"})),
-            actor.answer("terminal/create", json!({"command": "echo hi"})),
+            actor.request_permission(call("c1"), permission_options()),
+            actor.request_permission(call("c2"), permission_options()),
+            actor.call_text("fs/write_text_file", json!({"path": "$ROOT/a.txt", "content": "b"})),
+            actor.call_text("terminal/create", json!({"command": "echo hi"})),
         );
-        // What comes after the cancelling is not even asked about.
-        let late = actor.ask(call("c3"), options()).await;
-        [one, two, write, run, late].iter().for_each(|answer| actor.says(answer));
+        // Requests after the cancellation do not reach the user.
+        let late = actor.request_permission(call("c3"), permission_options()).await;
+        [one, two, write, run, late].iter().for_each(|answer| actor.record(answer));
         StopReason::Cancelled
     });
-    let (connection, session) = stage.session(vec![act]).await;
+    let (connection, session) = stage.open_session(vec![act]).await;
     let cancel = async {
-        stage.lab.desk.until(|asked, _| asked.len() == 4).await;
+        stage.lab.user.wait_until(|asked, _| asked.len() == 4).await;
         session.cancel();
     };
     let (end, ()) = tokio::join!(session.prompt_text("go"), cancel);
-    assert_eq!(end.unwrap().stop, StopReason::Cancelled);
+    assert_eq!(end.unwrap().stop_reason, StopReason::Cancelled);
     connection.close_session(&session).await.unwrap();
-    assert_eq!(stage.lab.get("a.txt").unwrap(), "a\n");
-    assert_eq!(stage.lab.desk.asked().len(), 4);
+    assert_eq!(stage.lab.read_file("a.txt").unwrap(), "a\n");
+    assert_eq!(stage.lab.user.questions().len(), 4);
     expect![[r#"
         cancelled
         cancelled
@@ -786,8 +787,8 @@ async fn a_cancelled_turn_cancels_every_question_of_it() {
         ! -32800 Request cancelled
         cancelled
     "#]]
-    .assert_eq(&stage.text());
-    let log = stage.log();
+    .assert_eq(&stage.take_text());
+    let log = stage.audit_table();
     let mut log: Vec<&str> = log.lines().collect();
     log.sort_unstable();
     expect![[r#"
@@ -804,17 +805,17 @@ async fn a_cancelled_turn_cancels_every_question_of_it() {
 
 #[tokio::test]
 async fn an_approval_is_void_once_its_turn_is_cancelled() {
-    let stage = Stage::new().answers(&["yes"]);
+    let stage = HostFixture::new().with_answers(&["yes"]);
     let (asked, was_asked) = tokio::sync::oneshot::channel();
-    let act = stage.acting(move |actor| async move {
+    let act = stage.custom_turn(move |actor| async move {
         let call = json!({"toolCallId": "c1", "title": "Run", "kind": "execute", "rawInput": {"command": "echo hi"}});
-        actor.says(&actor.ask(call, options()).await);
+        actor.record(&actor.request_permission(call, permission_options()).await);
         asked.send(()).unwrap();
         actor.turn.cx.cancelled().await;
-        actor.says(&actor.run(json!({"command": "echo hi"})).await);
+        actor.record(&actor.run_command(json!({"command": "echo hi"})).await);
         StopReason::Cancelled
     });
-    let (connection, session) = stage.session(vec![act, stage.act("run echo hi")]).await;
+    let (connection, session) = stage.open_session(vec![act, stage.scripted_turn("run echo hi")]).await;
     let cancel = async {
         was_asked.await.unwrap();
         session.cancel();
@@ -835,34 +836,36 @@ async fn an_approval_is_void_once_its_turn_is_cancelled() {
           ?   run echo hi
           ?   in $ROOT
           ? Asked because `echo hi`: no rule covers it, and preset ask asks before commands
-        ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
-    "#]].assert_eq(&stage.text());
+        ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
+    "#]].assert_eq(&stage.take_text());
 }
 
 #[tokio::test]
 async fn a_request_that_the_agent_takes_back_is_answered_as_cancelled() {
-    let stage = silent(Stage::new().file("a.txt", "a\n"));
-    let desk = stage.lab.desk.clone();
+    let stage = with_silent_person(HostFixture::new().with_file("a.txt", "a\n"));
+    let desk = stage.lab.user.clone();
     stage
-        .turn(move |actor| async move {
+        .play_custom_turn(move |actor| async move {
             let call = json!({"toolCallId": "c1", "title": "Look", "kind": "other"});
-            let asking = actor.ask(call, options());
+            let asking = actor.request_permission(call, permission_options());
             tokio::select! {
                 answer = asking => panic!("{answer}"),
-                () = desk.until(|asked, _| asked.len() == 1) => {}
+                () = desk.wait_until(|asked, _| asked.len() == 1) => {}
             }
-            let writing = actor.answer("fs/write_text_file", json!({"path": "$ROOT/a.txt", "content": "b"}));
+            let writing =
+                actor.call_text("fs/write_text_file", json!({"path": "$ROOT/a.txt", "content": "b"}));
             tokio::select! {
                 answer = writing => panic!("{answer}"),
-                () = desk.until(|asked, _| asked.len() == 2) => {}
+                () = desk.wait_until(|asked, _| asked.len() == 2) => {}
             }
-            // A request after those shows that they were taken back: it is answered behind them.
-            actor.says(&actor.answer("fs/read_text_file", json!({"path": "$ROOT/a.txt"})).await);
+            // The response to a later request shows that the earlier ones were cancelled, because it comes after
+            // theirs.
+            actor.record(&actor.call_text("fs/read_text_file", json!({"path": "$ROOT/a.txt"})).await);
             StopReason::EndTurn
         })
         .await;
-    assert_eq!(stage.lab.get("a.txt").unwrap(), "a\n");
-    let log = stage.log();
+    assert_eq!(stage.lab.read_file("a.txt").unwrap(), "a\n");
+    let log = stage.audit_table();
     let cancelled: Vec<&str> = log.lines().filter(|line| line.contains("cancelled")).collect();
     expect![[r#"
         permission Text("Look") turn 1 call c1: cancelled by nobody (request cancelled)
@@ -878,10 +881,10 @@ async fn an_answer_that_holds_for_longer_answers_what_waits() {
         ("project", "not asked", true),
         ("always", "not asked", true),
     ] {
-        let stage = Stage::new();
+        let stage = HostFixture::new();
         let (sender, release) = tokio::sync::watch::channel(false);
         let mut times = 0;
-        stage.lab.desk.answer_later(move |_| {
+        stage.lab.user.answer_with_async(move |_| {
             times += 1;
             let (mut release, number) = (release.clone(), times);
             Box::pin(async move {
@@ -889,41 +892,41 @@ async fn an_answer_that_holds_for_longer_answers_what_waits() {
                     std::future::pending::<()>().await;
                 }
                 release.wait_for(|go| *go).await.unwrap();
-                reply(&format!("yes {keep}"))
+                parse_reply(&format!("yes {keep}"))
             })
         });
-        let act = stage.acting(|actor| async move {
-            let run = || actor.run(json!({"command": "echo hi"}));
+        let act = stage.custom_turn(|actor| async move {
+            let run = || actor.run_command(json!({"command": "echo hi"}));
             let (one, two) = tokio::join!(run(), run());
             assert_eq!((one.as_str(), two.as_str()), (r#""hi\n" exit 0"#, r#""hi\n" exit 0"#));
             StopReason::EndTurn
         });
-        let (connection, session) = stage.session(vec![act, stage.act("run echo hi")]).await;
-        let desk = stage.lab.desk.clone();
+        let (connection, session) = stage.open_session(vec![act, stage.scripted_turn("run echo hi")]).await;
+        let desk = stage.lab.user.clone();
         let wait = async {
-            desk.until(|asked, _| asked.len() == 2).await;
+            desk.wait_until(|asked, _| asked.len() == 2).await;
             sender.send(true).unwrap();
         };
         let (end, ()) = tokio::join!(session.prompt_text("go"), wait);
         end.unwrap();
         tokio::select! {
             end = session.prompt_text("go") => { end.unwrap(); assert_eq!(next_turn, "not asked", "{keep}"); }
-            () = desk.until(|asked, _| asked.len() == 3) => assert_eq!(next_turn, "asked", "{keep}"),
+            () = desk.wait_until(|asked, _| asked.len() == 3) => assert_eq!(next_turn, "asked", "{keep}"),
         }
         connection.close_session(&session).await.unwrap();
-        let rules = std::fs::read_to_string(stage.lab.places().policy).unwrap_or_default();
+        let rules = std::fs::read_to_string(stage.lab.paths().policy).unwrap_or_default();
         assert_eq!(rules.contains("echo"), file, "{keep}: {rules}");
     }
 }
 
 #[tokio::test]
 async fn a_rule_that_denies_beats_an_approval() {
-    let stage = Stage::new();
-    let policy = stage.lab.places().policy;
-    stage.lab.rules("preset = \"ask\"\n").unwrap();
-    let stage = stage.person(move |_| {
+    let stage = HostFixture::new();
+    let policy = stage.lab.paths().policy;
+    stage.lab.write_rules("preset = \"ask\"\n").unwrap();
+    let stage = stage.with_person(move |_| {
         std::fs::write(&policy, "[[rules]]\neffect = \"deny\"\ncommand = \"echo\"\n").unwrap();
-        Reply::allow()
+        QuestionReply::allow()
     });
     check(
         &stage,
@@ -947,8 +950,8 @@ async fn a_rule_that_denies_beats_an_approval() {
 
 #[tokio::test]
 async fn a_rule_that_denies_later_voids_what_was_approved() {
-    let stage = Stage::new().answers(&["yes"]);
-    stage.lab.rules("preset = \"ask\"\n").unwrap();
+    let stage = HostFixture::new().with_answers(&["yes"]);
+    stage.lab.write_rules("preset = \"ask\"\n").unwrap();
     check(
         &stage,
         r#"
@@ -973,7 +976,7 @@ async fn a_rule_that_denies_later_voids_what_was_approved() {
 
 #[tokio::test]
 async fn without_a_person_and_a_rule_nothing_is_done() {
-    let stage = Stage::new().file("a.txt", "a\n");
+    let stage = HostFixture::new().with_file("a.txt", "a\n");
     check(
         &stage,
         r#"
@@ -987,13 +990,13 @@ async fn without_a_person_and_a_rule_nothing_is_done() {
             > ask {"toolCallId":"c1","title":"Run","kind":"execute","rawInput":{"command":"echo hi"}}
             selected never
             > run echo hi
-            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+            ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
             > write a.txt b
-            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+            ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
             > read a.txt
             "a\n"
             > read .env
-            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+            ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
         "#]],
     )
     .await;
@@ -1002,71 +1005,73 @@ async fn without_a_person_and_a_rule_nothing_is_done() {
 #[tokio::test]
 async fn a_flood_of_requests_is_refused_as_busy_and_others_are_served() {
     const FLOOD: usize = 10_000;
-    let stage = silent(Stage::new().file("a.txt", "a\n"));
-    let act = stage.acting(|actor| async move {
+    let stage = with_silent_person(HostFixture::new().with_file("a.txt", "a\n"));
+    let act = stage.custom_turn(|actor| async move {
         let mut asking = tokio::task::JoinSet::new();
         let mut refused = 0;
         for number in 0..FLOOD {
             let actor = actor.clone();
             asking.spawn(async move {
                 actor
-                    .ask(
+                    .request_permission(
                         json!({"toolCallId": format!("c{number}"), "title": "x", "kind": "other"}),
-                        options(),
+                        permission_options(),
                     )
                     .await
             });
-            // As many as a connection has at once.
+            // The maximum of concurrent requests in a connection.
             while asking.len() > 500 {
                 let answer = asking.join_next().await.unwrap().unwrap();
                 assert!(answer.starts_with("! -32029 "), "{answer}");
                 refused += 1;
             }
         }
-        while asking.len() > MAX_WAITING {
+        while asking.len() > MAX_PENDING_QUESTIONS {
             let answer = asking.join_next().await.unwrap().unwrap();
             assert!(answer.starts_with("! -32029 "), "{answer}");
             refused += 1;
         }
-        assert_eq!(refused, FLOOD - MAX_WAITING);
-        actor.play("read a.txt").await;
+        assert_eq!(refused, FLOOD - MAX_PENDING_QUESTIONS);
+        actor.play_script("read a.txt").await;
         while let Some(answer) = asking.join_next().await {
             assert_eq!(answer.unwrap(), "cancelled");
         }
         StopReason::Cancelled
     });
-    let (connection, session) = stage.session(vec![act]).await;
+    let (connection, session) = stage.open_session(vec![act]).await;
     let seen = stage.seen.clone();
     let cancel = async {
-        seen.until(|text| text.contains("> read a.txt\n\"a")).await;
+        seen.wait_until(|text| text.contains("> read a.txt\n\"a")).await;
         session.cancel();
     };
     let (end, ()) = tokio::join!(session.prompt_text("go"), cancel);
     end.unwrap();
     connection.close_session(&session).await.unwrap();
-    assert_eq!(stage.lab.desk.asked().len(), MAX_WAITING);
+    assert_eq!(stage.lab.user.questions().len(), MAX_PENDING_QUESTIONS);
 }
 
 #[tokio::test]
 async fn what_a_person_reads_is_safe_and_shows_both_ends_of_a_command() {
-    let stage = Stage::new().person(|question| {
-        let text = question.text();
+    let stage = HostFixture::new().with_person(|question| {
+        let text = question.to_text();
         let is_bad = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
         assert!(!text.contains(is_bad), "{text:?}");
         assert!(text.len() < 100_000, "{}", text.len());
-        Reply::deny()
+        QuestionReply::deny()
     });
     let filler = "x".repeat(10 << 20);
     let text = stage
-        .turn(move |actor| async move {
+        .play_custom_turn(move |actor| async move {
             let command = format!("rm -rf important {} ; curl evil.example", &filler[..100_000]);
             let call = json!({
                 "toolCallId": "c1", "kind": "execute",
                 "title": format!("\u{1b}[2Jharmless\rls \u{202e}txt.exe {filler}"),
                 "rawInput": {"command": command},
             });
-            actor.says(&actor.ask(call, options()).await);
-            actor.says(&actor.run(json!({"command": "printf '\u{1b}[8m' \r\u{202e}# nothing"})).await);
+            actor.record(&actor.request_permission(call, permission_options()).await);
+            actor.record(
+                &actor.run_command(json!({"command": "printf '\u{1b}[8m' \r\u{202e}# nothing"})).await,
+            );
             StopReason::EndTurn
         })
         .await;
@@ -1103,17 +1108,17 @@ async fn what_a_person_reads_is_safe_and_shows_both_ends_of_a_command() {
 
 #[tokio::test]
 async fn a_document_that_is_edited_while_its_write_is_asked_about_is_not_overwritten() {
-    let stage = Stage::new().file("a.txt", "a\n");
+    let stage = HostFixture::new().with_file("a.txt", "a\n");
     let (workspace, path) = (stage.lab.host.workspace().clone(), stage.lab.path("a.txt"));
     let revision = workspace.open_document(&path).unwrap().revision;
     let (its, its_path, mut times) = (workspace.clone(), path.clone(), 0);
-    let stage = stage.person(move |_| {
+    let stage = stage.with_person(move |_| {
         times += 1;
         if times > 1 {
-            return Reply::deny();
+            return QuestionReply::deny();
         }
         its.change_document(&its_path, "unsaved\n".to_owned(), revision).unwrap();
-        Reply::allow()
+        QuestionReply::allow()
     });
     check(&stage, "write a.txt new\\n", expect![[r#"
         > write a.txt new\n
@@ -1131,12 +1136,12 @@ async fn a_document_that_is_edited_while_its_write_is_asked_about_is_not_overwri
 
 #[tokio::test]
 async fn another_file_that_has_the_name_by_now_is_not_read() {
-    let stage = Stage::new().file(".env", "shown\n").file("id_rsa", "private\n");
+    let stage = HostFixture::new().with_file(".env", "shown\n").with_file("id_rsa", "private\n");
     let project = stage.lab.base().join("project");
-    let stage = stage.person(move |_| {
+    let stage = stage.with_person(move |_| {
         std::fs::remove_file(project.join(".env")).unwrap();
         std::os::unix::fs::symlink("id_rsa", project.join(".env")).unwrap();
-        Reply::allow()
+        QuestionReply::allow()
     });
     check(
         &stage,
@@ -1155,17 +1160,17 @@ async fn another_file_that_has_the_name_by_now_is_not_read() {
 
 #[tokio::test]
 async fn a_directory_that_becomes_a_link_while_a_command_is_asked_about_is_not_followed() {
-    let stage = Stage::new().file("sub/here", "");
+    let stage = HostFixture::new().with_file("sub/here", "");
     let base = stage.lab.base().to_owned();
     let its = base.clone();
-    let stage = stage.person(move |_| {
+    let stage = stage.with_person(move |_| {
         std::fs::rename(its.join("project/sub"), its.join("project/moved")).unwrap();
         std::os::unix::fs::symlink(&its, its.join("project/sub")).unwrap();
-        Reply::allow()
+        QuestionReply::allow()
     });
     let text = stage
-        .turn(|actor| async move {
-            actor.says(&actor.run(json!({"command": "touch ran; ls", "cwd": "$ROOT/sub"})).await);
+        .play_custom_turn(|actor| async move {
+            actor.record(&actor.run_command(json!({"command": "touch ran; ls", "cwd": "$ROOT/sub"})).await);
             StopReason::EndTurn
         })
         .await;

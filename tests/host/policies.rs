@@ -1,15 +1,15 @@
-//! The user's rules, as an agent meets them.
+//! The user's rules, applied to an agent.
 
 use std::sync::Arc;
 
-use bowline_host::{Host, Places, Quiet, SessionOptions, Settings};
+use bowline_host::{Host, HostOptions, HostPaths, QuietFrontEnd, SessionOptions};
 use bowline_state::policy::Preset;
-use bowline_state::question::Reply;
-use bowline_workspace::terminals::{self, Supervisor};
+use bowline_state::question::QuestionReply;
+use bowline_workspace::terminals::{self, SupervisorProgram};
 use expect_test::expect;
 
 use super::SUPERVISOR;
-use super::stage::{Stage, check};
+use super::host_fixture::{HostFixture, check};
 
 #[tokio::test]
 async fn each_preset_allows_asks_and_denies_what_it_says() {
@@ -25,10 +25,11 @@ async fn each_preset_allows_asks_and_denies_what_it_says() {
     let mut text = String::new();
     for preset in Preset::ALL {
         text += &format!("{preset}:");
-        let stage = Stage::with(|settings| settings.preset = Some(preset));
-        let stage = stage.file("a.txt", "a").file(".env", "KEY=1").person(|_| Reply::allow());
+        let stage = HostFixture::with_options(|settings| settings.preset = Some(preset));
+        let stage =
+            stage.with_file("a.txt", "a").with_file(".env", "KEY=1").with_person(|_| QuestionReply::allow());
         for act in acts {
-            let all = stage.play(&[act]).await;
+            let all = stage.play_turns(&[act]).await;
             let asked = all.contains("  ? puppet");
             let last = all.lines().last().unwrap();
             let what = match (last.starts_with('!'), asked) {
@@ -52,10 +53,14 @@ async fn each_preset_allows_asks_and_denies_what_it_says() {
 
 #[tokio::test]
 async fn rules_decide_by_path_and_command_and_denying_wins() {
-    let stage = Stage::new().file("docs/a.md", "a").file("docs/own.md", "a").file("b.txt", "b").answers(&[]);
+    let stage = HostFixture::new()
+        .with_file("docs/a.md", "a")
+        .with_file("docs/own.md", "a")
+        .with_file("b.txt", "b")
+        .with_answers(&[]);
     stage
         .lab
-        .rules(
+        .write_rules(
             r#"
             [[rules]]
             effect = "allow"
@@ -99,7 +104,7 @@ async fn rules_decide_by_path_and_command_and_denying_wins() {
               ? puppet asks: read $ROOT/b.txt
               ?   read $ROOT/b.txt
               ? Asked because rule 3 of $BASE/config/policy.toml (ask read: path `b.txt`)
-            ! -32030 permission denied: a rule of the user's says to ask, and nobody is there to ask {"why":"a rule of the user's says to ask, and nobody is there to ask"}
+            ! -32030 permission denied: a rule of the user's says to ask, and the user cannot be asked {"why":"a rule of the user's says to ask, and the user cannot be asked"}
             > run echo hi
             "hi\n" exit 0
             > run echo secret things
@@ -111,13 +116,13 @@ async fn rules_decide_by_path_and_command_and_denying_wins() {
               ?   run echo hi && ls
               ?   in $ROOT
               ? Asked because `ls`: no rule covers it, and preset ask asks before commands
-            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+            ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
             > run echo $(ls)
               ? puppet asks: run echo $(ls)
               ?   run echo $(ls)
               ?   in $ROOT
               ? Asked because `echo $(ls)`: the line uses a variable or a substitution ($ or `), so its commands cannot be told apart
-            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+            ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}
         "#]],
     )
     .await;
@@ -125,9 +130,10 @@ async fn rules_decide_by_path_and_command_and_denying_wins() {
 
 #[tokio::test]
 async fn rules_that_cannot_be_read_deny_everything_and_the_owner_is_told() {
-    let stage =
-        Stage::with(|settings| settings.preset = Some(Preset::Full)).file("a.txt", "a").answers(&["yes"]);
-    stage.lab.rules("[[rules]]\neffect = \"maybe\"\n").unwrap();
+    let stage = HostFixture::with_options(|settings| settings.preset = Some(Preset::Full))
+        .with_file("a.txt", "a")
+        .with_answers(&["yes"]);
+    stage.lab.write_rules("[[rules]]\neffect = \"maybe\"\n").unwrap();
     check(
         &stage,
         r#"
@@ -149,10 +155,10 @@ async fn rules_that_cannot_be_read_deny_everything_and_the_owner_is_told() {
     )
     .await;
     let notices: Vec<String> =
-        stage.lab.desk.shown().into_iter().filter(|event| event.starts_with("Notice")).collect();
+        stage.lab.user.events().into_iter().filter(|event| event.starts_with("Notice")).collect();
     expect![[r#"Notice { text: "$BASE/config/policy.toml:2:10: maybe is not one of allow, ask, deny" }"#]]
-        .assert_eq(&stage.clean(&notices.first().cloned().unwrap_or_default()));
-    assert_eq!(stage.lab.get("a.txt").unwrap(), "a");
+        .assert_eq(&stage.normalize(&notices.first().cloned().unwrap_or_default()));
+    assert_eq!(stage.lab.read_file("a.txt").unwrap(), "a");
 }
 
 #[tokio::test]
@@ -161,26 +167,26 @@ async fn rules_inside_the_project_are_refused() {
     let project = base.path().join("project");
     std::fs::create_dir_all(project.join(".bowline")).unwrap();
     std::fs::write(project.join(".bowline/policy.toml"), "preset = \"full\"\n").unwrap();
-    let places = Places {
+    let places = HostPaths {
         state: base.path().join("state"),
         policy: project.join(".bowline/policy.toml"),
         anchors: base.path().join("anchors"),
     };
-    let supervisor = Supervisor { program: SUPERVISOR.into(), args: Vec::new() };
-    let settings = Settings::new(terminals::Settings::new(supervisor));
-    let refused = Host::open(&project, &places, Arc::new(Quiet), settings).unwrap_err();
+    let supervisor = SupervisorProgram { program: SUPERVISOR.into(), args: Vec::new() };
+    let settings = HostOptions::new(terminals::TerminalOptions::new(supervisor));
+    let refused = Host::open(&project, &places, Arc::new(QuietFrontEnd), settings).unwrap_err();
     let text = refused.to_string().replace(base.path().to_str().unwrap(), "$BASE");
     expect!["the rules in $BASE/project/.bowline/policy.toml lie inside the workspace $BASE/project, where an agent could change them: keep them elsewhere"].assert_eq(&text);
 }
 
 #[tokio::test]
 async fn the_hosts_own_directories_are_no_agents_even_inside_a_root() {
-    // The whole lab is a root: state, rules and anchors lie in it.
-    let stage =
-        Stage::with(|settings| settings.preset = Some(Preset::Full)).answers(&["yes", "yes", "yes", "yes"]);
+    // The whole base directory is a root, and contains the state, the rules and the anchors.
+    let stage = HostFixture::with_options(|settings| settings.preset = Some(Preset::Full))
+        .with_answers(&["yes", "yes", "yes", "yes"]);
     let cwd = Some(stage.lab.base().display().to_string());
     let options = SessionOptions { cwd, ..SessionOptions::default() };
-    stage.lab.rules("preset = \"full\"\n").unwrap();
+    stage.lab.write_rules("preset = \"full\"\n").unwrap();
     let script = r#"
         write $BASE/beside.txt fine
         write $BASE/config/policy.toml preset
@@ -189,7 +195,7 @@ async fn the_hosts_own_directories_are_no_agents_even_inside_a_root() {
         write $BASE/anchors/x new
         write $BASE/state/x new
         "#;
-    let connection = stage.lab.connect(vec![stage.act(script)]).await.unwrap();
+    let connection = stage.lab.connect(vec![stage.scripted_turn(script)]).await.unwrap();
     let session = connection.new_session(options).await.unwrap();
     session.prompt_text("go").await.unwrap();
     connection.close_session(&session).await.unwrap();
@@ -207,5 +213,5 @@ async fn the_hosts_own_directories_are_no_agents_even_inside_a_root() {
         > write $BASE/state/x new
         ! -32602 $BASE/state/x belongs to Bowline itself, agents cannot reach it
     "#]]
-    .assert_eq(&stage.text());
+    .assert_eq(&stage.take_text());
 }

@@ -1,6 +1,6 @@
-//! Agents with a known fault, as the table of quirks has them.
+//! Agents with known bugs, as the table of quirks lists them.
 
-use bowline_host::{SessionOptions, Settings};
+use bowline_host::{HostOptions, SessionOptions};
 use bowline_state::policy::Preset;
 use bowline_state::quirks::QuirkMode;
 use bowline_state::schema::v1::{
@@ -8,64 +8,65 @@ use bowline_state::schema::v1::{
 };
 use bowline_wire::CallError;
 use expect_test::{Expect, expect};
-use test_support::lab::{Lab, Puppet, Turn, boxed};
+use test_support::host_harness::{AgentTurn, HostHarness, PuppetAgent, turn_script};
 
 use super::SUPERVISOR;
 
-async fn read(turn: &Turn, path: &str) -> String {
+async fn try_read_file(turn: &AgentTurn, path: &str) -> String {
     match turn.client.read_text_file(ReadTextFileRequest::new(turn.session.clone(), path)).await {
         Ok(read) => format!("{:?}", read.content),
-        Err(error) => refused(error),
+        Err(error) => error_text(error),
     }
 }
 
-async fn write(turn: &Turn, path: &str, text: &str) -> String {
+async fn try_write_file(turn: &AgentTurn, path: &str, text: &str) -> String {
     match turn.client.write_text_file(WriteTextFileRequest::new(turn.session.clone(), path, text)).await {
         Ok(_) => "written".to_owned(),
-        Err(error) => refused(error),
+        Err(error) => error_text(error),
     }
 }
 
-fn refused(error: CallError) -> String {
+fn error_text(error: CallError) -> String {
     match error {
-        CallError::Refused(Error { message, .. }) => message,
+        CallError::ErrorResponse(Error { message, .. }) => message,
         other => other.to_string(),
     }
 }
 
-/// Lets an agent read a file that is missing and write it; and one that appears between the two.
-async fn check(agent: &str, set: impl FnOnce(&mut Settings), expected: Expect) {
-    let lab = Lab::open(SUPERVISOR, |settings| {
+/// Makes an agent read a missing file and write it, and do the same with a file that appears in between.
+async fn check(agent: &str, set: impl FnOnce(&mut HostOptions), expected: Expect) {
+    let lab = HostHarness::open(SUPERVISOR, |settings| {
         settings.preset = Some(Preset::Full);
         set(settings);
     })
     .unwrap();
     let (new, deep, appears) = (lab.path("new.txt"), lab.path("deep/er/new.txt"), lab.path("appears.txt"));
     let (tell, told) = tokio::sync::oneshot::channel();
-    let act = boxed(move |turn: Turn| async move {
-        let mut lines = vec![read(&turn, &new).await, write(&turn, &new, "created\n").await];
-        lines.push(read(&turn, &new).await);
-        lines.push(read(&turn, &deep).await);
-        lines.push(write(&turn, &deep, "deep\n").await);
-        lines.push(read(&turn, &appears).await);
+    let act = turn_script(move |turn: AgentTurn| async move {
+        let mut lines =
+            vec![try_read_file(&turn, &new).await, try_write_file(&turn, &new, "created\n").await];
+        lines.push(try_read_file(&turn, &new).await);
+        lines.push(try_read_file(&turn, &deep).await);
+        lines.push(try_write_file(&turn, &deep, "deep\n").await);
+        lines.push(try_read_file(&turn, &appears).await);
         std::fs::write(&appears, "the user's\n").unwrap();
-        lines.push(write(&turn, &appears, "the agent's\n").await);
-        lines.push(read(&turn, &appears).await);
+        lines.push(try_write_file(&turn, &appears, "the agent's\n").await);
+        lines.push(try_read_file(&turn, &appears).await);
         tell.send(lines.join("\n")).unwrap();
         Ok(StopReason::EndTurn)
     });
-    let puppet = Puppet::new(vec![act]).named(Implementation::new(agent, "0.61.0"));
+    let puppet = PuppetAgent::new(vec![act]).with_info(Implementation::new(agent, "0.61.0"));
     let connection = lab.connect_agent(puppet).await.unwrap();
     let session = connection.new_session(SessionOptions::default()).await.unwrap();
     session.prompt_text("go").await.unwrap();
     let mut told = told.await.unwrap();
-    for record in lab.log().unwrap() {
+    for record in lab.audit_records().unwrap() {
         if let Some(reason) = record.entry.reason.filter(|reason| reason.contains("missing file")) {
             told += &format!("\n{}: {reason}", record.entry.decision);
         }
     }
     expected.assert_eq(&told.replace(&lab.path(""), "$ROOT/"));
-    assert_eq!(lab.get("appears.txt").unwrap(), "the user's\n");
+    assert_eq!(lab.read_file("appears.txt").unwrap(), "the user's\n");
 }
 
 #[tokio::test]
@@ -86,7 +87,7 @@ async fn gemini_creates_files_and_replaces_none_that_appear_meanwhile() {
 
 #[tokio::test]
 async fn without_the_table_a_missing_file_is_an_error() {
-    check("gemini-cli", |settings| settings.quirks = QuirkMode::Off, expect![[r#"
+    check("gemini-cli", |settings| settings.quirk_mode = QuirkMode::Off, expect![[r#"
         Resource not found: $ROOT/new.txt
         written
         "created\n"

@@ -1,30 +1,30 @@
-//! What git, and other tools that an agent may run, make of files that the agent wrote by itself.
+//! Repositories: the effect of files that an agent wrote on git and other tools that the agent may run.
 
 use std::sync::Arc;
 
-use bowline_host::{Host, Quiet, Settings};
-use bowline_state::grants::Holder;
-use bowline_state::operation::{Command, Invocation, Kind, Operation, Target};
+use bowline_host::{Host, HostOptions, QuietFrontEnd};
+use bowline_state::grants::GrantHolder;
+use bowline_state::operation::{CommandSpec, Invocation, Operation, OperationKind, OperationTarget};
 use bowline_state::policy::{Effect, Preset};
-use bowline_state::question::Reply;
-use bowline_workspace::terminals::{self, Supervisor};
+use bowline_state::question::QuestionReply;
+use bowline_workspace::terminals::{self, SupervisorProgram};
 use expect_test::expect;
 use serde_json::{Value, json};
 
 use super::SUPERVISOR;
-use super::stage::{Actor, Stage};
+use super::host_fixture::{AgentActor, HostFixture};
 
 const ALLOW_GIT: &str = "[[rules]]\neffect = \"allow\"\ncommand = \"git status\"\n\
      [[rules]]\neffect = \"allow\"\ncommand = \"mkdir\"\n\
      [[rules]]\neffect = \"allow\"\ncommand = \"env git status\"\n";
 
-fn accepting_edits(rules: &str) -> Stage {
-    let stage = Stage::with(|settings| settings.preset = Some(Preset::AcceptEdits));
-    stage.lab.rules(rules).unwrap();
+fn accept_edits_fixture(rules: &str) -> HostFixture {
+    let stage = HostFixture::with_options(|settings| settings.preset = Some(Preset::AcceptEdits));
+    stage.lab.write_rules(rules).unwrap();
     stage
 }
 
-fn git(directory: &std::path::Path, words: &[&str]) {
+fn run_git(directory: &std::path::Path, words: &[&str]) {
     let mut command = std::process::Command::new("git");
     command.current_dir(directory).args(words).env("HOME", directory);
     command.env_remove("GIT_DIR").env("GIT_CONFIG_NOSYSTEM", "1");
@@ -32,32 +32,37 @@ fn git(directory: &std::path::Path, words: &[&str]) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-async fn write(actor: &Actor, name: &str, text: &str) -> bool {
+async fn try_write_file(actor: &AgentActor, name: &str, text: &str) -> bool {
     let params = json!({"path": format!("$ROOT/{name}"), "content": text});
     actor.call("fs/write_text_file", params).await.is_ok()
 }
 
-/// A program that leaves a mark, and the settings that have git start it in every way that `git status` does.
-fn settings(program: &str) -> String {
+/// Returns git settings that start a program in every way that `git status` can.
+fn malicious_git_config(program: &str) -> String {
     format!(
         "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = {program}\n\
          [filter \"x\"]\n\tclean = {program}\n\tprocess = {program}\n"
     )
 }
 
-/// Writes files as an agent does, in each of several orders, each time in a fresh project, and runs `git status` in a
-/// directory. Says how many times the program was started.
-async fn attack(files: &[(&str, &str)], orders: &[&[usize]], cwd: &str, commands: &[&str]) -> usize {
+/// Writes files as an agent does, in several orders, each time in a fresh project, and runs `git status` in a
+/// directory. Returns how often the program was started.
+async fn count_program_starts(
+    files: &[(&str, &str)],
+    orders: &[&[usize]],
+    cwd: &str,
+    commands: &[&str],
+) -> usize {
     let mut started = 0;
     for order in orders {
-        let stage = accepting_edits(ALLOW_GIT);
-        // Somebody is there, and says no to whatever is asked.
-        let stage = stage.person(|_| Reply::deny());
+        let stage = accept_edits_fixture(ALLOW_GIT);
+        // The user is present, and denies every request.
+        let stage = stage.with_person(|_| QuestionReply::deny());
         let program = stage.lab.base().join("program");
         let mark = stage.lab.base().join("mark");
         std::fs::write(&program, format!("#!/bin/sh\ntouch {}\n", mark.display())).unwrap();
         std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let settings = settings(program.to_str().unwrap());
+        let settings = malicious_git_config(program.to_str().unwrap());
         let files: Vec<(String, String)> = order
             .iter()
             .map(|at| (files[*at].0.to_owned(), files[*at].1.replace("$SETTINGS", &settings)))
@@ -65,12 +70,12 @@ async fn attack(files: &[(&str, &str)], orders: &[&[usize]], cwd: &str, commands
         let (cwd, commands): (String, Vec<String>) =
             (cwd.to_owned(), commands.iter().map(|&command| command.to_owned()).collect());
         stage
-            .turn(move |actor| async move {
+            .play_custom_turn(move |actor| async move {
                 for (name, text) in &files {
-                    write(&actor, name, text).await;
+                    try_write_file(&actor, name, text).await;
                 }
                 for command in commands {
-                    actor.run(json!({"command": command, "cwd": format!("$ROOT/{cwd}")})).await;
+                    actor.run_command(json!({"command": command, "cwd": format!("$ROOT/{cwd}")})).await;
                 }
                 bowline_state::schema::v1::StopReason::EndTurn
             })
@@ -90,8 +95,8 @@ async fn a_bare_repository_that_an_agent_wrote_is_none_to_git() {
         ("evil/.gitattributes", "* filter=x\n"),
     ];
     let orders: &[&[usize]] = &[&[0, 1, 2, 3, 4], &[1, 2, 3, 4, 0], &[3, 0, 2, 4, 1], &[4, 3, 2, 1, 0]];
-    assert_eq!(attack(&files, orders, "evil", &["git status"]).await, 0);
-    // Nor if the directories come from a command, or the environment is taken away.
+    assert_eq!(count_program_starts(&files, orders, "evil", &["git status"]).await, 0);
+    // The same if the directories come from a command, or the environment is removed.
     let commands: &[&str] = &[
         "mkdir -p objects refs",
         "git status",
@@ -99,7 +104,7 @@ async fn a_bare_repository_that_an_agent_wrote_is_none_to_git() {
         "exec -c git status",
         "env -u GIT_CONFIG_COUNT git status",
     ];
-    assert_eq!(attack(&files, &[&[0, 1], &[1, 0]], "evil", commands).await, 0);
+    assert_eq!(count_program_starts(&files, &[&[0, 1], &[1, 0]], "evil", commands).await, 0);
 }
 
 #[tokio::test]
@@ -111,7 +116,10 @@ async fn what_a_git_file_points_to_is_protected() {
         ("meta/objects/x", ""),
         ("meta/refs/x", ""),
     ];
-    assert_eq!(attack(&files, &[&[0, 1, 2, 3, 4], &[4, 3, 2, 1, 0]], "sub", &["git status"]).await, 0);
+    assert_eq!(
+        count_program_starts(&files, &[&[0, 1, 2, 3, 4], &[4, 3, 2, 1, 0]], "sub", &["git status"]).await,
+        0
+    );
     let files = [
         ("sub/.git", "gitdir: ../tree\n"),
         ("tree/HEAD", "ref: refs/heads/main\n"),
@@ -120,21 +128,25 @@ async fn what_a_git_file_points_to_is_protected() {
         ("meta/objects/x", ""),
         ("meta/refs/x", ""),
     ];
-    assert_eq!(attack(&files, &[&[0, 1, 2, 3, 4, 5], &[5, 4, 3, 2, 1, 0]], "sub", &["git status"]).await, 0);
-    assert_eq!(attack(&files[1..], &[&[4, 3, 2, 1, 0]], "tree", &["git status"]).await, 0);
+    assert_eq!(
+        count_program_starts(&files, &[&[0, 1, 2, 3, 4, 5], &[5, 4, 3, 2, 1, 0]], "sub", &["git status"])
+            .await,
+        0
+    );
+    assert_eq!(count_program_starts(&files[1..], &[&[4, 3, 2, 1, 0]], "tree", &["git status"]).await, 0);
 }
 
 #[tokio::test]
 async fn a_repository_of_the_users_is_protected_wherever_it_keeps_its_files() {
-    // A working tree whose repository lies beside it, a bare one, and one whose hooks are part of the project.
-    let stage = accepting_edits(ALLOW_GIT).answers(&[]);
+    // A working tree with its repository next to it, a bare repository, and one whose hooks are part of the project.
+    let stage = accept_edits_fixture(ALLOW_GIT).with_answers(&[]);
     let root = std::path::PathBuf::from(stage.lab.path(""));
-    git(&root, &["init", "-q", "."]);
-    git(&root, &["config", "core.hooksPath", "tools/hooks"]);
-    git(&root, &["init", "-q", "--separate-git-dir=meta", "sub"]);
-    git(&root, &["init", "-q", "--bare", "bare"]);
+    run_git(&root, &["init", "-q", "."]);
+    run_git(&root, &["config", "core.hooksPath", "tools/hooks"]);
+    run_git(&root, &["init", "-q", "--separate-git-dir=meta", "sub"]);
+    run_git(&root, &["init", "-q", "--bare", "bare"]);
     let (connection, session) = stage
-        .session(vec![stage.acting(|actor| async move {
+        .open_session(vec![stage.custom_turn(|actor| async move {
             for name in [
                 "meta/config",
                 "meta/hooks/pre-commit",
@@ -151,8 +163,8 @@ async fn a_repository_of_the_users_is_protected_wherever_it_keeps_its_files() {
                 "tools/other",
                 "docs/HEAD.md",
             ] {
-                let allowed = if write(&actor, name, "x\n").await { "written" } else { "refused" };
-                actor.says(&format!("{name}: {allowed}"));
+                let allowed = if try_write_file(&actor, name, "x\n").await { "written" } else { "refused" };
+                actor.record(&format!("{name}: {allowed}"));
             }
             bowline_state::schema::v1::StopReason::EndTurn
         })])
@@ -160,7 +172,7 @@ async fn a_repository_of_the_users_is_protected_wherever_it_keeps_its_files() {
     session.prompt_text("go").await.unwrap();
     connection.close_session(&session).await.unwrap();
     let seen: Vec<String> =
-        stage.text().lines().filter(|line| !line.starts_with("  ?")).map(str::to_owned).collect();
+        stage.take_text().lines().filter(|line| !line.starts_with("  ?")).map(str::to_owned).collect();
     expect![[r#"
         meta/config: refused
         meta/hooks/pre-commit: refused
@@ -181,11 +193,11 @@ async fn a_repository_of_the_users_is_protected_wherever_it_keeps_its_files() {
 
 #[tokio::test]
 async fn git_still_works_in_a_repository_of_the_users() {
-    let stage = accepting_edits("[[rules]]\neffect = \"allow\"\ncommand = \"git\"\n").answers(&[]);
+    let stage = accept_edits_fixture("[[rules]]\neffect = \"allow\"\ncommand = \"git\"\n").with_answers(&[]);
     let root = std::path::PathBuf::from(stage.lab.path(""));
-    git(&root, &["init", "-q", "."]);
-    git(&root, &["config", "user.email", "a@b"]);
-    git(&root, &["config", "user.name", "a"]);
+    run_git(&root, &["init", "-q", "."]);
+    run_git(&root, &["config", "user.email", "a@b"]);
+    run_git(&root, &["config", "user.name", "a"]);
     std::fs::write(root.join(".git/hooks/pre-commit"), "#!/bin/sh\necho hooked >&2\n").unwrap();
     std::fs::set_permissions(
         root.join(".git/hooks/pre-commit"),
@@ -193,10 +205,10 @@ async fn git_still_works_in_a_repository_of_the_users() {
     )
     .unwrap();
     let seen = stage
-        .play(&["write a.txt a\nrun git add a.txt && git commit -q -m first\nrun git status --short\nrun git config core.fsmonitor x"])
+        .play_turns(&["write a.txt a\nrun git add a.txt && git commit -q -m first\nrun git status --short\nrun git config core.fsmonitor x"])
         .await;
     let seen: Vec<&str> = seen.lines().filter(|line| !line.starts_with("  ?")).collect();
-    // The user's own hooks run: only the user could have written them.
+    // The user's own hooks run, because only the user could have written them.
     expect![[r#"
         > write a.txt a
         ok
@@ -205,7 +217,7 @@ async fn git_still_works_in_a_repository_of_the_users() {
         > run git status --short
         "" exit 0
         > run git config core.fsmonitor x
-        ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}"#]]
+        ! -32030 permission denied: no rule allows it, and the user cannot be asked {"why":"no rule allows it, and the user cannot be asked"}"#]]
     .assert_eq(&seen.join("\n"));
 }
 
@@ -213,11 +225,12 @@ async fn git_still_works_in_a_repository_of_the_users() {
 async fn what_an_agent_wrote_unasked_is_not_executed_unasked() {
     let rules = "[[rules]]\neffect = \"allow\"\ncommand = \"make\"\n\
         [[rules]]\neffect = \"allow\"\ncommand = \"echo\"\n";
-    let stage =
-        accepting_edits(rules).file("Makefile", "all: ; @echo ours\n").answers(&["yes", "no", "no", "yes"]);
+    let stage = accept_edits_fixture(rules)
+        .with_file("Makefile", "all: ; @echo ours\n")
+        .with_answers(&["yes", "no", "no", "yes"]);
     let script = "run make\nwrite src/a.c int a;\nrun make\nwrite Makefile all: ; @echo theirs\nrun make\nrun make\n\
         write Makefile all: ; @echo others\nrun make\nrun echo x > more.mk && make\nrun make";
-    let seen = stage.play(&[script]).await;
+    let seen = stage.play_turns(&[script]).await;
     expect![[r#"
         > run make
         "ours\n" exit 0
@@ -267,12 +280,13 @@ async fn what_an_agent_wrote_unasked_is_not_executed_unasked() {
 #[tokio::test]
 async fn an_approval_is_not_for_what_was_written_after_it() {
     let rules = "[[rules]]\neffect = \"allow\"\ncommand = \"make\"\n";
-    let stage = accepting_edits(rules).file("Makefile", "all: ; @echo ours\n").answers(&["yes", "no"]);
+    let stage =
+        accept_edits_fixture(rules).with_file("Makefile", "all: ; @echo ours\n").with_answers(&["yes", "no"]);
     let call: Value =
         json!({"toolCallId":"c1","title":"Make","kind":"execute","rawInput":{"command":"make"}});
     let script =
         format!("write Makefile all: ; @echo one\nask {call}\nwrite Makefile all: ; @echo two\nrun make");
-    let seen = stage.play(&[&script]).await;
+    let seen = stage.play_turns(&[&script]).await;
     let seen: Vec<&str> = seen.lines().filter(|line| !line.starts_with("  ?   ")).collect();
     expect![[r#"
         > write Makefile all: ; @echo one
@@ -296,8 +310,8 @@ async fn an_approval_is_not_for_what_was_written_after_it() {
 async fn a_rule_that_names_a_file_approves_what_is_written_there() {
     let rules = "[[rules]]\neffect = \"allow\"\ncommand = \"make\"\n\
         [[rules]]\neffect = \"allow\"\nkinds = [\"write\"]\npath = \"Makefile\"\n";
-    let stage = accepting_edits(rules).answers(&[]);
-    let seen = stage.play(&["write Makefile all: ; @echo fine\nrun make"]).await;
+    let stage = accept_edits_fixture(rules).with_answers(&[]);
+    let seen = stage.play_turns(&["write Makefile all: ; @echo fine\nrun make"]).await;
     expect![[r#"
         > write Makefile all: ; @echo fine
         ok
@@ -310,26 +324,26 @@ async fn a_rule_that_names_a_file_approves_what_is_written_there() {
 #[tokio::test]
 async fn what_was_written_unasked_is_remembered_by_the_next_host() {
     let rules = "[[rules]]\neffect = \"allow\"\ncommand = \"make\"\n";
-    let stage = accepting_edits(rules).answers(&[]);
-    stage.play(&["write Makefile all: ; @echo theirs"]).await;
+    let stage = accept_edits_fixture(rules).with_answers(&[]);
+    stage.play_turns(&["write Makefile all: ; @echo theirs"]).await;
     let root = stage.lab.path("").trim_end_matches('/').to_owned();
     let (holder, operation) = (
-        Holder { session: "later".to_owned(), turn: Some(1) },
+        GrantHolder { session: "later".to_owned(), turn: Some(1) },
         Operation {
-            kind: Kind::Execute,
-            target: Target::Command(Command {
+            kind: OperationKind::Execute,
+            target: OperationTarget::Command(CommandSpec {
                 invocation: Invocation::Shell("make".to_owned()),
                 cwd: root.clone(),
                 env: Vec::new(),
-                reaches: Vec::new(),
+                named_paths: Vec::new(),
             }),
         },
     );
-    let places = stage.lab.places();
-    let supervisor = Supervisor { program: SUPERVISOR.into(), args: Vec::new() };
-    let settings = || Settings::new(terminals::Settings::new(supervisor.clone()));
+    let places = stage.lab.paths();
+    let supervisor = SupervisorProgram { program: SUPERVISOR.into(), args: Vec::new() };
+    let settings = || HostOptions::new(terminals::TerminalOptions::new(supervisor.clone()));
     let judged = |host: &Host| host.approvals().judge(&holder, &operation).unwrap().effect;
     assert_eq!(judged(&stage.lab.host), Effect::Ask);
-    let next = Host::open(std::path::Path::new(&root), &places, Arc::new(Quiet), settings()).unwrap();
+    let next = Host::open(std::path::Path::new(&root), &places, Arc::new(QuietFrontEnd), settings()).unwrap();
     assert_eq!(judged(&next), Effect::Ask);
 }

@@ -1,4 +1,5 @@
-//! `bowline mcp`, the real program, driven by clients: what a model and its user see, and what the server survives.
+//! Tests of `bowline mcp`, the real program, driven by clients: what a model and its user see, and what the server
+//! survives.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,12 +8,12 @@
 )]
 #![allow(clippy::print_stdout, reason = "a skipped test tells whoever runs it")]
 
-mod checks;
+mod conformance;
 mod faults;
+mod harness;
+mod http;
 mod peers;
-mod program;
 #[allow(dead_code, reason = "the end-to-end tests use the rest")]
 #[path = "../e2e/programs.rs"]
 mod programs;
 mod tools;
-mod web;

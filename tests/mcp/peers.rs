@@ -1,53 +1,61 @@
-//! Clients on the official SDKs, over a pipe and over HTTP.
+//! Tests with clients on the official SDKs, over a pipe and over HTTP.
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use tokio::time::timeout;
-use xtask::peers::{McpClient, is_there};
+use xtask::peers::{McpClient, is_available};
 
-use crate::program::{PATIENCE, Scene};
-use crate::programs::root;
+use crate::harness::{McpTestProject, TEST_TIMEOUT};
+use crate::programs::workspace_root;
 
-/// How a client reaches the server.
+/// The transport of a client.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum ClientTransport {
     Pipe,
     Http,
 }
 
-/// Lets every client take the same steps by both ways, and compares what each of them got.
-async fn check(options: &[&str], answer: Option<&str>, plan: impl Fn(&Scene) -> Value, expected: Expect) {
+/// Runs the same steps with every client over both transports, and compares their results.
+async fn check(
+    options: &[&str],
+    answer: Option<&str>,
+    plan: impl Fn(&McpTestProject) -> Value,
+    expected: Expect,
+) {
     let mut first: Option<String> = None;
     for client in McpClient::ALL {
-        let command = client.command(&root());
-        if !is_there(client.name(), &command) {
+        let command = client.command(&workspace_root());
+        if !is_available(client.name(), &command) {
             continue;
         }
-        for way in [Way::Pipe, Way::Http] {
-            let scene = Scene::new();
+        for way in [ClientTransport::Pipe, ClientTransport::Http] {
+            let scene = McpTestProject::new();
             let mut words = command.clone();
             words.extend(["--plan".to_owned(), plan(&scene).to_string()]);
             words.extend(answer.into_iter().flat_map(|answer| ["--answer".to_owned(), answer.to_owned()]));
             let server = match way {
-                Way::Pipe => {
+                ClientTransport::Pipe => {
                     words.push("--".to_owned());
-                    words.extend(scene.words(options));
+                    words.extend(scene.command_words(options));
                     None
                 }
-                Way::Http => {
-                    let server = scene.listen(options).await;
+                ClientTransport::Http => {
+                    let server = scene.start_http(options).await;
                     words.extend(["--url".to_owned(), server.url.clone()]);
                     words.extend(["--token".to_owned(), server.token.clone()]);
                     Some(server)
                 }
             };
-            let output =
-                timeout(PATIENCE, scene.command(&words).output()).await.expect("the client hangs").unwrap();
+            let output = timeout(TEST_TIMEOUT, scene.command(&words).output())
+                .await
+                .expect("the client hangs")
+                .unwrap();
             let stderr = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{} by {way:?}: {stderr}", client.name());
-            let lines = String::from_utf8_lossy(&output.stdout).lines().map(told).collect::<String>();
+            let lines =
+                String::from_utf8_lossy(&output.stdout).lines().map(describe_line).collect::<String>();
             assert!(lines.contains("bowline"), "{} by {way:?}: {stderr}", client.name());
-            let got = scene.clean(&lines);
+            let got = scene.normalize(&lines);
             let same = first.get_or_insert_with(|| got.clone());
             assert_eq!(*same, got, "{} by {way:?}", client.name());
             drop(server);
@@ -58,8 +66,8 @@ async fn check(options: &[&str], answer: Option<&str>, plan: impl Fn(&Scene) -> 
     }
 }
 
-/// Returns what a client got, in words that are the same for all.
-fn told(line: &str) -> String {
+/// Describes a client's result in words that are the same for all clients.
+fn describe_line(line: &str) -> String {
     let line: Value = serde_json::from_str(line).unwrap();
     if let Some(call) = line["call"].as_str() {
         let failed = if line["error"] == true { "! " } else { "" };
@@ -120,7 +128,7 @@ async fn clients_use_every_tool_and_resource() {
             two
             three
             write_text_file: Wrote a.txt (3 lines).
-            Somebody changed the file since you read it; both changes are in it now. What came in:
+            Another program changed the file since you read it; both changes are in it now. What came in:
             @@ -1,2 +1,2 @@
             -one
             +ONE
@@ -154,7 +162,7 @@ async fn clients_use_every_tool_and_resource() {
 
 #[tokio::test]
 async fn a_client_that_can_ask_its_user_is_asked() {
-    let plan = |_: &Scene| {
+    let plan = |_: &McpTestProject| {
         json!([
             { "call": "execute", "arguments": { "command": "echo hi" } },
             { "call": "read_text_file", "arguments": { "path": ".env" } },

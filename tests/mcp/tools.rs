@@ -1,22 +1,22 @@
-//! Every tool over a pipe: what a model reads.
+//! Tests of every tool over a pipe: the text that a model reads.
 
 use expect_test::{Expect, expect};
 use serde_json::json;
 
-use crate::program::Scene;
+use crate::harness::McpTestProject;
 
-/// Calls tools one after the other, and compares all that a model reads.
+/// Calls tools one after the other, and compares the whole text that a model reads.
 async fn check(options: &[&str], calls: &[(&str, serde_json::Value)], expected: Expect) {
-    let scene = Scene::new();
+    let scene = McpTestProject::new();
     let mut program = scene.start(options).await;
     let mut text = String::new();
     for (name, arguments) in calls {
         text.push_str(&format!("> {name} {arguments}\n"));
-        text.push_str(program.call(name, arguments.clone()).await.trim_end());
+        text.push_str(program.call_tool(name, arguments.clone()).await.trim_end());
         text.push('\n');
     }
-    assert_eq!(program.end().await, Some(0));
-    expected.assert_eq(&scene.clean(&text));
+    assert_eq!(program.close().await, Some(0));
+    expected.assert_eq(&scene.normalize(&text));
 }
 
 #[tokio::test]
@@ -118,9 +118,9 @@ async fn what_is_wrong_with_a_call_is_told_with_what_to_do() {
             > read_text_file {"path":"/etc/passwd"}
             ! /etc/passwd is outside the workspace: only its own directories can be used
             > read_text_file {"path":".env"}
-            ! .env: denied: no rule allows it, and nobody is there to ask. The user can allow it by a rule: `bowline policy allow read .env`.
+            ! .env: denied: no rule allows it, and the user cannot be asked. The user can allow it by a rule: `bowline policy allow read .env`.
             > write_text_file {"path":".env","content":""}
-            ! nothing was written: .env: denied: no rule allows it, and nobody is there to ask. The user can allow it by a rule: `bowline policy allow read .env`.
+            ! nothing was written: .env: denied: no rule allows it, and the user cannot be asked. The user can allow it by a rule: `bowline policy allow read .env`.
             > edit_text_file {"path":"a.txt","edits":[]}
             ! nothing was edited in a.txt: there are no edits: give at least one
             > search_text {"pattern":"(","regex":true}
@@ -133,7 +133,7 @@ async fn what_is_wrong_with_a_call_is_told_with_what_to_do() {
             > list_directory {"path":"a.txt"}
             ! a.txt: $PROJECT/a.txt is not a directory
             > execute {"command":"echo hi"}
-            ! not started: `echo hi`: denied: no rule allows it, and nobody is there to ask. The user can allow it by starting the server with `bowline mcp --approve all`, or by a rule: `bowline policy allow execute --exact echo hi`.
+            ! not started: `echo hi`: denied: no rule allows it, and the user cannot be asked. The user can allow it by starting the server with `bowline mcp --approve all`, or by a rule: `bowline policy allow execute --exact echo hi`.
             > terminal_output {"id":"bg9"}
             ! no command runs in the background as "bg9": none runs
             > no_such_tool {}
@@ -145,7 +145,7 @@ async fn what_is_wrong_with_a_call_is_told_with_what_to_do() {
 
 #[tokio::test]
 async fn advice_is_only_what_would_help() {
-    let scene = Scene::new();
+    let scene = McpTestProject::new();
     let rules = "[[rules]]\neffect = \"ask\"\nkinds = [\"write\"]\npath = \"asked.txt\"\n\
                  [[rules]]\neffect = \"deny\"\nkinds = [\"write\"]\npath = \"denied.txt\"\n";
     let policy = scene.base().join("rules.toml");
@@ -155,25 +155,25 @@ async fn advice_is_only_what_would_help() {
     for options in [&["--policy", &policy][..], &["--approve", "all"]] {
         let mut program = scene.start(options).await;
         for path in ["asked.txt", "denied.txt", ".git/config", "new.txt"] {
-            let written = program.call("write_text_file", json!({ "path": path, "content": "" })).await;
+            let written = program.call_tool("write_text_file", json!({ "path": path, "content": "" })).await;
             text += &format!("{written}\n");
         }
-        text += &format!("{}\n", program.call("execute", json!({ "command": "true" })).await);
-        assert_eq!(program.end().await, Some(0));
+        text += &format!("{}\n", program.call_tool("execute", json!({ "command": "true" })).await);
+        assert_eq!(program.close().await, Some(0));
     }
     expect![[r#"
-        ! nothing was written: asked.txt: denied: a rule of the user's says to ask, and nobody is there to ask
+        ! nothing was written: asked.txt: denied: a rule of the user's says to ask, and the user cannot be asked
         ! nothing was written: denied.txt: denied: a rule of the user's denies it
-        ! nothing was written: .git/config: denied: no rule allows it, and nobody is there to ask. The user can allow it by a rule in $BASE/rules.toml.
-        ! nothing was written: new.txt: denied: no rule allows it, and nobody is there to ask. The user can allow it by starting the server with `bowline mcp --approve edits`, or by a rule in $BASE/rules.toml.
-        ! not started: `true`: denied: no rule allows it, and nobody is there to ask. The user can allow it by starting the server with `bowline mcp --approve all`, or by a rule in $BASE/rules.toml.
+        ! nothing was written: .git/config: denied: no rule allows it, and the user cannot be asked. The user can allow it by a rule in $BASE/rules.toml.
+        ! nothing was written: new.txt: denied: no rule allows it, and the user cannot be asked. The user can allow it by starting the server with `bowline mcp --approve edits`, or by a rule in $BASE/rules.toml.
+        ! not started: `true`: denied: no rule allows it, and the user cannot be asked. The user can allow it by starting the server with `bowline mcp --approve all`, or by a rule in $BASE/rules.toml.
         Created asked.txt (0 lines).
         Created denied.txt (0 lines).
-        ! nothing was written: .git/config: denied: no rule allows it, and nobody is there to ask. The user can allow it by a rule: `bowline policy allow write .git/config`.
+        ! nothing was written: .git/config: denied: no rule allows it, and the user cannot be asked. The user can allow it by a rule: `bowline policy allow write .git/config`.
         Created new.txt (0 lines).
         [`true` ended with exit code 0, T s]
 
-    "#]].assert_eq(&scene.clean(&text));
+    "#]].assert_eq(&scene.normalize(&text));
 }
 
 #[tokio::test]
@@ -234,9 +234,9 @@ async fn what_no_rule_allows_is_denied_with_what_would_allow_it() {
             two
             three
             > write_text_file {"path":"b.txt","content":""}
-            ! nothing was written: b.txt: denied: no rule allows it, and nobody is there to ask. The user can allow it by starting the server with `bowline mcp --approve edits`, or by a rule: `bowline policy allow write b.txt`.
+            ! nothing was written: b.txt: denied: no rule allows it, and the user cannot be asked. The user can allow it by starting the server with `bowline mcp --approve edits`, or by a rule: `bowline policy allow write b.txt`.
             > execute {"command":"echo hi"}
-            ! not started: `echo hi`: denied: no rule allows it, and nobody is there to ask. The user can allow it by starting the server with `bowline mcp --approve all`, or by a rule: `bowline policy allow execute --exact echo hi`.
+            ! not started: `echo hi`: denied: no rule allows it, and the user cannot be asked. The user can allow it by starting the server with `bowline mcp --approve all`, or by a rule: `bowline policy allow execute --exact echo hi`.
         "#]],
     )
     .await;
@@ -319,25 +319,26 @@ async fn commands_run_to_their_end_or_in_the_background() {
 
 #[tokio::test]
 async fn what_the_user_does_meanwhile_is_merged_or_told() {
-    let scene = Scene::new();
+    let scene = McpTestProject::new();
     let mut program = scene.start(&["--approve", "edits"]).await;
-    program.call("read_text_file", json!({ "path": "a.txt" })).await;
-    scene.put("a.txt", "ONE\ntwo\nthree\n");
-    let merged =
-        program.call("write_text_file", json!({ "path": "a.txt", "content": "one\ntwo\nTHREE\n" })).await;
+    program.call_tool("read_text_file", json!({ "path": "a.txt" })).await;
+    scene.write_file("a.txt", "ONE\ntwo\nthree\n");
+    let merged = program
+        .call_tool("write_text_file", json!({ "path": "a.txt", "content": "one\ntwo\nTHREE\n" }))
+        .await;
     expect![[r#"
         Wrote a.txt (3 lines).
-        Somebody changed the file since you read it; both changes are in it now. What came in:
+        Another program changed the file since you read it; both changes are in it now. What came in:
         @@ -1,2 +1,2 @@
         -one
         +ONE
          two
     "#]]
     .assert_eq(&merged);
-    assert_eq!(scene.get("a.txt"), "ONE\ntwo\nTHREE\n");
-    scene.put("a.txt", "ONE\ntwo\nthree again\n");
+    assert_eq!(scene.read_file("a.txt"), "ONE\ntwo\nTHREE\n");
+    scene.write_file("a.txt", "ONE\ntwo\nthree again\n");
     let refused =
-        program.call("write_text_file", json!({ "path": "a.txt", "content": "one\ntwo\n3\n" })).await;
+        program.call_tool("write_text_file", json!({ "path": "a.txt", "content": "one\ntwo\n3\n" })).await;
     expect![[r#"
         ! nothing was written: a.txt: the text was changed since this session read it, and both changes touch the same lines: read it again
         At line 3:
@@ -348,39 +349,43 @@ async fn what_the_user_does_meanwhile_is_merged_or_told() {
         --- you would write
         3
     "#]].assert_eq(&refused);
-    assert_eq!(scene.get("a.txt"), "ONE\ntwo\nthree again\n");
+    assert_eq!(scene.read_file("a.txt"), "ONE\ntwo\nthree again\n");
 }
 
 #[tokio::test]
 async fn unsaved_text_is_read_searched_and_told_of() {
-    let scene = Scene::new();
+    let scene = McpTestProject::new();
     let shown = scene.base().join("shown");
     std::fs::write(&shown, "one\nUNSAVED\nthree\n").unwrap();
     let open = format!("a.txt={}", shown.display());
     let mut program = scene.start(&["--approve", "edits", "--open", &open]).await;
-    let mut text = program.call("read_text_file", json!({ "path": "a.txt" })).await;
-    text += &program.call("search_text", json!({ "pattern": "unsaved" })).await;
+    let mut text = program.call_tool("read_text_file", json!({ "path": "a.txt" })).await;
+    text += &program.call_tool("search_text", json!({ "pattern": "unsaved" })).await;
     let listed = program.request("resources/list", json!({})).await;
-    let uri = program.answer(listed).await["result"]["resources"][2]["uri"].as_str().unwrap().to_owned();
+    let uri =
+        program.wait_for_answer(listed).await["result"]["resources"][2]["uri"].as_str().unwrap().to_owned();
     assert_eq!(uri, format!("file://{}", scene.path("a.txt")));
     for uri in [uri.as_str(), "bowline://changes"] {
         let subscribed = program.request("resources/subscribe", json!({ "uri": uri })).await;
-        assert!(program.answer(subscribed).await.get("error").is_none());
+        assert!(program.wait_for_answer(subscribed).await.get("error").is_none());
     }
     let edit = json!({ "path": "a.txt", "old_text": "three", "new_text": "3" });
-    text += &program.call("edit_text_file", edit).await;
+    text += &program.call_tool("edit_text_file", edit).await;
     let mut told: Vec<String> = Vec::new();
-    let updated = |message: &serde_json::Value| message["params"]["uri"].as_str().map(|uri| scene.clean(uri));
+    let updated =
+        |message: &serde_json::Value| message["params"]["uri"].as_str().map(|uri| scene.normalize(uri));
     told.extend(program.notifications.iter().filter_map(updated));
     while told.len() < 2 {
-        let message = program.line().await.unwrap();
+        let message = program.next_message().await.unwrap();
         told.extend(updated(&message));
     }
     told.sort();
     let read = program.request("resources/read", json!({ "uri": uri })).await;
-    let read = program.answer(read).await["result"]["contents"][0]["text"].as_str().unwrap().to_owned();
+    let read =
+        program.wait_for_answer(read).await["result"]["contents"][0]["text"].as_str().unwrap().to_owned();
     let patch = program.request("resources/read", json!({ "uri": "bowline://changes" })).await;
-    let patch = program.answer(patch).await["result"]["contents"][0]["text"].as_str().unwrap().to_owned();
+    let patch =
+        program.wait_for_answer(patch).await["result"]["contents"][0]["text"].as_str().unwrap().to_owned();
     expect![[r#"
         [a.txt: all of it, 3 lines; as the editor has it, unsaved changes included]
         one

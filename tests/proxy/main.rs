@@ -1,4 +1,4 @@
-//! `bowline proxy`, the real program, between editors and agents that know nothing of it.
+//! Tests of `bowline proxy`, the real program, between editors and agents that know nothing of it.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,16 +6,16 @@
     reason = "a test that cannot go on should say so and stop"
 )]
 
-mod asking;
-mod beside;
-mod injecting;
-mod passing;
-mod peers;
+mod engine;
 #[allow(dead_code, reason = "the tests of the commands use the rest")]
-#[path = "../cli/program.rs"]
-mod program;
+#[path = "../cli/fixture.rs"]
+mod fixture;
+mod inject;
+mod injected_server;
+mod passthrough;
+mod peers;
+mod permission;
 #[allow(dead_code, reason = "the end-to-end tests use the rest")]
 #[path = "../e2e/programs.rs"]
 mod programs;
-mod routing;
-mod serving;
+mod route_writes;

@@ -1,11 +1,11 @@
-//! The proxy with agents and editors that we did not write.
+//! Tests of the proxy with third-party agents and editors.
 //!
-//! An agent that knows nothing of Bowline reads text that is not saved, and writes through the editor. Whatever else they say
-//! to each other is the same with the proxy and without; and when one of them goes, the other is told and nothing stays.
+//! An agent that knows nothing of Bowline reads unsaved text and writes through the editor. All other messages are the
+//! same with the proxy and without; and when one side disconnects, the other is informed and no process stays.
 
-mod asking;
-mod ending;
-mod guests;
-mod invisible;
-pub(crate) mod wire;
-mod working;
+mod agents;
+pub(crate) mod editor_client;
+mod permission;
+mod shutdown;
+mod transparency;
+mod unsaved_text;

@@ -1,4 +1,4 @@
-//! A few seconds of `cargo xtask torture`, behind each of Bowline's programs: no line that a user saved gets lost.
+//! A few seconds of `cargo xtask torture`, behind each of Bowline's programs: no line that a user saved is lost.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,15 +12,15 @@ mod programs;
 
 use std::process::Command;
 
-/// So often each of the seven programs saves: enough for some turns, kills and undos.
-const SAVES: &str = "60";
+/// The number of saves of each of the seven programs: enough for some turns, kills and undos.
+const SAVES_PER_PROGRAM: &str = "60";
 
-/// Runs one round, in which every style is saved, and expects that every line is accounted for.
+/// Runs one round with every style, and expects every line to be accounted for.
 fn check(front: &str, seed: u64) {
-    let bowline = programs::program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
+    let bowline = programs::build_program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
     let scratch = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_torture"));
-    command.args(["run", "--front", front, "--seed", &seed.to_string(), "--saves", SAVES]);
+    command.args(["run", "--front", front, "--seed", &seed.to_string(), "--saves", SAVES_PER_PROGRAM]);
     command.arg("--bowline").arg(bowline).arg("--directory").arg(scratch.path());
     let output = programs::run(&mut command);
     assert!(output.status.success(), "{}", programs::transcript(&output));

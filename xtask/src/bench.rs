@@ -1,9 +1,11 @@
-//! The measured claims. A benchmark's stdout passes through unchanged: its last line is what readers compare.
+//! The benchmarks behind the published numbers.
+//!
+//! A benchmark's stdout passes through unchanged, because its last line is the result that readers compare.
 
-use crate::World;
+use crate::RepoContext;
 use crate::command::{cargo, run, run_as_progress};
-use crate::peers::{Conductor, Extent, OtherAgent, Peer};
-use crate::summary::Outcome;
+use crate::peers::{Conductor, InstallScope, PublishedAgent, SdkPeer};
+use crate::summary::StepOutcome;
 use anyhow::bail;
 use clap::ValueEnum;
 use std::env;
@@ -25,33 +27,33 @@ pub enum Bench {
     Proxy,
 }
 
-/// How long a benchmark may take.
+/// The duration of a benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Long enough for numbers to quote.
+    /// Long enough for quotable numbers.
     Full,
-    /// About a minute: it shows that the benchmark works.
+    /// About a minute: enough to show that the benchmark works.
     Quick,
 }
 
-/// Builds a benchmark and the peers it measures against, and runs it.
+/// Builds a benchmark and the peers that it measures against, and runs it.
 ///
 /// # Errors
-/// Fails when something cannot be built or installed, and when the benchmark fails.
-pub fn run_bench(world: &World, bench: Bench, pace: Pace) -> anyhow::Result<()> {
-    run_as_progress(&mut cargo(&world.root, &build(bench).split(' ').collect::<Vec<_>>()))?;
-    let target = target_folder(&world.root);
+/// Fails when a build or an installation fails, and when the benchmark fails.
+pub fn run_bench(world: &RepoContext, bench: Bench, pace: Pace) -> anyhow::Result<()> {
+    run_as_progress(&mut cargo(&world.root, &build_arguments(bench).split(' ').collect::<Vec<_>>()))?;
+    let target = target_dir(&world.root);
     let programs = target.join(profile(bench));
     let (program, arguments) = match bench {
-        Bench::Wire => ("bench-wire", wire_arguments(&world.root, &programs, &installed_peers(world)?)),
+        Bench::Wire => ("bench-wire", wire_arguments(&world.root, &programs, &install_sdk_peers(world)?)),
         Bench::Files => ("bench-files", data_arguments(&target, "bench-files")),
         Bench::Host => ("bench-host", data_arguments(&target, "bench-host")),
         Bench::Agent => {
             let mut arguments = data_arguments(&target, "bench-agent");
-            arguments.extend(agent_arguments(&programs, &fast_agent(world)?));
+            arguments.extend(agent_arguments(&programs, &install_fast_agent(world)?));
             ("bench-agent", arguments)
         }
-        Bench::Proxy => ("bench-proxy", proxy_arguments(&world.root, &programs, has_conductor(world)?)),
+        Bench::Proxy => ("bench-proxy", proxy_arguments(&world.root, &programs, install_conductor(world)?)),
     };
     let mut command = Command::new(programs.join(program));
     command.current_dir(&world.root).args(arguments);
@@ -61,8 +63,8 @@ pub fn run_bench(world: &World, bench: Bench, pace: Pace) -> anyhow::Result<()> 
     run(&mut command)
 }
 
-/// Returns how cargo builds what a benchmark runs, and nothing else: to link a program takes minutes.
-fn build(bench: Bench) -> String {
+/// Returns the cargo arguments that build only the programs of a benchmark, because linking one takes minutes.
+fn build_arguments(bench: Bench) -> String {
     let (packages, programs) = match bench {
         Bench::Wire => (
             "bowline-benches bowline-tests",
@@ -79,7 +81,8 @@ fn build(bench: Bench) -> String {
     format!("build --profile {} --locked{packages}{programs}", profile(bench))
 }
 
-/// Returns how a benchmark is built: the host as who embeds it would ship it; with `bowline` itself that takes too long.
+/// Returns the build profile of a benchmark. The host is built as an embedding application would ship it; with
+/// `bowline` itself that takes too long.
 fn profile(bench: Bench) -> &'static str {
     match bench {
         Bench::Host => "dist",
@@ -87,44 +90,45 @@ fn profile(bench: Bench) -> &'static str {
     }
 }
 
-/// Installs the peers. Those that cannot be had here are not measured against.
-fn installed_peers(world: &World) -> anyhow::Result<Vec<Peer>> {
+/// Installs the SDK peers. Peers that cannot be installed here are left out of the measurement.
+fn install_sdk_peers(world: &RepoContext) -> anyhow::Result<Vec<SdkPeer>> {
     let mut peers = Vec::new();
-    for peer in Peer::ALL {
+    for peer in SdkPeer::ALL {
         match peer.install(world) {
-            Outcome::Passed => peers.push(peer),
-            Outcome::Skipped(why) => {
+            StepOutcome::Passed => peers.push(peer),
+            StepOutcome::Skipped(why) => {
                 eprintln!("SKIPPED: nothing is measured against the {} peer: {why}", peer.name())
             }
-            Outcome::Failed(why) => bail!("the {} peer: {why}", peer.name()),
+            StepOutcome::Failed(why) => bail!("the {} peer: {why}", peer.name()),
         }
     }
     Ok(peers)
 }
 
 /// Installs the agent that ours is measured against, and returns its command.
-fn fast_agent(world: &World) -> anyhow::Result<Vec<String>> {
-    match OtherAgent::FastAgent.install(world, Extent::Usual) {
-        Outcome::Passed => Ok(OtherAgent::FastAgent.command(&world.root)),
-        Outcome::Skipped(why) | Outcome::Failed(why) => {
-            bail!("there is nothing to measure against: {}: {why}", OtherAgent::FastAgent.name())
+fn install_fast_agent(world: &RepoContext) -> anyhow::Result<Vec<String>> {
+    match PublishedAgent::FastAgent.install(world, InstallScope::Usual) {
+        StepOutcome::Passed => Ok(PublishedAgent::FastAgent.command(&world.root)),
+        StepOutcome::Skipped(why) | StepOutcome::Failed(why) => {
+            bail!("there is nothing to measure against: {}: {why}", PublishedAgent::FastAgent.name())
         }
     }
 }
 
-/// Installs the conductor, and says whether it can be had here.
-fn has_conductor(world: &World) -> anyhow::Result<bool> {
-    match Conductor::install(world, Extent::All) {
-        Outcome::Passed => Ok(true),
-        Outcome::Skipped(why) => {
+/// Installs the conductor, and returns whether it is available.
+fn install_conductor(world: &RepoContext) -> anyhow::Result<bool> {
+    match Conductor::install(world, InstallScope::All) {
+        StepOutcome::Passed => Ok(true),
+        StepOutcome::Skipped(why) => {
             eprintln!("SKIPPED: nothing is measured against the conductor: {why}");
             Ok(false)
         }
-        Outcome::Failed(why) => bail!("the conductor: {why}"),
+        StepOutcome::Failed(why) => bail!("the conductor: {why}"),
     }
 }
 
-/// What to measure: the floor's two ends with nothing, our proxy and the conductor between them.
+/// Returns the arguments of the proxy benchmark: the two floor programs connected directly, through our proxy and
+/// through the conductor.
 fn proxy_arguments(root: &Path, programs: &Path, has_conductor: bool) -> Vec<String> {
     let own = |name: &str| programs.join(name).display().to_string();
     let agent = vec![own("floor-agent")];
@@ -140,36 +144,38 @@ fn proxy_arguments(root: &Path, programs: &Path, has_conductor: bool) -> Vec<Str
     arguments
 }
 
-/// Where cargo puts what it makes of this workspace.
-pub(crate) fn target_folder(root: &Path) -> PathBuf {
+/// Returns cargo's target directory of this workspace.
+pub(crate) fn target_dir(root: &Path) -> PathBuf {
     root.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
-/// Where to measure: beside what cargo makes, which is on a disk and left alone by git.
+/// Returns the argument that names the data directory: under cargo's target directory, which is on a disk and ignored
+/// by git.
 fn data_arguments(target: &Path, name: &str) -> Vec<String> {
     vec!["--data".to_owned(), target.join(name).display().to_string()]
 }
 
-/// What to measure: our agent and the other, and what makes each run one command without asking for permission.
+/// Returns the arguments of the agent benchmark: both agents, each set up to run one command without asking for
+/// permission.
 fn agent_arguments(programs: &Path, other: &[String]) -> Vec<String> {
     let bowline = programs.join("bowline").display().to_string();
     let ours = [bowline.as_str(), "agent", "--model", "offline", "--shell", "--mode", "full"];
     let other = [other, &["--no-permissions".to_owned()]].concat();
     let (ours, other) = (format!("{ours:?}"), format!("{other:?}"));
     let theirs = r#"***CALL_TOOL execute {"command":"echo hi"}"#;
-    let name = OtherAgent::FastAgent.name();
+    let name = PublishedAgent::FastAgent.name();
     let words = ["--agent", "bowline", &ours, "run echo hi", "--agent", name, &other, theirs];
     words.map(str::to_owned).to_vec()
 }
 
-/// What to measure: Bowline's own peers, the floor, and the installed peers.
-fn wire_arguments(root: &Path, programs: &Path, peers: &[Peer]) -> Vec<String> {
+/// Returns the arguments of the wire benchmark: Bowline's own peers, the floor programs and the installed peers.
+fn wire_arguments(root: &Path, programs: &Path, peers: &[SdkPeer]) -> Vec<String> {
     let own = |name: &str| vec![programs.join(name).display().to_string()];
     let mut pairs = vec![("bowline", own("bowline-peer-agent"), own("bowline-peer-client"))];
-    pairs.extend(peers.iter().map(|peer| (peer.name(), peer.agent(root), peer.client(root))));
+    pairs.extend(peers.iter().map(|peer| (peer.name(), peer.agent_command(root), peer.client_command(root))));
     pairs.push(("floor", own("floor-agent"), own("floor-client")));
     let arguments = pairs.into_iter().flat_map(|(name, agent, client)| {
-        // The list syntax of Rust's debug output is that of JSON, which a path with spaces needs.
+        // Rust's debug output of a list is valid JSON, which keeps a path with spaces in one piece.
         let [agent, client] = [agent, client].map(|words| format!("{words:?}"));
         ["--peer".to_owned(), name.to_owned(), "--agent".to_owned(), agent, "--client".to_owned(), client]
     });
@@ -178,15 +184,15 @@ fn wire_arguments(root: &Path, programs: &Path, peers: &[Peer]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bench, agent_arguments, build, data_arguments, proxy_arguments, wire_arguments};
-    use crate::peers::{OtherAgent, Peer};
+    use super::{Bench, agent_arguments, build_arguments, data_arguments, proxy_arguments, wire_arguments};
+    use crate::peers::{PublishedAgent, SdkPeer};
     use clap::ValueEnum as _;
     use expect_test::expect;
     use std::path::Path;
 
     #[test]
     fn only_what_a_benchmark_runs_is_built() {
-        let built: Vec<_> = Bench::value_variants().iter().map(|bench| build(*bench)).collect();
+        let built: Vec<_> = Bench::value_variants().iter().map(|bench| build_arguments(*bench)).collect();
         expect![[r#"
             build --profile release --locked --package bowline-benches --package bowline-tests --bin bench-wire --bin floor-agent --bin floor-client --bin bowline-peer-agent --bin bowline-peer-client
             build --profile release --locked --package bowline-benches --bin bench-files
@@ -198,7 +204,7 @@ mod tests {
 
     #[test]
     fn bowline_and_the_floor_are_measured_beside_every_peer() {
-        let arguments = wire_arguments(Path::new("/my repo"), Path::new("/out/release"), &Peer::ALL);
+        let arguments = wire_arguments(Path::new("/my repo"), Path::new("/out/release"), &SdkPeer::ALL);
         let pairs: Vec<_> = arguments.chunks(6).map(|pair| pair.join(" ")).collect();
         expect![[r#"
             --peer bowline --agent ["/out/release/bowline-peer-agent"] --client ["/out/release/bowline-peer-client"]
@@ -234,7 +240,7 @@ mod tests {
 
     #[test]
     fn both_agents_are_told_to_run_one_command_without_asking() {
-        let other = OtherAgent::FastAgent.command(Path::new("/my repo"));
+        let other = PublishedAgent::FastAgent.command(Path::new("/my repo"));
         let arguments = agent_arguments(Path::new("/out/release"), &other);
         let agents: Vec<_> = arguments.chunks(4).map(|agent| agent.join(" ")).collect();
         expect![[r#"

@@ -1,4 +1,4 @@
-//! Child processes that a person watches: the command is shown, and its output streams by.
+//! Child processes in the foreground: the command line is shown, and the output streams to the terminal.
 
 use anyhow::{Context, ensure};
 use std::env;
@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Returns the cargo that runs this program, set to work on the repository.
+/// Returns a command for the cargo that runs this program, with the repository as its directory.
 pub fn cargo(root: &Path, args: &[&str]) -> Command {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
@@ -18,58 +18,58 @@ pub fn cargo(root: &Path, args: &[&str]) -> Command {
 /// Shows a command, runs it with its output streaming, and fails unless it succeeds.
 ///
 /// # Errors
-/// Fails when the program cannot be started or ends with anything but success.
+/// Fails when the program cannot be started or does not exit successfully.
 pub fn run(command: &mut Command) -> anyhow::Result<()> {
-    eprintln!("$ {}", shown(command));
+    eprintln!("$ {}", to_command_line(command));
     let name = file_name(command.get_program());
     let status = command.status().with_context(|| format!("cannot start {name}"))?;
     ensure!(status.success(), "{name} ended with {status}");
     Ok(())
 }
 
-/// Like [`run`], but what the command prints goes to stderr, as progress.
+/// Like [`run`], but redirects the command's stdout to stderr, as progress.
 ///
 /// # Errors
-/// Fails when the program cannot be started or ends with anything but success.
+/// Fails when the program cannot be started or does not exit successfully.
 pub fn run_as_progress(command: &mut Command) -> anyhow::Result<()> {
     run(command.stdout(Stdio::from(io::stderr())))
 }
 
-/// Whether a command can be started and succeeds. What it prints is dropped.
+/// Returns whether a command starts and succeeds. Its output is discarded.
 pub fn succeeds(command: &mut Command) -> bool {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }
 
-/// Writes a command as a person would type it: the variables set for it, the program's name, the arguments.
-pub(crate) fn shown(command: &Command) -> String {
+/// Formats a command as a person would type it: environment variables, the program's name, arguments.
+pub(crate) fn to_command_line(command: &Command) -> String {
     let set = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
     let variables = set
         .filter(|(name, _)| *name != "PATH")
-        .map(|(name, value)| format!("{}={}", text(name), quoted(value)));
+        .map(|(name, value)| format!("{}={}", to_text(name), quote(value)));
     let program = std::iter::once(file_name(command.get_program()));
-    let words: Vec<String> = variables.chain(program).chain(command.get_args().map(quoted)).collect();
+    let words: Vec<String> = variables.chain(program).chain(command.get_args().map(quote)).collect();
     words.join(" ")
 }
 
 fn file_name(program: &OsStr) -> String {
-    text(Path::new(program).file_name().unwrap_or(program))
+    to_text(Path::new(program).file_name().unwrap_or(program))
 }
 
-fn quoted(word: &OsStr) -> String {
-    let word = text(word);
+fn quote(word: &OsStr) -> String {
+    let word = to_text(word);
     let plain =
         !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || "'\"$;&|<>()*\\`".contains(c));
     if plain { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
-fn text(word: &OsStr) -> String {
+fn to_text(word: &OsStr) -> String {
     word.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{run, shown, succeeds};
+    use super::{run, succeeds, to_command_line};
     use std::process::Command;
 
     #[test]
@@ -79,7 +79,10 @@ mod tests {
             .args(["doc", "--no-deps", "a b", "it's", ""])
             .env("RUSTDOCFLAGS", "-D warnings")
             .env("PATH", "/x");
-        assert_eq!(shown(&command), r"RUSTDOCFLAGS='-D warnings' cargo doc --no-deps 'a b' 'it'\''s' ''");
+        assert_eq!(
+            to_command_line(&command),
+            r"RUSTDOCFLAGS='-D warnings' cargo doc --no-deps 'a b' 'it'\''s' ''"
+        );
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! Small tasks for the agent with a model: the one that `cargo xtask model` puts together, unless another is named.
+//! The evaluation: small tasks for the agent with a model, by default the local one that `cargo xtask model` installs.
 
-use crate::World;
-use crate::bench::target_folder;
+use crate::RepoContext;
+use crate::bench::target_dir;
 use crate::command::{cargo, run, run_as_progress};
-use crate::model::{self, Serving};
+use crate::model::{self, LocalModelServer};
 use anyhow::ensure;
 use std::path::Path;
 use std::process::Command;
 
 /// Which tasks to give to which model.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Evaluation {
+pub struct EvalOptions {
     /// As `bowline agent --model` takes it; `offline` solves every task by hand and needs no model
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
@@ -31,11 +31,11 @@ pub struct Evaluation {
     limit: Option<u32>,
 }
 
-/// Builds the agent and gives it the tasks. The local model is served meanwhile if no other is named.
+/// Builds the agent and gives it the tasks. Serves the local model for the duration unless another model is named.
 ///
 /// # Errors
-/// Fails when something cannot be built or started, not when a task is not solved.
-pub fn run_evaluation(world: &World, evaluation: &Evaluation) -> anyhow::Result<()> {
+/// Fails when a program cannot be built or started. An unsolved task is not a failure.
+pub fn run_evaluation(world: &RepoContext, evaluation: &EvalOptions) -> anyhow::Result<()> {
     let serves = evaluation.model.is_none();
     ensure!(
         !serves || model::is_installed(world),
@@ -44,15 +44,15 @@ pub fn run_evaluation(world: &World, evaluation: &Evaluation) -> anyhow::Result<
     let build =
         "build --release --locked --package bowline-cli --package bowline-benches --bin bowline --bin eval";
     run_as_progress(&mut cargo(&world.root, &build.split(' ').collect::<Vec<_>>()))?;
-    let serving = serves.then(|| Serving::start(world, None)).transpose()?;
-    let programs = target_folder(&world.root).join("release");
-    let url = serving.as_ref().map(Serving::url);
+    let serving = serves.then(|| LocalModelServer::start(world, None)).transpose()?;
+    let programs = target_dir(&world.root).join("release");
+    let url = serving.as_ref().map(LocalModelServer::url);
     let mut command = Command::new(programs.join("eval"));
-    run(command.args(arguments(&programs, evaluation, url)).current_dir(&world.root))
+    run(command.args(eval_arguments(&programs, evaluation, url)).current_dir(&world.root))
 }
 
-fn arguments(programs: &Path, evaluation: &Evaluation, served: Option<&str>) -> Vec<String> {
-    let local = format!("compatible/{}", model::NAME);
+fn eval_arguments(programs: &Path, evaluation: &EvalOptions, served: Option<&str>) -> Vec<String> {
+    let local = format!("compatible/{}", model::MODEL_NAME);
     let agent = programs.join("bowline").display().to_string();
     let model = evaluation.model.as_deref().unwrap_or(&local);
     let limit = evaluation.limit.map(|seconds| seconds.to_string());
@@ -72,18 +72,18 @@ fn arguments(programs: &Path, evaluation: &Evaluation, served: Option<&str>) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::{Evaluation, arguments};
+    use super::{EvalOptions, eval_arguments};
     use expect_test::{Expect, expect};
     use std::path::Path;
 
-    fn check(evaluation: &Evaluation, served: Option<&str>, expected: Expect) {
-        expected.assert_eq(&arguments(Path::new("/out"), evaluation, served).join(" "));
+    fn check(evaluation: &EvalOptions, served: Option<&str>, expected: Expect) {
+        expected.assert_eq(&eval_arguments(Path::new("/out"), evaluation, served).join(" "));
     }
 
     #[test]
     fn the_local_model_is_asked_where_it_is_served() {
         check(
-            &Evaluation::default(),
+            &EvalOptions::default(),
             Some("http://127.0.0.1:1/v1"),
             expect![
                 "--agent /out/bowline --model compatible/qwen2.5-coder-1.5b-instruct --base-url http://127.0.0.1:1/v1"
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn another_model_is_asked_as_it_is_named() {
-        let evaluation = Evaluation {
+        let evaluation = EvalOptions {
             model: Some("compatible/large".to_owned()),
             base_url: Some("http://127.0.0.1:2/v1".to_owned()),
             seed: Some(2),

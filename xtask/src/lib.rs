@@ -1,6 +1,7 @@
-//! Chores of the repository: every check in one command, peers, a model, benchmarks, torture, tools, and the tidy test.
+//! Development tasks of the repository: all checks, peers, a local model, benchmarks, torture, tools, the tidy test.
 //!
-//! Progress goes to stderr; stdout carries results only, so that a benchmark's last line stays the last.
+//! Progress goes to stderr and stdout carries only results, so that a benchmark's last line stays the last line of the
+//! output.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -13,6 +14,7 @@ pub mod eval;
 pub mod matrix;
 pub mod model;
 pub mod peers;
+pub mod slowest;
 pub mod steps;
 pub mod summary;
 pub mod tidy;
@@ -21,21 +23,21 @@ pub mod torture;
 
 use std::path::{Path, PathBuf};
 
-/// What every chore needs to know of the world.
+/// The repository and the environment, as every task needs them.
 #[derive(Debug, Clone)]
-pub struct World {
+pub struct RepoContext {
     /// The root of the repository.
     pub root: PathBuf,
-    /// Whether nobody watches (`CI=true`): what a person is told was skipped is then a failure.
-    pub ci: bool,
+    /// Whether this is an unattended run (`CI=true`), where a skipped step counts as a failure.
+    pub is_ci: bool,
 }
 
-impl World {
-    /// Reads `CI` and finds the repository that this program was built from.
+impl RepoContext {
+    /// Reads `CI`, and locates the repository that this program was built from.
     pub fn from_env() -> Self {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = manifest.parent().unwrap_or(manifest).to_owned();
         let ci = std::env::var_os("CI").is_some_and(|value| value == "true");
-        Self { root, ci }
+        Self { root, is_ci: ci }
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask`: the chores of the repository as commands.
+//! `cargo xtask`: the command line of the repository's development tasks.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -8,30 +8,31 @@
 use clap::{Parser, Subcommand, ValueEnum};
 use std::process::ExitCode;
 use xtask::bench::{self, Bench, Pace};
-use xtask::eval::{self, Evaluation};
-use xtask::matrix::{self, MatrixPlan};
-use xtask::model::{self, Serving};
-use xtask::peers::{self, Extent};
-use xtask::steps::{self, Step};
-use xtask::summary::Summary;
-use xtask::torture::{self, TorturePlan};
-use xtask::{World, tools};
+use xtask::eval::{self, EvalOptions};
+use xtask::matrix::{self, MatrixOptions};
+use xtask::model::{self, LocalModelServer};
+use xtask::peers::{self, InstallScope};
+use xtask::slowest;
+use xtask::steps::{self, TestStep};
+use xtask::summary::RunSummary;
+use xtask::torture::{self, TortureOptions};
+use xtask::{RepoContext, tools};
 
 /// Chores of the repository. `cargo xtask test` runs every check and installs what it needs.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", disable_help_subcommand = true)]
-struct Cli {
+struct XtaskCli {
     #[command(subcommand)]
-    chore: Chore,
+    command: XtaskCommand,
 }
 
 #[derive(Subcommand)]
-enum Chore {
+enum XtaskCommand {
     /// Run every check, or only some; exits with 1 if any fails
     Test {
         /// Take only these steps, in their usual order
         #[arg(long, value_name = "STEP", num_args = 1.., value_delimiter = ',')]
-        only: Vec<Step>,
+        only: Vec<TestStep>,
         /// List the steps and run nothing
         #[arg(long)]
         list: bool,
@@ -52,7 +53,7 @@ enum Chore {
         port: Option<u16>,
     },
     /// Give small tasks to the agent with a model, the local one by default; the last line says how many were solved
-    Eval(Evaluation),
+    Eval(EvalOptions),
     /// Run a benchmark against the peers; its last line says what it found
     Bench {
         /// Which one
@@ -65,14 +66,14 @@ enum Chore {
     /// lost
     Torture {
         #[command(flatten)]
-        plan: TorturePlan,
+        plan: TortureOptions,
         /// Build with optimisation: that takes minutes, and then each second has several times the saves
         #[arg(long)]
         release: bool,
     },
     /// Take every installed agent and client through one script, directly and behind the proxy, and write docs/compatibility.md;
     /// exits with 1 if something went wrong that is no fault of a peer
-    Matrix(MatrixPlan),
+    Matrix(MatrixOptions),
     /// Check licences, sources and known vulnerabilities of the dependencies (installs cargo-deny)
     Deny,
     /// Find changes of the code that no test notices, in bowline-state by default (installs cargo-mutants)
@@ -92,31 +93,31 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
-    let world = World::from_env();
-    let done = match Cli::parse().chore {
-        Chore::Test { list: true, .. } => {
+    let world = RepoContext::from_env();
+    let done = match XtaskCli::parse().command {
+        XtaskCommand::Test { list: true, .. } => {
             list_steps();
             Ok(())
         }
-        Chore::Test { only, .. } => return test(&world, &only),
-        Chore::Peers { all } => {
-            let extent = if all { Extent::All } else { Extent::Usual };
-            return report(&Summary { rows: peers::install(&world, extent) });
+        XtaskCommand::Test { only, .. } => return run_tests(&world, &only),
+        XtaskCommand::Peers { all } => {
+            let extent = if all { InstallScope::All } else { InstallScope::Usual };
+            return print_summary(&RunSummary { rows: peers::install_peers(&world, extent) });
         }
-        Chore::Model { serve, port } => provide_model(&world, serve, port),
-        Chore::Eval(evaluation) => eval::run_evaluation(&world, &evaluation),
-        Chore::Bench { bench, quick } => {
+        XtaskCommand::Model { serve, port } => install_model(&world, serve, port),
+        XtaskCommand::Eval(evaluation) => eval::run_evaluation(&world, &evaluation),
+        XtaskCommand::Bench { bench, quick } => {
             let pace = if quick { Pace::Quick } else { Pace::Full };
             bench::run_bench(&world, bench, pace)
         }
-        Chore::Torture { plan, release } => torture::run_torture(&world, &plan, release),
-        Chore::Matrix(plan) => matrix::run_matrix(&world, &plan),
-        Chore::Deny => match tools::deny(&world) {
-            Ok(summary) => return report(&summary),
+        XtaskCommand::Torture { plan, release } => torture::run_torture(&world, &plan, release),
+        XtaskCommand::Matrix(plan) => matrix::run_matrix(&world, &plan),
+        XtaskCommand::Deny => match tools::run_cargo_deny(&world) {
+            Ok(summary) => return print_summary(&summary),
             Err(error) => Err(error),
         },
-        Chore::Mutants { args } => tools::mutants(&world, &args),
-        Chore::Fuzz { target, seconds } => tools::fuzz(&world, target.as_deref(), seconds),
+        XtaskCommand::Mutants { args } => tools::run_mutants(&world, &args),
+        XtaskCommand::Fuzz { target, seconds } => tools::run_fuzz(&world, target.as_deref(), seconds),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -128,40 +129,45 @@ fn main() -> ExitCode {
 }
 
 fn list_steps() {
-    for step in Step::value_variants() {
+    for step in TestStep::value_variants() {
         println!("{:<10}{}", step.name(), step.about());
     }
 }
 
-fn test(world: &World, only: &[Step]) -> ExitCode {
-    let all = Step::value_variants().iter().copied();
-    let steps: Vec<Step> = all.filter(|step| only.is_empty() || only.contains(step)).collect();
-    report(&steps::take(&steps, world))
+fn run_tests(world: &RepoContext, only: &[TestStep]) -> ExitCode {
+    let all = TestStep::value_variants().iter().copied();
+    let steps: Vec<TestStep> = all.filter(|step| only.is_empty() || only.contains(step)).collect();
+    let summary = steps::run_steps(&steps, world);
+    let slowest = slowest::list_slowest(&world.root);
+    if steps.contains(&TestStep::Test) && !slowest.is_empty() {
+        println!("\nthe slowest tests:\n{slowest}");
+    }
+    print_summary(&summary)
 }
 
-fn provide_model(world: &World, serve: bool, port: Option<u16>) -> anyhow::Result<()> {
+fn install_model(world: &RepoContext, serve: bool, port: Option<u16>) -> anyhow::Result<()> {
     model::install(world)?;
     if serve {
-        let serving = Serving::start(world, port)?;
-        eprintln!("{} is served at the URL below; Ctrl-C ends it", model::NAME);
+        let serving = LocalModelServer::start(world, port)?;
+        eprintln!("{} is served at the URL below; Ctrl-C ends it", model::MODEL_NAME);
         println!("{}", serving.url());
         serving.wait()?;
     }
     Ok(())
 }
 
-fn report(summary: &Summary) -> ExitCode {
+fn print_summary(summary: &RunSummary) -> ExitCode {
     println!("\n{summary}");
-    if summary.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if summary.has_failures() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Cli;
+    use super::XtaskCli;
     use clap::CommandFactory as _;
 
     #[test]
     fn every_chore_has_a_sound_command_line() {
-        Cli::command().debug_assert();
+        XtaskCli::command().debug_assert();
     }
 }

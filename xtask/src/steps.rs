@@ -1,9 +1,9 @@
-//! The steps of `cargo xtask test`: what each runs, and what happens to the rest when one fails.
+//! The steps of `cargo xtask test`: the commands of each, and the effect of a failed step on the steps after it.
 
-use crate::World;
+use crate::RepoContext;
 use crate::command::{cargo, run, succeeds};
-use crate::peers::{self, Extent};
-use crate::summary::{Outcome, Row, Summary};
+use crate::peers::{self, InstallScope};
+use crate::summary::{RunSummary, StepOutcome, SummaryRow};
 use clap::ValueEnum;
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use std::thread;
 
 /// One check, or something that later checks need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Step {
+pub enum TestStep {
     /// The format of every Rust file
     Fmt,
     /// Clippy on every target; a warning is an error
@@ -28,31 +28,31 @@ pub enum Step {
     Doctest,
 }
 
-impl Step {
+impl TestStep {
     /// Returns the name that `--only` takes.
     pub fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Returns what it is about, in a line.
+    /// Returns its description in one line.
     pub fn about(self) -> String {
         self.to_possible_value()
             .and_then(|value| value.get_help().map(ToString::to_string))
             .unwrap_or_default()
     }
 
-    /// Whether it would only repeat the errors of a failed build.
+    /// Returns whether the step would only repeat the errors of a failed build.
     fn needs_build(self) -> bool {
         matches!(self, Self::Test | Self::Doctest)
     }
 
-    fn take(self, world: &World) -> Vec<Row> {
+    fn run(self, world: &RepoContext) -> Vec<SummaryRow> {
         if self == Self::Peers {
-            return peers::install(world, Extent::Usual);
+            return peers::install_peers(world, InstallScope::Usual);
         }
         let nextest = succeeds(&mut cargo(&world.root, &["nextest", "--version"]));
         let run_all = || self.commands(&world.root, nextest).iter_mut().try_for_each(run);
-        vec![Row::timed(self.name(), || Outcome::of(run_all()))]
+        vec![SummaryRow::timed(self.name(), || StepOutcome::from_result(run_all()))]
     }
 
     fn commands(self, root: &Path, nextest: bool) -> Vec<Command> {
@@ -67,7 +67,7 @@ impl Step {
             }
             Self::Build => {
                 let mut release = cargo("build --release --locked --package bowline-cli --bin bowline");
-                release.env(OPTIMISED, "0");
+                release.env(OPT_LEVEL_VARIABLE, "0");
                 vec![release, cargo("build --workspace --all-targets --locked")]
             }
             Self::Test => {
@@ -76,8 +76,10 @@ impl Step {
                 } else {
                     "test --workspace --locked --no-fail-fast --lib --bins --tests --examples"
                 });
-                test.env(peers::VARIABLE, peers::installed(root)).env(BUILT, "1").env(OPTIMISED, "0");
-                // Nothing is left to do after the step before, unless that was left out.
+                test.env(peers::PEERS_VARIABLE, peers::installed_names(root))
+                    .env(BUILT_VARIABLE, "1")
+                    .env(OPT_LEVEL_VARIABLE, "0");
+                // Does nothing after the build step, and builds everything where that step was left out.
                 vec![cargo("build --workspace --all-targets --locked"), test]
             }
             Self::Doctest => vec![cargo("test --workspace --doc --locked")],
@@ -86,51 +88,52 @@ impl Step {
     }
 }
 
-/// The README's commands are tested for what they do, not for how fast: the release build need not take its whole time.
-const OPTIMISED: &str = "CARGO_PROFILE_RELEASE_OPT_LEVEL";
+/// Lowers the optimisation of the release build: the tests of the README's commands check behaviour, not speed.
+const OPT_LEVEL_VARIABLE: &str = "CARGO_PROFILE_RELEASE_OPT_LEVEL";
 
-/// Tells tests that all programs of the workspace are built.
-const BUILT: &str = "BOWLINE_BUILT";
+/// The variable that tells tests that all programs of the workspace are built.
+const BUILT_VARIABLE: &str = "BOWLINE_BUILT";
 
-/// Takes the steps in order and goes on after a failure, except where the rest could only fail alike. Peers come from
-/// registries, so they are installed while the steps before them build.
-pub fn take(steps: &[Step], world: &World) -> Summary {
-    take_each(steps, |step| step.take(world))
+/// Runs the steps in order, and continues after a failure except where a later step would fail for the same reason.
+/// Peers are downloaded from registries, so they are installed in parallel with the steps before them.
+pub fn run_steps(steps: &[TestStep], world: &RepoContext) -> RunSummary {
+    run_each(steps, |step| step.run(world))
 }
 
-fn take_each(steps: &[Step], take: impl Fn(Step) -> Vec<Row> + Sync) -> Summary {
+fn run_each(steps: &[TestStep], take: impl Fn(TestStep) -> Vec<SummaryRow> + Sync) -> RunSummary {
     thread::scope(|scope| {
-        let installing = steps.contains(&Step::Peers).then(|| scope.spawn(|| take(Step::Peers)));
-        take_in_order(steps, &take, || installing.and_then(|peers| peers.join().ok()))
+        let installing = steps.contains(&TestStep::Peers).then(|| scope.spawn(|| take(TestStep::Peers)));
+        run_in_order(steps, &take, || installing.and_then(|peers| peers.join().ok()))
     })
 }
 
-fn take_in_order(
-    steps: &[Step],
-    take: impl Fn(Step) -> Vec<Row>,
-    wait_for_peers: impl FnOnce() -> Option<Vec<Row>>,
-) -> Summary {
-    let mut summary = Summary::default();
+fn run_in_order(
+    steps: &[TestStep],
+    take: impl Fn(TestStep) -> Vec<SummaryRow>,
+    wait_for_peers: impl FnOnce() -> Option<Vec<SummaryRow>>,
+) -> RunSummary {
+    let mut summary = RunSummary::default();
     let mut build_failed = false;
     let mut wait_for_peers = Some(wait_for_peers);
     for (index, &step) in steps.iter().enumerate() {
         eprintln!("\n== {} ({} of {}): {}", step.name(), index + 1, steps.len(), step.about());
         let rows = if build_failed && step.needs_build() {
-            vec![Row::timed(step.name(), || Outcome::Skipped("the build failed".into()))]
-        } else if step == Step::Peers {
+            vec![SummaryRow::timed(step.name(), || StepOutcome::Skipped("the build failed".into()))]
+        } else if step == TestStep::Peers {
             let installed = wait_for_peers.take().and_then(|wait| wait());
-            let panicked = || vec![Row::timed(step.name(), || Outcome::Failed("it panicked".into()))];
+            let panicked =
+                || vec![SummaryRow::timed(step.name(), || StepOutcome::Failed("it panicked".into()))];
             installed.unwrap_or_else(panicked)
         } else {
             take(step)
         };
-        for Row { name, outcome, time } in &rows {
+        for SummaryRow { name, outcome, time } in &rows {
             match outcome {
-                Outcome::Passed => eprintln!("ok: {name}, {:.1} s", time.as_secs_f64()),
-                Outcome::Failed(why) => eprintln!("FAILED: {name}: {why}"),
-                Outcome::Skipped(why) => eprintln!("SKIPPED: {name}: {why}"),
+                StepOutcome::Passed => eprintln!("ok: {name}, {:.1} s", time.as_secs_f64()),
+                StepOutcome::Failed(why) => eprintln!("FAILED: {name}: {why}"),
+                StepOutcome::Skipped(why) => eprintln!("SKIPPED: {name}: {why}"),
             }
-            build_failed |= step == Step::Build && matches!(outcome, Outcome::Failed(_));
+            build_failed |= step == TestStep::Build && matches!(outcome, StepOutcome::Failed(_));
         }
         summary.rows.extend(rows);
     }

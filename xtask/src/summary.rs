@@ -1,29 +1,29 @@
-//! What the steps of a run came to: a table, and a closing line that a machine can read.
+//! The summary of a run: a table of its steps, and a closing line for machines.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 /// How one step ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// It did what it should.
+pub enum StepOutcome {
+    /// The step succeeded.
     Passed,
-    /// It did not, and why.
+    /// The step failed, with the reason.
     Failed(String),
-    /// It could not be done here, and why.
+    /// The step is impossible on this machine, with the reason.
     Skipped(String),
 }
 
-impl Outcome {
-    /// Tells success from failure.
-    pub fn of(result: anyhow::Result<()>) -> Self {
+impl StepOutcome {
+    /// Converts a result into `Passed` or `Failed`.
+    pub fn from_result(result: anyhow::Result<()>) -> Self {
         match result {
             Ok(()) => Self::Passed,
             Err(error) => Self::Failed(format!("{error:#}")),
         }
     }
 
-    /// Says what is missing here. A person sees that it was skipped; where nobody looks it is a failure.
+    /// Returns the outcome of a step whose prerequisite is missing: skipped for a person, failed in an unattended run.
     pub fn missing(what: impl Into<String>, ci: bool) -> Self {
         let what = what.into();
         if ci {
@@ -34,49 +34,49 @@ impl Outcome {
     }
 }
 
-/// One line of the table.
+/// A row of the table: one step.
 #[derive(Debug, Clone)]
-pub struct Row {
-    /// The step.
+pub struct SummaryRow {
+    /// The step's name.
     pub name: String,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: StepOutcome,
     /// How long it took.
     pub time: Duration,
 }
 
-impl Row {
-    /// Does something and notes how it ended and how long it took.
-    pub fn timed(name: impl Into<String>, action: impl FnOnce() -> Outcome) -> Self {
+impl SummaryRow {
+    /// Runs an action, and records its outcome and duration.
+    pub fn timed(name: impl Into<String>, action: impl FnOnce() -> StepOutcome) -> Self {
         let start = Instant::now();
         let outcome = action();
         Self { name: name.into(), outcome, time: start.elapsed() }
     }
 }
 
-/// Every step of a run in the order they were taken.
+/// The steps of a run, in the order in which they ran.
 #[derive(Debug, Clone, Default)]
-pub struct Summary {
+pub struct RunSummary {
     /// The steps.
-    pub rows: Vec<Row>,
+    pub rows: Vec<SummaryRow>,
 }
 
-impl Summary {
-    /// Whether any step failed.
-    pub fn failed(&self) -> bool {
-        self.rows.iter().any(|row| matches!(row.outcome, Outcome::Failed(_)))
+impl RunSummary {
+    /// Returns whether any step failed.
+    pub fn has_failures(&self) -> bool {
+        self.rows.iter().any(|row| matches!(row.outcome, StepOutcome::Failed(_)))
     }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for RunSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
         let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-        for Row { name, outcome, time } in &self.rows {
+        for SummaryRow { name, outcome, time } in &self.rows {
             let (word, why, count) = match outcome {
-                Outcome::Passed => ("ok", "", &mut passed),
-                Outcome::Failed(why) => ("FAILED", why.as_str(), &mut failed),
-                Outcome::Skipped(why) => ("skipped", why.as_str(), &mut skipped),
+                StepOutcome::Passed => ("ok", "", &mut passed),
+                StepOutcome::Failed(why) => ("FAILED", why.as_str(), &mut failed),
+                StepOutcome::Skipped(why) => ("skipped", why.as_str(), &mut skipped),
             };
             *count += 1;
             let line = format!("{word:<7}  {name:<width$}  {:>6.1} s  {why}", time.as_secs_f64());
@@ -92,25 +92,25 @@ impl fmt::Display for Summary {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, Row, Summary};
+    use super::{RunSummary, StepOutcome, SummaryRow};
     use expect_test::{Expect, expect};
     use std::time::Duration;
 
-    fn check(rows: &[(&str, Outcome, u64)], failed: bool, expected: Expect) {
-        let row = |(name, outcome, millis): &(&str, Outcome, u64)| Row {
+    fn check(rows: &[(&str, StepOutcome, u64)], failed: bool, expected: Expect) {
+        let row = |(name, outcome, millis): &(&str, StepOutcome, u64)| SummaryRow {
             name: (*name).to_owned(),
             outcome: outcome.clone(),
             time: Duration::from_millis(*millis),
         };
-        let summary = Summary { rows: rows.iter().map(row).collect() };
-        assert_eq!(summary.failed(), failed);
+        let summary = RunSummary { rows: rows.iter().map(row).collect() };
+        assert_eq!(summary.has_failures(), failed);
         expected.assert_eq(&summary.to_string());
     }
 
     #[test]
     fn a_clean_run_ends_with_its_counts() {
         check(
-            &[("fmt", Outcome::Passed, 340), ("clippy", Outcome::Passed, 61_000)],
+            &[("fmt", StepOutcome::Passed, 340), ("clippy", StepOutcome::Passed, 61_000)],
             false,
             expect![[r#"
                 ok       fmt        0.3 s
@@ -124,9 +124,9 @@ mod tests {
     fn failures_and_skips_say_why() {
         check(
             &[
-                ("fmt", Outcome::Failed("cargo ended with exit status: 1".into()), 100),
-                ("peer python", Outcome::missing("Python 3.11 is not installed", false), 0),
-                ("peer node", Outcome::missing("Node 20 is not installed", true), 0),
+                ("fmt", StepOutcome::Failed("cargo ended with exit status: 1".into()), 100),
+                ("peer python", StepOutcome::missing("Python 3.11 is not installed", false), 0),
+                ("peer node", StepOutcome::missing("Node 20 is not installed", true), 0),
             ],
             true,
             expect![[r#"

@@ -1,7 +1,7 @@
-//! The tidy test: rules of the house that neither the compiler nor clippy keeps.
+//! The tidy test: house rules that neither the compiler nor clippy checks.
 //!
-//! Every rule is a function from a [`Repo`] to its [`Finding`]s, with no disk in between, and is shown to fail on
-//! a made-up repository in its own tests. `xtask/tests/tidy.rs` holds the real repository against all of them.
+//! Every rule is a pure function from a [`Repo`] to its [`TidyFinding`]s, and its own tests show it failing on a
+//! made-up repository. `xtask/tests/tidy.rs` applies all rules to the real repository.
 
 mod copies;
 mod directions;
@@ -28,46 +28,46 @@ pub use machine::nothing_names_a_machine;
 pub use module_docs::{every_file_starts_with_its_subject, no_mod_rs};
 pub use readme::readme_commands_are_tested;
 pub use side_effects::libraries_leave_the_process_alone;
-pub use source::{Line, Source};
+pub use source::{RustSource, SourceLine};
 pub use test_habits::{no_ignored_tests, no_sleeping_tests};
-pub use tree::{File, Tree};
+pub use tree::{RepoFile, RepoTree};
 
-/// A repository as the rules see it: every file as text, and the Rust files also line by line.
+/// A repository as the rules see it: every text file, and the Rust files also line by line.
 #[derive(Debug)]
 pub struct Repo {
     /// All text files.
-    pub tree: Tree,
-    /// The Rust files among them.
-    pub sources: Vec<Source>,
+    pub tree: RepoTree,
+    /// The Rust files among them, line by line.
+    pub sources: Vec<RustSource>,
 }
 
 impl Repo {
     /// Prepares the files of a repository for the rules.
-    pub fn new(tree: Tree) -> Self {
-        let sources = Source::all(&tree);
+    pub fn new(tree: RepoTree) -> Self {
+        let sources = RustSource::read_all(&tree);
         Self { tree, sources }
     }
 }
 
-/// One place that breaks a rule.
+/// A line that breaks a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
-    /// The file, from the root of the repository.
+pub struct TidyFinding {
+    /// The file, relative to the root of the repository.
     pub path: String,
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong and what to do about it.
+    /// What is wrong, and how to fix it.
     pub advice: String,
 }
 
-impl Finding {
-    /// Names a place and what to do about it.
+impl TidyFinding {
+    /// Reports a line, with advice.
     pub fn new(path: impl Into<String>, line: usize, advice: impl Into<String>) -> Self {
         Self { path: path.into(), line, advice: advice.into() }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for TidyFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.path, self.line, self.advice)
     }

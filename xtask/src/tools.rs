@@ -1,10 +1,10 @@
-//! Tools that must first be compiled, each with a command of its own: cargo-deny, cargo-mutants, cargo-fuzz.
+//! Tools that are compiled before use, each with its own command: cargo-deny, cargo-mutants, cargo-fuzz.
 //!
-//! They are installed at pinned versions under `target/tools`; cargo does nothing when that version is there.
+//! They are installed at pinned versions under `target/tools`; cargo does nothing when the pinned version is installed.
 
-use crate::World;
+use crate::RepoContext;
 use crate::command::{cargo, run, run_as_progress, succeeds};
-use crate::summary::{Outcome, Row, Summary};
+use crate::summary::{RunSummary, StepOutcome, SummaryRow};
 use anyhow::{Context, ensure};
 use std::env;
 use std::fs;
@@ -15,44 +15,51 @@ const DENY: &str = "cargo-deny@0.20.2";
 const MUTANTS: &str = "cargo-mutants@27.1.0";
 const FUZZ: &str = "cargo-fuzz@0.13.2";
 
-/// The crate that mutants are made in, unless the arguments name another.
-const MUTATED: &str = "bowline-state";
+/// The crate to mutate, unless the arguments name another.
+const DEFAULT_MUTATED_CRATE: &str = "bowline-state";
 
 /// Checks licences, bans, sources and known vulnerabilities of every dependency against `deny.toml`.
 ///
 /// # Errors
 /// Fails when cargo-deny cannot be installed.
-pub fn deny(world: &World) -> anyhow::Result<Summary> {
-    install(&world.root, DENY)?;
-    let offline = || Outcome::of(run_deny(&world.root, &["check", "licenses", "bans", "sources"]));
+pub fn run_cargo_deny(world: &RepoContext) -> anyhow::Result<RunSummary> {
+    install_tool(&world.root, DENY)?;
+    let offline =
+        || StepOutcome::from_result(run_deny(&world.root, &["check", "licenses", "bans", "sources"]));
     let advisories = || {
-        // Fetched on its own, so that no database is never mistaken for no vulnerability.
+        // Fetched separately, so that a missing database is not mistaken for the absence of vulnerabilities.
         if let Err(error) = run_deny(&world.root, &["fetch", "db"]) {
             eprintln!(
                 "SKIPPED: known vulnerabilities were NOT checked: the database could not be fetched: {error:#}"
             );
-            return Outcome::missing("NOT checked: the advisory database could not be fetched", world.ci);
+            return StepOutcome::missing(
+                "NOT checked: the advisory database could not be fetched",
+                world.is_ci,
+            );
         }
-        Outcome::of(run_deny(&world.root, &["check", "--disable-fetch", "advisories"]))
+        StepOutcome::from_result(run_deny(&world.root, &["check", "--disable-fetch", "advisories"]))
     };
-    Ok(Summary {
-        rows: vec![Row::timed("licenses, bans, sources", offline), Row::timed("advisories", advisories)],
+    Ok(RunSummary {
+        rows: vec![
+            SummaryRow::timed("licenses, bans, sources", offline),
+            SummaryRow::timed("advisories", advisories),
+        ],
     })
 }
 
 fn run_deny(root: &Path, args: &[&str]) -> anyhow::Result<()> {
-    run_as_progress(with_tools(root, cargo(root, &["deny", "--locked"]))?.args(args))
+    run_as_progress(with_tools_in_path(root, cargo(root, &["deny", "--locked"]))?.args(args))
 }
 
-/// Changes the code in small ways and reports the changes that no test notices.
+/// Mutates the code, and reports the mutants that no test catches.
 ///
 /// # Errors
-/// Fails when cargo-mutants cannot be installed or finds such a change.
-pub fn mutants(world: &World, args: &[String]) -> anyhow::Result<()> {
-    install(&world.root, MUTANTS)?;
-    let mut mutants = with_tools(&world.root, cargo(&world.root, &["mutants"]))?;
+/// Fails when cargo-mutants cannot be installed or reports a surviving mutant.
+pub fn run_mutants(world: &RepoContext, args: &[String]) -> anyhow::Result<()> {
+    install_tool(&world.root, MUTANTS)?;
+    let mut mutants = with_tools_in_path(&world.root, cargo(&world.root, &["mutants"]))?;
     if !names_packages(args) {
-        mutants.args(["--package", MUTATED]);
+        mutants.args(["--package", DEFAULT_MUTATED_CRATE]);
     }
     run(mutants.args(args))
 }
@@ -62,11 +69,11 @@ fn names_packages(args: &[String]) -> bool {
     args.iter().any(|arg| flags.contains(&arg.as_str()) || arg.starts_with("--package="))
 }
 
-/// Runs one fuzz target, or each in turn, for so many seconds.
+/// Runs one fuzz target, or each in turn, for the given number of seconds.
 ///
 /// # Errors
-/// Fails when there is no such target, when nightly Rust is missing, or when a target finds an input that crashes it.
-pub fn fuzz(world: &World, target: Option<&str>, seconds: u32) -> anyhow::Result<()> {
+/// Fails when the target does not exist, when nightly Rust is missing, or when a target crashes on an input.
+pub fn run_fuzz(world: &RepoContext, target: Option<&str>, seconds: u32) -> anyhow::Result<()> {
     let targets = fuzz_targets(&world.root.join("fuzz/fuzz_targets"))?;
     let chosen: Vec<&String> =
         targets.iter().filter(|name| target.is_none_or(|target| *name == target)).collect();
@@ -78,9 +85,9 @@ pub fn fuzz(world: &World, target: Option<&str>, seconds: u32) -> anyhow::Result
     );
     let nightly = succeeds(Command::new("rustup").args(["run", "nightly", "cargo", "--version"]));
     ensure!(nightly, "fuzzing needs nightly Rust: run `rustup toolchain install nightly`");
-    install(&world.root, FUZZ)?;
+    install_tool(&world.root, FUZZ)?;
     for target in chosen {
-        let mut fuzz = with_tools(&world.root, Command::new("rustup"))?;
+        let mut fuzz = with_tools_in_path(&world.root, Command::new("rustup"))?;
         fuzz.current_dir(&world.root).args(["run", "nightly", "cargo", "fuzz", "run", target, "--"]);
         run(fuzz.arg(format!("-max_total_time={seconds}")))?;
     }
@@ -101,12 +108,12 @@ fn fuzz_targets(folder: &Path) -> anyhow::Result<Vec<String>> {
     Ok(targets)
 }
 
-fn install(root: &Path, tool: &str) -> anyhow::Result<()> {
+fn install_tool(root: &Path, tool: &str) -> anyhow::Result<()> {
     run_as_progress(&mut cargo(root, &["install", "--locked", "--root", "target/tools", tool]))
 }
 
 /// Puts the installed tools first on the command's search path.
-fn with_tools(root: &Path, mut command: Command) -> anyhow::Result<Command> {
+fn with_tools_in_path(root: &Path, mut command: Command) -> anyhow::Result<Command> {
     let tools = root.join("target/tools/bin");
     let path = env::var_os("PATH").unwrap_or_default();
     let paths = std::iter::once(tools).chain(env::split_paths(&path));

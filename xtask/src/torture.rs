@@ -1,7 +1,7 @@
-//! Torture: programs that save in every known style against an agent, a user who undoes, and kills. No line may get lost.
+//! The torture run: programs save in every known style, against an agent, undos and kills, and no line may be lost.
 //!
-//! A run is a sequence of rounds, each in a project and with a journal of its own, so that disk and memory stay bounded.
-//! Round `r` of seed `s` is round 0 of seed `s + r`: a loss is looked at again with the seed that its story names.
+//! A run is a sequence of rounds, each with its own project and journal, so that disk and memory use stay bounded.
+//! Round `r` of seed `s` equals round 0 of seed `s + r`: a loss can be reproduced with the seed in its report.
 
 mod acp;
 mod agent;
@@ -12,32 +12,32 @@ mod random;
 mod record;
 mod report;
 mod round;
+mod round_dir;
 mod saver;
-mod scene;
 mod style;
 mod wire;
 
-pub use agent::{Agent, AgentPlan, Files, ReadOutcome, WriteOutcome};
-pub use saver::SaverPlan;
-pub use style::{Front, Style};
+pub use agent::{AgentFiles, ReadOutcome, TortureAgent, TortureAgentOptions, WriteOutcome};
+pub use saver::SaverOptions;
+pub use style::{EntryPoint, SaveStyle};
 
-use crate::World;
-use crate::bench::target_folder;
+use crate::RepoContext;
+use crate::bench::target_dir;
 use crate::command::{cargo, run, run_as_progress};
 use anyhow::Context as _;
 use clap::{Parser, Subcommand, ValueEnum};
-use report::Report;
-use scene::{Programs, Scene};
+use report::TortureReport;
+use round_dir::{RoundDir, TorturePrograms};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// A program of a round saves at most so often: the file of one that only appends grows with every save.
-const SAVES_A_ROUND: usize = 600;
+/// The maximum number of saves per program and round: the file of a program that only appends grows with every save.
+const MAX_SAVES_PER_ROUND: usize = 600;
 
 /// How long and how to torture.
 #[derive(Debug, Clone, clap::Args)]
-pub struct TorturePlan {
+pub struct TortureOptions {
     /// Begin no new round after so many seconds; without it and --saves, 60
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
@@ -49,17 +49,17 @@ pub struct TorturePlan {
     seed: u64,
     /// Only these styles
     #[arg(long, value_name = "STYLE", value_delimiter = ',')]
-    style: Vec<Style>,
+    style: Vec<SaveStyle>,
     /// Only these ways of the agent to the files; rounds take them in turn
     #[arg(long, value_name = "FRONT", value_delimiter = ',')]
-    front: Vec<Front>,
+    front: Vec<EntryPoint>,
     /// Where the rounds take place; `torture` beside what cargo makes if not given
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
 }
 
-impl TorturePlan {
-    fn arguments(&self) -> Vec<String> {
+impl TortureOptions {
+    fn to_arguments(&self) -> Vec<String> {
         let names = |names: Vec<&str>| (!names.is_empty()).then(|| names.join(","));
         let pairs = [
             ("--seconds", self.seconds.map(|seconds| seconds.to_string())),
@@ -77,55 +77,58 @@ impl TorturePlan {
 /// Builds Bowline and the torture program, and runs it.
 ///
 /// # Errors
-/// Fails when something cannot be built or a line is not accounted for.
-pub fn run_torture(world: &World, plan: &TorturePlan, release: bool) -> anyhow::Result<()> {
+/// Fails when a build fails or a line is not accounted for.
+pub fn run_torture(world: &RepoContext, plan: &TortureOptions, release: bool) -> anyhow::Result<()> {
     let profile = if release { "release" } else { "dev" };
     let build = format!(
         "build --profile {profile} --locked --package bowline-cli --package bowline-tests --bin bowline --bin torture"
     );
     run_as_progress(&mut cargo(&world.root, &build.split(' ').collect::<Vec<_>>()))?;
-    let target = target_folder(&world.root);
+    let target = target_dir(&world.root);
     let programs = target.join(if release { "release" } else { "debug" });
     let directory = plan.directory.clone().unwrap_or_else(|| target.join("torture"));
-    let plan = TorturePlan { directory: Some(directory), ..plan.clone() };
+    let plan = TortureOptions { directory: Some(directory), ..plan.clone() };
     let mut command = Command::new(programs.join("torture"));
-    run(command.arg("run").arg("--bowline").arg(programs.join("bowline")).args(plan.arguments()))
+    run(command.arg("run").arg("--bowline").arg(programs.join("bowline")).args(plan.to_arguments()))
 }
 
 #[derive(Parser)]
 #[command(name = "torture")]
-struct Cli {
+struct TortureCli {
     #[command(subcommand)]
-    part: Part,
+    command: TortureCommand,
 }
 
 /// The parts that the program plays.
 #[derive(Subcommand)]
-enum Part {
+enum TortureCommand {
     /// All rounds; exits with 1 if a line is not accounted for
     Run {
         /// The program under torture
         #[arg(long)]
         bowline: PathBuf,
         #[command(flatten)]
-        plan: TorturePlan,
+        plan: TortureOptions,
     },
     /// A saving program
-    Saver(SaverPlan),
+    Saver(SaverOptions),
     /// An agent that speaks ACP
-    Agent(AgentPlan),
+    Agent(TortureAgentOptions),
     /// An agent on the engine itself
-    Engine(AgentPlan),
+    Engine(TortureAgentOptions),
 }
 
-/// Plays the part that the command line names. The engine is given: this crate uses none of Bowline's.
-pub fn play_part(engine: fn(&AgentPlan) -> anyhow::Result<()>) -> ExitCode {
-    let played = match Cli::parse().part {
-        Part::Run { bowline, plan } => run_rounds(bowline, &plan),
-        Part::Saver(plan) => saver::run(&plan).map(|()| ExitCode::SUCCESS),
-        // That the client is gone is how an agent ends.
-        Part::Agent(plan) => Ok(if acp::run(&plan).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
-        Part::Engine(plan) => engine(&plan).map(|()| ExitCode::SUCCESS),
+/// Runs the role that the command line names. The caller provides the engine, because this crate depends on no crate of
+/// Bowline.
+pub fn torture_main(engine: fn(&TortureAgentOptions) -> anyhow::Result<()>) -> ExitCode {
+    let played = match TortureCli::parse().command {
+        TortureCommand::Run { bowline, plan } => run_rounds(bowline, &plan),
+        TortureCommand::Saver(plan) => saver::run(&plan).map(|()| ExitCode::SUCCESS),
+        // An agent ends when its client disconnects.
+        TortureCommand::Agent(plan) => {
+            Ok(if acp::run(&plan).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        TortureCommand::Engine(plan) => engine(&plan).map(|()| ExitCode::SUCCESS),
     };
     played.unwrap_or_else(|error| {
         eprintln!("torture: {error:#}");
@@ -133,54 +136,56 @@ pub fn play_part(engine: fn(&AgentPlan) -> anyhow::Result<()>) -> ExitCode {
     })
 }
 
-fn run_rounds(bowline: PathBuf, plan: &TorturePlan) -> anyhow::Result<ExitCode> {
+fn run_rounds(bowline: PathBuf, plan: &TortureOptions) -> anyhow::Result<ExitCode> {
     let itself = std::env::current_exe().context("cannot find the torture program")?;
-    let programs = Programs { bowline: std::path::absolute(bowline)?, torture: itself };
+    let programs = TorturePrograms { bowline: std::path::absolute(bowline)?, torture: itself };
     let scratch = plan.directory.clone().unwrap_or_else(std::env::temp_dir);
-    let styles = chosen(&plan.style);
-    let fronts = chosen(&plan.front);
+    let styles = given_or_all(&plan.style);
+    let fronts = given_or_all(&plan.front);
     let seconds = plan.seconds.or(plan.saves.is_none().then_some(60));
     let begun = Instant::now();
     let is_time_left = || seconds.is_none_or(|seconds| begun.elapsed() < Duration::from_secs(seconds));
     let mut left = plan.saves.unwrap_or(usize::MAX);
-    let mut report = Report::default();
-    // With a few saves only, every front gets its part of them.
-    let a_round = SAVES_A_ROUND.min(left.div_ceil(fronts.len()));
+    let mut report = TortureReport::default();
+    // If the saves are few, they are divided among all fronts.
+    let a_round = MAX_SAVES_PER_ROUND.min(left.div_ceil(fronts.len()));
     for (round, front) in (0_u64..).zip(fronts.iter().cycle()) {
         if left == 0 || !is_time_left() {
             break;
         }
         let seed = plan.seed.wrapping_add(round);
         let saves = a_round.min(left);
-        let scene = Scene::create(&scratch, &programs, seed, &styles)?;
+        let scene = RoundDir::create(&scratch, &programs, seed, &styles)?;
         let round = round::run(&scene, *front, saves);
         let round = round.with_context(|| format!("front {}, seed {seed}", front.name()))?;
         print!("{}", report.add(*front, seed, round));
         left -= saves;
         eprintln!("{} (seed {seed}): {} unaccounted so far", front.name(), report.lost());
     }
-    println!("{}", report.tables());
+    println!("{}", report.format_tables());
     println!("seed {}: {} lines unaccounted for", plan.seed, report.lost());
     Ok(if report.lost() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn chosen<T: ValueEnum + Copy>(given: &[T]) -> Vec<T> {
+fn given_or_all<T: ValueEnum + Copy>(given: &[T]) -> Vec<T> {
     if given.is_empty() { T::value_variants().to_vec() } else { given.to_vec() }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Cli, Part, TorturePlan};
+    use super::{TortureCli, TortureCommand, TortureOptions};
     use clap::{CommandFactory as _, Parser as _};
     use expect_test::expect;
 
     #[test]
     fn the_program_understands_what_the_chore_passes_on() {
-        Cli::command().debug_assert();
+        TortureCli::command().debug_assert();
         let given =
             "torture run --bowline b --saves 9 --seed 2 --style in-place,held --front mcp --directory /d";
-        let Part::Run { plan, .. } = Cli::parse_from(given.split(' ')).part else { panic!("not run") };
+        let TortureCommand::Run { plan, .. } = TortureCli::parse_from(given.split(' ')).command else {
+            panic!("not run")
+        };
         expect!["--saves 9 --seed 2 --style in-place,held --front mcp --directory /d"]
-            .assert_eq(&TorturePlan::arguments(&plan).join(" "));
+            .assert_eq(&TortureOptions::to_arguments(&plan).join(" "));
     }
 }

@@ -1,11 +1,12 @@
 //! Holds this repository against every rule of the house. Each failure lists its places and what to do.
 
 use std::path::Path;
-use xtask::tidy::{self, Finding, Repo, Tree};
+use xtask::tidy::{self, Repo, RepoTree, TidyFinding};
 
-fn holds(rule: fn(&Repo) -> Vec<Finding>) {
+fn holds(rule: fn(&Repo) -> Vec<TidyFinding>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let tree = Tree::read(&root).unwrap_or_else(|error| panic!("cannot read {}: {error}", root.display()));
+    let tree =
+        RepoTree::read(&root).unwrap_or_else(|error| panic!("cannot read {}: {error}", root.display()));
     let repo = Repo::new(tree);
     assert!(repo.sources.len() > 10, "the repository was not found at {}", root.display());
     let findings: Vec<_> = rule(&repo).iter().map(ToString::to_string).collect();

@@ -4,37 +4,37 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-/// How `bench-agent` is called.
+/// The usage text of `bench-agent`.
 const USAGE: &str = "bench-agent [--quick] --data DIRECTORY --agent NAME COMMAND PROMPT --agent NAME COMMAND PROMPT\n\
                      COMMAND is a JSON list; PROMPT makes the agent run one command; ours comes first";
 
-/// An agent, and how to make it act.
+/// An agent to measure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Agent {
-    /// What it is called.
+pub struct BenchAgent {
+    /// Its name in the report.
     pub name: String,
     /// The command that starts it.
     pub command: Vec<String>,
-    /// What makes it run one command.
+    /// The prompt that makes it run one command.
     pub prompt: String,
 }
 
-/// What to measure, and where.
+/// The options of the agent benchmark.
 #[derive(Debug)]
-pub struct Options {
+pub struct AgentBenchOptions {
     /// Whether to end within about a minute.
     pub quick: bool,
-    /// Where files are made for the time of the run.
+    /// The directory for temporary files.
     pub data: PathBuf,
-    /// Ours and theirs.
-    pub agents: [Agent; 2],
+    /// Our agent, and theirs.
+    pub agents: [BenchAgent; 2],
 }
 
-impl Options {
-    /// Reads the arguments after the program's name.
+impl AgentBenchOptions {
+    /// Parses the arguments after the program's name.
     ///
     /// # Errors
-    /// Says how the program is called.
+    /// Fails with the usage text.
     pub fn parse(mut given: impl Iterator<Item = String>) -> Result<Self> {
         let (mut quick, mut data, mut agents) = (false, None, Vec::new());
         while let Some(name) = given.next() {
@@ -47,13 +47,13 @@ impl Options {
                     let (name, command, prompt) = (value()?, value()?, value()?);
                     let command = serde_json::from_str(&command)
                         .with_context(|| format!("{command} is no list\nusage: {USAGE}"))?;
-                    agents.push(Agent { name, command, prompt });
+                    agents.push(BenchAgent { name, command, prompt });
                 }
                 _ => bail!("unexpected {name}\nusage: {USAGE}"),
             }
         }
         let data = data.with_context(|| format!("no --data\nusage: {USAGE}"))?;
-        match <[Agent; 2]>::try_from(agents) {
+        match <[BenchAgent; 2]>::try_from(agents) {
             Ok(agents) => Ok(Self { quick, data, agents }),
             Err(agents) => bail!("{} agents instead of two\nusage: {USAGE}", agents.len()),
         }
@@ -64,10 +64,10 @@ impl Options {
 mod tests {
     use expect_test::{Expect, expect};
 
-    use super::Options;
+    use super::AgentBenchOptions;
 
     fn check(arguments: &[&str], expect: Expect) {
-        let text = match Options::parse(arguments.iter().map(ToString::to_string)) {
+        let text = match AgentBenchOptions::parse(arguments.iter().map(ToString::to_string)) {
             Ok(options) => format!("{options:?}"),
             Err(error) => format!("! {}", error.to_string().lines().next().unwrap_or_default()),
         };
@@ -80,7 +80,7 @@ mod tests {
         check(
             &[&["--data", "d", "--quick"][..], &ours, &ours].concat(),
             expect![[
-                r#"Options { quick: true, data: "d", agents: [Agent { name: "a", command: ["/a b", "c"], prompt: "run echo" }, Agent { name: "a", command: ["/a b", "c"], prompt: "run echo" }] }"#
+                r#"AgentBenchOptions { quick: true, data: "d", agents: [BenchAgent { name: "a", command: ["/a b", "c"], prompt: "run echo" }, BenchAgent { name: "a", command: ["/a b", "c"], prompt: "run echo" }] }"#
             ]],
         );
         check(&[&["--data", "d"][..], &ours].concat(), expect!["! 1 agents instead of two"]);

@@ -1,64 +1,64 @@
-//! What was measured, as a table for people and one JSON object for programs.
+//! The report of the agent benchmark: a table for people and one JSON object for programs.
 
-use super::Sessions;
-use crate::bench::align;
-use crate::files::Sides;
-use crate::files::report::Target;
+use super::SessionCosts;
+use crate::files::Comparison;
+use crate::files::report::BenchTarget;
+use crate::wire::align;
 
-/// Ours is there at least so many times sooner.
-const START: Target = Target::AtLeast(20.0);
-/// Ours reports its first tool call at least so many times sooner.
-const FIRST_CALL: Target = Target::AtLeast(5.0);
-/// Ours ends a turn with one command at least so many times sooner.
-const TURN: Target = Target::AtLeast(5.0);
-/// A session that does nothing takes at most so many KiB.
-const IDLE_KIB: Target = Target::AtMost(64.0);
+/// Our agent starts at least this many times faster.
+const START_TARGET: BenchTarget = BenchTarget::AtLeast(20.0);
+/// Our agent reports its first tool call at least this many times sooner.
+const FIRST_CALL_TARGET: BenchTarget = BenchTarget::AtLeast(5.0);
+/// Our agent ends a turn with one command at least this many times sooner.
+const TURN_TARGET: BenchTarget = BenchTarget::AtLeast(5.0);
+/// An idle session takes at most this many KiB.
+const IDLE_KIB_TARGET: BenchTarget = BenchTarget::AtMost(64.0);
 
-/// What was measured.
+/// The measurements of a run.
 #[derive(Debug, Default)]
-pub struct Measured {
-    /// From starting an agent to its answer to `initialize`.
-    pub starts: Sides,
+pub struct AgentMeasurements {
+    /// From starting an agent to its response to `initialize`.
+    pub starts: Comparison,
     /// From a prompt to the first tool call.
-    pub first_call: Sides,
-    /// From a prompt to its answer, with one command between.
-    pub turns: Sides,
-    /// The microseconds of each of many commands in one turn of ours.
-    pub call_us: f64,
+    pub first_call: Comparison,
+    /// From a prompt to its response, with one command between.
+    pub turns: Comparison,
+    /// The microseconds per command, in one turn of ours with many.
+    pub command_us: f64,
     /// Many sessions in one process: ours, and theirs.
-    pub sessions: [Option<Sessions>; 2],
-    /// How many cores were not ours meanwhile.
-    pub others: f64,
+    pub sessions: [Option<SessionCosts>; 2],
+    /// The average number of cores used by other processes meanwhile.
+    pub other_cores: f64,
 }
 
-impl Measured {
-    pub(super) fn push_sessions(&mut self, at: usize, sessions: Sessions) {
+impl AgentMeasurements {
+    pub(super) fn set_sessions(&mut self, at: usize, sessions: SessionCosts) {
         self.sessions[at] = Some(sessions);
     }
 }
 
-/// What a run found.
+/// The report of a run.
 #[derive(Debug)]
-pub struct Report {
+pub struct AgentBenchReport {
     names: [String; 2],
-    measured: Measured,
+    measured: AgentMeasurements,
 }
 
-impl Report {
-    /// Reports on what was measured of two agents, ours first.
-    pub fn new(names: [String; 2], measured: Measured) -> Self {
+impl AgentBenchReport {
+    /// Creates the report for two agents, ours first.
+    pub fn new(names: [String; 2], measured: AgentMeasurements) -> Self {
         Self { names, measured }
     }
 
-    /// Returns a row for each measurement: the medians of both sides, how many times theirs is ours, what that should be,
-    /// and whether it is.
+    /// Returns a row for each measurement: the medians of both sides, the ratio of theirs to ours, its target, and
+    /// whether the target is met.
     pub fn table(&self) -> String {
         let measured = &self.measured;
         let [ours, theirs] = self.names.clone();
         let mut rows =
             vec![vec![String::new(), ours, theirs, "ratio".into(), "target".into(), String::new()]];
         let mut push =
-            |name: &str, cells: [Option<f64>; 2], unit: &str, ratio: Option<f64>, target: Target| {
+            |name: &str, cells: [Option<f64>; 2], unit: &str, ratio: Option<f64>, target: BenchTarget| {
                 let [ours, theirs] = cells.map(|value| cell(value, unit));
                 let shown = ratio.map(|ratio| format!("{ratio:.1}")).unwrap_or_default();
                 rows.push(vec![
@@ -66,43 +66,45 @@ impl Report {
                     ours,
                     theirs,
                     shown,
-                    target.text(),
+                    target.to_text(),
                     target.verdict(ratio).to_owned(),
                 ]);
             };
         for (name, sides, target) in [
-            ("start to initialize", &measured.starts, START),
-            ("prompt to first tool call", &measured.first_call, FIRST_CALL),
-            ("turn with one command", &measured.turns, TURN),
+            ("start to initialize", &measured.starts, START_TARGET),
+            ("prompt to first tool call", &measured.first_call, FIRST_CALL_TARGET),
+            ("turn with one command", &measured.turns, TURN_TARGET),
         ] {
             push(name, [sides.our_ms(), sides.their_ms()], "ms", sides.times_faster(), target);
         }
-        let call = (measured.call_us > 0.0).then_some(measured.call_us);
-        push("one of many commands in a turn", [call, None], "us", None, Target::None);
-        let each = |value: fn(&Sessions) -> f64| measured.sessions.map(|sessions| Some(value(&sessions?)));
+        let call = (measured.command_us > 0.0).then_some(measured.command_us);
+        push("one of many commands in a turn", [call, None], "us", None, BenchTarget::None);
+        let each =
+            |value: fn(&SessionCosts) -> f64| measured.sessions.map(|sessions| Some(value(&sessions?)));
         let counts = each(|sessions| sessions.count as f64);
-        push("sessions in one process", counts, "", None, Target::None);
+        push("sessions in one process", counts, "", None, BenchTarget::None);
         let open = each(|sessions| sessions.open_ms);
-        push("opening a session", open, "ms", ratio(open), Target::None);
+        push("opening a session", open, "ms", times_ours(open), BenchTarget::None);
         let turn = each(|sessions| sessions.turn_ms);
-        push("turn with one command, all open", turn, "ms", ratio(turn), Target::None);
+        push("turn with one command, all open", turn, "ms", times_ours(turn), BenchTarget::None);
         let process = each(|sessions| sessions.process_mib);
-        push("memory with all open", process, "MiB", ratio(process), Target::None);
+        push("memory with all open", process, "MiB", times_ours(process), BenchTarget::None);
         let idle = each(|sessions| sessions.idle_kib);
-        push("memory of an idle session", idle, "KiB", ratio(idle), Target::None);
+        push("memory of an idle session", idle, "KiB", times_ours(idle), BenchTarget::None);
         if let Some(row) = rows.last_mut() {
-            row[4] = IDLE_KIB.text() + " KiB";
-            row[5] = IDLE_KIB.verdict(idle[0]).to_owned();
+            row[4] = IDLE_KIB_TARGET.to_text() + " KiB";
+            row[5] = IDLE_KIB_TARGET.verdict(idle[0]).to_owned();
         }
-        format!("{}other programs used {:.2} cores meanwhile\n", align(&rows), measured.others)
+        format!("{}other programs used {:.2} cores meanwhile\n", align(&rows), measured.other_cores)
     }
 
-    /// Returns the summary, one line. What was not measured is `null`.
+    /// Returns the summary in one line. Missing measurements are `null`.
     pub fn summary(&self) -> String {
         let measured = &self.measured;
         let [ours, theirs] = measured.sessions;
-        let both =
-            |value: fn(&Sessions) -> f64| ratio([ours, theirs].map(|sessions| Some(value(&sessions?))));
+        let both = |value: fn(&SessionCosts) -> f64| {
+            times_ours([ours, theirs].map(|sessions| Some(value(&sessions?))))
+        };
         let fields = [
             ("start", measured.starts.times_faster()),
             ("first_call", measured.first_call.times_faster()),
@@ -112,7 +114,7 @@ impl Report {
             ("start_ms", measured.starts.our_ms()),
             ("first_call_ms", measured.first_call.our_ms()),
             ("turn_ms", measured.turns.our_ms()),
-            ("call_us", (measured.call_us > 0.0).then_some(measured.call_us)),
+            ("call_us", (measured.command_us > 0.0).then_some(measured.command_us)),
             ("sessions", ours.map(|sessions| sessions.count as f64)),
             ("idle_session_kib", ours.map(|sessions| sessions.idle_kib)),
             ("process_mib", ours.map(|sessions| sessions.process_mib)),
@@ -129,8 +131,8 @@ impl Report {
     }
 }
 
-/// Returns how many times theirs is ours.
-fn ratio([ours, theirs]: [Option<f64>; 2]) -> Option<f64> {
+/// Returns the ratio of theirs to ours.
+fn times_ours([ours, theirs]: [Option<f64>; 2]) -> Option<f64> {
     Some(theirs? / ours?).filter(|ratio| ratio.is_finite())
 }
 
@@ -146,31 +148,32 @@ fn cell(value: Option<f64>, unit: &str) -> String {
 mod tests {
     use expect_test::{Expect, expect};
 
-    use super::{Measured, Report, Sessions};
-    use crate::files::Sides;
+    use super::{AgentBenchReport, AgentMeasurements, SessionCosts};
+    use crate::files::Comparison;
 
-    fn check(measured: Measured, expect: Expect) {
-        let report = Report::new(["bowline", "fast-agent"].map(str::to_owned), measured);
+    fn check(measured: AgentMeasurements, expect: Expect) {
+        let report = AgentBenchReport::new(["bowline", "fast-agent"].map(str::to_owned), measured);
         expect.assert_eq(&format!("{}{}\n", report.table(), report.summary()));
     }
 
     #[test]
     fn a_ratio_is_how_many_times_theirs_is_ours() {
-        let sides = |ours: f64, theirs: f64| Sides { ours: vec![ours, ours], theirs: vec![theirs, theirs] };
-        let sessions = |count, ms: f64, kib: f64| Sessions {
+        let sides =
+            |ours: f64, theirs: f64| Comparison { ours: vec![ours, ours], theirs: vec![theirs, theirs] };
+        let sessions = |count, ms: f64, kib: f64| SessionCosts {
             count,
             open_ms: ms,
             idle_kib: kib,
             process_mib: kib,
             turn_ms: ms * 2.0,
         };
-        let measured = Measured {
+        let measured = AgentMeasurements {
             starts: sides(10.0, 900.0),
             first_call: sides(1.0, 4.0),
             turns: sides(2.0, 20.0),
-            call_us: 250.0,
+            command_us: 250.0,
             sessions: [Some(sessions(1000, 0.5, 20.0)), Some(sessions(50, 50.0, 200.0))],
-            others: 0.5,
+            other_cores: 0.5,
         };
         check(
             measured,
@@ -194,7 +197,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_null() {
         check(
-            Measured::default(),
+            AgentMeasurements::default(),
             expect![[r#"
                                              bowline  fast-agent  ratio    target
             start to initialize                    -           -             ≥ 20  not measured

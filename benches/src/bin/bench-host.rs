@@ -1,22 +1,24 @@
-//! `bench-host`: measures the host between an agent's process and the disk, prints a table and a JSON summary.
+//! `bench-host`: measures the host between an agent's process and the disk, and prints a table and a JSON summary.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use bowline_benches::host::{self, Task};
+use bowline_benches::host::{self, HostBenchCommand};
 
 fn main() -> Result<ExitCode> {
-    match Task::parse(std::env::args().skip(1))? {
-        Task::Measure(options) => {
+    match HostBenchCommand::parse(std::env::args().skip(1))? {
+        HostBenchCommand::Measure(options) => {
             let report = host::run(&options, &mut std::io::stderr())?;
             let mut stdout = std::io::stdout().lock();
             write!(stdout, "{}", report.table())?;
             writeln!(stdout, "{}", report.summary())?;
         }
-        Task::Serve(side) => host::serve(&side)?,
-        Task::Agent => host::act()?,
-        Task::Supervise => return Ok(bowline_workspace::terminals::supervisor::main(std::env::args_os())),
+        HostBenchCommand::Serve(side) => host::serve_steps(&side)?,
+        HostBenchCommand::Agent => host::run_step_agent()?,
+        HostBenchCommand::Supervise => {
+            return Ok(bowline_workspace::terminals::supervisor::main(std::env::args_os()));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,13 +1,13 @@
-//! `bench-wire`: measures pairs of agent and client on real pipes, prints a table and a JSON summary.
+//! `bench-wire`: measures pairs of agent and client on real pipes, and prints a table and a JSON summary.
 
 use std::io::Write;
 
 use anyhow::Result;
-use bowline_benches::bench::{self, Options};
+use bowline_benches::wire::{self, WireBenchOptions};
 
 fn main() -> Result<()> {
-    let options = Options::parse(std::env::args().skip(1))?;
-    let report = bench::run(&options, &mut std::io::stderr())?;
+    let options = WireBenchOptions::parse(std::env::args().skip(1))?;
+    let report = wire::run(&options, &mut std::io::stderr())?;
     let mut stdout = std::io::stdout().lock();
     write!(stdout, "{}", report.table())?;
     writeln!(stdout, "{}", report.summary())?;

@@ -4,17 +4,19 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use bowline_benches::eval::{self, Task};
+use bowline_benches::eval::{self, EvalCommand};
 
 fn main() -> Result<ExitCode> {
-    match Task::parse(std::env::args().skip(1))? {
-        Task::Evaluate(options) => {
+    match EvalCommand::parse(std::env::args().skip(1))? {
+        EvalCommand::Evaluate(options) => {
             let report = eval::run(&options, &mut std::io::stderr())?;
             let mut stdout = std::io::stdout().lock();
             write!(stdout, "{}", report.table())?;
             writeln!(stdout, "{}", report.summary())?;
         }
-        Task::Supervise => return Ok(bowline_workspace::terminals::supervisor::main(std::env::args_os())),
+        EvalCommand::Supervise => {
+            return Ok(bowline_workspace::terminals::supervisor::main(std::env::args_os()));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,14 +11,14 @@ use agent_client_protocol_schema::v1::{
     ReadTextFileRequest, ReadTextFileResponse, SessionNotification,
 };
 use anyhow::{Context, Result, bail, ensure};
-use bowline_benches::floor::{Lines, Outbox};
+use bowline_benches::floor::{FloorReader, FloorWriter};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use test_support::contract::{BenchTexts, ClientArguments, StepLog};
+use test_support::contract::{BenchTexts, PeerClientArgs, StepLog};
 
 fn main() -> Result<()> {
-    let ClientArguments { plan, agent, .. } = ClientArguments::parse(std::env::args().skip(1))?;
+    let PeerClientArgs { plan, agent, .. } = PeerClientArgs::parse(std::env::args().skip(1))?;
     let (program, arguments) = agent.split_first().context("the agent's command is missing")?;
     let mut child = Command::new(program)
         .args(arguments)
@@ -26,9 +26,9 @@ fn main() -> Result<()> {
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start {program}"))?;
-    let mut client = Client {
-        lines: Lines::new(child.stdout.take().context("the agent has no stdout")?),
-        outbox: Outbox::new(child.stdin.take().context("the agent has no stdin")?),
+    let mut client = FloorClient {
+        lines: FloorReader::new(child.stdout.take().context("the agent has no stdout")?),
+        outbox: FloorWriter::new(child.stdin.take().context("the agent has no stdin")?),
         requests: 0,
         texts: BenchTexts::default(),
         log: StepLog::default(),
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
         let prompt = PromptRequest::new(session.session_id.clone(), vec![step.prompt.to_string().into()]);
         let start = Instant::now();
         let answer: PromptResponse = client.call(AGENT_METHOD_NAMES.session_prompt, &prompt)?;
-        print(&client.log.line(answer.stop_reason, start.elapsed())?)?;
+        print(&client.log.to_json_line(answer.stop_reason, start.elapsed())?)?;
     }
 
     drop(client);
@@ -59,24 +59,24 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-struct Client {
-    lines: Lines<ChildStdout>,
-    outbox: Outbox<ChildStdin>,
+struct FloorClient {
+    lines: FloorReader<ChildStdout>,
+    outbox: FloorWriter<ChildStdin>,
     requests: usize,
     texts: BenchTexts,
     log: StepLog,
 }
 
-impl Client {
-    /// Sends a request and serves the agent until its answer is here.
+impl FloorClient {
+    /// Sends a request, and serves the agent until the response arrives.
     fn call<T: DeserializeOwned>(&mut self, method: &str, params: &impl Serialize) -> Result<T> {
         self.requests += 1;
         self.outbox.request(self.requests, method, params)?;
         loop {
-            if !self.lines.at_hand() {
+            if !self.lines.has_line() {
                 self.outbox.flush()?;
             }
-            let message = self.lines.message()?;
+            let message = self.lines.read_message()?;
             match (message.method, message.id) {
                 (None, _) => return message.result().with_context(|| format!("{method} failed")),
                 (Some(method), None) if method == CLIENT_METHOD_NAMES.session_update => {
@@ -86,8 +86,8 @@ impl Client {
                 (Some(method), Some(id)) if method == CLIENT_METHOD_NAMES.fs_read_text_file => {
                     let request: ReadTextFileRequest = message.params()?;
                     let text = self.texts.get(&request.path).context("the floor serves /bench only")?;
-                    // A handler hands out a text of its own, here as in every other peer.
-                    self.outbox.answer(id, &ReadTextFileResponse::new(text))?;
+                    // The handler returns an owned copy of the text, as in every other peer.
+                    self.outbox.respond(id, &ReadTextFileResponse::new(text))?;
                 }
                 (Some(method), _) => bail!("the floor does not serve {method}"),
             }

@@ -1,55 +1,55 @@
-//! The command line of `eval`, which is also the supervisor of terminals.
+//! The command line of `eval`, which is also the supervisor of its terminals.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::Set;
+use super::TaskSet;
 
-/// How `eval` is called.
+/// The usage text of `eval`.
 const USAGE: &str = "eval --agent BOWLINE --model NAME [--base-url URL] [--seed N] [--set tuning|held-out] [--only TASK] \
      [--limit SECONDS of each task]";
 
-/// A weak model on two cores needs minutes for some tasks.
-const LIMIT: Duration = Duration::from_secs(900);
+/// Some tasks take a weak model on two cores minutes.
+const DEFAULT_LIMIT: Duration = Duration::from_secs(900);
 
-/// Whom to give which tasks.
+/// The options of the evaluation.
 #[derive(Debug)]
-pub struct Options {
+pub struct EvalBenchOptions {
     /// The program `bowline`.
     pub agent: PathBuf,
     /// The model, as `bowline agent --model` takes it.
     pub model: String,
-    /// Where the model is served, if that must be said.
+    /// The base URL of the model, if not the default.
     pub base_url: Option<String>,
-    /// What names, numbers and wording are drawn from.
+    /// The seed of names, numbers and wording.
     pub seed: u64,
-    /// Of which set the tasks are, if not of both.
-    pub set: Option<Set>,
-    /// The one task to give.
+    /// The set to take the tasks from; both if not given.
+    pub set: Option<TaskSet>,
+    /// The only task to run, if given.
     pub only: Option<String>,
-    /// How long a task may take.
+    /// The time limit of a task.
     pub limit: Duration,
 }
 
-/// What the program is to do.
+/// The mode in which the program runs.
 #[derive(Debug)]
-pub enum Task {
-    /// To give tasks to an agent.
-    Evaluate(Options),
-    /// To own the processes of a command.
+pub enum EvalCommand {
+    /// Gives tasks to an agent.
+    Evaluate(EvalBenchOptions),
+    /// Supervises the processes of a command.
     Supervise,
 }
 
-impl Task {
-    /// Reads the arguments after the program's name.
+impl EvalCommand {
+    /// Parses the arguments after the program's name.
     ///
     /// # Errors
-    /// Says how the program is called.
+    /// Fails with the usage text.
     pub fn parse(mut given: impl Iterator<Item = String>) -> Result<Self> {
         let (mut agent, mut model, mut base_url, mut only) = (None, None, None, None);
-        let (mut seed, mut set, mut limit) = (1, None, LIMIT);
+        let (mut seed, mut set, mut limit) = (1, None, DEFAULT_LIMIT);
         while let Some(name) = given.next() {
             if name == "--supervise" {
                 return Ok(Self::Supervise);
@@ -63,7 +63,8 @@ impl Task {
                 "--seed" => seed = value()?.parse().context("--seed is a number")?,
                 "--set" => {
                     let name = value()?;
-                    let found = [Set::Tuning, Set::HeldOut].into_iter().find(|set| set.name() == name);
+                    let found =
+                        [TaskSet::Tuning, TaskSet::HeldOut].into_iter().find(|set| set.name() == name);
                     set = Some(found.with_context(|| format!("no set {name}\nusage: {USAGE}"))?);
                 }
                 "--limit" => {
@@ -75,7 +76,7 @@ impl Task {
         }
         let agent = agent.with_context(|| format!("no --agent\nusage: {USAGE}"))?;
         let model = model.with_context(|| format!("no --model\nusage: {USAGE}"))?;
-        Ok(Self::Evaluate(Options { agent, model, base_url, seed, set, only, limit }))
+        Ok(Self::Evaluate(EvalBenchOptions { agent, model, base_url, seed, set, only, limit }))
     }
 }
 
@@ -83,10 +84,10 @@ impl Task {
 mod tests {
     use expect_test::{Expect, expect};
 
-    use super::Task;
+    use super::EvalCommand;
 
     fn check(arguments: &str, expect: Expect) {
-        let text = match Task::parse(arguments.split_whitespace().map(str::to_owned)) {
+        let text = match EvalCommand::parse(arguments.split_whitespace().map(str::to_owned)) {
             Ok(task) => format!("{task:?}"),
             Err(error) => format!("! {error}"),
         };
@@ -98,7 +99,7 @@ mod tests {
         check(
             "--agent a --model m --base-url u --seed 3 --set held-out --only fix --limit 5",
             expect![[
-                r#"Evaluate(Options { agent: "a", model: "m", base_url: Some("u"), seed: 3, set: Some(HeldOut), only: Some("fix"), limit: 5s })"#
+                r#"Evaluate(EvalBenchOptions { agent: "a", model: "m", base_url: Some("u"), seed: 3, set: Some(HeldOut), only: Some("fix"), limit: 5s })"#
             ]],
         );
         check("--supervise", expect!["Supervise"]);

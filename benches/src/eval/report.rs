@@ -1,56 +1,56 @@
-//! What an agent solved, as a table for people and one JSON object for programs.
+//! The report of an evaluation: a table for people and one JSON object for programs.
 
 use serde_json::json;
 
-use super::Set;
-use crate::bench::align;
+use super::TaskSet;
+use crate::wire::align;
 
-/// How one task went.
+/// The result of one task.
 #[derive(Debug)]
-pub struct Attempt {
-    /// The task.
+pub struct TaskAttempt {
+    /// The task's name.
     pub name: String,
-    /// Whether it is one to tune by.
-    pub set: Set,
-    /// Why it is not solved, if it is not.
+    /// The set of the task.
+    pub set: TaskSet,
+    /// Why the task is not solved, if it is not.
     pub failure: Option<String>,
     /// How long the agent took.
     pub seconds: f64,
-    /// The titles of its tool calls, in order.
+    /// The titles of the agent's tool calls, in order.
     pub calls: Vec<String>,
-    /// What it said.
+    /// The agent's messages.
     pub said: String,
 }
 
-impl Attempt {
-    /// Returns how it went, for people who wait: with all that was said if it is not solved.
-    pub(super) fn verdict(&self) -> String {
+impl TaskAttempt {
+    /// Describes the result for progress output: with the agent's messages if the task is not solved.
+    pub(super) fn describe(&self) -> String {
         let calls = self.calls.join("; ");
         match &self.failure {
             None => format!("solved ({calls})"),
-            Some(why) => format!("NOT solved: {why} ({calls})\n{}", quoted(&self.said)),
+            Some(why) => format!("NOT solved: {why} ({calls})\n{}", quote_end(&self.said)),
         }
     }
 }
 
-/// What was said may be long; its end tells most.
-fn quoted(said: &str) -> String {
+/// Returns the end of a long message, which is its most informative part.
+fn quote_end(said: &str) -> String {
     const MOST: usize = 2000;
     let start = said.ceil_char_boundary(said.len().saturating_sub(MOST));
     said[start..].lines().map(|line| format!("         > {line}\n")).collect()
 }
 
-/// How all of them went.
+/// The results of all tasks.
 #[derive(Debug)]
-pub struct Report {
+pub struct EvalReport {
     model: String,
     seed: u64,
-    attempts: Vec<Attempt>,
+    attempts: Vec<TaskAttempt>,
 }
 
-impl Report {
-    /// Reports on a model's tasks, of this seed and in this order.
-    pub fn new(model: String, seed: u64, attempts: Vec<Attempt>) -> Self {
+impl EvalReport {
+    /// Creates the report for a model and a seed, with the tasks in this order.
+    pub fn new(model: String, seed: u64, attempts: Vec<TaskAttempt>) -> Self {
         Self { model, seed, attempts }
     }
 
@@ -67,14 +67,14 @@ impl Report {
         lines.map(|(line, end)| format!("{line}  {end}").trim_end().to_owned() + "\n").collect()
     }
 
-    /// Returns how many tasks of a set there are, and how many of them are solved.
-    fn score(&self, set: Set) -> serde_json::Value {
+    /// Returns the number of tasks in a set, and how many of them are solved.
+    fn score(&self, set: TaskSet) -> serde_json::Value {
         let of_set = || self.attempts.iter().filter(|attempt| attempt.set == set);
         let solved = of_set().filter(|attempt| attempt.failure.is_none()).count();
         json!({ "tasks": of_set().count(), "solved": solved })
     }
 
-    /// Returns the summary, one line.
+    /// Returns the summary in one line.
     pub fn summary(&self) -> String {
         let solved = self.attempts.iter().filter(|attempt| attempt.failure.is_none()).count();
         let seconds: f64 = self.attempts.iter().map(|attempt| attempt.seconds).sum();
@@ -88,7 +88,7 @@ impl Report {
         let seconds = (seconds * 10.0).round() / 10.0;
         json!({
             "model": self.model, "seed": self.seed, "tasks": self.attempts.len(), "solved": solved,
-            "tuning": self.score(Set::Tuning), "held_out": self.score(Set::HeldOut), "failed": failed,
+            "tuning": self.score(TaskSet::Tuning), "held_out": self.score(TaskSet::HeldOut), "failed": failed,
             "seconds": seconds, "tool_calls": calls,
         })
         .to_string()
@@ -99,11 +99,11 @@ impl Report {
 mod tests {
     use expect_test::expect;
 
-    use super::{Attempt, Report, Set};
+    use super::{EvalReport, TaskAttempt, TaskSet};
 
     #[test]
     fn the_last_line_says_how_many_are_solved() {
-        let result = |name: &str, set, failure: Option<&str>, seconds, calls: &[&str]| Attempt {
+        let result = |name: &str, set, failure: Option<&str>, seconds, calls: &[&str]| TaskAttempt {
             name: name.to_owned(),
             set,
             failure: failure.map(str::to_owned),
@@ -112,17 +112,17 @@ mod tests {
             said: "It is\ndone.".to_owned(),
         };
         let results = vec![
-            result("answer", Set::Tuning, None, 12.34, &["Read notes.txt"]),
+            result("answer", TaskSet::Tuning, None, 12.34, &["Read notes.txt"]),
             result(
                 "rename",
-                Set::HeldOut,
+                TaskSet::HeldOut,
                 Some("greet is still in main.sh"),
                 100.0,
                 &["List", "Read main.sh"],
             ),
         ];
-        let verdicts: String = results.iter().map(|attempt| attempt.verdict() + "\n").collect();
-        let report = Report::new("compatible/small".to_owned(), 7, results);
+        let verdicts: String = results.iter().map(|attempt| attempt.describe() + "\n").collect();
+        let report = EvalReport::new("compatible/small".to_owned(), 7, results);
         expect![[r#"
             solved (Read notes.txt)
             NOT solved: greet is still in main.sh (List; Read main.sh)

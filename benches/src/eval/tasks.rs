@@ -1,7 +1,7 @@
-//! The tasks: what lies in the project, what the agent is asked, and how the outcome is judged.
+//! The tasks: the files in the project, the prompt, and the check of the result.
 //!
-//! Names, numbers, paths and wording come from a seed, so that an agent cannot be tuned to one text. A third of the tasks
-//! is held out: it is looked at only to report, never while prompts and tools are tuned.
+//! Names, numbers, paths and wording come from a seed, so that an agent cannot be tuned to one text. A third of the
+//! tasks is held out: their results are only reported, and never used to tune prompts and tools.
 
 mod answers;
 mod edits;
@@ -9,29 +9,29 @@ mod repairs;
 mod words;
 
 use anyhow::{Result, bail};
-use test_support::lab::Lab;
+use test_support::host_harness::HostHarness;
 
-pub(super) use words::Words;
+pub(super) use words::SeededWords;
 
-/// What is there when the agent has ended its turn.
-pub(super) struct Ended<'a> {
+/// The state after the agent's turn.
+pub(super) struct TaskResult<'a> {
     /// The project.
-    pub(super) lab: &'a Lab,
-    /// What the agent said.
-    pub(super) said: &'a str,
+    pub(super) lab: &'a HostHarness,
+    /// The agent's messages.
+    pub(super) answer: &'a str,
 }
 
-/// Whether a task is one to tune by.
+/// The set that a task belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Set {
-    /// It is.
+pub enum TaskSet {
+    /// Used to tune prompts and tools.
     Tuning,
-    /// It is only for the report.
+    /// Used only for the report.
     HeldOut,
 }
 
-impl Set {
-    /// Returns its name on the command line and in reports.
+impl TaskSet {
+    /// Returns the name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tuning => "tuning",
@@ -40,92 +40,95 @@ impl Set {
     }
 }
 
-/// Returns what is wrong with an outcome.
-type Judge = Box<dyn Fn(&Ended<'_>) -> Option<String>>;
+/// Returns the defect of a result, if any.
+type ResultCheck = Box<dyn Fn(&TaskResult<'_>) -> Option<String>>;
 
 /// A task.
-pub(super) struct Challenge {
+pub(super) struct EvalTask {
     pub(super) name: &'static str,
-    pub(super) set: Set,
-    pub(super) about: &'static str,
+    pub(super) set: TaskSet,
+    pub(super) description: &'static str,
     /// The project's files.
     pub(super) files: Vec<(String, String)>,
-    /// A file that an editor has open, and what was typed into it and not saved.
+    /// A file that is open in an editor, and its unsaved text.
     pub(super) unsaved: Option<(String, String)>,
-    /// What a model is asked.
+    /// The prompt for a model.
     pub(super) prompt: String,
-    /// What the offline model is told, which knows commands only.
-    pub(super) by_hand: String,
-    pub(super) judge: Judge,
-    /// A command that must then succeed.
-    pub(super) command: Option<String>,
+    /// The prompt for the offline model, which understands only commands.
+    pub(super) offline_prompt: String,
+    pub(super) check: ResultCheck,
+    /// A command that must succeed after the turn.
+    pub(super) success_command: Option<String>,
 }
 
-impl Challenge {
-    /// Begins a task with nothing in the project, whatever comes of it.
-    fn new(name: &'static str, set: Set, about: &'static str) -> Self {
+impl EvalTask {
+    /// Creates a task with an empty project that accepts every result.
+    fn new(name: &'static str, set: TaskSet, about: &'static str) -> Self {
         Self {
             name,
             set,
-            about,
+            description: about,
             files: Vec::new(),
             unsaved: None,
             prompt: String::new(),
-            by_hand: String::new(),
-            judge: Box::new(|_| None),
-            command: None,
+            offline_prompt: String::new(),
+            check: Box::new(|_| None),
+            success_command: None,
         }
     }
 
-    fn file(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
+    fn with_file(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
         self.files.push((name.into(), text.into()));
         self
     }
 
-    fn unsaved(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
+    fn with_unsaved(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
         self.unsaved = Some((name.into(), text.into()));
         self
     }
 
-    fn asks(mut self, prompt: impl Into<String>, by_hand: impl Into<String>) -> Self {
-        (self.prompt, self.by_hand) = (prompt.into(), by_hand.into());
+    fn with_prompt(mut self, prompt: impl Into<String>, by_hand: impl Into<String>) -> Self {
+        (self.prompt, self.offline_prompt) = (prompt.into(), by_hand.into());
         self
     }
 
-    fn judged(mut self, judge: impl Fn(&Ended<'_>) -> Option<String> + 'static) -> Self {
-        self.judge = Box::new(judge);
+    fn with_check(mut self, judge: impl Fn(&TaskResult<'_>) -> Option<String> + 'static) -> Self {
+        self.check = Box::new(judge);
         self
     }
 
-    /// The answer has to name this.
-    fn says(self, word: impl Into<String>) -> Self {
+    /// Requires the answer to contain a word.
+    fn expect_answer(self, word: impl Into<String>) -> Self {
         let word = word.into();
-        self.judged(move |ended| {
-            (!ended.said.contains(&word)).then(|| format!("the answer does not name {word}"))
+        self.with_check(move |ended| {
+            (!ended.answer.contains(&word)).then(|| format!("the answer does not name {word}"))
         })
     }
 
-    /// A file has to hold this, but for spaces and line ends after it.
-    fn leaves(self, name: impl Into<String>, text: impl Into<String>) -> Self {
+    /// Requires a file to have this text, except for trailing white space.
+    fn expect_file(self, name: impl Into<String>, text: impl Into<String>) -> Self {
         let (name, text) = (name.into(), text.into());
-        self.judged(move |ended| holds(ended, &name, &text))
+        self.with_check(move |ended| check_file(ended, &name, &text))
     }
 
-    fn passes(mut self, command: impl Into<String>) -> Self {
-        self.command = Some(command.into());
+    fn expect_success(mut self, command: impl Into<String>) -> Self {
+        self.success_command = Some(command.into());
         self
     }
 }
 
 /// Returns every task for a seed, the simplest first.
-fn all(seed: u64) -> Vec<Challenge> {
-    let words = Words::new(seed);
-    [answers::all(&words), edits::all(&words), repairs::all(&words)].into_iter().flatten().collect()
+fn all_tasks(seed: u64) -> Vec<EvalTask> {
+    let words = SeededWords::new(seed);
+    [answers::answer_tasks(&words), edits::edit_tasks(&words), repairs::repair_tasks(&words)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
-/// Returns the tasks for a seed, of one set or both, or only the one of this name.
-pub(super) fn chosen(seed: u64, set: Option<Set>, only: Option<&str>) -> Result<Vec<Challenge>> {
-    let mut chosen = all(seed);
+/// Returns the tasks for a seed: of one set or both, or only the one with this name.
+pub(super) fn select_tasks(seed: u64, set: Option<TaskSet>, only: Option<&str>) -> Result<Vec<EvalTask>> {
+    let mut chosen = all_tasks(seed);
     if let Some(only) = only {
         let names: Vec<_> = chosen.iter().map(|challenge| challenge.name).collect();
         if !names.contains(&only) {
@@ -138,8 +141,8 @@ pub(super) fn chosen(seed: u64, set: Option<Set>, only: Option<&str>) -> Result<
     Ok(chosen)
 }
 
-fn holds(ended: &Ended<'_>, name: &str, text: &str) -> Option<String> {
-    match ended.lab.get(name) {
+fn check_file(ended: &TaskResult<'_>, name: &str, text: &str) -> Option<String> {
+    match ended.lab.read_file(name) {
         Ok(found) if found.trim_end() == text.trim_end() => None,
         Ok(found) => Some(format!("{name} holds {found:?}")),
         Err(_) => Some(format!("there is no {name}")),
@@ -152,8 +155,8 @@ mod tests {
 
     #[test]
     fn a_third_of_the_tasks_is_held_out_and_names_are_unique() {
-        let tasks = all(1);
-        let held_out = tasks.iter().filter(|task| task.set == Set::HeldOut).count();
+        let tasks = all_tasks(1);
+        let held_out = tasks.iter().filter(|task| task.set == TaskSet::HeldOut).count();
         assert_eq!((tasks.len(), held_out), (24, 8));
         let mut names: Vec<_> = tasks.iter().map(|task| task.name).collect();
         names.sort_unstable();
@@ -163,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_seed_changes_every_task_and_is_always_the_same() {
-        let prompts = |seed| all(seed).into_iter().map(|task| task.prompt).collect::<Vec<_>>();
+        let prompts = |seed| all_tasks(seed).into_iter().map(|task| task.prompt).collect::<Vec<_>>();
         assert_eq!(prompts(1), prompts(1));
         let first = prompts(1);
         let others: Vec<_> = (2..12).map(prompts).collect();

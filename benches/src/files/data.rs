@@ -1,4 +1,4 @@
-//! What is measured on: files and a tree, made once on a real disk and found again by the next run.
+//! The benchmark data: files and a tree, generated once on a real disk and reused by later runs.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -6,46 +6,51 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use super::Progress;
+use super::BenchProgress;
 
-/// Part of every name, so that data of another making is not taken for this.
-const MAKING: &str = "v2";
+/// Part of every file name, so that data of another version is not reused.
+const DATA_VERSION: &str = "v2";
 
-/// How many files a directory of the tree has.
-const PER_DIRECTORY: usize = 100;
+/// The number of files in a directory of the tree.
+const FILES_PER_DIRECTORY: usize = 100;
 
-/// A made file takes at least this much of the disk.
-const BLOCK: u64 = 4 << 10;
+/// The minimum disk space of a generated file.
+const BLOCK_BYTES: u64 = 4 << 10;
 
-/// What scratch files need.
-const SCRATCH: u64 = 256 << 20;
+/// The disk space for scratch files.
+const SCRATCH_BYTES: u64 = 256 << 20;
 
-/// A file system in memory, by its number.
+/// The magic number of a file system in memory.
 const TMPFS: i64 = 0x0102_1994;
 
-/// A file of made lines.
+/// A file of generated lines.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct GeneratedFile {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
 }
 
-/// The files, and a directory for what lasts no longer than the run.
+/// The generated files, and a temporary directory for the run.
 #[derive(Debug)]
-pub(super) struct Data {
-    /// The root that all files but the tree are in.
+pub(super) struct BenchData {
+    /// The workspace root of all files except the tree.
     pub(super) root: PathBuf,
-    /// Of 4 KiB, 1 MiB, 8 MiB and 64 MiB.
-    pub(super) wholes: [Lines; 4],
-    pub(super) huge: Lines,
+    /// Files of 4 KiB, 1 MiB, 8 MiB and 64 MiB.
+    pub(super) whole_files: [GeneratedFile; 4],
+    pub(super) huge_file: GeneratedFile,
     pub(super) tree: PathBuf,
     pub(super) tree_files: usize,
     pub(super) scratch: PathBuf,
 }
 
-impl Data {
-    /// Makes what is not there yet.
-    pub(super) fn prepare(place: &Path, huge: u64, tree: usize, progress: &mut Progress<'_>) -> Result<Self> {
+impl BenchData {
+    /// Generates the data that does not exist yet.
+    pub(super) fn prepare(
+        place: &Path,
+        huge: u64,
+        tree: usize,
+        progress: &mut BenchProgress<'_>,
+    ) -> Result<Self> {
         fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
         let place = place.canonicalize()?;
         ensure!(
@@ -55,31 +60,39 @@ impl Data {
         );
         let root = place.join("files");
         fs::create_dir_all(&root)?;
-        let lines = |bytes: u64| Lines { path: root.join(format!("{bytes}-{MAKING}.txt")), bytes };
+        let lines =
+            |bytes: u64| GeneratedFile { path: root.join(format!("{bytes}-{DATA_VERSION}.txt")), bytes };
         let wholes = [4 << 10, 1 << 20, 8 << 20, 64 << 20].map(lines);
         let huge = lines(huge);
         let scratch = place.join(format!("scratch-{}", std::process::id()));
-        let tree_path = place.join(format!("tree-{tree}-{MAKING}"));
-        let data = Self { root: root.clone(), wholes, huge, tree: tree_path, tree_files: tree, scratch };
-        data.check_room(&place)?;
-        for file in data.wholes.iter().chain([&data.huge]) {
-            if !file.is_there() {
-                progress.tell(&format!("make a file of {} KiB", file.bytes >> 10))?;
-                making(&file.path, |part| make_lines(part, file.bytes))?;
+        let tree_path = place.join(format!("tree-{tree}-{DATA_VERSION}"));
+        let data = Self {
+            root: root.clone(),
+            whole_files: wholes,
+            huge_file: huge,
+            tree: tree_path,
+            tree_files: tree,
+            scratch,
+        };
+        data.check_free_space(&place)?;
+        for file in data.whole_files.iter().chain([&data.huge_file]) {
+            if !file.is_complete() {
+                progress.report(&format!("make a file of {} KiB", file.bytes >> 10))?;
+                make_atomically(&file.path, |part| make_lines(part, file.bytes))?;
             }
         }
         if !data.tree.exists() {
-            progress.tell(&format!("make a tree of {tree} files"))?;
-            making(&data.tree, |part| make_tree(part, tree))?;
+            progress.report(&format!("make a tree of {tree} files"))?;
+            make_atomically(&data.tree, |part| make_tree(part, tree))?;
         }
         fs::create_dir_all(&data.scratch)?;
         Ok(data)
     }
 
-    fn check_room(&self, place: &Path) -> Result<()> {
-        let files = self.wholes.iter().chain([&self.huge]).filter(|file| !file.is_there());
-        let tree = if self.tree.exists() { 0 } else { self.tree_files as u64 * BLOCK };
-        let needed = files.map(|file| file.bytes).sum::<u64>() + tree + SCRATCH;
+    fn check_free_space(&self, place: &Path) -> Result<()> {
+        let files = self.whole_files.iter().chain([&self.huge_file]).filter(|file| !file.is_complete());
+        let tree = if self.tree.exists() { 0 } else { self.tree_files as u64 * BLOCK_BYTES };
+        let needed = files.map(|file| file.bytes).sum::<u64>() + tree + SCRATCH_BYTES;
         let system = rustix::fs::statvfs(place)?;
         let free = system.f_bavail * system.f_frsize;
         ensure!(
@@ -93,20 +106,20 @@ impl Data {
     }
 }
 
-impl Drop for Data {
+impl Drop for BenchData {
     fn drop(&mut self) {
-        // What stays behind is found in the build directory, and harms nobody.
+        // Leftovers in the build directory do no harm.
         fs::remove_dir_all(&self.scratch).ok();
     }
 }
 
-impl Lines {
-    fn is_there(&self) -> bool {
+impl GeneratedFile {
+    fn is_complete(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|found| found.len() == self.bytes)
     }
 
-    /// Returns how many lines it has.
-    pub(super) fn count(&self) -> Result<u32> {
+    /// Returns the number of lines.
+    pub(super) fn count_lines(&self) -> Result<u32> {
         use std::io::Read;
         let mut file = File::open(&self.path)?;
         let mut buffer = vec![0; 1 << 20];
@@ -121,8 +134,8 @@ impl Lines {
     }
 }
 
-/// Makes something under another name first, so that nothing half made is found later.
-fn making(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+/// Creates a file or directory under another name first, so that a later run never finds it half complete.
+fn make_atomically(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let part = path.with_extension("part");
     let remove = || if part.is_dir() { fs::remove_dir_all(&part) } else { fs::remove_file(&part) };
     if part.exists() {
@@ -130,7 +143,7 @@ fn making(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     }
     let made = make(&part).and_then(|()| Ok(fs::rename(&part, path)?));
     if made.is_err() {
-        // The error that came first is the one to tell.
+        // The first error is the one to report.
         remove().ok();
     }
     made.with_context(|| format!("cannot make {}", path.display()))
@@ -138,12 +151,12 @@ fn making(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
 
 fn make_lines(path: &Path, bytes: u64) -> Result<()> {
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
-    let mut text = Text::new(bytes);
+    let mut text = TextGenerator::new(bytes);
     let mut left = bytes as usize;
     while left > 0 {
-        let line = text.line();
+        let line = text.next_line();
         if line.len() + 1 > left {
-            // The last line is filled up, so that the file has the bytes that it should have.
+            // Pads the last line, so that the file has exactly the requested size.
             file.write_all(&vec![b'.'; left - 1])?;
             file.write_all(b"\n")?;
             break;
@@ -157,18 +170,18 @@ fn make_lines(path: &Path, bytes: u64) -> Result<()> {
 }
 
 fn make_tree(path: &Path, files: usize) -> Result<()> {
-    let mut text = Text::new(files as u64);
+    let mut text = TextGenerator::new(files as u64);
     for number in 0..files {
-        let (package, module) = (number / PER_DIRECTORY / 20, number / PER_DIRECTORY % 20);
+        let (package, module) = (number / FILES_PER_DIRECTORY / 20, number / FILES_PER_DIRECTORY % 20);
         let directory = path.join(format!("package-{package:03}/module-{module:02}"));
-        if number % PER_DIRECTORY == 0 {
+        if number % FILES_PER_DIRECTORY == 0 {
             fs::create_dir_all(&directory)?;
         }
-        let name = directory.join(format!("file-{:02}.rs", number % PER_DIRECTORY));
-        let lines = 5 + text.below(60);
-        fs::write(name, text.lines(lines))?;
+        let name = directory.join(format!("file-{:02}.rs", number % FILES_PER_DIRECTORY));
+        let lines = 5 + text.next_below(60);
+        fs::write(name, text.next_lines(lines))?;
     }
-    // What is scanned should be on the disk, or writing it back goes on beside the measurement.
+    // Flushes the tree to disk, because write-back would disturb the measurement.
     File::open(path)?.sync_all()?;
     rustix::fs::sync();
     Ok(())
@@ -180,40 +193,40 @@ const WORDS: &[&str] = &[
     "fn", "pub", "struct", "impl", "for", "in", "..", "&mut", "buffer", "while", "loop", "break", "journal",
 ];
 
-/// Text that looks like source code, the same in every run.
+/// A generator of text that resembles source code and is the same in every run.
 #[derive(Debug)]
-pub(crate) struct Text {
+pub(crate) struct TextGenerator {
     state: u64,
     line: String,
 }
 
-impl Text {
-    /// Returns the text that belongs to a seed.
+impl TextGenerator {
+    /// Creates the generator for a seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self { state: seed | 1, line: String::new() }
     }
 
-    /// Returns a number below another (xorshift).
-    pub(crate) fn below(&mut self, end: usize) -> usize {
+    /// Returns a number below `end` (xorshift).
+    pub(crate) fn next_below(&mut self, end: usize) -> usize {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
         (self.state >> 11) as usize % end.max(1)
     }
 
-    /// Returns a line of some 10 to 120 bytes, without its end.
-    pub(crate) fn line(&mut self) -> &str {
-        let bytes = 10 + self.below(100);
+    /// Returns a line of some 10 to 120 bytes, without its line ending.
+    pub(crate) fn next_line(&mut self) -> &str {
+        let bytes = 10 + self.next_below(100);
         self.line.clear();
-        for _ in 0..self.below(4) {
+        for _ in 0..self.next_below(4) {
             self.line.push_str("    ");
         }
-        // Most source code is ASCII, and a check for UTF-8 takes several times as long where it is not.
-        if self.below(200) == 0 {
+        // Most source code is ASCII, and validating UTF-8 takes several times as long where it is not.
+        if self.next_below(200) == 0 {
             self.line.push_str("// é → ü ");
         }
         while self.line.len() < bytes {
-            let word = self.below(WORDS.len());
+            let word = self.next_below(WORDS.len());
             self.line.push_str(WORDS[word]);
             self.line.push(' ');
         }
@@ -221,21 +234,21 @@ impl Text {
         &self.line
     }
 
-    /// Returns so many lines.
-    pub(crate) fn lines(&mut self, count: usize) -> String {
+    /// Returns `count` lines.
+    pub(crate) fn next_lines(&mut self, count: usize) -> String {
         let mut text = String::new();
         for _ in 0..count {
-            text.push_str(self.line());
+            text.push_str(self.next_line());
             text.push('\n');
         }
         text
     }
 
-    /// Returns lines of about so many bytes.
-    pub(crate) fn of_bytes(&mut self, bytes: usize) -> String {
+    /// Returns lines with about `bytes` bytes in total.
+    pub(crate) fn next_bytes(&mut self, bytes: usize) -> String {
         let mut text = String::new();
         while text.len() < bytes {
-            text.push_str(self.line());
+            text.push_str(self.next_line());
             text.push('\n');
         }
         text

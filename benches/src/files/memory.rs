@@ -1,25 +1,25 @@
-//! By how much memory a process grows that does one thing: a child each, because a peak never goes down.
+//! The memory growth of single operations, each in a child process of its own, because a peak never goes down.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use bowline_state::lines::Window;
+use bowline_state::lines::LineWindow;
 use bowline_workspace::error::FilesError;
-use bowline_workspace::workspace::{Settings, Watching};
+use bowline_workspace::workspace::{WatchMode, WorkspaceOptions};
 
-use super::data::{Data, Lines, Text};
-use super::report::Grown;
-use super::windows::Position;
-use super::{Progress, scans, session, text, writes};
+use super::data::{BenchData, GeneratedFile, TextGenerator};
+use super::report::MemoryGrowth;
+use super::window_reads::WindowPosition;
+use super::{BenchProgress, open_session, path_str, scans, writes};
 
-/// The bytes of the files that are written.
-const WRITTEN: [usize; 2] = [256 << 10, 8 << 20];
+/// The sizes of the written files.
+const WRITE_SIZES: [usize; 2] = [256 << 10, 8 << 20];
 
-/// One thing that a process does to be measured.
+/// An operation to be measured in a process of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Operation {
-    what: What,
+pub struct MemoryOperation {
+    kind: MemoryOperationKind,
     // A file, or the tree. Its directory is the root.
     path: PathBuf,
     // The journal's directory.
@@ -27,120 +27,125 @@ pub struct Operation {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
-    /// A window at this line, twice.
+enum MemoryOperationKind {
+    /// Reads a window at this line, twice.
     Window { line: u32, limit: u32 },
-    /// The whole file.
+    /// Reads the whole file.
     Whole,
-    /// The whole file, which has to be refused.
+    /// Reads the whole file, which must be refused.
     Refused,
-    /// Other text of so many bytes.
+    /// Writes other text of this size.
     Write { bytes: usize },
-    /// The first scan of so many files.
+    /// Scans this many files for the first time.
     Scan { files: usize },
 }
 
-impl Operation {
-    /// Reads what [`arguments`](Self::arguments) wrote.
+impl MemoryOperation {
+    /// Parses the output of [`arguments`](Self::arguments).
     pub(super) fn from_arguments(given: impl Iterator<Item = String>) -> Result<Self> {
         let given: Vec<_> = given.collect();
         let [what, path, state] = given.as_slice() else { bail!("--grow is for the program itself") };
         let words: Vec<_> = what.split(' ').collect();
         let what = match words.as_slice() {
-            ["window", line, limit] => What::Window { line: line.parse()?, limit: limit.parse()? },
-            ["whole"] => What::Whole,
-            ["refused"] => What::Refused,
-            ["write", bytes] => What::Write { bytes: bytes.parse()? },
-            ["scan", files] => What::Scan { files: files.parse()? },
+            ["window", line, limit] => {
+                MemoryOperationKind::Window { line: line.parse()?, limit: limit.parse()? }
+            }
+            ["whole"] => MemoryOperationKind::Whole,
+            ["refused"] => MemoryOperationKind::Refused,
+            ["write", bytes] => MemoryOperationKind::Write { bytes: bytes.parse()? },
+            ["scan", files] => MemoryOperationKind::Scan { files: files.parse()? },
             _ => bail!("nothing is called {what}"),
         };
-        Ok(Self { what, path: path.into(), state: state.into() })
+        Ok(Self { kind: what, path: path.into(), state: state.into() })
     }
 
     fn arguments(&self) -> Result<[String; 3]> {
-        let what = match self.what {
-            What::Window { line, limit } => format!("window {line} {limit}"),
-            What::Whole => "whole".to_owned(),
-            What::Refused => "refused".to_owned(),
-            What::Write { bytes } => format!("write {bytes}"),
-            What::Scan { files } => format!("scan {files}"),
+        let what = match self.kind {
+            MemoryOperationKind::Window { line, limit } => format!("window {line} {limit}"),
+            MemoryOperationKind::Whole => "whole".to_owned(),
+            MemoryOperationKind::Refused => "refused".to_owned(),
+            MemoryOperationKind::Write { bytes } => format!("write {bytes}"),
+            MemoryOperationKind::Scan { files } => format!("scan {files}"),
         };
-        Ok([what, text(&self.path)?.to_owned(), text(&self.state)?.to_owned()])
+        Ok([what, path_str(&self.path)?.to_owned(), path_str(&self.state)?.to_owned()])
     }
 
-    /// Does it, and returns by how many KiB the process's peak lies above what it had before.
+    /// Runs the operation, and returns the growth of the process's peak memory in KiB.
     ///
     /// # Errors
-    /// Fails if it cannot be done, or not in the way it should.
-    pub fn grown_kib(&self) -> Result<u64> {
-        let root = match self.what {
-            What::Scan { .. } => self.path.as_path(),
+    /// Fails if the operation fails or has the wrong result.
+    pub fn measure_growth_kib(&self) -> Result<u64> {
+        let root = match self.kind {
+            MemoryOperationKind::Scan { .. } => self.path.as_path(),
             _ => self.path.parent().context("no directory")?,
         };
-        let session = session(root, &self.state, Settings::default())?;
-        let path = text(&self.path)?;
+        let session = open_session(root, &self.state, WorkspaceOptions::default())?;
+        let path = path_str(&self.path)?;
         let read = |window| session.read(path, window);
-        match self.what {
-            What::Window { line, limit } => growth(|| {
-                let window = Window { line: Some(line), limit: Some(limit) };
+        match self.kind {
+            MemoryOperationKind::Window { line, limit } => measure_peak_growth(|| {
+                let window = LineWindow { line: Some(line), limit: Some(limit) };
                 let (first, again) = (read(window)?, read(window)?);
                 ensure!(first.text == again.text, "the second window is another than the first");
                 Ok((first, again))
             }),
-            What::Whole => growth(|| Ok(read(Window::default())?)),
-            What::Refused => growth(|| match read(Window::default()) {
+            MemoryOperationKind::Whole => measure_peak_growth(|| Ok(read(LineWindow::default())?)),
+            MemoryOperationKind::Refused => measure_peak_growth(|| match read(LineWindow::default()) {
                 Err(FilesError::TooLarge { .. }) => Ok(()),
                 other => bail!("the whole file was not refused: {:?}", other.map(|read| read.text.len())),
             }),
-            What::Write { bytes } => {
-                read(Window::default())?;
-                let content = Text::new(2).of_bytes(bytes);
+            MemoryOperationKind::Write { bytes } => {
+                read(LineWindow::default())?;
+                let content = TextGenerator::new(2).next_bytes(bytes);
                 let origin = session.origin(Some(1), Some("call"));
-                growth(|| Ok(session.write(path, &content, &origin)?))
+                measure_peak_growth(|| Ok(session.write(path, &content, &origin)?))
             }
-            What::Scan { files } => growth(|| scans::start(&session, files, Watching::No)),
+            MemoryOperationKind::Scan { files } => {
+                measure_peak_growth(|| scans::first_scan(&session, files, WatchMode::Off))
+            }
         }
     }
 }
 
-/// Does every operation in a process of its own.
-pub(super) fn measure(data: &Data, progress: &mut Progress<'_>) -> Result<Vec<Grown>> {
-    let [_, _, readable, large] = &data.wholes;
+/// Runs every operation in a process of its own.
+pub(super) fn measure(data: &BenchData, progress: &mut BenchProgress<'_>) -> Result<Vec<MemoryGrowth>> {
+    let [_, _, readable, large] = &data.whole_files;
     let mut grown = Vec::new();
     let mut add = |name: &str, file_mib: u64, what, path: &Path| -> Result<()> {
-        progress.tell(&format!("memory: {name}"))?;
+        progress.report(&format!("memory: {name}"))?;
         let state = data.scratch.join(format!("grow-{}", grown.len()));
-        let mib = in_a_child(&Operation { what, path: path.to_owned(), state })?;
-        let is_window = matches!(what, What::Window { .. });
-        grown.push(Grown { name: name.to_owned(), file_mib, is_window, mib });
+        let mib = run_in_child(&MemoryOperation { kind: what, path: path.to_owned(), state })?;
+        let is_window = matches!(what, MemoryOperationKind::Window { .. });
+        grown.push(MemoryGrowth { name: name.to_owned(), file_mib, is_window, mib });
         Ok(())
     };
-    let mib = |file: &Lines| file.bytes >> 20;
-    for file in [large, &data.huge] {
-        let lines = file.count()?;
-        for position in Position::ALL {
-            let Window { line, limit } = position.window(lines);
-            let what = What::Window { line: line.unwrap_or(1), limit: limit.unwrap_or_default() };
+    let mib = |file: &GeneratedFile| file.bytes >> 20;
+    for file in [large, &data.huge_file] {
+        let lines = file.count_lines()?;
+        for position in WindowPosition::ALL {
+            let LineWindow { line, limit } = position.window(lines);
+            let what =
+                MemoryOperationKind::Window { line: line.unwrap_or(1), limit: limit.unwrap_or_default() };
             add(&format!("window {}", position.name()), mib(file), what, &file.path)?;
         }
     }
-    add("whole read", mib(readable), What::Whole, &readable.path)?;
-    add("whole read refused", mib(&data.huge), What::Refused, &data.huge.path)?;
+    add("whole read", mib(readable), MemoryOperationKind::Whole, &readable.path)?;
+    add("whole read refused", mib(&data.huge_file), MemoryOperationKind::Refused, &data.huge_file.path)?;
     let written = data.scratch.join("grow.txt");
-    for bytes in WRITTEN {
-        writes::put(&written, &Text::new(1).of_bytes(bytes))?;
-        add(&format!("write {} KiB", bytes >> 10), 0, What::Write { bytes }, &written)?;
+    for bytes in WRITE_SIZES {
+        writes::write_durably(&written, &TextGenerator::new(1).next_bytes(bytes))?;
+        add(&format!("write {} KiB", bytes >> 10), 0, MemoryOperationKind::Write { bytes }, &written)?;
     }
     add(
         &format!("first scan, {} files", data.tree_files),
         0,
-        What::Scan { files: data.tree_files },
+        MemoryOperationKind::Scan { files: data.tree_files },
         &data.tree,
     )?;
     Ok(grown)
 }
 
-fn in_a_child(operation: &Operation) -> Result<f64> {
+fn run_in_child(operation: &MemoryOperation) -> Result<f64> {
     let mut child = Command::new(std::env::current_exe()?);
     child.arg("--grow").args(operation.arguments()?).stderr(Stdio::inherit());
     let output = child.output().context("cannot start another bench-files")?;
@@ -149,9 +154,9 @@ fn in_a_child(operation: &Operation) -> Result<f64> {
     Ok(kib as f64 / 1024.0)
 }
 
-/// Returns by how many KiB the peak of an act lies above what the process had before.
-pub(crate) fn growth<T>(act: impl FnOnce() -> Result<T>) -> Result<u64> {
-    // Forgets the peak until now. Where the system does not allow it, the growth comes out too large, not too small.
+/// Returns how far the peak memory during an action exceeds the memory before it, in KiB.
+pub(crate) fn measure_peak_growth<T>(act: impl FnOnce() -> Result<T>) -> Result<u64> {
+    // Resets the peak. Where the system does not permit that, the growth comes out too large, never too small.
     std::fs::write("/proc/self/clear_refs", "5").ok();
     let before = status_kib("VmRSS:")?;
     let result = act()?;

@@ -4,40 +4,40 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use super::memory::Operation;
+use super::memory::MemoryOperation;
 
-/// How `bench-files` is called.
+/// The usage text of `bench-files`.
 const USAGE: &str = "bench-files [--quick] --data DIRECTORY";
 
-/// What to measure, and where.
+/// The options of the files benchmark.
 #[derive(Debug)]
-pub struct Options {
+pub struct FilesBenchOptions {
     /// Whether to end within about a minute.
     pub quick: bool,
-    /// Where the files are made, and found by the next run.
+    /// The directory of the data, which later runs reuse.
     pub data: PathBuf,
 }
 
-/// What the program is to do.
+/// The mode in which the program runs.
 #[derive(Debug)]
-pub enum Task {
-    /// To measure.
-    Measure(Options),
-    /// To do one thing and tell by how much memory it grew: what a measuring process calls itself for.
-    Grow(Operation),
+pub enum FilesBenchCommand {
+    /// Measures.
+    Measure(FilesBenchOptions),
+    /// Runs one operation and reports its memory growth: the mode in which a measuring process starts itself.
+    Grow(MemoryOperation),
 }
 
-impl Task {
-    /// Reads the arguments after the program's name.
+impl FilesBenchCommand {
+    /// Parses the arguments after the program's name.
     ///
     /// # Errors
-    /// Says how the program is called.
+    /// Fails with the usage text.
     pub fn parse(mut given: impl Iterator<Item = String>) -> Result<Self> {
         let mut quick = false;
         let mut data = None;
         while let Some(name) = given.next() {
             match name.as_str() {
-                "--grow" => return Ok(Self::Grow(Operation::from_arguments(given)?)),
+                "--grow" => return Ok(Self::Grow(MemoryOperation::from_arguments(given)?)),
                 "--quick" => quick = true,
                 "--data" => {
                     let value =
@@ -48,7 +48,7 @@ impl Task {
             }
         }
         let data = data.with_context(|| format!("no --data\nusage: {USAGE}"))?;
-        Ok(Self::Measure(Options { quick, data }))
+        Ok(Self::Measure(FilesBenchOptions { quick, data }))
     }
 }
 
@@ -56,10 +56,10 @@ impl Task {
 mod tests {
     use expect_test::{Expect, expect};
 
-    use super::Task;
+    use super::FilesBenchCommand;
 
     fn check(arguments: &[&str], expect: Expect) {
-        let text = match Task::parse(arguments.iter().map(|&argument| argument.to_owned())) {
+        let text = match FilesBenchCommand::parse(arguments.iter().map(|&argument| argument.to_owned())) {
             Ok(task) => format!("{task:?}"),
             Err(error) => format!("! {error}"),
         };
@@ -70,7 +70,7 @@ mod tests {
     fn there_is_no_measuring_without_a_place_for_it() {
         check(
             &["--quick", "--data", "/my dir"],
-            expect![[r#"Measure(Options { quick: true, data: "/my dir" })"#]],
+            expect![[r#"Measure(FilesBenchOptions { quick: true, data: "/my dir" })"#]],
         );
         check(
             &["--quick"],
@@ -91,7 +91,7 @@ mod tests {
         check(
             &["--grow", "window 7 200", "/my dir/a", "/state"],
             expect![[
-                r#"Grow(Operation { what: Window { line: 7, limit: 200 }, path: "/my dir/a", state: "/state" })"#
+                r#"Grow(MemoryOperation { kind: Window { line: 7, limit: 200 }, path: "/my dir/a", state: "/state" })"#
             ]],
         );
         check(&["--grow", "dance", "/a", "/state"], expect!["! nothing is called dance"]);

@@ -1,86 +1,85 @@
-//! What was measured, as a table for people and one JSON object for programs.
+//! The report of the files benchmark: a table for people and one JSON object for programs.
 
-use super::sides::Sides;
-use super::windows::{Position, Spot};
-use crate::bench::{align, median};
+use super::comparison::Comparison;
+use super::window_reads::{WindowPosition, WindowTimes};
+use crate::wire::{align, median};
 
-/// What was measured.
+/// The measurements of a run.
 #[derive(Debug, Default)]
-pub struct Measured {
-    /// Windows out of the huge file, by position.
-    pub windows: [Spot; Position::ALL.len()],
-    /// Whole reads, by the bytes of the file. Those of less than a MiB are for information only.
-    pub wholes: Vec<(u64, Sides)>,
-    /// Whole reads of one file of 1 MiB after the other.
-    pub many: Sides,
-    /// Edits of a file one after the other, by its bytes.
-    pub edits: Vec<(u64, Sides)>,
-    /// Writes over a text that the journal never saw, by the bytes of the file. They are for information only.
-    pub writes: Vec<(u64, Sides)>,
-    /// The milliseconds of differences of 100,000 lines.
+pub struct FilesMeasurements {
+    /// Windows of the huge file, by position.
+    pub windows: [WindowTimes; WindowPosition::ALL.len()],
+    /// Whole reads, by file size. Those below 1 MiB are for information only.
+    pub whole_reads: Vec<(u64, Comparison)>,
+    /// Whole reads of many files of 1 MiB, in turn.
+    pub many_reads: Comparison,
+    /// Consecutive edits of a file, by its size.
+    pub edits: Vec<(u64, Comparison)>,
+    /// Writes over a text that the journal does not have, by file size. They are for information only.
+    pub writes: Vec<(u64, Comparison)>,
+    /// The milliseconds of diffs of 100,000 lines.
     pub diff_ms: Vec<f64>,
     /// The milliseconds of merges of 100,000 lines.
     pub merge_ms: Vec<f64>,
     /// The scans.
-    pub scans: Scans,
-    /// What operations grew by.
-    pub grown: Vec<Grown>,
-    /// How many cores were not ours meanwhile.
-    pub others: f64,
+    pub scans: ScanTimes,
+    /// The memory growth of the operations.
+    pub memory_growths: Vec<MemoryGrowth>,
+    /// The average number of cores used by other processes meanwhile.
+    pub other_cores: f64,
 }
 
 /// The milliseconds of scans, round by round.
 #[derive(Debug, Default)]
-pub struct Scans {
-    /// Of a tree that is not known.
+pub struct ScanTimes {
+    /// Of an unknown tree.
     pub first: Vec<f64>,
-    /// Of a tree that is known.
+    /// Of a known tree.
     pub repeat: Vec<f64>,
-    /// Of a tree that the journal knows from the last run; it begins to be watched too.
+    /// Of a tree that the journal knows from the last run, including the start of the watch.
     pub restart: Vec<f64>,
-    /// Of ten files that changed, as a watch told.
+    /// Of ten changed files that the watch reported.
     pub watched: Vec<f64>,
 }
 
-/// By how much memory a process grew.
+/// The memory growth of a process.
 #[derive(Debug)]
-pub struct Grown {
-    /// What it did.
+pub struct MemoryGrowth {
+    /// The operation.
     pub name: String,
-    /// The MiB of the file that it did it to, 0 for small ones.
+    /// The size of the file in MiB, 0 for small ones.
     pub file_mib: u64,
-    /// Whether it read a window, which must not depend on the file.
+    /// Whether the operation read a window, whose growth must not depend on the file's size.
     pub is_window: bool,
-    /// The growth.
+    /// The growth in MiB.
     pub mib: f64,
 }
 
-/// What a value should be.
+/// The target of a value.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Target {
+pub(crate) enum BenchTarget {
     AtLeast(f64),
     AtMost(f64),
     None,
 }
 
 /// A repeated window is at least this many times faster than reading the whole file.
-const WINDOW_REPEAT: Target = Target::AtLeast(1000.0);
-/// And it takes at most this many milliseconds.
-const WINDOW_REPEAT_MS: Target = Target::AtMost(1.0);
+const WINDOW_REPEAT: BenchTarget = BenchTarget::AtLeast(1000.0);
+/// A repeated window takes at most this many milliseconds.
+const WINDOW_REPEAT_MS: BenchTarget = BenchTarget::AtMost(1.0);
 /// The first window is no slower than reading the whole file.
-const WINDOW_FIRST: Target = Target::AtLeast(1.0);
-/// A whole read has at least this part of the speed of `read_to_string`.
-const WHOLE_READ: Target = Target::AtLeast(0.8);
-/// A journalled write takes at most so many times as long as a plain one.
-const JOURNALLED_WRITE: Target = Target::AtMost(3.0);
+const WINDOW_FIRST: BenchTarget = BenchTarget::AtLeast(1.0);
+/// A whole read reaches at least this fraction of the speed of `read_to_string`.
+const WHOLE_READ: BenchTarget = BenchTarget::AtLeast(0.8);
+/// A journalled write takes at most this many times as long as a plain one.
+const JOURNALLED_WRITE: BenchTarget = BenchTarget::AtMost(3.0);
 /// A second scan costs a fraction of the first.
-const SCAN_REPEAT: Target = Target::AtLeast(2.0);
-/// Windows of a larger file take no more memory than those of a small one, but for the pages that the index of lines
-/// has of it.
-const PEAK_GROWTH_MIB: Target = Target::AtMost(1.0);
+const SCAN_REPEAT: BenchTarget = BenchTarget::AtLeast(2.0);
+/// Windows of a large file take no more memory than those of a small one, except for the pages of its line index.
+const PEAK_GROWTH_MIB: BenchTarget = BenchTarget::AtMost(1.0);
 
-impl Target {
-    pub(crate) fn text(self) -> String {
+impl BenchTarget {
+    pub(crate) fn to_text(self) -> String {
         match self {
             Self::AtLeast(least) => format!("≥ {least}"),
             Self::AtMost(most) => format!("≤ {most}"),
@@ -99,54 +98,54 @@ impl Target {
     }
 }
 
-/// What a run found.
+/// The report of a run.
 #[derive(Debug)]
-pub struct Report {
-    measured: Measured,
+pub struct FilesBenchReport {
+    measured: FilesMeasurements,
 }
 
-impl Report {
-    /// Reports on what was measured.
-    pub fn new(measured: Measured) -> Self {
+impl FilesBenchReport {
+    /// Creates the report.
+    pub fn new(measured: FilesMeasurements) -> Self {
         Self { measured }
     }
 
-    /// Returns a row for each measurement: the medians of both sides, their ratio within the rounds, what it should be,
-    /// and whether it is.
+    /// Returns a row for each measurement: the medians of both sides, their ratio within the rounds, its target, and
+    /// whether the target is met.
     pub fn table(&self) -> String {
         let measured = &self.measured;
         let heads = ["", "bowline", "peer", "ratio", "target", ""];
         let mut rows = vec![heads.map(str::to_owned).to_vec()];
-        let mut compare = |name: String, sides: &Sides, ratio: Option<f64>, target: Target| {
+        let mut compare = |name: String, sides: &Comparison, ratio: Option<f64>, target: BenchTarget| {
             rows.push(row(name, (ms(sides.our_ms()), ms(sides.their_ms())), (ratio, target)));
         };
-        for (position, spot) in Position::ALL.iter().zip(&measured.windows) {
+        for (position, spot) in WindowPosition::ALL.iter().zip(&measured.windows) {
             let name = format!("window first {}", position.name());
             compare(name, &spot.first, spot.first.times_faster(), WINDOW_FIRST);
         }
-        for (position, spot) in Position::ALL.iter().zip(&measured.windows) {
+        for (position, spot) in WindowPosition::ALL.iter().zip(&measured.windows) {
             let name = format!("window repeat {}", position.name());
             compare(name, &spot.repeat, spot.repeat.times_faster(), WINDOW_REPEAT);
         }
-        for (bytes, sides) in &measured.wholes {
-            let target = if *bytes < 1 << 20 { Target::None } else { WHOLE_READ };
+        for (bytes, sides) in &measured.whole_reads {
+            let target = if *bytes < 1 << 20 { BenchTarget::None } else { WHOLE_READ };
             compare(format!("whole read {}", size(*bytes)), sides, sides.times_faster(), target);
         }
-        let many = measured.many.times_faster();
-        compare("whole read 1 MiB, many files".to_owned(), &measured.many, many, WHOLE_READ);
+        let many = measured.many_reads.times_faster();
+        compare("whole read 1 MiB, many files".to_owned(), &measured.many_reads, many, WHOLE_READ);
         for (bytes, sides) in &measured.edits {
             let name = format!("journalled write {}", size(*bytes));
             compare(name, sides, sides.times_slower(), JOURNALLED_WRITE);
         }
         for (bytes, sides) in &measured.writes {
             let name = format!("journalled write over new text {}", size(*bytes));
-            compare(name, sides, sides.times_slower(), Target::None);
+            compare(name, sides, sides.times_slower(), BenchTarget::None);
         }
-        let scans = Sides { ours: measured.scans.repeat.clone(), theirs: measured.scans.first.clone() };
+        let scans = Comparison { ours: measured.scans.repeat.clone(), theirs: measured.scans.first.clone() };
         compare("scan again (peer: first)".to_owned(), &scans, scans.times_faster(), SCAN_REPEAT);
-        let mut alone = |name: &str, cell: String, value: Option<f64>, target: Target| {
-            let mut row = row(name.to_owned(), (cell, String::new()), (None, Target::None));
-            row[4] = target.text();
+        let mut alone = |name: &str, cell: String, value: Option<f64>, target: BenchTarget| {
+            let mut row = row(name.to_owned(), (cell, String::new()), (None, BenchTarget::None));
+            row[4] = target.to_text();
             row[5] = target.verdict(value).to_owned();
             rows.push(row);
         };
@@ -160,43 +159,46 @@ impl Report {
         ];
         for (name, times) in others {
             let took = median(times.iter().copied());
-            alone(name, ms(took), took, Target::None);
+            alone(name, ms(took), took, BenchTarget::None);
         }
-        for grown in &measured.grown {
+        for grown in &measured.memory_growths {
             let of = if grown.file_mib == 0 { String::new() } else { format!(" of {} MiB", grown.file_mib) };
             let name = format!("memory: {}{of}", grown.name);
-            alone(&name, mib(Some(grown.mib)), Some(grown.mib), Target::None);
+            alone(&name, mib(Some(grown.mib)), Some(grown.mib), BenchTarget::None);
         }
         let growth = self.peak_growth_mib();
         alone("memory: windows, with the file", mib(growth), growth, PEAK_GROWTH_MIB);
-        format!("{}other programs used {:.2} cores meanwhile\n", align(&rows), measured.others)
+        format!("{}other programs used {:.2} cores meanwhile\n", align(&rows), measured.other_cores)
     }
 
-    /// Returns the summary, one line. What was not measured is `null`.
+    /// Returns the summary in one line. Missing measurements are `null`.
     pub fn summary(&self) -> String {
         let measured = &self.measured;
         let windows = &measured.windows;
         let firsts = windows.each_ref().map(|spot| spot.first.times_faster());
         let repeats = windows.each_ref().map(|spot| spot.repeat.times_faster());
         let (small, wholes): (Vec<_>, Vec<_>) =
-            measured.wholes.iter().partition(|(bytes, _)| *bytes < 1 << 20);
-        let faster = |sides: &[&(u64, Sides)]| lowest(sides.iter().map(|(_, sides)| sides.times_faster()));
-        let Scans { first, repeat, restart, watched } = &measured.scans;
-        let scan_repeat = Sides { ours: repeat.clone(), theirs: first.clone() }.times_faster();
+            measured.whole_reads.iter().partition(|(bytes, _)| *bytes < 1 << 20);
+        let faster =
+            |sides: &[&(u64, Comparison)]| lowest(sides.iter().map(|(_, sides)| sides.times_faster()));
+        let ScanTimes { first, repeat, restart, watched } = &measured.scans;
+        let scan_repeat = Comparison { ours: repeat.clone(), theirs: first.clone() }.times_faster();
         let mut fields = vec![
             ("whole_read".to_owned(), faster(&wholes)),
             ("small_read".to_owned(), faster(&small)),
-            ("many_read".to_owned(), measured.many.times_faster()),
+            ("many_read".to_owned(), measured.many_reads.times_faster()),
             ("window_first".to_owned(), lowest(firsts.into_iter())),
             ("window_repeat".to_owned(), lowest(repeats.into_iter())),
             ("window_repeat_ms".to_owned(), self.window_repeat_ms()),
         ];
         for (kind, ratios) in [("first", firsts), ("repeat", repeats)] {
-            let named =
-                |(position, ratio): (&Position, _)| (format!("window_{kind}_{}", position.name()), ratio);
-            fields.extend(Position::ALL.iter().zip(ratios).map(named));
+            let named = |(position, ratio): (&WindowPosition, _)| {
+                (format!("window_{kind}_{}", position.name()), ratio)
+            };
+            fields.extend(WindowPosition::ALL.iter().zip(ratios).map(named));
         }
-        let slower = |sides: &[(u64, Sides)]| highest(sides.iter().map(|(_, sides)| sides.times_slower()));
+        let slower =
+            |sides: &[(u64, Comparison)]| highest(sides.iter().map(|(_, sides)| sides.times_slower()));
         let of = |values: &[f64]| median(values.iter().copied());
         fields.extend(
             [
@@ -225,16 +227,18 @@ impl Report {
         highest(self.measured.windows.iter().map(|spot| spot.repeat.our_ms()))
     }
 
-    /// Returns the largest growth of a window's read, of files of which this holds.
+    /// Returns the largest growth of a window's read, among the files whose size satisfies `of`.
     fn peak_mib(&self, of: impl Fn(u64) -> bool) -> Option<f64> {
-        let windows = self.measured.grown.iter().filter(|grown| grown.is_window && of(grown.file_mib));
+        let windows =
+            self.measured.memory_growths.iter().filter(|grown| grown.is_window && of(grown.file_mib));
         highest(windows.map(|grown| Some(grown.mib)))
     }
 
-    /// Returns how much more the largest file's windows take than the smallest's.
+    /// Returns how much more memory the windows of the largest file take than those of the smallest.
     fn peak_growth_mib(&self) -> Option<f64> {
-        let windows =
-            || self.measured.grown.iter().filter(|grown| grown.is_window).map(|grown| grown.file_mib);
+        let windows = || {
+            self.measured.memory_growths.iter().filter(|grown| grown.is_window).map(|grown| grown.file_mib)
+        };
         let (smallest, largest) = (windows().min()?, windows().max()?);
         let of = |file| self.peak_mib(|file_mib| file_mib == file);
         Some((of(largest)? - of(smallest)?).max(0.0))
@@ -244,7 +248,7 @@ impl Report {
 fn row(
     name: String,
     (ours, theirs): (String, String),
-    (ratio, target): (Option<f64>, Target),
+    (ratio, target): (Option<f64>, BenchTarget),
 ) -> Vec<String> {
     let shown = match ratio {
         None => String::new(),
@@ -252,7 +256,7 @@ fn row(
         Some(ratio) => format!("{ratio:.0}"),
     };
     let verdict = target.verdict(ratio).to_owned();
-    vec![name, ours, theirs, shown, target.text(), verdict]
+    vec![name, ours, theirs, shown, target.to_text(), verdict]
 }
 
 fn ms(value: Option<f64>) -> String {
@@ -267,12 +271,12 @@ fn size(bytes: u64) -> String {
     if bytes < 1 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) }
 }
 
-/// Returns the lowest value, `None` if one is missing or there are none.
+/// Returns the lowest value, or `None` if one is missing or there are none.
 fn lowest(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     values.reduce(|one, other| Some(one?.min(other?))).flatten()
 }
 
-/// Returns the highest value, `None` if one is missing or there are none.
+/// Returns the highest value, or `None` if one is missing or there are none.
 fn highest(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     values.reduce(|one, other| Some(one?.max(other?))).flatten()
 }

@@ -1,49 +1,49 @@
-//! Journalled writes against a plain write that is atomic and durable.
+//! Journalled writes against a plain atomic, durable write.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use bowline_state::ledger::Verdict;
-use bowline_state::lines::Window;
-use bowline_workspace::workspace::Settings;
+use bowline_state::ledger::WriteVerdict;
+use bowline_state::lines::LineWindow;
+use bowline_workspace::workspace::WorkspaceOptions;
 
-use super::data::{Data, Text};
-use super::sides::{Sides, timed};
-use super::{Progress, session, text};
+use super::comparison::{Comparison, time};
+use super::data::{BenchData, TextGenerator};
+use super::{BenchProgress, open_session, path_str};
 
-/// The sizes that are written.
+/// The sizes of the written files.
 const SIZES: [usize; 2] = [16 << 10, 256 << 10];
 
-/// Measures edits of a file one after the other, as an agent makes them: each changes a line of what the last one left.
+/// Measures consecutive edits of a file, as an agent makes them: each changes a line of the previous result.
 pub(super) fn measure_edits(
-    data: &Data,
+    data: &BenchData,
     rounds: usize,
-    progress: &mut Progress<'_>,
-) -> Result<Vec<(u64, Sides)>> {
+    progress: &mut BenchProgress<'_>,
+) -> Result<Vec<(u64, Comparison)>> {
     let root = data.scratch.join("edited");
     std::fs::create_dir_all(&root)?;
-    let session = session(&root, &data.scratch.join("edits"), Settings::default())?;
+    let session = open_session(&root, &data.scratch.join("edits"), WorkspaceOptions::default())?;
     let mut measured = Vec::new();
     for size in SIZES {
-        progress.tell(&format!("durable edits of {} KiB", size >> 10))?;
+        progress.report(&format!("durable edits of {} KiB", size >> 10))?;
         let ours = root.join(format!("ours-{size}"));
         let theirs = root.join(format!("theirs-{size}"));
-        let text_of_file = Text::new(size as u64).of_bytes(size);
-        put(&ours, &text_of_file)?;
-        put(&theirs, &text_of_file)?;
-        let path = text(&ours)?;
-        session.read(path, Window::default()).context("cannot read the file")?;
+        let text_of_file = TextGenerator::new(size as u64).next_bytes(size);
+        write_durably(&ours, &text_of_file)?;
+        write_durably(&theirs, &text_of_file)?;
+        let path = path_str(&ours)?;
+        session.read(path, LineWindow::default()).context("cannot read the file")?;
         let (mut our_edits, mut their_edits) = (0, 0);
         let our_write = || {
             our_edits += 1;
             let after = format!("edit {our_edits}\n{text_of_file}");
             let origin = session.origin(Some(1), Some("call"));
             let (took, written) =
-                timed(1, || session.write(path, &after, &origin).context("cannot write the file"))?;
+                time(1, || session.write(path, &after, &origin).context("cannot write the file"))?;
             ensure!(
-                written.verdict == Some(Verdict::Replaced),
+                written.verdict == Some(WriteVerdict::Replaced),
                 "it came about otherwise: {:?}",
                 written.verdict
             );
@@ -52,61 +52,65 @@ pub(super) fn measure_edits(
         let their_write = || {
             their_edits += 1;
             let after = format!("edit {their_edits}\n{text_of_file}");
-            Ok(timed(1, || plain_write(&root, &theirs, &after))?.0)
+            Ok(time(1, || replace_durably(&root, &theirs, &after))?.0)
         };
-        measured.push((size as u64, Sides::by_turns(rounds, our_write, their_write)?));
+        measured.push((size as u64, Comparison::measure_alternately(rounds, our_write, their_write)?));
     }
     Ok(measured)
 }
 
-/// Measures every size; each with its bytes.
+/// Measures every size, and returns each with its bytes.
 ///
-/// Before every write the file has a text that the journal never saw, so that both texts have to be stored.
-pub(super) fn measure(data: &Data, rounds: usize, progress: &mut Progress<'_>) -> Result<Vec<(u64, Sides)>> {
+/// Before every write the file has a text that the journal does not have, so that both texts must be stored.
+pub(super) fn measure(
+    data: &BenchData,
+    rounds: usize,
+    progress: &mut BenchProgress<'_>,
+) -> Result<Vec<(u64, Comparison)>> {
     let root = data.scratch.join("written");
     std::fs::create_dir_all(&root)?;
-    let session = session(&root, &data.scratch.join("writes"), Settings::default())?;
+    let session = open_session(&root, &data.scratch.join("writes"), WorkspaceOptions::default())?;
     let mut measured = Vec::new();
     for size in SIZES {
-        progress.tell(&format!("durable writes of {} KiB", size >> 10))?;
+        progress.report(&format!("durable writes of {} KiB", size >> 10))?;
         let ours = root.join(format!("ours-{size}"));
         let theirs = root.join(format!("theirs-{size}"));
-        let mut our_texts = Text::new(size as u64);
-        let mut their_texts = Text::new(size as u64);
+        let mut our_texts = TextGenerator::new(size as u64);
+        let mut their_texts = TextGenerator::new(size as u64);
         let our_write = || {
-            let (before, after) = (our_texts.of_bytes(size), our_texts.of_bytes(size));
-            put(&ours, &before)?;
-            let path = text(&ours)?;
-            session.read(path, Window::default()).context("cannot read the file")?;
+            let (before, after) = (our_texts.next_bytes(size), our_texts.next_bytes(size));
+            write_durably(&ours, &before)?;
+            let path = path_str(&ours)?;
+            session.read(path, LineWindow::default()).context("cannot read the file")?;
             let origin = session.origin(Some(1), Some("call"));
             let (took, written) =
-                timed(1, || session.write(path, &after, &origin).context("cannot write the file"))?;
-            let replaced = written.verdict == Some(Verdict::Replaced) && written.change.is_some();
+                time(1, || session.write(path, &after, &origin).context("cannot write the file"))?;
+            let replaced = written.verdict == Some(WriteVerdict::Replaced) && written.change.is_some();
             ensure!(replaced, "the write came about otherwise: {:?}", written.verdict);
             Ok(took)
         };
         let their_write = || {
-            let (before, after) = (their_texts.of_bytes(size), their_texts.of_bytes(size));
-            put(&theirs, &before)?;
+            let (before, after) = (their_texts.next_bytes(size), their_texts.next_bytes(size));
+            write_durably(&theirs, &before)?;
             std::fs::read_to_string(&theirs)?;
-            Ok(timed(1, || plain_write(&root, &theirs, &after))?.0)
+            Ok(time(1, || replace_durably(&root, &theirs, &after))?.0)
         };
-        measured.push((size as u64, Sides::by_turns(rounds, our_write, their_write)?));
+        measured.push((size as u64, Comparison::measure_alternately(rounds, our_write, their_write)?));
     }
     Ok(measured)
 }
 
-/// Puts a file on the disk, so that nothing of it is left to be written back later.
-pub(super) fn put(path: &Path, content: &str) -> Result<()> {
+/// Writes a file and syncs it, so that no write-back is left for later.
+pub(super) fn write_durably(path: &Path, content: &str) -> Result<()> {
     let mut file = File::create(path)?;
     file.write_all(content.as_bytes())?;
     Ok(file.sync_all()?)
 }
 
-/// Writes a file in one step that outlasts a power cut.
-pub(crate) fn plain_write(directory: &Path, path: &Path, content: &str) -> Result<()> {
+/// Replaces a file atomically and durably.
+pub(crate) fn replace_durably(directory: &Path, path: &Path, content: &str) -> Result<()> {
     let temp = path.with_extension("tmp");
-    put(&temp, content)?;
+    write_durably(&temp, content)?;
     std::fs::rename(&temp, path)?;
     Ok(File::open(directory)?.sync_all()?)
 }

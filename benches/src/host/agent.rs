@@ -1,4 +1,4 @@
-//! The agent of the benchmark: does one step for each prompt, and tells how long it took.
+//! The benchmark's agent: runs one step for each prompt, and reports its duration.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,42 +15,42 @@ use bowline_wire::{Agent, AgentContext, CallError, ClientHandle, run_agent};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-/// The bytes of a file that is written.
-pub(super) const WRITTEN: usize = 4 << 10;
+/// The size of a written file.
+pub(super) const WRITTEN_BYTES: usize = 4 << 10;
 
-/// What an agent does in one turn.
+/// An agent's work in one turn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Step {
-    /// Reads so many times, so many at once: one file after the other, and then the first again.
+pub(super) enum AgentStep {
+    /// Makes `count` reads, `inflight` of them concurrently, cycling through the files.
     Read { paths: Vec<String>, count: usize, inflight: usize },
-    /// Writes a file so many times, each time with another text.
+    /// Writes a file `count` times, each time with another text.
     Write { path: String, count: usize },
-    /// Runs a command so many times, one after the other: creates, waits, takes the output, releases.
+    /// Runs a command `count` times in sequence: create, wait, get the output, release.
     Run { command: String, args: Vec<String>, count: usize },
 }
 
-/// What came of it.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Done {
-    /// How long it took.
+pub(super) struct StepResult {
+    /// The duration.
     pub(super) seconds: f64,
-    /// The bytes of all texts that were read, written or put out.
+    /// The total size of the texts read, written or output.
     pub(super) bytes: usize,
 }
 
-/// Serves the client on stdin and stdout until it is gone.
+/// Serves the client on stdin and stdout until it disconnects.
 ///
 /// # Errors
-/// Fails when stdin or stdout does.
-pub fn act() -> Result<()> {
+/// Fails on an error of stdin or stdout.
+pub fn run_step_agent() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run_agent(Stepping)).context("the agent's pipes failed")
+    runtime.block_on(run_agent(StepAgent)).context("the agent's pipes failed")
 }
 
-struct Stepping;
+struct StepAgent;
 
-impl Agent for Stepping {
+impl Agent for StepAgent {
     async fn initialize(
         &self,
         request: InitializeRequest,
@@ -65,18 +65,18 @@ impl Agent for Stepping {
     }
 
     async fn prompt(&self, request: PromptRequest, cx: AgentContext) -> Result<PromptResponse, Error> {
-        let turn = Turn { client: cx.client().clone(), session: request.session_id };
+        let turn = StepTurn { client: cx.client().clone(), session: request.session_id };
         let Some(ContentBlock::Text(text)) = request.prompt.first() else {
             return Err(Error::invalid_params());
         };
-        let step: Step = serde_json::from_str(&text.text).map_err(Error::into_internal_error)?;
+        let step: AgentStep = serde_json::from_str(&text.text).map_err(Error::into_internal_error)?;
         let begun = Instant::now();
         let bytes = match step {
-            Step::Read { paths, count, inflight } => turn.read(paths.into(), count, inflight).await?,
-            Step::Write { path, count } => turn.write(&path, count).await?,
-            Step::Run { command, args, count } => turn.run(&command, &args, count).await?,
+            AgentStep::Read { paths, count, inflight } => turn.read(paths.into(), count, inflight).await?,
+            AgentStep::Write { path, count } => turn.write(&path, count).await?,
+            AgentStep::Run { command, args, count } => turn.run(&command, &args, count).await?,
         };
-        let done = Done { seconds: begun.elapsed().as_secs_f64(), bytes };
+        let done = StepResult { seconds: begun.elapsed().as_secs_f64(), bytes };
         let text = serde_json::to_string(&done).map_err(Error::into_internal_error)?;
         let chunk = SessionUpdate::AgentMessageChunk(ContentChunk::new(text.into()));
         turn.client.update(turn.session.clone(), chunk).await?;
@@ -84,14 +84,14 @@ impl Agent for Stepping {
     }
 }
 
-/// A turn: whom to call, and for which session.
+/// A turn: the client to call, and the session.
 #[derive(Clone)]
-struct Turn {
+struct StepTurn {
     client: ClientHandle,
     session: SessionId,
 }
 
-impl Turn {
+impl StepTurn {
     async fn read(&self, paths: Arc<[String]>, count: usize, inflight: usize) -> Result<usize, Error> {
         let started = Arc::new(AtomicUsize::new(0));
         let mut readers = JoinSet::new();
@@ -119,11 +119,11 @@ impl Turn {
 
     async fn write(&self, path: &str, count: usize) -> Result<usize, Error> {
         for number in 0..count {
-            let content = text_of(number);
+            let content = numbered_text(number);
             let request = WriteTextFileRequest::new(self.session.clone(), path, content);
             self.client.write_text_file(request).await?;
         }
-        Ok(count * WRITTEN)
+        Ok(count * WRITTEN_BYTES)
     }
 
     async fn run(&self, command: &str, args: &[String], count: usize) -> Result<usize, Error> {
@@ -145,23 +145,23 @@ impl Turn {
     }
 }
 
-/// Returns a text of [`WRITTEN`] bytes that differs from the next and the one before in one line.
-fn text_of(number: usize) -> String {
+/// Returns a text of [`WRITTEN_BYTES`] bytes that differs from its neighbours in one line.
+fn numbered_text(number: usize) -> String {
     let line = "a line that stays as it is, whatever is written\n";
     let mut text = format!("{number:<47}\n");
-    while text.len() < WRITTEN {
-        text.push_str(&line[..line.len().min(WRITTEN - text.len())]);
+    while text.len() < WRITTEN_BYTES {
+        text.push_str(&line[..line.len().min(WRITTEN_BYTES - text.len())]);
     }
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{WRITTEN, text_of};
+    use super::{WRITTEN_BYTES, numbered_text};
 
     #[test]
     fn texts_have_the_same_length_and_differ() {
-        assert_eq!([0, 1, 99_999].map(|number| text_of(number).len()), [WRITTEN; 3]);
-        assert_ne!(text_of(1), text_of(2));
+        assert_eq!([0, 1, 99_999].map(|number| numbered_text(number).len()), [WRITTEN_BYTES; 3]);
+        assert_ne!(numbered_text(1), numbered_text(2));
     }
 }

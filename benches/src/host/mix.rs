@@ -1,51 +1,51 @@
-//! Many files of different sizes and depths, read one after the other in no order of the disk: whatever a side remembers
-//! of the few files that it read last does not help it.
+//! Many files of different sizes and depths, read in an order unrelated to that on disk, so that caching the most
+//! recently read files does not help either side.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
 
-use crate::files::data::Text;
+use crate::files::data::TextGenerator;
 
-/// How many files there are: far more than any side remembers the paths of.
+/// The number of files: far more paths than either side caches.
 pub(super) const FILES: usize = 2000;
 
-/// The directories above a file are at most so many, below the project.
+/// The maximum number of directories between the project and a file.
 const MAX_DEPTH: usize = 8;
 
-/// The least bytes of a file, and how often that is doubled at most: 256 bytes to 128 KiB, as many files of each size.
-const LEAST: usize = 256;
-const DOUBLED: usize = 10;
+/// The smallest file size, and the number of sizes, each twice the previous: 256 bytes to 128 KiB, equally frequent.
+const MIN_BYTES: usize = 256;
+const SIZES: usize = 10;
 
-/// A step from one file to the next in the order of reading; it has no divisor in common with [`FILES`].
+/// The step from one file to the next in reading order; coprime to [`FILES`].
 const STRIDE: usize = 7919;
 
-/// A file, and how long its text is.
+/// A file, and the length of its text.
 #[derive(Debug)]
 pub(super) struct MixFile {
     pub(super) path: String,
     pub(super) bytes: usize,
 }
 
-/// Makes the files below a directory and returns them in the order in which they are to be read.
-pub(super) fn make(project: &Path) -> Result<Vec<MixFile>> {
-    let mut text = Text::new(5);
+/// Creates the files under a directory, and returns them in reading order.
+pub(super) fn make_files(project: &Path) -> Result<Vec<MixFile>> {
+    let mut text = TextGenerator::new(5);
     let mut files = Vec::with_capacity(FILES);
     for number in 0..FILES {
-        let path = project.join(name(number));
+        let path = project.join(file_name(number));
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory)?;
         }
-        let content = text.of_bytes(LEAST << (number % DOUBLED));
+        let content = text.next_bytes(MIN_BYTES << (number % SIZES));
         fs::write(&path, &content)?;
         files.push(Some(MixFile { path: path.display().to_string(), bytes: content.len() }));
     }
     Ok((0..FILES).filter_map(|at| files[at * STRIDE % FILES].take()).collect())
 }
 
-/// Returns the name of a file: every depth has as many files, and no directory more than two others in it.
-fn name(number: usize) -> String {
+/// Returns the name of a file: every depth has equally many files, and a directory has at most two subdirectories.
+fn file_name(number: usize) -> String {
     let mut name = "mix/".to_owned();
     for level in 0..number % (MAX_DEPTH + 1) {
         name.push_str(&format!("part{}/", number >> level & 1));
@@ -57,7 +57,7 @@ fn name(number: usize) -> String {
 mod tests {
     use std::collections::{BTreeMap, HashSet};
 
-    use super::{FILES, STRIDE, name};
+    use super::{FILES, STRIDE, file_name};
 
     #[test]
     fn every_file_is_read_once_before_one_is_read_again() {
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn files_are_spread_over_depths_and_directories() {
-        let names: Vec<_> = (0..FILES).map(name).collect();
+        let names: Vec<_> = (0..FILES).map(file_name).collect();
         let mut depths: BTreeMap<usize, usize> = BTreeMap::new();
         for name in &names {
             *depths.entry(name.matches('/').count()).or_default() += 1;

@@ -4,22 +4,22 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-/// How `bench-host` is called.
+/// The usage text of `bench-host`.
 const USAGE: &str = "bench-host [--quick] --data DIRECTORY";
 
-/// What to measure, and where.
+/// The options of the host benchmark.
 #[derive(Debug)]
-pub struct Options {
+pub struct HostBenchOptions {
     /// Whether to end within about a minute.
     pub quick: bool,
-    /// Where files are made for the time of the run.
+    /// The directory for temporary files.
     pub data: PathBuf,
 }
 
-/// Who serves an agent.
+/// The server of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Side {
-    /// A host for the project in this directory, with all that it keeps beside it.
+pub enum ServerKind {
+    /// A host for the project in this directory, with its state next to it.
     Host(PathBuf),
     /// A handler on the same wire that reads and writes files with the standard library.
     Bare,
@@ -27,21 +27,21 @@ pub enum Side {
     Memory,
 }
 
-/// What the program is to do.
+/// The mode in which the program runs.
 #[derive(Debug)]
-pub enum Task {
-    /// To measure.
-    Measure(Options),
-    /// To start an agent and serve it, step by step as stdin says.
-    Serve(Side),
-    /// To be that agent.
+pub enum HostBenchCommand {
+    /// Measures.
+    Measure(HostBenchOptions),
+    /// Starts an agent and serves it, one step per line of stdin.
+    Serve(ServerKind),
+    /// Runs as that agent.
     Agent,
-    /// To own the processes of a command.
+    /// Supervises the processes of a command.
     Supervise,
 }
 
-impl Side {
-    /// Returns what [`Task::parse`] reads.
+impl ServerKind {
+    /// Returns the arguments that [`HostBenchCommand::parse`] parses.
     pub(super) fn arguments(&self) -> Vec<String> {
         match self {
             Self::Host(place) => vec!["--host".to_owned(), place.display().to_string()],
@@ -51,11 +51,11 @@ impl Side {
     }
 }
 
-impl Task {
-    /// Reads the arguments after the program's name.
+impl HostBenchCommand {
+    /// Parses the arguments after the program's name.
     ///
     /// # Errors
-    /// Says how the program is called.
+    /// Fails with the usage text.
     pub fn parse(mut given: impl Iterator<Item = String>) -> Result<Self> {
         let mut quick = false;
         let mut data = None;
@@ -67,16 +67,16 @@ impl Task {
             match name.as_str() {
                 "--supervise" => return Ok(Self::Supervise),
                 "--agent" => return Ok(Self::Agent),
-                "--host" => return Ok(Self::Serve(Side::Host(value()?))),
-                "--bare" => return Ok(Self::Serve(Side::Bare)),
-                "--memory" => return Ok(Self::Serve(Side::Memory)),
+                "--host" => return Ok(Self::Serve(ServerKind::Host(value()?))),
+                "--bare" => return Ok(Self::Serve(ServerKind::Bare)),
+                "--memory" => return Ok(Self::Serve(ServerKind::Memory)),
                 "--quick" => quick = true,
                 "--data" => data = Some(value()?),
                 _ => bail!("unexpected {name}\nusage: {USAGE}"),
             }
         }
         let data = data.with_context(|| format!("no --data\nusage: {USAGE}"))?;
-        Ok(Self::Measure(Options { quick, data }))
+        Ok(Self::Measure(HostBenchOptions { quick, data }))
     }
 }
 
@@ -84,10 +84,10 @@ impl Task {
 mod tests {
     use expect_test::{Expect, expect};
 
-    use super::{Side, Task};
+    use super::{HostBenchCommand, ServerKind};
 
     fn check(arguments: &[String], expect: Expect) {
-        let text = match Task::parse(arguments.iter().cloned()) {
+        let text = match HostBenchCommand::parse(arguments.iter().cloned()) {
             Ok(task) => format!("{task:?}"),
             Err(error) => format!("! {error}"),
         };
@@ -96,9 +96,9 @@ mod tests {
 
     #[test]
     fn a_side_is_started_as_it_is_told() {
-        check(&Side::Host("/my dir".into()).arguments(), expect![[r#"Serve(Host("/my dir"))"#]]);
-        check(&Side::Bare.arguments(), expect!["Serve(Bare)"]);
-        check(&Side::Memory.arguments(), expect!["Serve(Memory)"]);
+        check(&ServerKind::Host("/my dir".into()).arguments(), expect![[r#"Serve(Host("/my dir"))"#]]);
+        check(&ServerKind::Bare.arguments(), expect!["Serve(Bare)"]);
+        check(&ServerKind::Memory.arguments(), expect!["Serve(Memory)"]);
     }
 
     #[test]

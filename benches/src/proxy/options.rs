@@ -2,45 +2,45 @@
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::bench::Pair;
+use crate::wire::BenchPair;
 
-/// How `bench-proxy` is called.
+/// The usage text of `bench-proxy`.
 const USAGE: &str = "bench-proxy [--quick] --client COMMAND --none COMMAND (--between NAME COMMAND)…\n\
                      COMMAND is a JSON list; --none is the agent itself, --between starts it behind a program";
 
-/// A way from the client to the agent.
+/// A route from the client to the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct BenchRoute {
     /// The name in the table and in the summary: `none`, `bowline` or `conductor`.
     pub name: String,
-    /// What the client starts.
+    /// The command that the client starts.
     pub agent: Vec<String>,
-    /// Whether a program stands between. Its process is the one that is started.
-    pub is_between: bool,
+    /// Whether a program runs between client and agent. The client starts that program's process.
+    pub has_proxy: bool,
 }
 
-impl Way {
-    pub(super) fn pair(&self, client: &[String]) -> Pair {
-        Pair { name: self.name.clone(), agent: self.agent.clone(), client: client.to_vec() }
+impl BenchRoute {
+    pub(super) fn to_pair(&self, client: &[String]) -> BenchPair {
+        BenchPair { name: self.name.clone(), agent: self.agent.clone(), client: client.to_vec() }
     }
 }
 
-/// What to measure.
+/// The options of the proxy benchmark.
 #[derive(Debug, Default)]
-pub struct Options {
+pub struct ProxyBenchOptions {
     /// Whether to end within a minute or two.
     pub quick: bool,
     /// The client's program and arguments.
     pub client: Vec<String>,
-    /// The ways, in the order of the table.
-    pub ways: Vec<Way>,
+    /// The routes, in the order of the table.
+    pub routes: Vec<BenchRoute>,
 }
 
-impl Options {
-    /// Reads the arguments after the program's name.
+impl ProxyBenchOptions {
+    /// Parses the arguments after the program's name.
     ///
     /// # Errors
-    /// Says how the program is called.
+    /// Fails with the usage text.
     pub fn parse(mut given: impl Iterator<Item = String>) -> Result<Self> {
         let mut options = Self::default();
         while let Some(name) = given.next() {
@@ -54,16 +54,19 @@ impl Options {
                 "--client" => options.client = list(value()?)?,
                 "--none" => {
                     let agent = list(value()?)?;
-                    options.ways.push(Way { name: "none".to_owned(), agent, is_between: false });
+                    options.routes.push(BenchRoute { name: "none".to_owned(), agent, has_proxy: false });
                 }
                 "--between" => {
                     let (name, agent) = (value()?, list(value()?)?);
-                    options.ways.push(Way { name, agent, is_between: true });
+                    options.routes.push(BenchRoute { name, agent, has_proxy: true });
                 }
                 _ => bail!("unexpected {name}\nusage: {USAGE}"),
             }
         }
-        ensure!(!options.client.is_empty() && !options.ways.is_empty(), "nothing to measure\nusage: {USAGE}");
+        ensure!(
+            !options.client.is_empty() && !options.routes.is_empty(),
+            "nothing to measure\nusage: {USAGE}"
+        );
         Ok(options)
     }
 }
@@ -72,11 +75,11 @@ impl Options {
 mod tests {
     use expect_test::expect;
 
-    use super::Options;
+    use super::ProxyBenchOptions;
 
     #[test]
     fn ways_have_names_and_lists() {
-        let told = |words: &[&str]| match Options::parse(words.iter().map(ToString::to_string)) {
+        let told = |words: &[&str]| match ProxyBenchOptions::parse(words.iter().map(ToString::to_string)) {
             Ok(options) => format!("{options:?}\n"),
             Err(error) => format!("! {}\n", error.to_string().lines().next().unwrap_or_default()),
         };
@@ -97,7 +100,7 @@ mod tests {
             told(&["--quick"]),
         ];
         expect![[r#"
-            Options { quick: true, client: ["c d"], ways: [Way { name: "none", agent: ["a"], is_between: false }, Way { name: "b", agent: ["x", "a"], is_between: true }] }
+            ProxyBenchOptions { quick: true, client: ["c d"], routes: [BenchRoute { name: "none", agent: ["a"], has_proxy: false }, BenchRoute { name: "b", agent: ["x", "a"], has_proxy: true }] }
             ! c is no list
             ! --between needs more values
             ! unexpected --other

@@ -1,103 +1,109 @@
-//! What was measured, as a table for people and one JSON object for programs.
+//! The report of the proxy benchmark: a table for people and one JSON object for programs.
 
-use super::cost::Cost;
-use crate::bench::{Phase, align, median};
-use crate::files::report::Target;
+use super::cost::MessageCost;
+use crate::files::report::BenchTarget;
+use crate::wire::{BenchPhase, align, median};
 
-/// Ours, and what it is compared with.
-const OURS: &str = "bowline";
+/// The names of our route and of the routes that it is compared with.
+const BOWLINE: &str = "bowline";
 const NONE: &str = "none";
 const CONDUCTOR: &str = "conductor";
 
-/// A message costs the proxy less processor time than so many microseconds.
-const MESSAGE_US: Target = Target::AtMost(20.0);
-/// Ours passes so many times the messages that the conductor passes.
-const TIMES_CONDUCTOR: Target = Target::AtLeast(10.0);
+/// A message costs the proxy less processor time than this many microseconds.
+const MESSAGE_US: BenchTarget = BenchTarget::AtMost(20.0);
+/// Our proxy relays at least this many times as many messages as the conductor.
+const TIMES_CONDUCTOR: BenchTarget = BenchTarget::AtLeast(10.0);
 
-/// A cost by its name, how it is read, and what it should be.
-type Row = (&'static str, fn(&Cost) -> f64, Target);
+/// A cost: its name, its accessor and its target.
+type CostRow = (&'static str, fn(&MessageCost) -> f64, BenchTarget);
 
-/// What one way did.
+/// The measurements of one route.
 #[derive(Debug, Default)]
-pub struct Measured {
-    /// The way's name.
+pub struct RouteMeasurements {
+    /// The route's name.
     pub name: String,
-    /// The rates of each round's phases.
-    pub rounds: Vec<[f64; Phase::ALL.len()]>,
-    /// What a message cost the process between.
-    pub cost: Option<Cost>,
+    /// The rates of the phases in each round.
+    pub rounds: Vec<[f64; BenchPhase::ALL.len()]>,
+    /// The cost of a message in the process between.
+    pub cost: Option<MessageCost>,
 }
 
-impl Measured {
-    /// Starts with nothing measured.
+impl RouteMeasurements {
+    /// Creates empty measurements.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    fn rates(&self, phase: Phase) -> impl Iterator<Item = f64> {
+    fn rates(&self, phase: BenchPhase) -> impl Iterator<Item = f64> {
         self.rounds.iter().map(move |round| round[phase as usize])
     }
 }
 
-/// What every way did.
+/// The measurements of every route.
 #[derive(Debug)]
-pub struct Report {
-    ways: Vec<Measured>,
-    others: f64,
+pub struct ProxyBenchReport {
+    routes: Vec<RouteMeasurements>,
+    other_cores: f64,
 }
 
-impl Report {
-    /// Reports on the ways in this order; `others` is how many cores were not ours while they ran.
-    pub fn new(ways: Vec<Measured>, others: f64) -> Self {
-        Self { ways, others }
+impl ProxyBenchReport {
+    /// Creates the report with the routes in this order; `others` is the average number of cores used by other
+    /// processes meanwhile.
+    pub fn new(ways: Vec<RouteMeasurements>, others: f64) -> Self {
+        Self { routes: ways, other_cores: others }
     }
 
-    /// Returns a row for each measurement and a column for each way, then the ratios of ours to nothing between and to the
-    /// conductor, what that should be, and whether it is.
+    /// Returns a row for each measurement and a column for each route, then the ratios of ours to the direct route and
+    /// to the conductor, the target, and whether it is met.
     pub fn table(&self) -> String {
         let mut rows = vec![vec![String::new()]];
-        rows[0].extend(self.ways.iter().map(|way| way.name.clone()));
+        rows[0].extend(self.routes.iter().map(|way| way.name.clone()));
         rows[0].extend(["ours / none", "ours / conductor", "target", ""].map(str::to_owned));
-        for phase in Phase::ALL {
+        for phase in BenchPhase::ALL {
             let target = match phase {
-                Phase::Seq | Phase::Inflight64 | Phase::Stream => TIMES_CONDUCTOR,
-                // The bytes themselves take the time.
-                Phase::Read1m | Phase::Read16m => Target::None,
+                BenchPhase::Seq | BenchPhase::Inflight64 | BenchPhase::Stream => TIMES_CONDUCTOR,
+                // The time is spent on the bytes themselves.
+                BenchPhase::Read1m | BenchPhase::Read16m => BenchTarget::None,
             };
             let mut row = vec![format!("{} {}", phase.name(), phase.unit())];
-            row.extend(self.ways.iter().map(|way| shown(median(way.rates(phase)), 0)));
+            row.extend(self.routes.iter().map(|way| format_value(median(way.rates(phase)), 0)));
             let conductor = self.ratio(CONDUCTOR, phase);
-            row.extend([shown(self.ratio(NONE, phase), 2), shown(conductor, 1)]);
-            row.extend([target.text(), target.verdict(conductor).to_owned()]);
+            row.extend([format_value(self.ratio(NONE, phase), 2), format_value(conductor, 1)]);
+            row.extend([target.to_text(), target.verdict(conductor).to_owned()]);
             rows.push(row);
         }
-        let costs: [Row; 5] = [
+        let costs: [CostRow; 5] = [
             ("processor us/update", |cost| cost.update_us, MESSAGE_US),
             ("processor us/message, one by one", |cost| cost.message_us, MESSAGE_US),
-            ("processor ms/message of 10 MB", |cost| cost.large_ms, Target::None),
-            ("peak MiB, small messages", |cost| cost.peak_mib[0], Target::None),
-            ("peak MiB, messages of 10 MB", |cost| cost.peak_mib[1], Target::None),
+            ("processor ms/message of 10 MB", |cost| cost.large_ms, BenchTarget::None),
+            ("peak MiB, small messages", |cost| cost.peak_mib[0], BenchTarget::None),
+            ("peak MiB, messages of 10 MB", |cost| cost.peak_mib[1], BenchTarget::None),
         ];
         for (name, value, target) in costs {
-            let of = |way: &Measured| way.cost.as_ref().map(value);
+            let of = |way: &RouteMeasurements| way.cost.as_ref().map(value);
             let mut row = vec![name.to_owned()];
-            row.extend(self.ways.iter().map(|way| shown(of(way), 1)));
-            let ours = self.way(OURS).and_then(of);
-            let ratio = ours.zip(self.way(CONDUCTOR).and_then(of)).map(|(ours, theirs)| ours / theirs);
-            row.extend([String::new(), shown(ratio, 2), target.text(), target.verdict(ours).to_owned()]);
+            row.extend(self.routes.iter().map(|way| format_value(of(way), 1)));
+            let ours = self.find_route(BOWLINE).and_then(of);
+            let ratio = ours.zip(self.find_route(CONDUCTOR).and_then(of)).map(|(ours, theirs)| ours / theirs);
+            row.extend([
+                String::new(),
+                format_value(ratio, 2),
+                target.to_text(),
+                target.verdict(ours).to_owned(),
+            ]);
             rows.push(row);
         }
-        format!("{}other programs used {:.2} cores meanwhile\n", align(&rows), self.others)
+        format!("{}other programs used {:.2} cores meanwhile\n", align(&rows), self.other_cores)
     }
 
-    /// Returns the summary, one line. What was not measured is `null`.
+    /// Returns the summary in one line. Missing measurements are `null`.
     pub fn summary(&self) -> String {
         let mut fields = Vec::new();
-        for phase in Phase::ALL {
+        for phase in BenchPhase::ALL {
             fields.push((format!("{}_to_none", phase.name()), self.ratio(NONE, phase)));
             fields.push((format!("{}_to_conductor", phase.name()), self.ratio(CONDUCTOR, phase)));
         }
-        let cost = self.way(OURS).and_then(|way| way.cost);
+        let cost = self.find_route(BOWLINE).and_then(|way| way.cost);
         fields.push(("update_us".to_owned(), cost.map(|cost| cost.update_us)));
         fields.push(("message_us".to_owned(), cost.map(|cost| cost.message_us)));
         fields.push(("large_ms".to_owned(), cost.map(|cost| cost.large_ms)));
@@ -110,18 +116,18 @@ impl Report {
         format!("{{{}}}", fields.join(","))
     }
 
-    fn way(&self, name: &str) -> Option<&Measured> {
-        self.ways.iter().find(|way| way.name == name)
+    fn find_route(&self, name: &str) -> Option<&RouteMeasurements> {
+        self.routes.iter().find(|way| way.name == name)
     }
 
-    /// Returns the median of the ratios of ours to another within each round: what slows a round down slows both.
-    fn ratio(&self, to: &str, phase: Phase) -> Option<f64> {
-        let (ours, other) = (self.way(OURS)?, self.way(to)?);
+    /// Returns the median of the ratios of ours to another within each round, because a slow round is slow for both.
+    fn ratio(&self, to: &str, phase: BenchPhase) -> Option<f64> {
+        let (ours, other) = (self.find_route(BOWLINE)?, self.find_route(to)?);
         median(ours.rates(phase).zip(other.rates(phase)).map(|(ours, other)| ours / other))
     }
 }
 
-fn shown(value: Option<f64>, digits: usize) -> String {
+fn format_value(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
 }
 
@@ -129,14 +135,14 @@ fn shown(value: Option<f64>, digits: usize) -> String {
 mod tests {
     use expect_test::expect;
 
-    use super::{Cost, Measured, Report};
+    use super::{MessageCost, ProxyBenchReport, RouteMeasurements};
 
     #[test]
     fn ours_is_compared_with_nothing_and_with_the_conductor() {
-        let way = |name: &str, rate: f64, cost: Option<f64>| Measured {
+        let way = |name: &str, rate: f64, cost: Option<f64>| RouteMeasurements {
             name: name.to_owned(),
             rounds: vec![[rate; 5], [rate * 2.0; 5]],
-            cost: cost.map(|us| Cost {
+            cost: cost.map(|us| MessageCost {
                 update_us: us,
                 message_us: us * 10.0,
                 large_ms: 5.0,
@@ -148,7 +154,7 @@ mod tests {
             way("bowline", 500.0, Some(3.0)),
             way("conductor", 25.0, Some(60.0)),
         ];
-        let report = Report::new(ways, 0.25);
+        let report = ProxyBenchReport::new(ways, 0.25);
         expect![[r#"
                                               none  bowline  conductor  ours / none  ours / conductor  target
             seq reads/s                       1500      750         38         0.50              20.0    ≥ 10     met
@@ -168,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_not_compared() {
-        let report = Report::new(vec![Measured::new("bowline")], 0.0);
+        let report = ProxyBenchReport::new(vec![RouteMeasurements::new("bowline")], 0.0);
         expect![[r#"
                                               bowline  ours / none  ours / conductor  target
             seq reads/s                             -            -                 -    ≥ 10  not measured

@@ -1,10 +1,10 @@
-//! The agent as its client sees it: every method of the protocol.
+//! The agent's protocol methods, as the client calls them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_mcp::client::{OverAcp, Told};
-use bowline_state::failure::Failure;
+use bowline_mcp::client::{McpNotificationRouter, McpOverAcp};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{
     AgentAuthCapabilities, AgentCapabilities, AuthenticateRequest, AuthenticateResponse, CloseSessionRequest,
     CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse, Error, ForkSessionRequest,
@@ -20,29 +20,29 @@ use bowline_state::schema::v1::{
 use bowline_wire::methods::{SetSessionModelRequest, SetSessionModelResponse};
 use bowline_wire::{Agent, AgentContext, ClientHandle};
 
+use crate::agent_options::AgentOptions;
+use crate::config_options;
 use crate::keys::Keyring;
-use crate::model::catalogue::Models;
-use crate::options;
-use crate::session::{How, Place, Session, Shared};
-use crate::settings::Settings;
-use crate::store::{ListQuery, Meta, Retention, SqliteSessionStore};
-use bowline_workspace::clock::iso8601;
+use crate::model::catalogue::ModelCatalogue;
+use crate::session::{AgentResources, AgentSession, OpenMethod, SessionDirectories};
+use crate::store::{SessionMeta, SessionQuery, SessionRetention, SqliteSessionStore};
+use bowline_workspace::clock::format_iso8601;
 
 mod auth;
 
-/// So many sessions may be open at once on one connection.
+/// The most sessions open at once on one connection.
 pub const MAX_SESSIONS: usize = 4096;
 
-/// So many sessions are listed at once.
-const PAGE: usize = 50;
+/// The number of sessions on one page of a list.
+const SESSIONS_PER_PAGE: usize = 50;
 
-/// Bowline's agent, for one client. Clones are the same one.
+/// Bowline's agent, for one client. Clones share their state.
 #[derive(Clone)]
 pub struct BowlineAgent {
-    shared: Arc<Shared>,
-    sessions: Arc<Mutex<HashMap<SessionId, Arc<Session>>>>,
-    // What MCP servers of the client tell.
-    told: Told,
+    resources: Arc<AgentResources>,
+    sessions: Arc<Mutex<HashMap<SessionId, Arc<AgentSession>>>>,
+    // Routes notifications from the client's MCP servers.
+    mcp_notifications: McpNotificationRouter,
 }
 
 impl std::fmt::Debug for BowlineAgent {
@@ -52,17 +52,21 @@ impl std::fmt::Debug for BowlineAgent {
 }
 
 impl BowlineAgent {
-    /// Returns an agent that no client talks to yet. Nothing is opened before it is needed.
+    /// Returns an agent without a client. Resources are opened when they are needed.
     #[must_use]
-    pub fn new(settings: Settings, models: Models, keys: Keyring) -> Self {
-        let store = Arc::new(SqliteSessionStore::new(&settings.places.state, Retention::default()));
-        let shared = Shared::new(settings, models, keys, store);
-        Self { shared: Arc::new(shared), sessions: Arc::default(), told: Told::default() }
+    pub fn new(settings: AgentOptions, models: ModelCatalogue, keys: Keyring) -> Self {
+        let store = Arc::new(SqliteSessionStore::new(&settings.paths.state_dir, SessionRetention::default()));
+        let shared = AgentResources::new(settings, models, keys, store);
+        Self {
+            resources: Arc::new(shared),
+            sessions: Arc::default(),
+            mcp_notifications: McpNotificationRouter::default(),
+        }
     }
 
-    /// Ends all sessions: whatever they run is stopped, what they are is on disk.
+    /// Ends all sessions: stops their commands and saves their state.
     pub async fn shut_down(&self) {
-        let sessions: Vec<Arc<Session>> = self.sessions().drain().map(|(_, session)| session).collect();
+        let sessions: Vec<Arc<AgentSession>> = self.sessions().drain().map(|(_, session)| session).collect();
         let mut closing = tokio::task::JoinSet::new();
         for session in sessions {
             closing.spawn(async move { session.close().await });
@@ -70,51 +74,52 @@ impl BowlineAgent {
         closing.join_all().await;
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Session>>> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<AgentSession>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn session(&self, id: &SessionId) -> Result<Arc<Session>, Failure> {
+    fn find_session(&self, id: &SessionId) -> Result<Arc<AgentSession>, RpcError> {
         let session = self.sessions().get(id).cloned();
-        session.ok_or_else(|| Failure::SessionNotFound { session_id: id.clone() })
+        session.ok_or_else(|| RpcError::SessionNotFound { session_id: id.clone() })
     }
 
-    fn log(&self, line: impl AsRef<str>) {
-        self.shared.settings.log.line(line);
+    fn log_line(&self, line: impl AsRef<str>) {
+        self.resources.options.log.write_line(line);
     }
 
-    /// Opens a session and makes it one of the connection's.
-    async fn open(
+    /// Opens a session and adds it to the connection.
+    async fn open_session(
         &self,
         cx: &AgentContext,
-        how: How,
-        place: Place,
+        how: OpenMethod,
+        place: SessionDirectories,
         servers: &[McpServer],
-    ) -> Result<Arc<Session>, Failure> {
+    ) -> Result<Arc<AgentSession>, RpcError> {
         if self.sessions().len() >= MAX_SESSIONS {
-            return Err(Failure::Busy { limit: MAX_SESSIONS as u64 });
+            return Err(RpcError::Busy { limit: MAX_SESSIONS as u64 });
         }
-        let replayed = matches!(how, How::Load(_));
-        let over_acp = OverAcp::new(cx.client().clone(), self.told.clone());
-        let opened = Session::open(&self.shared, cx.client(), how, place, (servers, over_acp)).await?;
+        let replayed = matches!(how, OpenMethod::Load(_));
+        let over_acp = McpOverAcp::new(cx.client().clone(), self.mcp_notifications.clone());
+        let opened =
+            AgentSession::open(&self.resources, cx.client(), how, place, (servers, over_acp)).await?;
         let session = Arc::new(opened.session);
-        for notice in self.shared.store.take_notices() {
-            session.note(notice.to_string());
+        for notice in self.resources.store.take_notices() {
+            session.add_note(notice.to_string());
         }
         if replayed {
-            session.replay(opened.history).await;
-            // The client has asked for this session, so it knows it: all of its state comes before the answer.
-            tell_commands(&session).await;
+            session.replay_history(opened.history).await;
+            // The client knows this session, having asked for it: all of its state is sent before the answer.
+            send_available_commands(&session).await;
         }
         self.sessions().insert(session.id().clone(), session.clone());
         if !replayed {
-            announce(session.clone(), cx.clone());
+            announce_commands(session.clone(), cx.clone());
         }
         Ok(session)
     }
 
-    /// Lets go of a session of this connection, so that it can be opened anew.
-    async fn let_go(&self, id: &SessionId) {
+    /// Closes a session of this connection, so that it can be reopened.
+    async fn close_and_forget(&self, id: &SessionId) {
         let session = self.sessions().remove(id);
         if let Some(session) = session {
             session.close().await;
@@ -122,26 +127,26 @@ impl BowlineAgent {
     }
 }
 
-/// Returns how many turns a session has had, for a host that journals beside it: a turn should have one number in both.
-async fn turns(session: &Session) -> serde_json::Map<String, serde_json::Value> {
-    let count = session.turns().await;
+/// Returns the session's turn count, for a host with a journal of its own: both should number turns alike.
+async fn turn_count_meta(session: &AgentSession) -> serde_json::Map<String, serde_json::Value> {
+    let count = session.turn_count().await;
     serde_json::Map::from_iter([("bowline".to_owned(), serde_json::json!({ "turns": count }))])
 }
 
-/// Tells the client what it may choose from, once it knows the session: some cannot take it before.
-fn announce(session: Arc<Session>, cx: AgentContext) {
+/// Sends the available commands after the answer: some clients ignore updates of a session they do not know yet.
+fn announce_commands(session: Arc<AgentSession>, cx: AgentContext) {
     tokio::spawn(async move {
         tokio::select! {
             () = cx.answered() => {}
             () = cx.client().caller().closed() => return,
         }
-        tell_commands(&session).await;
+        send_available_commands(&session).await;
     });
 }
 
-async fn tell_commands(session: &Session) {
-    let commands = options::commands(session.toolbox().can_undo());
-    session.tell(SessionUpdate::AvailableCommandsUpdate(commands)).await;
+async fn send_available_commands(session: &AgentSession) {
+    let commands = config_options::available_commands(session.toolbox().can_undo());
+    session.send_update(SessionUpdate::AvailableCommandsUpdate(commands)).await;
 }
 
 impl Agent for BowlineAgent {
@@ -155,7 +160,7 @@ impl Agent for BowlineAgent {
             |client| format!("{} {}", client.name, client.version),
         );
         let advertised = serde_json::to_string(&request.client_capabilities).unwrap_or_default();
-        self.log(format!("initialized by {who}, which advertises {advertised}"));
+        self.log_line(format!("initialized by {who}, which advertises {advertised}"));
         let sessions = SessionCapabilities::new()
             .list(SessionListCapabilities::new())
             .delete(SessionDeleteCapabilities::new())
@@ -171,7 +176,7 @@ impl Agent for BowlineAgent {
             .auth(AgentAuthCapabilities::new().logout(LogoutCapabilities::new()));
         Ok(InitializeResponse::new(request.protocol_version)
             .agent_capabilities(capabilities)
-            .auth_methods(auth::methods(&cx.client().gate()))
+            .auth_methods(auth::auth_methods(&cx.client().gate()))
             .agent_info(Implementation::new("bowline", env!("CARGO_PKG_VERSION")).title("Bowline")))
     }
 
@@ -180,12 +185,12 @@ impl Agent for BowlineAgent {
         request: AuthenticateRequest,
         _: AgentContext,
     ) -> Result<AuthenticateResponse, Error> {
-        auth::authenticate(&self.shared, &request.method_id).await?;
+        auth::authenticate(&self.resources, &request.method_id).await?;
         Ok(AuthenticateResponse::new())
     }
 
     async fn logout(&self, _: LogoutRequest, _: AgentContext) -> Result<LogoutResponse, Error> {
-        auth::logout(&self.shared).await?;
+        auth::logout(&self.resources).await?;
         Ok(LogoutResponse::new())
     }
 
@@ -194,12 +199,16 @@ impl Agent for BowlineAgent {
         request: NewSessionRequest,
         cx: AgentContext,
     ) -> Result<NewSessionResponse, Error> {
-        let place = Place::of(request.cwd, request.additional_directories, &self.shared.settings)?;
-        place.check(cx.client(), &request.mcp_servers).await?;
-        let session = self.open(&cx, How::New, place, &request.mcp_servers).await?;
-        Ok(session.choices(|choices| {
+        let place = SessionDirectories::from_request(
+            request.cwd,
+            request.additional_directories,
+            &self.resources.options,
+        )?;
+        place.check_exists(cx.client(), &request.mcp_servers).await?;
+        let session = self.open_session(&cx, OpenMethod::New, place, &request.mcp_servers).await?;
+        Ok(session.with_config_view(|choices| {
             NewSessionResponse::new(session.id().clone())
-                .modes(choices.modes())
+                .modes(choices.mode_state())
                 .config_options(choices.config_options())
         }))
     }
@@ -209,13 +218,18 @@ impl Agent for BowlineAgent {
         request: LoadSessionRequest,
         cx: AgentContext,
     ) -> Result<LoadSessionResponse, Error> {
-        let place = Place::of(request.cwd, request.additional_directories, &self.shared.settings)?;
-        self.let_go(&request.session_id).await;
-        let session = self.open(&cx, How::Load(request.session_id), place, &request.mcp_servers).await?;
-        let turns = turns(&session).await;
-        Ok(session.choices(|choices| {
+        let place = SessionDirectories::from_request(
+            request.cwd,
+            request.additional_directories,
+            &self.resources.options,
+        )?;
+        self.close_and_forget(&request.session_id).await;
+        let session =
+            self.open_session(&cx, OpenMethod::Load(request.session_id), place, &request.mcp_servers).await?;
+        let turns = turn_count_meta(&session).await;
+        Ok(session.with_config_view(|choices| {
             LoadSessionResponse::new()
-                .modes(choices.modes())
+                .modes(choices.mode_state())
                 .config_options(choices.config_options())
                 .meta(turns)
         }))
@@ -226,13 +240,19 @@ impl Agent for BowlineAgent {
         request: ResumeSessionRequest,
         cx: AgentContext,
     ) -> Result<ResumeSessionResponse, Error> {
-        let place = Place::of(request.cwd, request.additional_directories, &self.shared.settings)?;
-        self.let_go(&request.session_id).await;
-        let session = self.open(&cx, How::Resume(request.session_id), place, &request.mcp_servers).await?;
-        let turns = turns(&session).await;
-        Ok(session.choices(|choices| {
+        let place = SessionDirectories::from_request(
+            request.cwd,
+            request.additional_directories,
+            &self.resources.options,
+        )?;
+        self.close_and_forget(&request.session_id).await;
+        let session = self
+            .open_session(&cx, OpenMethod::Resume(request.session_id), place, &request.mcp_servers)
+            .await?;
+        let turns = turn_count_meta(&session).await;
+        Ok(session.with_config_view(|choices| {
             ResumeSessionResponse::new()
-                .modes(choices.modes())
+                .modes(choices.mode_state())
                 .config_options(choices.config_options())
                 .meta(turns)
         }))
@@ -243,11 +263,16 @@ impl Agent for BowlineAgent {
         request: ForkSessionRequest,
         cx: AgentContext,
     ) -> Result<ForkSessionResponse, Error> {
-        let place = Place::of(request.cwd, request.additional_directories, &self.shared.settings)?;
-        let session = self.open(&cx, How::Fork(request.session_id), place, &request.mcp_servers).await?;
-        Ok(session.choices(|choices| {
+        let place = SessionDirectories::from_request(
+            request.cwd,
+            request.additional_directories,
+            &self.resources.options,
+        )?;
+        let session =
+            self.open_session(&cx, OpenMethod::Fork(request.session_id), place, &request.mcp_servers).await?;
+        Ok(session.with_config_view(|choices| {
             ForkSessionResponse::new(session.id().clone())
-                .modes(choices.modes())
+                .modes(choices.mode_state())
                 .config_options(choices.config_options())
         }))
     }
@@ -257,17 +282,17 @@ impl Agent for BowlineAgent {
         request: ListSessionsRequest,
         _: AgentContext,
     ) -> Result<ListSessionsResponse, Error> {
-        let query = ListQuery { cwd: request.cwd, cursor: request.cursor, page: PAGE };
-        let page = self.shared.store.list(query).await.map_err(Failure::from)?;
-        let told = |meta: Meta| {
-            let mut info = SessionInfo::new(meta.id, meta.cwd).updated_at(iso8601(meta.updated));
-            info.additional_directories = meta.additional;
+        let query = SessionQuery { cwd: request.cwd, cursor: request.cursor, page_size: SESSIONS_PER_PAGE };
+        let page = self.resources.store.list(query).await.map_err(RpcError::from)?;
+        let told = |meta: SessionMeta| {
+            let mut info = SessionInfo::new(meta.id, meta.cwd).updated_at(format_iso8601(meta.updated_at));
+            info.additional_directories = meta.additional_directories;
             info.title = meta.title;
             info
         };
         let sessions = page.sessions.into_iter().map(told).collect();
         let mut response = ListSessionsResponse::new(sessions);
-        response.next_cursor = page.next;
+        response.next_cursor = page.next_cursor;
         Ok(response)
     }
 
@@ -276,8 +301,8 @@ impl Agent for BowlineAgent {
         request: CloseSessionRequest,
         _: AgentContext,
     ) -> Result<CloseSessionResponse, Error> {
-        self.session(&request.session_id)?;
-        self.let_go(&request.session_id).await;
+        self.find_session(&request.session_id)?;
+        self.close_and_forget(&request.session_id).await;
         Ok(CloseSessionResponse::new())
     }
 
@@ -286,8 +311,8 @@ impl Agent for BowlineAgent {
         request: DeleteSessionRequest,
         _: AgentContext,
     ) -> Result<DeleteSessionResponse, Error> {
-        self.let_go(&request.session_id).await;
-        self.shared.store.delete(&request.session_id).await.map_err(Failure::from)?;
+        self.close_and_forget(&request.session_id).await;
+        self.resources.store.delete(&request.session_id).await.map_err(RpcError::from)?;
         Ok(DeleteSessionResponse::new())
     }
 
@@ -296,10 +321,11 @@ impl Agent for BowlineAgent {
         request: SetSessionModeRequest,
         _: AgentContext,
     ) -> Result<SetSessionModeResponse, Error> {
-        let session = self.session(&request.session_id)?;
-        let change =
-            session.choices(|choices| choices.choose_mode(&request.mode_id.0)).map_err(Failure::from)?;
-        session.choose(change).await?;
+        let session = self.find_session(&request.session_id)?;
+        let change = session
+            .with_config_view(|choices| choices.parse_mode(&request.mode_id.0))
+            .map_err(RpcError::from)?;
+        session.apply_config_change(change).await?;
         Ok(SetSessionModeResponse::new())
     }
 
@@ -308,10 +334,11 @@ impl Agent for BowlineAgent {
         request: SetSessionModelRequest,
         _: AgentContext,
     ) -> Result<SetSessionModelResponse, Error> {
-        let session = self.session(&request.session_id)?;
-        let change =
-            session.choices(|choices| choices.choose_model(&request.model_id)).map_err(Failure::from)?;
-        session.choose(change).await?;
+        let session = self.find_session(&request.session_id)?;
+        let change = session
+            .with_config_view(|choices| choices.parse_model(&request.model_id))
+            .map_err(RpcError::from)?;
+        session.apply_config_change(change).await?;
         Ok(SetSessionModelResponse {})
     }
 
@@ -320,26 +347,27 @@ impl Agent for BowlineAgent {
         request: SetSessionConfigOptionRequest,
         _: AgentContext,
     ) -> Result<SetSessionConfigOptionResponse, Error> {
-        let session = self.session(&request.session_id)?;
-        let change = session.choices(|choices| choices.choose(&request.config_id.0, &request.value));
-        session.choose(change.map_err(Failure::from)?).await?;
-        Ok(SetSessionConfigOptionResponse::new(session.choices(|choices| choices.config_options())))
+        let session = self.find_session(&request.session_id)?;
+        let change =
+            session.with_config_view(|choices| choices.parse_option(&request.config_id.0, &request.value));
+        session.apply_config_change(change.map_err(RpcError::from)?).await?;
+        Ok(SetSessionConfigOptionResponse::new(session.with_config_view(|choices| choices.config_options())))
     }
 
     async fn prompt(&self, request: PromptRequest, cx: AgentContext) -> Result<PromptResponse, Error> {
-        let session = self.session(&request.session_id)?;
-        Ok(session.prompt(request.prompt, cx.cancel()).await?)
+        let session = self.find_session(&request.session_id)?;
+        Ok(session.prompt(request.prompt, cx.cancel_signal()).await?)
     }
 
     async fn cancel(&self, notification: bowline_state::schema::v1::CancelNotification, _: ClientHandle) {
-        // The turns themselves were told by the wire.
-        self.log(format!("session {}: cancelled", notification.session_id.0));
+        // The wire layer cancels the turns themselves.
+        self.log_line(format!("session {}: cancelled", notification.session_id.0));
     }
 
     async fn mcp_notification(&self, notification: MessageMcpNotification, _: ClientHandle) {
         let server = notification.server_id.clone();
-        if !self.told.take(notification) {
-            self.log(format!(
+        if !self.mcp_notifications.route(notification) {
+            self.log_line(format!(
                 "the MCP server {} of the client tells of a request that there is not",
                 server.0
             ));

@@ -1,74 +1,78 @@
-//! What the project and the user want every model to know: `AGENTS.md` and files named at the start.
+//! The instructions of the project and the user for every model: `AGENTS.md`, and files named at startup.
 //!
-//! Only those in the session's own directories are read; for deeper ones the model is told to look itself.
+//! Only those in the session's own directories are read; the model is told to look for deeper ones itself.
 
 use std::sync::Arc;
 
-use bowline_state::failure::Failure;
-use bowline_state::lines::Window;
-use bowline_workspace::files::Files;
+use bowline_state::lines::LineWindow;
+use bowline_state::rpc_error::RpcError;
+use bowline_workspace::files::FileBackend;
 use futures_util::future::join_all;
 
-use crate::prompting::{cut, is_hidden};
+use crate::prompt::{is_hidden, truncate_at_line};
 
-/// The name of the file that a project keeps its instructions in.
-pub const FILE: &str = "AGENTS.md";
+/// The name of a project's instruction file.
+pub const INSTRUCTIONS_FILE: &str = "AGENTS.md";
 
-/// Of one file at most this many bytes are told.
-pub const MAX_FILE: usize = 64 << 10;
+/// The most bytes used of one file.
+pub const MAX_FILE_BYTES: usize = 64 << 10;
 
-/// Files named at the start and directories are looked at up to this many each.
+/// The most files named at startup, and the most directories searched.
 pub const MAX_FILES: usize = 16;
 
-/// Of a file that is too large to be read as a whole, so many lines are.
+/// The number of lines read of a file that is too large to be read whole.
 const FIRST_LINES: u32 = 500;
 
-/// What a session's model is told beside the agent's own words.
+/// The instructions of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Instructions {
-    /// The texts, the user's own before the project's.
-    pub texts: Vec<Instruction>,
-    /// What could not be read, for the user to know.
+    /// The files, the user's own before the project's.
+    pub files: Vec<InstructionFile>,
+    /// Notes for the user about unreadable files.
     pub notes: Vec<String>,
 }
 
 /// Instructions from one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Instruction {
+pub struct InstructionFile {
     /// The file.
-    pub file: String,
-    /// What it says.
+    pub path: String,
+    /// Its content.
     pub text: String,
 }
 
-/// Reads the instructions of a session in these directories, `cwd` being the first; `named` were given at the start.
+/// Reads the instructions of a session in these directories, with `cwd` first; `named` were given at startup.
 ///
-/// That there are none is usual, and nothing is said about it.
-pub async fn read<F: Files>(files: &F, directories: &[String], named: &[(String, Arc<str>)]) -> Instructions {
+/// Missing files are normal, and not reported.
+pub async fn read_instructions<F: FileBackend>(
+    files: &F,
+    directories: &[String],
+    named: &[(String, Arc<str>)],
+) -> Instructions {
     let mut found = Instructions::default();
     for (file, text) in named.iter().take(MAX_FILES) {
-        found.add(file, text);
+        found.add_file(file, text);
     }
     let looks = directories.iter().take(MAX_FILES).map(|directory| async move {
-        let path = format!("{}/{FILE}", directory.trim_end_matches('/'));
-        let read = read_one(files, &path).await;
+        let path = format!("{}/{INSTRUCTIONS_FILE}", directory.trim_end_matches('/'));
+        let read = read_instruction_file(files, &path).await;
         (path, read)
     });
-    // All at once: one that takes long does not make the others late.
+    // Concurrently, so that a slow file does not delay the others.
     for (path, read) in join_all(looks).await {
         match read {
-            Ok(text) => found.add(&path, &text),
-            Err(Failure::ResourceNotFound { .. }) => {}
+            Ok(text) => found.add_file(&path, &text),
+            Err(RpcError::ResourceNotFound { .. }) => {}
             Err(why) => found.notes.push(format!("{path} could not be read: {why}.")),
         }
     }
     found
 }
 
-async fn read_one<F: Files>(files: &F, path: &str) -> Result<Arc<String>, Failure> {
-    match files.read(path, Window::default()).await {
-        Err(Failure::TooLarge { .. }) => {
-            let window = Window { line: None, limit: Some(FIRST_LINES) };
+async fn read_instruction_file<F: FileBackend>(files: &F, path: &str) -> Result<Arc<String>, RpcError> {
+    match files.read(path, LineWindow::default()).await {
+        Err(RpcError::TooLarge { .. }) => {
+            let window = LineWindow { line: None, limit: Some(FIRST_LINES) };
             files.read(path, window).await.map(|read| read.text)
         }
         read => read.map(|read| read.text),
@@ -76,21 +80,21 @@ async fn read_one<F: Files>(files: &F, path: &str) -> Result<Arc<String>, Failur
 }
 
 impl Instructions {
-    fn add(&mut self, file: &str, text: &str) {
-        let shown = cut(text, MAX_FILE);
+    fn add_file(&mut self, file: &str, text: &str) {
+        let shown = truncate_at_line(text, MAX_FILE_BYTES);
         if shown.len() < text.len() {
             self.notes.push(format!("Of {file} the model is told {} of {} bytes.", shown.len(), text.len()));
         }
-        let text = cleaned(shown);
-        let again = self.texts.iter().any(|known| known.text == text);
+        let text = strip_hidden_characters(shown);
+        let again = self.files.iter().any(|known| known.text == text);
         if !text.is_empty() && !again {
-            self.texts.push(Instruction { file: file.to_owned(), text });
+            self.files.push(InstructionFile { path: file.to_owned(), text });
         }
     }
 }
 
-/// Returns the text without what a person who reviewed the file would not have seen.
-fn cleaned(text: &str) -> String {
+/// Returns the text without characters that are invisible to a reviewer of the file.
+fn strip_hidden_characters(text: &str) -> String {
     let seen = |character: &char| {
         matches!(character, '\n' | '\t') || !(character.is_control() || is_hidden(*character))
     };

@@ -1,150 +1,161 @@
-//! Models: what an agent asks, and what it gets, whoever answers.
+//! Models: requests and streamed replies, the same for every provider.
+//!
+//! Providers speak one of three wire formats (`remote/anthropic.rs`, `openai.rs`, `gemini.rs`), each a set of pure
+//! functions: a request becomes a JSON body, an event of the response becomes reply events. `remote/transport.rs` sends
+//! the body and decodes events with deadlines and limits, and `remote/reply.rs` turns them into a reply. User-facing
+//! errors, and the API key of each server, are in `endpoint.rs`. Signed thoughts go back only to the provider that
+//! signed them.
+//!
+//! A small model (few parameters by its name, or a small context window) gets a short list of tools as text, two worked
+//! examples and required arguments only. Calls and results are text for it (`tools_as_text.rs`), each result ends with
+//! a hint for the next step, and [`bowline_state`]'s `text_tool_calls` extracts the calls.
 
 mod base_url;
 pub mod catalogue;
+mod context_window;
 mod endpoint;
-pub mod net;
+pub mod http_clients;
 pub mod offline;
 pub mod provider;
 pub mod remote;
 pub mod replay;
+mod reply_sender;
 pub mod script;
-mod speak;
-mod window;
-pub(crate) mod words;
+pub(crate) mod tools_as_text;
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::conversation::{Message, Thinking, ToolSpec, ToolUse, Usage};
+use bowline_state::conversation::{ConversationMessage, ThinkingLevel, TokenUsage, ToolSpec, ToolUse};
 use futures_util::Stream;
 use serde::{Deserialize, Serialize};
 
 use self::provider::Provider;
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Debug, Clone)]
-pub struct Request {
-    /// What it is told first.
-    pub system: Arc<str>,
-    /// The conversation. Every call in it is answered, and it ends with a message of the user's or of tools.
-    pub messages: Arc<[Message]>,
+pub struct ModelRequest {
+    /// The system prompt.
+    pub system_prompt: Arc<str>,
+    /// The conversation. Every call in it has a result, and it ends with a message of the user or of tools.
+    pub messages: Arc<[ConversationMessage]>,
     /// The tools it may call.
     pub tools: Arc<[ToolSpec]>,
-    /// How much it is to think.
-    pub thinking: Thinking,
-    /// How many tokens the reply may have, if that is to be said.
+    /// The thinking level.
+    pub thinking: ThinkingLevel,
+    /// The most tokens of the reply, if limited.
     pub max_output: Option<u32>,
-    /// Whether the model is told of the tools in words, and calls and results are texts.
-    pub by_words: bool,
+    /// Whether tools, calls and results are presented as text.
+    pub tools_as_text: bool,
 }
 
-/// A piece of a reply.
+/// An event of a reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Event {
+pub enum ReplyEvent {
     /// More of its text.
     Text(String),
-    /// More of its thoughts; the signature, if the provider has such, comes with the last piece.
+    /// More of its thoughts; a provider's signature, if any, comes with the last piece.
     Thought {
         /// The text.
         text: String,
         /// The provider's signature.
         signature: Option<String>,
     },
-    /// A call. It is acted upon only when the reply has ended well: one that a limit of tokens cut may be cut itself.
+    /// A tool call. It is run only if the reply ends well: in a reply cut off by a token limit, the call may be
+    /// incomplete.
     Call(ToolUse),
-    /// Nothing comes for a while: the request is made again.
+    /// The request failed and will be retried after a pause.
     Retrying {
-        /// What went wrong.
+        /// The failure.
         why: String,
-        /// How long it waits.
+        /// The pause.
         wait: Duration,
-        /// How many attempts were made.
+        /// The number of attempts so far.
         attempt: u32,
     },
-    /// What the request took. The last one holds.
-    Usage(Usage),
-    /// The reply is complete. Nothing follows. A stream that ends without this was cut short.
-    End(Stop),
+    /// The token usage of the request. The last one counts.
+    Usage(TokenUsage),
+    /// The reply is complete, and nothing follows. A stream that ends without this was cut short.
+    End(ReplyStop),
 }
 
 /// Why a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stop {
-    /// The model has said what it had to say, or wants its calls answered.
+pub enum ReplyStop {
+    /// The model has finished, or awaits the results of its calls.
     Done,
-    /// It may not say more: the limit of tokens.
+    /// The token limit was reached.
     Length,
-    /// It will not say more: the provider refuses.
+    /// The provider refused to continue.
     Refused,
 }
 
-/// Why there is no reply, or no whole one.
+/// Why there is no reply, or an incomplete one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelError {
-    /// There is no key for the provider.
+    /// No API key is set for the provider.
     #[error(
         "there is no key for {provider}: set {variable}, or store one with `bowline agent --login {provider}`"
     )]
     NoKey {
         /// The provider.
         provider: String,
-        /// The variable that would hold it.
+        /// The environment variable for it.
         variable: String,
     },
-    /// What holds the keys cannot be used.
+    /// The keyring cannot be used.
     #[error("{0}")]
     Keys(String),
-    /// The provider does not take the key.
+    /// The provider rejects the API key.
     #[error("{provider} does not accept the key: {why}")]
     Unauthorized {
         /// The provider.
         provider: String,
-        /// What it said.
+        /// The provider's message.
         why: String,
     },
-    /// There is no such model.
+    /// No such model exists.
     #[error("there is no model {name}: {why}")]
     Unknown {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// What to do.
+        /// The advice to the user.
         why: String,
     },
-    /// The conversation does not fit the model's window.
+    /// The conversation exceeds the model's context window.
     #[error("the conversation does not fit the model's window: {0}")]
     TooLong(String),
     /// The reply stopped before its end.
     #[error("the reply was cut short: {0}")]
     CutShort(String),
-    /// The provider is overloaded or limits the rate, also after several attempts.
-    #[error("the provider is busy: {why}{when}", when = when(*.retry_after))]
+    /// The provider is overloaded or rate-limited, even after several attempts.
+    #[error("the provider is busy: {why}{when}", when = describe_retry_after(*.retry_after))]
     Busy {
-        /// What it said.
+        /// The provider's message.
         why: String,
-        /// When it wants to be asked again.
+        /// When the provider asks for the next attempt.
         retry_after: Option<Duration>,
     },
-    /// Nothing came for too long.
+    /// A timeout expired without data.
     #[error("the model did not answer in time: {0}")]
     TimedOut(String),
-    /// The provider refuses the request as it is.
+    /// The provider rejects the request.
     #[error("the provider refuses the request: {0}")]
     Refused(String),
     /// The provider cannot be reached.
     #[error("the provider cannot be reached: {0}")]
     Unreachable(String),
-    /// The reply cannot be understood, or is larger than any reply may be.
+    /// The reply cannot be parsed, or exceeds the size limit.
     #[error("the reply cannot be used: {0}")]
     Unusable(String),
 }
 
-/// Returns when a provider wants to be asked again, as the end of a sentence.
-fn when(retry_after: Option<Duration>) -> String {
+/// Describes when to retry, as the end of a sentence.
+fn describe_retry_after(retry_after: Option<Duration>) -> String {
     let Some(wait) = retry_after.filter(|wait| !wait.is_zero()) else { return String::new() };
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
     let (count, unit) = match seconds {
@@ -156,75 +167,77 @@ fn when(retry_after: Option<Duration>) -> String {
     format!("; try again in {count} {unit}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A reply as it comes. Dropping it stops the request.
-pub type Reply = Pin<Box<dyn Stream<Item = Result<Event, ModelError>> + Send>>;
+/// A streamed reply. Dropping it cancels the request.
+pub type ReplyStream = Pin<Box<dyn Stream<Item = Result<ReplyEvent, ModelError>> + Send>>;
 
-/// What is known of a model before it is asked.
+/// The known properties of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelInfo {
-    /// The name that it is chosen by, `anthropic/claude-sonnet-4-5` for one.
+    /// Its name in the catalogue, for example `anthropic/claude-sonnet-4-5`.
     pub name: String,
-    /// What a client shows.
+    /// Its title in clients.
     pub title: String,
-    /// How many tokens a conversation may have.
-    pub window: u64,
-    /// Whether it can be shown pictures.
-    pub images: bool,
-    /// Whether how much it thinks can be chosen.
-    pub thinking: bool,
-    /// What a million tokens cost in US dollars, if it is known: of requests, read from a cache, put into one, of replies.
+    /// The context window, in tokens.
+    pub context_window: u64,
+    /// Whether it accepts images.
+    pub supports_images: bool,
+    /// Whether its thinking level can be chosen.
+    pub supports_thinking: bool,
+    /// The price, if known.
     pub price: Option<Price>,
 }
 
-/// Models with a smaller window than this are small, in tokens.
+/// Models with a smaller context window count as small, in tokens.
 const SMALL_WINDOW: u64 = 24_000;
 
-/// Models with fewer parameters than this are small, in thousands of millions.
+/// Models with fewer parameters count as small, in billions.
 const FEW_PARAMETERS: f64 = 4.0;
 
 impl ModelInfo {
-    /// Says whether it is one of those that people run on small machines: it is told less, and how tools are called in
-    /// words, because it can neither keep much in mind nor call tools as providers' models do.
+    /// Returns whether it is a small model, made for small machines. It gets a shorter prompt, with tools described as
+    /// text, because it retains little context and calls tools unreliably.
     #[must_use]
     pub fn is_small(&self) -> bool {
         let Some((provider, name)) = self.name.split_once('/') else { return false };
-        let may_be = Provider::of(provider).is_some_and(Provider::may_write_calls_as_text);
-        may_be && (self.window < SMALL_WINDOW || parameters(name).is_some_and(|count| count < FEW_PARAMETERS))
+        let may_be = Provider::from_id(provider).is_some_and(Provider::may_write_calls_as_text);
+        may_be
+            && (self.context_window < SMALL_WINDOW
+                || parameter_count(name).is_some_and(|count| count < FEW_PARAMETERS))
     }
 }
 
-/// Returns how many thousands of millions of parameters a model has by its name: 1.5 for `qwen2.5-coder:1.5b`.
-fn parameters(name: &str) -> Option<f64> {
+/// Returns the number of parameters in a model's name, in billions: 1.5 for `qwen2.5-coder:1.5b`.
+fn parameter_count(name: &str) -> Option<f64> {
     let words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
     words.filter_map(|word| word.strip_suffix(['b', 'B'])?.parse().ok()).next_back()
 }
 
-/// What a million tokens cost, in US dollars.
+/// The price of a million tokens, in US dollars.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
-    /// Of requests.
+    /// Input tokens.
     pub input: f64,
-    /// Of requests, read from a cache.
+    /// Input tokens read from the cache.
     pub cache_read: f64,
-    /// Of requests, put into a cache.
+    /// Input tokens written to the cache.
     pub cache_write: f64,
-    /// Of replies.
+    /// Output tokens.
     pub output: f64,
 }
 
-/// Whoever answers. One is made for each session.
+/// A model. Each session opens its own.
 pub trait Model: Send + Sync {
-    /// Returns what is known of it.
+    /// Returns its known properties.
     fn info(&self) -> &ModelInfo;
 
-    /// Learns what only its server knows, unless it has; [`Model::info`] tells it afterwards. Who cannot be asked now can be
-    /// later.
-    fn learn(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    /// Fetches properties that only its server knows, unless it has; [`Model::info`] returns them afterwards. If the
+    /// server cannot answer now, the next call tries again.
+    fn fetch_info(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Asks. Nothing happens before the reply is polled.
-    fn ask(&self, request: Request) -> Reply;
+    /// Sends a request. Nothing happens before the reply is polled.
+    fn stream_reply(&self, request: ModelRequest) -> ReplyStream;
 }
 
 #[cfg(test)]

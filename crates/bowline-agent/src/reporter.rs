@@ -1,9 +1,9 @@
-//! Telling the client what happens in a turn, and keeping what was told for the session's record.
+//! Reporting a turn to the client, and recording the updates for the stored session.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_state::builders::IntoSessionUpdate;
-use bowline_state::permission::{Ask, AskError, PermissionBroker};
+use bowline_state::permission::{PermissionBroker, PermissionRequestDetails, PermissionRequestError};
 use bowline_state::schema::v1::{
     ContentBlock, ContentChunk, MessageId, RequestPermissionRequest, SessionId, SessionUpdate, ToolCall,
     ToolCallId, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
@@ -11,12 +11,12 @@ use bowline_state::schema::v1::{
 use bowline_state::tracker::{MAX_TRACKED_CALLS, ToolCallTracker, TrackerError};
 use bowline_wire::{CallError, ClientHandle};
 
-/// So many bytes of text may wait to be saved before the runner has to save them.
-pub const MAX_UNSAVED: usize = 4 << 20;
+/// The most bytes of unsaved text before the turn has to save it.
+pub const MAX_UNSAVED_BYTES: usize = 4 << 20;
 
-/// Tells the client of one turn. Clones are the same one.
+/// Reports one turn to the client. Clones share their state.
 ///
-/// Calls are named by the model's ids here, and by the session's own on the wire: those are unique in the session.
+/// Callers name calls by the model's ids; on the wire they have ids that are unique in the session.
 #[derive(Debug, Clone)]
 pub struct Reporter {
     inner: Arc<Inner>,
@@ -33,13 +33,13 @@ struct Inner {
 struct State {
     calls: ToolCallTracker,
     unsaved: Vec<SessionUpdate>,
-    // Invariant: about the bytes of `unsaved`, and those of its last one.
+    // Invariant: roughly the bytes of `unsaved`, and those of its last update.
     unsaved_bytes: usize,
     last_bytes: usize,
 }
 
 impl Reporter {
-    /// Returns a reporter of a turn. Its tool calls are named by `turn`, which no other turn of the session has.
+    /// Returns the reporter of a turn. The ids of its tool calls contain `turn`, which is unique in the session.
     #[must_use]
     pub fn new(client: ClientHandle, session: SessionId, turn: u64) -> Self {
         let calls = ToolCallTracker::with_prefix(format!("turn{turn}"));
@@ -59,58 +59,58 @@ impl Reporter {
         &self.inner.session
     }
 
-    /// Sends an update and keeps it for the record.
+    /// Sends an update and records it.
     ///
     /// # Errors
-    /// Returns why it was not sent: the client is gone, or did not advertise this kind of update.
-    pub async fn update(&self, update: impl IntoSessionUpdate) -> Result<(), CallError> {
+    /// Fails if the client has disconnected, or did not advertise this kind of update.
+    pub async fn send_update(&self, update: impl IntoSessionUpdate) -> Result<(), CallError> {
         let update = update.into_session_update();
-        self.state().keep(&update);
+        self.state().record_update(&update);
         self.inner.client.update(self.inner.session.clone(), update).await
     }
 
-    /// Keeps an update for the record without sending it: what the client knows already.
-    pub fn keep(&self, update: SessionUpdate) {
-        self.state().keep(&update);
+    /// Records an update without sending it, because the client knows it already.
+    pub fn record_update(&self, update: SessionUpdate) {
+        self.state().record_update(&update);
     }
 
     /// Sends a piece of the model's text.
     ///
     /// # Errors
-    /// See [`update`](Self::update).
-    pub async fn text(&self, message: &MessageId, text: impl Into<String>) -> Result<(), CallError> {
-        self.update(SessionUpdate::AgentMessageChunk(chunk(message, text))).await
+    /// See [`send_update`](Self::send_update).
+    pub async fn send_text(&self, message: &MessageId, text: impl Into<String>) -> Result<(), CallError> {
+        self.send_update(SessionUpdate::AgentMessageChunk(text_chunk(message, text))).await
     }
 
     /// Sends a piece of the model's thoughts.
     ///
     /// # Errors
-    /// See [`update`](Self::update).
-    pub async fn thought(&self, message: &MessageId, text: impl Into<String>) -> Result<(), CallError> {
-        self.update(SessionUpdate::AgentThoughtChunk(chunk(message, text))).await
+    /// See [`send_update`](Self::send_update).
+    pub async fn send_thought(&self, message: &MessageId, text: impl Into<String>) -> Result<(), CallError> {
+        self.send_update(SessionUpdate::AgentThoughtChunk(text_chunk(message, text))).await
     }
 
-    /// Announces a call: pending, unless `build` says otherwise.
+    /// Announces a call: pending, unless `build` changes that.
     ///
     /// # Errors
-    /// Returns what is wrong with the call, or why the client was not told.
-    pub async fn start(
+    /// Fails if the call is invalid, or if the client could not be notified.
+    pub async fn start_call(
         &self,
         call: &str,
         build: impl FnOnce(ToolCallId) -> ToolCall,
     ) -> Result<(), ReportError> {
-        let started = self.state().start(call, build)?;
-        Ok(self.update(started).await?)
+        let started = self.state().start_call(call, build)?;
+        Ok(self.send_update(started).await?)
     }
 
-    /// Tells what changed about a call; nothing is sent if nothing did.
+    /// Reports changes of a call; sends nothing if nothing changed.
     ///
     /// # Errors
-    /// Returns what is wrong with the call, or why the client was not told.
-    pub async fn progress(&self, call: &str, fields: ToolCallUpdateFields) -> Result<(), ReportError> {
+    /// Fails if the call is invalid, or if the client could not be notified.
+    pub async fn update_call(&self, call: &str, fields: ToolCallUpdateFields) -> Result<(), ReportError> {
         let changed = self.state().calls.progress(call, fields)?;
         match changed {
-            Some(update) => Ok(self.update(update).await?),
+            Some(update) => Ok(self.send_update(update).await?),
             None => Ok(()),
         }
     }
@@ -118,63 +118,63 @@ impl Reporter {
     /// Ends a call with its last changes.
     ///
     /// # Errors
-    /// Returns what is wrong with the call, or why the client was not told.
-    pub async fn finish(
+    /// Fails if the call is invalid, or if the client could not be notified.
+    pub async fn finish_call(
         &self,
         call: &str,
         status: ToolCallStatus,
         fields: ToolCallUpdateFields,
     ) -> Result<(), ReportError> {
-        self.progress(call, fields.status(status)).await
+        self.update_call(call, fields.status(status)).await
     }
 
     /// Returns the call's id on the wire.
     ///
     /// # Errors
-    /// Returns that there is no such call.
-    pub fn id(&self, call: &str) -> Result<ToolCallId, ReportError> {
-        Ok(self.state().calls.view(call)?.tool_call_id.clone())
+    /// Fails if no such call exists.
+    pub fn wire_id(&self, call: &str) -> Result<ToolCallId, ReportError> {
+        Ok(self.state().calls.tool_call(call)?.tool_call_id.clone())
     }
 
-    /// Says whether a call is being carried out: it was allowed, and has not ended.
+    /// Returns whether a call is running: it was allowed, and has not ended.
     #[must_use]
-    pub fn is_running(&self, call: &str) -> bool {
-        self.state().calls.view(call).is_ok_and(|call| call.status == ToolCallStatus::InProgress)
+    pub fn is_call_running(&self, call: &str) -> bool {
+        self.state().calls.tool_call(call).is_ok_and(|call| call.status == ToolCallStatus::InProgress)
     }
 
     /// Returns a request for permission that describes a call as the client knows it.
     ///
     /// # Errors
-    /// Returns what is wrong with the call or the options.
-    pub fn ask(
+    /// Fails if the call or the options are invalid.
+    pub fn permission_request(
         &self,
         broker: &PermissionBroker,
         call: &str,
-        ask: Ask,
-    ) -> Result<RequestPermissionRequest, AskError> {
-        broker.request_for(&self.state().calls, call, ask)
+        ask: PermissionRequestDetails,
+    ) -> Result<RequestPermissionRequest, PermissionRequestError> {
+        broker.build_request_for(&self.state().calls, call, ask)
     }
 
-    /// Ends every open call as failed, as a cancelled turn does. The record has it also if the client does not take it.
-    pub async fn fail_open(&self) {
+    /// Marks every open call as failed, at the end of a cancelled turn. Recorded even if the client cannot be notified.
+    pub async fn fail_open_calls(&self) {
         let updates: Vec<SessionUpdate> = {
             let mut state = self.state();
             let failed = state.calls.fail_open();
             failed
                 .into_iter()
                 .map(IntoSessionUpdate::into_session_update)
-                .inspect(|update| state.keep(update))
+                .inspect(|update| state.record_update(update))
                 .collect()
         };
         for update in updates {
-            // A client that is gone need not be told.
+            // A disconnected client need not be notified.
             if self.inner.client.update(self.inner.session.clone(), update).await.is_err() {
                 return;
             }
         }
     }
 
-    /// Returns what was told since the last time, for the record, and how many bytes it has.
+    /// Takes the updates recorded since the last time.
     #[must_use]
     pub fn take_unsaved(&self) -> Vec<SessionUpdate> {
         let mut state = self.state();
@@ -182,10 +182,10 @@ impl Reporter {
         std::mem::take(&mut state.unsaved)
     }
 
-    /// Says whether so much waits to be saved that it should be.
+    /// Returns whether enough updates are unsaved that they should be saved now.
     #[must_use]
     pub fn should_save(&self) -> bool {
-        self.state().unsaved_bytes >= MAX_UNSAVED
+        self.state().unsaved_bytes >= MAX_UNSAVED_BYTES
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -194,8 +194,8 @@ impl Reporter {
 }
 
 impl State {
-    /// Starts a call. Those that are finished are forgotten where there would be too many.
-    fn start(
+    /// Starts a call. Forgets finished ones if there are too many.
+    fn start_call(
         &mut self,
         call: &str,
         build: impl FnOnce(ToolCallId) -> ToolCall,
@@ -211,20 +211,20 @@ impl State {
         self.calls.start(call, build)
     }
 
-    fn keep(&mut self, update: &SessionUpdate) {
-        let text = text_of(update);
-        let bytes = text.map_or_else(|| size_of(update), str::len);
+    fn record_update(&mut self, update: &SessionUpdate) {
+        let text = chunk_text(update);
+        let bytes = text.map_or_else(|| json_size(update), str::len);
         self.unsaved_bytes += bytes;
         if let (Some(text), Some(last)) = (text, self.unsaved.last_mut())
-            && continues(last, update)
+            && is_continued_by(last, update)
         {
-            add(last, text);
+            append_text(last, text);
             self.last_bytes += bytes;
             return;
         }
-        // What a running command shows now takes the place of what it showed before.
+        // A running command's new content replaces its previous content.
         if let Some(last) = self.unsaved.last_mut()
-            && replaces(last, update)
+            && is_replaced_by(last, update)
         {
             *last = update.clone();
             self.unsaved_bytes -= self.last_bytes;
@@ -238,19 +238,19 @@ impl State {
 /// Why a call could not be reported.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// There is no such call, or it is over.
+    /// The call does not exist, or has ended.
     #[error(transparent)]
     Call(#[from] TrackerError),
-    /// The client was not told.
+    /// The client could not be notified.
     #[error(transparent)]
     Client(#[from] CallError),
 }
 
-fn chunk(message: &MessageId, text: impl Into<String>) -> ContentChunk {
+fn text_chunk(message: &MessageId, text: impl Into<String>) -> ContentChunk {
     ContentChunk::new(ContentBlock::from(text.into())).message_id(message.clone())
 }
 
-fn chunk_of(update: &SessionUpdate) -> Option<&ContentChunk> {
+fn content_chunk(update: &SessionUpdate) -> Option<&ContentChunk> {
     match update {
         SessionUpdate::UserMessageChunk(chunk)
         | SessionUpdate::AgentMessageChunk(chunk)
@@ -259,25 +259,25 @@ fn chunk_of(update: &SessionUpdate) -> Option<&ContentChunk> {
     }
 }
 
-fn text_of(update: &SessionUpdate) -> Option<&str> {
-    match &chunk_of(update)?.content {
+fn chunk_text(update: &SessionUpdate) -> Option<&str> {
+    match &content_chunk(update)?.content {
         ContentBlock::Text(text) => Some(&text.text),
         _ => None,
     }
 }
 
-/// Returns how many bytes an update has in the record.
-fn size_of(update: &SessionUpdate) -> usize {
-    let mut counted = Counted(0);
-    // Whatever cannot be written takes no room.
+/// Returns the size of an update in the record, in bytes.
+fn json_size(update: &SessionUpdate) -> usize {
+    let mut counted = ByteCounter(0);
+    // An update that cannot be serialised takes no space.
     serde_json::to_writer(&mut counted, update).ok();
     counted.0
 }
 
-/// Counts what is written to it.
-struct Counted(usize);
+/// Counts the bytes written to it.
+struct ByteCounter(usize);
 
-impl std::io::Write for Counted {
+impl std::io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0 += bytes.len();
         Ok(bytes.len())
@@ -288,8 +288,8 @@ impl std::io::Write for Counted {
     }
 }
 
-/// Says whether both tell only what the same call shows, so that a record of the second is enough.
-fn replaces(last: &SessionUpdate, next: &SessionUpdate) -> bool {
+/// Returns whether both updates only set the content of the same call, so that the second supersedes the first.
+fn is_replaced_by(last: &SessionUpdate, next: &SessionUpdate) -> bool {
     let (SessionUpdate::ToolCallUpdate(last), SessionUpdate::ToolCallUpdate(next)) = (last, next) else {
         return false;
     };
@@ -300,14 +300,14 @@ fn replaces(last: &SessionUpdate, next: &SessionUpdate) -> bool {
     last.tool_call_id == next.tool_call_id && shows_only(last) && shows_only(next)
 }
 
-/// Says whether `next` is more of the same message, so that one record can hold both.
-fn continues(last: &SessionUpdate, next: &SessionUpdate) -> bool {
+/// Returns whether `next` continues the same message, so that one record can hold both.
+fn is_continued_by(last: &SessionUpdate, next: &SessionUpdate) -> bool {
     let same_kind = std::mem::discriminant(last) == std::mem::discriminant(next);
-    let id = |update| chunk_of(update).and_then(|chunk: &ContentChunk| chunk.message_id.clone());
-    same_kind && text_of(last).is_some() && id(last).is_some() && id(last) == id(next)
+    let id = |update| content_chunk(update).and_then(|chunk: &ContentChunk| chunk.message_id.clone());
+    same_kind && chunk_text(last).is_some() && id(last).is_some() && id(last) == id(next)
 }
 
-fn add(last: &mut SessionUpdate, text: &str) {
+fn append_text(last: &mut SessionUpdate, text: &str) {
     if let SessionUpdate::UserMessageChunk(chunk)
     | SessionUpdate::AgentMessageChunk(chunk)
     | SessionUpdate::AgentThoughtChunk(chunk) = last

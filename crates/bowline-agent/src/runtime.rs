@@ -1,62 +1,63 @@
-//! Who serves a session's files and commands: the client, a workspace server of the client's, or this machine.
+//! The backends of a session's files and commands: the client, a workspace server of the client, or this machine.
 //!
-//! The choice is made once for a session, method by method, from what the client advertised. Where the client serves
-//! something there is no second way to it: what it refuses is not done behind its back. What no client can serve,
-//! looking around in directories, is done here, with the client's text of the files that the session has read from it.
+//! Each session chooses once, method by method, from the capabilities that the client advertised. Where the client
+//! serves a method, it is the only way: an operation that it refuses is not done behind its back. Listing and searching
+//! directories, which no client serves, happens here, with the client's text of the files that the session has read
+//! from it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use bowline_state::capabilities::{ClientGate, ClientMethod};
-use bowline_state::failure::Failure;
-use bowline_state::lines::Window;
-use bowline_state::operation::{Kind, Operation, Target};
-use bowline_state::paths::{self, Access, LexicalPath, PathFault, Refusal, Root, RootMode};
+use bowline_state::capabilities::{ClientCapabilityGate, ClientMethod};
+use bowline_state::lines::LineWindow;
+use bowline_state::operation::{Operation, OperationKind, OperationTarget};
+use bowline_state::paths::{self, Access, AdmissionError, LexicalPath, PathError, Root, RootMode};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::SessionId;
 use bowline_wire::ClientHandle;
-use bowline_workspace::files::{Asker, Files, LocalFiles, TextWritten};
-use bowline_workspace::roots::{Denied, RootSpec, Roots};
+use bowline_workspace::files::{FileBackend, LocalFiles, Requester, TextWriteOutcome};
+use bowline_workspace::roots::{AdmitError, RootSpec, Roots};
 use bowline_workspace::terminals::LocalTerminals;
-use bowline_workspace::workspace::{Served, Workspace};
+use bowline_workspace::workspace::{TextSource, Workspace};
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 
-pub(crate) mod beside;
 mod client;
-mod commands;
-mod fault;
+mod client_texts;
+mod disk_checks;
+pub(crate) mod disk_comparison;
+mod error;
 mod files;
-mod kept;
-mod looking;
-mod looks;
-mod workspace;
+mod search;
+mod terminals;
+mod workspace_server;
 
-pub use beside::Truth;
-pub use client::{ClientFiles, ClientTerminals, Ending, Patience};
-pub use commands::{Commands, Output};
-pub use fault::{Fault, Missing};
-pub use looking::Overlaid;
-pub use workspace::Adopted;
+pub use client::{ClientFiles, ClientTerminals, ClientTimeouts, CommandEnd};
+pub use disk_comparison::DiskComparison;
+pub use error::{FileAbsence, RuntimeError};
+pub use search::OverlaySearchResult;
+pub use terminals::{RuntimeTerminalOutput, RuntimeTerminals};
+pub use workspace_server::AdoptedWorkspace;
 
-use crate::settings::{Places, Settings};
-use kept::Kept;
-use looks::Looks;
+use crate::agent_options::{AgentOptions, AgentPaths};
+use client_texts::ClientTexts;
+use disk_checks::DiskChecks;
 
-/// Who serves something.
+/// The backend that serves an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Server {
+pub enum Backend {
     /// The client, on the user's machine.
     Client,
-    /// A workspace server of the client's, over MCP.
+    /// A workspace server of the client, over MCP.
     Workspace,
     /// This machine.
     Local,
 }
 
-impl Server {
-    /// Returns what a model and a user call it.
+impl Backend {
+    /// Returns the name shown to models and users.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub fn display_name(self) -> &'static str {
         match self {
             Self::Client => "the editor",
             Self::Workspace => "the client's workspace server",
@@ -64,9 +65,9 @@ impl Server {
         }
     }
 
-    /// Returns how something was done by it.
+    /// Returns the phrase that says an operation was done by this backend.
     #[must_use]
-    pub fn through(self) -> &'static str {
+    pub fn via_phrase(self) -> &'static str {
         match self {
             Self::Client => "through the editor",
             Self::Workspace => "through the client's workspace server",
@@ -74,9 +75,9 @@ impl Server {
         }
     }
 
-    /// Returns the word for it in raw output and logs.
+    /// Returns the identifier used in raw output and logs.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Client => "client",
             Self::Workspace => "workspace",
@@ -85,28 +86,28 @@ impl Server {
     }
 }
 
-/// Who serves what in a session.
+/// The backends of a session, by method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Choice {
+pub struct BackendChoice {
     /// Reading files.
-    pub read: Server,
+    pub read: Backend,
     /// Writing files.
-    pub write: Server,
+    pub write: Backend,
     /// Running commands.
-    pub terminal: Server,
+    pub terminal: Backend,
 }
 
-impl Choice {
+impl BackendChoice {
     /// Returns the choice for a client.
     #[must_use]
-    pub fn of(client: &ClientHandle) -> Self {
-        Self::by_gate(&client.gate())
+    pub fn for_client(client: &ClientHandle) -> Self {
+        Self::from_gate(&client.gate())
     }
 
-    /// Returns the choice for a client that serves what this gate lets pass.
+    /// Returns the choice for a client with these capabilities.
     #[must_use]
-    pub fn by_gate(client: &ClientGate) -> Self {
-        let by = |method| if client.check(method).is_ok() { Server::Client } else { Server::Local };
+    pub fn from_gate(client: &ClientCapabilityGate) -> Self {
+        let by = |method| if client.check(method).is_ok() { Backend::Client } else { Backend::Local };
         Self {
             read: by(ClientMethod::ReadTextFile),
             write: by(ClientMethod::WriteTextFile),
@@ -114,20 +115,20 @@ impl Choice {
         }
     }
 
-    /// Says who serves what, and why: a line for each. Without `shell` nobody runs commands.
+    /// Describes each method's backend and the reason for it, one per line. Without `shell`, no backend runs commands.
     #[must_use]
     pub fn describe(self, shell: bool) -> Vec<String> {
-        let line = |what: &str, by: Server, capability: &str| match by {
-            Server::Client => format!("{what}: the editor (it advertises {capability})"),
-            Server::Workspace => format!(
+        let line = |what: &str, by: Backend, capability: &str| match by {
+            Backend::Client => format!("{what}: the editor (it advertises {capability})"),
+            Backend::Workspace => format!(
                 "{what}: the client's workspace server, over MCP (the editor does not advertise {capability})"
             ),
-            Server::Local => {
+            Backend::Local => {
                 format!("{what}: the agent's own machine (the editor does not advertise {capability})")
             }
         };
         let looking = match self.read {
-            Server::Workspace => "the client's workspace server, over MCP (it reads the files)",
+            Backend::Workspace => "the client's workspace server, over MCP (it reads the files)",
             _ => "the agent's own machine (the protocol has no such method)",
         };
         let commands = if shell {
@@ -144,9 +145,9 @@ impl Choice {
     }
 }
 
-/// What serves a session. Clones are the same one.
+/// The backends of a session. Clones share their state.
 #[derive(Debug, Clone)]
-pub struct Runtimes {
+pub struct SessionRuntime {
     inner: Arc<Inner>,
 }
 
@@ -155,20 +156,20 @@ struct Inner {
     client: ClientHandle,
     session: SessionId,
     cwd: LexicalPath,
-    more: Vec<LexicalPath>,
-    // By what the client advertised.
-    choice: Choice,
-    workspace: OnceLock<Adopted>,
-    settings: Arc<Settings>,
+    additional_directories: Vec<LexicalPath>,
+    // Chosen from the client's capabilities.
+    backend_choice: BackendChoice,
+    adopted_workspace: OnceLock<AdoptedWorkspace>,
+    options: Arc<AgentOptions>,
     roots: OnceCell<Roots>,
-    engine: OnceCell<Engine>,
-    kept: Mutex<Kept>,
-    looks: Mutex<Looks>,
+    local: OnceCell<LocalRuntime>,
+    client_texts: Mutex<ClientTexts>,
+    disk_checks: Mutex<DiskChecks>,
 }
 
 /// Files and terminals of this machine.
 #[derive(Debug)]
-pub struct Engine {
+pub struct LocalRuntime {
     /// The workspace, with its journal: changes, undo.
     pub workspace: Workspace,
     /// The session's files.
@@ -177,55 +178,56 @@ pub struct Engine {
     pub terminals: LocalTerminals,
 }
 
-/// A text, and who served it.
+/// A text, and the backend that served it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Text {
-    /// The lines that were asked for.
+pub struct ServedText {
+    /// The requested lines.
     pub text: Arc<String>,
-    /// Whether it is all there is, if that is known.
+    /// Whether this is the whole file, if known.
     pub whole: Option<bool>,
-    /// Who served it.
-    pub by: Server,
-    /// Whether it is the file's text, as far as a look at this machine's disk can tell.
-    pub truth: Truth,
+    /// The backend that served it.
+    pub backend: Backend,
+    /// Whether it is the file's current text, as far as this machine's disk can tell.
+    pub disk_comparison: DiskComparison,
 }
 
-impl Runtimes {
-    /// Returns what serves a session in these directories. Nothing is opened before it is needed.
+impl SessionRuntime {
+    /// Returns the runtime of a session in these directories. Resources are opened when they are needed.
     ///
     /// # Errors
-    /// Returns what is wrong with the text of a directory.
+    /// Fails if a directory's path is invalid.
     pub fn new(
         client: ClientHandle,
         session: SessionId,
         cwd: &str,
         more: &[String],
-        settings: Arc<Settings>,
-    ) -> Result<Self, PathFault> {
+        settings: Arc<AgentOptions>,
+    ) -> Result<Self, PathError> {
         let cwd = LexicalPath::parse(cwd)?;
         let more = more.iter().map(LexicalPath::parse).collect::<Result<_, _>>()?;
-        let choice = Choice::of(&client);
+        let choice = BackendChoice::for_client(&client);
         let inner = Inner {
             client,
             session,
             cwd,
-            more,
-            choice,
-            workspace: OnceLock::new(),
-            settings,
+            additional_directories: more,
+            backend_choice: choice,
+            adopted_workspace: OnceLock::new(),
+            options: settings,
             roots: OnceCell::new(),
-            engine: OnceCell::new(),
-            kept: Mutex::default(),
-            looks: Mutex::default(),
+            local: OnceCell::new(),
+            client_texts: Mutex::default(),
+            disk_checks: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Returns who serves what.
+    /// Returns the backend of each method.
     #[must_use]
-    pub fn choice(&self) -> Choice {
-        let (choice, shell) = (self.inner.choice, self.inner.settings.shell);
-        self.workspace().map_or(choice, |adopted| choice.with_workspace(adopted.server().serves, shell))
+    pub fn backend_choice(&self) -> BackendChoice {
+        let (choice, shell) = (self.inner.backend_choice, self.inner.options.is_shell_enabled);
+        self.adopted_workspace()
+            .map_or(choice, |adopted| choice.with_workspace(adopted.server().serves, shell))
     }
 
     /// Returns the session's directory.
@@ -248,15 +250,15 @@ impl Runtimes {
 
     /// Returns the settings.
     #[must_use]
-    pub fn settings(&self) -> &Arc<Settings> {
-        &self.inner.settings
+    pub fn options(&self) -> &Arc<AgentOptions> {
+        &self.inner.options
     }
 
-    /// Says who serves what, and why: a line for each.
+    /// Describes each method's backend and the reason for it, one per line.
     #[must_use]
     pub fn describe(&self) -> Vec<String> {
-        let mut lines = self.choice().describe(self.inner.settings.shell);
-        if let Some(adopted) = self.workspace() {
+        let mut lines = self.backend_choice().describe(self.inner.options.is_shell_enabled);
+        if let Some(adopted) = self.adopted_workspace() {
             let server = adopted.server();
             lines.push(format!(
                 "the client's workspace server: the MCP server {:?} (its tools are those of one)",
@@ -266,192 +268,217 @@ impl Runtimes {
         lines
     }
 
-    /// Returns the absolute path that a model means: relative ones are below the session's directory.
+    /// Resolves a path given by a model: relative paths are below the session's directory.
     ///
     /// # Errors
-    /// Returns what is wrong with the text.
-    pub fn resolve(&self, path: &str) -> Result<LexicalPath, PathFault> {
+    /// Fails if the path is invalid.
+    pub fn resolve_path(&self, path: &str) -> Result<LexicalPath, PathError> {
         match LexicalPath::parse(path) {
-            Err(PathFault::Relative(path)) => LexicalPath::parse(format!("{}/{path}", self.cwd())),
+            Err(PathError::Relative(path)) => LexicalPath::parse(format!("{}/{path}", self.cwd())),
             parsed => parsed,
         }
     }
 
-    /// Returns a path as a person in the session's directory would name it.
+    /// Returns a path relative to the session's directory, if it lies inside.
     #[must_use]
-    pub fn shown<'p>(&self, path: &'p str) -> &'p str {
+    pub fn display_path<'p>(&self, path: &'p str) -> &'p str {
         let below = path.strip_prefix(self.cwd()).and_then(|rest| rest.strip_prefix('/'));
         below.filter(|rest| !rest.is_empty()).unwrap_or(path)
     }
 
-    /// Reads a file, or some lines of it, by whom the caller chooses.
+    /// Reads a file, or some lines of it, through a given backend.
     ///
     /// # Errors
-    /// Returns why there is no text.
-    pub async fn read(&self, by: Server, path: &str, window: Window) -> Result<Text, Fault> {
-        let asked_whole = window == Window::default();
+    /// Fails if the backend returns no text.
+    pub async fn read(
+        &self,
+        by: Backend,
+        path: &str,
+        window: LineWindow,
+    ) -> Result<ServedText, RuntimeError> {
+        let asked_whole = window == LineWindow::default();
         let (text, whole, truth) = match by {
-            Server::Client => {
+            Backend::Client => {
                 let read = self.client_files().read(path, window).await;
                 match &read {
-                    Ok(text) if asked_whole => self.kept().keep(path, text.clone()),
-                    Err(fault) if fault.is_missing() => self.kept().forget(path),
+                    Ok(text) if asked_whole => self.client_texts().insert(path, text.clone()),
+                    Err(fault) if fault.is_file_missing() => self.client_texts().remove(path),
                     _ => {}
                 }
                 let text = read?;
-                let truth = if asked_whole { self.beside(path, &text).await } else { Truth::Served };
+                let truth =
+                    if asked_whole { self.check_disk(path, &text).await } else { DiskComparison::UpToDate };
                 (text, asked_whole.then_some(true), truth)
             }
-            Server::Workspace => {
-                let (text, whole) = self.read_there(path, window).await?;
-                (text, Some(whole), Truth::Served)
+            Backend::Workspace => {
+                let (text, whole) = self.read_via_workspace(path, window).await?;
+                (text, Some(whole), DiskComparison::UpToDate)
             }
-            Server::Local => {
-                let read = self.engine().await?.files.read(path, window).await?;
-                if read.served == Served::DocumentBesideChangedFile {
-                    self.inner.settings.log.line(format!("{path} was changed on disk beside its document"));
+            Backend::Local => {
+                let read = self.local().await?.files.read(path, window).await?;
+                if read.source == TextSource::DirtyDocumentOverChangedFile {
+                    self.inner
+                        .options
+                        .log
+                        .write_line(format!("{path} was changed on disk beside its document"));
                 }
-                (read.text, read.whole, Truth::Served)
+                (read.text, read.is_whole, DiskComparison::UpToDate)
             }
         };
-        Ok(Text { text, whole, by, truth })
+        Ok(ServedText { text, whole, backend: by, disk_comparison: truth })
     }
 
-    /// Writes a file, by whom the caller chooses.
+    /// Writes a file through a given backend.
     ///
     /// # Errors
-    /// Returns why it was not written, or that nobody knows.
+    /// Fails if the file was not written, or if the outcome is unknown.
     pub async fn write(
         &self,
-        by: Server,
+        by: Backend,
         path: &str,
         content: String,
-        asker: &Asker,
-    ) -> Result<TextWritten, Fault> {
+        asker: &Requester,
+    ) -> Result<TextWriteOutcome, RuntimeError> {
         match by {
-            Server::Client => {
-                self.note_written(path);
+            Backend::Client => {
+                self.record_client_write(path);
                 self.client_files().write(path, content).await?;
-                Ok(TextWritten::default())
+                Ok(TextWriteOutcome::default())
             }
-            Server::Workspace => Err(by_its_tools()),
-            Server::Local => Ok(self.engine().await?.files.write(path, content, asker).await?),
+            Backend::Workspace => Err(workspace_tools_only()),
+            Backend::Local => Ok(self.local().await?.files.write(path, content, asker).await?),
         }
     }
 
-    /// Returns the terminals of whom the caller chooses.
+    /// Returns the terminals of a given backend.
     ///
     /// # Errors
-    /// Returns why there are none.
-    pub async fn commands(&self, by: Server) -> Result<Commands, Fault> {
-        let Inner { client, session, settings, .. } = &*self.inner;
+    /// Fails if the backend has no terminals.
+    pub async fn terminals(&self, by: Backend) -> Result<RuntimeTerminals, RuntimeError> {
+        let Inner { client, session, options: settings, .. } = &*self.inner;
         Ok(match by {
-            Server::Client => Commands::Client(ClientTerminals::new(
+            Backend::Client => RuntimeTerminals::Client(ClientTerminals::new(
                 client.clone(),
                 session.clone(),
-                Patience::of(settings, client),
+                ClientTimeouts::for_client(settings, client),
             )),
-            Server::Workspace => return Err(by_its_tools()),
-            Server::Local => Commands::Local(self.engine().await?.terminals.clone()),
+            Backend::Workspace => return Err(workspace_tools_only()),
+            Backend::Local => RuntimeTerminals::Local(self.local().await?.terminals.clone()),
         })
     }
 
-    /// Returns the files of the client, whether or not it serves them: it says so itself.
+    /// Returns the client's files, even if it does not serve them: it then fails by itself.
     #[must_use]
     pub fn client_files(&self) -> ClientFiles {
-        let Inner { client, session, settings, .. } = &*self.inner;
+        let Inner { client, session, options: settings, .. } = &*self.inner;
         ClientFiles::new(client.clone(), session.clone(), settings)
     }
 
-    /// Returns this machine's engine, opened at the first use.
+    /// Returns this machine's engine, opened on first use.
     ///
     /// # Errors
-    /// Returns why it cannot be used. The next use tries again.
-    pub async fn engine(&self) -> Result<&Engine, Fault> {
+    /// Fails if it cannot be opened. The next call tries again.
+    pub async fn local(&self) -> Result<&LocalRuntime, RuntimeError> {
         let roots = self.roots().await?.clone();
         let open = || async {
-            let (settings, name) = (self.inner.settings.clone(), self.inner.session.0.to_string());
+            let (settings, name) = (self.inner.options.clone(), self.inner.session.0.to_string());
             let opened = spawn_blocking(move || {
-                let journal = Workspace::journal_directory(&settings.places.state, &roots);
+                let journal = Workspace::journal_directory(&settings.paths.state_dir, &roots);
                 let opened = Workspace::open(roots, &journal, settings.workspace.clone())
-                    .map_err(|error| Fault::Unusable(error.to_string()))?;
+                    .map_err(|error| RuntimeError::EngineUnavailable(error.to_string()))?;
                 let told = opened.notices.iter().map(ToString::to_string);
                 for line in told.chain(opened.recovered.iter().map(ToString::to_string)) {
-                    settings.log.line(line);
+                    settings.log.write_line(line);
                 }
                 let session = opened.workspace.session(&name);
                 let terminals = LocalTerminals::new(session.clone(), settings.terminals.clone());
-                Ok(Engine { workspace: opened.workspace, files: LocalFiles::new(session), terminals })
+                Ok(LocalRuntime { workspace: opened.workspace, files: LocalFiles::new(session), terminals })
             });
-            opened.await.map_err(|ended| Fault::Unusable(ended.to_string()))?
+            opened.await.map_err(|ended| RuntimeError::EngineUnavailable(ended.to_string()))?
         };
-        self.inner.engine.get_or_try_init(open).await
+        self.inner.local.get_or_try_init(open).await
     }
 
-    /// Returns the session's directories on this machine, opened at the first use.
+    /// Returns the session's directories on this machine, opened on first use.
     ///
     /// # Errors
-    /// Returns why they cannot be: they may be on the user's machine alone.
-    pub async fn roots(&self) -> Result<&Roots, Fault> {
+    /// Fails if they cannot be opened: they may exist only on the user's machine.
+    pub async fn roots(&self) -> Result<&Roots, RuntimeError> {
         let open = || async {
             let cwd = RootSpec::writable(self.inner.cwd.as_str());
-            let more: Vec<RootSpec> =
-                self.inner.more.iter().map(|path| RootSpec::writable(path.as_str())).collect();
-            let places = self.inner.settings.places.clone();
-            let opened =
-                spawn_blocking(move || Roots::open(&cwd, &more).map(|roots| guarded(roots, &places)));
-            let opened = opened.await.map_err(|ended| Fault::Unusable(ended.to_string()))?;
-            opened.map_err(|error| Fault::Unusable(error.to_string()))
+            let more: Vec<RootSpec> = self
+                .inner
+                .additional_directories
+                .iter()
+                .map(|path| RootSpec::writable(path.as_str()))
+                .collect();
+            let places = self.inner.options.paths.clone();
+            let opened = spawn_blocking(move || {
+                Roots::open(&cwd, &more).map(|roots| protect_own_files(roots, &places))
+            });
+            let opened = opened.await.map_err(|ended| RuntimeError::EngineUnavailable(ended.to_string()))?;
+            opened.map_err(|error| RuntimeError::EngineUnavailable(error.to_string()))
         };
         self.inner.roots.get_or_try_init(open).await
     }
 
-    /// Returns the names of the session's directories: their own where they are on this machine, else as they were given.
+    /// Returns the names of the session's directories: canonical if they exist on this machine, otherwise as given.
     pub async fn root_names(&self) -> Vec<String> {
         match self.roots().await {
             Ok(roots) => roots.iter().map(|(path, _)| path.to_owned()).collect(),
             Err(_) => {
-                let given = std::iter::once(&self.inner.cwd).chain(&self.inner.more);
+                let given = std::iter::once(&self.inner.cwd).chain(&self.inner.additional_directories);
                 given.map(|path| path.as_str().to_owned()).collect()
             }
         }
     }
 
-    /// Returns what is to be done to a file, as rules judge it: whoever serves it, by where its name leads here, and where
-    /// that cannot be told, by its text.
+    /// Returns a file operation as the policy judges it. The target is the path resolved on this machine, for every
+    /// backend, or the path's text where it cannot be resolved.
     ///
     /// # Errors
-    /// Returns why nobody may do it.
-    pub async fn operation(&self, kind: Kind, path: &LexicalPath) -> Result<Operation, Failure> {
-        let access = if kind == Kind::Read { Access::Read } else { Access::Write };
-        let elsewhere = || Operation { kind, target: Target::Elsewhere { asked: path.as_str().to_owned() } };
+    /// Fails if the operation is never allowed.
+    pub async fn file_operation(
+        &self,
+        kind: OperationKind,
+        path: &LexicalPath,
+    ) -> Result<Operation, RpcError> {
+        let access = if kind == OperationKind::Read { Access::Read } else { Access::Write };
+        let elsewhere = || Operation {
+            kind,
+            target: OperationTarget::OutsideRoots { requested: path.as_str().to_owned() },
+        };
         if let Ok(roots) = self.roots().await {
             let (roots, asked) = (roots.clone(), path.as_str().to_owned());
             let looked =
                 spawn_blocking(move || roots.admit(&asked, access).map(|found| found.operation(kind)));
-            match looked.await.map_err(|ended| Failure::Internal { reason: ended.to_string() })? {
+            match looked.await.map_err(|ended| RpcError::Internal { reason: ended.to_string() })? {
                 Ok(operation) => return Ok(operation),
-                Err(Denied::Refused(refusal @ Refusal::ReadOnly(_))) => return Err(refusal.into()),
-                Err(own @ Denied::Own(_)) => return Err(Failure::Denied { why: own.to_string() }),
-                Err(moved @ Denied::RootMoved(_)) => {
-                    return Err(Failure::Internal { reason: moved.to_string() });
+                Err(AdmitError::Refused(refusal @ AdmissionError::ReadOnlyRoot(_))) => {
+                    return Err(refusal.into());
                 }
-                Err(Denied::Refused(_) | Denied::SystemFiles(_)) => return Ok(elsewhere()),
-                // There may be something at the client that is not here.
+                Err(own @ AdmitError::BowlineOwned(_)) => {
+                    return Err(RpcError::Denied { reason: own.to_string() });
+                }
+                Err(moved @ AdmitError::RootMoved(_)) => {
+                    return Err(RpcError::Internal { reason: moved.to_string() });
+                }
+                Err(AdmitError::Refused(_) | AdmitError::SystemFileSystem(_)) => return Ok(elsewhere()),
+                // The client may have a file that this machine lacks.
                 Err(_) => {}
             }
         }
         let root = |path: &LexicalPath| Root { path: path.clone(), mode: RootMode::Writable };
         let mut roots = paths::Roots::new(root(&self.inner.cwd));
-        for path in &self.inner.more {
-            roots.add(root(path)).map_err(|many| Failure::InvalidParams { reason: many.to_string() })?;
+        for path in &self.inner.additional_directories {
+            roots.add(root(path)).map_err(|many| RpcError::InvalidParams { reason: many.to_string() })?;
         }
         Ok(roots.admit(path, access).map_or_else(
             |_| elsewhere(),
             |admitted| Operation {
                 kind,
-                target: Target::File {
-                    asked: path.as_str().to_owned(),
+                target: OperationTarget::File {
+                    requested: path.as_str().to_owned(),
                     resolved: path.as_str().to_owned(),
                     protection: admitted.protection(),
                 },
@@ -459,35 +486,37 @@ impl Runtimes {
         ))
     }
 
-    /// Ends what this machine does for the session. The journal keeps what was done.
-    pub async fn end(&self) {
-        if let Some(engine) = self.inner.engine.get() {
+    /// Ends this machine's part of the session. The journal is kept.
+    pub async fn end_session(&self) {
+        if let Some(engine) = self.inner.local.get() {
             engine.terminals.release_all().await;
             let session = engine.files.session().clone();
-            // What it saw is forgotten; if the thread cannot run, it is forgotten with the process.
+            // The session forgets what it saw; if the thread cannot run, the process end does the same.
             spawn_blocking(move || session.end()).await.ok();
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.inner.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn client_texts(&self) -> MutexGuard<'_, ClientTexts> {
+        self.inner.client_texts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A workspace server does more than this when its own tools are called, so nothing is done to it in another way.
-fn by_its_tools() -> Fault {
-    Fault::Unusable("the client's workspace server writes and runs by its own tools".to_owned())
+/// A workspace server has its own tools with more functions, so it is reached only through them.
+fn workspace_tools_only() -> RuntimeError {
+    RuntimeError::EngineUnavailable(
+        "the client's workspace server writes and runs by its own tools".to_owned(),
+    )
 }
 
-/// Keeps what is Bowline's own out of reach.
-fn guarded(roots: Roots, places: &Places) -> Roots {
-    let Places { state, policy, anchors, keys } = places;
+/// Denies access to Bowline's own files.
+fn protect_own_files(roots: Roots, places: &AgentPaths) -> Roots {
+    let AgentPaths { state_dir: state, policy_file: policy, anchors_dir: anchors, keys_file: keys } = places;
     let cwd = PathBuf::from(roots.cwd());
-    // The directory of a file, unless the project lies in it: then the file alone.
+    // The file's directory, unless the project lies in it: then the file alone.
     let around = |file: &Path| match file.parent() {
         Some(directory) if !cwd.starts_with(directory) => directory.to_owned(),
         _ => file.to_owned(),
     };
     let own = [state.clone(), anchors.clone(), around(policy), around(keys)];
-    roots.keeping_out(own)
+    roots.with_reserved_paths(own)
 }

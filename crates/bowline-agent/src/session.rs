@@ -1,258 +1,258 @@
-//! One session: what it knows, who may use it, its turns.
+//! One session: its state, its prompt queue, its turns.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bowline_mcp::client::Servers;
-use bowline_state::compaction::Gauge;
-use bowline_state::conversation::{Message, Thinking, ToolSpec, Usage};
-use bowline_state::failure::Failure;
-use bowline_state::mode::Mode;
+use bowline_mcp::client::McpServers;
+use bowline_state::compaction::TokenCalibration;
+use bowline_state::conversation::{ConversationMessage, ThinkingLevel, TokenUsage, ToolSpec};
+use bowline_state::mode::AgentMode;
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{
     ContentBlock, ContentChunk, Cost, MessageId, PromptResponse, SessionId, SessionInfoUpdate, SessionUpdate,
     StopReason,
 };
-use bowline_state::slash;
-use bowline_state::turn::{End, ReplyFault};
+use bowline_state::slash_command;
+use bowline_state::turn::{ReplyError, TurnOutcome};
 use bowline_wire::service::CancelSignal;
 use bowline_wire::{CallError, ClientHandle};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::agent_options::AgentOptions;
+use crate::config_options::{ConfigChange, ConfigView};
 use crate::instructions::Instructions;
 use crate::model::offline::NAME as OFFLINE;
 use crate::model::{Model, Price};
-use crate::options::{Change, Choices};
-use crate::prompting::{self, Caps, Reading};
+use crate::prompt::{self, AttachmentLimits, PromptContext};
 use crate::reporter::Reporter;
-use crate::settings::Settings;
-use crate::slash as commands;
-use crate::store::{Meta, Record, SessionLease, StoreError};
-use crate::tools::{Calling, Toolbox};
-use crate::turn::{self, Halt};
+use crate::slash_commands as commands;
+use crate::store::{SessionLease, SessionMeta, SessionRecord, StoreError};
+use crate::tools::{CallContext, Toolbox};
+use crate::turn::{self, TurnCancellation};
 
+mod mcp_servers;
 mod notes;
-mod opening;
-mod saving;
-mod servers;
-mod unavailable;
+mod open;
+mod save;
+mod unavailable_model;
 
-use notes::Notes;
-pub(crate) use opening::{How, Place, Shared};
+use notes::PendingNotes;
+pub(crate) use open::{AgentResources, OpenMethod, SessionDirectories};
 
-/// As many prompts of one session wait for the one that is being answered; those beyond are refused.
+/// The most prompts of one session that wait for the current turn; further ones are refused.
 pub const MAX_WAITING_PROMPTS: usize = 8;
 
-/// How long cleaning up after a cancelled turn may take before it is answered.
-const CLEAN_UP: Duration = Duration::from_millis(600);
+/// The time limit for cleaning up after a cancelled turn before it is answered.
+const CLEAN_UP_TIMEOUT: Duration = Duration::from_millis(600);
 
-/// How long reading the project's instructions may take.
-const INSTRUCTIONS: Duration = Duration::from_secs(3);
+/// The time limit for reading the project's instructions.
+const INSTRUCTIONS_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long the end of a session waits for what is being saved.
-const SAVING: Duration = Duration::from_secs(2);
+/// How long closing a session waits for pending saves.
+const SAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A session.
-pub(crate) struct Session {
+pub(crate) struct AgentSession {
     id: SessionId,
-    place: Place,
-    shared: Arc<Shared>,
+    directories: SessionDirectories,
+    resources: Arc<AgentResources>,
     client: ClientHandle,
     toolbox: Toolbox,
-    servers: Arc<Servers>,
-    // None once the session is closed.
+    mcp_servers: Arc<McpServers>,
+    // `None` once the session is closed.
     lease: Mutex<Option<Arc<Box<dyn SessionLease>>>>,
-    choice: Mutex<Choice>,
-    // What the project and the user want models to know, as it was last read.
+    config: Mutex<SessionConfig>,
+    // The instructions of the project and the user, as last read.
     instructions: Mutex<Arc<Instructions>>,
-    // Owned by the turn that runs.
-    talk: tokio::sync::Mutex<Talk>,
-    prompts: Semaphore,
+    // Owned by the running turn.
+    conversation: tokio::sync::Mutex<SessionConversation>,
+    prompt_slots: Semaphore,
     closed: CancelSignal,
-    // What the user is told with the next turn.
-    notes: Mutex<Notes>,
+    // Shown to the user with the next turn.
+    notes: Mutex<PendingNotes>,
 }
 
-/// What the user has chosen for a session.
+/// The user's choices for a session.
 #[derive(Clone)]
-pub(crate) struct Choice {
-    pub(crate) mode: Mode,
+pub(crate) struct SessionConfig {
+    pub(crate) mode: AgentMode,
     pub(crate) model: Arc<dyn Model>,
-    pub(crate) thinking: Thinking,
+    pub(crate) thinking: ThinkingLevel,
     pub(crate) title: Option<String>,
 }
 
-/// The conversation of a session, and what it took.
+/// The conversation of a session, and its usage.
 #[derive(Default)]
-pub(crate) struct Talk {
-    pub(crate) messages: Vec<Message>,
-    /// The number of the turn that runs, or of the last one.
+pub(crate) struct SessionConversation {
+    pub(crate) messages: Vec<ConversationMessage>,
+    /// The number of the running turn, or of the last one.
     pub(crate) turn: u64,
-    pub(crate) last_usage: Option<Usage>,
-    /// How far estimates of tokens are off.
-    pub(crate) gauge: Gauge,
-    total: Usage,
+    pub(crate) last_usage: Option<TokenUsage>,
+    /// The correction of token estimates.
+    pub(crate) gauge: TokenCalibration,
+    total_usage: TokenUsage,
     cost: Option<f64>,
-    unsaved: Vec<Record>,
-    // What is being saved beside the turn.
-    saving: Option<JoinHandle<()>>,
+    unsaved_records: Vec<SessionRecord>,
+    // The save that runs concurrently with the turn.
+    save_task: Option<JoinHandle<()>>,
 }
 
-impl Talk {
+impl SessionConversation {
     /// Adds a message.
-    pub(crate) fn push(&mut self, message: Message) {
-        self.unsaved.push(Record::Message(message.clone()));
+    pub(crate) fn push(&mut self, message: ConversationMessage) {
+        self.unsaved_records.push(SessionRecord::Message(message.clone()));
         self.messages.push(message);
     }
 
-    /// Puts a shorter conversation in place of the one there is.
-    pub(crate) fn replace(&mut self, messages: Vec<Message>) {
-        self.unsaved.push(Record::Compacted(messages.clone()));
+    /// Replaces the conversation by a shorter one.
+    pub(crate) fn replace(&mut self, messages: Vec<ConversationMessage>) {
+        self.unsaved_records.push(SessionRecord::Compacted(messages.clone()));
         self.messages = messages;
         self.last_usage = None;
     }
 
-    /// Counts what a request took.
-    pub(crate) fn used(&mut self, usage: &Usage, price: Option<&Price>) {
+    /// Adds the usage of a request.
+    pub(crate) fn record_usage(&mut self, usage: &TokenUsage, price: Option<&Price>) {
         self.last_usage = Some(*usage);
-        self.total.input += usage.input;
-        self.total.output += usage.output;
-        self.total.cache_read += usage.cache_read;
-        self.total.cache_write += usage.cache_write;
-        self.total.thought += usage.thought;
+        self.total_usage.input += usage.input;
+        self.total_usage.output += usage.output;
+        self.total_usage.cache_read += usage.cache_read;
+        self.total_usage.cache_write += usage.cache_write;
+        self.total_usage.thought += usage.thought;
         if let Some(price) = price {
-            *self.cost.get_or_insert(0.0) += cost(usage, price);
+            *self.cost.get_or_insert(0.0) += request_cost(usage, price);
         }
     }
 
-    /// Waits until what was given to be saved is.
-    pub(crate) async fn saved(&mut self) {
-        if let Some(saving) = &mut self.saving {
-            // A task that ended early has said why.
+    /// Waits for the pending save.
+    pub(crate) async fn wait_until_saved(&mut self) {
+        if let Some(saving) = &mut self.save_task {
+            // A failed task has logged the reason.
             saving.await.unwrap_or_default();
-            self.saving = None;
+            self.save_task = None;
         }
     }
 
-    /// Returns what the session has cost, as a client is told it.
-    pub(crate) fn cost_told(&self) -> Option<Cost> {
+    /// Returns the session's cost, as sent to the client.
+    pub(crate) fn wire_cost(&self) -> Option<Cost> {
         self.cost.map(|amount| Cost::new(amount, "USD"))
     }
 }
 
-impl Session {
+impl AgentSession {
     pub(crate) fn id(&self) -> &SessionId {
         &self.id
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(crate) fn directories(&self) -> &SessionDirectories {
+        &self.directories
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.shared.settings
+    pub(crate) fn options(&self) -> &AgentOptions {
+        &self.resources.options
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.shared
+    pub(crate) fn resources(&self) -> &AgentResources {
+        &self.resources
     }
 
     pub(crate) fn toolbox(&self) -> &Toolbox {
         &self.toolbox
     }
 
-    pub(crate) fn servers(&self) -> &Servers {
-        &self.servers
+    pub(crate) fn mcp_servers(&self) -> &McpServers {
+        &self.mcp_servers
     }
 
-    /// Returns how many turns there have been, once none is going on.
-    pub(crate) async fn turns(&self) -> u64 {
-        self.talk.lock().await.turn
+    /// Returns the number of turns, after the running one has ended.
+    pub(crate) async fn turn_count(&self) -> u64 {
+        self.conversation.lock().await.turn
     }
 
-    pub(crate) fn choice(&self) -> Choice {
-        self.choice_mut().clone()
+    pub(crate) fn config(&self) -> SessionConfig {
+        self.config_mut().clone()
     }
 
-    fn choice_mut(&self) -> MutexGuard<'_, Choice> {
-        self.choice.lock().unwrap_or_else(PoisonError::into_inner)
+    fn config_mut(&self) -> MutexGuard<'_, SessionConfig> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn log(&self, line: &str) {
-        self.shared.settings.log.line(format!("session {}: {}", self.id.0, line.trim_end()));
+    pub(crate) fn log_line(&self, line: &str) {
+        self.resources.options.log.write_line(format!("session {}: {}", self.id.0, line.trim_end()));
     }
 
-    /// Returns the tools that a model is offered in a mode.
-    pub(crate) fn tools(&self, mode: Mode) -> Arc<[ToolSpec]> {
-        self.toolbox.specs(mode)
+    /// Returns the tools offered to a model in a mode.
+    pub(crate) fn tool_specs(&self, mode: AgentMode) -> Arc<[ToolSpec]> {
+        self.toolbox.offered_specs(mode)
     }
 
-    /// Returns what the model is told first, and the tools that it is offered.
-    pub(crate) fn briefing(&self, choice: &Choice) -> (Arc<str>, Arc<[ToolSpec]>) {
+    /// Returns the system prompt and the offered tools.
+    pub(crate) fn system_prompt_and_tools(&self, choice: &SessionConfig) -> (Arc<str>, Arc<[ToolSpec]>) {
         let instructions = self.instructions.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let tools = self.tools(choice.mode);
-        (opening::system_prompt(self, choice, &tools, &instructions).into(), tools)
+        let tools = self.tool_specs(choice.mode);
+        (open::build_system_prompt(self, choice, &tools, &instructions).into(), tools)
     }
 
-    /// Reads what the project wants models to know; if that takes too long, what is known holds on.
+    /// Reads the project's instructions; keeps the previous ones if that takes too long.
     async fn read_instructions(&self) {
-        match timeout(INSTRUCTIONS, opening::instructions(self)).await {
+        match timeout(INSTRUCTIONS_TIMEOUT, open::load_instructions(self)).await {
             Ok(read) => *self.instructions.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(read),
-            Err(_) => self.log("the project's instructions could not be read in time"),
+            Err(_) => self.log_line("the project's instructions could not be read in time"),
         }
     }
 
-    /// Does something with what the client can choose, and what is chosen.
-    pub(crate) fn choices<T>(&self, with: impl FnOnce(Choices<'_>) -> T) -> T {
-        let Choice { mode, model, thinking, .. } = self.choice();
-        let models = self.shared.offered();
-        let widest = self.shared.settings.widest;
-        with(Choices { mode, widest, model: model.info(), models: &models, thinking })
+    /// Runs a function on the session's config options.
+    pub(crate) fn with_config_view<T>(&self, with: impl FnOnce(ConfigView<'_>) -> T) -> T {
+        let SessionConfig { mode, model, thinking, .. } = self.config();
+        let models = self.resources.offered_models();
+        let widest = self.resources.options.widest_mode;
+        with(ConfigView { mode, widest_mode: widest, model: model.info(), models: &models, thinking })
     }
 
-    /// Changes what is chosen, and tells the client.
+    /// Changes the configuration, and notifies the client.
     ///
     /// # Errors
-    /// Returns why the model cannot be used.
-    pub(crate) async fn choose(&self, change: Change) -> Result<(), Failure> {
+    /// Fails if the model cannot be used.
+    pub(crate) async fn apply_config_change(&self, change: ConfigChange) -> Result<(), RpcError> {
         match &change {
-            Change::Mode(mode) => {
-                self.choice_mut().mode = *mode;
+            ConfigChange::Mode(mode) => {
+                self.config_mut().mode = *mode;
                 self.toolbox.permissions().set_mode(*mode);
             }
-            Change::Model(name) => {
-                let model = self.shared.model(name).map_err(opening::refused)?;
-                self.choice_mut().model = model;
+            ConfigChange::Model(name) => {
+                let model = self.resources.open_model(name).map_err(open::model_failure)?;
+                self.config_mut().model = model;
             }
-            Change::Thinking(thinking) => self.choice_mut().thinking = *thinking,
+            ConfigChange::Thinking(thinking) => self.config_mut().thinking = *thinking,
         }
-        let choice = self.choice();
-        self.log(&format!("mode {}, model {}", choice.mode.id(), choice.model.info().name));
-        let Choice { mode, model, thinking, .. } = choice;
+        let choice = self.config();
+        self.log_line(&format!("mode {}, model {}", choice.mode.id(), choice.model.info().name));
+        let SessionConfig { mode, model, thinking, .. } = choice;
         let model = model.info().name.clone();
-        let saved = self.set_meta(move |meta| {
+        let saved = self.update_meta(move |meta| {
             (meta.mode, meta.model, meta.thinking) = (mode, Some(model), thinking);
         });
         if let Err(error) = saved.await {
-            self.log(&format!("what was chosen could not be saved: {error}"));
+            self.log_line(&format!("what was chosen could not be saved: {error}"));
         }
-        for update in self.choices(|choices| choices.updates(&change)) {
-            self.tell(update).await;
+        for update in self.with_config_view(|choices| choices.updates_for(&change)) {
+            self.send_update(update).await;
         }
         Ok(())
     }
 
-    /// Tells the client something that is not part of a turn. A client that is gone, or does not want it, need not know.
-    pub(crate) async fn tell(&self, update: SessionUpdate) {
+    /// Sends an update outside of a turn. Failures are only logged: the client may be gone, or not support it.
+    pub(crate) async fn send_update(&self, update: SessionUpdate) {
         if let Err(error) = self.client.update(self.id.clone(), update).await {
-            self.log(&format!("the client was not told: {error}"));
+            self.log_line(&format!("the client was not told: {error}"));
         }
     }
 
-    /// Shows the client what was, up to its end or the client's.
-    pub(crate) async fn replay(&self, history: Vec<SessionUpdate>) {
+    /// Replays the history to the client, until its end or a disconnect.
+    pub(crate) async fn replay_history(&self, history: Vec<SessionUpdate>) {
         for update in history {
             if let Err(CallError::Closed) = self.client.update(self.id.clone(), update).await {
                 return;
@@ -260,170 +260,177 @@ impl Session {
         }
     }
 
-    /// Answers a prompt. Prompts of one session are answered one after the other.
+    /// Answers a prompt. Prompts of one session are answered in order.
     ///
     /// # Errors
-    /// Returns why there is no turn, or why it could not go on or be saved.
+    /// Fails if the turn cannot start, cannot continue, or cannot be saved.
     pub(crate) async fn prompt(
         &self,
         prompt: Vec<ContentBlock>,
         signal: &CancelSignal,
-    ) -> Result<PromptResponse, Failure> {
-        let Ok(_place) = self.prompts.try_acquire() else {
-            return Err(Failure::Busy { limit: MAX_WAITING_PROMPTS as u64 });
+    ) -> Result<PromptResponse, RpcError> {
+        let Ok(_place) = self.prompt_slots.try_acquire() else {
+            return Err(RpcError::Busy { limit: MAX_WAITING_PROMPTS as u64 });
         };
-        let halt = Halt { signal, closed: &self.closed, client: &self.client };
-        let Some(mut talk) = halt.or(self.talk.lock()).await else {
+        let halt =
+            TurnCancellation { cancel_signal: signal, close_signal: &self.closed, client: &self.client };
+        let Some(mut talk) = halt.run_until_cancelled(self.conversation.lock()).await else {
             return Ok(PromptResponse::new(StopReason::Cancelled));
         };
         if self.closed.is_fired() {
-            return Err(Failure::SessionNotFound { session_id: self.id.clone() });
+            return Err(RpcError::SessionNotFound { session_id: self.id.clone() });
         }
         talk.turn += 1;
-        // Before anything bears its number: a turn that is cut off must not have it again.
+        // Saved before the number is used: a turn that is cut off must not share it with the next.
         let turn = talk.turn;
-        let numbered = halt.or(self.set_meta(move |meta| meta.turns = turn)).await;
+        let numbered = halt.run_until_cancelled(self.update_meta(move |meta| meta.turns = turn)).await;
         if let Some(Err(error)) = &numbered {
-            self.log(&format!("the beginning of the turn could not be saved: {error}"));
+            self.log_line(&format!("the beginning of the turn could not be saved: {error}"));
         }
         let reporter = Reporter::new(self.client.clone(), self.id.clone(), talk.turn);
         for block in &prompt {
             let chunk =
                 ContentChunk::new(block.clone()).message_id(MessageId::new(format!("turn{}-0", talk.turn)));
-            reporter.keep(SessionUpdate::UserMessageChunk(chunk));
+            reporter.record_update(SessionUpdate::UserMessageChunk(chunk));
         }
         let ended = match numbered {
-            Some(_) => self.turn(&mut talk, &reporter, &halt, prompt).await,
-            None => Ok(End::Cancelled),
+            Some(_) => self.run_turn(&mut talk, &reporter, &halt, prompt).await,
+            None => Ok(TurnOutcome::Cancelled),
         };
-        self.finish(&mut talk, &reporter, ended).await
+        self.finish_turn(&mut talk, &reporter, ended).await
     }
 
-    async fn turn(
+    async fn run_turn(
         &self,
-        talk: &mut Talk,
+        talk: &mut SessionConversation,
         reporter: &Reporter,
-        halt: &Halt<'_>,
+        halt: &TurnCancellation<'_>,
         prompt: Vec<ContentBlock>,
-    ) -> Result<End, Failure> {
-        let prompt = match slash::parse(&prompt) {
-            Some(command) => match commands::run(self, talk, reporter, halt, command).await {
-                commands::Done::Over(end) => return Ok(end),
-                commands::Done::Prompt(prompt) => prompt,
+    ) -> Result<TurnOutcome, RpcError> {
+        let prompt = match slash_command::parse(&prompt) {
+            Some(command) => match commands::run_slash_command(self, talk, reporter, halt, command).await {
+                commands::SlashOutcome::Finished(end) => return Ok(end),
+                commands::SlashOutcome::Prompt(prompt) => prompt,
             },
             None => prompt,
         };
-        if self.choice().title.is_none()
-            && let Some(title) = prompting::title(&prompt)
+        if self.config().title.is_none()
+            && let Some(title) = prompt::session_title(&prompt)
         {
-            self.choice_mut().title = Some(title.clone());
+            self.config_mut().title = Some(title.clone());
             let info = SessionInfoUpdate::new().title(title);
-            if halt.or(self.tell(SessionUpdate::SessionInfoUpdate(info))).await.is_none() {
-                return Ok(End::Cancelled);
+            if halt
+                .run_until_cancelled(self.send_update(SessionUpdate::SessionInfoUpdate(info)))
+                .await
+                .is_none()
+            {
+                return Ok(TurnOutcome::Cancelled);
             }
         }
-        // What is linked may be at one of them.
-        if halt.or(self.meet_servers(reporter, talk.turn)).await.is_none() {
-            return Ok(End::Cancelled);
+        // A link may lead to one of these servers.
+        if halt.run_until_cancelled(self.prepare_mcp_servers(reporter, talk.turn)).await.is_none() {
+            return Ok(TurnOutcome::Cancelled);
         }
-        let model = self.choice().model;
-        if self.shared.may_use(model.info()).is_ok() && halt.or(model.learn()).await.is_none() {
-            return Ok(End::Cancelled);
+        let model = self.config().model;
+        if self.resources.check_model_usable(model.info()).is_ok()
+            && halt.run_until_cancelled(model.fetch_info()).await.is_none()
+        {
+            return Ok(TurnOutcome::Cancelled);
         }
-        let reading = Reading {
-            cwd: self.toolbox.runtimes().cwd(),
-            images: model.info().images,
-            caps: Caps::of_window(model.info().window),
+        let reading = PromptContext {
+            cwd: self.toolbox.runtime().cwd(),
+            supports_images: model.info().supports_images,
+            limits: AttachmentLimits::for_window(model.info().context_window),
         };
-        let linked = self.toolbox.linked(Calling { reporter: reporter.clone(), turn: talk.turn });
-        let read = match halt.or(prompting::read(&prompt, &linked, reading)).await {
+        let linked = self.toolbox.linked_files(CallContext { reporter: reporter.clone(), turn: talk.turn });
+        let read = match halt.run_until_cancelled(prompt::read_prompt(&prompt, &linked, reading)).await {
             Some(read) if !linked.is_cancelled() => read?,
-            _ => return Ok(End::Cancelled),
+            _ => return Ok(TurnOutcome::Cancelled),
         };
         for note in &read.notes {
-            self.log(note);
+            self.log_line(note);
         }
-        for shown in read.shown {
-            self.toolbox.saw(&shown.path, shown.text);
+        for shown in read.shown_files {
+            self.toolbox.record_shown_file(&shown.path, shown.text);
         }
         let prepared = async {
-            self.tell_notes(reporter, talk.turn).await;
-            // The offline model does what it is told by the user alone.
+            self.send_notes(reporter, talk.turn).await;
+            // The offline model follows only the user's commands.
             if model.info().name != OFFLINE {
                 self.read_instructions().await;
             }
         };
-        if halt.or(prepared).await.is_none() {
-            return Ok(End::Cancelled);
+        if halt.run_until_cancelled(prepared).await.is_none() {
+            return Ok(TurnOutcome::Cancelled);
         }
-        Ok(turn::run(self, talk, reporter, halt, read.parts).await)
+        Ok(turn::run_turn(self, talk, reporter, halt, read.parts).await)
     }
 
-    /// Cleans up after a turn, saves it, and says how it ended.
-    async fn finish(
+    /// Cleans up after a turn, saves it, and returns its result.
+    async fn finish_turn(
         &self,
-        talk: &mut Talk,
+        talk: &mut SessionConversation,
         reporter: &Reporter,
-        ended: Result<End, Failure>,
-    ) -> Result<PromptResponse, Failure> {
-        let cancelled = matches!(ended, Ok(End::Cancelled));
-        // Beside each other: a client that does not read must not keep commands alive.
+        ended: Result<TurnOutcome, RpcError>,
+    ) -> Result<PromptResponse, RpcError> {
+        let cancelled = matches!(ended, Ok(TurnOutcome::Cancelled));
+        // Concurrently: a client that does not read must not keep commands alive.
         let commands = async {
             match cancelled {
                 true => self.toolbox.end_turn(talk.turn).await,
                 false => self.toolbox.clean_up().await,
             }
         };
-        let clean = async { tokio::join!(commands, reporter.fail_open()) };
-        if timeout(CLEAN_UP, clean).await.is_err() {
-            self.log("cleaning up after the turn took too long; what is left goes on by itself");
+        let clean = async { tokio::join!(commands, reporter.fail_open_calls()) };
+        if timeout(CLEAN_UP_TIMEOUT, clean).await.is_err() {
+            self.log_line("cleaning up after the turn took too long; what is left goes on by itself");
         }
         self.toolbox.permissions().end_turn(talk.turn);
-        let saved = self.save(talk, reporter, cancelled).await;
+        let saved = self.save_turn(talk, reporter, cancelled).await;
         if let Err(error) = &saved {
-            self.log(&format!("the turn could not be saved: {error}"));
+            self.log_line(&format!("the turn could not be saved: {error}"));
         }
         let end = ended?;
-        self.log(&format!("turn {} ended: {end:?}", talk.turn));
+        self.log_line(&format!("turn {} ended: {end:?}", talk.turn));
         let reason = match end {
-            // That a turn was cancelled is never an error, whatever else went wrong.
-            End::Cancelled => return Ok(PromptResponse::new(StopReason::Cancelled)),
-            End::Done => StopReason::EndTurn,
-            End::Length => StopReason::MaxTokens,
-            End::Refused => StopReason::Refusal,
-            End::TooManyRequests => StopReason::MaxTurnRequests,
-            End::Failed(ReplyFault::Unauthorized(why)) => return Err(opening::auth_required(&why)),
-            End::Failed(ReplyFault::TooLong(why) | ReplyFault::Failed(why)) => {
-                return Err(Failure::Internal { reason: why });
+            // A cancelled turn is never an error, regardless of other failures.
+            TurnOutcome::Cancelled => return Ok(PromptResponse::new(StopReason::Cancelled)),
+            TurnOutcome::Done => StopReason::EndTurn,
+            TurnOutcome::LengthLimit => StopReason::MaxTokens,
+            TurnOutcome::Refused => StopReason::Refusal,
+            TurnOutcome::TooManyRequests => StopReason::MaxTurnRequests,
+            TurnOutcome::Failed(ReplyError::Unauthorized(why)) => return Err(open::auth_required(&why)),
+            TurnOutcome::Failed(ReplyError::TooLong(why) | ReplyError::Failed(why)) => {
+                return Err(RpcError::Internal { reason: why });
             }
         };
         saved?;
         Ok(PromptResponse::new(reason))
     }
 
-    /// Ends the session: whatever it runs is stopped. The record stays.
+    /// Ends the session and everything it runs. The record stays.
     pub(crate) async fn close(&self) {
         self.closed.fire();
-        // The turn that runs was told to stop by whoever closes the session.
-        match timeout(Duration::from_secs(3), self.talk.lock()).await {
-            Err(_) => self.log("a turn goes on although the session is closed"),
+        // The caller has already cancelled the running turn.
+        match timeout(Duration::from_secs(3), self.conversation.lock()).await {
+            Err(_) => self.log_line("a turn goes on although the session is closed"),
             Ok(mut talk) => {
-                // A turn that was cancelled is answered before a slow disk has it.
-                if timeout(SAVING, talk.saved()).await.is_err() {
-                    self.log("the session is closed before all of it is saved");
+                // A cancelled turn is answered before a slow disk has saved it.
+                if timeout(SAVE_TIMEOUT, talk.wait_until_saved()).await.is_err() {
+                    self.log_line("the session is closed before all of it is saved");
                 }
             }
         }
-        self.toolbox.end().await;
-        self.servers.shutdown().await;
+        self.toolbox.end_session().await;
+        self.mcp_servers.shutdown().await;
         let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Whoever saves at this moment gives it back when that is done.
+        // A save in progress holds the other reference, and releases the lease when it is done.
         if let Some(lease) = lease.and_then(Arc::into_inner)
             && let Err(error) = lease.close().await
         {
-            self.log(&format!("the end of the session could not be saved: {error}"));
+            self.log_line(&format!("the end of the session could not be saved: {error}"));
         }
-        self.log("closed");
+        self.log_line("closed");
     }
 
     fn lease(&self) -> Result<Arc<Box<dyn SessionLease>>, StoreError> {
@@ -431,13 +438,16 @@ impl Session {
         lease.ok_or(StoreError::Stopped)
     }
 
-    async fn set_meta(&self, change: impl FnOnce(&mut Meta) + Send + 'static) -> Result<(), StoreError> {
-        self.lease()?.set_meta(Box::new(change)).await.map(drop)
+    async fn update_meta(
+        &self,
+        change: impl FnOnce(&mut SessionMeta) + Send + 'static,
+    ) -> Result<(), StoreError> {
+        self.lease()?.update_meta(Box::new(change)).await.map(drop)
     }
 }
 
-/// Returns what a request cost, in US dollars.
-fn cost(usage: &Usage, price: &Price) -> f64 {
+/// Returns the cost of a request, in US dollars.
+fn request_cost(usage: &TokenUsage, price: &Price) -> f64 {
     let plain = usage.input.saturating_sub(usage.cache_read + usage.cache_write);
     let parts = [
         (plain, price.input),
@@ -450,9 +460,9 @@ fn cost(usage: &Usage, price: &Price) -> f64 {
     total / 1_000_000.0
 }
 
-impl Place {
-    /// Returns the directories of the session, the first of which relative paths start from.
-    pub(crate) fn directories(&self) -> impl Iterator<Item = &PathBuf> {
-        std::iter::once(&self.cwd).chain(&self.additional)
+impl SessionDirectories {
+    /// Returns the directories of the session; the first is the base of relative paths.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.cwd).chain(&self.additional_directories)
     }
 }

@@ -1,15 +1,16 @@
-//! Stored sessions: what a client was told and what the model has.
+//! Stored sessions: the updates sent to the client, and the model's conversation.
 //!
-//! A session is a row of what is known of it ([`Meta`]) and a list of [`Record`]s. Only who holds its [`SessionLease`] changes
-//! it. A [`SessionStore`] keeps them; [`SqliteSessionStore`] does so in one SQLite file of the user's.
+//! A session is a row of metadata ([`SessionMeta`]) and a list of [`SessionRecord`]s. Only the holder of its
+//! [`SessionLease`] may change it. [`SessionStore`] is the interface; [`SqliteSessionStore`] implements it with one
+//! SQLite file per user.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use bowline_state::changes::Moment;
-use bowline_state::conversation::{Message, Thinking, Usage};
-use bowline_state::mode::Mode;
+use bowline_state::changes::Timestamp;
+use bowline_state::conversation::{ConversationMessage, ThinkingLevel, TokenUsage};
+use bowline_state::mode::AgentMode;
 use bowline_state::schema::v1::{SessionId, SessionUpdate};
 
 mod claim;
@@ -25,208 +26,218 @@ mod sqlite;
 mod tests;
 
 pub use bowline_workspace::storage::Durability;
-pub use error::{Notice, StoreError};
+pub use error::{StoreError, StoreNotice};
 pub use id::new_session_id;
 pub use sqlite::SqliteSessionStore;
 
-/// One record is at most this large as JSON: twice the longest message of the wire. A larger one is refused.
+/// The largest record, as JSON: twice the longest message on the wire. Larger records are refused.
 pub const MAX_RECORD_BYTES: usize = 128 << 20;
-/// A title is cut at this length.
+/// Longer titles are truncated to this length.
 pub const MAX_TITLE_BYTES: usize = 1024;
-/// A page of a list has at most so many sessions.
-pub const MAX_PAGE: usize = 500;
-/// What could not be saved waits in memory up to this size, of each session. What comes then is refused.
+/// The most sessions on one page of a list.
+pub const MAX_PAGE_SIZE: usize = 500;
+/// How much unsaved data each session keeps in memory. Records beyond it are refused.
 pub const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// How much is kept. Sessions that are beyond it go, the least used first, when the sessions are first opened by a process, a
-/// few at a time; one that somebody has stays. Sessions in which nothing was said go after a day.
+/// How much to keep. When a process first opens the sessions, it removes those beyond these limits, a few at a time,
+/// least recently used first. A session in use stays. Sessions without any content are removed after a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retention {
-    /// So many sessions.
-    pub sessions: usize,
-    /// Sessions that were used within this time, in milliseconds.
-    pub age_ms: i64,
-    /// So many bytes of records in all, as JSON.
-    pub bytes: u64,
-    /// So many bytes of records of one session. When there is more, its oldest updates are dropped, a quarter of all at
-    /// once, and counted in [`Stored::dropped`]: a client that loads the session sees it from there on. Messages stay until
-    /// they are compacted; if they alone are more, nothing can be appended.
-    pub session_bytes: u64,
+pub struct SessionRetention {
+    /// The most sessions.
+    pub max_sessions: usize,
+    /// The longest time since a session was last used, in milliseconds.
+    pub max_age_ms: i64,
+    /// The most bytes of records in all sessions together, as JSON.
+    pub max_bytes: u64,
+    /// The most bytes of records in one session. Beyond it, the oldest updates are dropped, a quarter of the limit at a
+    /// time, and counted in [`StoredSession::dropped_updates`]: a client that loads the session sees it from there on.
+    /// Messages stay until they are compacted; if they alone exceed the limit, nothing can be appended.
+    pub max_session_bytes: u64,
 }
 
-impl Default for Retention {
+impl Default for SessionRetention {
     fn default() -> Self {
-        Self { sessions: 1000, age_ms: 400 * 24 * 60 * 60 * 1000, bytes: 8 << 30, session_bytes: 256 << 20 }
+        Self {
+            max_sessions: 1000,
+            max_age_ms: 400 * 24 * 60 * 60 * 1000,
+            max_bytes: 8 << 30,
+            max_session_bytes: 256 << 20,
+        }
     }
 }
 
-/// What is known of a session.
+/// The metadata of a session.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Meta {
-    /// Its id, made by whoever creates it.
+pub struct SessionMeta {
+    /// Its id, chosen by the caller that creates it.
     pub id: SessionId,
     /// The directory it works in.
     pub cwd: PathBuf,
-    /// The other directories it was last given.
-    pub additional: Vec<PathBuf>,
+    /// Its other directories, as last given.
+    pub additional_directories: Vec<PathBuf>,
     /// Its title.
     pub title: Option<String>,
     /// When it was created.
-    pub created: Moment,
-    /// When something was last appended; the store sets it.
-    pub updated: Moment,
-    /// How much it may do.
-    pub mode: Mode,
+    pub created_at: Timestamp,
+    /// When a record was last appended; set by the store.
+    pub updated_at: Timestamp,
+    /// Its permission mode.
+    pub mode: AgentMode,
     /// The model it uses.
     pub model: Option<String>,
-    /// How much that thinks.
-    pub thinking: Thinking,
-    /// The number of the last turn; none is 0.
+    /// The model's thinking level.
+    pub thinking: ThinkingLevel,
+    /// The number of the last turn; 0 before the first.
     pub turns: u64,
-    /// What all its requests took.
-    pub usage: Usage,
-    /// What they cost in US dollars, if it is known.
+    /// The token usage of all its requests.
+    pub usage: TokenUsage,
+    /// Their cost in US dollars, if known.
     pub cost: Option<f64>,
 }
 
-impl Meta {
-    /// Returns what is known of a session that begins now.
+impl SessionMeta {
+    /// Returns the metadata of a session that begins now.
     #[must_use]
     pub fn new(id: SessionId, cwd: PathBuf) -> Self {
         let now = bowline_workspace::clock::now();
         Self {
             id,
             cwd,
-            additional: Vec::new(),
+            additional_directories: Vec::new(),
             title: None,
-            created: now,
-            updated: now,
-            mode: Mode::default(),
+            created_at: now,
+            updated_at: now,
+            mode: AgentMode::default(),
             model: None,
-            thinking: Thinking::default(),
+            thinking: ThinkingLevel::default(),
             turns: 0,
-            usage: Usage::default(),
+            usage: TokenUsage::default(),
             cost: None,
         }
     }
 }
 
-/// Something that happened in a session.
+/// An event in a session.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "nearly every record is an update")]
-pub enum Record {
-    /// The client was told this.
+pub enum SessionRecord {
+    /// An update sent to the client.
     Update(SessionUpdate),
-    /// The conversation went on by this.
-    Message(Message),
-    /// The conversation begins anew with these. The messages before are gone; the updates stay.
-    Compacted(Vec<Message>),
+    /// A message added to the conversation.
+    Message(ConversationMessage),
+    /// The messages that the conversation restarts with. Earlier messages are gone; the updates stay.
+    Compacted(Vec<ConversationMessage>),
 }
 
-/// A session as it is kept.
+/// A session as stored.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stored {
-    /// What is known of it.
-    pub meta: Meta,
-    /// What the client was told, to be given to [`transcript::replay`](bowline_state::transcript::replay).
+pub struct StoredSession {
+    /// Its metadata.
+    pub meta: SessionMeta,
+    /// The updates sent to the client, for [`transcript::replay`](bowline_state::transcript::replay).
     pub updates: Vec<SessionUpdate>,
-    /// The conversation, to be given to [`transcript::mend`](bowline_state::transcript::mend).
-    pub messages: Vec<Message>,
-    /// How many updates are not there any more because the session became too large, or cannot be read by this version.
-    pub dropped: u64,
+    /// The conversation, for [`repair_conversation`](bowline_state::transcript::repair_conversation).
+    pub messages: Vec<ConversationMessage>,
+    /// The number of updates dropped because the session grew too large, or unreadable by this version.
+    pub dropped_updates: u64,
 }
 
 /// Which sessions to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ListQuery {
-    /// Those of exactly this directory.
+pub struct SessionQuery {
+    /// Only sessions of exactly this directory.
     pub cwd: Option<PathBuf>,
-    /// Those that come after a page that was listed before.
+    /// Only sessions after this cursor, taken from an earlier page.
     pub cursor: Option<String>,
-    /// At most so many, and at most [`MAX_PAGE`]; 0 is taken for 1.
-    pub page: usize,
+    /// The page size, at most [`MAX_PAGE_SIZE`]; 0 means 1.
+    pub page_size: usize,
 }
 
-/// Some sessions, the last used first. One that is used between two pages moves to the front and is on no later page.
+/// A page of sessions, most recently used first. A session used between two pages moves to the front and is on no later
+/// page.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Page {
+pub struct SessionPage {
     /// The sessions.
-    pub sessions: Vec<Meta>,
-    /// Where the list goes on, if it does.
-    pub next: Option<String>,
+    pub sessions: Vec<SessionMeta>,
+    /// Where the list continues, if it does.
+    pub next_cursor: Option<String>,
 }
 
-/// What a store answers.
+/// The answer of a store.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// A change of what is known of a session.
-pub type MetaChange = Box<dyn FnOnce(&mut Meta) + Send>;
+/// A change to a session's metadata.
+pub type MetaChange = Box<dyn FnOnce(&mut SessionMeta) + Send>;
 
 /// The stored sessions of a user.
 ///
-/// A caller that stops waiting does not stop what was begun.
+/// Operations are not cancelled when the caller stops waiting.
 pub trait SessionStore: fmt::Debug + Send + Sync {
-    /// Returns what the user should hear of since this was last asked. Ask after anything was done.
-    fn take_notices(&self) -> Vec<Notice>;
+    /// Returns the notices for the user since the last call. Call it after each operation.
+    fn take_notices(&self) -> Vec<StoreNotice>;
 
-    /// Begins a session and holds it.
+    /// Creates a session and claims it.
     ///
     /// # Errors
-    /// Fails if there is one of that id, or if it cannot be kept.
-    fn create(&self, meta: Meta) -> StoreFuture<'_, Box<dyn SessionLease>>;
+    /// Fails if the id is taken, or if the session cannot be saved.
+    fn create(&self, meta: SessionMeta) -> StoreFuture<'_, Box<dyn SessionLease>>;
 
-    /// Takes a session that is kept, and returns what is kept of it.
+    /// Claims a stored session and returns its content.
     ///
     /// # Errors
-    /// Fails if there is none of that id, if another process holds it, or if it cannot be read.
-    fn claim(&self, id: &SessionId) -> StoreFuture<'_, (Box<dyn SessionLease>, Stored)>;
+    /// Fails if no session has the id, if another process holds it, or if it cannot be read.
+    fn claim(&self, id: &SessionId) -> StoreFuture<'_, (Box<dyn SessionLease>, StoredSession)>;
 
-    /// Begins a session with what another one has so far, held or not, and holds it.
+    /// Creates a session with the present content of another, held or not, and claims it.
     ///
     /// # Errors
-    /// Fails if there is no session to begin from, if there is one of the new id, or if it cannot be kept.
-    fn fork(&self, from: &SessionId, meta: Meta) -> StoreFuture<'_, (Box<dyn SessionLease>, Stored)>;
+    /// Fails if the original does not exist, if the new id is taken, or if the session cannot be saved.
+    fn fork(
+        &self,
+        from: &SessionId,
+        meta: SessionMeta,
+    ) -> StoreFuture<'_, (Box<dyn SessionLease>, StoredSession)>;
 
-    /// Returns what is kept of a session, held or not.
+    /// Returns the content of a session, held or not.
     ///
     /// # Errors
-    /// Fails if there is none of that id, or if it cannot be read.
-    fn read(&self, id: &SessionId) -> StoreFuture<'_, Stored>;
+    /// Fails if no session has the id, or if it cannot be read.
+    fn read(&self, id: &SessionId) -> StoreFuture<'_, StoredSession>;
 
-    /// Lists sessions, the last used first.
+    /// Lists sessions, most recently used first.
     ///
     /// # Errors
-    /// Fails if the cursor is none that was given out, or if the sessions cannot be read.
-    fn list(&self, query: ListQuery) -> StoreFuture<'_, Page>;
+    /// Fails if the cursor is not from this store, or if the sessions cannot be read.
+    fn list(&self, query: SessionQuery) -> StoreFuture<'_, SessionPage>;
 
-    /// Removes a session. It does not matter if there is none.
+    /// Removes a session. A missing one is not an error.
     ///
     /// # Errors
     /// Fails if a process holds it, this one included, or if it cannot be removed.
     fn delete(&self, id: &SessionId) -> StoreFuture<'_, ()>;
 }
 
-/// The exclusive right to change a session. It is given back when this is dropped and what was begun is done,
-/// and when the process ends, however it does.
+/// The exclusive right to change a session. It is released once it is dropped and pending operations are done, and in
+/// any case when the process ends.
 pub trait SessionLease: fmt::Debug + Send + Sync {
-    /// Adds to the session. All of it is there when this returns, or nothing.
+    /// Appends to the session, atomically.
     ///
-    /// What could not be saved waits in memory, up to [`MAX_WAITING_BYTES`], and goes in before what is appended next:
-    /// appending nothing is enough once there is room again. A process that ends before has lost it.
+    /// Records that could not be saved wait in memory, up to [`MAX_WAITING_BYTES`], and are written before the next
+    /// append; appending nothing is enough once the disk has room again. They are lost if the process ends first.
     ///
     /// # Errors
-    /// Fails if it cannot be saved, and says why. What is too large to be kept at all does not wait.
-    fn append(&self, records: Vec<Record>, durability: Durability) -> StoreFuture<'_, ()>;
+    /// Fails if the records cannot be saved. Records too large to store at all are not kept waiting.
+    fn append(&self, records: Vec<SessionRecord>, durability: Durability) -> StoreFuture<'_, ()>;
 
-    /// Changes what is known of the session, and returns it. Its id stays.
+    /// Changes the session's metadata, and returns it. The id cannot change.
     ///
     /// # Errors
-    /// Fails if it cannot be saved; it is as before then.
-    fn set_meta(&self, change: MetaChange) -> StoreFuture<'_, Meta>;
+    /// Fails if it cannot be saved; the metadata is then unchanged.
+    fn update_meta(&self, change: MetaChange) -> StoreFuture<'_, SessionMeta>;
 
-    /// Gives the session back when everything is on the disk.
+    /// Writes everything to disk, then releases the session.
     ///
     /// # Errors
-    /// Fails if what waited cannot be saved. The session is given back all the same, without it.
+    /// Fails if unsaved records still cannot be saved. The session is released all the same, without them.
     fn close(self: Box<Self>) -> StoreFuture<'static, ()>;
 }

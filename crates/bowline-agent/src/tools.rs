@@ -1,8 +1,8 @@
-//! The tools that a model is offered, and what they do.
+//! The tools that a model is offered.
 //!
-//! A [`Toolbox`] belongs to a session. Each call is announced to the client, allowed by rules or by the user, carried out by
-//! whoever serves the session, and told to the model, in that order. A call may be dropped at any moment: what it had
-//! under way over the wire is cancelled by that, and [`Toolbox::clean_up`] ends its commands.
+//! A [`Toolbox`] belongs to a session. Each call is announced to the client, authorized by the policy or the user,
+//! carried out by a backend, and its result returned to the model, in that order. A call may be dropped at any moment:
+//! its requests on the wire are cancelled, and [`Toolbox::clean_up`] ends its commands.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,77 +10,77 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bowline_state::conversation::{ToolResult, ToolSpec, ToolUse};
 use bowline_state::display;
 use bowline_state::ledger::Ledger;
-use bowline_state::mode::Mode;
-use bowline_state::operation::{Operation, Target};
-use bowline_state::tooling::deciding::Told;
+use bowline_state::mode::AgentMode;
+use bowline_state::operation::{Operation, OperationTarget};
+use bowline_state::tools::write::ReportedTexts;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-mod around;
-mod before;
+mod active_call;
 mod commands;
-mod linked;
-mod looking;
+mod linked_files;
 pub mod mcp;
 mod plan;
-mod reading;
+mod preview;
+mod read;
+mod search;
 mod specs;
-mod withheld;
-mod work;
-mod workspace;
-mod writing;
+mod undo;
+mod withheld_tools;
+mod workspace_server;
+mod write;
 
-pub use linked::Linked;
+pub use linked_files::LinkedFiles;
 
 use crate::permission::Permissions;
 use crate::reporter::Reporter;
-use crate::runtime::{Runtimes, Server};
-use commands::book::Book;
+use crate::runtime::{Backend, SessionRuntime};
+use active_call::{ActiveCall, CallStop, ToolOutput};
+use commands::registry::CommandRegistry;
 use mcp::McpSource;
-use specs::{Named, Tool};
-use work::{Done, Stop, Work};
+use specs::{BuiltinTool, NamedTool};
 
-/// So many files are remembered as small enough to be read whole; then none is.
-const MAX_SMALL: usize = 10_000;
+/// The most files remembered as small enough to be read whole; beyond it all are forgotten.
+const MAX_SMALL_FILES: usize = 10_000;
 
-/// As much of names is told in an error, in bytes.
-const MAX_NAMED: usize = 2000;
+/// The longest list of names in an error, in bytes.
+const MAX_NAMES_BYTES: usize = 2000;
 
-/// What a call has at hand.
+/// The context of a call.
 #[derive(Debug, Clone)]
-pub struct Calling {
-    /// Who tells the client of it.
+pub struct CallContext {
+    /// Reports it to the client.
     pub reporter: Reporter,
     /// The turn.
     pub turn: u64,
 }
 
-/// What a call came to.
+/// The outcome of a call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ran {
-    /// This, for the model.
+pub enum ToolCallOutcome {
+    /// The result for the model.
     Result(ToolResult),
-    /// The user cancelled the turn instead of allowing it.
+    /// The user cancelled the turn instead of allowing the call.
     Cancelled,
 }
 
-/// What a toolbox is made of.
-pub struct ToolParts {
-    /// What serves the session.
-    pub runtimes: Runtimes,
-    /// The MCP servers of the session, if there are any.
+/// The parts of a toolbox.
+pub struct ToolboxParts {
+    /// The session's backends.
+    pub runtime: SessionRuntime,
+    /// The MCP servers of the session, if any.
     pub mcp: Option<Arc<dyn McpSource>>,
 }
 
-impl std::fmt::Debug for ToolParts {
+impl std::fmt::Debug for ToolboxParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ToolParts").finish_non_exhaustive()
     }
 }
 
-/// The tools of a session. Clones are the same one.
+/// The tools of a session. Clones share their state.
 #[derive(Clone)]
 pub struct Toolbox {
-    inner: Arc<Inner>,
+    inner: Arc<ToolboxInner>,
 }
 
 impl std::fmt::Debug for Toolbox {
@@ -89,198 +89,207 @@ impl std::fmt::Debug for Toolbox {
     }
 }
 
-/// Who serves the files that a tool changes.
+/// The backends of the files that a tool changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Side {
-    /// Who reads them; nobody, if a client serves writing alone.
-    pub(crate) read: Option<Server>,
-    /// Who writes them.
-    pub(crate) write: Server,
+pub(crate) struct FileBackends {
+    /// Reads them; `None` if a client serves only writes.
+    pub(crate) read: Option<Backend>,
+    /// Writes them.
+    pub(crate) write: Backend,
 }
 
-pub(crate) struct Inner {
-    pub(crate) runtimes: Runtimes,
+pub(crate) struct ToolboxInner {
+    pub(crate) runtime: SessionRuntime,
     pub(crate) permissions: Permissions,
-    pub(crate) book: Book,
+    pub(crate) commands: CommandRegistry,
     mcp: Option<Arc<dyn McpSource>>,
-    tools: Vec<Named>,
+    own_tools: Vec<NamedTool>,
     ledger: Mutex<Ledger>,
-    told: Mutex<Told>,
-    // Files that were given whole once, and so are not too large for that. Invariant: at most `MAX_SMALL`.
-    small: Mutex<HashSet<String>>,
-    // Who writes which file. Invariant: but for those of the moment, the locks are gone.
-    writing: Mutex<HashMap<String, Weak<AsyncMutex<()>>>>,
+    told_changes: Mutex<ReportedTexts>,
+    // Files returned whole once, and so small enough for that. Invariant: at most `MAX_SMALL_FILES`.
+    small_files: Mutex<HashSet<String>>,
+    // The write locks, by file. Invariant: only locks in use stay alive.
+    write_locks: Mutex<HashMap<String, Weak<AsyncMutex<()>>>>,
 }
 
 impl Toolbox {
-    /// Returns the tools of a session. Nothing is opened before it is needed.
+    /// Returns the tools of a session. Resources are opened when they are needed.
     #[must_use]
-    pub fn new(parts: ToolParts) -> Self {
-        let ToolParts { runtimes, mcp } = parts;
-        let settings = runtimes.settings();
-        let tools = specs::tools(settings.tools, runtimes.choice(), settings.shell);
-        let inner = Inner {
+    pub fn new(parts: ToolboxParts) -> Self {
+        let ToolboxParts { runtime: runtimes, mcp } = parts;
+        let settings = runtimes.options();
+        let tools =
+            specs::build_tools(settings.tool_set, runtimes.backend_choice(), settings.is_shell_enabled);
+        let inner = ToolboxInner {
             permissions: Permissions::new(runtimes.clone()),
-            runtimes,
-            book: Book::default(),
+            runtime: runtimes,
+            commands: CommandRegistry::default(),
             mcp,
-            tools,
+            own_tools: tools,
             ledger: Mutex::default(),
-            told: Mutex::default(),
-            small: Mutex::default(),
-            writing: Mutex::default(),
+            told_changes: Mutex::default(),
+            small_files: Mutex::default(),
+            write_locks: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
 
-    /// Returns what serves the session.
+    /// Returns the session's backends.
     #[must_use]
-    pub fn runtimes(&self) -> &Runtimes {
-        &self.inner.runtimes
+    pub fn runtime(&self) -> &SessionRuntime {
+        &self.inner.runtime
     }
 
-    /// Lets a workspace server of the client serve what the client does not serve itself, if there is one by now; says who
-    /// serves what when that changes.
+    /// Adopts a workspace server of the client, if one is there by now, for methods that the client does not serve
+    /// itself. Returns the new description of the backends when that changes them.
     pub fn adopt_workspace(&self) -> Option<Vec<String>> {
-        self.runtimes().adopt(self.inner.mcp.as_ref()?)
+        self.runtime().adopt_workspace(self.inner.mcp.as_ref()?)
     }
 
-    /// Returns what stands before every operation.
+    /// Returns the permissions checked before every operation.
     #[must_use]
     pub fn permissions(&self) -> &Permissions {
         &self.inner.permissions
     }
 
-    /// Returns the tools that a model is offered in a mode.
+    /// Returns the tools offered to a model in a mode.
     #[must_use]
-    pub fn specs(&self, mode: Mode) -> Arc<[ToolSpec]> {
-        let offered = |tool: &&Named| mode.may_change() || !tool.tool.changes();
-        let own = self.inner.tools.iter().filter(offered).map(Named::spec);
-        own.chain(self.inner.others(mode)).collect()
+    pub fn offered_specs(&self, mode: AgentMode) -> Arc<[ToolSpec]> {
+        let offered = |tool: &&NamedTool| mode.can_change() || !tool.tool.is_mutating();
+        let own = self.inner.own_tools.iter().filter(offered).map(NamedTool::to_spec);
+        own.chain(self.inner.mcp_specs(mode)).collect()
     }
 
-    /// Runs a call. Whatever is wrong with it is told in the result.
+    /// Runs a call. Every failure is reported in the result.
     ///
-    /// It may be dropped at any moment; then [`clean_up`](Self::clean_up) is to be called.
-    pub async fn run(&self, call: &ToolUse, cx: &Calling) -> Ran {
-        let work = Work::new(&self.inner, call, cx);
+    /// The future may be dropped at any moment; [`clean_up`](Self::clean_up) must be called then.
+    pub async fn run_call(&self, call: &ToolUse, cx: &CallContext) -> ToolCallOutcome {
+        let work = ActiveCall::new(&self.inner, call, cx);
         let outcome = self.inner.dispatch(&work).await;
         work.finish(outcome).await
     }
 
-    /// Ends what calls that were dropped have left running, within a second or so; what takes longer goes on by itself.
+    /// Ends the commands of dropped calls, within about a second; slower ones end in the background.
     pub async fn clean_up(&self) {
-        self.inner.book.clean_up().await;
+        self.inner.commands.clean_up().await;
     }
 
-    /// Ends what a turn that is cancelled has left running, its commands in the background too; as
-    /// [`clean_up`](Self::clean_up) does otherwise.
+    /// Ends the commands of a cancelled turn, including its background commands, and otherwise does the same as
+    /// [`clean_up`](Self::clean_up).
     pub async fn end_turn(&self, turn: u64) {
-        self.inner.book.end_turn(turn).await;
+        self.inner.commands.end_turn(turn).await;
     }
 
-    /// Ends everything, commands in the background too.
-    pub async fn end(&self) {
-        self.inner.book.end().await;
-        self.inner.permissions.end().await;
-        self.inner.runtimes.end().await;
+    /// Ends all commands, including background commands.
+    pub async fn end_session(&self) {
+        self.inner.commands.end_all().await;
+        self.inner.permissions.end_session().await;
+        self.inner.runtime.end_session().await;
     }
 }
 
-impl Inner {
-    async fn dispatch(&self, work: &Work<'_>) -> Result<Done, Stop> {
+impl ToolboxInner {
+    async fn dispatch(&self, work: &ActiveCall<'_>) -> Result<ToolOutput, CallStop> {
         let (name, mode) = (work.call.name.as_str(), self.permissions.mode());
-        let tool = self.tools.iter().find(|tool| tool.name == name);
-        let Some(tool) = tool.map(|tool| tool.tool).filter(|tool| mode.may_change() || !tool.changes())
+        let tool = self.own_tools.iter().find(|tool| tool.name == name);
+        let Some(tool) = tool.map(|tool| tool.tool).filter(|tool| mode.can_change() || !tool.is_mutating())
         else {
-            let others = self.others(mode);
+            let others = self.mcp_specs(mode);
             return match (&self.mcp, others.iter().find(|other| other.name == name)) {
                 (Some(source), Some(spec)) => {
-                    // What it does nobody knows; it may change files.
-                    self.runtimes.note_command();
-                    mcp::call(work, &**source, spec).await
+                    // The effects of the tool are unknown; it may change files.
+                    self.runtime.record_command();
+                    mcp::call_mcp_tool(work, &**source, spec).await
                 }
-                _ => Err(specs::missing(name, &self.tools, mode, &others).into()),
+                _ => Err(specs::explain_missing_tool(name, &self.own_tools, mode, &others).into()),
             };
         };
-        if let (Some(name), Some(adopted)) =
-            (workspace::there(tool, self.runtimes.choice()), self.runtimes.workspace())
-        {
-            return workspace::call(work, adopted, name).await;
+        if let (Some(name), Some(adopted)) = (
+            workspace_server::workspace_tool_name(tool, self.runtime.backend_choice()),
+            self.runtime.adopted_workspace(),
+        ) {
+            return workspace_server::call_workspace_tool(work, adopted, name).await;
         }
         match tool {
-            Tool::Read(by) => reading::read(work, by).await,
-            Tool::Write(side) => writing::write(work, side).await,
-            Tool::Edit(side) => writing::edit(work, side).await,
-            Tool::List => looking::list(work).await,
-            Tool::Search => looking::search(work).await,
-            Tool::Execute(by) => commands::execute(work, by).await,
-            Tool::Output => commands::output(work).await,
-            Tool::Kill => commands::kill(work).await,
-            Tool::Plan => {
-                let plan = plan::read(work)?;
-                Ok(plan::send(work, plan).await)
+            BuiltinTool::Read(by) => read::read_file(work, by).await,
+            BuiltinTool::Write(side) => write::write_file(work, side).await,
+            BuiltinTool::Edit(side) => write::edit_file(work, side).await,
+            BuiltinTool::List => search::list_directory(work).await,
+            BuiltinTool::Search => search::search_text(work).await,
+            BuiltinTool::Execute(by) => commands::execute(work, by).await,
+            BuiltinTool::Output => commands::read_output(work).await,
+            BuiltinTool::Kill => commands::kill_command(work).await,
+            BuiltinTool::Plan => {
+                let plan = plan::read_plan(work)?;
+                Ok(plan::send_plan(work, plan).await)
             }
         }
     }
 
-    /// Returns the tools of MCP servers. What they do nobody knows, so there are none where nothing may change. Those of a
-    /// workspace server that serves the session are called by the session's own, and not a second time.
-    fn others(&self, mode: Mode) -> Vec<ToolSpec> {
-        let source = self.mcp.as_ref().filter(|_| mode.may_change());
+    /// Returns the tools of MCP servers. Their effects are unknown, so a mode without changes offers none. Tools of the
+    /// adopted workspace server are called through the session's own, and not offered twice.
+    fn mcp_specs(&self, mode: AgentMode) -> Vec<ToolSpec> {
+        let source = self.mcp.as_ref().filter(|_| mode.can_change());
         let mut specs = source.map(|source| source.specs()).unwrap_or_default();
-        if let Some(adopted) = self.runtimes.workspace() {
+        if let Some(adopted) = self.runtime.adopted_workspace() {
             specs.retain(|spec| !adopted.server().tools.contains(&spec.name));
         }
         specs
     }
 
-    /// Says why something cannot be read here whatever anybody allows, if so: this machine serves the session's directories
-    /// and nothing else, and nobody should be asked about what fails all the same.
-    pub(crate) async fn out_of_reach(&self, by: Server, operation: &Operation) -> Option<String> {
-        let (Server::Local, Target::Elsewhere { asked }) = (by, &operation.target) else { return None };
-        let names = self.runtimes.root_names().await.join(", ");
+    /// Returns why something cannot be read here regardless of permissions, if so. This machine serves only the
+    /// session's directories, and the user should not be asked about a read that fails all the same.
+    pub(crate) async fn explain_out_of_reach(&self, by: Backend, operation: &Operation) -> Option<String> {
+        let (Backend::Local, OperationTarget::OutsideRoots { requested: asked }) = (by, &operation.target)
+        else {
+            return None;
+        };
+        let names = self.runtime.root_names().await.join(", ");
         Some(format!(
             "{} lies outside the session's directories ({}), and nothing else can be read on the agent's own machine; \
              the user can add a directory to the session in the editor",
-            display::line(asked, MAX_NAMED),
-            display::line(&names, MAX_NAMED)
+            display::escape_line(asked, MAX_NAMES_BYTES),
+            display::escape_line(&names, MAX_NAMES_BYTES)
         ))
     }
 
-    /// Returns what the model has seen.
+    /// Returns the ledger of what the model has seen.
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at, and changes, what the model has seen and was told of.
-    pub(crate) fn knows<T>(&self, act: impl FnOnce((&mut Ledger, &mut Told)) -> T) -> T {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Accesses what the model has seen and which changes it was told of.
+    pub(crate) fn with_knowledge<T>(&self, act: impl FnOnce((&mut Ledger, &mut ReportedTexts)) -> T) -> T {
+        let mut told = self.told_changes.lock().unwrap_or_else(PoisonError::into_inner);
         act((&mut self.ledger(), &mut told))
     }
 
-    /// Returns what the ledger knows a file by: its path, but for a machine that is not the one that files are read from.
-    /// The same path on two machines is two files.
-    pub(crate) fn key(&self, by: Server, path: &str) -> String {
-        if by == self.runtimes.choice().read { path.to_owned() } else { format!("{}:{path}", by.word()) }
+    /// Returns the ledger's key of a file: its path, with a prefix if the backend is not the one that files are read
+    /// from. The same path on two machines is two files.
+    pub(crate) fn ledger_key(&self, by: Backend, path: &str) -> String {
+        if by == self.runtime.backend_choice().read {
+            path.to_owned()
+        } else {
+            format!("{}:{path}", by.as_str())
+        }
     }
 
-    pub(crate) fn is_small(&self, path: &str) -> bool {
-        self.small.lock().unwrap_or_else(PoisonError::into_inner).contains(path)
+    pub(crate) fn is_small_file(&self, path: &str) -> bool {
+        self.small_files.lock().unwrap_or_else(PoisonError::into_inner).contains(path)
     }
 
-    pub(crate) fn note_small(&self, path: &str) {
-        let mut small = self.small.lock().unwrap_or_else(PoisonError::into_inner);
-        if small.len() >= MAX_SMALL {
+    pub(crate) fn record_small_file(&self, path: &str) {
+        let mut small = self.small_files.lock().unwrap_or_else(PoisonError::into_inner);
+        if small.len() >= MAX_SMALL_FILES {
             small.clear();
         }
         small.insert(path.to_owned());
     }
 
-    /// Waits until nobody else of the session writes a file.
-    pub(crate) async fn alone(&self, path: &str) -> OwnedMutexGuard<()> {
+    /// Waits until no other call of the session writes the file.
+    pub(crate) async fn lock_for_write(&self, path: &str) -> OwnedMutexGuard<()> {
         let lock = {
-            let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut writing = self.write_locks.lock().unwrap_or_else(PoisonError::into_inner);
             writing.retain(|_, lock| lock.strong_count() > 0);
             let lock = writing.get(path).and_then(Weak::upgrade).unwrap_or_default();
             writing.insert(path.to_owned(), Arc::downgrade(&lock));

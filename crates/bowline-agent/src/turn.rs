@@ -1,322 +1,370 @@
-//! Running a turn: the model's reply, the tools, and cancelling at any point.
+//! Running a turn: the model's reply, the tools, and cancellation at any point.
 //!
-//! [`bowline_state::turn`] decides; here it is done. Whatever is waited for is waited for beside the signal that cancels, so
-//! that a turn ends within moments wherever it is.
+//! [`bowline_state::turn`] decides; this module acts. Every wait also awaits the cancel signal, so that a turn ends
+//! promptly wherever it is.
 
 use std::collections::VecDeque;
 use std::future::Future;
 
-use bowline_state::compaction::{Budget, Plan, due, fixed, wanted};
-use bowline_state::conversation::{Message, Part, Role, ToolSpec, ToolUse, Usage};
+use bowline_state::compaction::{
+    CompactionPlan, TokenBudget, estimate_fixed_tokens, plan_compaction, plan_requested_summary,
+};
+use bowline_state::conversation::{
+    ConversationMessage, MessagePart, MessageRole, TokenUsage, ToolSpec, ToolUse,
+};
 use bowline_state::schema::v1::{CompactionStatus, CompactionUpdate, MessageId, SessionUpdate, UsageUpdate};
 use bowline_state::transcript;
-use bowline_state::turn::{Action, BLANK, End, ReplyEnd, ReplyFault, Turn, TurnEvent};
+use bowline_state::turn::{
+    EMPTY_REPLY_PROMPT, ReplyEnd, ReplyError, TurnAction, TurnEvent, TurnMachine, TurnOutcome,
+};
 use bowline_wire::ClientHandle;
 use bowline_wire::service::CancelSignal;
 use futures_util::StreamExt;
 
-use crate::compaction::{How, Writer, compact};
-use crate::model::{Event, ModelError, Request, Stop};
+use crate::compaction::{CompactionMethod, SummaryWriter, compact};
+use crate::model::{ModelError, ModelRequest, ReplyEvent, ReplyStop};
 use crate::reporter::Reporter;
-use crate::runtime::{Choice as Served, Server};
-use crate::session::{Choice, Session, Talk};
-use crate::tools::{Calling, Ran};
+use crate::runtime::{Backend, BackendChoice as Served};
+use crate::session::{AgentSession, SessionConfig, SessionConversation};
+use crate::tools::{CallContext, ToolCallOutcome};
 
-/// What ends a turn from outside: the user, the end of the session, or that the client is gone.
-pub(crate) struct Halt<'a> {
-    pub(crate) signal: &'a CancelSignal,
-    pub(crate) closed: &'a CancelSignal,
+/// The events that end a turn from outside: the user cancels, the session ends, or the client disconnects.
+pub(crate) struct TurnCancellation<'a> {
+    pub(crate) cancel_signal: &'a CancelSignal,
+    pub(crate) close_signal: &'a CancelSignal,
     pub(crate) client: &'a ClientHandle,
 }
 
-impl Halt<'_> {
-    /// Waits until the turn is to end.
-    pub(crate) async fn comes(&self) {
+impl TurnCancellation<'_> {
+    /// Waits until the turn is cancelled.
+    pub(crate) async fn cancelled(&self) {
         tokio::select! {
-            () = self.signal.fired() => {}
-            () = self.closed.fired() => {}
+            () = self.cancel_signal.fired() => {}
+            () = self.close_signal.fired() => {}
             () = self.client.caller().closed() => {}
         }
     }
 
-    /// Does something unless the turn is to end before it is done.
-    pub(crate) async fn or<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    /// Runs a future to its end, or returns `None` if the turn is cancelled first.
+    pub(crate) async fn run_until_cancelled<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
-            () = self.comes() => None,
+            () = self.cancelled() => None,
             done = work => Some(done),
         }
     }
 }
 
-/// Runs a turn to its end on what the user said.
-pub(crate) async fn run(
-    session: &Session,
-    talk: &mut Talk,
+/// Runs a turn to its end, starting with the user's prompt.
+pub(crate) async fn run_turn(
+    session: &AgentSession,
+    talk: &mut SessionConversation,
     reporter: &Reporter,
-    halt: &Halt<'_>,
-    said: Vec<Part>,
-) -> End {
-    talk.push(Message { role: Role::User, parts: said });
-    let (mut turn, actions) = Turn::begin(&talk.messages, session.settings().max_requests);
-    if session.choice().model.info().is_small() {
-        turn.ask_again_once();
+    halt: &TurnCancellation<'_>,
+    said: Vec<MessagePart>,
+) -> TurnOutcome {
+    talk.push(ConversationMessage { role: MessageRole::User, parts: said });
+    let (mut turn, actions) = TurnMachine::begin(&talk.messages, session.options().max_requests);
+    if session.config().model.info().is_small() {
+        turn.allow_empty_reply_retry();
     }
-    let mut running = Running { session, talk, reporter, halt, turn, replies: 0, asked: 0, compactions: 0 };
+    let mut running = TurnRunner {
+        session,
+        conversation: talk,
+        reporter,
+        cancellation: halt,
+        turn,
+        reply_count: 0,
+        estimated_tokens: 0,
+        compaction_count: 0,
+    };
     let mut actions = VecDeque::from(actions);
     while let Some(action) = actions.pop_front() {
         let more = match action {
-            Action::Record(message) => running.record(message),
-            Action::Ask => running.ask(None).await,
-            Action::AskAgain => running.ask(Some(BLANK)).await,
-            Action::Compact => running.compact().await,
-            Action::Run(call) => running.call(&call).await,
-            Action::End(end) => return end,
+            TurnAction::Record(message) => running.record_message(message),
+            TurnAction::AskModel => running.ask_model(None).await,
+            TurnAction::AskModelAgain => running.ask_model(Some(EMPTY_REPLY_PROMPT)).await,
+            TurnAction::Compact => running.compact().await,
+            TurnAction::RunTool(call) => running.run_call(&call).await,
+            TurnAction::End(end) => return end,
         };
         actions.extend(more);
     }
-    // Every way through the machine ends with an end; a turn that has none was cut off.
-    End::Cancelled
+    // The machine always ends with an outcome; a turn without one was cut off.
+    TurnOutcome::Cancelled
 }
 
-struct Running<'a> {
-    session: &'a Session,
-    talk: &'a mut Talk,
+struct TurnRunner<'a> {
+    session: &'a AgentSession,
+    conversation: &'a mut SessionConversation,
     reporter: &'a Reporter,
-    halt: &'a Halt<'a>,
-    turn: Turn,
-    replies: u32,
-    // What was estimated for the last request.
-    asked: u64,
-    compactions: u32,
+    cancellation: &'a TurnCancellation<'a>,
+    turn: TurnMachine,
+    reply_count: u32,
+    // The token estimate of the last request.
+    estimated_tokens: u64,
+    compaction_count: u32,
 }
 
-impl Running<'_> {
-    fn record(&mut self, message: Message) -> Vec<Action> {
-        self.talk.push(message);
-        self.session.save_soon(self.talk, self.reporter);
+impl TurnRunner<'_> {
+    fn record_message(&mut self, message: ConversationMessage) -> Vec<TurnAction> {
+        self.conversation.push(message);
+        self.session.save_in_background(self.conversation, self.reporter);
         Vec::new()
     }
 
-    /// Asks the model; it is told something beside the conversation, if there is something.
-    async fn ask(&mut self, beside: Option<&str>) -> Vec<Action> {
-        // The tools of a client that is gone would only fail, again and again.
-        if self.replies > 0 && self.halt.client.caller().is_deaf() && self.is_served() {
-            return self.turn.step(TurnEvent::Cancelled);
-        }
-        // Chosen anew for every request: a switch takes effect on the next one.
-        let choice = self.session.choice();
-        if let Err(error) = self.session.shared().may_use(choice.model.info()) {
-            return self.turn.step(TurnEvent::ReplyFailed(fault(error)));
-        }
-        if self.halt.or(choice.model.learn()).await.is_none() {
-            return self.turn.step(TurnEvent::Cancelled);
-        }
-        let (system, tools) = self.session.briefing(&choice);
-        let budget = budget(self.talk, &choice, &system, &tools);
-        if let Some(plan) = due(&self.talk.messages, &budget)
-            && self.make_shorter(&choice, plan).await.is_none()
+    /// Sends the conversation to the model, with an extra note if there is one.
+    async fn ask_model(&mut self, beside: Option<&str>) -> Vec<TurnAction> {
+        // The tools of a disconnected client would only fail, again and again.
+        if self.reply_count > 0
+            && self.cancellation.client.caller().is_remote_closed()
+            && self.is_served_by_client()
         {
-            return self.turn.step(TurnEvent::Cancelled);
+            return self.turn.handle_event(TurnEvent::Cancelled);
         }
-        self.asked = budget.estimated(&self.talk.messages);
-        let beside = beside.map(|text| Message::text(Role::User, text));
-        let said = self.talk.messages.iter().cloned().chain(beside);
-        let request = Request {
-            system,
-            // A turn that was cancelled or failed leaves what some providers do not take.
-            messages: transcript::mend(said).into(),
+        // Read for every request, so that a switch of the model takes effect on the next one.
+        let choice = self.session.config();
+        if let Err(error) = self.session.resources().check_model_usable(choice.model.info()) {
+            return self.turn.handle_event(TurnEvent::ReplyFailed(reply_fault(error)));
+        }
+        if self.cancellation.run_until_cancelled(choice.model.fetch_info()).await.is_none() {
+            return self.turn.handle_event(TurnEvent::Cancelled);
+        }
+        let (system, tools) = self.session.system_prompt_and_tools(&choice);
+        let budget = token_budget(self.conversation, &choice, &system, &tools);
+        if let Some(plan) = plan_compaction(&self.conversation.messages, &budget)
+            && self.run_compaction(&choice, plan).await.is_none()
+        {
+            return self.turn.handle_event(TurnEvent::Cancelled);
+        }
+        self.estimated_tokens = budget.estimated_request_tokens(&self.conversation.messages);
+        let beside = beside.map(|text| ConversationMessage::from_text(MessageRole::User, text));
+        let said = self.conversation.messages.iter().cloned().chain(beside);
+        let request = ModelRequest {
+            system_prompt: system,
+            // A cancelled or failed turn leaves messages that some providers reject.
+            messages: transcript::repair_conversation(said).into(),
             tools,
             thinking: choice.thinking,
             max_output: None,
-            by_words: choice.model.info().is_small(),
+            tools_as_text: choice.model.info().is_small(),
         };
-        self.replies += 1;
-        let message = MessageId::new(format!("turn{}-{}", self.talk.turn, self.replies));
-        let mut reply = choice.model.ask(request);
+        self.reply_count += 1;
+        let message = MessageId::new(format!("turn{}-{}", self.conversation.turn, self.reply_count));
+        let mut reply = choice.model.stream_reply(request);
         loop {
-            let Some(event) = self.halt.or(reply.next()).await else {
-                return self.turn.step(TurnEvent::Cancelled);
+            let Some(event) = self.cancellation.run_until_cancelled(reply.next()).await else {
+                return self.turn.handle_event(TurnEvent::Cancelled);
             };
-            let Some(event) = self.tell(&message, &choice, event).await else {
-                return self.turn.step(TurnEvent::Cancelled);
+            let Some(event) = self.report_event(&message, &choice, event).await else {
+                return self.turn.handle_event(TurnEvent::Cancelled);
             };
-            let actions = event.map(|event| self.turn.step(event)).unwrap_or_default();
+            let actions = event.map(|event| self.turn.handle_event(event)).unwrap_or_default();
             if !actions.is_empty() {
                 return actions;
             }
             if self.reporter.should_save() {
-                self.session.save_soon(self.talk, self.reporter);
+                self.session.save_in_background(self.conversation, self.reporter);
             }
         }
     }
 
-    /// Says whether the client serves any of the tools.
-    fn is_served(&self) -> bool {
-        let Served { read, write, terminal } = self.session.toolbox().runtimes().choice();
-        [read, write, terminal].contains(&Server::Client)
+    /// Returns whether the client serves any of the tools.
+    fn is_served_by_client(&self) -> bool {
+        let Served { read, write, terminal } = self.session.toolbox().runtime().backend_choice();
+        [read, write, terminal].contains(&Backend::Client)
     }
 
-    /// Shows the client a piece of the reply, and returns it as the machine takes it; nothing at all if the turn is to end.
-    async fn tell(
+    /// Reports an event of the reply to the client and converts it for the machine; `None` if the turn is cancelled.
+    async fn report_event(
         &mut self,
         message: &MessageId,
-        choice: &Choice,
-        event: Option<Result<Event, ModelError>>,
+        choice: &SessionConfig,
+        event: Option<Result<ReplyEvent, ModelError>>,
     ) -> Option<Option<TurnEvent>> {
         let event = match event {
             Some(Ok(event)) => event,
-            Some(Err(error)) => return Some(Some(TurnEvent::ReplyFailed(fault(error)))),
+            Some(Err(error)) => return Some(Some(TurnEvent::ReplyFailed(reply_fault(error)))),
             None => {
                 let cut = ModelError::CutShort("the stream ended before the reply did".to_owned());
-                return Some(Some(TurnEvent::ReplyFailed(fault(cut))));
+                return Some(Some(TurnEvent::ReplyFailed(reply_fault(cut))));
             }
         };
         let told = match event {
-            Event::Text(text) => {
-                self.halt.or(self.reporter.text(message, text.clone())).await?.ok()?;
+            ReplyEvent::Text(text) => {
+                self.cancellation
+                    .run_until_cancelled(self.reporter.send_text(message, text.clone()))
+                    .await?
+                    .ok()?;
                 TurnEvent::Text(text)
             }
-            Event::Thought { text, signature } => {
+            ReplyEvent::Thought { text, signature } => {
                 if !text.is_empty() {
-                    self.halt.or(self.reporter.thought(message, text.clone())).await?.ok()?;
+                    self.cancellation
+                        .run_until_cancelled(self.reporter.send_thought(message, text.clone()))
+                        .await?
+                        .ok()?;
                 }
                 TurnEvent::Thought { text, signature }
             }
-            Event::Call(call) => TurnEvent::Call(call),
-            Event::Retrying { why, wait, attempt } => {
+            ReplyEvent::Call(call) => TurnEvent::Call(call),
+            ReplyEvent::Retrying { why, wait, attempt } => {
                 let seconds = wait.as_secs_f32();
                 let text = format!("{why}; attempt {} in {seconds:.0} s\n", attempt + 1);
-                self.session.log(&text);
-                self.halt.or(self.reporter.thought(message, text)).await?.ok()?;
+                self.session.log_line(&text);
+                self.cancellation
+                    .run_until_cancelled(self.reporter.send_thought(message, text))
+                    .await?
+                    .ok()?;
                 return Some(None);
             }
-            Event::Usage(usage) => {
-                self.used(choice, usage).await?;
+            ReplyEvent::Usage(usage) => {
+                self.record_usage(choice, usage).await?;
                 return Some(None);
             }
-            Event::End(Stop::Done) => TurnEvent::ReplyEnded(ReplyEnd::Done),
-            Event::End(Stop::Length) => TurnEvent::ReplyEnded(ReplyEnd::Length),
-            Event::End(Stop::Refused) => TurnEvent::ReplyEnded(ReplyEnd::Refused),
+            ReplyEvent::End(ReplyStop::Done) => TurnEvent::ReplyEnded(ReplyEnd::Done),
+            ReplyEvent::End(ReplyStop::Length) => TurnEvent::ReplyEnded(ReplyEnd::LengthLimit),
+            ReplyEvent::End(ReplyStop::Refused) => TurnEvent::ReplyEnded(ReplyEnd::Refused),
         };
         Some(Some(told))
     }
 
-    async fn used(&mut self, choice: &Choice, usage: Usage) -> Option<()> {
+    async fn record_usage(&mut self, choice: &SessionConfig, usage: TokenUsage) -> Option<()> {
         let info = choice.model.info();
-        self.talk.gauge.learn(self.asked, &usage);
-        self.talk.used(&usage, info.price.as_ref());
-        let mut update = UsageUpdate::new(usage.input + usage.output, info.window);
-        update.cost = self.talk.cost_told();
-        self.halt.or(self.reporter.update(SessionUpdate::UsageUpdate(update))).await?.ok()
+        self.conversation.gauge.record_usage(self.estimated_tokens, &usage);
+        self.conversation.record_usage(&usage, info.price.as_ref());
+        let mut update = UsageUpdate::new(usage.input + usage.output, info.context_window);
+        update.cost = self.conversation.wire_cost();
+        self.cancellation
+            .run_until_cancelled(self.reporter.send_update(SessionUpdate::UsageUpdate(update)))
+            .await?
+            .ok()
     }
 
-    /// Makes room because the model says that there is none, whatever was estimated.
-    async fn compact(&mut self) -> Vec<Action> {
-        let choice = self.session.choice();
-        self.talk.gauge.too_long(self.asked, choice.model.info().window);
-        let Some(plan) = plan(self.session, self.talk, &choice, None) else {
-            // Nothing can be gained; the model will say so again.
-            return self.turn.step(TurnEvent::Compacted);
+    /// Compacts because the model reports a full context, regardless of the estimate.
+    async fn compact(&mut self) -> Vec<TurnAction> {
+        let choice = self.session.config();
+        self.conversation.gauge.record_overflow(self.estimated_tokens, choice.model.info().context_window);
+        let Some(plan) = plan_session_compaction(self.session, self.conversation, &choice, None) else {
+            // Nothing can be compacted; the model will report it again.
+            return self.turn.handle_event(TurnEvent::Compacted);
         };
-        let made = self.make_shorter(&choice, plan).await;
-        self.turn.step(if made.is_some() { TurnEvent::Compacted } else { TurnEvent::Cancelled })
+        let made = self.run_compaction(&choice, plan).await;
+        self.turn.handle_event(if made.is_some() { TurnEvent::Compacted } else { TurnEvent::Cancelled })
     }
 
-    /// Makes the conversation shorter, and shows that; nothing if the turn is to end.
-    async fn make_shorter(&mut self, choice: &Choice, plan: Plan) -> Option<()> {
-        self.compactions += 1;
-        let id = format!("turn{}-compaction{}", self.talk.turn, self.compactions);
+    /// Compacts the conversation and reports it; `None` if the turn is cancelled.
+    async fn run_compaction(&mut self, choice: &SessionConfig, plan: CompactionPlan) -> Option<()> {
+        self.compaction_count += 1;
+        let id = format!("turn{}-compaction{}", self.conversation.turn, self.compaction_count);
         let show = |status| self.show_compaction(&id, status);
-        self.halt.or(show(CompactionStatus::InProgress)).await?;
-        let made = self.halt.or(carry_out(self.session, self.talk, choice, plan, None)).await;
+        self.cancellation.run_until_cancelled(show(CompactionStatus::InProgress)).await?;
+        let made = self
+            .cancellation
+            .run_until_cancelled(apply_compaction(self.session, self.conversation, choice, plan, None))
+            .await;
         let status = if made.is_some() { CompactionStatus::Completed } else { CompactionStatus::Cancelled };
-        self.halt.or(self.show_compaction(&id, status)).await?;
+        self.cancellation.run_until_cancelled(self.show_compaction(&id, status)).await?;
         made.map(drop)
     }
 
-    /// Clients that know nothing of it are told in words.
+    /// Reports a compaction, as text to clients that do not support the update.
     async fn show_compaction(&self, id: &str, status: CompactionStatus) {
         let update = SessionUpdate::CompactionUpdate(CompactionUpdate::new(id.to_owned(), status.clone()));
         let told = self.reporter.client().gate().check_update(&update);
         let sent = match (told, status) {
-            (Ok(()), _) => self.reporter.update(update).await,
+            (Ok(()), _) => self.reporter.send_update(update).await,
             (Err(_), CompactionStatus::InProgress) => {
                 let words = "The conversation is long; its older part is being summed up.\n";
-                self.reporter.thought(&MessageId::new(id.to_owned()), words).await
+                self.reporter.send_thought(&MessageId::new(id.to_owned()), words).await
             }
             (Err(_), _) => Ok(()),
         };
         if let Err(error) = sent {
-            self.session.log(&format!("the client was not told: {error}"));
+            self.session.log_line(&format!("the client was not told: {error}"));
         }
     }
 
-    async fn call(&mut self, call: &ToolUse) -> Vec<Action> {
-        // That it is called is on disk before it is: who loads the session after a crash has to know.
-        self.session.save_soon(self.talk, self.reporter);
-        if self.halt.or(self.talk.saved()).await.is_none() {
-            return self.turn.step(TurnEvent::Cancelled);
+    async fn run_call(&mut self, call: &ToolUse) -> Vec<TurnAction> {
+        // A call is on disk before it runs: a session loaded after a crash must show it.
+        self.session.save_in_background(self.conversation, self.reporter);
+        if self.cancellation.run_until_cancelled(self.conversation.wait_until_saved()).await.is_none() {
+            return self.turn.handle_event(TurnEvent::Cancelled);
         }
-        let calling = Calling { reporter: self.reporter.clone(), turn: self.talk.turn };
-        let ran = self.halt.or(self.session.toolbox().run(call, &calling)).await;
-        self.turn.step(match ran {
-            Some(Ran::Result(result)) => TurnEvent::CallDone(result),
-            None if self.reporter.is_running(&call.id) => TurnEvent::CutOff,
-            Some(Ran::Cancelled) | None => TurnEvent::Cancelled,
+        let calling = CallContext { reporter: self.reporter.clone(), turn: self.conversation.turn };
+        let ran =
+            self.cancellation.run_until_cancelled(self.session.toolbox().run_call(call, &calling)).await;
+        self.turn.handle_event(match ran {
+            Some(ToolCallOutcome::Result(result)) => TurnEvent::CallFinished(result),
+            None if self.reporter.is_call_running(&call.id) => TurnEvent::Interrupted,
+            Some(ToolCallOutcome::Cancelled) | None => TurnEvent::Cancelled,
         })
     }
 }
 
-/// Makes a conversation shorter if that can be done, with a focus if the user gave one. Says what was done.
-pub(crate) async fn make_room(
-    session: &Session,
-    talk: &mut Talk,
-    choice: &Choice,
+/// Compacts a conversation if possible, with the user's focus if given. Returns what was done.
+pub(crate) async fn compact_conversation(
+    session: &AgentSession,
+    talk: &mut SessionConversation,
+    choice: &SessionConfig,
     focus: Option<&str>,
-) -> Option<How> {
-    let plan = plan(session, talk, choice, focus)?;
-    Some(carry_out(session, talk, choice, plan, focus).await)
+) -> Option<CompactionMethod> {
+    let plan = plan_session_compaction(session, talk, choice, focus)?;
+    Some(apply_compaction(session, talk, choice, plan, focus).await)
 }
 
-fn plan(session: &Session, talk: &Talk, choice: &Choice, focus: Option<&str>) -> Option<Plan> {
-    let (system, tools) = session.briefing(choice);
-    let budget = budget(talk, choice, &system, &tools);
-    let due = if focus.is_none() { due(&talk.messages, &budget) } else { None };
-    due.or_else(|| wanted(&talk.messages, &budget).map(Plan::SumUp))
+fn plan_session_compaction(
+    session: &AgentSession,
+    talk: &SessionConversation,
+    choice: &SessionConfig,
+    focus: Option<&str>,
+) -> Option<CompactionPlan> {
+    let (system, tools) = session.system_prompt_and_tools(choice);
+    let budget = token_budget(talk, choice, &system, &tools);
+    let due = if focus.is_none() { plan_compaction(&talk.messages, &budget) } else { None };
+    due.or_else(|| plan_requested_summary(&talk.messages, &budget).map(CompactionPlan::Summarise))
 }
 
-async fn carry_out(
-    session: &Session,
-    talk: &mut Talk,
-    choice: &Choice,
-    plan: Plan,
+async fn apply_compaction(
+    session: &AgentSession,
+    talk: &mut SessionConversation,
+    choice: &SessionConfig,
+    plan: CompactionPlan,
     focus: Option<&str>,
-) -> How {
-    let files = session.toolbox().known_files();
-    let writer = Writer::of(choice.model.info());
+) -> CompactionMethod {
+    let files = session.toolbox().list_known_files();
+    let writer = SummaryWriter::for_model(choice.model.info());
     let compacted = compact(choice.model.as_ref(), writer, plan, &files, focus).await;
     if let Some(usage) = &compacted.usage {
-        talk.used(usage, choice.model.info().price.as_ref());
+        talk.record_usage(usage, choice.model.info().price.as_ref());
     }
     talk.replace(compacted.messages);
-    session.log(&format!("the conversation was made shorter: {:?}", compacted.how));
-    compacted.how
+    session.log_line(&format!("the conversation was made shorter: {:?}", compacted.method));
+    compacted.method
 }
 
-fn budget(talk: &Talk, choice: &Choice, system: &str, tools: &[ToolSpec]) -> Budget {
+fn token_budget(
+    talk: &SessionConversation,
+    choice: &SessionConfig,
+    system: &str,
+    tools: &[ToolSpec],
+) -> TokenBudget {
     let info = choice.model.info();
-    // A small model is told of tools in `system`.
+    // The tools of a small model are described in `system`.
     let tools = if info.is_small() { &[] } else { tools };
-    Budget { window: info.window, fixed: fixed(system, tools), gauge: talk.gauge }
+    TokenBudget {
+        window: info.context_window,
+        fixed_tokens: estimate_fixed_tokens(system, tools),
+        calibration: talk.gauge,
+    }
 }
 
-fn fault(error: ModelError) -> ReplyFault {
+fn reply_fault(error: ModelError) -> ReplyError {
     match error {
-        ModelError::TooLong(why) => ReplyFault::TooLong(why),
+        ModelError::TooLong(why) => ReplyError::TooLong(why),
         ModelError::NoKey { .. } | ModelError::Keys(_) | ModelError::Unauthorized { .. } => {
-            ReplyFault::Unauthorized(error.to_string())
+            ReplyError::Unauthorized(error.to_string())
         }
-        other => ReplyFault::Failed(other.to_string()),
+        other => ReplyError::Failed(other.to_string()),
     }
 }

@@ -1,4 +1,5 @@
-//! Stored sessions as the agent uses them: kept, taken, listed, forked, removed; by several processes; after damage.
+//! Stored sessions as the agent uses them: created, claimed, listed, forked, removed; by several processes; after
+//! damage.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,96 +11,103 @@
 mod damage;
 #[path = "store/fixture.rs"]
 mod fixture;
-#[path = "store/listing.rs"]
-mod listing;
+#[path = "store/list.rs"]
+mod list;
 #[path = "store/processes.rs"]
 mod processes;
 
 use bowline_agent::store::{
-    Durability, MAX_TITLE_BYTES, Record, SessionStore as _, SqliteSessionStore, StoreError,
+    Durability, MAX_TITLE_BYTES, SessionRecord, SessionStore as _, SqliteSessionStore, StoreError,
 };
-use bowline_state::conversation::{Message, Part, Role, Thinking, ToolUse, Usage};
-use bowline_state::mode::Mode;
+use bowline_state::conversation::{
+    ConversationMessage, MessagePart, MessageRole, ThinkingLevel, TokenUsage, ToolUse,
+};
+use bowline_state::mode::AgentMode;
 use bowline_state::schema::v1::{SessionId, SessionUpdate};
 use bowline_state::transcript;
 use expect_test::expect;
 use serde_json::json;
 
-use fixture::{at, directory, files, meta, said, shown, store};
+use fixture::{agent_text, format_session, list_files, new_directory, open_store, session_id, session_meta};
 
 #[tokio::test]
 async fn what_was_appended_is_there_for_the_next_one() {
-    let directory = directory();
-    let held = store(&directory).create(meta("one", "/work")).await.unwrap();
-    held.append(vec![said("hi"), asked("hi")], Durability::Now).await.unwrap();
-    held.append(vec![said(" there"), replied("hello")], Durability::Soon).await.unwrap();
+    let directory = new_directory();
+    let held = open_store(&directory).create(session_meta("one", "/work")).await.unwrap();
+    held.append(vec![agent_text("hi"), user_message("hi")], Durability::Synced).await.unwrap();
+    held.append(vec![agent_text(" there"), assistant_message("hello")], Durability::Deferred).await.unwrap();
     held.close().await.unwrap();
 
-    let (_held, stored) = store(&directory).claim(&at("one")).await.unwrap();
+    let (_held, stored) = open_store(&directory).claim(&session_id("one")).await.unwrap();
     expect![[r#"
         "hi"
         " there"
         User hi
         Assistant hello
     "#]]
-    .assert_eq(&shown(&stored));
+    .assert_eq(&format_session(&stored));
 }
 
 #[tokio::test]
 async fn what_is_known_of_a_session_can_be_changed() {
-    let directory = directory();
-    let held = store(&directory).create(meta("one", "/work")).await.unwrap();
-    let usage = Usage { input: 7, output: 3, ..Usage::default() };
+    let directory = new_directory();
+    let held = open_store(&directory).create(session_meta("one", "/work")).await.unwrap();
+    let usage = TokenUsage { input: 7, output: 3, ..TokenUsage::default() };
     let changed = held
-        .set_meta(Box::new(move |meta| {
-            meta.id = at("another");
+        .update_meta(Box::new(move |meta| {
+            meta.id = session_id("another");
             meta.title = Some("é".repeat(MAX_TITLE_BYTES));
-            meta.additional = vec!["/more".into()];
-            meta.mode = Mode::Full;
+            meta.additional_directories = vec!["/more".into()];
+            meta.mode = AgentMode::Full;
             meta.model = Some("offline".to_owned());
-            meta.thinking = Thinking::High;
+            meta.thinking = ThinkingLevel::High;
             meta.turns = 4;
             meta.usage = usage;
             meta.cost = Some(0.25);
         }))
         .await
         .unwrap();
-    let stored = store(&directory).read(&at("one")).await.unwrap().meta;
+    let stored = open_store(&directory).read(&session_id("one")).await.unwrap().meta;
     assert_eq!(stored.title.as_deref(), Some(&*"é".repeat(MAX_TITLE_BYTES / 2)));
-    assert_eq!((stored.additional.len(), stored.mode, stored.thinking), (1, Mode::Full, Thinking::High));
+    assert_eq!(
+        (stored.additional_directories.len(), stored.mode, stored.thinking),
+        (1, AgentMode::Full, ThinkingLevel::High)
+    );
     assert_eq!((stored.turns, stored.usage, stored.cost), (4, usage, Some(0.25)));
-    assert_eq!((&stored.id, stored.model.as_deref()), (&at("one"), Some("offline")));
-    assert_eq!(changed.id, at("one"));
+    assert_eq!((&stored.id, stored.model.as_deref()), (&session_id("one"), Some("offline")));
+    assert_eq!(changed.id, session_id("one"));
 }
 
 #[tokio::test]
 async fn a_compacted_conversation_begins_anew_and_the_history_stays() {
-    let directory = directory();
-    let held = store(&directory).create(meta("one", "/work")).await.unwrap();
-    held.append(vec![said("a"), asked("a"), replied("b")], Durability::Soon).await.unwrap();
-    let summary = Record::Compacted(vec![Message::text(Role::User, "so far")]);
-    held.append(vec![summary, replied("c"), said("d")], Durability::Soon).await.unwrap();
-    let stored = store(&directory).read(&at("one")).await.unwrap();
+    let directory = new_directory();
+    let held = open_store(&directory).create(session_meta("one", "/work")).await.unwrap();
+    held.append(vec![agent_text("a"), user_message("a"), assistant_message("b")], Durability::Deferred)
+        .await
+        .unwrap();
+    let summary = SessionRecord::Compacted(vec![ConversationMessage::from_text(MessageRole::User, "so far")]);
+    held.append(vec![summary, assistant_message("c"), agent_text("d")], Durability::Deferred).await.unwrap();
+    let stored = open_store(&directory).read(&session_id("one")).await.unwrap();
     expect![[r#"
         "a"
         "d"
         User so far
         Assistant c
     "#]]
-    .assert_eq(&shown(&stored));
+    .assert_eq(&format_session(&stored));
 }
 
 #[tokio::test]
 async fn a_fork_has_what_was_there_and_goes_its_own_way() {
-    let directory = directory();
-    let store = store(&directory);
-    let one = store.create(meta("one", "/work")).await.unwrap();
-    one.append(vec![said("a"), asked("a")], Durability::Soon).await.unwrap();
-    let (two, stored) = store.fork(&at("one"), meta("two", "/else")).await.unwrap();
+    let directory = new_directory();
+    let store = open_store(&directory);
+    let one = store.create(session_meta("one", "/work")).await.unwrap();
+    one.append(vec![agent_text("a"), user_message("a")], Durability::Deferred).await.unwrap();
+    let (two, stored) = store.fork(&session_id("one"), session_meta("two", "/else")).await.unwrap();
     assert_eq!(stored.meta.cwd.to_str(), Some("/else"));
-    one.append(vec![said("of one")], Durability::Soon).await.unwrap();
-    two.append(vec![said("of two")], Durability::Soon).await.unwrap();
-    let both = [store.read(&at("one")).await.unwrap(), store.read(&at("two")).await.unwrap()];
+    one.append(vec![agent_text("of one")], Durability::Deferred).await.unwrap();
+    two.append(vec![agent_text("of two")], Durability::Deferred).await.unwrap();
+    let both = [store.read(&session_id("one")).await.unwrap(), store.read(&session_id("two")).await.unwrap()];
     expect![[r#"
         "a"
         "of one"
@@ -109,33 +117,33 @@ async fn a_fork_has_what_was_there_and_goes_its_own_way() {
         "of two"
         User a
     "#]]
-    .assert_eq(&both.each_ref().map(shown).join("---\n"));
-    let refused = store.fork(&at("none"), meta("three", "/")).await.unwrap_err();
+    .assert_eq(&both.each_ref().map(format_session).join("---\n"));
+    let refused = store.fork(&session_id("none"), session_meta("three", "/")).await.unwrap_err();
     assert_eq!(refused.to_string(), "there is no session none");
-    let refused = store.fork(&at("one"), meta("two", "/")).await.unwrap_err();
+    let refused = store.fork(&session_id("one"), session_meta("two", "/")).await.unwrap_err();
     assert!(matches!(refused, StoreError::Busy { .. }), "{refused}");
     drop(two);
-    let refused = store.fork(&at("one"), meta("two", "/")).await.unwrap_err();
+    let refused = store.fork(&session_id("one"), session_meta("two", "/")).await.unwrap_err();
     assert_eq!(refused.to_string(), "there is a session two already");
 }
 
 #[tokio::test]
 async fn a_session_that_is_removed_is_gone() {
-    let directory = directory();
-    let store = store(&directory);
-    let held = store.create(meta("one", "/work")).await.unwrap();
-    held.append(vec![said("a")], Durability::Now).await.unwrap();
-    let refused = store.delete(&at("one")).await.unwrap_err();
+    let directory = new_directory();
+    let store = open_store(&directory);
+    let held = store.create(session_meta("one", "/work")).await.unwrap();
+    held.append(vec![agent_text("a")], Durability::Synced).await.unwrap();
+    let refused = store.delete(&session_id("one")).await.unwrap_err();
     let process = std::process::id().to_string();
     expect!["session one is in use by process $PID: close it there first"]
         .assert_eq(&refused.to_string().replace(&process, "$PID"));
     drop(held);
-    store.delete(&at("one")).await.unwrap();
-    store.delete(&at("one")).await.unwrap();
-    assert!(matches!(store.claim(&at("one")).await, Err(StoreError::NotFound(_))));
-    drop(store.create(meta("one", "/work")).await.unwrap());
-    store.delete(&at("one")).await.unwrap();
-    assert!(matches!(store.read(&at("one")).await, Err(StoreError::NotFound(_))));
+    store.delete(&session_id("one")).await.unwrap();
+    store.delete(&session_id("one")).await.unwrap();
+    assert!(matches!(store.claim(&session_id("one")).await, Err(StoreError::NotFound(_))));
+    drop(store.create(session_meta("one", "/work")).await.unwrap());
+    store.delete(&session_id("one")).await.unwrap();
+    assert!(matches!(store.read(&session_id("one")).await, Err(StoreError::NotFound(_))));
     drop(store);
     // No lock is left behind.
     assert_eq!(directory.path().join("sessions.locks").read_dir().unwrap().count(), 0);
@@ -143,12 +151,12 @@ async fn a_session_that_is_removed_is_gone() {
 
 #[tokio::test]
 async fn an_unused_store_touches_nothing_and_a_used_one_is_private() {
-    let directory = directory();
+    let directory = new_directory();
     let inside = directory.path().join("state");
     let store = SqliteSessionStore::new(&inside, Default::default());
     assert_eq!(store.take_notices(), []);
     assert!(!inside.exists());
-    let held = store.create(meta("../../../etc/passwd", "/work")).await.unwrap();
+    let held = store.create(session_meta("../../../etc/passwd", "/work")).await.unwrap();
     expect![[r#"
         0600 sessions.db
         0600 sessions.db-shm
@@ -157,14 +165,14 @@ async fn an_unused_store_touches_nothing_and_a_used_one_is_private() {
         0700 sessions.locks
         0600 sessions.locks/56bfa7338a2dfd1d7159f20c38946070
     "#]]
-    .assert_eq(&files(&inside));
+    .assert_eq(&list_files(&inside));
     held.close().await.unwrap();
 }
 
-/// Whatever the client was told, it is told the same when it loads the session.
+/// Loading a session replays exactly the updates that the client received.
 #[tokio::test]
 async fn a_loaded_session_replays_what_the_client_was_told() {
-    let directory = directory();
+    let directory = new_directory();
     let wire = r#"
 {"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"go"}}
 {"sessionUpdate":"agent_thought_chunk","messageId":"m","content":{"type":"text","text":"hm"}}
@@ -175,12 +183,12 @@ async fn a_loaded_session_replays_what_the_client_was_told() {
 "#;
     let told: Vec<SessionUpdate> =
         wire.trim().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let held = store(&directory).create(meta("one", "/work")).await.unwrap();
+    let held = open_store(&directory).create(session_meta("one", "/work")).await.unwrap();
     for update in &told {
-        held.append(vec![Record::Update(update.clone())], Durability::Soon).await.unwrap();
+        held.append(vec![SessionRecord::Update(update.clone())], Durability::Deferred).await.unwrap();
     }
     drop(held);
-    let (_held, stored) = store(&directory).claim(&at("one")).await.unwrap();
+    let (_held, stored) = open_store(&directory).claim(&session_id("one")).await.unwrap();
     let replayed = transcript::replay(stored.updates);
     let lines: Vec<String> = replayed.iter().map(|update| serde_json::to_string(update).unwrap()).collect();
     expect![[r#"
@@ -191,15 +199,18 @@ async fn a_loaded_session_replays_what_the_client_was_told() {
         {"sessionUpdate":"plan","entries":[{"content":"x","priority":"high","status":"completed"}]}"#]].assert_eq(&lines.join("\n"));
 }
 
-/// A model may send what is nested so deeply that it could not be read back.
+/// A model may send values nested too deeply to be parsed again.
 #[tokio::test]
 async fn deeply_nested_input_can_be_kept_and_read() {
-    let directory = directory();
-    let held = store(&directory).create(meta("one", "/work")).await.unwrap();
+    let directory = new_directory();
+    let held = open_store(&directory).create(session_meta("one", "/work")).await.unwrap();
     let deep = serde_json::from_str(&("[".repeat(126) + "\"]\"" + &"]".repeat(126))).unwrap();
-    let call =
-        ToolUse { id: "a".into(), name: "t".into(), input: bowline_state::conversation::Input::Value(deep) };
-    let message = Message { role: Role::Assistant, parts: vec![Part::Call(call)] };
+    let call = ToolUse {
+        id: "a".into(),
+        name: "t".into(),
+        input: bowline_state::conversation::ToolUseInput::Value(deep),
+    };
+    let message = ConversationMessage { role: MessageRole::Assistant, parts: vec![MessagePart::Call(call)] };
     let mut update: SessionUpdate =
         serde_json::from_value(json!({"sessionUpdate": "tool_call", "toolCallId": "t", "title": "x"}))
             .unwrap();
@@ -207,29 +218,31 @@ async fn deeply_nested_input_can_be_kept_and_read() {
         call.raw_input =
             Some(serde_json::from_str(&("{\"a\":".repeat(127) + "1" + &"}".repeat(127))).unwrap());
     }
-    held.append(vec![Record::Message(message), Record::Update(update)], Durability::Soon).await.unwrap();
-    let stored = store(&directory).read(&at("one")).await.unwrap();
-    assert_eq!((stored.messages.len(), stored.updates.len(), stored.dropped), (1, 1, 0));
+    held.append(vec![SessionRecord::Message(message), SessionRecord::Update(update)], Durability::Deferred)
+        .await
+        .unwrap();
+    let stored = open_store(&directory).read(&session_id("one")).await.unwrap();
+    assert_eq!((stored.messages.len(), stored.updates.len(), stored.dropped_updates), (1, 1, 0));
 }
 
-fn asked(text: &str) -> Record {
-    Record::Message(Message::text(Role::User, text))
+fn user_message(text: &str) -> SessionRecord {
+    SessionRecord::Message(ConversationMessage::from_text(MessageRole::User, text))
 }
 
-fn replied(text: &str) -> Record {
-    Record::Message(Message::text(Role::Assistant, text))
+fn assistant_message(text: &str) -> SessionRecord {
+    SessionRecord::Message(ConversationMessage::from_text(MessageRole::Assistant, text))
 }
 
-/// What cannot be kept is refused before anything is.
+/// Ids that are in use, taken or unknown give different errors.
 #[tokio::test]
 async fn a_session_that_does_not_exist_is_told_from_one_that_does() {
-    let directory = directory();
-    let store = store(&directory);
-    let held = store.create(meta("one", "/work")).await.unwrap();
-    let again = store.create(meta("one", "/work")).await.unwrap_err();
+    let directory = new_directory();
+    let store = open_store(&directory);
+    let held = store.create(session_meta("one", "/work")).await.unwrap();
+    let again = store.create(session_meta("one", "/work")).await.unwrap_err();
     assert!(matches!(again, StoreError::Busy { .. }), "{again}");
     drop(held);
-    let again = store.create(meta("one", "/work")).await.unwrap_err();
+    let again = store.create(session_meta("one", "/work")).await.unwrap_err();
     assert!(matches!(again, StoreError::Exists(_)), "{again}");
     for id in ["", "One", "one ", "\u{0}"] {
         let none = store.claim(&SessionId::from(id)).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! `bowline audit`: the record of what agents did here, to read and to verify.
+//! `bowline audit`: shows and verifies the record of what agents did here.
 
 mod archive;
 mod entries;
@@ -6,213 +6,220 @@ mod fold;
 
 use std::io::{self, BufWriter, Write as _};
 
-use bowline_workspace::audit::{self, Filter};
+use bowline_workspace::audit::{self, AuditFilter};
 use clap::{Args, Subcommand};
 
-use crate::changes::Where;
-use crate::ending::Ending;
-use crate::records::here::{Here, Sign};
-use crate::records::pager::page;
-use crate::records::showing::{Look, count, note, print, safe, written};
-use entries::Wanted;
-use fold::Folded;
+use crate::changes::WorkspaceArguments;
+use crate::common::console::{OutputStyle, escape_line, ignore_broken_pipe, pluralize, print, print_note};
+use crate::common::pager::print_paged;
+use crate::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
+use crate::error::CliError;
+use entries::EntryQuery;
+use fold::FoldedEntries;
 
 /// What is asked for: entries are listed if nothing else is.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct AuditArguments {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<AuditCommand>,
     #[command(flatten)]
-    show: ShowArguments,
+    show_arguments: AuditShowArguments,
 }
 
 const EXAMPLES: &str = "\
 Without a command, the entries are listed.
 
-Exit status: 0 done, 1 failed, or the log is missing or not as it was written; 2 wrong usage.
+Exit status: 0 success; 1 failure, or the log is missing or was tampered with; 2 wrong usage.
 
 Examples:
   bowline audit --last 20
   bowline audit --denied
   bowline audit verify
-  bowline audit archive                 after damage: puts the log aside and begins a new one";
+  bowline audit archive                 after damage, archive the log and start a new one";
 
 const SHOW_EXAMPLES: &str = "\
-Each line is one entry: its number, when, what was decided, what was asked for, on what; then who decided, how long it took,
-how it ended, and of which session, turn and tool call it is. Of file contents the log has only hashes, of environment
-variables only names, and secrets in commands are left out.
+Each line is one entry: its number, time, decision, request and target, then who decided, how long
+it took, how it ended, and its session, turn and tool call. The log has hashes instead of file
+contents and only the names of environment variables; secrets in commands are left out.
 
-Kinds: fs/read, fs/write, fs/delete, fetch, terminal/create, terminal/exit, terminal/kill, terminal/release, permission,
-elicitation, undo, observed, session/start, session/end, turn/start, turn/end, log/repair. The part before the / means all
-of them: --kind fs.
+Kinds: fs/read, fs/write, fs/delete, fetch, terminal/create, terminal/exit, terminal/kill,
+terminal/release, permission, elicitation, undo, observed, session/start, session/end, turn/start,
+turn/end, log/repair. The part before the slash selects the whole group: --kind fs.
 
 Examples:
-  bowline audit show --denied              what agents wanted and did not get
-  bowline audit show --kind terminal       which commands ran
+  bowline audit show --denied              show denied requests
+  bowline audit show --kind terminal       show which commands ran
   bowline audit show --since 2h --path .env
   bowline audit show --json | jq .decision";
 
 const VERIFY_EXAMPLES: &str = "\
-Every entry has the hash of the one before, and the end of the log is known in an anchor that lies elsewhere. So it is found
-if an entry was changed, removed, put in, moved or cut off. Who can write both the log and the anchor can forge both. Up to 63
-reads at the end may not be in the anchor yet while an agent works.
+Every entry has the hash of the entry before it, and an anchor, stored elsewhere, marks the end of
+the log. So verify finds entries that were changed, removed, inserted, moved or cut off. Anyone who
+can write both the log and the anchor can forge both.
 
-What was found stays found: `bowline audit archive` puts the log aside and begins a new one.
+Damage is reported every time, until `bowline audit archive` archives the log and starts a new one.
 
-Exit status: 0 if the log is as it was written, or was only cut short by a crash; 1 if not.
+Exit status: 0 the log is intact or was only cut short by a crash, 1 it is not.
 
 Examples:
   bowline audit verify
   bowline audit verify --cwd ~/project --json";
 
 #[derive(Subcommand, Debug)]
-enum Command {
-    /// Lists what agents asked for, what was decided, by whom, and what became of it, as `bowline audit` alone does
+enum AuditCommand {
+    /// List the requests of agents, the decisions and the results
+    ///
+    /// This is what `bowline audit` alone does.
     #[command(after_help = SHOW_EXAMPLES)]
-    Show(ShowArguments),
-    /// Puts the log aside, damaged or not, and begins a new one
+    Show(AuditShowArguments),
+    /// Move the log to an archive, damaged or not, and start a new one
     #[command(after_help = archive::EXAMPLES)]
     Archive(archive::ArchiveArguments),
-    /// Says whether the log is as it was written, and if not, where it was changed, cut or reordered
+    /// Check that the log is intact, and report where it is not
     #[command(after_help = VERIFY_EXAMPLES)]
-    Verify(VerifyArguments),
+    Verify(AuditVerifyArguments),
 }
 
 /// What to list.
 #[derive(Args, Debug)]
-struct ShowArguments {
-    /// Entries of one session: its id, or the beginning of it
+struct AuditShowArguments {
+    /// Show entries of one session: its id or a prefix of it
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Entries of one turn, by its number in its session
+    /// Show entries of one turn, by its number in the session
     #[arg(long, value_name = "N")]
     turn: Option<u64>,
-    /// Entries of one kind, such as fs/write, or of all that begin so, such as fs
+    /// Show entries of one kind, such as fs/write, or of a group, such as fs
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
-    /// Entries whose file, command or address contains this text
+    /// Show entries whose file, command or address contains this text
     #[arg(long, value_name = "TEXT")]
     path: Option<String>,
-    /// Entries since a date, such as 2027-01-31 or 2027-01-31T12:00:00Z, or for a span, such as 30m, 2h or 7d
+    /// Show entries since a date, such as 2027-01-31, or for a span, such as 2h
+    ///
+    /// A date can have a time, such as 2027-01-31T12:00:00Z. A span is in minutes, hours or days, such as 30m, 2h or
+    /// 7d.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Entries of what was denied
+    /// Show entries of denied requests
     #[arg(long)]
     denied: bool,
-    /// At most so many: the newest
+    /// Show only the newest N entries
     #[arg(long, value_name = "N")]
     last: Option<usize>,
-    /// Prints one JSON object a line: every entry, also the one that is written before an operation begins
+    /// Print one JSON object per line, for every entry
+    ///
+    /// This includes the entries that are written before an operation begins.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Where,
+    workspace: WorkspaceArguments,
 }
 
 /// What to verify.
 #[derive(Args, Debug)]
-struct VerifyArguments {
-    /// Prints one JSON object
+struct AuditVerifyArguments {
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Where,
+    workspace: WorkspaceArguments,
 }
 
-/// Does it.
-pub(crate) fn run(arguments: AuditArguments) -> Result<(), Ending> {
-    match arguments.command.unwrap_or(Command::Show(arguments.show)) {
-        Command::Show(arguments) => show(&arguments),
-        Command::Verify(arguments) => verify(&arguments),
-        Command::Archive(arguments) => archive::archive(&arguments),
+/// Runs the command.
+pub(crate) fn run(arguments: AuditArguments) -> Result<(), CliError> {
+    match arguments.command.unwrap_or(AuditCommand::Show(arguments.show_arguments)) {
+        AuditCommand::Show(arguments) => show_entries(&arguments),
+        AuditCommand::Verify(arguments) => verify_log(&arguments),
+        AuditCommand::Archive(arguments) => archive::archive_log(&arguments),
     }
 }
 
-fn show(arguments: &ShowArguments) -> Result<(), Ending> {
-    let here = Here::find(arguments.place.cwd.as_deref(), Sign::Log)?;
-    let wanted = Wanted::of(arguments)?;
-    if !here.known {
-        note(&nothing_yet(&here));
+fn show_entries(arguments: &AuditShowArguments) -> Result<(), CliError> {
+    let here = WorkspaceLocation::find(arguments.workspace.cwd.as_deref(), WorkspaceMarker::AuditLog)?;
+    let wanted = EntryQuery::from_arguments(arguments)?;
+    if !here.has_records {
+        print_note(&no_log_message(&here));
         return Ok(());
     }
-    if let Some(why) = missing(&here) {
+    if let Some(why) = describe_missing_log(&here) {
         return Err(failed(anyhow::anyhow!(why)));
     }
-    let filter = Filter { operation: arguments.kind.clone(), ..Filter::default() };
-    let mut folded = Folded::default();
+    let filter = AuditFilter { operation: arguments.kind.clone(), ..AuditFilter::default() };
+    let mut folded = FoldedEntries::default();
     if !arguments.json {
-        for record in audit::entries(&here.log(), filter.clone()).map_err(failed)? {
+        for record in audit::read_entries(&here.audit_log_dir(), filter.clone()).map_err(failed)? {
             folded.add(&record.map_err(failed)?);
         }
     }
-    let found = audit::entries(&here.log(), filter).map_err(failed)?;
-    let look = Look::of_stdout();
-    if look.terminal {
+    let found = audit::read_entries(&here.audit_log_dir(), filter).map_err(failed)?;
+    let look = OutputStyle::for_stdout();
+    if look.is_terminal {
         let mut text = Vec::new();
-        wanted.write(found, &folded, &here, look, &mut text)?;
-        return page(&String::from_utf8_lossy(&text));
+        wanted.write_entries(found, &folded, &here, look, &mut text)?;
+        return print_paged(&String::from_utf8_lossy(&text));
     }
     let mut out = BufWriter::new(io::stdout().lock());
-    wanted.write(found, &folded, &here, look, &mut out)?;
-    written(out.flush())
+    wanted.write_entries(found, &folded, &here, look, &mut out)?;
+    ignore_broken_pipe(out.flush())
 }
 
-fn verify(arguments: &VerifyArguments) -> Result<(), Ending> {
-    let here = Here::find(arguments.place.cwd.as_deref(), Sign::Log)?;
-    if !here.known {
-        note(&nothing_yet(&here));
+fn verify_log(arguments: &AuditVerifyArguments) -> Result<(), CliError> {
+    let here = WorkspaceLocation::find(arguments.workspace.cwd.as_deref(), WorkspaceMarker::AuditLog)?;
+    if !here.has_records {
+        print_note(&no_log_message(&here));
         return Ok(());
     }
-    let report = audit::verify(&here.log(), &here.anchor).map_err(failed)?;
+    let report = audit::verify(&here.audit_log_dir(), &here.anchor).map_err(failed)?;
     if arguments.json {
-        let finding = |finding: &bowline_state::audit::Finding| {
+        let finding = |finding: &bowline_state::audit::AuditFinding| {
             serde_json::json!({
-                "file": finding.place.as_ref().map(|place| &place.file),
-                "line": finding.place.as_ref().map(|place| place.line),
-                "fault": finding.fault.to_string(),
-                "of_a_crash": finding.fault.is_of_a_crash(),
+                "file": finding.position.as_ref().map(|place| &place.file),
+                "line": finding.position.as_ref().map(|place| place.line),
+                "fault": finding.defect.to_string(),
+                "of_a_crash": finding.defect.is_crash_artifact(),
             })
         };
         let told = serde_json::json!({
             "workspace": here.root,
-            "log": here.log(),
+            "log": here.audit_log_dir(),
             "anchor": here.anchor,
             "intact": report.is_intact(),
-            "unharmed": report.is_unharmed(),
+            "unharmed": report.has_only_crash_artifacts(),
             "files": report.files,
             "entries": report.entries,
             "first": report.range.map(|range| range.0),
             "last": report.range.map(|range| range.1),
             "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
-            "more": report.more,
+            "more": report.omitted_findings,
             "notes": report.notes.iter().map(|note| serde_json::json!({"entry": note.seq, "text": note.text})).collect::<Vec<_>>(),
         });
         print(&format!("{told}\n"))?;
     } else {
-        print(&entries::verified(&report, &here.log(), Look::of_stdout()))?;
+        print(&entries::format_verification(&report, &here.audit_log_dir(), OutputStyle::for_stdout()))?;
     }
-    if report.is_unharmed() {
+    if report.has_only_crash_artifacts() {
         return Ok(());
     }
-    let faults = report.findings.len() + usize::try_from(report.more).unwrap_or(usize::MAX);
+    let faults = report.findings.len() + usize::try_from(report.omitted_findings).unwrap_or(usize::MAX);
     Err(failed(anyhow::anyhow!(
         "the audit log is not as it was written: {}",
-        count(faults, "fault", "faults")
+        pluralize(faults, "fault", "faults")
     )))
 }
 
-/// Says that a log is gone of which the anchor knows entries, if that is so.
-pub(crate) fn missing(here: &Here) -> Option<String> {
-    let log = here.log();
+/// Returns a message if the anchor knows entries of a log that is missing.
+pub(crate) fn describe_missing_log(here: &WorkspaceLocation) -> Option<String> {
+    let log = here.audit_log_dir();
     let has_files = std::fs::read_dir(&log).is_ok_and(|mut files| files.next().is_some());
     if has_files || !here.anchor.exists() {
         return None;
     }
-    // One that cannot be read is told of by those who read it.
+    // An unreadable log is reported by the code that reads it.
     let report = audit::verify(&log, &here.anchor).ok()?;
-    (!report.is_unharmed()).then(|| {
-        let log = safe(&log.to_string_lossy());
+    (!report.has_only_crash_artifacts()).then(|| {
+        let log = escape_line(&log.to_string_lossy());
         format!(
             "the audit log {log} is missing, and its anchor knows that it had entries: `bowline audit verify` tells more, \
              `bowline audit archive` begins a new one"
@@ -220,10 +227,10 @@ pub(crate) fn missing(here: &Here) -> Option<String> {
     })
 }
 
-fn nothing_yet(here: &Here) -> String {
-    format!("no agent has done anything in {} yet: there is no audit log", safe(&here.root))
+fn no_log_message(here: &WorkspaceLocation) -> String {
+    format!("no agent has done anything in {} yet: there is no audit log", escape_line(&here.root))
 }
 
-fn failed(error: impl Into<anyhow::Error>) -> Ending {
-    Ending::Failed(error.into())
+fn failed(error: impl Into<anyhow::Error>) -> CliError {
+    CliError::Failed(error.into())
 }

@@ -1,48 +1,55 @@
-//! `bowline changes`, `diff`, `undo` and `redo`: what agents changed here, and taking it back.
+//! `bowline changes`, `diff`, `undo` and `redo`: lists what agents changed here and reverts it.
 
 mod leftovers;
-mod listing;
-pub(crate) mod patching;
+mod list;
+pub(crate) mod patch;
 mod report;
 mod restore;
 mod rewind;
-mod selecting;
-mod undoing;
+mod selectors;
+mod undo;
 
 use std::path::PathBuf;
 
 use bowline_state::changes::Change;
-use bowline_state::undo::{Direction, Selection, Who};
-use bowline_workspace::workspace::{Changed, Workspace};
+use bowline_state::undo::{ChangeOwner, ChangeSelection, ReversalDirection};
+use bowline_workspace::workspace::{ListedChange, Workspace};
 use clap::{Args, ValueEnum};
 
-use crate::ending::Ending;
-use crate::records::elsewhere;
-use crate::records::here::{Here, Sign};
-use crate::records::names::Names;
-use crate::records::pager::page;
-use crate::records::showing::{Look, note, print, safe};
+use crate::common::console::{OutputStyle, escape_line, print, print_note};
+use crate::common::names::SessionNames;
+use crate::common::other_workspaces;
+use crate::common::pager::print_paged;
+use crate::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
+use crate::error::CliError;
 use bowline_workspace::clock::now;
 pub(crate) use restore::{RestoreArguments, restore};
 pub(crate) use rewind::{RewindArguments, rewind};
-pub(crate) use selecting::unique;
-use selecting::{Meant, Purpose, Selectors};
+pub(crate) use selectors::find_unique_id;
+use selectors::{ResolvedSelection, SelectionPurpose, Selectors};
 
 const CHANGES_EXAMPLES: &str = "\
-What the columns say: the number of the change, what became of the file, its name, lines added and removed. Then how it was
-learnt, where it did not go through Bowline: `observed` was found on disk after a turn or a command, and may have been done
-by you, or by another program or agent, while that went on; `claimed` is what an agent said. --written-only leaves both out.
-`reverted by hand` says that the file is what it was before. `undone` changes are listed with --all, and so is what you or other programs changed beside the agents. The text of a
-`pruned` change was dropped to keep the journal within its limits: it cannot be undone or shown. `kept, not in the file` is text
-that was saved while Bowline replaced the file and could not be merged into it: `bowline restore` prints it or puts it back.
+Each line shows the number of the change, what happened to the file, its name, and the lines added
+and removed. It can end with one of these notes:
+  observed               found on disk after a turn or a command; you, another program or another
+                         agent may have made it meanwhile
+  claimed                reported by an agent
+  reverted by hand       the file has its earlier content again
+  undone                 listed only with --all, as are changes made by you or other programs
+  pruned                 the text was dropped to limit the journal's size: the change cannot be
+                         shown or undone
+  kept, not in the file  text saved while Bowline replaced the file, which could not be merged:
+                         `bowline restore` prints or restores it
 
-Exit status: 0, also if there are none; 2 for wrong usage; 4 if there is no such session.
+--written-only leaves out observed and claimed changes.
+
+Exit status: 0 success, even if there are no changes; 2 wrong usage; 4 no such session.
 
 Examples:
-  bowline changes                      what agents changed here and is not undone
-  bowline changes --turn               what the last turn changed
-  bowline changes --hunks --file a.rs  each place in a file, with its number for undo --hunk
-  bowline changes --all --json         everything, one JSON object a line";
+  bowline changes                      list changes by agents that are not undone
+  bowline changes --turn               list the changes of the last turn
+  bowline changes --hunks --file a.rs  list the hunks in a file, numbered for undo --hunk
+  bowline changes --all --json         list everything, one JSON object per line";
 
 /// What to list.
 #[derive(Args, Debug)]
@@ -50,32 +57,33 @@ Examples:
 pub(crate) struct ChangesArguments {
     #[command(flatten)]
     selectors: Selectors,
-    /// Lists also what was undone, the undos themselves, and what was changed beside the agents
+    /// Also list undone changes, undos, and changes made by others than agents
     #[arg(long)]
     all: bool,
-    /// Shows each place that was changed, with the number that undo --hunk takes
+    /// Show each hunk with its number, for undo --hunk
     #[arg(long)]
     hunks: bool,
-    /// Lists every change of a turn, however many there are
+    /// List every change of a turn (default: at most 20)
     #[arg(long)]
     full: bool,
-    /// Prints one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, conflicts_with = "hunks")]
     json: bool,
 }
 
 const DIFF_EXAMPLES: &str = "\
-The patch shows what the changes made of each file that is still in effect. `git apply -R` takes it out of the files, as
-undo does; `git apply` puts it into a tree that does not have it. Names in it are relative to the workspace. Binary files are
-only said to differ. Nothing is printed to stdout if nothing is in effect.
+The patch shows the changes to each file that are still in effect. `git apply -R` removes them from
+the files, as undo does; `git apply` adds them to a tree that does not have them. File names are
+relative to the workspace. Binary files are only reported as different. If no change is in effect,
+nothing is printed to stdout.
 
-Exit status: 0, also if there is nothing to show; 2 for wrong usage; 4 if there is no such session.
+Exit status: 0 success, even if there is nothing to show; 2 wrong usage; 4 no such session.
 
 Examples:
-  bowline diff                           all that agents changed and is not undone
-  bowline diff --turn | git apply -R     takes the last turn back without the journal knowing
-  bowline diff --session last --stat     how much the last session changed
-  bowline diff --change 12 --hunk 2      one place of one change";
+  bowline diff                         show all changes by agents that are not undone
+  bowline diff --turn | git apply -R   revert the last turn without recording it in the journal
+  bowline diff --session last --stat   show how much the last session changed
+  bowline diff --change 12 --hunk 2    show one hunk of one change";
 
 /// What to show.
 #[derive(Args, Debug)]
@@ -83,64 +91,72 @@ Examples:
 pub(crate) struct DiffArguments {
     #[command(flatten)]
     selectors: Selectors,
-    /// Shows these places of one change alone, counted from 1 as `bowline changes --hunks` does
+    /// Show only these hunks of one change, by number
+    ///
+    /// Hunks are numbered from 1, as `bowline changes --hunks` shows them.
     #[arg(long, value_name = "N", value_delimiter = ',')]
     hunk: Vec<usize>,
-    /// Shows how many lines changed in each file in place of the patch
+    /// Show the number of changed lines per file instead of the patch
     #[arg(long)]
     stat: bool,
-    /// Prints one JSON object a line, one for each file
+    /// Print one JSON object per line, one for each file
     #[arg(long, conflicts_with = "stat")]
     json: bool,
 }
 
 const UNDO_EXAMPLES: &str = "\
-Without a choice, the newest change that is not undone is taken back, with the rest of its turn, or of its tool call where
-there are no turns, as with what MCP clients did. Nothing is asked.
+Without a selection, undo reverts the newest change that is not undone, with the rest of its turn,
+or of its tool call if there are no turns, as with MCP clients. It does not ask for confirmation.
 
-Your own later edits stay: a file that was edited since is merged. Where you changed the same lines the file is in conflict,
-and then nothing at all is taken back, unless --keep-going says to do the other files, or --conflicts what to do: `show` prints
-both sides, `markers` puts them into the file as git does, `force` brings back what was before. `bowline redo` takes either back. What an editor has open and not saved
-is not seen: the undo is made on disk, and the editor shows it as a change of the file.
+Your own later edits stay: if a file was edited since, the undo is merged with the edits. If you
+changed the same lines, the file is in conflict and nothing at all is undone, unless --keep-going
+processes the other files or --conflicts says what to do: `show` prints both sides, `markers` writes
+them to the file as git does, and `force` restores the earlier lines. `bowline redo` reverts either.
+Unsaved text in an editor is not seen: undo changes the file on disk, and the editor shows that as
+an external change.
 
-What a command did is found by looking at the disk after it. What you, or another program, saved while it ran is found with it
-and taken back with it: --dry-run names such files, and --written-only leaves them alone. Files that were found changed during a
-turn and that no command or tool call explains may be your own work, or that of an agent that writes to the disk by itself:
-they are named and stay, unless you add --found. All of these are marked `observed` in `bowline changes`. What cannot be taken
-back is named, and stays: files that were too large, or too many, to be kept before a command, and `pruned` changes.
-Directories that the undo empties are removed if they are as young as what is undone; links and other empty directories of that
-time are named and stay. What a command did is not known if Bowline was killed before it ended.
+Changes made by a command are found by scanning the disk after it. Files that you or another program
+saved while it ran are found and undone too: --dry-run names them, and --written-only leaves them
+alone. Files that changed during a turn without a command or tool call to explain it may be your own
+work, or that of an agent that writes directly to disk. They are named and stay, unless you add
+--found. `bowline changes` marks all of these as `observed`.
 
-Exit status: 0 if all was taken back, 1 if nothing or not all of it could be, 4 if there is no such session.
+Changes that cannot be undone are named and stay: files that were too large or too many to copy
+before a command, and `pruned` changes. Directories that the undo empties are removed if they are as
+recent as the undone changes; links and other empty directories of that time are named and stay. If
+Bowline was killed before a command ended, the changes by that command are unknown.
+
+Exit status: 0 everything was undone, 1 nothing or only a part was undone, 4 no such session.
 
 Examples:
-  bowline undo --dry-run          the patch that would be applied
-  bowline undo                    the newest change, with its turn
-  bowline undo --turn 3           the third turn of the session that worked here last
-  bowline undo --file src/lib.rs  what agents did to one file
-  bowline undo --found            the last turn, with what was found changed on disk and nothing explains
-  bowline undo --written-only     the last turn, but for what was only found on disk
+  bowline undo --dry-run          show the patch that would be applied
+  bowline undo                    undo the newest change, with its turn
+  bowline undo --turn 3           undo the third turn of the last session here
+  bowline undo --file src/lib.rs  undo the changes by agents to one file
+  bowline undo --found            undo the last turn, with unexplained changes found on disk
+  bowline undo --written-only     undo the last turn, without changes found on disk
   bowline undo --change 12 --hunk 2
-  bowline undo --conflicts show   both sides of what was changed since
+  bowline undo --conflicts show   show both sides of each conflict
   bowline undo --json | jq -r '.files[].path'
-  bowline rewind                  the turns by their prompts, and going back to before one
-  bowline redo                    what was undone last";
+  bowline rewind                  list turns by their prompts, to go back to before one
+  bowline redo                    redo the last undo";
 
 /// What to take back.
 #[derive(Args, Debug)]
 #[command(after_help = UNDO_EXAMPLES)]
 pub(crate) struct UndoArguments {
     #[command(flatten)]
-    taking: Taking,
-    /// Takes back also files that were merely found changed, and that may be your own work
+    reversal: ReversalArguments,
+    /// Also undo changes merely found on disk, which may be your own work
     #[arg(long, conflicts_with = "written_only")]
     found: bool,
 }
 
 const REDO_EXAMPLES: &str = "\
-Without a choice, what was undone last comes back. An undo comes back as a whole: choose what you chose for it, or more.
+Without a selection, the last undo is redone. An undo can only be redone as a whole: select the same
+changes as for the undo, or more.
 
-Exit status: 0 if all came back, 1 if nothing or not all of it could, 4 if there is no such session.
+Exit status: 0 everything was redone, 1 nothing or only a part was redone, 4 no such session.
 
 Examples:
   bowline redo
@@ -152,15 +168,17 @@ Examples:
 #[command(after_help = REDO_EXAMPLES)]
 pub(crate) struct RedoArguments {
     #[command(flatten)]
-    taking: Taking,
+    reversal: ReversalArguments,
 }
 
 /// What is taken back, and how.
 #[derive(Args, Debug)]
-struct Taking {
+struct ReversalArguments {
     #[command(flatten)]
     selectors: Selectors,
-    /// Only these places of one change, counted from 1 as `bowline changes --hunks` does; may be given several times
+    /// Select only these hunks of one change, by number
+    ///
+    /// Hunks are numbered from 1, as `bowline changes --hunks` shows them. Can be repeated.
     #[arg(long, value_name = "N", value_delimiter = ',')]
     hunk: Vec<usize>,
     #[command(flatten)]
@@ -170,150 +188,164 @@ struct Taking {
 /// What is done with what is taken back, and how it is told.
 #[derive(Args, Debug, Clone, Copy)]
 pub(crate) struct UndoOptions {
-    /// Shows the patch that would be applied, and changes nothing
+    /// Show the patch that would be applied, without applying it
     #[arg(long, short = 'n')]
     dry_run: bool,
-    /// Does the files that can be done where others are in conflict
+    /// Process the other files if some are in conflict
     #[arg(long)]
     keep_going: bool,
-    /// What to do where the same lines were changed since; without it, nothing is taken back then
+    /// How to handle conflicts: lines that were changed again later
+    ///
+    /// Without this option, a conflict stops the command before it changes anything.
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "dry_run")]
-    conflicts: Option<Conflicts>,
-    /// Prints one JSON object
+    conflicts: Option<ConflictHandling>,
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 /// What to do where the same lines were changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Conflicts {
-    /// Shows both sides, and changes nothing
+pub(crate) enum ConflictHandling {
+    /// Show both sides and change nothing
     Show,
-    /// Puts both sides into the file, between <<<<<<< and >>>>>>>
+    /// Write both sides to the file, between <<<<<<< and >>>>>>>
     Markers,
-    /// Brings back what was there before, in place of what is there now; redo takes that back
+    /// Replace the current lines with the earlier ones; redo reverts this
     Force,
 }
 
 /// Where to look.
 #[derive(Args, Debug)]
-pub(crate) struct Where {
-    /// The directory of the workspace, or one in it
+pub(crate) struct WorkspaceArguments {
+    /// The workspace directory, or one inside it (default: the current directory)
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
 }
 
 /// Lists changes.
-pub(crate) fn list(arguments: &ChangesArguments) -> Result<(), Ending> {
-    let here = Here::find(arguments.selectors.cwd(), Sign::Journal)?;
-    if !here.known {
-        let text = nothing_yet(&here, "changes");
+pub(crate) fn list(arguments: &ChangesArguments) -> Result<(), CliError> {
+    let here = WorkspaceLocation::find(arguments.selectors.cwd(), WorkspaceMarker::Journal)?;
+    if !here.has_records {
+        let text = no_changes_message(&here, "changes");
         if arguments.json {
-            note(&text);
+            print_note(&text);
             return Ok(());
         }
         return print(&format!("{text}\n"));
     }
     let workspace = here.open(&[])?;
-    let history = history(&workspace)?;
-    let names = Names::new(&history, workspace.turn_titles());
-    let meant = arguments.selectors.meant(&here, &history, &names, Purpose::Look, &[], &|_| true)?;
+    let history = read_history(&workspace)?;
+    let names = SessionNames::new(&history, workspace.turn_titles());
+    let meant =
+        arguments.selectors.resolve(&here, &history, &names, SelectionPurpose::View, &[], &|_| true)?;
     if history.is_empty() && !arguments.json {
-        return print(&format!("{}\n", nothing_yet(&here, "changes")));
+        return print(&format!("{}\n", no_changes_message(&here, "changes")));
     }
     let mut selection = meant.selection;
-    if arguments.all && selection.who == Who::Agents {
-        selection.who = Who::Anyone;
+    if arguments.all && selection.owner == ChangeOwner::Agents {
+        selection.owner = ChangeOwner::Anyone;
     }
-    let kept = selection == Selection { who: Who::Agents, ..Selection::default() };
-    let list = listing::List::of(&workspace, &history, &selection, arguments.all, kept)?;
+    let kept = selection == ChangeSelection { owner: ChangeOwner::Agents, ..ChangeSelection::default() };
+    let list = list::ChangeList::load(&workspace, &history, &selection, arguments.all, kept)?;
     if arguments.json {
-        return print(&list.json(&workspace, &here)?);
+        return print(&list.to_json_lines(&workspace, &here)?);
     }
     if list.is_empty()
-        && let Some(hint) = elsewhere::hint(&here, "changes")
+        && let Some(hint) = other_workspaces::other_workspaces_hint(&here, "changes")
     {
-        note(&hint);
+        print_note(&hint);
     }
-    let options = listing::ListOptions {
-        hunks: arguments.hunks,
-        full: arguments.full,
-        look: Look::of_stdout(),
+    let options = list::ChangeListOptions {
+        show_hunks: arguments.hunks,
+        is_full: arguments.full,
+        style: OutputStyle::for_stdout(),
         now: now(),
     };
-    page(&list.text(&workspace, &here, &names, options)?)
+    print_paged(&list.to_text(&workspace, &here, &names, options)?)
 }
 
 /// Shows changes.
-pub(crate) fn diff(arguments: &DiffArguments) -> Result<(), Ending> {
-    let here = Here::find(arguments.selectors.cwd(), Sign::Journal)?;
-    if !here.known {
-        note(&nothing_yet(&here, "diff"));
+pub(crate) fn diff(arguments: &DiffArguments) -> Result<(), CliError> {
+    let here = WorkspaceLocation::find(arguments.selectors.cwd(), WorkspaceMarker::Journal)?;
+    if !here.has_records {
+        print_note(&no_changes_message(&here, "diff"));
         return Ok(());
     }
     let workspace = here.open(&[])?;
-    let history = history(&workspace)?;
-    let names = Names::new(&history, workspace.turn_titles());
-    let Meant { selection, words } =
-        arguments.selectors.meant(&here, &history, &names, Purpose::Look, &arguments.hunk, &|_| true)?;
-    let files = patching::files(&workspace, &selection)?;
-    tell_pruned(&here, &history, &selection);
+    let history = read_history(&workspace)?;
+    let names = SessionNames::new(&history, workspace.turn_titles());
+    let ResolvedSelection { selection, description: words } = arguments.selectors.resolve(
+        &here,
+        &history,
+        &names,
+        SelectionPurpose::View,
+        &arguments.hunk,
+        &|_| true,
+    )?;
+    let files = patch::file_patches(&workspace, &selection)?;
+    report_pruned(&here, &history, &selection);
     if files.is_empty() {
-        note(&match history.iter().any(|changed| changed.change.origin.session.is_some()) {
+        print_note(&match history.iter().any(|changed| changed.change.origin.session.is_some()) {
             true => format!(
                 "there is nothing to show of {words}: it is undone, or left the files as they were (bowline changes --all)"
             ),
-            false => nothing_yet(&here, "diff"),
+            false => no_changes_message(&here, "diff"),
         });
         return Ok(());
     }
-    let look = Look::of_stdout();
+    let look = OutputStyle::for_stdout();
     if arguments.stat {
-        return page(&patching::stat(&files, &here));
+        return print_paged(&patch::format_stat(&files, &here));
     }
     if arguments.json {
-        return print(&patching::objects(&files));
+        return print(&patch::to_json_lines(&files));
     }
-    for file in files.iter().filter(|file| patching::is_binary(&file.patch)) {
-        note(&format!("{} is not text: git cannot apply its part of the patch", safe(here.name(&file.path))));
+    for file in files.iter().filter(|file| patch::is_binary(&file.patch)) {
+        print_note(&format!(
+            "{} is not text: git cannot apply its part of the patch",
+            escape_line(here.relative_name(&file.path))
+        ));
     }
     let patch: String = files.into_iter().map(|file| file.patch).collect();
-    if look.terminal { page(&patching::painted(&patch, look)) } else { print(&patch) }
+    if look.is_terminal { print_paged(&patch::paint_patch(&patch, look)) } else { print(&patch) }
 }
 
-/// Takes changes back.
-pub(crate) fn undo(arguments: &UndoArguments) -> Result<(), Ending> {
-    undoing::take_back(&arguments.taking, Direction::Undo, arguments.found)
+/// Undoes changes.
+pub(crate) fn undo(arguments: &UndoArguments) -> Result<(), CliError> {
+    undo::undo_or_redo(&arguments.reversal, ReversalDirection::Undo, arguments.found)
 }
 
-/// Does changes again.
-pub(crate) fn redo(arguments: &RedoArguments) -> Result<(), Ending> {
-    undoing::take_back(&arguments.taking, Direction::Redo, true)
+/// Redoes changes.
+pub(crate) fn redo(arguments: &RedoArguments) -> Result<(), CliError> {
+    undo::undo_or_redo(&arguments.reversal, ReversalDirection::Redo, true)
 }
 
-/// Names the changes that are meant and that no patch can show.
-fn tell_pruned(here: &Here, history: &[Changed], selection: &Selection) {
-    let is_meant = |changed: &&Changed| changed.in_effect && selection.matches(&changed.change);
+/// Names the selected changes that no patch can show.
+fn report_pruned(here: &WorkspaceLocation, history: &[ListedChange], selection: &ChangeSelection) {
+    let is_meant = |changed: &&ListedChange| changed.is_in_effect && selection.matches(&changed.change);
     for changed in history.iter().filter(is_meant).filter(|changed| changed.change.is_pruned()) {
         let Change { id, path, .. } = &changed.change;
-        note(&format!(
+        print_note(&format!(
             "{}: change {id} is pruned, its text is no longer in the journal",
-            safe(here.name(path))
+            escape_line(here.relative_name(path))
         ));
     }
 }
 
-/// Returns everything that the journal knows, oldest first.
-fn history(workspace: &Workspace) -> Result<Vec<Changed>, Ending> {
-    workspace.changes(&Selection::default()).map_err(failed)
+/// Returns every change in the journal, oldest first.
+fn read_history(workspace: &Workspace) -> Result<Vec<ListedChange>, CliError> {
+    workspace.changes(&ChangeSelection::default()).map_err(failed)
 }
 
-/// Says that there is nothing here, and where there is something.
-fn nothing_yet(here: &Here, command: &str) -> String {
-    let hint = elsewhere::hint(here, command).map(|hint| format!("\n{hint}")).unwrap_or_default();
-    format!("no agent has changed anything in {} yet{hint}", safe(&here.root))
+/// Returns a message that there are no changes here, and where there are some.
+fn no_changes_message(here: &WorkspaceLocation, command: &str) -> String {
+    let hint = other_workspaces::other_workspaces_hint(here, command)
+        .map(|hint| format!("\n{hint}"))
+        .unwrap_or_default();
+    format!("no agent has changed anything in {} yet{hint}", escape_line(&here.root))
 }
 
-fn failed(error: impl Into<anyhow::Error>) -> Ending {
-    Ending::Failed(error.into())
+fn failed(error: impl Into<anyhow::Error>) -> CliError {
+    CliError::Failed(error.into())
 }

@@ -9,19 +9,19 @@ mod conversation;
 mod diff;
 mod draw;
 mod editor;
-mod entry;
+mod elicitation;
 mod event;
-mod form;
 mod front_end;
-mod going_on;
 mod input;
-mod live;
+mod item_lines;
 mod markdown;
-mod output;
-mod parts;
 mod picker;
+mod resume_command;
 mod runner;
+mod terminal_emulator;
+mod terminals;
 mod tty;
+mod widgets;
 mod wrap;
 
 use std::io::Write as _;
@@ -39,119 +39,122 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::client::login::{LoginAnswer, LoginRequired};
-use crate::client::{ClientArguments, Launch};
-use crate::ending::Ending;
-use crate::places::Places;
-use crate::records::showing::write_stderr;
+use crate::client::{AgentLauncher, ClientArguments};
+use crate::common::console::write_stderr;
+use crate::error::CliError;
+use crate::user_dirs::UserDirs;
 use app::App;
 use approval::EditableText;
 use draw::Colours;
-use event::{Action, Event};
+use event::{ChatAction, ChatEvent};
 use front_end::Inbox;
 use input::MAX_INPUT;
-use runner::Runner;
+use runner::ActionRunner;
 use tty::Tty;
 
-/// The screen is drawn at most every so often, however much happens.
-const FRAME: Duration = Duration::from_millis(33);
+/// The minimum interval between two frames.
+const MIN_FRAME_INTERVAL: Duration = Duration::from_millis(33);
 
-/// Of the time, drawing may take one part of so many.
-const SHARE: u32 = 3;
+/// Drawing may take at most one part in this many of the time.
+const DRAW_SHARE_DIVISOR: u32 = 3;
 
-/// Who types does not wait longer than this to see it, whatever drawing takes.
-const LONGEST_PAUSE: Duration = Duration::from_millis(150);
+/// The maximum delay before typed input is visible, however long drawing takes.
+const MAX_FRAME_DELAY: Duration = Duration::from_millis(150);
 
-/// So many lines each notch of the wheel scrolls.
+/// The number of lines that one notch of the wheel scrolls.
 const WHEEL_LINES: isize = 3;
 
-/// How often time goes by where something moves.
-const TICK: Duration = Duration::from_millis(100);
+/// The interval of ticks while something is animated.
+const TICK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A text that was edited before it is written is at most so long, in bytes.
-const MAX_FILE: usize = 64 << 20;
+/// The maximum size of a text edited before it is written, in bytes.
+const MAX_EDITED_BYTES: usize = 64 << 20;
 
 /// How a conversation is begun.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  bowline chat                          Bowline's own agent, in this directory
-  bowline chat --agent 'gemini --acp'   any other agent that speaks ACP
-  bowline chat --session last           go on where you were
-  bowline chat --approve edits          do not ask before files are changed
+  bowline chat                          use Bowline's own agent in this directory
+  bowline chat --agent 'gemini --acp'   use another agent that speaks ACP
+  bowline chat --session last           continue the last session
+  bowline chat --approve edits          change files without asking
 
-Keys: Enter sends, Esc cancels, F1 shows all others, Ctrl-C twice quits.
+Keys: Enter sends, Esc cancels, F1 shows all other keys, Ctrl-C twice quits.
 
-Environment: NO_COLOR for no colours; TERM must name a terminal that can move its cursor.
+Environment: NO_COLOR turns colours off; TERM must name a terminal with a movable cursor.
 
-Exit status: 0 if you left; 1 if the agent cannot be started; 2 for wrong usage, also without a terminal; 4 if there is no
-such session; 130 if a signal ended it.")]
+Exit status: 0 you quit, 1 the agent could not start, 2 wrong usage or no terminal,
+4 no such session, 130 ended by a signal.")]
 pub(crate) struct ChatArguments {
     #[command(flatten)]
     client: ClientArguments,
 }
 
-/// Talks until the person has had enough.
-pub(crate) async fn run(arguments: ChatArguments) -> Result<(), Ending> {
-    if !Tty::is_there(std::env::var_os("TERM").as_deref()) {
-        return Err(Ending::Usage(
+/// Runs a conversation until the user quits.
+pub(crate) async fn run(arguments: ChatArguments) -> Result<(), CliError> {
+    if !Tty::is_available(std::env::var_os("TERM").as_deref()) {
+        return Err(CliError::Usage(
             "chat needs a terminal that can move its cursor: start it in one, or use `bowline run`, also in scripts \
              and pipes"
                 .to_owned(),
         ));
     }
-    let places = Places::of_user()?;
+    let places = UserDirs::from_env()?;
     let mut asked = arguments.client;
-    let session = match converse(&asked, &places).await {
-        Err(Ending::LoginRequired(wanted)) => {
-            // The screen is closed: the agent's own program may need the terminal, too.
-            let Some(method) = choose_login(&wanted).await? else {
-                return Err(Ending::LoginRequired(wanted));
+    let session = match run_chat(&asked, &places).await {
+        Err(CliError::LoginRequired(wanted)) => {
+            // The full screen is closed here, because the agent's own login program may need the terminal.
+            let Some(method) = ask_login_method(&wanted).await? else {
+                return Err(CliError::LoginRequired(wanted));
             };
             match &method {
                 AuthMethod::Terminal(method) => wanted.run_in_terminal(method).await?,
                 other => asked.auth = Some(other.id().0.to_string()),
             }
-            converse(&asked, &places).await?
+            run_chat(&asked, &places).await?
         }
         ended => ended?,
     };
     if let Some(session) = session {
-        // What cannot be said is not missed: the sessions can be listed.
-        let command = going_on::command(&asked, &session);
+        // If the command cannot be built, the sessions can still be listed.
+        let command = resume_command::resume_command(&asked, &session);
         writeln!(std::io::stdout(), "To go on with this session: {command}").ok();
     }
     Ok(())
 }
 
-/// Opens the screen, talks to the end, and returns the session that was open last, if one can go on with it.
-async fn converse(asked: &ClientArguments, places: &Places) -> Result<Option<String>, Ending> {
+/// Opens the screen, runs the conversation, and returns the last open session if it can be resumed.
+async fn run_chat(asked: &ClientArguments, places: &UserDirs) -> Result<Option<String>, CliError> {
     let inbox = Inbox::default();
     let limit = asked.timeout;
-    let launch = Launch::open(asked.clone(), places, Arc::new(inbox.clone())).await?;
-    let mut app =
-        App::new(launch.agent.name.clone(), launch.cwd().display().to_string(), short(launch.cwd()));
-    app.limit = limit;
-    let mut runner = Runner::new(launch, inbox.clone());
+    let launch = AgentLauncher::open(asked.clone(), places, Arc::new(inbox.clone())).await?;
+    let mut app = App::new(
+        launch.agent.name.clone(),
+        launch.cwd().display().to_string(),
+        abbreviate_home(launch.cwd()),
+    );
+    app.turn_timeout = limit;
+    let mut runner = ActionRunner::new(launch, inbox.clone());
     let read_only = asked.read_only;
-    app.allowed = runner.allowed(read_only);
-    app.is_own = runner.is_own();
-    runner.start();
-    let tty = Tty::take().context("cannot use the terminal")?;
-    let (begun, colours, wants_editor) = (Instant::now(), colours(), false);
-    let talk = Talk { app, runner, inbox, tty, begun, colours, read_only, wants_editor };
-    talk.talk().await
+    app.permissions = runner.permission_summary(read_only);
+    app.is_own_agent = runner.is_own_agent();
+    runner.start_agent();
+    let tty = Tty::acquire().context("cannot use the terminal")?;
+    let (begun, colours, wants_editor) = (Instant::now(), detect_colours(), false);
+    let talk = Chat { app, runner, inbox, tty, started_at: begun, colours, read_only, wants_editor };
+    talk.run().await
 }
 
-/// Asks how to log in to the agent, in the plain terminal; none if the person does not want to.
-async fn choose_login(wanted: &LoginRequired) -> Result<Option<AuthMethod>, Ending> {
-    if wanted.named().is_some() || !wanted.has_methods() {
-        return Ok(wanted.named());
+/// Asks in the plain terminal how to log in to the agent; returns `None` if the user declines.
+async fn ask_login_method(wanted: &LoginRequired) -> Result<Option<AuthMethod>, CliError> {
+    if wanted.named_method().is_some() || !wanted.has_methods() {
+        return Ok(wanted.named_method());
     }
-    write_stderr(&wanted.question());
+    write_stderr(&wanted.question_text());
     loop {
         write_stderr("Log in how? [a number, or n for not at all] ");
         let (sender, line) = oneshot::channel();
-        // A thread of its own, so that an interrupt need not wait for it.
+        // On its own thread, so that an interrupt need not wait for it.
         std::thread::spawn(move || {
             let mut line = String::new();
             let read = std::io::stdin().read_line(&mut line);
@@ -159,36 +162,36 @@ async fn choose_login(wanted: &LoginRequired) -> Result<Option<AuthMethod>, Endi
         });
         let line = tokio::select! {
             line = line => line.ok().flatten(),
-            _ = tokio::signal::ctrl_c() => return Err(Ending::Interrupted),
+            _ = tokio::signal::ctrl_c() => return Err(CliError::Interrupted),
         };
         let Some(line) = line else { return Ok(None) };
-        match wanted.answer(&line) {
-            Some(LoginAnswer::By(method)) => return Ok(Some(*method)),
+        match wanted.parse_answer(&line) {
+            Some(LoginAnswer::Method(method)) => return Ok(Some(*method)),
             Some(LoginAnswer::Declined) => return Ok(None),
             None => {}
         }
     }
 }
 
-/// Returns how long nothing is drawn after a drawing that took so long, with what came in before it.
-fn pause(spent: Duration) -> Duration {
-    FRAME.max(spent * (SHARE - 1)).min(LONGEST_PAUSE)
+/// Returns how long drawing pauses after a frame that took `spent`, including draining the inbox before it.
+fn frame_delay(spent: Duration) -> Duration {
+    MIN_FRAME_INTERVAL.max(spent * (DRAW_SHARE_DIVISOR - 1)).min(MAX_FRAME_DELAY)
 }
 
-/// Says whether a key is a letter with Ctrl.
-fn is_control(key: KeyEvent, letter: char) -> bool {
+/// Returns whether a key is this letter with Ctrl.
+fn is_ctrl_key(key: KeyEvent, letter: char) -> bool {
     let is_pressed = key.kind == KeyEventKind::Press;
     is_pressed && key.modifiers == KeyModifiers::CONTROL && key.code == KeyCode::Char(letter)
 }
 
-/// Returns whether colours are wanted, as <https://no-color.org> has it.
-fn colours() -> Colours {
+/// Returns whether to use colours, following <https://no-color.org>.
+fn detect_colours() -> Colours {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if unwanted { Colours::Off } else { Colours::On }
 }
 
-/// Returns a directory with `~` in place of the home.
-fn short(directory: &std::path::Path) -> String {
+/// Abbreviates the home directory in a path to `~`.
+fn abbreviate_home(directory: &std::path::Path) -> String {
     let home = std::env::home_dir().filter(|home| home.is_absolute());
     match home.and_then(|home| directory.strip_prefix(home).ok().map(ToOwned::to_owned)) {
         Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
@@ -197,68 +200,68 @@ fn short(directory: &std::path::Path) -> String {
     }
 }
 
-/// A conversation that goes on: the one owner of all that belongs to it.
-struct Talk {
+/// A running conversation: the single owner of all its parts.
+struct Chat {
     app: App,
-    runner: Runner,
+    runner: ActionRunner,
     inbox: Inbox,
     tty: Tty,
-    begun: Instant,
+    started_at: Instant,
     colours: Colours,
     read_only: bool,
-    // Whether the prompt is to be written in an editor next.
+    // Whether the editor is to be opened next.
     wants_editor: bool,
 }
 
 /// Whether the conversation goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Goes {
-    On,
-    Over,
-    /// Over, because somebody else said so.
-    Ended,
+enum LoopControl {
+    Continue,
+    Quit,
+    /// It ends because of a signal.
+    Interrupted,
 }
 
-impl Talk {
-    /// Talks to the end, and returns the session that was open last, if one can go on with it.
-    async fn talk(mut self) -> Result<Option<String>, Ending> {
-        let done = self.serve().await;
-        let session = self.app.worth_going_on().map(|session| session.0.to_string());
-        // The person has the terminal back while the agent ends.
+impl Chat {
+    /// Runs the conversation to its end, and returns the last open session if it can be resumed.
+    async fn run(mut self) -> Result<Option<String>, CliError> {
+        let done = self.run_event_loop().await;
+        let session = self.app.resumable_session().map(|session| session.0.to_string());
+        // Restores the user's terminal while the agent shuts down.
         drop(self.tty);
-        if let Some(ending) = self.runner.end().await {
+        if let Some(ending) = self.runner.shut_down().await {
             return Err(ending);
         }
         match done.context("the terminal is gone")? {
-            Goes::Ended => Err(Ending::Interrupted),
-            Goes::On | Goes::Over => Ok(session),
+            LoopControl::Interrupted => Err(CliError::Interrupted),
+            LoopControl::Continue | LoopControl::Quit => Ok(session),
         }
     }
 
-    async fn serve(&mut self) -> std::io::Result<Goes> {
+    async fn run_event_loop(&mut self) -> std::io::Result<LoopControl> {
         let mut keys = EventStream::new();
         let mut ended = signal(SignalKind::terminate())?;
         let mut hung_up = signal(SignalKind::hangup())?;
         let mut interrupted = signal(SignalKind::interrupt())?;
         let mut quit = signal(SignalKind::quit())?;
         let mut stopped = signal(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?;
-        let mut ticks = tokio::time::interval(TICK);
+        let mut ticks = tokio::time::interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut next: Option<Instant> = None;
         let mut stale = true;
         loop {
             let due = next.filter(|due| *due > Instant::now());
             if stale && due.is_none() {
-                // What came in meanwhile goes along. On a terminal so slow that there is always something to draw, nobody
-                // would look for it otherwise.
+                // Events that arrived meanwhile are drawn with this frame. On a terminal so slow that a frame is always
+                // due, they would otherwise never be drained.
                 let begun = Instant::now();
-                let goes = self.take_in();
-                if goes != Goes::On {
+                let goes = self.drain_inbox();
+                if goes != LoopControl::Continue {
                     return Ok(goes);
                 }
                 let (app, colours) = (&mut self.app, self.colours);
                 self.tty.draw(|frame| draw::draw(app, frame, colours))?;
-                (next, stale) = (Some(Instant::now() + pause(begun.elapsed())), false);
+                (next, stale) = (Some(Instant::now() + frame_delay(begun.elapsed())), false);
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -269,131 +272,139 @@ impl Talk {
                 }
             };
             let goes = tokio::select! {
-                // Keys first: whatever an agent sends, a person is heard.
+                // Keys come first, so that a busy agent cannot starve the user.
                 biased;
                 key = keys.next() => match key {
-                    Some(Ok(key)) => self.input(key)?,
+                    Some(Ok(key)) => self.handle_input(key)?,
                     Some(Err(error)) => return Err(error),
-                    None => Goes::Over,
+                    None => LoopControl::Quit,
                 },
-                _ = ended.recv() => Goes::Ended,
-                _ = hung_up.recv() => Goes::Ended,
-                _ = interrupted.recv() => Goes::Ended,
-                _ = quit.recv() => Goes::Ended,
+                _ = ended.recv() => LoopControl::Interrupted,
+                _ = hung_up.recv() => LoopControl::Interrupted,
+                _ = interrupted.recv() => LoopControl::Interrupted,
+                _ = quit.recv() => LoopControl::Interrupted,
                 _ = stopped.recv() => {
                     self.tty.suspend()?;
-                    Goes::On
+                    LoopControl::Continue
                 }
                 () = frame, if due.is_some() => continue,
-                _ = ticks.tick(), if self.app.is_moving() => self.handle(Event::Tick),
-                // What comes in goes on the screen with the next frame, and is looked at once for each.
-                () = self.inbox.came(), if due.is_none() => self.take_in(),
+                _ = ticks.tick(), if self.app.is_animated() => self.handle_event(ChatEvent::Tick),
+                // Events are drained once per frame.
+                () = self.inbox.wait_for_event(), if due.is_none() => self.drain_inbox(),
             };
             stale = true;
-            if goes != Goes::On {
+            if goes != LoopControl::Continue {
                 return Ok(goes);
             }
             if std::mem::take(&mut self.wants_editor) {
-                // Keys are the editor's until it ends.
+                // The editor reads the keys until it exits.
                 drop(keys);
                 self.edit_text().await?;
                 keys = EventStream::new();
-                // What interrupts an editor interrupts nothing else.
+                // An interrupt meant for the editor interrupts nothing else.
                 while interrupted.recv().now_or_never().is_some() {}
             }
         }
     }
 
-    /// Lets the person write in an editor: what an agent is asking to write, or else the prompt.
+    /// Opens the editor for the text that an agent asks to write, or else for the prompt.
     async fn edit_text(&mut self) -> std::io::Result<()> {
-        if let Some((id, EditableText { text, suffix })) = self.app.editable() {
-            let edited = self.tty.lend(editor::edit(&text, &suffix, MAX_FILE)).await?;
+        if let Some((id, EditableText { text, suffix })) = self.app.editable_text() {
+            let edited = self.tty.run_released(editor::edit_text(&text, &suffix, MAX_EDITED_BYTES)).await?;
             match edited {
-                Ok(edited) => self.app.edit(id, edited),
-                Err(why) => self.app.flash(why),
+                Ok(edited) => self.app.apply_edit(id, edited),
+                Err(why) => self.app.show_flash(why),
             }
             return Ok(());
         }
         let text = self.app.input.text();
-        let edited = self.tty.lend(editor::edit(&text, ".md", MAX_INPUT)).await?;
+        let edited = self.tty.run_released(editor::edit_text(&text, ".md", MAX_INPUT)).await?;
         match edited {
-            Ok(edited) => self.app.input.set(edited.trim_end()),
-            Err(why) => self.app.flash(why),
+            Ok(edited) => self.app.input.set_text(edited.trim_end()),
+            Err(why) => self.app.show_flash(why),
         }
         Ok(())
     }
 
-    /// Takes in all that has happened.
-    fn take_in(&mut self) -> Goes {
-        let mut goes = Goes::On;
-        for event in self.inbox.take() {
-            if self.handle(event) != Goes::On {
-                goes = Goes::Over;
+    /// Handles all events in the inbox.
+    fn drain_inbox(&mut self) -> LoopControl {
+        let mut goes = LoopControl::Continue;
+        for event in self.inbox.take_events() {
+            if self.handle_event(event) != LoopControl::Continue {
+                goes = LoopControl::Quit;
             }
         }
         goes
     }
 
-    fn input(&mut self, input: Input) -> std::io::Result<Goes> {
+    fn handle_input(&mut self, input: Input) -> std::io::Result<LoopControl> {
         Ok(match input {
-            Input::Key(key) if is_control(key, 'z') && Tty::can_stop() => {
+            Input::Key(key) if is_ctrl_key(key, 'z') && Tty::can_suspend() => {
                 self.tty.suspend()?;
-                Goes::On
+                LoopControl::Continue
             }
             Input::Key(key) if key.code == KeyCode::F(8) && key.kind == KeyEventKind::Press => {
                 let text = match self.tty.toggle_mouse()? {
                     true => "the wheel scrolls; F8 lets the mouse select text",
                     false => "the mouse selects text; F8 lets the wheel scroll",
                 };
-                self.app.flash(text);
-                Goes::On
+                self.app.show_flash(text);
+                LoopControl::Continue
             }
-            Input::Key(key) if is_control(key, 'l') => {
+            Input::Key(key) if is_ctrl_key(key, 'l') => {
                 self.tty.clear()?;
-                Goes::On
+                LoopControl::Continue
             }
-            Input::Key(key) => self.handle(Event::Key(key)),
-            Input::Paste(text) => self.handle(Event::Paste(text)),
+            Input::Key(key) => self.handle_event(ChatEvent::Key(key)),
+            Input::Paste(text) => self.handle_event(ChatEvent::Paste(text)),
             Input::Mouse(mouse) => match mouse.kind {
-                MouseEventKind::ScrollUp => self.handle(Event::Wheel(-WHEEL_LINES)),
-                MouseEventKind::ScrollDown => self.handle(Event::Wheel(WHEEL_LINES)),
-                _ => Goes::On,
+                MouseEventKind::ScrollUp => self.handle_event(ChatEvent::MouseWheel(-WHEEL_LINES)),
+                MouseEventKind::ScrollDown => self.handle_event(ChatEvent::MouseWheel(WHEEL_LINES)),
+                _ => LoopControl::Continue,
             },
-            // The next drawing takes the size that there is.
-            Input::Resize(..) | Input::FocusGained | Input::FocusLost => Goes::On,
+            // The next frame reads the current size.
+            Input::Resize(..) | Input::FocusGained | Input::FocusLost => LoopControl::Continue,
         })
     }
 
-    fn handle(&mut self, event: Event) -> Goes {
-        // Rules are made while people answer, and in files.
-        if matches!(event, Event::Opened(_) | Event::TurnEnded(_) | Event::Options(_) | Event::Mode(_)) {
-            self.app.allowed = self.runner.allowed(self.read_only);
+    fn handle_event(&mut self, event: ChatEvent) -> LoopControl {
+        // Rules change when the user answers a question, and in files.
+        if matches!(
+            event,
+            ChatEvent::SessionOpened(_)
+                | ChatEvent::TurnEnded(_)
+                | ChatEvent::ConfigOptionsChanged(_)
+                | ChatEvent::ModeChanged(_)
+        ) {
+            self.app.permissions = self.runner.permission_summary(self.read_only);
         }
-        let actions = self.app.handle(event, self.begun.elapsed());
-        let mut goes = Goes::On;
+        let actions = self.app.handle_event(event, self.started_at.elapsed());
+        let mut goes = LoopControl::Continue;
         for action in actions {
             match action {
-                Action::Prompt(text) => self.runner.prompt(text),
-                Action::Cancel => self.runner.cancel(),
-                Action::EndAgent => self.runner.end_agent(),
-                Action::GiveUp => self.runner.give_up(),
-                Action::Answer(id, reply) => self.inbox.answer(id, reply),
-                Action::Elicitation(number, action) => self.inbox.fill(number, action),
-                Action::ListChanges => self.runner.list_changes(),
-                Action::Undo(selection) => self.runner.take_back(selection, false),
-                Action::UndoTurns(undo) => self.runner.undo_turns(undo),
-                Action::Redo(selection) => self.runner.take_back(selection, true),
-                Action::ListSessions => self.runner.list_sessions(),
-                Action::Open(session) => self.runner.open(session),
-                Action::ListFiles => self.runner.list_files(),
-                Action::SetOption(id, value) => self.runner.set_option(id, value),
-                Action::SetMode(mode) => self.runner.set_mode(mode),
-                Action::Restart(restart) => self.runner.restart(restart),
-                Action::RunShell(line) => self.runner.run_shell(line),
-                Action::EndShell => self.runner.end_shell(),
-                Action::Edit => self.wants_editor = true,
-                Action::Bell => self.tty.bell(),
-                Action::Quit => goes = Goes::Over,
+                ChatAction::SendPrompt(text) => self.runner.send_prompt(text),
+                ChatAction::CancelTurn => self.runner.cancel_turn(),
+                ChatAction::EndAgent => self.runner.end_agent(),
+                ChatAction::AbandonOpening => self.runner.abandon_opening(),
+                ChatAction::AnswerPermission(id, reply) => self.inbox.answer_permission(id, reply),
+                ChatAction::AnswerElicitation(number, action) => {
+                    self.inbox.answer_elicitation(number, action)
+                }
+                ChatAction::ListChanges => self.runner.list_changes(),
+                ChatAction::Undo(selection) => self.runner.undo_or_redo(selection, false),
+                ChatAction::UndoTurns(undo) => self.runner.undo_turns(undo),
+                ChatAction::Redo(selection) => self.runner.undo_or_redo(selection, true),
+                ChatAction::ListSessions => self.runner.list_sessions(),
+                ChatAction::OpenSession(session) => self.runner.open_session(session),
+                ChatAction::ListFiles => self.runner.list_files(),
+                ChatAction::SetOption(id, value) => self.runner.set_option(id, value),
+                ChatAction::SetMode(mode) => self.runner.set_mode(mode),
+                ChatAction::Restart(restart) => self.runner.restart_agent(restart),
+                ChatAction::RunShell(line) => self.runner.run_shell(line),
+                ChatAction::EndShell => self.runner.end_shell(),
+                ChatAction::OpenEditor => self.wants_editor = true,
+                ChatAction::RingBell => self.tty.bell(),
+                ChatAction::Quit => goes = LoopControl::Quit,
             }
         }
         goes
@@ -406,7 +417,7 @@ mod tests {
 
     #[test]
     fn drawing_leaves_time_for_others() {
-        let pause = |millis| pause(Duration::from_millis(millis)).as_millis();
+        let pause = |millis| frame_delay(Duration::from_millis(millis)).as_millis();
         assert_eq!([0, 1, 16, 17, 50, 75, 1000].map(pause), [33, 33, 33, 34, 100, 150, 150]);
     }
 }

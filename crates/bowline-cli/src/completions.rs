@@ -3,9 +3,9 @@
 use clap::{Args, Command, CommandFactory as _};
 use clap_complete::Shell;
 
-use crate::Arguments;
-use crate::ending::Ending;
-use crate::records::showing::print;
+use crate::Cli;
+use crate::common::console::print;
+use crate::error::CliError;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,15 +24,20 @@ pub(crate) struct CompletionsArguments {
     shell: Shell,
 }
 
-/// Does it.
-pub(crate) fn run(arguments: &CompletionsArguments) -> Result<(), Ending> {
+/// Runs the command.
+pub(crate) fn run(arguments: &CompletionsArguments) -> Result<(), CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut shown(&Arguments::command()), "bowline", &mut script);
+    clap_complete::generate(
+        arguments.shell,
+        &mut without_hidden_commands(&Cli::command()),
+        "bowline",
+        &mut script,
+    );
     print(&String::from_utf8_lossy(&script))
 }
 
-/// Returns the program without the commands that it hides: the scripts would offer these, too.
-fn shown(program: &Command) -> Command {
+/// Returns the program without its hidden commands, which the scripts would offer otherwise.
+fn without_hidden_commands(program: &Command) -> Command {
     let commands = program.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     let version = program.get_version().map(|_| env!("CARGO_PKG_VERSION"));
     Command::new("bowline").version(version).args(program.get_arguments().cloned()).subcommands(commands)

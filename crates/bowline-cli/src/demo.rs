@@ -1,32 +1,32 @@
-//! A tour of what Bowline does: the real agent and the real host, two processes over a pipe, each step checked.
+//! A tour of Bowline's features: the real agent and the real host, two processes over a pipe, each step checked.
 
 mod editor;
-mod stage;
+mod session;
 mod tour;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use bowline_host::{Host, Offer, Places, Settings};
-use bowline_state::audit::Decision;
-use bowline_state::changes::{Origin, Source};
-use bowline_state::operation::Kind;
-use bowline_state::policy::{Effect, Kinds, Lifetime, Matcher, Rule, RuleSpec, Source as RuleSource};
-use bowline_state::question::Choice;
-use bowline_state::undo::{Selection, Who};
+use bowline_host::{Host, HostCapabilities, HostOptions, HostPaths};
+use bowline_state::audit::AuditDecision;
+use bowline_state::changes::{ChangeOrigin, ChangeSource};
+use bowline_state::operation::OperationKind;
+use bowline_state::policy::{Effect, OperationKinds, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec};
+use bowline_state::question::AnswerChoice;
+use bowline_state::undo::{ChangeOwner, ChangeSelection};
 use bowline_wire::schema::v1::{StopReason, ToolCallStatus};
 use bowline_workspace::audit;
-use bowline_workspace::terminals::{self, Supervisor};
+use bowline_workspace::terminals::{self, SupervisorProgram};
 
-use crate::SUPERVISOR;
-use crate::agent::signalled;
-use crate::ending::Ending;
-use editor::Editor;
-use stage::Stage;
+use crate::SUPERVISOR_COMMAND;
+use crate::agent::wait_for_signal;
+use crate::error::CliError;
+use editor::DemoEditor;
+use session::DemoSession;
 use tour::Tour;
 
-/// What is on disk when the tour starts.
+/// The file on disk when the tour starts.
 const SAVED: &str = r#"{
   "name": "knot",
   "debug": false,
@@ -35,7 +35,7 @@ const SAVED: &str = r#"{
 }
 "#;
 
-/// What the user has typed and not saved.
+/// The user's unsaved text.
 const UNSAVED: &str = r#"{
   "name": "knot",
   "debug": true,
@@ -45,39 +45,39 @@ const UNSAVED: &str = r#"{
 "#;
 
 /// The project's test.
-const TEST: &str = "\
+const TEST_SCRIPT: &str = "\
 # Succeeds if the configuration says which version it is.
 if grep '\"version\"' config.json; then echo 1 passed; else echo 1 failed; exit 1; fi
 ";
 
-/// Takes the tour. Whoever stops it leaves nothing behind: neither the scratch project nor the agent.
-pub(crate) async fn run() -> Result<(), Ending> {
+/// Runs the tour. An interrupted tour leaves neither the scratch project nor the agent behind.
+pub(crate) async fn run() -> Result<(), CliError> {
     tokio::select! {
-        taken = take() => taken?.finish(),
-        _ = signalled() => Err(Ending::Interrupted),
+        taken = take_tour() => taken?.finish(),
+        _ = wait_for_signal() => Err(CliError::Interrupted),
     }
 }
 
-async fn take() -> Result<Tour> {
+async fn take_tour() -> Result<Tour> {
     let scratch = tempfile::tempdir().context("cannot make a scratch project")?;
     let base = scratch.path().canonicalize()?;
     let directory = base.join("project");
     std::fs::create_dir(&directory)?;
     let config = directory.join("config.json");
     std::fs::write(&config, SAVED)?;
-    std::fs::write(directory.join("test.sh"), TEST)?;
-    let editor = Arc::new(Editor::default());
-    let places = Places {
+    std::fs::write(directory.join("test.sh"), TEST_SCRIPT)?;
+    let editor = Arc::new(DemoEditor::default());
+    let places = HostPaths {
         state: base.join("state"),
         policy: base.join("config/policy.toml"),
         anchors: base.join("anchors"),
     };
-    let host = Host::open(&directory, &places, editor.clone(), settings(&base)?)?;
-    editor.shows(host.workspace());
+    let host = Host::open(&directory, &places, editor.clone(), host_options(&base)?)?;
+    editor.set_workspace(host.workspace());
     let mut tour = Tour::new();
 
-    tour.title("Two processes and a pipe");
-    let stage = Stage::open(&mut tour, &host, &editor, &directory, &base).await?;
+    tour.print_heading("Two processes and a pipe");
+    let stage = DemoSession::open(&mut tour, &host, &editor, &directory, &base).await?;
     let steps = async {
         read_steps(&mut tour, &stage, &config).await?;
         write_steps(&mut tour, &stage, &config).await?;
@@ -95,35 +95,39 @@ async fn take() -> Result<Tour> {
     let clean = exit.as_ref().and_then(|exit| exit.status).is_some_and(|status| status.success());
     tour.check("the agent ended when its stdin was closed", clean, || format!("{exit:?}"));
 
-    tour.title("An editor that cannot write");
-    let reader = host.offering(Offer { write: false, terminal: false, ..Offer::default() });
-    let stage = Stage::open(&mut tour, &reader, &editor, &directory, &base).await?;
-    let told = stage.ask(&tour, "/status").await;
+    tour.print_heading("An editor that cannot write");
+    let reader = host.with_capabilities(HostCapabilities {
+        write: false,
+        terminal: false,
+        ..HostCapabilities::default()
+    });
+    let stage = DemoSession::open(&mut tour, &reader, &editor, &directory, &base).await?;
+    let told = stage.prompt(&tour, "/status").await;
     stage.close().await;
-    let told = told?.last_words();
+    let told = told?.last_message();
     let served: Vec<&str> = told.lines().filter_map(|line| line.strip_prefix("- served: ")).collect();
-    tour.say("agent", &served.join("\n"));
+    tour.print_message("agent", &served.join("\n"));
     let wanted = "writing files: the agent's own machine (the editor does not advertise fs.writeTextFile)";
     tour.check("the agent knows, does it itself, and says so", told.contains(wanted), || told.clone());
     record_steps(&mut tour, &host)?;
     Ok(tour)
 }
 
-/// Returns how the hosts of the tour work.
-fn settings(base: &Path) -> Result<Settings> {
+/// Returns the options of the tour's hosts.
+fn host_options(base: &Path) -> Result<HostOptions> {
     let program = std::env::current_exe().context("cannot find the bowline program")?;
-    let supervisor = Supervisor { program, args: vec![SUPERVISOR.into()] };
-    let inheriting = terminals::Settings::inheriting(supervisor, std::env::vars_os());
-    let terminals = terminals::Settings { temporary: base.to_owned(), ..inheriting };
-    Ok(Settings::new(terminals))
+    let supervisor = SupervisorProgram { program, args: vec![SUPERVISOR_COMMAND.into()] };
+    let inheriting = terminals::TerminalOptions::with_environment(supervisor, std::env::vars_os());
+    let terminals = terminals::TerminalOptions { temp_directory: base.to_owned(), ..inheriting };
+    Ok(HostOptions::new(terminals))
 }
 
-async fn read_steps(tour: &mut Tour, stage: &Stage, config: &Path) -> Result<()> {
-    tour.title("Reading what is not saved");
+async fn read_steps(tour: &mut Tour, stage: &DemoSession, config: &Path) -> Result<()> {
+    tour.print_heading("Reading what is not saved");
     stage.editor.type_unsaved(&config.display().to_string(), UNSAVED)?;
-    tour.say("editor", "config.json is open; \"debug\": true is typed, not saved");
-    let turn = stage.answered(tour, "read config.json").await?;
-    let said = turn.last_words();
+    tour.print_message("editor", "config.json is open; \"debug\": true is typed, not saved");
+    let turn = stage.prompt_and_show(tour, "read config.json").await?;
+    let said = turn.last_message();
     tour.check("the agent read the unsaved text, not the disk", said.contains("\"debug\": true"), || {
         said.clone()
     });
@@ -131,39 +135,41 @@ async fn read_steps(tour: &mut Tour, stage: &Stage, config: &Path) -> Result<()>
     tour.check(
         "the read was reported as a tool call that completed",
         status == Some(ToolCallStatus::Completed),
-        || turn.calls(),
+        || turn.describe_tool_calls(),
     );
-    let turn = stage.answered(tour, "read config.json lines 5-5").await?;
-    let said = turn.last_words();
+    let turn = stage.prompt_and_show(tour, "read config.json lines 5-5").await?;
+    let said = turn.last_message();
     let one = said.contains("\"version\"") && !said.contains("\"debug\"");
     tour.check("one line was read, not the file", one, || said.clone());
     Ok(())
 }
 
-async fn write_steps(tour: &mut Tour, stage: &Stage, config: &Path) -> Result<()> {
-    tour.title("Writing, with permission");
+async fn write_steps(tour: &mut Tour, stage: &DemoSession, config: &Path) -> Result<()> {
+    tour.print_heading("Writing, with permission");
     let wish = "replace \"1.0.0\" with \"2.0.0\" in config.json";
-    stage.editor.answers(Choice::Deny);
-    let turn = stage.ask(tour, wish).await?;
-    let asked = stage.asked(tour);
-    tour.say("user", "(rejects the edit)");
-    stage.answer(tour, &turn);
+    stage.editor.set_answer(AnswerChoice::Deny);
+    let turn = stage.prompt(tour, wish).await?;
+    let asked = stage.show_questions(tour);
+    tour.print_message("user", "(rejects the edit)");
+    stage.show_answer(tour, &turn);
     tour.check("a rejected edit leaves the disk alone", std::fs::read_to_string(config)? == SAVED, || {
-        turn.calls()
+        turn.describe_tool_calls()
     });
-    tour.check("its tool call failed", turn.last_status() == Some(ToolCallStatus::Failed), || turn.calls());
+    tour.check("its tool call failed", turn.last_status() == Some(ToolCallStatus::Failed), || {
+        turn.describe_tool_calls()
+    });
     tour.check("the user was asked once", asked.len() == 1, || format!("{} questions", asked.len()));
 
-    stage.editor.answers(Choice::Allow);
-    let turn = stage.ask(tour, wish).await?;
-    let asked = stage.editor.asked();
-    tour.say("user", "(approves the edit)");
-    stage.answer(tour, &turn);
+    stage.editor.set_answer(AnswerChoice::Allow);
+    let turn = stage.prompt(tour, wish).await?;
+    let asked = stage.editor.take_questions();
+    tour.print_message("user", "(approves the edit)");
+    stage.show_answer(tour, &turn);
     let written = std::fs::read_to_string(config)?;
     let wanted = UNSAVED.replace("1.0.0", "2.0.0");
     tour.check("the edit is on disk, with what the user had typed", written == wanted, || written.clone());
     tour.check("its tool call completed", turn.last_status() == Some(ToolCallStatus::Completed), || {
-        turn.calls()
+        turn.describe_tool_calls()
     });
     tour.check("asking and writing cost the user one question", asked.len() == 1, || {
         format!("{} questions", asked.len())
@@ -171,35 +177,38 @@ async fn write_steps(tour: &mut Tour, stage: &Stage, config: &Path) -> Result<()
     Ok(())
 }
 
-async fn merge_steps(tour: &mut Tour, stage: &Stage, config: &Path) -> Result<()> {
-    tour.title("Two at the same file");
+async fn merge_steps(tour: &mut Tour, stage: &DemoSession, config: &Path) -> Result<()> {
+    tour.print_heading("Two at the same file");
     let before = std::fs::read_to_string(config)?;
     let typed = before.replace("\"debug\": true", "\"debug\": false");
     stage.editor.type_when_asked(&config.display().to_string(), typed.clone());
-    let turn = stage.ask(tour, "replace \"knot\" with \"bowline\" in config.json").await?;
-    let asked = stage.editor.asked();
+    let turn = stage.prompt(tour, "replace \"knot\" with \"bowline\" in config.json").await?;
+    let asked = stage.editor.take_questions();
     if let [first, second] = asked.as_slice() {
-        tour.say("asked", &stage.near(first));
-        tour.say("user", "(sets \"debug\": false while the question waits, then approves the edit)");
-        tour.say("asked", &stage.near(second));
-        tour.say("user", "(approves it as it is now)");
+        tour.print_message("asked", &stage.shorten_paths(first));
+        tour.print_message(
+            "user",
+            "(sets \"debug\": false while the question waits, then approves the edit)",
+        );
+        tour.print_message("asked", &stage.shorten_paths(second));
+        tour.print_message("user", "(approves it as it is now)");
     }
     tour.check("what has changed since the approval is shown again", asked.len() == 2, || asked.join("\n"));
-    stage.answer(tour, &turn);
+    stage.show_answer(tour, &turn);
     let merged = std::fs::read_to_string(config)?;
-    tour.say("disk", &merged);
+    tour.print_message("disk", &merged);
     let wanted = typed.replace("knot", "bowline");
     tour.check("both changes are in the file", merged == wanted, || merged.clone());
     Ok(())
 }
 
-async fn command_steps(tour: &mut Tour, stage: &Stage, host: &Host, config: &Path) -> Result<()> {
-    tour.title("Running commands");
-    let turn = stage.ask(tour, "run sh test.sh").await?;
-    let asked = stage.asked(tour);
-    tour.say("user", "(approves the command)");
-    stage.answer(tour, &turn);
-    let said = turn.last_words();
+async fn command_steps(tour: &mut Tour, stage: &DemoSession, host: &Host, config: &Path) -> Result<()> {
+    tour.print_heading("Running commands");
+    let turn = stage.prompt(tour, "run sh test.sh").await?;
+    let asked = stage.show_questions(tour);
+    tour.print_message("user", "(approves the command)");
+    stage.show_answer(tour, &turn);
+    let said = turn.last_message();
     tour.check("the project's test ran in a terminal, and passed", said.contains("1 passed"), || {
         said.clone()
     });
@@ -207,66 +216,74 @@ async fn command_steps(tour: &mut Tour, stage: &Stage, host: &Host, config: &Pat
         format!("{} questions", asked.len())
     });
 
-    stage.ask(tour, "run echo made by a command > notes.txt").await?;
-    stage.asked(tour);
-    tour.say("user", "(approves the command)");
-    stage.editor.answers(Choice::Deny);
-    stage.ask(tour, "run curl https://example.org/setup | sudo sh").await?;
-    let warned = stage.asked(tour).concat();
-    tour.say("user", "(rejects the command)");
+    stage.prompt(tour, "run echo made by a command > notes.txt").await?;
+    stage.show_questions(tour);
+    tour.print_message("user", "(approves the command)");
+    stage.editor.set_answer(AnswerChoice::Deny);
+    stage.prompt(tour, "run curl https://example.org/setup | sudo sh").await?;
+    let warned = stage.show_questions(tour).concat();
+    tour.print_message("user", "(rejects the command)");
     tour.check("what is dangerous is said before the command", warned.contains("\n! "), || warned.clone());
-    stage.editor.answers(Choice::Allow);
+    stage.editor.set_answer(AnswerChoice::Allow);
     let forbidden = RuleSpec {
         effect: Effect::Deny,
-        kinds: Kinds::from(Kind::Execute),
-        matcher: Matcher::Command(vec!["rm".to_owned()]),
-        lifetime: Lifetime::Always,
+        kinds: OperationKinds::from(OperationKind::Execute),
+        matcher: RuleMatcher::Command(vec!["rm".to_owned()]),
+        lifetime: RuleLifetime::Always,
         expires: None,
-        source: RuleSource::Flag,
+        source: RuleSource::CommandLine,
         note: None,
     };
-    host.approvals().keep(Rule::new(forbidden)?);
-    tour.say("user", "(forbids the command rm)");
-    let turn = stage.answered(tour, "run env /bin/rm config.json").await?;
-    let asked = stage.editor.asked().len();
-    let newest = audit::Filter { newest: Some(3), ..audit::Filter::default() };
+    host.approvals().add_transient_rule(Rule::new(forbidden)?);
+    tour.print_message("user", "(forbids the command rm)");
+    let turn = stage.prompt_and_show(tour, "run env /bin/rm config.json").await?;
+    let asked = stage.editor.take_questions().len();
+    let newest = audit::AuditFilter { newest: Some(3), ..audit::AuditFilter::default() };
     for record in host.approvals().audit().entries(newest)?.filter_map(Result::ok) {
-        if record.entry.decision == Decision::Denied {
-            tour.say("log", &format!("{} denied by {}", record.entry.action, record.entry.by));
+        if record.entry.decision == AuditDecision::Denied {
+            tour.print_message(
+                "log",
+                &format!("{} denied by {}", record.entry.action, record.entry.decided_by),
+            );
         }
     }
     let kept = asked == 0 && config.exists();
-    tour.check("a rule forbids it, however it is called, and nobody is asked", kept, || turn.calls());
+    tour.check("a rule forbids it, however it is called, without a question", kept, || {
+        turn.describe_tool_calls()
+    });
     Ok(())
 }
 
-fn undo_steps(tour: &mut Tour, stage: &Stage, directory: &Path, config: &Path) -> Result<()> {
-    tour.title("Taking it back");
+fn undo_steps(tour: &mut Tour, stage: &DemoSession, directory: &Path, config: &Path) -> Result<()> {
+    tour.print_heading("Taking it back");
     let session = stage.session.files();
     let workspace = session.workspace();
     let notes = directory.join("notes.txt");
-    let all = Selection { who: Who::Session(session.id().to_owned()), ..Selection::default() };
+    let all = ChangeSelection {
+        owner: ChangeOwner::Session(session.id().to_owned()),
+        ..ChangeSelection::default()
+    };
     let changes = workspace.changes(&all)?;
-    let found = changes.iter().find(|changed| changed.change.source == Source::Observed);
+    let found = changes.iter().find(|changed| changed.change.source == ChangeSource::Observed);
     let command = found.and_then(|changed| changed.change.origin.command.clone()).unwrap_or_default();
     tour.check(
         &format!("a file that a command made is found, and laid to: {command}"),
         !command.is_empty(),
         || format!("{changes:?}"),
     );
-    tour.say("diff", &workspace.diff(&all)?);
+    tour.print_message("diff", &workspace.diff(&all)?);
     let before = std::fs::read_to_string(config)?;
-    session.undo(&all, &Origin::default())?;
+    session.undo(&all, &ChangeOrigin::default())?;
     let after = std::fs::read_to_string(config)?;
-    tour.say("user", "(undoes the whole session)");
-    tour.say("disk", &after);
+    tour.print_message("user", "(undoes the whole session)");
+    tour.print_message("disk", &after);
     let wanted = before.replace("bowline", "knot").replace("2.0.0", "1.0.0");
     tour.check("the agent's edits are gone, the user's stays", after == wanted, || after.clone());
     tour.check("the command's file is gone", !notes.exists(), || "it is there".to_owned());
-    session.redo(&all, &Origin::default())?;
+    session.redo(&all, &ChangeOrigin::default())?;
     let redone = std::fs::read_to_string(config)?;
     tour.check("undoing can be undone", redone == before && notes.exists(), || redone.clone());
-    session.undo(&all, &Origin::default())?;
+    session.undo(&all, &ChangeOrigin::default())?;
     let undone = std::fs::read_to_string(config)?;
     tour.check("and done again: the project is the user's own", undone == after && !notes.exists(), || {
         undone.clone()
@@ -274,70 +291,70 @@ fn undo_steps(tour: &mut Tour, stage: &Stage, directory: &Path, config: &Path) -
     Ok(())
 }
 
-async fn refusal_steps(tour: &mut Tour, stage: &Stage, directory: &Path) -> Result<()> {
-    tour.title("What must not work");
+async fn refusal_steps(tour: &mut Tour, stage: &DemoSession, directory: &Path) -> Result<()> {
+    tour.print_heading("What must not work");
     let secret = directory.with_file_name("secret");
     std::fs::write(&secret, "nobody should read this\n")?;
     std::os::unix::fs::symlink(&secret, directory.join("link"))?;
     std::fs::write(directory.join("image.png"), [0x89, b'P', b'N', b'G', 0, 0, 1])?;
-    stage.editor.asked();
+    stage.editor.take_questions();
     for (path, what, wanted) in [
         ("link", "a link that leads out of the project is not followed", "outside"),
         ("../secret", "neither are dots", "outside"),
         ("missing.json", "a file that is not there is said not to be", "does not exist"),
         ("image.png", "bytes that are no text are not made into some", "text"),
     ] {
-        let said = stage.answered(tour, &format!("read {path}")).await?.last_words();
+        let said = stage.prompt_and_show(tour, &format!("read {path}")).await?.last_message();
         let refused = said.contains(wanted) && !said.contains("nobody should");
         tour.check(what, refused, || said.clone());
     }
     Ok(())
 }
 
-async fn cancel_step(tour: &mut Tour, stage: &Stage) -> Result<()> {
-    tour.title("Cancelling");
+async fn cancel_step(tour: &mut Tour, stage: &DemoSession) -> Result<()> {
+    tour.print_heading("Cancelling");
     let wish = "say I wait until you cancel.\nwait 600";
-    tour.say("user", wish);
-    tour.say("user", "(cancels the turn)");
-    let speaking = stage.editor.speaking();
+    tour.print_message("user", wish);
+    tour.print_message("user", "(cancels the turn)");
+    let speaking = stage.editor.wait_for_message();
     let turn = stage.session.prompt_text(wish);
     let cancel = async {
         speaking.await.ok();
         stage.session.cancel();
     };
     let (turn, ()) = tokio::join!(turn, cancel);
-    let stop = turn?.stop;
+    let stop = turn?.stop_reason;
     tour.check("a cancelled turn ends with the stop reason cancelled", stop == StopReason::Cancelled, || {
         format!("{stop:?}")
     });
-    let turn = stage.answered(tour, "say hello").await?;
-    tour.check("the session goes on after it", turn.last_words() == "hello", || turn.last_words());
+    let turn = stage.prompt_and_show(tour, "say hello").await?;
+    tour.check("the session goes on after it", turn.last_message() == "hello", || turn.last_message());
     Ok(())
 }
 
 fn record_steps(tour: &mut Tour, host: &Host) -> Result<()> {
-    tour.title("The record");
+    tour.print_heading("The record");
     let log = host.approvals().audit();
     let denied = log
-        .entries(audit::Filter::default())?
+        .entries(audit::AuditFilter::default())?
         .filter_map(Result::ok)
-        .filter(|record| record.entry.decision == Decision::Denied)
+        .filter(|record| record.entry.decision == AuditDecision::Denied)
         .count();
     tour.check("what was refused is in the audit log", denied >= 3, || format!("{denied} entries"));
     let report = log.verify()?;
     tour.check("the audit log is as it was written", report.is_intact(), || format!("{report:?}"));
-    cut_the_log(log.places().0)?;
+    remove_log_line(log.paths().0)?;
     let report = log.verify()?;
-    tour.say("user", "(removes a line from the log)");
+    tour.print_message("user", "(removes a line from the log)");
     if let Some(finding) = report.findings.first() {
-        tour.say("verify", &finding.to_string());
+        tour.print_message("verify", &finding.to_string());
     }
     tour.check("that is found", !report.is_intact(), || "nothing was found".to_owned());
     Ok(())
 }
 
 /// Removes a line in the middle of the audit log.
-fn cut_the_log(log: &Path) -> Result<()> {
+fn remove_log_line(log: &Path) -> Result<()> {
     let files = std::fs::read_dir(log)?.filter_map(|entry| Some(entry.ok()?.path()));
     let file = files.filter(|path| path.is_file()).min().context("there is no log")?;
     let text = std::fs::read_to_string(&file)?;

@@ -1,13 +1,13 @@
 //! `bowline doctor`: what works, what does not, and what to do about it.
 
 mod agent;
+mod capabilities;
+mod installation;
 mod machine;
 mod models;
-mod own;
 mod peers;
 mod process;
 mod report;
-mod serving;
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -16,44 +16,46 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 
-use crate::agent::signalled;
-use crate::ending::Ending;
-use crate::places::Places;
-use crate::records::showing::print;
-use report::{Report, Style};
+use crate::agent::wait_for_signal;
+use crate::common::console::print;
+use crate::error::CliError;
+use crate::user_dirs::UserDirs;
+use report::{DoctorReport, ReportStyle};
 
 /// What is asked for.
 #[derive(Args, Debug)]
-#[command(after_help = AFTER)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct DoctorArguments {
-    /// The directory of the workspace, if it is not the current one
+    /// The workspace directory (default: the current directory)
     #[arg(long, value_name = "DIRECTORY")]
     cwd: Option<PathBuf>,
-    /// Shows all that was looked at, not only what it comes to
+    /// Show every check, not only the conclusions
     #[arg(long)]
     all: bool,
-    /// Writes one JSON document for programs, with all of it
+    /// Print one JSON document with every check
     #[arg(long)]
     json: bool,
-    /// Also asks over the network whether the servers of models are there. No key is sent
+    /// Also check over the network that model servers respond; sends no API key
     #[arg(long)]
     online: bool,
-    /// How many seconds an agent may take for each answer
+    /// How long an agent may take for each answer, in seconds (1 to 600)
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
     timeout: u64,
-    /// An agent to be started and looked at: how it starts, what it can do, whether a session opens. It is ended again,
-    /// with all that it started
+    /// An agent to start and check: its startup, its features, a new session
+    ///
+    /// Afterwards, the agent is stopped with all the processes it started.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-const AFTER: &str = "\
-It also looks for the editors and agents on this machine, and says what to do next.
+const AFTER_HELP: &str = "\
+Doctor also looks for editors and agents on this machine, and suggests next steps.
 
-Lines begin with ✓ where all is well, with ! where something is missing that you may want, and with ✗ where something is
-broken. The agent of -- COMMAND is started as `bowline run --agent` starts it: under a supervisor, which ends all of it.
+Lines begin with ✓ if all is well, with ! if something useful is missing, and with ✗ if something is
+broken. The agent after -- is started as by `bowline run --agent`, under a supervisor that stops all
+its processes.
 
-Exit status: 0 if nothing is broken, 1 if something is, 2 for wrong usage, 130 if it was interrupted.
+Exit status: 0 nothing is broken, 1 something is broken, 2 wrong usage, 130 interrupted.
 
 Examples:
   bowline doctor
@@ -62,57 +64,57 @@ Examples:
   bowline doctor -- gemini --acp
   bowline doctor -- bowline agent --shell";
 
-/// Looks at everything, and tells.
-pub(crate) async fn run(arguments: DoctorArguments) -> Result<(), Ending> {
+/// Runs all checks, and prints the report.
+pub(crate) async fn run(arguments: DoctorArguments) -> Result<(), CliError> {
     let cwd = match &arguments.cwd {
         Some(cwd) => {
             std::path::absolute(cwd).context("the current directory is gone: name another with --cwd")?
         }
         None => std::env::current_dir().context("the current directory is gone: name another with --cwd")?,
     };
-    let mut report = Report::default();
-    let places = Places::of_user();
-    report.add(own::versions());
-    report.add(own::directories(&places, &cwd));
+    let mut report = DoctorReport::default();
+    let places = UserDirs::from_env();
+    report.add(installation::check_versions());
+    report.add(installation::check_directories(&places, &cwd));
     if let Ok(places) = &places {
-        let (section, config) = own::configuration(places);
-        report.add(own::rules(places, &cwd));
-        report.add(own::workspace(places, &cwd));
+        let (section, config) = installation::check_configuration(places);
+        report.add(installation::check_rules(places, &cwd));
+        report.add(installation::check_workspace(places, &cwd));
         let model = config.and_then(|config| config.model);
-        report.add(models::look(places, model.as_deref(), arguments.online).await);
+        report.add(models::check_models(places, model.as_deref(), arguments.online).await);
         report.add(section);
     }
-    let peers = peers::look(|name| std::env::var_os(name), std::env::var_os("PATH").as_ref(), &cwd);
-    report.add(peers.editors());
-    report.add(peers.agents());
-    report.add(machine::look());
+    let peers = peers::find_peers(|name| std::env::var_os(name), std::env::var_os("PATH").as_ref(), &cwd);
+    report.add(peers.editors_section());
+    report.add(peers.agents_section());
+    report.add(machine::check_machine());
     let is_short = !arguments.all && !arguments.json && arguments.command.is_empty();
     if !is_short {
-        report.add(serving::look());
+        report.add(capabilities::describe_serving());
     }
     if !arguments.command.is_empty() {
         let patience = Duration::from_secs(arguments.timeout);
-        // Who gives up takes the agent along.
+        // An interrupt ends the agent, too.
         report.add(tokio::select! {
-            looked = agent::look(&arguments.command, &cwd, patience) => looked,
-            _ = signalled() => return Err(Ending::Interrupted),
+            looked = agent::check_agent(&arguments.command, &cwd, patience) => looked,
+            _ = wait_for_signal() => return Err(CliError::Interrupted),
         });
     } else if !is_short {
-        report.add(serving::questions());
+        report.add(capabilities::troubleshooting());
     }
     let out = std::io::stdout();
     let text = if arguments.json {
-        report.json()
+        report.to_json()
     } else {
         let is_coloured =
             out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let style = if is_coloured { Style::Coloured } else { Style::Plain };
-        // First comes what is broken, which says how to repair it.
-        let next = if report.broken() == 0 { peers.next() } else { Vec::new() };
-        if is_short { report.short(style, &next) } else { report.text(style) }
+        let style = if is_coloured { ReportStyle::Coloured } else { ReportStyle::Plain };
+        // Broken findings come first, and include their own advice.
+        let next = if report.broken_count() == 0 { peers.next_steps() } else { Vec::new() };
+        if is_short { report.to_short_text(style, &next) } else { report.to_full_text(style) }
     };
     print(&text)?;
-    match report.broken() {
+    match report.broken_count() {
         0 => Ok(()),
         1 => Err(anyhow!("one thing is broken: see ✗ above").into()),
         many => Err(anyhow!("{many} things are broken: see ✗ above").into()),

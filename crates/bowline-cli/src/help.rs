@@ -1,4 +1,4 @@
-//! The help of a command, in lines that fit the terminal it is read in, and what is wrong with a command line, in one.
+//! Help texts wrapped to the terminal's width, and usage errors on one line.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -7,27 +7,29 @@ use clap::error::ErrorKind;
 use rustix::termios::tcgetwinsize;
 use unicode_width::UnicodeWidthChar as _;
 
-use crate::ending::Ending;
-use crate::records::showing::{Look, written};
+use crate::common::console::{OutputStyle, ignore_broken_pipe};
+use crate::error::CliError;
 
-/// In fewer columns lines are left to the terminal.
-const NARROWEST: usize = 40;
-/// A line of so many columns was broken by whoever wrote it, and goes on in the next.
-const BROKEN: usize = 60;
+/// With fewer columns than this, wrapping is left to the terminal.
+const MIN_COLUMNS: usize = 40;
+/// A line of at least this width was wrapped in the source and continues on the next line.
+const MIN_WRAPPED_LINE: usize = 60;
 
-/// Prints what the command line asks for in place of a command, or what is wrong with it, and returns how to end.
-pub(crate) fn tell(error: &clap::Error) -> ExitCode {
+/// Prints the help or version that the command line requests, or the usage error, and returns the exit code.
+pub(crate) fn print_help_or_error(error: &clap::Error) -> ExitCode {
     let is_help =
         matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
     if error.use_stderr() && !is_help {
-        return Ending::Usage(one_line(&error.render().to_string())).exit();
+        return CliError::Usage(to_one_line(&error.render().to_string())).report();
     }
-    let columns = if error.use_stderr() { columns(io::stderr()) } else { columns(io::stdout()) };
-    let shown = match columns.filter(|columns| is_help && *columns >= NARROWEST) {
+    let columns =
+        if error.use_stderr() { terminal_columns(io::stderr()) } else { terminal_columns(io::stdout()) };
+    let shown = match columns.filter(|columns| is_help && *columns >= MIN_COLUMNS) {
         Some(columns) => {
             let text = error.render();
-            let text = if Look::of_stdout().colour { text.ansi().to_string() } else { text.to_string() };
-            let text = fitted(&text, columns);
+            let text =
+                if OutputStyle::for_stdout().has_colour { text.ansi().to_string() } else { text.to_string() };
+            let text = wrap_text(&text, columns);
             if error.use_stderr() {
                 io::stderr().write_all(text.as_bytes())
             } else {
@@ -36,14 +38,14 @@ pub(crate) fn tell(error: &clap::Error) -> ExitCode {
         }
         None => error.print(),
     };
-    match written(shown.and_then(|()| io::stdout().flush())) {
+    match ignore_broken_pipe(shown.and_then(|()| io::stdout().flush())) {
         Ok(()) => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
-        Err(ending) => ending.exit(),
+        Err(ending) => ending.report(),
     }
 }
 
-/// Returns what is wrong with a command line, and what was probably meant, in one line.
-fn one_line(told: &str) -> String {
+/// Returns a usage error, with clap's tip, on one line.
+fn to_one_line(told: &str) -> String {
     let mut line = String::new();
     let paragraphs = told.strip_prefix("error: ").unwrap_or(told).split("\n\n");
     for paragraph in paragraphs.take_while(|paragraph| !paragraph.starts_with("Usage: ")) {
@@ -57,65 +59,65 @@ fn one_line(told: &str) -> String {
     line + "; --help tells more"
 }
 
-/// Returns how wide the terminal is that something goes to; none if it goes elsewhere.
-fn columns(out: impl io::IsTerminal + std::os::fd::AsFd) -> Option<usize> {
+/// Returns the width of the terminal that a stream writes to; `None` if it is not a terminal.
+fn terminal_columns(out: impl io::IsTerminal + std::os::fd::AsFd) -> Option<usize> {
     out.is_terminal().then(|| tcgetwinsize(out).ok()).flatten().map(|size| usize::from(size.ws_col))
 }
 
-/// Returns a text whose lines have at most so many columns, unless a word has more.
-fn fitted(text: &str, columns: usize) -> String {
+/// Wraps the lines of a text to a width, unless a single word is wider.
+fn wrap_text(text: &str, columns: usize) -> String {
     let mut lines: Vec<String> = Vec::new();
     let is_flush = |line: &str| !line.is_empty() && !line.starts_with(' ');
     for line in text.lines() {
         match lines.last_mut() {
-            Some(last) if is_flush(last) && is_flush(line) && width(last) >= BROKEN => {
+            Some(last) if is_flush(last) && is_flush(line) && display_width(last) >= MIN_WRAPPED_LINE => {
                 last.push(' ');
                 last.push_str(line);
             }
             _ => lines.push(line.to_owned()),
         }
     }
-    lines.iter().map(|line| folded(line, columns) + "\n").collect()
+    lines.iter().map(|line| wrap_line(line, columns) + "\n").collect()
 }
 
-/// Breaks one line between words. What stands in a column beside something stays in it.
-fn folded(line: &str, columns: usize) -> String {
-    if width(line) <= columns {
+/// Wraps one line between words. Text in a second column stays in its column.
+fn wrap_line(line: &str, columns: usize) -> String {
+    if display_width(line) <= columns {
         return line.to_owned();
     }
-    let (start, column) = hanging(line, columns);
+    let (start, column) = hanging_indent(line, columns);
     let mut text = line[..start].to_owned();
-    let mut at = width(&text);
+    let mut at = display_width(&text);
     let mut blanks = 0;
     for word in line[start..].split(' ') {
         if word.is_empty() {
             blanks += 1;
             continue;
         }
-        if blanks > 0 && at + blanks + width(word) > columns {
+        if blanks > 0 && at + blanks + display_width(word) > columns {
             text.push('\n');
             (at, blanks) = (0, column);
         }
         text.push_str(&" ".repeat(blanks));
         text.push_str(word);
-        at += blanks + width(word);
+        at += blanks + display_width(word);
         blanks = 1;
     }
     text
 }
 
-/// Returns from where on a line is broken, and the column in which it goes on: that of its second column if it has one,
-/// else that of its first word.
-fn hanging(line: &str, columns: usize) -> (usize, usize) {
+/// Returns where wrapping starts in a line, and the column in which it continues: that of its second column if it has
+/// one, otherwise that of its first word.
+fn hanging_indent(line: &str, columns: usize) -> (usize, usize) {
     let words = line.len() - line.trim_start_matches(' ').len();
     let gap = line[words..].find("  ").map(|at| words + at);
     let second = gap.map(|gap| line.len() - line[gap..].trim_start_matches(' ').len());
-    let column = second.map(|second| (second, width(&line[..second])));
+    let column = second.map(|second| (second, display_width(&line[..second])));
     column.filter(|(_, column)| *column <= columns * 2 / 3).unwrap_or((words, words))
 }
 
-/// Returns how many columns a text takes, without what steers colours.
-fn width(text: &str) -> usize {
+/// Returns how many columns a text takes, without colour sequences.
+fn display_width(text: &str) -> usize {
     let mut wide = 0;
     let mut characters = text.chars();
     while let Some(character) = characters.next() {

@@ -1,152 +1,174 @@
-//! The `bowline` binary.
+//! The `bowline` binary: the only crate that prints, exits or reads the environment.
+//!
+//! - `run` and `chat` start an agent as an editor does, Bowline's own included: same pipes, same protocol. `client` is
+//!   what they share: the workspace, the agent's process, the session, the prompt. In `chat`, a plain value takes
+//!   events and returns actions, and a runner performs them, so every screen and key is tested without a terminal.
+//! - `agent`, `proxy` and `mcp` are the programs that others start. `mcp-bridge` connects an agent to the proxy's
+//!   socket.
+//! - `changes` (`undo`, `redo`, `rewind`, `restore`), `sessions`, `audit` and `policy` work on the user's directories
+//!   without a host. Undo opens the journal under the same lock and writes with the same engine.
+//! - `trace` shows, draws and replays a recorded wire. The connection only copies messages into a bounded backlog; a
+//!   thread writes them, and what backlog or disk does not take is counted where it is missing.
+//! - `doctor`, `setup`, `demo` and `completions` help with installation.
+//!
+//! Nothing is approved by default: Enter answers no question, nor does a key while the user types or one that repeats.
+//! A prompt from stdin leaves no user to ask, which means no, and the message names the option that would allow it.
 
 mod agent;
 mod audit;
 mod changes;
 mod chat;
 mod client;
+mod common;
 mod completions;
 mod demo;
 mod doctor;
-mod ending;
+mod error;
 mod help;
 mod mcp;
 mod mcp_bridge;
-mod places;
 mod policy;
 mod proxy;
 mod quirks;
-mod records;
 mod run;
 mod sessions;
 mod setup;
 mod signals;
 mod trace;
+mod user_dirs;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use ending::Ending;
-use records::showing;
+use common::console;
+use error::CliError;
 
 /// The workspace between an editor and a coding agent: unsaved text, reviewed writes, undo.
 #[derive(Parser)]
-#[command(name = "bowline", version, arg_required_else_help = true, after_help = AFTER)]
-pub(crate) struct Arguments {
+#[command(name = "bowline", version, arg_required_else_help = true, after_help = AFTER_HELP)]
+pub(crate) struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
-const AFTER: &str = "\
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 took longer than --timeout, 4 no such session, 5 denied with nobody to ask,
-130 interrupted, 143 terminated.
+const AFTER_HELP: &str = "\
+Exit status: 0 success, 1 failure, 2 wrong usage, 3 timed out (--timeout), 4 no such session,
+5 denied without a user to ask, 130 interrupted, 143 terminated.
 
-Environment: HOME (else your account's home), or XDG_STATE_HOME (journal, audit log, sessions), XDG_CONFIG_HOME (rules, agents) and XDG_DATA_HOME (anchors)
-say where Bowline keeps what is yours; NO_COLOR turns colours off, PAGER shows long lists in a terminal; keys such as ANTHROPIC_API_KEY are for `bowline agent`.
+Environment:
+  XDG_STATE_HOME     journal, audit log and sessions (default: ~/.local/state)
+  XDG_CONFIG_HOME    rules, agents and keys (default: ~/.config)
+  XDG_DATA_HOME      anchors of the audit log (default: ~/.local/share)
+  NO_COLOR           no colours
+  PAGER              the pager for long lists in a terminal
+  ANTHROPIC_API_KEY  and others: API keys for Bowline's own agent
 
-`bowline COMMAND --help` has examples. `bowline demo` shows all of it; `bowline doctor` says what works here.";
+For examples, run `bowline COMMAND --help`. To get started, try `bowline demo` and `bowline doctor`.";
 
 #[derive(Subcommand)]
-enum Command {
-    /// Takes a short tour on a scratch project: the real agent and the real host, two processes over a pipe, every step
-    /// checked. Needs no key and no network
+enum CliCommand {
+    /// Run a short, self-checking tour on a scratch project; needs no API key or network
+    ///
+    /// The tour runs the real agent and the real host as two processes connected by a pipe, and checks every step.
     Demo,
-    /// Serves this workspace to an agent for one prompt, and shows what it does
+    /// Run one prompt: serve this workspace to an agent and show what it does
     Run(run::RunArguments),
-    /// The same in a full-screen terminal interface
+    /// Chat with an agent in a full-screen terminal interface
     Chat(chat::ChatArguments),
-    /// The agent, for editors to start: speaks ACP on stdin and stdout. Works without a key by the offline model
+    /// Run Bowline's own agent for an editor, over ACP on stdin and stdout
+    ///
+    /// Without an API key, the agent uses the built-in offline model.
     #[command(visible_alias = "serve")]
     Agent(agent::AgentArguments),
-    /// Serves this workspace to MCP clients: files, commands and unsaved text under your rules
+    /// Serve this workspace to MCP clients: files, unsaved text and commands
     Mcp(mcp::McpArguments),
-    /// Stands between an editor and any agent, and gives the agent the editor's files and terminals as an MCP server
+    /// Run between an editor and any agent, and add tools, rules and undo
     Proxy(proxy::ProxyArguments),
-    /// Lists what agents changed in this workspace
+    /// List the changes that agents made in this workspace
     Changes(changes::ChangesArguments),
-    /// Shows what agents changed, as a patch that git reads
+    /// Show the changes that agents made as a patch for git
     Diff(changes::DiffArguments),
-    /// Takes back what agents changed; your own later edits stay
+    /// Undo the changes that agents made; your own later edits stay
     Undo(changes::UndoArguments),
-    /// Does again what was undone
+    /// Redo changes that were undone
     Redo(changes::RedoArguments),
-    /// Lists turns by their prompt, and goes back to before one
+    /// List turns by their prompts, or go back to before one of them
     Rewind(changes::RewindArguments),
-    /// Prints or puts back text of yours that could only be kept in the journal
+    /// Print or restore text of yours that is kept only in the journal
     Restore(changes::RestoreArguments),
-    /// Lists, shows, searches, exports, renames, copies and deletes sessions of Bowline's agent
+    /// Manage the stored sessions of Bowline's own agent
     Sessions(sessions::SessionsArguments),
-    /// Shows, verifies and archives the record of what agents did here
+    /// Show, verify or archive the audit log of this workspace
     Audit(audit::AuditArguments),
-    /// Shows what was said between a client and an agent, and plays it back
+    /// Show or replay a recorded conversation between client and agent
     Trace(trace::TraceArguments),
-    /// Shows and changes what agents may do here without a question
+    /// Show or change the rules for what agents may do here
     Policy(policy::PolicyArguments),
-    /// Says what works, what does not, and what to do about it
+    /// Check the installation and suggest how to fix problems
     Doctor(doctor::DoctorArguments),
-    /// Prints the configuration that an editor needs, or writes it
+    /// Print or write the configuration that an editor needs
     Setup(setup::SetupArguments),
-    /// Prints a script that completes commands and options in a shell
+    /// Print a shell completion script
     Completions(completions::CompletionsArguments),
-    /// Connects an agent that starts its MCP servers itself to its proxy, which names it to the agent
+    /// Connect an agent to the MCP server of its proxy, over a socket
     #[command(hide = true)]
-    McpBridge(mcp_bridge::BridgeArguments),
-    /// Owns the processes of one command, started by a host.
-    #[command(name = SUPERVISOR, hide = true)]
+    McpBridge(mcp_bridge::McpBridgeArguments),
+    /// Supervise the processes of one command for a host
+    #[command(name = SUPERVISOR_COMMAND, hide = true)]
     Supervisor,
 }
 
-/// How the program is started to own the processes of a command.
-pub(crate) const SUPERVISOR: &str = "__supervisor";
+/// The hidden command that starts the program as a supervisor, which owns the processes of a command.
+pub(crate) const SUPERVISOR_COMMAND: &str = "__supervisor";
 
 fn main() -> ExitCode {
-    let arguments = Arguments::try_parse();
-    if let Ok(Arguments { command: Command::Supervisor }) = arguments {
-        // Before there is a thread or a runtime.
+    let arguments = Cli::try_parse();
+    if let Ok(Cli { command: CliCommand::Supervisor }) = arguments {
+        // Before any thread or runtime exists.
         return bowline_workspace::terminals::supervisor::main(std::env::args_os());
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return Ending::from(anyhow::Error::from(error)).exit(),
+        Err(error) => return CliError::from(anyhow::Error::from(error)).report(),
     };
     if let Err(error) = signals::survive_file_size_limit(&runtime) {
-        return Ending::from(error).exit();
+        return CliError::from(error).report();
     }
     let arguments = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return help::tell(&error),
+        Err(error) => return help::print_help_or_error(&error),
     };
     let done = |()| ExitCode::SUCCESS;
-    let result: Result<ExitCode, Ending> = match arguments.command {
-        Command::Demo => runtime.block_on(demo::run()).map(done),
-        Command::Run(arguments) => runtime.block_on(run::run(arguments)).map(done),
-        Command::Chat(arguments) => runtime.block_on(chat::run(arguments)).map(done),
-        Command::Agent(arguments) => runtime.block_on(agent::run(arguments)).map_err(Ending::from),
-        Command::Mcp(arguments) => runtime.block_on(mcp::run(arguments)),
-        Command::McpBridge(arguments) => runtime.block_on(mcp_bridge::run(arguments)),
-        Command::Proxy(arguments) => {
-            showing::waits("an editor that speaks ACP");
+    let result: Result<ExitCode, CliError> = match arguments.command {
+        CliCommand::Demo => runtime.block_on(demo::run()).map(done),
+        CliCommand::Run(arguments) => runtime.block_on(run::run(arguments)).map(done),
+        CliCommand::Chat(arguments) => runtime.block_on(chat::run(arguments)).map(done),
+        CliCommand::Agent(arguments) => runtime.block_on(agent::run(arguments)).map_err(CliError::from),
+        CliCommand::Mcp(arguments) => runtime.block_on(mcp::run(arguments)),
+        CliCommand::McpBridge(arguments) => runtime.block_on(mcp_bridge::run(arguments)),
+        CliCommand::Proxy(arguments) => {
+            console::note_waiting_for("an editor that speaks ACP");
             runtime.block_on(proxy::run(arguments))
         }
-        Command::Changes(arguments) => changes::list(&arguments).map(done),
-        Command::Diff(arguments) => changes::diff(&arguments).map(done),
-        Command::Undo(arguments) => changes::undo(&arguments).map(done),
-        Command::Redo(arguments) => changes::redo(&arguments).map(done),
-        Command::Rewind(arguments) => changes::rewind(&arguments).map(done),
-        Command::Restore(arguments) => changes::restore(&arguments).map(done),
-        Command::Sessions(arguments) => runtime.block_on(sessions::run(arguments)).map(done),
-        Command::Audit(arguments) => audit::run(arguments).map(done),
-        Command::Trace(arguments) => trace::run(arguments),
-        Command::Policy(arguments) => policy::run(arguments).map(done),
-        Command::Doctor(arguments) => runtime.block_on(doctor::run(arguments)).map(done),
-        Command::Setup(arguments) => setup::run(arguments).map(done),
-        Command::Completions(arguments) => completions::run(&arguments).map(done),
-        Command::Supervisor => Ok(ExitCode::SUCCESS),
+        CliCommand::Changes(arguments) => changes::list(&arguments).map(done),
+        CliCommand::Diff(arguments) => changes::diff(&arguments).map(done),
+        CliCommand::Undo(arguments) => changes::undo(&arguments).map(done),
+        CliCommand::Redo(arguments) => changes::redo(&arguments).map(done),
+        CliCommand::Rewind(arguments) => changes::rewind(&arguments).map(done),
+        CliCommand::Restore(arguments) => changes::restore(&arguments).map(done),
+        CliCommand::Sessions(arguments) => runtime.block_on(sessions::run(arguments)).map(done),
+        CliCommand::Audit(arguments) => audit::run(arguments).map(done),
+        CliCommand::Trace(arguments) => trace::run(arguments),
+        CliCommand::Policy(arguments) => policy::run(arguments).map(done),
+        CliCommand::Doctor(arguments) => runtime.block_on(doctor::run(arguments)).map(done),
+        CliCommand::Setup(arguments) => setup::run(arguments).map(done),
+        CliCommand::Completions(arguments) => completions::run(&arguments).map(done),
+        CliCommand::Supervisor => Ok(ExitCode::SUCCESS),
     };
-    // What still works on the disk need not be waited for: a thread that reads stdin would never end.
+    // Blocking work is not awaited: a thread that reads stdin would never end.
     runtime.shutdown_background();
-    result.unwrap_or_else(|ending| ending.exit())
+    result.unwrap_or_else(|ending| ending.report())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `bowline mcp-bridge`: connects an agent that starts its MCP servers itself to the proxy that it runs behind.
+//! `bowline mcp-bridge`: connects an agent that starts its MCP servers itself to its proxy.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,17 +8,17 @@ use clap::Args;
 use tokio::io::{AsyncWriteExt as _, copy};
 use tokio::net::UnixStream;
 
-use crate::ending::Ending;
+use crate::error::CliError;
 
 /// Where the proxy is.
 #[derive(Args, Debug)]
-pub(crate) struct BridgeArguments {
-    /// The socket that the proxy listens at, which it names itself
+pub(crate) struct McpBridgeArguments {
+    /// The socket of the proxy, as given by the proxy
     socket: PathBuf,
 }
 
-/// Passes bytes on, both ways, until the proxy is done.
-pub(crate) async fn run(arguments: BridgeArguments) -> Result<ExitCode, Ending> {
+/// Forwards bytes both ways until the proxy closes the connection.
+pub(crate) async fn run(arguments: McpBridgeArguments) -> Result<ExitCode, CliError> {
     let shown = arguments.socket.display();
     let connected = UnixStream::connect(&arguments.socket).await;
     let stream =
@@ -27,7 +27,7 @@ pub(crate) async fn run(arguments: BridgeArguments) -> Result<ExitCode, Ending> 
     let (mut stdin, mut stdout) = bowline_wire::standard_streams();
     let up = tokio::spawn(async move {
         copy(&mut stdin, &mut to_proxy).await.map_or_else(drop, drop);
-        // The proxy answers what it has read, and closes its end.
+        // The proxy answers the requests it has read, and then closes its end.
         to_proxy.shutdown().await.unwrap_or_default();
     });
     let down = copy(&mut from_proxy, &mut stdout).await;

@@ -1,20 +1,20 @@
 //! `bowline policy`: what agents may do here, and why.
 
-mod explaining;
+mod explain;
 pub(crate) mod hint;
 mod rules;
 
 use std::path::{Path, PathBuf};
 
-use bowline_state::operation::Kind;
-use bowline_state::policy::{Effect, Kinds, Preset};
-use bowline_workspace::policy::{PolicyError, PolicyFile, Scope};
+use bowline_state::operation::OperationKind;
+use bowline_state::policy::{Effect, OperationKinds, Preset};
+use bowline_workspace::policy::{PolicyError, PolicyFile, RuleScope};
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::changes::Where;
-use crate::ending::Ending;
-use crate::records::here::{Here, Sign};
-use crate::records::showing::{Look, print, safe};
+use crate::changes::WorkspaceArguments;
+use crate::common::console::{OutputStyle, escape_line, print};
+use crate::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
+use crate::error::CliError;
 
 pub(crate) use rules::describe_saved_rule;
 
@@ -23,25 +23,25 @@ pub(crate) use rules::describe_saved_rule;
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct PolicyArguments {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<PolicyCommand>,
     #[command(flatten)]
-    show: ShowArguments,
+    show_arguments: PolicyShowArguments,
 }
 
 /// How the rules are shown.
 #[derive(Args, Debug)]
-struct ShowArguments {
-    /// Prints one JSON object
+struct PolicyShowArguments {
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Where,
+    workspace: WorkspaceArguments,
 }
 
 const EXAMPLES: &str = "\
 Without a command, the rules are shown.
 
-Exit status: 0 done, 1 failed, 2 wrong usage.
+Exit status: 0 success, 1 failure, 2 wrong usage.
 
 Examples:
   bowline policy
@@ -49,22 +49,25 @@ Examples:
   bowline policy allow execute \"cargo test\"";
 
 const SHOW_EXAMPLES: &str = "\
-Of all rules that match, the strongest decides: deny before ask before allow. Where none matches, the preset holds:
-  ask           reads are allowed, all else is asked about
-  accept-edits  reads and writes are allowed, all else is asked about
-  read-only     reads are allowed, all else is refused
-  full          everything is allowed; secrets and variables that run code are still asked about, unless a rule names them
-  deny          everything is refused
-The mode of a session and the options of `bowline run` may be stricter for that session. --approve holds in place of the
-preset, but for read-only and deny: these hold for every session until you change them.
+If several rules match, the strictest decides: deny before ask before allow. If none matches, the
+preset decides:
+  ask           allow reads, ask about everything else
+  accept-edits  allow reads and writes, ask about everything else
+  read-only     allow reads, deny everything else
+  full          allow everything, but ask about secrets and variables that run code unless a rule
+                names them
+  deny          deny everything
+A session's mode and the options of `bowline run` can be stricter for that session. --approve
+replaces the preset, except read-only and deny: these apply to every session until you change them.
 
 Examples:
   bowline policy show
   bowline policy show --json";
 
 const EXPLAIN_EXAMPLES: &str = "\
-Nothing is done and nobody is asked. A command of one word is read as a line for a shell, one of several words is a program
-with its arguments, as agents send them. Put -- before a command that has options.
+Nothing is executed and no question is asked. A command given as one word is parsed as a shell
+command line; several words are a program and its arguments, as agents send them. Put -- before a
+command that has options.
 
 Examples:
   bowline policy explain write src/main.rs
@@ -75,15 +78,17 @@ Examples:
   bowline policy explain fetch https://example.org/";
 
 const RULE_EXAMPLES: &str = "\
-The rule goes into your own file, for this workspace or for all. No agent can write that file, and nothing that lies in a
-workspace is ever read as a rule.
+The rule is added to your own file, for this workspace or for all. Agents cannot write that file,
+and rules are never read from files in a workspace.
 
-KIND is read, write, delete, execute or fetch, or several with commas between them. PATTERN is
-  for read, write, delete   a glob for files, absolute or from the workspace: src/**, **/*.pem, /etc/hosts
-  for execute               the first words of a command: \"cargo test\"; with --exact that command and no other
+KIND is read, write, delete, execute or fetch, or several separated by commas. PATTERN is
+  for read, write, delete   a glob, absolute or relative to the workspace: src/**, **/*.pem,
+                            /etc/hosts
+  for execute               the first words of a command: \"cargo test\"; with --exact, the whole
+                            command
   for fetch                 a host: example.org, *.example.org, or * for all
-A rule for a command says nothing of variables that the agent sets for it and that make programs run other code. With
---env a rule speaks of such a variable, whatever the command is.
+A rule for a command does not cover variables that the agent sets to make programs run other code.
+A rule with --env covers such a variable, for any command.
 
 Examples:
   bowline policy allow execute \"cargo test\"
@@ -96,196 +101,205 @@ Examples:
 const FORGET_EXAMPLES: &str = "\
 Examples:
   bowline policy forget 3              by its number in `bowline policy show`
-  bowline policy forget \"cargo test\"   by its pattern, if one rule has it";
+  bowline policy forget \"cargo test\"   by its pattern, if only one rule has it";
 
 const PRESET_EXAMPLES: &str = "\
 Examples:
   bowline policy preset accept-edits           for this workspace
-  bowline policy preset read-only --always     for every workspace that has none of its own
-  bowline policy preset none                   takes this workspace's own away";
+  bowline policy preset read-only --always     for every workspace without its own preset
+  bowline policy preset none                   remove this workspace's own preset";
 
 #[derive(Subcommand, Debug)]
-enum Command {
-    /// Shows the rules in force here, the preset, and where they are from, as `bowline policy` alone does
+enum PolicyCommand {
+    /// Show the rules and the preset in force here, and their sources
+    ///
+    /// This is what `bowline policy` alone does.
     #[command(after_help = SHOW_EXAMPLES)]
-    Show(ShowArguments),
-    /// Says what would happen with something that an agent wants, and why
+    Show(PolicyShowArguments),
+    /// Show how a request of an agent would be decided, and why
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain {
-        /// What would be done
+        /// The kind of operation
         #[arg(value_enum)]
         kind: KindArgument,
-        /// A file, a command or an address
+        /// A file, a command or a URL
         #[arg(required = true, value_name = "WHAT")]
         what: Vec<String>,
-        /// For execute: a variable that the agent sets for the command; may be given several times
-        #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+        /// For execute: a variable that the agent sets for the command
+        ///
+        /// Can be repeated.
+        #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
         env: Vec<(String, String)>,
-        /// Prints one JSON object
+        /// Print one JSON object
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        place: Where,
+        workspace: WorkspaceArguments,
     },
-    /// Lets agents do something without a question
+    /// Allow an operation without asking
     #[command(after_help = RULE_EXAMPLES)]
     Allow(RuleArguments),
-    /// Has you asked before agents do something
+    /// Ask before an operation
     #[command(after_help = RULE_EXAMPLES)]
     Ask(RuleArguments),
-    /// Refuses something to agents
+    /// Deny an operation
     #[command(after_help = RULE_EXAMPLES)]
     Deny(RuleArguments),
-    /// Takes a rule out of your file
+    /// Remove a rule from your file
     #[command(after_help = FORGET_EXAMPLES)]
     Forget {
-        /// The rule's number, or its pattern
+        /// The number or the pattern of the rule
         #[arg(value_name = "N|PATTERN")]
         rule: String,
         #[command(flatten)]
-        place: Where,
+        workspace: WorkspaceArguments,
     },
-    /// Sets what holds where no rule matches
+    /// Set the preset, which applies where no rule matches
     #[command(after_help = PRESET_EXAMPLES)]
     Preset {
-        /// ask, accept-edits, read-only, full or deny; `none` for no own
+        /// ask, accept-edits, read-only, full or deny; `none` removes the preset
         #[arg(value_name = "NAME")]
         name: String,
         #[command(flatten)]
         scope: ScopeArguments,
         #[command(flatten)]
-        place: Where,
+        workspace: WorkspaceArguments,
     },
 }
 
 /// A rule to add.
 #[derive(Args, Debug)]
 struct RuleArguments {
-    /// read, write, delete, execute or fetch; several with commas between them
-    #[arg(value_name = "KIND", value_parser = kinds)]
-    kinds: Kinds,
-    /// Which files, commands or hosts
+    /// read, write, delete, execute or fetch, or several separated by commas
+    #[arg(value_name = "KIND", value_parser = parse_kinds)]
+    kinds: OperationKinds,
+    /// The files, commands or hosts
     #[arg(required_unless_present = "env", value_name = "PATTERN")]
     pattern: Vec<String>,
-    /// For execute: a variable that the agent sets for a command, in place of a pattern
+    /// For execute: match a variable that the agent sets, instead of a pattern
     #[arg(long, value_name = "NAME", conflicts_with_all = ["pattern", "exact"])]
     env: Option<String>,
-    /// For execute: this command and no other, in place of all that begin so
+    /// For execute: match exactly this command, not all that begin with it
     #[arg(long)]
     exact: bool,
-    /// When the rule ends: a date such as 2027-01-31, or a span such as 7d
+    /// When the rule expires: a date such as 2027-01-31, or a span such as 7d
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
-    /// What you want to remember of it
+    /// A note to keep with the rule
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
     #[command(flatten)]
     scope: ScopeArguments,
     #[command(flatten)]
-    place: Where,
+    workspace: WorkspaceArguments,
 }
 
 /// Where something holds.
 #[derive(Args, Debug)]
 struct ScopeArguments {
-    /// For this workspace; this is so if nothing is said
+    /// Apply to this workspace (the default)
     #[arg(long, conflicts_with = "always")]
     project: bool,
-    /// For every workspace
+    /// Apply to every workspace
     #[arg(long)]
     always: bool,
 }
 
 impl ScopeArguments {
-    fn scope(&self) -> Scope {
-        if self.always { Scope::Everywhere } else { Scope::Workspace }
+    fn scope(&self) -> RuleScope {
+        if self.always { RuleScope::Global } else { RuleScope::Workspace }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum KindArgument {
-    /// Reading a file, or listing a directory
+    /// Read a file or list a directory
     Read,
-    /// Creating or changing a file
+    /// Create or change a file
     Write,
-    /// Removing a file
+    /// Delete a file
     Delete,
-    /// Running a command
+    /// Run a command
     Execute,
-    /// Fetching something from the network
+    /// Fetch from the network
     Fetch,
 }
 
-/// Reads a variable with its value.
-fn variable(text: &str) -> Result<(String, String), String> {
+/// Parses a variable with its value.
+fn parse_variable(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write the variable as NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// Reads some kinds, with commas between them.
-fn kinds(text: &str) -> Result<Kinds, String> {
+/// Parses a comma-separated list of kinds.
+fn parse_kinds(text: &str) -> Result<OperationKinds, String> {
     let kind = |word: &str| {
-        let known = Kind::ALL.into_iter().find(|kind| kind.word() == word.trim());
+        let known = OperationKind::ALL.into_iter().find(|kind| kind.as_str() == word.trim());
         known.ok_or_else(|| format!("{word:?} is not one of read, write, delete, execute, fetch"))
     };
     text.split(',').map(kind).collect()
 }
 
-/// Does it.
-pub(crate) fn run(arguments: PolicyArguments) -> Result<(), Ending> {
-    match arguments.command.unwrap_or(Command::Show(arguments.show)) {
-        Command::Show(ShowArguments { json, place }) => {
-            let (here, file) = open(&place, Scope::Workspace)?;
-            print(&rules::shown(&file, &here, json, Look::of_stdout())?)
+/// Runs the command.
+pub(crate) fn run(arguments: PolicyArguments) -> Result<(), CliError> {
+    match arguments.command.unwrap_or(PolicyCommand::Show(arguments.show_arguments)) {
+        PolicyCommand::Show(PolicyShowArguments { json, workspace: place }) => {
+            let (here, file) = open_policy(&place, RuleScope::Workspace)?;
+            print(&rules::format_rules(&file, &here, json, OutputStyle::for_stdout())?)
         }
-        Command::Explain { kind, what, env, json, place } => explaining::run(kind, &what, env, json, &place),
-        Command::Allow(arguments) => rules::add(&arguments, Effect::Allow),
-        Command::Ask(arguments) => rules::add(&arguments, Effect::Ask),
-        Command::Deny(arguments) => rules::add(&arguments, Effect::Deny),
-        Command::Forget { rule, place } => rules::forget(&rule, &place),
-        Command::Preset { name, scope, place } => preset(&name, scope.scope(), &place),
+        PolicyCommand::Explain { kind, what, env, json, workspace: place } => {
+            explain::run(kind, &what, env, json, &place)
+        }
+        PolicyCommand::Allow(arguments) => rules::add_rule(&arguments, Effect::Allow),
+        PolicyCommand::Ask(arguments) => rules::add_rule(&arguments, Effect::Ask),
+        PolicyCommand::Deny(arguments) => rules::add_rule(&arguments, Effect::Deny),
+        PolicyCommand::Forget { rule, workspace: place } => rules::forget_rule(&rule, &place),
+        PolicyCommand::Preset { name, scope, workspace: place } => set_preset(&name, scope.scope(), &place),
     }
 }
 
-fn preset(name: &str, scope: Scope, place: &Where) -> Result<(), Ending> {
+fn set_preset(name: &str, scope: RuleScope, place: &WorkspaceArguments) -> Result<(), CliError> {
     let preset = match name {
         "none" => None,
-        name => Some(name.parse::<Preset>().map_err(|error| Ending::Usage(format!("{error}, none")))?),
+        name => Some(name.parse::<Preset>().map_err(|error| CliError::Usage(format!("{error}, none")))?),
     };
-    let (here, file) = open(place, scope)?;
-    let changed = file.state_preset(preset, scope).map_err(failed)?;
+    let (here, file) = open_policy(place, scope)?;
+    let changed = file.set_preset(preset, scope).map_err(failed)?;
     let what = preset.map_or_else(|| "no own preset".to_owned(), |preset| format!("the preset {preset}"));
     let now = if changed { "has" } else { "already has" };
-    print(&format!("{} {now} {what}\n", holder(&here, scope)))
+    print(&format!("{} {now} {what}\n", describe_scope(&here, scope)))
 }
 
-/// Returns for whom something holds, in words.
-fn holder(here: &Here, scope: Scope) -> String {
+/// Describes the scope of a rule or preset.
+fn describe_scope(here: &WorkspaceLocation, scope: RuleScope) -> String {
     match scope {
-        Scope::Workspace => format!("the workspace {}", safe(&here.root)),
-        Scope::Everywhere => "every workspace".to_owned(),
+        RuleScope::Workspace => format!("the workspace {}", escape_line(&here.root)),
+        RuleScope::Global => "every workspace".to_owned(),
     }
 }
 
-/// Opens the user's rules, as they hold for the workspace that is meant.
-fn open(place: &Where, scope: Scope) -> Result<(Here, PolicyFile), Ending> {
-    let here = Here::find(place.cwd.as_deref(), Sign::Itself)?;
-    let path = here.places.policy.clone();
-    // What holds everywhere can be said anywhere, also in a directory that cannot be a workspace because the rules are in it.
+/// Opens the user's rules, as they apply to the selected workspace.
+fn open_policy(
+    place: &WorkspaceArguments,
+    scope: RuleScope,
+) -> Result<(WorkspaceLocation, PolicyFile), CliError> {
+    let here = WorkspaceLocation::find(place.cwd.as_deref(), WorkspaceMarker::Directory)?;
+    let path = here.dirs.policy.clone();
+    // Global settings can be changed from anywhere, even from the directory of the rules, which cannot be a workspace.
     let root = match scope {
-        Scope::Everywhere if path.starts_with(&here.root) => path.join("no workspace"),
-        Scope::Everywhere | Scope::Workspace => PathBuf::from(&here.root),
+        RuleScope::Global if path.starts_with(&here.root) => path.join("no workspace"),
+        RuleScope::Global | RuleScope::Workspace => PathBuf::from(&here.root),
     };
     let file = PolicyFile::open(Path::new(&path), &[root]).map_err(|error| match error {
         PolicyError::InsideWorkspace { root, .. } => failed(anyhow::anyhow!(
             "no agent can work in {}, because your rules lie in it: name a project with --cwd",
-            safe(&root)
+            escape_line(&root)
         )),
         other => failed(other),
     })?;
     Ok((here, file))
 }
 
-fn failed(error: impl Into<anyhow::Error>) -> Ending {
-    Ending::Failed(error.into())
+fn failed(error: impl Into<anyhow::Error>) -> CliError {
+    CliError::Failed(error.into())
 }

@@ -1,8 +1,8 @@
-//! Whether known faults of other programs are worked around, as the environment says.
+//! The workarounds for known faults of other programs, as the environment sets them.
 
-use bowline_state::quirks::{OFF_SWITCH, QuirkMode};
+use bowline_state::quirks::{DISABLE_VARIABLE, QuirkMode};
 
-/// Returns what the user wants.
+/// Returns the mode that the user chose.
 pub(crate) fn quirk_mode() -> QuirkMode {
-    QuirkMode::from_variable(std::env::var_os(OFF_SWITCH).as_deref())
+    QuirkMode::from_variable(std::env::var_os(DISABLE_VARIABLE).as_deref())
 }

@@ -1,14 +1,14 @@
-//! `bowline run`: one prompt for an agent, with no more than a terminal, or nobody at all.
+//! `bowline run`: one prompt for an agent, with a plain terminal or unattended.
 
-mod front;
+mod ansi;
+mod front_end;
 mod output;
-mod paint;
-mod person;
 mod prompt_source;
 mod result;
 mod signals;
-mod story;
 mod summary;
+mod terminal_user;
+mod turn_printer;
 
 use std::cell::RefCell;
 use std::io::IsTerminal as _;
@@ -16,60 +16,62 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_host::{HostError, Session, TurnEnd};
+use bowline_host::{HostError, HostSession, PromptOutcome};
 use bowline_state::display;
-use bowline_state::failure::quote;
+use bowline_state::rpc_error::quote;
 use bowline_state::schema::v1::StopReason;
-use bowline_wire::{AgentExit, CallError, Grace, Tap};
+use bowline_wire::{AgentExit, CallError, ShutdownGrace, WireRecorder};
 use clap::{Args, ValueEnum};
 use tokio::time::{Instant, timeout};
 
-use crate::audit::missing;
-use crate::client::launch::{failed_to_prompt, has_ended, with_last_words};
-use crate::client::prompt::{self, Part};
-use crate::client::reopen::Reopen;
-use crate::client::{Client, ClientArguments, Launch, level};
-use crate::ending::Ending;
-use crate::places::Places;
-use crate::records::here::Here;
+use crate::audit::describe_missing_log;
+use crate::client::launch::{has_disconnected, prompt_error, with_agent_output};
+use crate::client::prompt::{self, PromptPart};
+use crate::client::reopen::ReopenMethod;
+use crate::client::{AgentLauncher, ClientArguments, LaunchedAgent, requested_preset};
+use crate::common::workspace_location::WorkspaceLocation;
+use crate::error::CliError;
+use crate::user_dirs::UserDirs;
 
-use front::{CallOutcome, Front};
-use output::{Messages, Output, Unwritten, Writing};
-use paint::Paint;
+use ansi::AnsiStyler;
+use front_end::{RunFrontEnd, TurnCallOutcome};
+use output::{MessagePrinter, OutputThread, RunOutput, StdoutError};
 use prompt_source::PromptSource;
 use result::RunResult;
-use signals::{Asked, Signals};
-use story::Story;
+use signals::{SignalRequest, Signals};
+use turn_printer::TurnPrinter;
 
-/// How long an agent may take to end a turn that was cancelled.
-const CANCELLING: Duration = Duration::from_secs(10);
-/// The same where there is no time left: after a signal to end, or at the end of what was allowed.
-const ENDING: Duration = Duration::from_secs(3);
-/// How long an agent may take to end when its turn was cut.
-const SHORT: Grace =
-    Grace { after_close: Duration::from_millis(500), after_terminate: Duration::from_millis(500) };
-/// How often there is a look at what takes long.
-const TICK: Duration = Duration::from_millis(500);
-/// How long a reader may take when there is no time left.
-const READING: Duration = Duration::from_secs(1);
-/// How long the last command may take to be looked at when it has ended.
-const SETTLING: Duration = Duration::from_millis(500);
+/// The time limit for an agent to end a cancelled turn.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same after a termination signal, a timeout or a closed output.
+const SHORT_CANCEL_TIMEOUT: Duration = Duration::from_secs(3);
+/// The grace period for an agent to exit after its turn was cancelled.
+const SHORT_GRACE: ShutdownGrace =
+    ShutdownGrace { after_close: Duration::from_millis(500), after_terminate: Duration::from_millis(500) };
+/// The interval for reporting slow calls.
+const TICK_INTERVAL: Duration = Duration::from_millis(500);
+/// The time limit for the reader of stdout at the end.
+const READER_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long to wait for running commands to settle after the turn.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How one prompt is run.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub(crate) struct RunArguments {
-    /// What the agent should do. `-` stands for what is on stdin; without any, and without --file, all of the prompt is
-    /// read from there. `@FILE` or `@"FILE"` attaches a file; what is read from stdin or a file attaches nothing
+    /// The prompt; `-` or no prompt reads stdin, `@FILE` attaches a file
+    ///
+    /// `-` inserts stdin at that place. Without PROMPT and --file, the whole prompt is read from stdin. `@FILE` or
+    /// `@"FILE"` attaches a file, but not in text read from stdin or a file.
     #[arg(value_name = "PROMPT")]
     prompt: Vec<String>,
-    /// Reads the prompt from a file; `-` is stdin
+    /// Read the prompt from a file; `-` is stdin
     #[arg(long, short, value_name = "FILE", conflicts_with = "prompt")]
     file: Option<String>,
-    /// How what happens is shown
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-    /// Fails if the agent did nothing: no tool call succeeded; and if a tool call failed
+    /// The output format
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    format: OutputFormat,
+    /// Fail if a tool call failed, or if none succeeded
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
@@ -77,31 +79,32 @@ pub(crate) struct RunArguments {
 }
 
 const HELP: &str = "\
-What the agent says and does is written to stdout, in the form that --format names. Questions, notices and errors go to
+The agent's output goes to stdout in the chosen --format. Questions, notices and errors go to
 stderr.
 
-What the agent may do is decided by your rules (bowline policy) and by --approve, which holds in place of your preset unless
-that is read-only or deny. Whatever is left to ask about is asked if
-stdin and stderr are a terminal; if nobody is there, it is denied, and at the end you are told what would have allowed it.
-What was changed can be taken back with bowline undo.
+Your rules (`bowline policy`) and --approve decide what the agent may do. --approve replaces your
+preset unless that is read-only or deny. For everything else you are asked, if stdin and stderr are
+a terminal. Otherwise it is denied, and a message at the end names the option that would allow it.
+`bowline undo` reverts the changes.
 
-Ctrl-C cancels the turn; a second Ctrl-C ends everything at once.
+Ctrl-C cancels the turn; a second Ctrl-C stops everything at once.
 
 Exit status:
-  0    done
-  1    it failed, or the agent refused; with --strict also if it did nothing, or a tool failed
+  0    success
+  1    failure, or the agent refused; with --strict also if a tool call failed or none succeeded
   2    wrong usage
-  3    it took longer than --timeout
-  4    there is no such session
-  5    something that the agent wanted to do was denied, and nobody was asked
+  3    timed out (--timeout)
+  4    no such session
+  5    an operation was denied without a user to ask
   130  interrupted
   143  terminated by SIGTERM
 
 Environment:
-  NO_COLOR                          no colours, if it is set and not empty
-  XDG_STATE_HOME, XDG_CONFIG_HOME,
-  XDG_DATA_HOME                     where journal and audit log, rules and agents, and anchors are kept; else below your home
-  ANTHROPIC_API_KEY and others      keys for Bowline's own agent (`bowline doctor` tells which are there)
+  NO_COLOR                      no colours, if set and not empty
+  XDG_STATE_HOME                journal, audit log and sessions (default: ~/.local/state)
+  XDG_CONFIG_HOME               rules, agents and keys (default: ~/.config)
+  XDG_DATA_HOME                 anchors of the audit log (default: ~/.local/share)
+  ANTHROPIC_API_KEY and others  API keys for Bowline's own agent (`bowline doctor` lists them)
 
 Examples:
   bowline run 'read src/main.rs'
@@ -112,365 +115,380 @@ Examples:
   answer=$(bowline run --format quiet 'Which tests cover @src/parse.rs?')
   bowline run --strict --format result --approve edits --file task.md | jq .changes";
 
-/// How what happens is shown.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people: what goes on as it happens, and what was changed
+pub(crate) enum OutputFormat {
+    /// For people: progress as it happens, then a summary of the changes
     Text,
-    /// For programs: the messages of the protocol as they were sent, one a line, and nothing else
+    /// For programs: only the protocol messages as sent, one per line
     Json,
-    /// What the agent says, and nothing else
+    /// Only the agent's answer
     Quiet,
-    /// For programs: one JSON object at the end, with session, stop reason, answer, changes, tool calls, denials and usage
+    /// For programs: one JSON object at the end, with session, stop reason, answer, changes, tool calls, denials and
+    /// usage
     Result,
 }
 
 /// Runs one prompt.
-pub(crate) async fn run(arguments: RunArguments) -> Result<(), Ending> {
-    let places = Places::of_user()?;
-    let (said, from) = prompt_source::read(&arguments)?;
+pub(crate) async fn run(arguments: RunArguments) -> Result<(), CliError> {
+    let places = UserDirs::from_env()?;
+    let (said, from) = prompt_source::read_prompt(&arguments)?;
     let mut signals = Signals::new()?;
-    let (output, writing) = Output::begin();
-    let run = Run::new(arguments, output.clone(), from);
+    let (output, writing) = RunOutput::start();
+    let run = PromptRun::new(arguments, output.clone(), from);
     let deadline = run.deadline;
     let ended = run.run(&places, &said, &mut signals).await;
-    let ended = run.conclude(ended);
-    finish(ended, deadline, &output, writing, &mut signals).await
+    let ended = run.report_result(ended);
+    finish_output(ended, deadline, &output, writing, &mut signals).await
 }
 
-/// Waits until all is written, unless the person has had enough, or the time is over.
-async fn finish(
-    ended: Ended,
+/// Waits until all output is written, a signal arrives, or the time is over.
+async fn finish_output(
+    ended: RunOutcome,
     deadline: Option<Instant>,
-    output: &Output,
-    writing: Writing,
+    output: &RunOutput,
+    writing: OutputThread,
     signals: &mut Signals,
-) -> Result<(), Ending> {
-    let soon = Instant::now() + READING;
+) -> Result<(), CliError> {
+    let soon = Instant::now() + READER_TIMEOUT;
     let until_then = match ended {
-        Ended::Done => deadline.map(|deadline| deadline.max(soon)),
-        // Whoever was told that it has ended does not wait for a reader.
-        Ended::Because(_) => Some(soon),
+        RunOutcome::Completed => deadline.map(|deadline| deadline.max(soon)),
+        // A stopped run does not wait for a slow reader.
+        RunOutcome::Stopped(_) => Some(soon),
     };
     let is_written = tokio::select! {
         () = writing.finish() => true,
         asked = signals.next() => return Err(asked.ending()),
-        () = until(until_then) => false,
+        () = sleep_until(until_then) => false,
     };
-    match (ended, output.unwritten()) {
-        (Ended::Because(ending), _) => Err(ending),
-        (Ended::Done, Some(Unwritten::Failed(why))) => Err(unwritten(&why)),
-        (Ended::Done, Some(Unwritten::Behind)) => Err(behind()),
-        (Ended::Done, _) if !is_written => {
-            Err(Ending::TimedOut("the turn has ended, and what it said was not read in time".to_owned()))
+    match (ended, output.stdout_error()) {
+        (RunOutcome::Stopped(ending), _) => Err(ending),
+        (RunOutcome::Completed, Some(StdoutError::WriteFailed(why))) => Err(write_error(&why)),
+        (RunOutcome::Completed, Some(StdoutError::ReaderTooSlow)) => Err(slow_reader_error()),
+        (RunOutcome::Completed, _) if !is_written => {
+            Err(CliError::TimedOut("the turn has ended, and what it said was not read in time".to_owned()))
         }
-        (Ended::Done, _) => Ok(()),
+        (RunOutcome::Completed, _) => Ok(()),
     }
 }
 
-fn unwritten(why: &str) -> Ending {
-    Ending::Failed(anyhow::anyhow!("cannot write what the agent says: {why}"))
+fn write_error(why: &str) -> CliError {
+    CliError::Failed(anyhow::anyhow!("cannot write what the agent says: {why}"))
 }
 
-fn behind() -> Ending {
-    Ending::Failed(anyhow::anyhow!("what the agent says is read too slowly: the turn was cancelled"))
+fn slow_reader_error() -> CliError {
+    CliError::Failed(anyhow::anyhow!("what the agent says is read too slowly: the turn was cancelled"))
 }
 
 /// How a run ended.
-enum Ended {
-    /// As it should, or because nobody wanted to read any more.
-    Done,
-    Because(Ending),
+enum RunOutcome {
+    /// Successfully, or because the reader closed the output.
+    Completed,
+    Stopped(CliError),
 }
 
-impl From<Ending> for Ended {
-    fn from(ending: Ending) -> Self {
-        Self::Because(ending)
+impl From<CliError> for RunOutcome {
+    fn from(ending: CliError) -> Self {
+        Self::Stopped(ending)
     }
 }
 
-/// Why a turn was ended before the agent did so.
+/// Why a turn was cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cut {
-    Signalled(Asked),
+enum RunCancelReason {
+    Signal(SignalRequest),
     TimedOut,
-    /// What the agent says is read by nobody, or cannot be written.
-    Unread,
+    /// The output is closed, or cannot be written.
+    OutputClosed,
 }
 
 /// One run.
-struct Run {
+struct PromptRun {
     client: ClientArguments,
-    front: Arc<Front>,
-    output: Output,
-    format: Format,
+    front_end: Arc<RunFrontEnd>,
+    output: RunOutput,
+    format: OutputFormat,
     strict: bool,
-    paint: Paint,
+    styler: AnsiStyler,
     deadline: Option<Instant>,
     result: RefCell<RunResult>,
 }
 
-impl Run {
-    fn new(arguments: RunArguments, output: Output, from: PromptSource) -> Self {
+impl PromptRun {
+    fn new(arguments: RunArguments, output: RunOutput, from: PromptSource) -> Self {
         let RunArguments { client, format, strict, .. } = arguments;
         let [stdin, stdout, stderr] = [
             std::io::stdin().is_terminal(),
             std::io::stdout().is_terminal(),
             std::io::stderr().is_terminal(),
         ];
-        let (paint, errors) = (Paint::of(stdout), Paint::of(stderr));
-        let is_there = stdin && stderr && from == PromptSource::Elsewhere;
-        let person = is_there.then(|| person::Person::new(output.clone(), errors));
+        let (paint, errors) = (AnsiStyler::for_stream(stdout), AnsiStyler::for_stream(stderr));
+        let is_there = stdin && stderr && from == PromptSource::Other;
+        let person = is_there.then(|| terminal_user::TerminalUser::new(output.clone(), errors));
         let cwd = client.cwd.clone().unwrap_or_default();
         let cwd = cwd.canonicalize().or_else(|_| std::env::current_dir()).unwrap_or_default();
-        let story = Story::new(paint, &cwd);
-        let front = Arc::new(Front::new(format, output.clone(), story, person, errors, stdout));
-        // One that the clock cannot tell is none.
+        let story = TurnPrinter::new(paint, &cwd);
+        let front = Arc::new(RunFrontEnd::new(format, output.clone(), story, person, errors, stdout));
+        // A timeout that overflows the clock is no limit.
         let deadline = client.timeout.and_then(|time| Instant::now().checked_add(time));
         let result = RefCell::default();
-        Self { client, front, output, format, strict, paint, deadline, result }
+        Self { client, front_end: front, output, format, strict, styler: paint, deadline, result }
     }
 
-    async fn run(&self, places: &Places, said: &[Part], signals: &mut Signals) -> Ended {
+    async fn run(&self, places: &UserDirs, said: &[PromptPart], signals: &mut Signals) -> RunOutcome {
         let seconds = self.client.timeout.unwrap_or_default().as_secs_f64();
-        let timed_out = || Ending::TimedOut(format!("the turn took longer than {seconds} s and was ended"));
-        let start = self.start(places);
+        let timed_out = || CliError::TimedOut(format!("the turn took longer than {seconds} s and was ended"));
+        let start = self.start_agent(places);
         let started = tokio::select! {
             started = start => started,
             asked = signals.next() => return asked.ending().into(),
-            () = until(self.deadline) => {
-                return Ending::TimedOut(format!("the agent did not start within {seconds} s")).into();
+            () = sleep_until(self.deadline) => {
+                return CliError::TimedOut(format!("the agent did not start within {seconds} s")).into();
             }
         };
         let (launch, client) = match started {
             Ok(started) => started,
             Err(ending) => return ending.into(),
         };
-        let takes = &client.connection.initialized().agent_capabilities.prompt_capabilities;
-        let prompt = prompt::prompt(said, client.session.files(), launch.host.approvals(), takes);
-        for note in prompt.attached.iter().chain(&prompt.notes) {
-            self.front.notice(note);
+        let takes = &client.connection.initialize_response().agent_capabilities.prompt_capabilities;
+        let prompt = prompt::build_prompt(said, client.session.files(), launch.host.approvals(), takes);
+        for note in prompt.attachments.iter().chain(&prompt.warnings) {
+            self.front_end.print_notice(note);
         }
-        let (turn, cut) = match self.turn(&client.session, prompt.blocks, signals).await {
+        let (turn, cut) = match self.run_turn(&client.session, prompt.blocks, signals).await {
             Ok(turn) => turn,
-            // A second signal: what runs is killed, not asked.
+            // On a second signal, running processes are killed at once.
             Err(ending) => return ending.into(),
         };
-        drop(timeout(SETTLING, self.front.idle()).await);
-        let refusals = self.front.end();
+        drop(timeout(SETTLE_TIMEOUT, self.front_end.wait_until_idle()).await);
+        let refusals = self.front_end.finish_turn();
         let session = client.session.clone();
-        let initialized = client.connection.initialized().clone();
-        let has_died = has_ended(&client.connection);
+        let initialized = client.connection.initialize_response().clone();
+        let has_died = has_disconnected(&client.connection);
         let exit = tokio::select! {
-            exit = client.end(if cut.is_some() { SHORT } else { Grace::default() }) => exit,
+            exit = client.shut_down(if cut.is_some() { SHORT_GRACE } else { ShutdownGrace::default() }) => exit,
             asked = signals.next() => return asked.ending().into(),
         };
         let turn_number = match &turn {
             Some(Ok(turn)) => Some(turn.turn),
             _ => session.files().workspace().last_turn(session.name()).ok().flatten(),
         };
-        let stop = turn.as_ref().and_then(|turn| turn.as_ref().ok()).map(|turn| turn.stop);
+        let stop = turn.as_ref().and_then(|turn| turn.as_ref().ok()).map(|turn| turn.stop_reason);
         self.result.borrow_mut().set_turn(&session, turn_number, stop);
         if let Some(number) = turn_number {
-            self.sum_up(&launch, &session, number);
+            self.print_summary(&launch, &session, number);
         }
         match (turn, cut) {
-            // It was done all the same.
-            (Some(Ok(TurnEnd { stop: StopReason::EndTurn, .. })), Some(Cut::Unread)) => Ended::Done,
-            (_, Some(Cut::Unread)) => match self.output.unwritten() {
-                Some(Unwritten::Failed(why)) => unwritten(&why).into(),
-                Some(Unwritten::Behind) => behind().into(),
-                Some(Unwritten::Unread) | None => Ending::Failed(anyhow::anyhow!(
-                    "the turn was cancelled, as nobody reads what the agent says"
+            // The turn completed all the same.
+            (
+                Some(Ok(PromptOutcome { stop_reason: StopReason::EndTurn, .. })),
+                Some(RunCancelReason::OutputClosed),
+            ) => RunOutcome::Completed,
+            (_, Some(RunCancelReason::OutputClosed)) => match self.output.stdout_error() {
+                Some(StdoutError::WriteFailed(why)) => write_error(&why).into(),
+                Some(StdoutError::ReaderTooSlow) => slow_reader_error().into(),
+                Some(StdoutError::ReaderGone) | None => CliError::Failed(anyhow::anyhow!(
+                    "the turn was cancelled, because its output is no longer read"
                 ))
                 .into(),
             },
-            (_, Some(Cut::Signalled(asked))) => asked.ending().into(),
-            (_, Some(Cut::TimedOut)) => timed_out().into(),
-            // Only what was cut is not waited for.
-            (None, None) => Ended::Done,
-            (Some(Err(HostError::Ended | HostError::Call(CallError::Closed))), None) => died(exit.as_ref()),
-            // A turn that cannot begin any more counts as cancelled.
-            (Some(Ok(TurnEnd { stop: StopReason::Cancelled, .. })), None) if has_died => died(exit.as_ref()),
-            (Some(Err(error)), None) => failed_to_prompt(&initialized, error).into(),
+            (_, Some(RunCancelReason::Signal(asked))) => asked.ending().into(),
+            (_, Some(RunCancelReason::TimedOut)) => timed_out().into(),
+            // Only a cancelled turn is not awaited.
+            (None, None) => RunOutcome::Completed,
+            (Some(Err(HostError::SessionEnded | HostError::Call(CallError::Closed))), None) => {
+                agent_died(exit.as_ref())
+            }
+            // A turn that can no longer begin is reported as cancelled.
+            (Some(Ok(PromptOutcome { stop_reason: StopReason::Cancelled, .. })), None) if has_died => {
+                agent_died(exit.as_ref())
+            }
+            (Some(Err(error)), None) => prompt_error(&initialized, error).into(),
             (Some(Ok(turn)), None) => {
-                let given = level(&self.client, launch.agent.is_own);
-                let refused = || summary::refused(&launch.host, &session, turn.turn, &refusals, given);
-                self.stopped(&turn, refused)
+                let given = requested_preset(&self.client, launch.agent.is_own);
+                let refused =
+                    || summary::describe_denials(&launch.host, &session, turn.turn, &refusals, given);
+                self.turn_outcome(&turn, refused)
             }
         }
     }
 
-    async fn start(&self, places: &Places) -> Result<(Launch, Client), Ending> {
-        let taps: Vec<Arc<dyn Tap>> = match self.format {
-            Format::Json => vec![Arc::new(Messages(self.output.clone()))],
-            Format::Text | Format::Quiet | Format::Result => Vec::new(),
+    async fn start_agent(&self, places: &UserDirs) -> Result<(AgentLauncher, LaunchedAgent), CliError> {
+        let taps: Vec<Arc<dyn WireRecorder>> = match self.format {
+            OutputFormat::Json => vec![Arc::new(MessagePrinter(self.output.clone()))],
+            OutputFormat::Text | OutputFormat::Quiet | OutputFormat::Result => Vec::new(),
         };
-        // A directory that cannot be used is told of when it is opened.
-        if let Some(why) = Here::itself(self.client.cwd.as_deref()).ok().and_then(|here| missing(&here)) {
-            self.front.notice(&why);
+        // An unusable directory is reported when it is opened.
+        if let Some(why) = WorkspaceLocation::of_directory(self.client.cwd.as_deref())
+            .ok()
+            .and_then(|here| describe_missing_log(&here))
+        {
+            self.front_end.print_notice(&why);
         }
-        let mut launch = Launch::open_with(self.client.clone(), places, self.front.clone(), taps).await?;
-        launch.reopen = Reopen::Resume;
+        let mut launch =
+            AgentLauncher::open_with_recorders(self.client.clone(), places, self.front_end.clone(), taps)
+                .await?;
+        launch.reopen_method = ReopenMethod::Resume;
         let roots = launch.host.workspace().roots().iter().map(|(root, _)| root.to_owned());
-        self.front.knows(roots.collect());
+        self.front_end.set_roots(roots.collect());
         let client = match launch.start().await {
-            Err(Ending::LoginRequired(wanted)) => {
-                let Some(method) = self.front.log_in(&wanted).await else {
-                    return Err(Ending::LoginRequired(wanted));
+            Err(CliError::LoginRequired(wanted)) => {
+                let Some(method) = self.front_end.ask_login_method(&wanted).await else {
+                    return Err(CliError::LoginRequired(wanted));
                 };
-                launch.log_in(&wanted, method).await?;
+                launch.prepare_login(&wanted, method).await?;
                 launch.start().await?
             }
             started => started?,
         };
-        launch.remember(&client.session);
+        launch.remember_session(&client.session);
         Ok((launch, client))
     }
 
-    /// Takes the turn. What comes back is how it ended, if that was waited for, and why it was cut.
-    async fn turn(
+    /// Runs the turn. Returns its result, if it was awaited, and why it was cancelled.
+    async fn run_turn(
         &self,
-        session: &Session,
+        session: &HostSession,
         blocks: Vec<bowline_state::schema::v1::ContentBlock>,
         signals: &mut Signals,
-    ) -> Result<(Option<Result<TurnEnd, HostError>>, Option<Cut>), Ending> {
+    ) -> Result<(Option<Result<PromptOutcome, HostError>>, Option<RunCancelReason>), CliError> {
         let mut turn = pin!(session.prompt(blocks));
-        let mut tick = tokio::time::interval(TICK);
-        let mut cut: Option<Cut> = None;
+        let mut tick = tokio::time::interval(TICK_INTERVAL);
+        let mut cut: Option<RunCancelReason> = None;
         let mut patience: Option<Instant> = None;
         loop {
             let why = tokio::select! {
                 biased;
                 ended = &mut turn => return Ok((Some(ended), cut)),
                 asked = signals.next() => match (asked, cut) {
-                    (Asked::Interrupt, Some(Cut::Signalled(_))) => return Err(Ending::Interrupted),
-                    (Asked::Interrupt, _) => {
-                        self.front.notice("cancelling the turn; Ctrl-C again ends everything at once");
-                        patience = Some(Instant::now() + CANCELLING);
-                        Cut::Signalled(asked)
+                    (SignalRequest::Interrupt, Some(RunCancelReason::Signal(_))) => return Err(CliError::Interrupted),
+                    (SignalRequest::Interrupt, _) => {
+                        self.front_end.print_notice("cancelling the turn; Ctrl-C again ends everything at once");
+                        patience = Some(Instant::now() + CANCEL_TIMEOUT);
+                        RunCancelReason::Signal(asked)
                     }
-                    (Asked::End(_), _) => {
-                        patience = Some(Instant::now() + ENDING);
-                        Cut::Signalled(asked)
+                    (SignalRequest::Terminate(_), _) => {
+                        patience = Some(Instant::now() + SHORT_CANCEL_TIMEOUT);
+                        RunCancelReason::Signal(asked)
                     }
                 },
-                () = until(self.deadline), if cut.is_none() => {
-                    patience = Some(Instant::now() + ENDING);
-                    Cut::TimedOut
+                () = sleep_until(self.deadline), if cut.is_none() => {
+                    patience = Some(Instant::now() + SHORT_CANCEL_TIMEOUT);
+                    RunCancelReason::TimedOut
                 }
-                () = self.output.closed(), if cut.is_none() => {
-                    patience = Some(Instant::now() + ENDING);
-                    Cut::Unread
+                () = self.output.stdout_closed(), if cut.is_none() => {
+                    patience = Some(Instant::now() + SHORT_CANCEL_TIMEOUT);
+                    RunCancelReason::OutputClosed
                 }
-                () = until(patience) => return Ok((None, cut)),
+                () = sleep_until(patience) => return Ok((None, cut)),
                 _ = tick.tick() => {
-                    self.front.tick();
-                    self.output.look();
+                    self.front_end.print_slow_calls();
+                    self.output.check_reader();
                     continue;
                 }
             };
-            // Who sends a signal decides how it ends.
+            // The last signal determines the exit code.
             cut = Some(why);
             session.cancel();
         }
     }
 
-    /// Tells what was changed, and what it took.
-    fn sum_up(&self, launch: &Launch, session: &Session, turn: u64) {
-        if !matches!(self.format, Format::Text | Format::Result) {
+    /// Prints the changes and the usage.
+    fn print_summary(&self, launch: &AgentLauncher, session: &HostSession, turn: u64) {
+        if !matches!(self.format, OutputFormat::Text | OutputFormat::Result) {
             return;
         }
         let here = std::env::current_dir().and_then(|here| here.canonicalize());
         let elsewhere =
             (here.ok().as_deref() != Some(launch.cwd())).then(|| launch.cwd().display().to_string());
         let workspace = launch.host.workspace();
-        if self.format == Format::Result {
-            match summary::objects(workspace, session.name(), turn, elsewhere.as_deref()) {
+        if self.format == OutputFormat::Result {
+            match summary::changes_as_json(workspace, session.name(), turn, elsewhere.as_deref()) {
                 Ok((changes, undo)) => self.result.borrow_mut().set_changes(changes, undo),
-                Err(error) => self.front.notice(&error.to_string()),
+                Err(error) => self.front_end.print_notice(&error.to_string()),
             }
             return;
         }
-        match summary::changes(workspace, session.name(), turn, elsewhere.as_deref(), self.paint) {
+        match summary::describe_changes(workspace, session.name(), turn, elsewhere.as_deref(), self.styler) {
             Ok(text) if text.is_empty() => {}
-            Ok(text) => self.output.out(format!("\n{text}")),
-            Err(error) => self.front.notice(&error.to_string()),
+            Ok(text) => self.output.write_stdout(format!("\n{text}")),
+            Err(error) => self.front_end.print_notice(&error.to_string()),
         }
         if let Some(usage) = session.snapshot().usage() {
             let cost = usage.cost.as_ref().map(|cost| {
                 let amount = format!("{:.4}", cost.amount);
-                // An agent may say any number.
+                // An agent may send any number.
                 let amount = if amount.len() > 20 { format!("{:e}", cost.amount) } else { amount };
                 format!(", cost {amount} {}", quote(&cost.currency))
             });
             let text =
                 format!("Context: {} of {} tokens{}", usage.used, usage.size, cost.unwrap_or_default());
-            self.output.out(format!("{}\n", self.paint.dim(&text)));
+            self.output.write_stdout(format!("{}\n", self.styler.dim(&text)));
         }
     }
 
-    /// Judges what was done, if that is wanted, and tells all of it in the form for programs.
-    fn conclude(&self, ended: Ended) -> Ended {
-        let (calls, answer) = self.front.outcome();
+    /// Applies `--strict`, and prints the result object if that is the format.
+    fn report_result(&self, ended: RunOutcome) -> RunOutcome {
+        let (calls, answer) = self.front_end.take_outcome();
         let ended = match ended {
-            Ended::Done if self.strict => judge_strictly(&calls),
+            RunOutcome::Completed if self.strict => check_strict(&calls),
             ended => ended,
         };
-        if self.format == Format::Result {
-            self.output.out(self.result.borrow().line(&answer, &calls, &ended));
+        if self.format == OutputFormat::Result {
+            self.output.write_stdout(self.result.borrow().to_json_line(&answer, &calls, &ended));
         }
         ended
     }
 
-    /// Says how a turn ended that the agent ended itself.
-    fn stopped(&self, turn: &TurnEnd, refused: impl FnOnce() -> Option<String>) -> Ended {
-        match turn.stop {
+    /// Returns the outcome of a turn that the agent ended itself.
+    fn turn_outcome(&self, turn: &PromptOutcome, refused: impl FnOnce() -> Option<String>) -> RunOutcome {
+        match turn.stop_reason {
             StopReason::Refusal => {
-                return Ending::Failed(anyhow::anyhow!(
+                return CliError::Failed(anyhow::anyhow!(
                     "the agent refused: nothing of this turn is remembered"
                 ))
                 .into();
             }
             StopReason::Cancelled => {
-                return Ending::Failed(anyhow::anyhow!("the agent cancelled the turn by itself")).into();
+                return CliError::Failed(anyhow::anyhow!("the agent cancelled the turn by itself")).into();
             }
             StopReason::MaxTokens => {
-                self.front.notice("the model reached its limit of tokens: the answer may be cut");
+                self.front_end.print_notice("the model reached its limit of tokens: the answer may be cut");
             }
             StopReason::MaxTurnRequests => {
-                self.front.notice("the agent reached its limit of steps: go on with --session last");
+                self.front_end
+                    .print_notice("the agent reached its limit of steps: go on with --session last");
             }
-            // Also one of a later protocol: the turn has ended.
+            // A reason of a later protocol version still means that the turn has ended.
             _ => {}
         }
         match refused() {
-            Some(text) => Ending::Denied(text).into(),
-            None => Ended::Done,
+            Some(text) => CliError::Denied(text).into(),
+            None => RunOutcome::Completed,
         }
     }
 }
 
-/// Returns that a run failed in which something failed, or nothing was done.
-fn judge_strictly(calls: &[CallOutcome]) -> Ended {
+/// Fails a run in which a tool call failed, or none was made.
+fn check_strict(calls: &[TurnCallOutcome]) -> RunOutcome {
     let failed: Vec<String> =
-        calls.iter().filter(|call| call.failed).map(|call| display::line(&call.title, 200)).collect();
+        calls.iter().filter(|call| call.failed).map(|call| display::escape_line(&call.title, 200)).collect();
     if !failed.is_empty() {
-        return Ending::Failed(anyhow::anyhow!("--strict: failed: {}", failed.join(", "))).into();
+        return CliError::Failed(anyhow::anyhow!("--strict: failed: {}", failed.join(", "))).into();
     }
     if calls.is_empty() {
-        return Ending::Failed(anyhow::anyhow!("--strict: the agent did nothing")).into();
+        return CliError::Failed(anyhow::anyhow!("--strict: the agent did nothing")).into();
     }
-    Ended::Done
+    RunOutcome::Completed
 }
 
-/// Says that the agent ended in its turn.
-fn died(exit: Option<&AgentExit>) -> Ended {
-    with_last_words(anyhow::anyhow!("the agent ended in the middle of its turn"), exit).into()
+/// Returns the outcome of an agent that exited during its turn.
+fn agent_died(exit: Option<&AgentExit>) -> RunOutcome {
+    with_agent_output(anyhow::anyhow!("the agent ended in the middle of its turn"), exit).into()
 }
 
-/// Waits until a moment; for ever if there is none.
-async fn until(moment: Option<Instant>) {
+/// Waits until a deadline; for ever without one.
+async fn sleep_until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,

@@ -2,26 +2,29 @@
 
 mod conversation;
 mod edit;
-mod exporting;
+mod export;
 mod search;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use bowline_agent::store::{
-    ListQuery, MAX_PAGE, Meta, Retention, SessionStore, SqliteSessionStore, StoreError, Stored,
+    MAX_PAGE_SIZE, SessionMeta, SessionQuery, SessionRetention, SessionStore, SqliteSessionStore, StoreError,
+    StoredSession,
 };
 use bowline_state::schema::v1::SessionId;
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::changes::{Where, unique};
-use crate::ending::Ending;
-use crate::places::Places;
-use crate::records::here::directory;
-use crate::records::names::shortened;
-use crate::records::pager::page;
-use crate::records::showing::{Ink, Look, count, note, print, safe, safe_lines};
-use crate::records::times::ago;
+use crate::changes::{WorkspaceArguments, find_unique_id};
+use crate::common::console::{
+    OutputStyle, TextStyle, escape_line, escape_lines, pluralize, print, print_note,
+};
+use crate::common::names::shorten_id;
+use crate::common::pager::print_paged;
+use crate::common::times::format_age;
+use crate::common::workspace_location::resolve_directory;
+use crate::error::CliError;
+use crate::user_dirs::UserDirs;
 use bowline_workspace::clock::now;
 use edit::DeleteArguments;
 
@@ -30,52 +33,52 @@ use edit::DeleteArguments;
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct SessionsArguments {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<SessionsCommand>,
     #[command(flatten)]
-    list: ListArguments,
+    list_arguments: SessionListArguments,
 }
 
 /// What to list.
 #[derive(Args, Debug)]
-struct ListArguments {
-    /// Lists the sessions of every directory
+struct SessionListArguments {
+    /// List the sessions of all directories
     #[arg(long, conflicts_with = "cwd")]
     all: bool,
-    /// Prints one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Where,
+    workspace: WorkspaceArguments,
 }
 
 const EXAMPLES: &str = "\
 Without a command, sessions are listed.
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 4 no such session.
+Exit status: 0 success, 1 failure, 2 wrong usage, 4 no such session.
 
 Examples:
-  bowline sessions                      those of this directory, or of the nearest above it that has some
+  bowline sessions                      list sessions of this directory, or the nearest parent's
   bowline sessions show last
   bowline sessions export last --output session.md";
 
 const LIST_EXAMPLES: &str = "\
-The last used session comes first. These are the sessions of Bowline's own agent, also those that an editor began; other
-agents keep theirs themselves.
+The most recently used session comes first. The list has the sessions of Bowline's own agent,
+including those started by an editor. Other agents store their own sessions.
 
 Examples:
-  bowline sessions list                 those of this directory, or of the nearest above it that has some
+  bowline sessions list                 list sessions of this directory, or the nearest parent's
   bowline sessions list --all
   bowline sessions list --json | jq -r .id";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
   bowline sessions show last
-  bowline sessions show 3f2a            by the beginning of its id
-  bowline sessions show 3f2a --full     with whole diffs, outputs and thoughts";
+  bowline sessions show 3f2a            by a prefix of its id
+  bowline sessions show 3f2a --full     with full diffs, outputs and thoughts";
 
 const EXPORT_EXAMPLES: &str = "\
-markdown is for people, json has everything that is stored, and replay has the replies of the model, which
-`bowline agent --model replay:FILE` gives again to the same prompts without the model.
+A replay file has the model's replies: `bowline agent --model replay:FILE` gives them again to the
+same prompts, without the model.
 
 Examples:
   bowline sessions export last --output session.md
@@ -83,266 +86,285 @@ Examples:
   bowline sessions export 3f2a --format replay --output again.jsonl";
 
 const DELETE_EXAMPLES: &str = "\
-What the session changed stays in the journal, and can still be undone.
+The session's changes stay in the journal and can still be undone.
 
 Examples:
   bowline sessions delete 3f2a
-  bowline sessions delete 3f2a --yes               without a question, as in a script
-  bowline sessions delete --older-than 30d         those of this directory
+  bowline sessions delete 3f2a --yes               delete without asking, for scripts
+  bowline sessions delete --older-than 30d         delete old sessions of this directory
   bowline sessions delete --older-than 90d --all --yes";
 
 const SEARCH_EXAMPLES: &str = "\
-Titles, prompts, answers and the titles of tool calls are looked into.
+The search covers session titles, prompts, answers and the titles of tool calls.
 
 Examples:
   bowline sessions search 'connection pool'
   bowline sessions search parser --all --json | jq -r .id";
 
 const RENAME_EXAMPLES: &str = "\
-A session that is open in an agent cannot be renamed meanwhile.
+A session cannot be renamed while it is open in an agent.
 
 Examples:
   bowline sessions rename last 'Rewrite of the parser'";
 
 const FORK_EXAMPLES: &str = "\
-The copy has all that was said so far. The files stay as they are.
+The copy has the whole conversation so far. Files do not change.
 
 Examples:
   bowline sessions fork last
   bowline sessions fork 3f2a --cwd ../other-checkout";
 
 #[derive(Subcommand, Debug)]
-enum Command {
-    /// Lists sessions, as `bowline sessions` alone does
+enum SessionsCommand {
+    /// List sessions, as `bowline sessions` alone does
     #[command(after_help = LIST_EXAMPLES)]
-    List(ListArguments),
-    /// Shows a conversation: prompts, answers, and what tools did
+    List(SessionListArguments),
+    /// Show a session's prompts, answers and tool calls
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
         #[command(flatten)]
-        session: Named,
-        /// Shows diffs, outputs and thoughts whole
+        session: SessionArgument,
+        /// Show diffs, outputs and thoughts in full
         #[arg(long)]
         full: bool,
-        /// Prints everything that is stored, as `export --format json` does
+        /// Print all stored data, as `export --format json` does
         #[arg(long, conflicts_with = "full")]
         json: bool,
     },
-    /// Writes a session to stdout or a file
+    /// Write a session to stdout or a file
     #[command(after_help = EXPORT_EXAMPLES)]
     Export {
         #[command(flatten)]
-        session: Named,
-        /// In which form
-        #[arg(long, value_enum, default_value_t = Format::Markdown)]
-        format: Format,
-        /// The file to write, which only you can read; it may not be there yet
+        session: SessionArgument,
+        /// The output format
+        #[arg(long, value_enum, default_value_t = ExportFormat::Markdown)]
+        format: ExportFormat,
+        /// The file to create, readable by you only; it must not exist yet
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Lists the sessions in which a text was said or done
+    /// List the sessions that contain a text
     #[command(after_help = SEARCH_EXAMPLES)]
     Search {
-        /// The text; large and small letters are the same
+        /// The text to search for, ignoring case
         #[arg(value_name = "TEXT")]
         text: String,
-        /// Looks into the sessions of every directory
+        /// Search the sessions of all directories
         #[arg(long, conflicts_with = "cwd")]
         all: bool,
-        /// Prints one JSON object a line
+        /// Print one JSON object per line
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        place: Where,
+        workspace: WorkspaceArguments,
     },
-    /// Gives a session another title
+    /// Change the title of a session
     #[command(after_help = RENAME_EXAMPLES)]
     Rename {
-        /// The session's id, the beginning of it, or `last` for the one that was used here last
+        /// The session: its id, a prefix of it, or `last` for the last one used here
         #[arg(value_name = "ID")]
         id: String,
-        /// The title
+        /// The new title
         #[arg(value_name = "TITLE")]
         title: String,
         #[command(flatten)]
-        place: Where,
+        workspace: WorkspaceArguments,
     },
-    /// Copies a session, to go on from there in another direction or directory
+    /// Copy a session, to continue in another direction or directory
     #[command(after_help = FORK_EXAMPLES)]
     Fork {
-        /// The session's id, the beginning of it, or `last` for the one that was used here last
+        /// The session: its id, a prefix of it, or `last` for the last one used here
         #[arg(value_name = "ID")]
         id: String,
-        /// The directory of the copy, if it is not the current one
+        /// The directory of the copy (default: the current directory)
         #[arg(long, value_name = "DIR")]
         cwd: Option<PathBuf>,
     },
-    /// Removes a session, or those that were not used for long
+    /// Delete one session, or all sessions unused for some time
     #[command(after_help = DELETE_EXAMPLES)]
     Delete(DeleteArguments),
 }
 
 /// A session that is named.
 #[derive(Args, Debug)]
-struct Named {
-    /// The session's id, the beginning of it, or `last` for the one that was used here last
+struct SessionArgument {
+    /// The session: its id, a prefix of it, or `last` for the last one used here
     #[arg(value_name = "ID")]
     id: String,
     #[command(flatten)]
-    place: Where,
+    workspace: WorkspaceArguments,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people
+enum ExportFormat {
+    /// Readable text
     Markdown,
-    /// Everything that is stored
+    /// All stored data
     Json,
-    /// The replies of the model, to be played back
+    /// The model's replies, for playback
     Replay,
 }
 
-/// Does it.
-pub(crate) async fn run(arguments: SessionsArguments) -> Result<(), Ending> {
-    let places = Places::of_user()?;
-    let sessions = Sessions::new(&places)?;
-    let done = match arguments.command.unwrap_or(Command::List(arguments.list)) {
-        Command::List(ListArguments { all, json, place }) => list(&sessions, all, json, &place).await,
-        Command::Show { session, json: true, .. } => {
-            print(&exporting::json(&sessions.read(&session).await?)?)
+/// Runs the command.
+pub(crate) async fn run(arguments: SessionsArguments) -> Result<(), CliError> {
+    let places = UserDirs::from_env()?;
+    let sessions = StoredSessions::new(&places)?;
+    let done = match arguments.command.unwrap_or(SessionsCommand::List(arguments.list_arguments)) {
+        SessionsCommand::List(SessionListArguments { all, json, workspace: place }) => {
+            list_sessions(&sessions, all, json, &place).await
         }
-        Command::Show { session, full, .. } => {
+        SessionsCommand::Show { session, json: true, .. } => {
+            print(&export::to_json(&sessions.read(&session).await?)?)
+        }
+        SessionsCommand::Show { session, full, .. } => {
             let stored = sessions.read(&session).await?;
-            page(&conversation::text(&stored, full, Look::of_stdout()))
+            print_paged(&conversation::to_text(&stored, full, OutputStyle::for_stdout()))
         }
-        Command::Export { session, format, output } => {
+        SessionsCommand::Export { session, format, output } => {
             let stored = sessions.read(&session).await?;
             let text = match format {
-                Format::Markdown => exporting::markdown(&stored),
-                Format::Json => exporting::json(&stored)?,
-                Format::Replay => exporting::replay(&stored)?,
+                ExportFormat::Markdown => export::to_markdown(&stored),
+                ExportFormat::Json => export::to_json(&stored)?,
+                ExportFormat::Replay => export::to_replay(&stored)?,
             };
             match output {
-                Some(file) => exporting::write(&file, &text),
-                None if Look::of_stdout().terminal => print(&safe_lines(&text)),
+                Some(file) => export::write_new_file(&file, &text),
+                None if OutputStyle::for_stdout().is_terminal => print(&escape_lines(&text)),
                 None => print(&text),
             }
         }
-        Command::Search { text, all, json, place } => {
+        SessionsCommand::Search { text, all, json, workspace: place } => {
             search::search(&sessions, &text, all, json, &place).await
         }
-        Command::Rename { id, title, place } => edit::rename(&sessions, &Named { id, place }, title).await,
-        Command::Fork { id, cwd } => {
-            edit::fork(&sessions, &Named { id, place: Where { cwd: None } }, cwd.as_deref()).await
+        SessionsCommand::Rename { id, title, workspace: place } => {
+            edit::rename(&sessions, &SessionArgument { id, workspace: place }, title).await
         }
-        Command::Delete(arguments) => edit::delete(&sessions, arguments).await,
+        SessionsCommand::Fork { id, cwd } => {
+            edit::fork(
+                &sessions,
+                &SessionArgument { id, workspace: WorkspaceArguments { cwd: None } },
+                cwd.as_deref(),
+            )
+            .await
+        }
+        SessionsCommand::Delete(arguments) => edit::delete(&sessions, arguments).await,
     };
-    sessions.tell_notices();
+    sessions.print_notices();
     done
 }
 
-/// The stored sessions, if there are any: looking at them makes nothing.
-struct Sessions {
+/// The stored sessions, if there are any: reading them creates nothing.
+struct StoredSessions {
     store: Option<SqliteSessionStore>,
 }
 
-impl Sessions {
-    fn new(places: &Places) -> Result<Self, Ending> {
+impl StoredSessions {
+    fn new(places: &UserDirs) -> Result<Self, CliError> {
         let state = &places.state;
         let exists = SqliteSessionStore::exists(state).map_err(failed)?;
-        Ok(Self { store: exists.then(|| SqliteSessionStore::new(state, Retention::default())) })
+        Ok(Self { store: exists.then(|| SqliteSessionStore::new(state, SessionRetention::default())) })
     }
 
-    fn tell_notices(&self) {
+    fn print_notices(&self) {
         for notice in self.store.iter().flat_map(SessionStore::take_notices) {
-            note(&notice.to_string());
+            print_note(&notice.to_string());
         }
     }
 
-    /// Returns all sessions, the last used first.
-    async fn all(&self) -> Result<Vec<Meta>, Ending> {
+    /// Returns all sessions, most recently used first.
+    async fn list_all(&self) -> Result<Vec<SessionMeta>, CliError> {
         let mut all = Vec::new();
         let Some(store) = &self.store else { return Ok(all) };
         let mut cursor = None;
         loop {
-            let page = store.list(ListQuery { cwd: None, cursor, page: MAX_PAGE }).await.map_err(failed)?;
+            let page = store
+                .list(SessionQuery { cwd: None, cursor, page_size: MAX_PAGE_SIZE })
+                .await
+                .map_err(failed)?;
             all.extend(page.sessions);
-            cursor = page.next;
+            cursor = page.next_cursor;
             if cursor.is_none() {
                 return Ok(all);
             }
         }
     }
 
-    /// Finds the session that is named.
-    async fn find(&self, named: &Named) -> Result<Meta, Ending> {
-        let all = self.all().await?;
+    /// Finds the named session.
+    async fn find(&self, named: &SessionArgument) -> Result<SessionMeta, CliError> {
+        let all = self.list_all().await?;
         if named.id == "last" {
-            let start = directory(named.place.cwd.as_deref())?;
-            let nearest = nearest(&all, &start);
+            let start = resolve_directory(named.workspace.cwd.as_deref())?;
+            let nearest = nearest_directory(&all, &start);
             let last = all.into_iter().find(|meta| Some(&meta.cwd) == nearest.as_ref());
             return last.ok_or_else(|| {
-                let shown = safe(&start.to_string_lossy());
-                Ending::NoSession(format!(
+                let shown = escape_line(&start.to_string_lossy());
+                CliError::NoSession(format!(
                     "there is no session in {shown}: `bowline sessions list --all` lists the others"
                 ))
             });
         }
         let ids: Vec<&str> = all.iter().map(|meta| &*meta.id.0).collect();
-        let found = unique(&ids, &named.id, "session")?.map(str::to_owned);
+        let found = find_unique_id(&ids, &named.id, "session")?.map(str::to_owned);
         let meta = all.into_iter().find(|meta| Some(&*meta.id.0) == found.as_deref());
         meta.ok_or_else(|| {
-            let shown = safe(&named.id);
-            Ending::NoSession(format!(
+            let shown = escape_line(&named.id);
+            CliError::NoSession(format!(
                 "there is no session {shown}: `bowline sessions list --all` lists them"
             ))
         })
     }
 
-    async fn read(&self, named: &Named) -> Result<Stored, Ending> {
+    async fn read(&self, named: &SessionArgument) -> Result<StoredSession, CliError> {
         let id = self.find(named).await?.id;
-        self.store()?.read(&id).await.map_err(|error| gone(error, &id))
+        self.store()?.read(&id).await.map_err(|error| session_error(error, &id))
     }
 
-    fn store(&self) -> Result<&dyn SessionStore, Ending> {
+    fn store(&self) -> Result<&dyn SessionStore, CliError> {
         let store = self.store.as_ref().map(|store| store as &dyn SessionStore);
-        store.ok_or_else(|| Ending::NoSession("there is no session yet".to_owned()))
+        store.ok_or_else(|| CliError::NoSession("there is no session yet".to_owned()))
     }
 }
 
-/// Returns a session's id, as short as it can be told from others.
-fn short(id: &SessionId, known: &[Meta]) -> String {
-    safe(shortened(&id.0, known.iter().map(|meta| &*meta.id.0)))
+/// Returns the shortest distinguishable prefix of a session's id.
+fn short_id(id: &SessionId, known: &[SessionMeta]) -> String {
+    escape_line(shorten_id(&id.0, known.iter().map(|meta| &*meta.id.0)))
 }
 
-/// Returns the directory that is meant: this one, or the nearest above it that has sessions.
-fn nearest(all: &[Meta], start: &Path) -> Option<PathBuf> {
+/// Returns the current directory, or its nearest parent, that has sessions.
+fn nearest_directory(all: &[SessionMeta], start: &Path) -> Option<PathBuf> {
     let has_some = |directory: &&Path| all.iter().any(|meta| meta.cwd == **directory);
     start.ancestors().find(has_some).map(Path::to_owned)
 }
 
-/// Says that a session is gone that was there a moment ago, or what else is wrong.
-fn gone(error: StoreError, id: &SessionId) -> Ending {
+/// Returns the error for a session that was just removed, or another store error.
+fn session_error(error: StoreError, id: &SessionId) -> CliError {
     match error {
-        StoreError::NotFound(_) => Ending::NoSession(format!("there is no session {} any more", safe(&id.0))),
+        StoreError::NotFound(_) => {
+            CliError::NoSession(format!("there is no session {} any more", escape_line(&id.0)))
+        }
         other => failed(other),
     }
 }
 
-async fn list(sessions: &Sessions, all: bool, json: bool, place: &Where) -> Result<(), Ending> {
-    let known = sessions.all().await?;
+async fn list_sessions(
+    sessions: &StoredSessions,
+    all: bool,
+    json: bool,
+    place: &WorkspaceArguments,
+) -> Result<(), CliError> {
+    let known = sessions.list_all().await?;
     let others = known.len();
     let mut shown = known.clone();
-    let start = directory(place.cwd.as_deref())?;
-    let nearest = nearest(&shown, &start);
+    let start = resolve_directory(place.cwd.as_deref())?;
+    let nearest = nearest_directory(&shown, &start);
     if !all {
         shown.retain(|meta| Some(&meta.cwd) == nearest.as_ref());
         if let Some(other) = nearest.as_ref().filter(|nearest| **nearest != start) {
-            note(&format!("in {}", safe(&other.to_string_lossy())));
+            print_note(&format!("in {}", escape_line(&other.to_string_lossy())));
         }
     }
     if json {
-        let lines = shown.iter().map(|meta| format!("{}\n", exporting::meta(meta)));
+        let lines = shown.iter().map(|meta| format!("{}\n", export::meta_to_json(meta)));
         return print(&lines.collect::<String>());
     }
     if shown.is_empty() {
@@ -350,29 +372,35 @@ async fn list(sessions: &Sessions, all: bool, json: bool, place: &Where) -> Resu
             0 => String::new(),
             others => format!("; {} elsewhere (--all)", others),
         };
-        let place = if all { String::new() } else { format!(" in {}", safe(&start.to_string_lossy())) };
+        let place =
+            if all { String::new() } else { format!(" in {}", escape_line(&start.to_string_lossy())) };
         return print(&format!("no sessions{place}{more}\n"));
     }
-    page(&table(&shown, &known, all, Look::of_stdout()))
+    print_paged(&format_table(&shown, &known, all, OutputStyle::for_stdout()))
 }
 
-fn table(shown: &[Meta], known: &[Meta], with_directory: bool, look: Look) -> String {
+fn format_table(
+    shown: &[SessionMeta],
+    known: &[SessionMeta],
+    with_directory: bool,
+    look: OutputStyle,
+) -> String {
     let mut text = String::new();
     for meta in shown {
-        let title = meta.title.as_deref().map_or_else(|| "(no title)".to_owned(), safe);
-        let turns = count(usize::try_from(meta.turns).unwrap_or(usize::MAX), "turn", "turns");
-        let mut more = vec![ago(meta.updated, now()), turns];
-        more.extend(meta.model.as_deref().map(safe));
+        let title = meta.title.as_deref().map_or_else(|| "(no title)".to_owned(), escape_line);
+        let turns = pluralize(usize::try_from(meta.turns).unwrap_or(usize::MAX), "turn", "turns");
+        let mut more = vec![format_age(meta.updated_at, now()), turns];
+        more.extend(meta.model.as_deref().map(escape_line));
         if with_directory {
-            more.push(safe(&meta.cwd.to_string_lossy()));
+            more.push(escape_line(&meta.cwd.to_string_lossy()));
         }
         // Writing to a string cannot fail.
-        _ = writeln!(text, "{}  {title}", look.paint(Ink::Head, &short(&meta.id, known)));
-        _ = writeln!(text, "    {}", look.paint(Ink::Faint, &more.join(" · ")));
+        _ = writeln!(text, "{}  {title}", look.paint(TextStyle::Heading, &short_id(&meta.id, known)));
+        _ = writeln!(text, "    {}", look.paint(TextStyle::Faint, &more.join(" · ")));
     }
     text
 }
 
-fn failed(error: impl Into<anyhow::Error>) -> Ending {
-    Ending::Failed(error.into())
+fn failed(error: impl Into<anyhow::Error>) -> CliError {
+    CliError::Failed(error.into())
 }

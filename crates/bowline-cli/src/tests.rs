@@ -1,27 +1,27 @@
-//! What the texts of all crates tell a person to run exists.
+//! Tests that every command named in a text of any crate exists.
 
 use std::path::{Path, PathBuf};
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 
-use super::Arguments;
+use super::Cli;
 
-fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+fn collect_sources(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
         let path = entry.path();
         let is_test = path.file_stem().is_some_and(|name| name == "tests");
         if path.is_dir() {
-            sources(&path, found);
+            collect_sources(&path, found);
         } else if !is_test && path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);
         }
     }
 }
 
-/// Returns the commands of Bowline in a text: those in backquotes or parentheses, and examples that begin a line.
-fn commands(text: &str) -> Vec<String> {
-    // A string that goes on in the next line.
+/// Returns the Bowline commands in a text: those in backquotes or parentheses, and examples at the start of a line.
+fn find_commands(text: &str) -> Vec<String> {
+    // Joins strings that continue on the next line.
     let joined = text.split("\\\n").map(str::trim_start).collect::<Vec<_>>().concat();
     let mut found = Vec::new();
     for (open, close) in [("`bowline ", "`"), ("(bowline ", ")"), ("\n  bowline ", "  ")] {
@@ -34,21 +34,20 @@ fn commands(text: &str) -> Vec<String> {
     found
 }
 
-/// Says what is wrong with a command that a person is told to run, if something is.
-fn fault(command: &str) -> Option<String> {
-    // What a shell does with its output is no part of it, nor is what stands for something else.
+/// Returns what is wrong with a command, if anything.
+fn command_error(command: &str) -> Option<String> {
+    // Shell redirections and ellipses are not part of the command.
     let own =
         command.split([';', '|', '>', '…']).next().unwrap_or_default().trim_end_matches(['.', ',', ':']);
     let words = shlex::split(own).unwrap_or_default();
-    // A command that stands for any.
+    // A placeholder for any command.
     if words.first().is_some_and(|word| word == "COMMAND") {
         return None;
     }
     let words = words.into_iter().map(|word| if word.starts_with('{') { "x".to_owned() } else { word });
-    let parsed =
-        Arguments::command().try_get_matches_from(std::iter::once("bowline".to_owned()).chain(words));
+    let parsed = Cli::command().try_get_matches_from(std::iter::once("bowline".to_owned()).chain(words));
     match parsed.map_err(|error| error.kind()) {
-        // A value that stands for another need not be one, and what has to follow is left to the person.
+        // Placeholder values need not be valid, and missing arguments are left to the user.
         Err(kind @ (ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand)) => Some(kind.to_string()),
         _ => None,
     }
@@ -59,12 +58,12 @@ fn every_command_that_a_text_names_exists() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut files = Vec::new();
     for entry in std::fs::read_dir(crates).unwrap().map(Result::unwrap) {
-        sources(&entry.path().join("src"), &mut files);
+        collect_sources(&entry.path().join("src"), &mut files);
     }
     let (mut wrong, mut right) = (Vec::new(), 0);
     for file in files {
-        for command in commands(&std::fs::read_to_string(&file).unwrap()) {
-            match fault(&command) {
+        for command in find_commands(&std::fs::read_to_string(&file).unwrap()) {
+            match command_error(&command) {
                 None => right += 1,
                 Some(why) => wrong.push(format!("{}: `bowline {command}`: {why}", file.display())),
             }
@@ -73,6 +72,8 @@ fn every_command_that_a_text_names_exists() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(right > 100, "{right}");
     assert!(
-        fault("policy list").is_some() && fault("undo --no-such").is_some() && fault("policy show").is_none()
+        command_error("policy list").is_some()
+            && command_error("undo --no-such").is_some()
+            && command_error("policy show").is_none()
     );
 }

@@ -1,4 +1,4 @@
-//! `bowline trace`: a recorded wire, to read, to look at, and to play back.
+//! `bowline trace`: shows, draws and replays a recorded wire.
 
 mod file;
 mod page;
@@ -8,70 +8,72 @@ mod show;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bowline_state::trace::Side;
+use bowline_state::trace::TraceSide;
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::ending::Ending;
+use crate::error::CliError;
 
 /// What is asked for.
 #[derive(Args, Debug)]
 #[command(arg_required_else_help = false)]
 pub(crate) struct TraceArguments {
     #[command(subcommand)]
-    command: Command,
+    command: TraceCommand,
 }
 
 const SHOW_EXAMPLES: &str = "\
-Each line is one message: when, in seconds since the trace began; from whom to whom; its method, id and session; what it says;
-and of an answer how long it took. Requests without an answer are named at the end.
+Each line is one message: its time in seconds since the trace began; sender and receiver; method, id
+and session; its content; and for an answer, how long it took. Requests without an answer are listed
+at the end.
 
-FILE is what --trace wrote. Files of bare messages, one a line, are read too, such as the output of `bowline run --format
-json`: who said what is then told by the methods.
+FILE is a file written by --trace. It can also be a file of plain messages, one per line, such as
+the output of `bowline run --format json`; the methods then determine the sender.
 
 Examples:
   bowline trace show /tmp/wire.jsonl
   bowline trace show /tmp/wire.jsonl --method 'fs/*' --full
-  bowline trace show /tmp/wire.jsonl --html > wire.html      a page to look at, without network";
+  bowline trace show /tmp/wire.jsonl --html > wire.html      create a page that works offline";
 
 const REPLAY_EXAMPLES: &str = "\
-As an agent it says on stdout what the recorded agent said, once the client on stdin has said what came before. As a client
-it starts COMMAND and says to it what the recorded client said; without a command it speaks on stdin and stdout.
+As an agent, replay sends the recorded agent's messages on stdout, each after the client on stdin
+has sent the messages that came before it. As a client, it starts COMMAND and sends it the recorded
+client's messages; without a command, it uses stdin and stdout.
 
-Requests are told by method and session, then by what they carry, then by their order. Ids of requests, sessions and
-terminals, and the working directory, become those of the other side. A request that the recording does not have is answered
-by an error.
+Requests are matched by method and session, then by content, then by order. The ids of requests,
+sessions and terminals and the working directory are replaced with those of the other side. Requests
+that are not in the recording are answered with an error.
 
-Exit status: 0 if all was played; 1 if the other side did something else, or not all was played.
+Exit status: 0 everything was replayed, 1 the other side deviated or the replay is incomplete.
 
 Examples:
   bowline run --agent 'bowline trace replay /tmp/wire.jsonl --as agent' \"the same prompt\"
   bowline trace replay /tmp/wire.jsonl --as client -- bowline agent --model offline --shell";
 
 #[derive(Subcommand, Debug)]
-enum Command {
-    /// Prints a recorded wire as a sequence, or as a page to look at
+enum TraceCommand {
+    /// Print a trace as a list of messages or an HTML page
     #[command(after_help = SHOW_EXAMPLES)]
-    Show(ShowArguments),
-    /// Plays the part of the recorded agent or client to a real one
+    Show(TraceShowArguments),
+    /// Play the recorded agent or client to a real counterpart
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArguments),
 }
 
 /// What to show.
 #[derive(Args, Debug)]
-struct ShowArguments {
-    /// The recorded wire; `-` is stdin
+struct TraceShowArguments {
+    /// The trace file; `-` is stdin
     file: PathBuf,
-    /// Messages of one session: its id, or the beginning of it
+    /// Show messages of one session: its id or a prefix of it
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Messages with a method that fits, such as session/update or 'fs/*', and the answers to them
+    /// Show messages whose method matches, such as 'fs/*', and their answers
     #[arg(long, value_name = "GLOB")]
     method: Option<String>,
-    /// Prints every message whole
+    /// Print every message in full
     #[arg(long, conflicts_with = "html")]
     full: bool,
-    /// Prints one HTML page that needs nothing else
+    /// Print one self-contained HTML page
     #[arg(long)]
     html: bool,
 }
@@ -79,15 +81,15 @@ struct ShowArguments {
 /// What to play.
 #[derive(Args, Debug)]
 struct ReplayArguments {
-    /// The recorded wire
+    /// The trace file
     file: PathBuf,
-    /// Whose part to play
+    /// The side to play
     #[arg(long = "as", value_name = "SIDE")]
-    role: Role,
-    /// As a client: the directory to name in place of the recorded one
+    role: ReplayRole,
+    /// As a client: the directory to send instead of the recorded one
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// As a client: gives up if the agent says nothing for so long while its answer is waited for
+    /// As a client: give up after waiting this many seconds for the agent
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u64,
     /// As a client: the agent to start
@@ -97,26 +99,26 @@ struct ReplayArguments {
 
 /// A part to play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Role {
+enum ReplayRole {
     /// The agent, for a client to start
     Agent,
     /// The client of an agent
     Client,
 }
 
-impl Role {
-    fn side(self) -> Side {
+impl ReplayRole {
+    fn side(self) -> TraceSide {
         match self {
-            Self::Agent => Side::Agent,
-            Self::Client => Side::Client,
+            Self::Agent => TraceSide::Agent,
+            Self::Client => TraceSide::Client,
         }
     }
 }
 
-/// Does it.
-pub(crate) fn run(arguments: TraceArguments) -> Result<ExitCode, Ending> {
+/// Runs the command.
+pub(crate) fn run(arguments: TraceArguments) -> Result<ExitCode, CliError> {
     match arguments.command {
-        Command::Show(arguments) => show::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Replay(arguments) => replay::run(&arguments),
+        TraceCommand::Show(arguments) => show::run(&arguments).map(|()| ExitCode::SUCCESS),
+        TraceCommand::Replay(arguments) => replay::run(&arguments),
     }
 }

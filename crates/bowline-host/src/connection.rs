@@ -10,34 +10,34 @@ use bowline_state::schema::v1::{
     InitializeResponse, LoadSessionRequest, McpServer, Meta, NewSessionRequest, ResumeSessionRequest,
     SessionId,
 };
-use bowline_wire::{AgentExit, AgentHandle, CallError, Grace};
+use bowline_wire::{AgentExit, AgentHandle, CallError, ShutdownGrace};
 use bowline_workspace::roots::{RootSpec, Roots};
 use tokio::task::JoinHandle;
 
+use crate::client_service::ClientService;
 use crate::error::HostError;
-use crate::face::Face;
 use crate::host::Host;
-use crate::operations::blocking;
-use crate::process::Process;
-use crate::session::{Held, Session};
+use crate::operations::run_blocking;
+use crate::process::SpawnedAgent;
+use crate::session::{HostSession, SessionInner};
 
 /// A connection to an agent. Dropping it ends its sessions, their commands, and the agent if the host started it.
 #[derive(Debug)]
 pub struct Connection {
     host: Host,
-    face: Arc<Face>,
+    service: Arc<ClientService>,
     agent: AgentHandle,
-    initialized: InitializeResponse,
-    process: Option<Process>,
-    serving: Option<JoinHandle<io::Result<()>>>,
+    initialize_response: InitializeResponse,
+    process: Option<SpawnedAgent>,
+    serve_task: Option<JoinHandle<io::Result<()>>>,
 }
 
-/// What a session is opened with.
+/// The options of a session.
 #[derive(Debug, Clone, Default)]
 pub struct SessionOptions {
-    /// Where it works; the project if nothing is said.
+    /// The working directory; by default the project.
     pub cwd: Option<String>,
-    /// More directories for this session alone. The agent must have said that it can use them.
+    /// Additional directories for this session alone. The agent must support them.
     pub additional_directories: Vec<RootSpec>,
     /// MCP servers that the agent should use.
     pub mcp_servers: Vec<McpServer>,
@@ -46,53 +46,62 @@ pub struct SessionOptions {
 impl Connection {
     pub(crate) async fn open(
         host: Host,
-        face: Arc<Face>,
+        face: Arc<ClientService>,
         agent: AgentHandle,
-        process: Option<Process>,
+        process: Option<SpawnedAgent>,
         serving: Option<JoinHandle<io::Result<()>>>,
     ) -> Result<Self, HostError> {
-        let initialized = match greet(&host, &agent).await {
+        let initialized = match initialize_agent(&host, &agent).await {
             Ok(initialized) => initialized,
             Err(error) => {
                 agent.caller().close();
                 serving.inspect(JoinHandle::abort);
-                // What the agent said last may tell why.
+                // The agent's last output may explain the failure.
                 let exit = match process {
-                    Some(process) => Some(Box::new(process.shutdown(Grace::default()).await)),
+                    Some(process) => Some(Box::new(process.shutdown(ShutdownGrace::default()).await)),
                     None => None,
                 };
                 return Err(match (error, exit) {
-                    (Unmet::Failed(why), Some(exit)) => HostError::NotMet { why, exit },
-                    (Unmet::Failed(why), None) => why.into(),
-                    (Unmet::Silent(seconds), exit) => HostError::Silent { seconds, exit },
+                    (HandshakeError::Failed(why), Some(exit)) => HostError::HandshakeFailed { why, exit },
+                    (HandshakeError::Failed(why), None) => why.into(),
+                    (HandshakeError::TimedOut(seconds), exit) => {
+                        HostError::InitializeTimeout { seconds, exit }
+                    }
                 });
             }
         };
-        face.met(&initialized);
-        // When the agent is gone, so are its sessions, whoever still holds the connection.
+        face.set_agent_info(&initialized);
+        // When the agent is gone, its sessions end, even if the connection is still held.
         let (ended, weak) = (agent.clone(), Arc::downgrade(&face));
         tokio::spawn(async move {
             ended.caller().closed().await;
             if let Some(face) = weak.upgrade() {
-                face.end().await;
+                face.end_sessions().await;
             }
         });
-        Ok(Self { host, face, agent, initialized, process, serving })
+        Ok(Self {
+            host,
+            service: face,
+            agent,
+            initialize_response: initialized,
+            process,
+            serve_task: serving,
+        })
     }
 
-    /// Returns the agent, for what sessions do not cover.
+    /// Returns the agent, for methods that sessions do not cover.
     #[must_use]
     pub fn agent(&self) -> &AgentHandle {
         &self.agent
     }
 
-    /// Returns what the agent said of itself.
+    /// Returns the agent's answer to `initialize`.
     #[must_use]
-    pub fn initialized(&self) -> &InitializeResponse {
-        &self.initialized
+    pub fn initialize_response(&self) -> &InitializeResponse {
+        &self.initialize_response
     }
 
-    /// Returns the id of the agent's process, if the host started it, without a supervisor, and it runs.
+    /// Returns the id of the agent's process, if the host started it without a supervisor and it is running.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref()?.pid()
@@ -102,100 +111,110 @@ impl Connection {
     ///
     /// # Errors
     /// Fails if its directories cannot be used, or the agent does not open it.
-    pub async fn new_session(&self, options: SessionOptions) -> Result<Session, HostError> {
-        let (roots, cwd, more) = self.roots(&options).await?;
-        let opening = self.face.opening();
+    pub async fn new_session(&self, options: SessionOptions) -> Result<HostSession, HostError> {
+        let (roots, cwd, more) = self.session_roots(&options).await?;
+        let opening = self.service.begin_opening();
         let request =
             NewSessionRequest::new(cwd).additional_directories(more).mcp_servers(options.mcp_servers);
         let response = self.agent.new_session(request).await?;
-        let (shared, id) = (self.host.shared.clone(), response.session_id.clone());
-        let name = blocking(move || shared.new_name(&id)).await??;
-        let session = self.hold(response.session_id, name, roots);
-        self.face.add(session.held.clone()).await?.keep();
-        session.held.opened(response.modes.as_ref(), response.config_options.as_deref());
+        let (shared, id) = (self.host.inner.clone(), response.session_id.clone());
+        let name = run_blocking(move || shared.reserve_new_name(&id)).await??;
+        let session = self.create_session(response.session_id, name, roots);
+        self.service.add_session(session.inner.clone()).await?.commit();
+        session.inner.apply_open_response(response.modes.as_ref(), response.config_options.as_deref());
         drop(opening);
         Ok(session)
     }
 
-    /// Opens a session of before, with all that was said in it.
+    /// Loads an existing session, replaying its conversation.
     ///
     /// # Errors
     /// Fails if its directories cannot be used, or the agent does not open it.
-    pub async fn load_session(&self, id: SessionId, options: SessionOptions) -> Result<Session, HostError> {
+    pub async fn load_session(
+        &self,
+        id: SessionId,
+        options: SessionOptions,
+    ) -> Result<HostSession, HostError> {
         self.agent.check(AgentMethod::LoadSession).map_err(CallError::from)?;
-        let (roots, cwd, more) = self.roots(&options).await?;
-        let session = self.hold_old(&id, roots).await?;
-        // What was said comes before the answer.
-        let added = self.face.add(session.held.clone()).await?;
+        let (roots, cwd, more) = self.session_roots(&options).await?;
+        let session = self.create_existing_session(&id, roots).await?;
+        // The replay arrives before the response.
+        let added = self.service.add_session(session.inner.clone()).await?;
         let request = LoadSessionRequest::new(id.clone(), cwd)
             .additional_directories(more)
             .mcp_servers(options.mcp_servers);
         let response = self.agent.load_session(request).await?;
-        added.keep();
-        session.held.count_from(turns_of(response.meta.as_ref()));
-        session.held.opened(response.modes.as_ref(), response.config_options.as_deref());
+        added.commit();
+        session.inner.continue_turns_from(turn_count_from_meta(response.meta.as_ref()));
+        session.inner.apply_open_response(response.modes.as_ref(), response.config_options.as_deref());
         Ok(session)
     }
 
-    /// Goes on with a session of before, without hearing again what was said in it.
+    /// Resumes an existing session without replaying its conversation.
     ///
     /// # Errors
     /// Fails if its directories cannot be used, or the agent does not open it.
-    pub async fn resume_session(&self, id: SessionId, options: SessionOptions) -> Result<Session, HostError> {
+    pub async fn resume_session(
+        &self,
+        id: SessionId,
+        options: SessionOptions,
+    ) -> Result<HostSession, HostError> {
         self.agent.check(AgentMethod::ResumeSession).map_err(CallError::from)?;
-        let (roots, cwd, more) = self.roots(&options).await?;
-        let session = self.hold_old(&id, roots).await?;
-        let added = self.face.add(session.held.clone()).await?;
+        let (roots, cwd, more) = self.session_roots(&options).await?;
+        let session = self.create_existing_session(&id, roots).await?;
+        let added = self.service.add_session(session.inner.clone()).await?;
         let request = ResumeSessionRequest::new(id.clone(), cwd)
             .additional_directories(more)
             .mcp_servers(options.mcp_servers);
         let response = self.agent.resume_session(request).await?;
-        added.keep();
-        session.held.count_from(turns_of(response.meta.as_ref()));
-        session.held.opened(response.modes.as_ref(), response.config_options.as_deref());
+        added.commit();
+        session.inner.continue_turns_from(turn_count_from_meta(response.meta.as_ref()));
+        session.inner.apply_open_response(response.modes.as_ref(), response.config_options.as_deref());
         Ok(session)
     }
 
-    /// Opens a copy of a session, with all that was said in it and none of what it was allowed.
+    /// Forks a session: the copy has its conversation, but none of its grants.
     ///
     /// # Errors
-    /// Fails if the agent cannot, or does not.
-    pub async fn fork_session(&self, session: &Session) -> Result<Session, HostError> {
+    /// Fails if the agent does not support it, or refuses.
+    pub async fn fork_session(&self, session: &HostSession) -> Result<HostSession, HostError> {
         self.agent.check(AgentMethod::ForkSession).map_err(CallError::from)?;
-        let opening = self.face.opening();
+        let opening = self.service.begin_opening();
         let cwd = PathBuf::from(session.files().roots().cwd());
         let response = self.agent.fork_session(ForkSessionRequest::new(session.id().clone(), cwd)).await?;
-        let (shared, id) = (self.host.shared.clone(), response.session_id.clone());
-        let name = blocking(move || shared.new_name(&id)).await??;
-        let forked = self.hold(response.session_id, name, Some(session.files().roots().clone()));
-        self.face.add(forked.held.clone()).await?.keep();
-        forked.held.opened(response.modes.as_ref(), response.config_options.as_deref());
+        let (shared, id) = (self.host.inner.clone(), response.session_id.clone());
+        let name = run_blocking(move || shared.reserve_new_name(&id)).await??;
+        let forked = self.create_session(response.session_id, name, Some(session.files().roots().clone()));
+        self.service.add_session(forked.inner.clone()).await?.commit();
+        forked.inner.apply_open_response(response.modes.as_ref(), response.config_options.as_deref());
         drop(opening);
         Ok(forked)
     }
 
-    /// Logs in by a method that the agent offered. One that takes a terminal is the user's to run.
+    /// Logs in by a method that the agent offers. A method that needs a terminal is left to the user.
     ///
     /// # Errors
-    /// Fails if the agent did not offer it, or says no.
+    /// Fails if the agent does not offer the method, or the login fails.
     pub async fn authenticate(&self, method: &AuthMethodId) -> Result<(), HostError> {
-        let offered = self.initialized.auth_methods.iter().find(|offered| offered.id() == method);
+        let offered = self.initialize_response.auth_methods.iter().find(|offered| offered.id() == method);
         match offered {
-            None => return Err(HostError::NotOffered(method.0.to_string())),
-            Some(AuthMethod::Terminal(_)) => return Err(HostError::TerminalLogin(method.0.to_string())),
+            None => return Err(HostError::AuthMethodNotOffered(method.0.to_string())),
+            Some(AuthMethod::Terminal(_)) => {
+                return Err(HostError::TerminalLoginRequired(method.0.to_string()));
+            }
             Some(_) => {}
         }
         self.agent.authenticate(AuthenticateRequest::new(method.clone())).await?;
         Ok(())
     }
 
-    /// Ends a session: its commands are killed, and the agent is told if it can be.
+    /// Ends a session: its commands are killed, and the agent is notified if it supports that.
     ///
     /// # Errors
-    /// Fails if the agent does. The session has ended here all the same.
-    pub async fn close_session(&self, session: &Session) -> Result<(), HostError> {
+    /// Fails if the agent reports an error. The session has ended here nevertheless.
+    pub async fn close_session(&self, session: &HostSession) -> Result<(), HostError> {
         session.cancel();
-        self.face.remove(session.id()).await;
+        self.service.remove_session(session.id()).await;
         if self.agent.check(AgentMethod::CloseSession).is_ok() {
             self.agent.close_session(CloseSessionRequest::new(session.id().clone())).await?;
         }
@@ -203,8 +222,8 @@ impl Connection {
     }
 
     /// Ends the connection and all sessions on it, and the agent if the host started it.
-    pub async fn shutdown(mut self, grace: Grace) -> Option<AgentExit> {
-        self.face.end().await;
+    pub async fn shutdown(mut self, grace: ShutdownGrace) -> Option<AgentExit> {
+        self.service.end_sessions().await;
         match self.process.take() {
             Some(process) => Some(process.shutdown(grace).await),
             None => {
@@ -214,32 +233,36 @@ impl Connection {
         }
     }
 
-    async fn hold_old(&self, id: &SessionId, roots: Option<Roots>) -> Result<Session, HostError> {
-        let (shared, its) = (self.host.shared.clone(), id.clone());
-        let named = blocking(move || {
-            let name = shared.old_name(&its)?;
+    async fn create_existing_session(
+        &self,
+        id: &SessionId,
+        roots: Option<Roots>,
+    ) -> Result<HostSession, HostError> {
+        let (shared, its) = (self.host.inner.clone(), id.clone());
+        let named = run_blocking(move || {
+            let name = shared.reserve_existing_name(&its)?;
             let turn = shared.workspace.last_turn(&name)?;
             Ok::<_, HostError>((name, turn))
         });
         let (name, turn) = named.await??;
-        let session = self.hold(id.clone(), name, roots);
-        session.held.count_from(turn.unwrap_or(0));
+        let session = self.create_session(id.clone(), name, roots);
+        session.inner.continue_turns_from(turn.unwrap_or(0));
         Ok(session)
     }
 
-    fn hold(&self, id: SessionId, name: String, roots: Option<Roots>) -> Session {
-        let shared = self.host.shared.clone();
+    fn create_session(&self, id: SessionId, name: String, roots: Option<Roots>) -> HostSession {
+        let shared = self.host.inner.clone();
         let workspace = &shared.workspace;
         let files = match roots {
-            Some(roots) => workspace.session_within(&name, roots),
+            Some(roots) => workspace.session_with_roots(&name, roots),
             None => workspace.session(&name),
         };
-        let held = Arc::new(Held::new(id, shared, files));
-        Session { held, agent: self.agent.clone() }
+        let held = Arc::new(SessionInner::new(id, shared, files));
+        HostSession { inner: held, agent: self.agent.clone() }
     }
 
-    /// Returns the roots of a session, if they are others than the workspace's, with how an agent is told of them.
-    async fn roots(
+    /// Returns the roots of a session, if they differ from the workspace's, and the directories announced to the agent.
+    async fn session_roots(
         &self,
         options: &SessionOptions,
     ) -> Result<(Option<Roots>, PathBuf, Vec<PathBuf>), HostError> {
@@ -248,8 +271,8 @@ impl Connection {
         let mut told: Vec<PathBuf> = more.iter().map(|root| PathBuf::from(&root.path)).collect();
         let gate = self.agent.gate();
         gate.check_additional_directories(&told).map_err(CallError::from)?;
-        // What every session may use is told where the agent wants to know.
-        let always = self.host.shared.settings.more_roots.iter().map(|root| PathBuf::from(&root.path));
+        // The host's additional roots are announced to agents that support additional directories.
+        let always = self.host.inner.options.additional_roots.iter().map(|root| PathBuf::from(&root.path));
         let always: Vec<PathBuf> = always.collect();
         if gate.check_additional_directories(&always).is_ok() {
             told.extend(always);
@@ -258,43 +281,45 @@ impl Connection {
         if more.is_empty() && options.cwd.is_none() {
             return Ok((None, PathBuf::from(cwd), told));
         }
-        // What the host was given for all sessions, this one has as well.
-        let all = more.into_iter().chain(self.host.shared.settings.more_roots.clone());
+        // The host's additional roots belong to every session.
+        let all = more.into_iter().chain(self.host.inner.options.additional_roots.clone());
         let (all, spec) = (all.collect::<Vec<_>>(), RootSpec::writable(cwd.clone()));
-        let roots = blocking(move || Roots::open(&spec, &all)).await??;
+        let roots = run_blocking(move || Roots::open(&spec, &all)).await??;
         let names = roots.iter().map(|(name, _)| name.to_owned());
         self.host.approvals().add_roots(names);
         Ok((Some(roots), PathBuf::from(cwd), told))
     }
 }
 
-/// Why the two did not come to terms.
-enum Unmet {
+/// Why the handshake failed.
+enum HandshakeError {
     Failed(CallError),
-    /// It did not answer in so many seconds.
-    Silent(u64),
+    /// The agent did not answer within this many seconds.
+    TimedOut(u64),
 }
 
-async fn greet(host: &Host, agent: &AgentHandle) -> Result<InitializeResponse, Unmet> {
-    let greeted = agent.initialize(host.greeting());
-    let greeted = match host.shared.settings.greeting {
+async fn initialize_agent(host: &Host, agent: &AgentHandle) -> Result<InitializeResponse, HandshakeError> {
+    let greeted = agent.initialize(host.initialize_request());
+    let greeted = match host.inner.options.initialize_timeout {
         None => Ok(greeted.await),
-        Some(limit) => tokio::time::timeout(limit, greeted).await.map_err(|_| Unmet::Silent(limit.as_secs())),
+        Some(limit) => {
+            tokio::time::timeout(limit, greeted).await.map_err(|_| HandshakeError::TimedOut(limit.as_secs()))
+        }
     };
-    greeted?.map_err(Unmet::Failed)
+    greeted?.map_err(HandshakeError::Failed)
 }
 
-/// Returns how many turns a session has had, if its agent says so. Bowline's own does: the two of them journal in the same
-/// place, and a turn should have one number there.
-fn turns_of(meta: Option<&Meta>) -> u64 {
+/// Returns the number of turns that a session has had, if its agent reports it. Bowline's own agent does: both write to
+/// the same journal, where a turn must have one number.
+fn turn_count_from_meta(meta: Option<&Meta>) -> u64 {
     meta.and_then(|meta| meta.get("bowline")?.get("turns")?.as_u64()).unwrap_or(0)
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.face.abandon();
+        self.service.abandon_sessions();
         self.agent.caller().close();
-        if let Some(serving) = self.serving.take() {
+        if let Some(serving) = self.serve_task.take() {
             serving.abort();
         }
     }
@@ -306,7 +331,8 @@ mod tests {
 
     #[test]
     fn an_agent_may_say_how_many_turns_there_were() {
-        let turns = |text: &str| turns_of(serde_json::from_str::<Option<Meta>>(text).unwrap().as_ref());
+        let turns =
+            |text: &str| turn_count_from_meta(serde_json::from_str::<Option<Meta>>(text).unwrap().as_ref());
         let told =
             [r#"{"bowline":{"turns":3}}"#, r#"{"bowline":{"turns":-1}}"#, r#"{"bowline":7}"#, "{}", "null"];
         assert_eq!(told.map(turns), [3, 0, 0, 0, 0]);

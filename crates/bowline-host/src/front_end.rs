@@ -1,40 +1,40 @@
-//! How a host reaches a person: one trait, for a terminal, a window or a test.
+//! The interface between a host and its user: one trait, for a terminal, a window or a test.
 
-use bowline_state::accumulator::{Change, Snapshot};
+use bowline_state::accumulator::{SessionChange, SessionSnapshot};
 use bowline_state::changes::ChangeId;
-use bowline_state::ledger::Verdict;
-use bowline_state::operation::Command;
-use bowline_state::question::{Question, Reply};
+use bowline_state::ledger::WriteVerdict;
+use bowline_state::operation::CommandSpec;
+use bowline_state::question::{Question, QuestionReply};
 use bowline_state::schema::v1::{
     CreateElicitationRequest, ElicitationAction, ElicitationId, SessionId, SessionNotification, StopReason,
     TerminalId,
 };
-use bowline_state::terminal::Exit;
-use bowline_workspace::approvals::{BoxFuture, Person};
+use bowline_state::terminal::CommandExit;
+use bowline_workspace::approvals::{Approver, BoxFuture};
 use bowline_workspace::terminals::LocalTerminals;
 
-/// Whoever shows a session to a person and asks for answers.
+/// A front end, which shows sessions to the user and asks for answers.
 ///
-/// Events are told one after the other for each session, on a task of the connection: a front end that has much to do
-/// passes them on.
-pub trait FrontEnd: Person {
-    /// Shows what happened.
-    fn show(&self, event: Event<'_>);
+/// The events of a session arrive one after the other, on a task of the connection: a front end with much work to do
+/// should hand them off.
+pub trait FrontEnd: Approver {
+    /// Shows an event.
+    fn show(&self, event: HostEvent<'_>);
 
-    /// Shows how far something is that takes long: files looked at, for one.
-    fn progress(&self, what: &str, done: u64) {
+    /// Shows the progress of a long operation, such as the number of files scanned.
+    fn show_progress(&self, what: &str, done: u64) {
         let _unused = (what, done);
     }
 
-    /// Lets a person fill in a form, or visit a page that the person has agreed to visit; `agent` is who wants it. If the agent withdraws it, this
-    /// is dropped.
+    /// Lets the user fill in a form, or visit a page that the user has agreed to visit; `agent` is the agent that asks.
+    /// If the agent withdraws the request, the future is dropped.
     ///
-    /// [`Form`] and [`Page`] have what to show; the host has read them before, so that it can be done. A form that is
-    /// accepted and does not pass [`Form::check`] is not sent: the agent hears that it was cancelled.
+    /// [`Form`] and [`ElicitationUrl`] describe what to show; the host has parsed them before, so this succeeds. An
+    /// accepted form that does not pass [`Form::check`] is not sent: the agent receives a cancellation.
     ///
     /// [`Form`]: bowline_state::elicitation::Form
     /// [`Form::check`]: bowline_state::elicitation::Form::check
-    /// [`Page`]: bowline_state::elicitation::Page
+    /// [`ElicitationUrl`]: bowline_state::elicitation::ElicitationUrl
     fn elicit<'a>(
         &'a self,
         agent: Option<&'a str>,
@@ -45,37 +45,37 @@ pub trait FrontEnd: Person {
     }
 }
 
-/// What happened.
+/// An event for the user.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Event<'a> {
+pub enum HostEvent<'a> {
     /// A session was opened.
     SessionOpened {
-        /// Which, as the agent names it.
+        /// The agent's id of the session.
         session: &'a SessionId,
-        /// As journal, rules and questions name it.
+        /// Its name in the journal, in rules and in questions.
         name: &'a str,
     },
     /// A session has ended.
     SessionEnded {
-        /// Which.
+        /// The session.
         session: &'a SessionId,
     },
     /// An agent sent an update of its session.
     Update {
-        /// The update as it came.
+        /// The update as received.
         notification: &'a SessionNotification,
-        /// What it changed.
-        change: &'a Change,
+        /// The change that it made.
+        change: &'a SessionChange,
         /// The session after it.
-        snapshot: Snapshot,
+        snapshot: SessionSnapshot,
     },
-    /// An agent sent something that the protocol does not allow; it was put aside.
-    Breach {
+    /// An agent sent a message that the protocol does not allow; it was not applied.
+    Violation {
         /// The session, if it is known.
         session: Option<&'a SessionId>,
-        /// What was wrong, in words that are safe to show.
-        what: &'a str,
+        /// A description that is safe to display.
+        description: &'a str,
     },
     /// A turn has begun.
     TurnStarted {
@@ -90,31 +90,31 @@ pub enum Event<'a> {
         session: &'a SessionId,
         /// The turn.
         turn: u64,
-        /// Why the agent stopped; none if it failed to answer.
+        /// Why the agent stopped; `None` if it failed to answer.
         stop: Option<StopReason>,
-        /// What was found on disk that did not pass through the host.
+        /// Changes found on disk that did not pass through the host.
         observed: &'a [ChangeId],
     },
     /// A file was written through the host.
-    Written {
+    FileWritten {
         /// The session.
         session: &'a SessionId,
-        /// The file's own name.
+        /// The canonical path of the file.
         path: &'a str,
-        /// The change in the journal; none if the file held the text already.
+        /// The change in the journal; `None` if the file already held the text.
         change: Option<ChangeId>,
-        /// How it came about: what the agent sent may have been merged with what the user changed.
-        verdict: Option<Verdict>,
+        /// How the text came about: the agent's text may have been merged with the user's changes.
+        verdict: Option<WriteVerdict>,
     },
-    /// A command was started. Its output can be watched at the session's terminals.
+    /// A command was started. Its output can be followed at the session's terminals.
     TerminalStarted {
         /// The session.
         session: &'a SessionId,
         /// The terminal.
         terminal: &'a TerminalId,
         /// The command.
-        command: &'a Command,
-        /// The session's terminals, to watch this one.
+        command: &'a CommandSpec,
+        /// The session's terminals, to follow this one.
         terminals: &'a LocalTerminals,
     },
     /// A command has ended.
@@ -123,33 +123,33 @@ pub enum Event<'a> {
         session: &'a SessionId,
         /// The terminal.
         terminal: &'a TerminalId,
-        /// How.
-        exit: &'a Exit,
-        /// What it changed on disk, as far as it was found.
+        /// How it ended.
+        exit: &'a CommandExit,
+        /// The changes on disk attributed to it.
         observed: &'a [ChangeId],
     },
-    /// The page of an elicitation has done its work: a person need not wait for it any more.
+    /// The page of an elicitation is complete: the user need not wait for it any more.
     ElicitationCompleted {
-        /// Which.
+        /// The elicitation.
         id: &'a ElicitationId,
     },
-    /// Something the owner of the workspace should know.
+    /// A notice for the owner of the workspace.
     Notice {
-        /// In words.
+        /// The text.
         text: &'a str,
     },
 }
 
-/// Shows nothing and has nobody to ask: what no rule allows is denied.
+/// A front end that shows nothing and has no user to ask: operations that no rule allows are denied.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Quiet;
+pub struct QuietFrontEnd;
 
-impl Person for Quiet {
-    fn ask<'a>(&'a self, _: &'a Question) -> BoxFuture<'a, Reply> {
-        Box::pin(std::future::ready(Reply::Nobody))
+impl Approver for QuietFrontEnd {
+    fn ask<'a>(&'a self, _: &'a Question) -> BoxFuture<'a, QuestionReply> {
+        Box::pin(std::future::ready(QuestionReply::NoUser))
     }
 }
 
-impl FrontEnd for Quiet {
-    fn show(&self, _: Event<'_>) {}
+impl FrontEnd for QuietFrontEnd {
+    fn show(&self, _: HostEvent<'_>) {}
 }

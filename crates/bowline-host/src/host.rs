@@ -1,4 +1,4 @@
-//! A host: a workspace with its rules, its audit log and its front end, ready to be served to agents.
+//! A host: a workspace with its policy, its audit log and its front end, ready to serve agents.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -16,42 +16,43 @@ use bowline_state::schema::v1::{
     SessionConfigOptionsCapabilities, SessionId,
 };
 use bowline_wire::{
-    HeadReader, LastWords, Limits, Tap, connect_client, connect_client_tapped, spawn_agent_tapped,
+    ConnectionLimits, HeadReader, StreamTail, WireRecorder, connect_client, connect_client_recorded,
+    spawn_agent_recorded,
 };
-use bowline_workspace::approvals::{Approvals, Fallback, Rulebook};
+use bowline_workspace::approvals::{Approvals, PolicyFallback, PolicySources};
 use bowline_workspace::audit::{self, AuditLog};
 use bowline_workspace::policy::PolicyFile;
 use bowline_workspace::roots::{RootSpec, Roots};
-use bowline_workspace::terminals::{self, Companion, Program};
-use bowline_workspace::workspace::{self, SharedNews, Workspace};
+use bowline_workspace::terminals::{self, ProgramSpec, SupervisedProgram};
+use bowline_workspace::workspace::{self, Workspace, WorkspaceNotification};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::Command;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, watch};
 
+use crate::client_service::ClientService;
 use crate::connection::Connection;
 use crate::error::HostError;
-use crate::face::Face;
-use crate::front_end::{Event, FrontEnd};
-use crate::operations::first_look::FirstLook;
-use crate::process::{Process, Supervised};
+use crate::front_end::{FrontEnd, HostEvent};
+use crate::operations::initial_scan::InitialScan;
+use crate::process::{SpawnedAgent, SupervisedAgent};
 
-/// Where a host keeps what is the user's own. None of it may lie inside a workspace.
+/// The paths of a host's private files. None of them may be inside a workspace.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct HostPaths {
     /// The user's directory for Bowline's state: journals and audit logs.
     pub state: PathBuf,
-    /// The file of rules.
+    /// The policy file.
     pub policy: PathBuf,
-    /// The directory for the anchors of audit logs: elsewhere than the logs, so that one cannot be cut without the other.
+    /// The directory for the anchors of audit logs: separate from the logs, so that neither can be truncated unnoticed.
     pub anchors: PathBuf,
 }
 
-impl Places {
-    /// Returns places that are all below one directory of the user's.
+impl HostPaths {
+    /// Returns paths that are all below one directory.
     #[must_use]
-    pub fn below(directory: &Path) -> Self {
+    pub fn in_directory(directory: &Path) -> Self {
         Self {
             state: directory.join("state"),
             policy: directory.join("config").join("policy.toml"),
@@ -60,32 +61,32 @@ impl Places {
     }
 }
 
-/// What an agent is told that it may ask for. What is left out answers -32601; forms and pages, as the protocol has it,
-/// -32602.
+/// The capabilities announced to an agent. Requests beyond them are answered with -32601, or, for forms and pages, with
+/// -32602 as the protocol requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Offer {
-    /// Reading files.
+pub struct HostCapabilities {
+    /// Read files.
     pub read: bool,
-    /// Writing files.
+    /// Write files.
     pub write: bool,
-    /// Running commands.
+    /// Run commands.
     pub terminal: bool,
-    /// Forms and pages for the person.
+    /// Show forms and pages to the user.
     pub elicitation: bool,
-    /// Running the agent's program in a terminal of the person's, to log in. The program that embeds the host does that.
+    /// Run the agent's program in a terminal of the user's, to log in. The embedding program implements this.
     pub terminal_login: bool,
 }
 
-impl Default for Offer {
+impl Default for HostCapabilities {
     fn default() -> Self {
         Self { read: true, write: true, terminal: true, elicitation: true, terminal_login: false }
     }
 }
 
-impl Offer {
-    /// Returns how an agent is told of it.
+impl HostCapabilities {
+    /// Converts the capabilities to ACP's.
     #[must_use]
-    pub fn capabilities(self) -> ClientCapabilities {
+    pub fn to_client_capabilities(self) -> ClientCapabilities {
         let files = FileSystemCapabilities::new().read_text_file(self.read).write_text_file(self.write);
         let options = SessionConfigOptionsCapabilities::new().boolean(BooleanConfigOptionCapabilities::new());
         let session = ClientSessionCapabilities::new()
@@ -97,7 +98,7 @@ impl Offer {
             .terminal(self.terminal)
             .auth(AuthCapabilities::new().terminal(self.terminal_login))
             .session(session)
-            .meta(capabilities::decides_meta());
+            .meta(capabilities::authorizes_operations_meta());
         if self.elicitation {
             capabilities = capabilities.elicitation(
                 ElicitationCapabilities::new()
@@ -109,103 +110,103 @@ impl Offer {
     }
 }
 
-/// How a host works.
+/// The options of a host.
 #[derive(Clone)]
-pub struct Settings {
-    /// What agents are offered.
-    pub offer: Offer,
-    /// How terminals work.
-    pub terminals: terminals::Settings,
-    /// What the engine may do.
-    pub workspace: workspace::Settings,
-    /// What the audit log keeps.
-    pub audit: audit::Settings,
-    /// What holds where no rule matches, in place of what the user's file says, unless that is `read-only` or `deny`.
+pub struct HostOptions {
+    /// The capabilities announced to agents.
+    pub capabilities: HostCapabilities,
+    /// The options of terminals.
+    pub terminals: terminals::TerminalOptions,
+    /// The options of the engine.
+    pub workspace: workspace::WorkspaceOptions,
+    /// The options of the audit log.
+    pub audit: audit::AuditOptions,
+    /// The preset that applies where no rule matches, instead of the user's, unless that is `read-only` or `deny`.
     pub preset: Option<Preset>,
-    /// Rules beside the user's, from a command line for one.
+    /// Rules in addition to the user's, for example from the command line.
     pub rules: Vec<Rule>,
-    /// More directories that every session of the host may use.
-    pub more_roots: Vec<RootSpec>,
-    /// How the host calls itself.
-    pub name: Implementation,
-    /// Whether changes on disk that did not pass through the host are looked for.
+    /// Additional directories for every session of the host.
+    pub additional_roots: Vec<RootSpec>,
+    /// The name and version announced to agents.
+    pub client_info: Implementation,
+    /// Whether to scan for changes on disk that did not pass through the host.
     pub observe: bool,
-    /// Whether whoever works here can change files only through the host and its commands: Bowline's own agent, for one, or
-    /// the client of an MCP server of ours. Then what is found changed on disk while no command runs is the user's doing and
-    /// belongs to no turn. Of other agents nobody can say that: what changes in their turns is laid to the turn, as observed.
-    pub writes_here_only: bool,
-    /// What one message may take, and how much may wait.
-    pub limits: Limits,
-    /// Who hears every message between the host and the agents that it starts.
-    pub tap: Option<Arc<dyn Tap>>,
-    /// How long an agent may take to answer `initialize`, if there is a limit.
-    pub greeting: Option<Duration>,
-    /// Whether known faults of agents are worked around.
-    pub quirks: QuirkMode,
+    /// Whether the agent can change files only through the host and its commands: Bowline's own agent, for example, or
+    /// the client of our MCP server. Changes found on disk while no command runs are then the user's and belong to no
+    /// turn. For other agents this is unknown: changes during their turns are attributed to the turn, as observed.
+    pub writes_through_host_only: bool,
+    /// The limits of message sizes and queues.
+    pub limits: ConnectionLimits,
+    /// Records every message between the host and the agents that it starts.
+    pub recorder: Option<Arc<dyn WireRecorder>>,
+    /// The timeout for an agent's answer to `initialize`, if any.
+    pub initialize_timeout: Option<Duration>,
+    /// Whether to work around known quirks of agents.
+    pub quirk_mode: QuirkMode,
 }
 
-impl Settings {
-    /// Returns the settings that hold if nothing is said.
+impl HostOptions {
+    /// Returns the default options.
     #[must_use]
-    pub fn new(terminals: terminals::Settings) -> Self {
+    pub fn new(terminals: terminals::TerminalOptions) -> Self {
         Self {
-            offer: Offer::default(),
+            capabilities: HostCapabilities::default(),
             terminals,
-            workspace: workspace::Settings::default(),
-            audit: audit::Settings::default(),
+            workspace: workspace::WorkspaceOptions::default(),
+            audit: audit::AuditOptions::default(),
             preset: None,
             rules: Vec::new(),
-            more_roots: Vec::new(),
-            name: Implementation::new("bowline", env!("CARGO_PKG_VERSION")),
+            additional_roots: Vec::new(),
+            client_info: Implementation::new("bowline", env!("CARGO_PKG_VERSION")),
             observe: true,
-            writes_here_only: false,
-            limits: Limits::DEFAULT,
-            tap: None,
-            greeting: None,
-            quirks: QuirkMode::On,
+            writes_through_host_only: false,
+            limits: ConnectionLimits::DEFAULT,
+            recorder: None,
+            initialize_timeout: None,
+            quirk_mode: QuirkMode::On,
         }
     }
 }
 
-/// A host. Clones are the same one.
+/// A host. Clones share their state.
 #[derive(Clone)]
 pub struct Host {
-    pub(crate) shared: Arc<Shared>,
-    offer: Offer,
+    pub(crate) inner: Arc<HostInner>,
+    capabilities: HostCapabilities,
 }
 
-/// What all sessions of all connections share.
-pub(crate) struct Shared {
+/// The state shared by all sessions of all connections.
+pub(crate) struct HostInner {
     pub(crate) workspace: Workspace,
     pub(crate) approvals: Approvals,
     pub(crate) front_end: Arc<dyn FrontEnd>,
-    pub(crate) settings: Settings,
-    pub(crate) first_look: watch::Sender<FirstLook>,
-    // Whether a command or an agent went on before the first look was over.
-    pub(crate) went_on: AtomicBool,
-    // How many permission requests are looked into at once: each may have many files to read.
-    pub(crate) describing: Semaphore,
-    // How many turns go on.
-    pub(crate) turns: AtomicUsize,
-    // How many commands run whose changes were not looked for yet.
-    pub(crate) commands: AtomicUsize,
-    // The names of the sessions that are open.
-    names: Mutex<HashSet<String>>,
+    pub(crate) options: HostOptions,
+    pub(crate) initial_scan: watch::Sender<InitialScan>,
+    // Whether a command or an agent proceeded before the initial scan was done.
+    pub(crate) proceeded_without_scan: AtomicBool,
+    // Limits how many permission requests are described concurrently, since each may read many files.
+    pub(crate) description_permits: Semaphore,
+    // The number of turns in progress.
+    pub(crate) active_turns: AtomicUsize,
+    // The number of commands whose changes have not been scanned yet.
+    pub(crate) unscanned_commands: AtomicUsize,
+    // The names of the open sessions.
+    session_names: Mutex<HashSet<String>>,
 }
 
-/// So many permission requests are looked into at once.
-const MAX_DESCRIBING: usize = 4;
+/// The maximum number of permission requests described concurrently.
+const MAX_CONCURRENT_DESCRIPTIONS: usize = 4;
 
-/// So many sessions of one id are told apart; who opens more shares the last name.
+/// The maximum number of sessions with the same id that get distinct names; any more share the last name.
 const MAX_NAMESAKES: usize = 10_000;
 
-impl Shared {
-    /// Returns a name for a new session that no other has had in this workspace: its id, if that is free. Waits for the
+impl HostInner {
+    /// Returns a name for a new session that no other has had in this workspace: its id, if that is free. Blocks on the
     /// disk.
-    pub(crate) fn new_name(&self, id: &SessionId) -> Result<String, HostError> {
+    pub(crate) fn reserve_new_name(&self, id: &SessionId) -> Result<String, HostError> {
         for number in 1..MAX_NAMESAKES {
             let name = if number == 1 { id.0.to_string() } else { format!("{}~{number}", id.0) };
-            let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut names = self.session_names.lock().unwrap_or_else(PoisonError::into_inner);
             if !names.contains(&name) && self.workspace.last_turn(&name)?.is_none() {
                 names.insert(name.clone());
                 return Ok(name);
@@ -214,59 +215,58 @@ impl Shared {
         Ok(format!("{}~{MAX_NAMESAKES}", id.0))
     }
 
-    /// Returns the name of a session of before: its id, unless a session that is open has it. Waits for the disk.
-    pub(crate) fn old_name(&self, id: &SessionId) -> Result<String, HostError> {
+    /// Returns the name of an existing session: its id, unless an open session has it. Blocks on the disk.
+    pub(crate) fn reserve_existing_name(&self, id: &SessionId) -> Result<String, HostError> {
         let name = id.0.to_string();
-        let is_free = self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
-        if is_free { Ok(name) } else { self.new_name(id) }
+        let is_free = self.session_names.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
+        if is_free { Ok(name) } else { self.reserve_new_name(id) }
     }
 
-    /// Tells the user of texts that could only be kept in the journal.
-    pub(crate) fn tell_kept_texts(&self) {
-        self.workspace.tell_kept_texts(|text| self.front_end.show(Event::Notice { text: &text.to_string() }));
+    /// Reports to the user the texts that could only be kept in the journal.
+    pub(crate) fn report_kept_texts(&self) {
+        self.workspace
+            .report_kept_texts(|text| self.front_end.show(HostEvent::Notice { text: &text.to_string() }));
     }
 
-    /// Gives up the name of a session that has ended.
-    pub(crate) fn free_name(&self, name: &str) {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    /// Releases the name of a session that has ended.
+    pub(crate) fn release_name(&self, name: &str) {
+        self.session_names.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 }
 
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Host")
-            .field("workspace", &self.shared.workspace.roots().cwd())
-            .finish_non_exhaustive()
+        f.debug_struct("Host").field("workspace", &self.inner.workspace.roots().cwd()).finish_non_exhaustive()
     }
 }
 
 impl Host {
-    /// Opens a project to serve it. Waits for the disk: call it where that is allowed.
+    /// Opens a project to serve it. Blocks on the disk.
     ///
     /// # Errors
-    /// Returns what cannot be used: the project, the journal, the rules or the audit log.
+    /// Returns an error if the project, the journal, the policy or the audit log cannot be used.
     pub fn open(
         project: &Path,
-        places: &Places,
+        places: &HostPaths,
         front_end: Arc<dyn FrontEnd>,
-        settings: Settings,
+        settings: HostOptions,
     ) -> Result<Self, HostError> {
-        // By another name it would be another directory.
+        // A lossy conversion would name another directory.
         let name = project.to_str().ok_or_else(|| HostError::NotUtf8(project.to_owned()))?;
         let cwd = RootSpec::writable(name);
-        let roots = Roots::open(&cwd, &settings.more_roots)?;
+        let roots = Roots::open(&cwd, &settings.additional_roots)?;
         for own in [&places.state, &places.anchors] {
-            if lies_in(own, &roots) {
+            if is_inside_roots(own, &roots) {
                 return Err(HostError::InsideWorkspace(own.clone()));
             }
         }
-        let roots = roots.keeping_out([&places.state, &places.anchors]);
-        // The directory of the rules, unless the project lies in it: then the file alone.
+        let roots = roots.with_reserved_paths([&places.state, &places.anchors]);
+        // The directory of the policy file, or only the file if the project is inside that directory.
         let rules = match places.policy.parent() {
             Some(directory) if !Path::new(roots.cwd()).starts_with(directory) => directory,
             _ => &places.policy,
         };
-        let roots = roots.keeping_out([rules]);
+        let roots = roots.with_reserved_paths([rules]);
         let names: Vec<String> = roots.iter().map(|(path, _)| path.to_owned()).collect();
         let directories: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
         let file = PolicyFile::open(&places.policy, &directories)?;
@@ -275,14 +275,14 @@ impl Host {
         let opened = Workspace::open(roots, &journal, settings.workspace.clone())?;
         let log = AuditLog::open(&log, &anchor, settings.audit)?;
         for notice in &opened.notices {
-            front_end.show(Event::Notice { text: &notice.to_string() });
+            front_end.show(HostEvent::Notice { text: &notice.to_string() });
         }
         for recovered in &opened.recovered {
-            front_end.show(Event::Notice { text: &recovered.to_string() });
+            front_end.show(HostEvent::Notice { text: &recovered.to_string() });
         }
-        let rules = Rulebook {
+        let rules = PolicySources {
             file: Some(file),
-            fallback: settings.preset.map_or(Fallback::File, Fallback::Unless),
+            fallback: settings.preset.map_or(PolicyFallback::File, PolicyFallback::UnlessRestricted),
             rules: settings.rules.clone(),
             roots: names,
         };
@@ -290,126 +290,129 @@ impl Host {
         Ok(Self::new(opened.workspace, approvals, front_end, settings))
     }
 
-    /// Returns a host of parts that are open already.
+    /// Returns a host built from open parts.
     #[must_use]
     pub fn new(
         workspace: Workspace,
         approvals: Approvals,
         front_end: Arc<dyn FrontEnd>,
-        settings: Settings,
+        settings: HostOptions,
     ) -> Self {
-        let offer = settings.offer;
-        let shared = Shared {
+        let offer = settings.capabilities;
+        let shared = HostInner {
             workspace,
             approvals,
             front_end,
-            settings,
-            first_look: watch::Sender::default(),
-            went_on: AtomicBool::new(false),
-            describing: Semaphore::new(MAX_DESCRIBING),
-            turns: AtomicUsize::new(0),
-            commands: AtomicUsize::new(0),
-            names: Mutex::default(),
+            options: settings,
+            initial_scan: watch::Sender::default(),
+            proceeded_without_scan: AtomicBool::new(false),
+            description_permits: Semaphore::new(MAX_CONCURRENT_DESCRIPTIONS),
+            active_turns: AtomicUsize::new(0),
+            unscanned_commands: AtomicUsize::new(0),
+            session_names: Mutex::default(),
         };
         let shared = Arc::new(shared);
-        shared.tell_kept_texts();
-        // Texts may come late to a file when no write is going on any more.
+        shared.report_kept_texts();
+        // A late write to a displaced file may arrive when no write is in progress any more.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(follow_kept_texts(shared.workspace.shared_news(), Arc::downgrade(&shared)));
+            runtime.spawn(follow_kept_texts(shared.workspace.subscribe(), Arc::downgrade(&shared)));
         }
-        Self { shared, offer }
+        Self { inner: shared, capabilities: offer }
     }
 
-    /// Returns the same host with another offer, for an agent that should be able to ask for less.
+    /// Returns the same host with other capabilities, for an agent that should be able to do less.
     #[must_use]
-    pub fn offering(&self, offer: Offer) -> Self {
-        Self { shared: self.shared.clone(), offer }
+    pub fn with_capabilities(&self, offer: HostCapabilities) -> Self {
+        Self { inner: self.inner.clone(), capabilities: offer }
     }
 
-    pub(crate) fn offer(&self) -> Offer {
-        self.offer
+    pub(crate) fn capabilities(&self) -> HostCapabilities {
+        self.capabilities
     }
 
-    /// Returns the workspace: documents, changes, undo, and what an editor knows to be wrong in its files
-    /// ([`Workspace::share_diagnostics`]), which clients of an MCP server over it read and hear of.
+    /// Returns the workspace: documents, changes, undo, and an editor's diagnostics ([`Workspace::share_diagnostics`]),
+    /// which clients of an MCP server on this host read and are notified of.
     #[must_use]
     pub fn workspace(&self) -> &Workspace {
-        &self.shared.workspace
+        &self.inner.workspace
     }
 
-    /// Returns what stands before every operation.
+    /// Returns the approvals, which authorize every operation.
     #[must_use]
     pub fn approvals(&self) -> &Approvals {
-        &self.shared.approvals
+        &self.inner.approvals
     }
 
     /// Starts an agent and connects to it.
     ///
     /// # Errors
-    /// Returns why it cannot be started, or does not speak our protocol.
+    /// Returns an error if the agent cannot be started, or the handshake fails.
     pub async fn spawn(&self, command: Command) -> Result<Connection, HostError> {
-        let face = Arc::new(Face::new(self.shared.clone()));
-        let settings = &self.shared.settings;
+        let face = Arc::new(ClientService::new(self.inner.clone()));
+        let settings = &self.inner.options;
         let (agent, process) =
-            spawn_agent_tapped(command, face.clone(), settings.limits, settings.tap.clone())?;
-        let process = Process::Child(Box::new(process));
+            spawn_agent_recorded(command, face.clone(), settings.limits, settings.recorder.clone())?;
+        let process = SpawnedAgent::Child(Box::new(process));
         Connection::open(self.clone(), face, agent, Some(process), None).await
     }
 
-    /// Starts an agent under the supervisor that commands have, and connects to it: whatever it starts, and however this
-    /// process dies, nothing of it stays behind.
+    /// Starts an agent under a supervisor, as commands are, and connects to it: however this process dies, no process
+    /// of the agent is left behind.
     ///
     /// # Errors
-    /// Returns why it cannot be started, or does not speak our protocol.
-    pub async fn spawn_supervised(&self, program: Program) -> Result<Connection, HostError> {
-        let settings = &self.shared.settings;
+    /// Returns an error if the agent cannot be started, or the handshake fails.
+    pub async fn spawn_supervised(&self, program: ProgramSpec) -> Result<Connection, HostError> {
+        let settings = &self.inner.options;
         let supervisor = &settings.terminals.supervisor;
-        let (companion, streams, writer) = Companion::start_piped(supervisor, program).await?;
-        let face = Arc::new(Face::new(self.shared.clone()));
-        let (reader, stdout) = HeadReader::of(streams.talk);
-        let (agent, serving) = match &settings.tap {
+        let (companion, streams, writer) =
+            SupervisedProgram::start_with_piped_input(supervisor, program).await?;
+        let face = Arc::new(ClientService::new(self.inner.clone()));
+        let (reader, stdout) = HeadReader::new(streams.stdio);
+        let (agent, serving) = match &settings.recorder {
             None => {
                 let (agent, serving) = connect_client(face.clone(), reader, writer, settings.limits);
                 (agent, tokio::spawn(serving))
             }
             Some(tap) => {
                 let tap = tap.clone();
-                let connected = connect_client_tapped(face.clone(), reader, writer, settings.limits, tap);
+                let connected = connect_client_recorded(face.clone(), reader, writer, settings.limits, tap);
                 (connected.0, tokio::spawn(connected.1))
             }
         };
-        let stderr = LastWords::of(streams.errors);
-        let supervised = Supervised { companion, agent: agent.clone(), serving, stderr, stdout };
-        let process = Process::Supervised(Box::new(supervised));
+        let stderr = StreamTail::spawn(streams.stderr);
+        let supervised =
+            SupervisedAgent { companion, agent: agent.clone(), serve_task: serving, stderr, stdout };
+        let process = SpawnedAgent::Supervised(Box::new(supervised));
         Connection::open(self.clone(), face, agent, Some(process), None).await
     }
 
     /// Connects to an agent at the other end of a pair of pipes.
     ///
     /// # Errors
-    /// Returns why it does not speak our protocol.
+    /// Returns an error if the handshake fails.
     pub async fn connect<R, W>(&self, reader: R, writer: W) -> Result<Connection, HostError>
     where
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        let face = Arc::new(Face::new(self.shared.clone()));
-        let (agent, serving) = connect_client(face.clone(), reader, writer, self.shared.settings.limits);
+        let face = Arc::new(ClientService::new(self.inner.clone()));
+        let (agent, serving) = connect_client(face.clone(), reader, writer, self.inner.options.limits);
         let serving = tokio::spawn(serving);
         Connection::open(self.clone(), face, agent, None, Some(serving)).await
     }
 
-    /// Returns what is said to an agent first.
-    pub(crate) fn greeting(&self) -> InitializeRequest {
-        let (capabilities, name) = (self.offer.capabilities(), &self.shared.settings.name);
+    /// Returns the host's `initialize` request.
+    pub(crate) fn initialize_request(&self) -> InitializeRequest {
+        let (capabilities, name) =
+            (self.capabilities.to_client_capabilities(), &self.inner.options.client_info);
         InitializeRequest::new(bowline_state::version::LATEST)
             .client_capabilities(capabilities)
             .client_info(name.clone())
     }
 }
 
-/// Says whether a place lies in a root, by its own name as far as it exists.
-fn lies_in(place: &Path, roots: &Roots) -> bool {
+/// Returns whether a path is inside a root, after resolving the part of it that exists.
+fn is_inside_roots(place: &Path, roots: &Roots) -> bool {
     let existing = place.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
     let own = match existing {
         Some((part, canonical)) => canonical.join(place.strip_prefix(part).unwrap_or(Path::new(""))),
@@ -418,13 +421,13 @@ fn lies_in(place: &Path, roots: &Roots) -> bool {
     roots.iter().any(|(root, _)| own.starts_with(root))
 }
 
-/// Tells of texts that could only be kept in the journal as long as there is the host.
-async fn follow_kept_texts(mut news: Receiver<SharedNews>, host: Weak<Shared>) {
+/// Reports texts that could only be kept in the journal, for as long as the host exists.
+async fn follow_kept_texts(mut news: Receiver<WorkspaceNotification>, host: Weak<HostInner>) {
     loop {
         match news.recv().await {
-            Ok(SharedNews::TextsKept) | Err(RecvError::Lagged(_)) => {
+            Ok(WorkspaceNotification::TextsKept) | Err(RecvError::Lagged(_)) => {
                 let Some(shared) = host.upgrade() else { return };
-                shared.tell_kept_texts();
+                shared.report_kept_texts();
             }
             Ok(_) => {}
             Err(RecvError::Closed) => return,

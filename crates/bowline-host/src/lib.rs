@@ -1,34 +1,47 @@
-//! The client side: serves a workspace to any ACP agent, asks the user, folds the session.
+//! The client side of ACP: serves a workspace to any agent, asks the user, folds session updates.
 //!
-//! A [`Host`] has a workspace, rules, an audit log and a [`FrontEnd`], which is how it reaches a person. It connects to
-//! agents ([`Host::spawn`], [`Host::connect`]); on a [`Connection`] there are sessions, and a [`Session`] takes prompts.
-//! What an agent asks of its client in between, the host does under the engine:
+//! A [`Host`] has a workspace, rules, an audit log and a [`FrontEnd`], which is how it reaches the user. It connects
+//! to agents ([`Host::spawn`], [`Host::connect`]); a [`Connection`] opens sessions, and a [`HostSession`] takes
+//! prompts. The host serves an agent's client requests in between with the engine:
 //!
 //! ```text
-//!  agent ─► wire ─► Face ─► Approvals (rules, grants, a person) ─► engine: files, journal, terminals
+//!  agent ─► wire ─► ClientService ─► Approvals (rules, grants, the user) ─► engine: files, journal, terminals
 //!                     │                  └─► audit log, before the answer is sent
 //!                     └─► accumulator ─► FrontEnd
 //! ```
+//!
+//! Every operation takes the same steps (`operations`): describe it as an `Operation`, authorize it, record it,
+//! perform it, record the outcome, answer. Rules evaluate the `Operation`, `danger` warns about it, `question` shows
+//! it, `audit` records it. Reading a terminal's output is not recorded, because agents poll it.
+//!
+//! Changes on disk are attributed by turn. Before a turn begins, a scan finds changes that belong to no one (unless
+//! other turns are running); the scan at its end attributes changes to the turn, and the scan after a command to the
+//! command. If the agent can write only through the host (`HostOptions::writes_through_host_only`), all changes found
+//! while no command runs are the user's. For other agents this is unknown: `Workspace::turn_files` separates files
+//! written, found after commands, and merely observed.
+//!
+//! A [`LocalSession`] works in this process instead of over ACP: for an MCP client, or, relayed, for a proxy whose
+//! editor carries out the operations that the host authorizes and records.
 
+mod client_service;
 mod connection;
 mod error;
-mod face;
 mod front_end;
 mod host;
-mod local;
+mod local_session;
 mod operations;
 mod process;
 mod session;
 
 pub use bowline_state as state;
-pub use bowline_state::question::{Answer, Choice, Keep, Question, Reply};
+pub use bowline_state::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
 pub use bowline_wire as wire;
 pub use bowline_workspace as workspace;
-pub use bowline_workspace::approvals::{BoxFuture, Person};
+pub use bowline_workspace::approvals::{Approver, BoxFuture};
 pub use connection::{Connection, SessionOptions};
 pub use error::HostError;
-pub use front_end::{Event, FrontEnd, Quiet};
-pub use host::{Host, Offer, Places, Settings};
-pub use local::{Act, Found, Judged, LocalSession};
+pub use front_end::{FrontEnd, HostEvent, QuietFrontEnd};
+pub use host::{Host, HostCapabilities, HostOptions, HostPaths};
+pub use local_session::{AttributedChange, LocalSession, PermissionRuling, RelayedOperation};
 pub use operations::permission::{NO_ALLOW_OPTION, ONLY_ALLOW_ALWAYS};
-pub use session::{Session, TurnEnd};
+pub use session::{HostSession, PromptOutcome};

@@ -1,51 +1,51 @@
-//! Doing what an agent asks, each thing the same way: judged, recorded, done, recorded, answered.
+//! The operations of an agent, all in the same steps: authorize, record, carry out, record the outcome, answer.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use bowline_state::audit::{Action, Decision, Entry, Subject};
-use bowline_state::changes::{ChangeId, Origin};
-use bowline_state::failure::Failure;
-use bowline_state::grants::Holder;
+use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject};
+use bowline_state::changes::{ChangeId, ChangeOrigin};
+use bowline_state::grants::GrantHolder;
 use bowline_state::quirks::Quirk;
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{Error, PermissionOptionId};
 use bowline_wire::service::CancelSignal;
-use bowline_workspace::approvals::{Cleared, Refused, Request};
-use bowline_workspace::audit::{AuditError, Pending};
+use bowline_workspace::approvals::{ApprovalError, ApprovalRequest, OperationApproval};
+use bowline_workspace::audit::{AuditError, PendingAppend};
 use bowline_workspace::clock::now;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::roots::Roots;
 use tokio::task::spawn_blocking;
 
 use crate::error::HostError;
-use crate::front_end::Event;
-use crate::host::Shared;
-use crate::session::{Held, Turn};
+use crate::front_end::HostEvent;
+use crate::host::HostInner;
+use crate::session::{SessionInner, TurnStatus};
 
+pub(crate) mod browse;
 pub(crate) mod elicitation;
 pub(crate) mod files;
-pub(crate) mod first_look;
-pub(crate) mod looking;
-pub(crate) mod passing;
+pub(crate) mod initial_scan;
 pub(crate) mod permission;
+pub(crate) mod relay;
 pub(crate) mod terminals;
 
-/// Runs something that waits for the disk where that is allowed.
-pub(crate) async fn blocking<T: Send + 'static>(
+/// Runs a blocking function on a blocking thread.
+pub(crate) async fn run_blocking<T: Send + 'static>(
     act: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, HostError> {
     spawn_blocking(act).await.map_err(|ended| HostError::Internal(ended.to_string()))
 }
 
-/// Checks that the directories of a session are still where they were opened: an agent that works on the disk by itself would
-/// work elsewhere. It takes a microsecond each, so nothing waits for it.
+/// Checks that the session's directories are still where they were opened: an agent with its own disk access would
+/// otherwise work elsewhere. A check takes a microsecond per directory, so it runs inline.
 pub(crate) fn verify_roots(roots: &Roots) -> Result<(), HostError> {
     Ok(roots.verify().map_err(FilesError::from)?)
 }
 
-impl From<HostError> for Failure {
+impl From<HostError> for RpcError {
     fn from(error: HostError) -> Self {
         match error {
             HostError::Workspace(error) => error.into(),
@@ -54,222 +54,241 @@ impl From<HostError> for Failure {
     }
 }
 
-/// Who asks for an operation, and whether it is still wanted.
+/// The requester of an operation, and its cancellation.
 #[derive(Debug, Clone)]
-pub(crate) struct Asking {
-    /// How the agent calls itself.
+pub(crate) struct OperationContext {
+    /// The agent's own name.
     pub(crate) agent: Option<String>,
     /// The tool call, if it is known.
     pub(crate) call: Option<String>,
-    /// Fires when nobody wants it any more.
+    /// Fires when the operation is cancelled.
     pub(crate) cancel: CancelSignal,
-    /// By which the agent is told that a missing file is empty, if it is.
-    pub(crate) missing_file: Option<&'static Quirk>,
+    /// The quirk that reports a missing file as empty, if it applies.
+    pub(crate) missing_file_quirk: Option<&'static Quirk>,
 }
 
-/// One operation of a session on its way, and what is recorded of it.
-pub(crate) struct Operating {
-    pub(crate) held: Arc<Held>,
-    // When it was begun, and so whose it is.
-    begun: Turn,
-    entry: Entry,
+/// An operation of a session in progress, and its audit entry.
+pub(crate) struct AuditedOperation {
+    pub(crate) session: Arc<SessionInner>,
+    // The turn status at its start, which determines its turn.
+    turn_at_start: TurnStatus,
+    entry: AuditEntry,
     started: Instant,
-    // What was approved is not what it would do by now.
-    changed: bool,
-    // The agent's own answer that a person chose to say no.
-    pub(crate) chosen: Option<PermissionOptionId>,
-    // By which the agent is told that a missing file is empty, if it is.
-    missing_file: Option<&'static Quirk>,
+    // Whether the operation differs by now from the one approved.
+    has_changed: bool,
+    // The agent's own option that the user chose to deny the operation.
+    pub(crate) chosen_option: Option<PermissionOptionId>,
+    // The quirk that reports a missing file as empty, if it applies.
+    missing_file_quirk: Option<&'static Quirk>,
 }
 
-impl Operating {
-    pub(crate) fn new(held: Arc<Held>, action: Action, call: Option<String>) -> Self {
-        let begun = held.now();
+impl AuditedOperation {
+    pub(crate) fn new(held: Arc<SessionInner>, action: AuditAction, call: Option<String>) -> Self {
+        let begun = held.turn_status();
         let holder = held.holder(begun);
-        let mut entry = Entry::new(now(), action);
+        let mut entry = AuditEntry::new(now(), action);
         (entry.session, entry.turn, entry.call) = (Some(holder.session), holder.turn, call);
-        Self { held, begun, entry, started: Instant::now(), changed: false, chosen: None, missing_file: None }
+        Self {
+            session: held,
+            turn_at_start: begun,
+            entry,
+            started: Instant::now(),
+            has_changed: false,
+            chosen_option: None,
+            missing_file_quirk: None,
+        }
     }
 
-    /// Returns whose it is.
-    pub(crate) fn holder(&self) -> Holder {
-        self.held.holder(self.begun)
+    /// Returns the session and turn that the operation belongs to.
+    pub(crate) fn holder(&self) -> GrantHolder {
+        self.session.holder(self.turn_at_start)
     }
 
-    /// Returns who does it, as the journal has it.
-    pub(crate) fn origin(&self) -> Origin {
-        self.held.files.origin(self.holder().turn, self.entry.call.as_deref())
+    /// Returns the origin of its changes for the journal.
+    pub(crate) fn origin(&self) -> ChangeOrigin {
+        self.session.files.origin(self.holder().turn, self.entry.call.as_deref())
     }
 
-    /// Checks that it is still wanted, at the moment of acting: an approval does not outlive its turn.
-    pub(crate) fn wanted(&self) -> Result<(), Failure> {
-        if self.held.is_wanted(self.begun) { Ok(()) } else { Err(Failure::Cancelled) }
+    /// Checks, right before acting, that the operation is still active: an approval does not outlive its turn.
+    pub(crate) fn check_active(&self) -> Result<(), RpcError> {
+        if self.session.is_active(self.turn_at_start) { Ok(()) } else { Err(RpcError::Cancelled) }
     }
 
-    /// Says what it is done to.
-    pub(crate) fn on(mut self, subject: Subject) -> Self {
+    /// Sets the subject of the audit entry.
+    pub(crate) fn with_subject(mut self, subject: AuditSubject) -> Self {
         self.entry.subject = subject;
         self
     }
 
-    /// Says by which quirk the agent is told that a missing file is empty.
+    /// Sets the quirk that reports a missing file as empty.
     pub(crate) fn with_quirk(mut self, missing_file: Option<&'static Quirk>) -> Self {
-        self.missing_file = missing_file;
+        self.missing_file_quirk = missing_file;
         self
     }
 
-    /// Returns what the log is to say, for what only the operation knows.
-    pub(crate) fn entry(&mut self) -> &mut Entry {
+    /// Returns the audit entry, for details that only the operation knows.
+    pub(crate) fn entry_mut(&mut self) -> &mut AuditEntry {
         &mut self.entry
     }
 
-    /// Notes whether it would do something else by now than what was approved.
-    pub(crate) fn changed(&mut self, changed: bool) {
-        self.changed = changed;
+    /// Sets whether the operation differs by now from the one approved.
+    pub(crate) fn set_changed(&mut self, changed: bool) {
+        self.has_changed = changed;
     }
 
-    /// Says whether it would, and forgets it.
-    pub(crate) fn changed_meanwhile(&mut self) -> bool {
-        std::mem::take(&mut self.changed)
+    /// Returns and resets that flag.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
     }
 
-    /// Records what became of it. Waits for the disk.
-    pub(crate) fn record(&mut self, decision: Decision) -> Result<(), Failure> {
-        self.decide(decision);
-        let recorded = self.held.shared.approvals.record(&self.entry);
-        recorded.map_err(|error| unrecorded(&self.held, &error))
+    /// Records the outcome. Blocks on the disk.
+    pub(crate) fn record(&mut self, decision: AuditDecision) -> Result<(), RpcError> {
+        self.set_decision(decision);
+        let recorded = self.session.host.approvals.record(&self.entry);
+        recorded.map_err(|error| report_unrecorded(&self.session, &error))
     }
 
-    /// Submits what became of it to the log: it may be told only once that is recorded.
-    pub(crate) fn submit(&mut self, decision: Decision) -> Submitted {
-        self.decide(decision);
-        let pending = self.held.shared.approvals.submit(self.entry.clone());
-        Submitted { pending, held: self.held.clone() }
+    /// Submits the outcome to the log. The answer may be sent only once it is recorded.
+    pub(crate) fn submit(&mut self, decision: AuditDecision) -> PendingAuditEntry {
+        self.set_decision(decision);
+        let pending = self.session.host.approvals.submit(self.entry.clone());
+        PendingAuditEntry { pending, session: self.session.clone() }
     }
 
-    fn decide(&mut self, decision: Decision) {
+    fn set_decision(&mut self, decision: AuditDecision) {
         self.entry.at = now();
         self.entry.decision = decision;
         let took = self.started.elapsed().as_micros();
         self.entry.latency_us = Some(u64::try_from(took).unwrap_or(u64::MAX));
     }
 
-    /// Records that it did not come to anything, and returns why. Waits for the disk.
-    pub(crate) fn fail(&mut self, failure: Failure) -> Failure {
+    /// Records a failure, and returns the error for the answer. Blocks on the disk.
+    pub(crate) fn record_failure(&mut self, failure: RpcError) -> RpcError {
         let decision = match &failure {
-            Failure::Denied { .. } | Failure::OutsideRoots { .. } | Failure::Busy { .. } => Decision::Denied,
-            Failure::Cancelled => Decision::Cancelled,
-            _ => Decision::Failed,
+            RpcError::Denied { .. } | RpcError::OutsideRoots { .. } | RpcError::Busy { .. } => {
+                AuditDecision::Denied
+            }
+            RpcError::Cancelled => AuditDecision::Cancelled,
+            _ => AuditDecision::Failed,
         };
-        let answered_by = self.missing_file.filter(|_| matches!(failure, Failure::ResourceNotFound { .. }));
+        let answered_by =
+            self.missing_file_quirk.filter(|_| matches!(failure, RpcError::ResourceNotFound { .. }));
         self.entry.reason = Some(match answered_by {
             Some(quirk) => quirk.log_line(&failure.to_string()),
             None => failure.to_string(),
         });
-        // What fails is told as such, also if it cannot be recorded.
+        // If the failure cannot be recorded, that error is returned instead.
         self.record(decision).err().unwrap_or(failure)
     }
 }
 
-/// What became of an operation, on its way to the log.
-pub(crate) struct Submitted {
-    pending: Pending,
-    held: Arc<Held>,
+/// The outcome of an operation, on its way to the log.
+pub(crate) struct PendingAuditEntry {
+    pending: PendingAppend,
+    session: Arc<SessionInner>,
 }
 
-impl Submitted {
-    /// Waits until the log has it.
-    pub(crate) async fn recorded(self) -> Result<(), Failure> {
-        match self.pending.recorded().await {
+impl PendingAuditEntry {
+    /// Waits until the log has the outcome.
+    pub(crate) async fn wait(self) -> Result<(), RpcError> {
+        match self.pending.wait().await {
             Ok(_) => Ok(()),
-            Err(error) => Err(unrecorded(&self.held, &error)),
+            Err(error) => Err(report_unrecorded(&self.session, &error)),
         }
     }
 }
 
-fn unrecorded(held: &Held, error: &AuditError) -> Failure {
-    held.show(Event::Notice { text: &error.to_string() });
-    Refused::Unrecorded.into()
+fn report_unrecorded(held: &SessionInner, error: &AuditError) -> RpcError {
+    held.show(HostEvent::Notice { text: &error.to_string() });
+    ApprovalError::Unrecorded.into()
 }
 
-/// Lets an operation pass, as long as it is wanted: its request is not cancelled, nor its turn, nor its session over.
-pub(crate) async fn clear(
-    operating: &mut Operating,
-    request: &Request,
+/// Authorizes an operation, unless its request or its turn is cancelled or its session ends meanwhile.
+pub(crate) async fn authorize_operation(
+    operating: &mut AuditedOperation,
+    request: &ApprovalRequest,
     cancel: &CancelSignal,
-) -> Result<Cleared, Failure> {
-    let held = operating.held.clone();
+) -> Result<OperationApproval, RpcError> {
+    let held = operating.session.clone();
     let cleared = tokio::select! {
         biased;
-        () = cancel.fired() => return Err(Failure::Cancelled),
-        () = held.unwanted(operating.begun) => return Err(Failure::Cancelled),
-        cleared = held.shared.approvals.clear(request) => cleared,
+        () = cancel.fired() => return Err(RpcError::Cancelled),
+        () = held.wait_until_inactive(operating.turn_at_start) => return Err(RpcError::Cancelled),
+        cleared = held.host.approvals.authorize(request) => cleared,
     };
     match cleared {
         Ok(cleared) => {
-            operating.entry().by = cleared.by();
-            if let Cleared::Grant { call: Some(call) } = &cleared {
-                operating.entry().call = Some(call.clone());
+            operating.entry_mut().decided_by = cleared.decision_source();
+            if let OperationApproval::Grant { call: Some(call) } = &cleared {
+                operating.entry_mut().call = Some(call.clone());
             }
             Ok(cleared)
         }
         Err(refused) => {
-            operating.entry().by = refused.by();
-            if let Refused::Person { option, .. } = &refused {
-                operating.chosen.clone_from(option);
+            operating.entry_mut().decided_by = refused.decision_source();
+            if let ApprovalError::Person { option, .. } = &refused {
+                operating.chosen_option.clone_from(option);
             }
-            if let Refused::Rulebook(why) = &refused {
-                held.show(Event::Notice { text: why });
+            if let ApprovalError::PolicyUnusable(why) = &refused {
+                held.show(HostEvent::Notice { text: why });
             }
             Err(refused.into())
         }
     }
 }
 
-impl Shared {
-    /// Says whether what is found changed on disk now can only be the user's doing.
-    pub(crate) fn is_by_user(&self) -> bool {
-        self.settings.writes_here_only && self.commands.load(Ordering::Relaxed) == 0
+impl HostInner {
+    /// Returns whether changes found on disk now can only be the user's.
+    pub(crate) fn attributes_changes_to_user(&self) -> bool {
+        self.options.writes_through_host_only && self.unscanned_commands.load(Ordering::Relaxed) == 0
     }
 }
 
-/// Looks for what was changed before a command begins, as far as that is nobody's, so that it is not laid to the command.
-pub(crate) async fn look_before_command(shared: &Arc<Shared>) {
-    first_look::wait(shared, "the command").await;
-    let is_idle = shared.turns.load(Ordering::Relaxed) == 0 && shared.commands.load(Ordering::Relaxed) == 0;
-    if (is_idle || shared.is_by_user())
-        && let Err(error) = observe(shared, Origin::default()).await
+/// Scans for earlier changes before a command starts, if they belong to no one, so that they are not attributed to the
+/// command.
+pub(crate) async fn scan_before_command(shared: &Arc<HostInner>) {
+    initial_scan::wait_or_proceed(shared, "the command").await;
+    let is_idle = shared.active_turns.load(Ordering::Relaxed) == 0
+        && shared.unscanned_commands.load(Ordering::Relaxed) == 0;
+    if (is_idle || shared.attributes_changes_to_user())
+        && let Err(error) = scan_changes(shared, ChangeOrigin::default()).await
     {
-        shared.front_end.show(Event::Notice { text: &error.to_string() });
+        shared.front_end.show(HostEvent::Notice { text: &error.to_string() });
     }
 }
 
-/// Looks for what changed on disk beside the host since the last look, and records it as `origin`'s doing.
-pub(crate) async fn observe(shared: &Arc<Shared>, origin: Origin) -> Result<Vec<ChangeId>, HostError> {
-    observe_each(shared, Box::new(move |_| origin.clone())).await
+/// Scans for changes on disk that did not pass through the host since the last scan, and attributes them to `origin`.
+pub(crate) async fn scan_changes(
+    shared: &Arc<HostInner>,
+    origin: ChangeOrigin,
+) -> Result<Vec<ChangeId>, HostError> {
+    scan_changes_with(shared, Box::new(move |_| origin.clone())).await
 }
 
-/// Whose doing a change is, by its file.
-pub(crate) type Whose = Box<dyn Fn(&str) -> Origin + Send>;
+/// Returns the origin of a change to a file.
+pub(crate) type OriginLookup = Box<dyn Fn(&str) -> ChangeOrigin + Send>;
 
-/// As [`observe`], with whose doing a change is by its file.
-pub(crate) async fn observe_each(shared: &Arc<Shared>, whose: Whose) -> Result<Vec<ChangeId>, HostError> {
-    if !first_look::is_done(shared) {
+/// Like [`scan_changes`], with an origin for each file.
+pub(crate) async fn scan_changes_with(
+    shared: &Arc<HostInner>,
+    whose: OriginLookup,
+) -> Result<Vec<ChangeId>, HostError> {
+    if !initial_scan::is_done(shared) {
         return Ok(Vec::new());
     }
     let its = shared.clone();
-    let observed = blocking(move || {
+    let observed = run_blocking(move || {
         let mut progress = |files| {
-            its.front_end.progress("looking for changes on disk", files);
+            its.front_end.show_progress("looking for changes on disk", files);
             ControlFlow::Continue(())
         };
-        let observed = its.workspace.observe_each(&whose, &mut progress)?;
+        let observed = its.workspace.observe_with_origins(&whose, &mut progress)?;
         for id in &observed.changes {
             let change = its.workspace.change(*id)?;
-            let mut entry = Entry::new(now(), Action::Observed);
+            let mut entry = AuditEntry::new(now(), AuditAction::Observed);
             let origin = change.origin;
             (entry.session, entry.turn, entry.call) = (origin.session, origin.turn, origin.call);
-            entry.subject = Subject::Path { asked: change.path, resolved: None };
+            entry.subject = AuditSubject::Path { requested: change.path, resolved: None };
             (entry.before, entry.after) =
                 (change.before.map(|state| state.hash), change.after.map(|state| state.hash));
             its.approvals.record(&entry)?;
@@ -279,7 +298,7 @@ pub(crate) async fn observe_each(shared: &Arc<Shared>, whose: Whose) -> Result<V
     observed.await?
 }
 
-/// Turns a failure into what the agent is answered.
-pub(crate) fn answer<T>(outcome: Result<T, Failure>) -> Result<T, Error> {
+/// Converts a failure to the JSON-RPC error for the agent.
+pub(crate) fn to_rpc_result<T>(outcome: Result<T, RpcError>) -> Result<T, Error> {
     outcome.map_err(Error::from)
 }

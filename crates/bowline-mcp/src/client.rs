@@ -1,34 +1,37 @@
-//! MCP servers as tools.
+//! The MCP client: the tools of a session's MCP servers.
 //!
-//! [`Servers`] connects to all servers of a session in the background, keeps each running, and calls their tools. Every
-//! server has a task that owns it: it connects, lists the tools, notices the end and starts it anew. What a server can
-//! make grow has a cap; what it can delay has a deadline; what it says is cleaned by
+//! [`McpServers`] connects to all servers of a session in the background, keeps them running, and calls their tools.
+//! Each server is owned by one task, which connects, lists the tools, notices when the server ends and restarts it.
+//! Everything a server can make grow has a cap, everything it can delay has a deadline, and its text is sanitised by
 //! [`mcp_tools`](bowline_state::mcp_tools).
+//!
+//! Server programs run under a supervisor, as commands do. A tool whose schema is nested deeper than 64 levels is left
+//! out, and its name is reported to the user.
 
+mod acp_transport;
 mod call;
 mod connection;
 mod decode;
 mod error;
-mod guard;
+mod guarded_transport;
 mod handler;
-mod legacy;
+mod legacy_sse;
 mod nesting;
-mod over_acp;
+mod options;
+mod output_tail;
 mod restarts;
-mod ring;
 mod server;
 mod servers;
-mod settings;
 mod spec;
 mod sse;
 mod stdio;
-mod streamable;
+mod streamable_http;
 
+pub use acp_transport::{McpNotificationRouter, McpOverAcp};
 pub use error::McpError;
-pub use over_acp::{OverAcp, Told};
-pub use servers::{MAX_SERVERS, McpTool, ServerStatus, Servers, State, WorkspaceServer};
-pub use settings::Settings;
-pub use spec::{Reach, ServerSpec, SpecError};
+pub use options::McpClientOptions;
+pub use servers::{MAX_SERVERS, McpServers, McpTool, ServerState, ServerStatus, WorkspaceServer};
+pub use spec::{ServerSpec, ServerSpecError, TransportSpec};
 
-/// The longest message that is taken from a server, in bytes.
+/// The longest message accepted from a server, in bytes.
 pub const MAX_MESSAGE: usize = 16 * 1024 * 1024;

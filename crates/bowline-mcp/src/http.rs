@@ -1,7 +1,7 @@
-//! The one way to make a client for HTTP.
+//! The HTTP client builder that all HTTP connections use.
 //!
-//! Its cryptography is its own: nothing is installed for the whole process, so a program that embeds this crate keeps
-//! its choice.
+//! The cryptography provider is set per client. Nothing is installed process-wide, so a program that embeds this crate
+//! keeps its own choice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use reqwest::StatusCode;
 use reqwest::redirect::{Attempt, Policy};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 
-/// So many redirects are followed.
+/// The most redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
 
-/// How a client works.
+/// The options of an HTTP client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// What it says it is.
+pub struct HttpClientOptions {
+    /// The `User-Agent` header.
     pub user_agent: String,
-    /// How long it may take to connect.
+    /// The deadline for connecting.
     pub connect_timeout: Duration,
-    /// How long nothing may come while a response is read; none where streams may be silent for as long as they like.
+    /// How long a response may stay silent; `None` for streams, which may stay silent indefinitely.
     pub read_timeout: Option<Duration>,
-    /// Whether the proxies of the system are used, which are read from the environment.
+    /// Whether to use the system's proxies, which are read from the environment.
     pub system_proxy: bool,
 }
 
-impl Default for Settings {
+impl Default for HttpClientOptions {
     fn default() -> Self {
         Self {
             user_agent: concat!("bowline/", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -37,50 +37,53 @@ impl Default for Settings {
     }
 }
 
-/// Why there is no client.
+/// Why an HTTP client could not be built.
 #[derive(Debug, thiserror::Error)]
-pub enum ClientError {
+pub enum HttpClientError {
     /// Certificates cannot be checked.
     #[error(
         "the certificates of this system cannot be used: {0}; install ca-certificates or set SSL_CERT_FILE"
     )]
     Certificates(#[from] rustls::Error),
-    /// The settings do not work.
+    /// The options are unusable.
     #[error("cannot make an HTTP client: {0}")]
-    Settings(#[from] reqwest::Error),
+    Build(#[from] reqwest::Error),
 }
 
-/// Whether a client has to check certificates.
+/// The scheme a client uses, which decides whether it needs certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reaches {
-    /// It talks to servers by `https`.
-    Secure,
-    /// It talks to servers by `http`: a machine that has no certificates will do.
-    Plain,
+pub enum HttpScheme {
+    /// `https`.
+    Https,
+    /// `http`: works on a machine without certificates.
+    Http,
 }
 
-/// Returns a client. Certificates are checked as the system does it.
+/// Builds a client. Certificates are verified by the platform.
 ///
-/// Redirects are followed to the same host, port and scheme only, and only those that keep method and body: whatever is
-/// in the headers belongs to the host that the user named.
+/// Redirects are followed only within the same host, port and scheme, and only if they keep the method and the body:
+/// the headers belong to the host that the user named.
 ///
 /// # Errors
-/// Returns why it cannot be made.
-pub fn client(settings: &Settings, reaches: Reaches) -> Result<reqwest::Client, ClientError> {
+/// Returns why the client cannot be built.
+pub fn build_client(
+    settings: &HttpClientOptions,
+    reaches: HttpScheme,
+) -> Result<reqwest::Client, HttpClientError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = || {
         rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
     };
-    // Where nothing speaks TLS, not even a proxy, reading certificates would only take time.
+    // If neither the servers nor a proxy use TLS, reading certificates would only take time.
     let verified = match reaches {
-        Reaches::Plain if !settings.system_proxy => None,
-        Reaches::Plain => tls()?.with_platform_verifier().ok(),
-        Reaches::Secure => Some(tls()?.with_platform_verifier()?),
+        HttpScheme::Http if !settings.system_proxy => None,
+        HttpScheme::Http => tls()?.with_platform_verifier().ok(),
+        HttpScheme::Https => Some(tls()?.with_platform_verifier()?),
     };
     let verified = match verified {
         Some(verified) => verified,
-        // Should it be sent on to a secure server after all, it trusts nobody.
+        // If it is redirected to a secure server after all, it trusts no certificate.
         None => tls()?.with_root_certificates(rustls::RootCertStore::empty()),
     };
     let mut tls = verified.with_no_client_auth();
@@ -89,7 +92,7 @@ pub fn client(settings: &Settings, reaches: Reaches) -> Result<reqwest::Client, 
         .tls_backend_preconfigured(tls)
         .user_agent(&settings.user_agent)
         .connect_timeout(settings.connect_timeout)
-        .redirect(Policy::custom(redirect));
+        .redirect(Policy::custom(follow_redirect));
     if let Some(timeout) = settings.read_timeout {
         builder = builder.read_timeout(timeout);
     }
@@ -99,8 +102,8 @@ pub fn client(settings: &Settings, reaches: Reaches) -> Result<reqwest::Client, 
     Ok(builder.build()?)
 }
 
-/// Follows a redirect that changes nothing but the path. Others are given to the caller as they are.
-fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
+/// Follows a redirect that changes nothing but the path. The caller gets all other redirect responses unchanged.
+fn follow_redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let keeps_body =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     let here = attempt.previous().first().map(|url| url.origin());

@@ -1,6 +1,7 @@
-//! MCP on both sides: the servers of others as tools ([`client`]), and a workspace as a server for others ([`server`]).
+//! MCP on both sides: external servers as tools ([`client`]), and a workspace as a server ([`server`]).
 //!
-//! Everything that passes has a bound, and whatever a server or a client does stays between it and us.
+//! Everything a server or a client can make grow has a limit, and a fault of one affects no other. The texts and
+//! decisions of tools are in the module `tools` of `bowline-state`, shared by the bundled agent and this server.
 
 pub mod client;
 pub mod http;

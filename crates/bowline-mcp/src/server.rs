@@ -1,59 +1,60 @@
-//! A workspace as an MCP server: its files, its terminals and what changed in it, as tools and resources.
+//! A workspace as an MCP server: its files, terminals and changes, as tools and resources.
 //!
 //! ```text
-//!  MCP client ─► stdio, or HTTP on loopback ─► Handler ─► Session ─► Files, Terminals of a Place
-//!                                                │            └ ledger: what the model has seen of each file
-//!                                                └ resources ─► Resources of a Place, with their changes
+//!  MCP client ─► stdio, or HTTP on loopback ─► SessionHandler ─► McpSession ─► files and terminals of a backend
+//!                                                │                └ ledger: what the model has seen of each file
+//!                                                └ resources ─► ResourceProvider of the backend, with its changes
 //! ```
 //!
-//! Whoever has a workspace is a [`Place`]: a host with its rules and its journal, or an editor at the other end of a wire.
-//! Every MCP session opens one for itself. What a tool cannot do is told to the model as the tool's result, with what to
-//! do about it; only what is no call at all is an error of the protocol.
+//! A [`WorkspaceBackend`] provides the workspace: a host with its rules and its journal, or an editor behind a
+//! connection. `bowline mcp` uses a session of a host, so the rules, journal, audit log and merge are the same as for
+//! ACP clients. Every MCP session opens its own backend. A failure of a tool is reported to the model as the tool's
+//! result, with advice; only a malformed call is a protocol error.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use bowline_state::operation::Invocation;
 use bowline_workspace::approvals::BoxFuture;
-use bowline_workspace::files::Files;
-use bowline_workspace::terminals::Terminals;
+use bowline_workspace::files::FileBackend;
+use bowline_workspace::terminals::TerminalBackend;
 
-mod asking;
 mod batches;
+mod client_peer;
 mod commands;
 mod connections;
-mod diagnosed;
+mod diagnostics;
 mod events;
 mod handler;
 mod http;
-mod lines;
-mod looking;
-mod reading;
+mod http_sessions;
+mod invalid_message;
+mod line_transport;
+mod outcome;
+mod read;
 mod resources;
+mod search;
 mod session;
-mod shelf;
-mod specs;
 mod stdio;
-mod told;
-mod unreadable;
-mod visits;
-mod writing;
+mod tool_specs;
+mod workspace_resources;
+mod write;
 
-pub use asking::{Client, Decision};
-pub use http::{HttpServer, HttpSettings};
-pub use resources::{Described, News, Resources, file_uri};
-pub use shelf::{CHANGES, DIAGNOSTICS, Shelf, always};
-pub use specs::Offer;
+pub use client_peer::{ClientPeer, UserDecision};
+pub use http::{HttpServer, HttpServerOptions};
+pub use resources::{ResourceEvent, ResourceInfo, ResourceProvider, file_uri};
 pub use stdio::serve;
+pub use tool_specs::OfferedTools;
+pub use workspace_resources::{CHANGES_URI, DIAGNOSTICS_URI, WorkspaceResources, builtin_resources};
 
-/// Whoever has a workspace, for one MCP session.
-pub trait Place: Send + Sync + 'static {
+/// The provider of a workspace, for one MCP session.
+pub trait WorkspaceBackend: Send + Sync + 'static {
     /// Its files.
-    type Files: Files;
+    type Files: FileBackend;
     /// Its terminals.
-    type Terminals: Terminals;
+    type Terminals: TerminalBackend;
 
-    /// Returns the directory that relative paths start from: absolute, by its own name.
+    /// Returns the canonical absolute path of the directory that relative paths start from.
     fn root(&self) -> &str;
 
     /// Returns the files.
@@ -62,92 +63,92 @@ pub trait Place: Send + Sync + 'static {
     /// Returns the terminals.
     fn terminals(&self) -> &Self::Terminals;
 
-    /// Returns what can be read beside files, if anything can.
-    fn resources(&self) -> Option<&dyn Resources> {
+    /// Returns the provider of resources other than files, if there is one.
+    fn resources(&self) -> Option<&dyn ResourceProvider> {
         None
     }
 
-    /// Ends it: nothing that was started for the session runs on.
+    /// Closes it: everything that was started for the session ends.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// Opens a place for a client that has said who it is.
+/// Opens a backend for a client that has identified itself.
 ///
 /// # Errors
-/// Says why there is none, to be told to the client.
-pub type Open<P> = Arc<dyn Fn(Client) -> BoxFuture<'static, Result<P, String>> + Send + Sync>;
+/// Returns why the backend cannot be opened, as text for the client.
+pub type OpenBackend<P> = Arc<dyn Fn(ClientPeer) -> BoxFuture<'static, Result<P, String>> + Send + Sync>;
 
-/// How a server presents itself.
+/// The options of a server.
 #[derive(Clone)]
-pub struct Settings {
+pub struct McpServerOptions {
     /// Its name.
     pub name: String,
     /// Its version.
     pub version: String,
-    /// What it offers.
-    pub offer: Offer,
-    /// Says what could be done about a denial.
-    pub advise: Option<Advise>,
+    /// The tools it offers.
+    pub offered_tools: OfferedTools,
+    /// Suggests a remedy for a denial.
+    pub advise_denial: Option<DenialAdvisor>,
 }
 
-impl std::fmt::Debug for Settings {
+impl std::fmt::Debug for McpServerOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settings")
             .field("name", &self.name)
-            .field("offer", &self.offer)
+            .field("offer", &self.offered_tools)
             .finish_non_exhaustive()
     }
 }
 
-/// Something that was denied.
+/// An operation that was denied.
 #[derive(Debug, Clone, Copy)]
-pub enum DeniedTool<'a> {
-    /// To read a file, or what is in a directory.
+pub enum DeniedOperation<'a> {
+    /// Reading a file, or listing a directory.
     Read {
         /// Its absolute path.
         path: &'a str,
     },
-    /// To write a file.
+    /// Writing a file.
     Write {
         /// Its absolute path.
         path: &'a str,
     },
-    /// To run a command.
+    /// Running a command.
     Run {
         /// The command.
         invocation: &'a Invocation,
         /// Its directory.
         cwd: &'a str,
-        /// What it has beside the usual variables.
+        /// Its variables in addition to the usual ones.
         env: &'a [(String, String)],
     },
 }
 
-/// Says what would allow something, in a sentence that a model tells its user; none if nothing would.
-pub type Advise = Arc<dyn Fn(&DeniedTool<'_>) -> Option<String> + Send + Sync>;
+/// Returns what would allow an operation, as a sentence that a model repeats to its user, or `None` if nothing would.
+pub type DenialAdvisor = Arc<dyn Fn(&DeniedOperation<'_>) -> Option<String> + Send + Sync>;
 
-/// A server, ready to be served: what opens places, and how it presents itself.
-pub struct Server<P> {
-    pub(crate) open: Open<P>,
-    pub(crate) settings: Arc<Settings>,
+/// A server, ready to be served: a function that opens backends, and its options.
+pub struct McpWorkspaceServer<P> {
+    pub(crate) open_backend: OpenBackend<P>,
+    pub(crate) options: Arc<McpServerOptions>,
 }
 
-impl<P: Place> Server<P> {
-    /// Returns a server.
+impl<P: WorkspaceBackend> McpWorkspaceServer<P> {
+    /// Creates a server.
     #[must_use]
-    pub fn new(settings: Settings, open: Open<P>) -> Self {
-        Self { open, settings: Arc::new(settings) }
+    pub fn new(settings: McpServerOptions, open: OpenBackend<P>) -> Self {
+        Self { open_backend: open, options: Arc::new(settings) }
     }
 }
 
-impl<P> Clone for Server<P> {
+impl<P> Clone for McpWorkspaceServer<P> {
     fn clone(&self) -> Self {
-        Self { open: self.open.clone(), settings: self.settings.clone() }
+        Self { open_backend: self.open_backend.clone(), options: self.options.clone() }
     }
 }
 
-impl<P> std::fmt::Debug for Server<P> {
+impl<P> std::fmt::Debug for McpWorkspaceServer<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Server").field("settings", &self.options).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! A workspace as an MCP server, in one process with the client that rmcp brings.
+//! Tests of a workspace as an MCP server, in one process with rmcp's client.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_mcp::server::{
-    CHANGES, DIAGNOSTICS, Offer, Place, Resources, Server, Settings, Shelf, file_uri, serve,
+    CHANGES_URI, DIAGNOSTICS_URI, McpServerOptions, McpWorkspaceServer, OfferedTools, ResourceProvider,
+    WorkspaceBackend, WorkspaceResources, file_uri, serve,
 };
-use bowline_state::diagnostics::{Diagnostic, Range, Severity};
-use bowline_state::undo::Selection;
+use bowline_state::diagnostics::{Diagnostic, DiagnosticSeverity, TextRange};
+use bowline_state::undo::ChangeSelection;
 use bowline_workspace::files::LocalFiles;
 use bowline_workspace::roots::{RootSpec, Roots};
-use bowline_workspace::terminals::{self, LocalTerminals, Supervisor};
+use bowline_workspace::terminals::{self, LocalTerminals, SupervisorProgram};
 use bowline_workspace::workspace::{self, Workspace};
 use expect_test::expect;
 use rmcp::ClientHandler;
@@ -31,15 +32,15 @@ use tempfile::TempDir;
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::timeout;
 
-/// A place of this machine without rules before it.
-struct Bare {
+/// A backend on this machine, without rules.
+struct LocalTestBackend {
     root: String,
     files: LocalFiles,
     terminals: LocalTerminals,
-    shelf: Shelf<LocalFiles>,
+    resources: WorkspaceResources<LocalFiles>,
 }
 
-impl Place for Bare {
+impl WorkspaceBackend for LocalTestBackend {
     type Files = LocalFiles;
     type Terminals = LocalTerminals;
 
@@ -55,8 +56,8 @@ impl Place for Bare {
         &self.terminals
     }
 
-    fn resources(&self) -> Option<&dyn Resources> {
-        Some(&self.shelf)
+    fn resources(&self) -> Option<&dyn ResourceProvider> {
+        Some(&self.resources)
     }
 
     async fn close(&self) {
@@ -64,10 +65,10 @@ impl Place for Bare {
     }
 }
 
-/// What a client hears of resources.
-struct Hears(mpsc::UnboundedSender<String>);
+/// Receives a client's resource notifications.
+struct ResourceListener(mpsc::UnboundedSender<String>);
 
-impl ClientHandler for Hears {
+impl ClientHandler for ResourceListener {
     async fn on_resource_updated(
         &self,
         params: ResourceUpdatedNotificationParam,
@@ -81,58 +82,66 @@ impl ClientHandler for Hears {
     }
 }
 
-/// A client, and the project that it works in.
-struct Lab {
-    client: RunningService<RoleClient, Hears>,
-    heard: mpsc::UnboundedReceiver<String>,
+/// A client and its project.
+struct McpServerHarness {
+    client: RunningService<RoleClient, ResourceListener>,
+    events: mpsc::UnboundedReceiver<String>,
     workspace: Workspace,
     root: PathBuf,
     _scratch: TempDir,
 }
 
-impl Lab {
-    async fn new(offer: Offer) -> Self {
+impl McpServerHarness {
+    async fn new(offer: OfferedTools) -> Self {
         let scratch = TempDir::new().unwrap();
         let root = scratch.path().canonicalize().unwrap().join("project");
         std::fs::create_dir(&root).unwrap();
         std::fs::write(root.join("a.txt"), "one\ntwo\nthree\n").unwrap();
         let (own, state) = (root.to_str().unwrap().to_owned(), scratch.path().join("state"));
         let roots = Roots::open(&RootSpec::writable(own.clone()), &[]).unwrap();
-        let workspace = Workspace::open(roots, &state, workspace::Settings::default()).unwrap().workspace;
+        let workspace =
+            Workspace::open(roots, &state, workspace::WorkspaceOptions::default()).unwrap().workspace;
         let its = workspace.clone();
-        let open = move |_| -> bowline_workspace::approvals::BoxFuture<'static, Result<Bare, String>> {
-            let session = its.session("s1");
-            let supervisor = Supervisor::new(env!("CARGO_BIN_EXE_mcp-peer"), ["supervise"]);
-            let settings = terminals::Settings::new(supervisor);
-            let terminals = LocalTerminals::new(session.clone(), settings);
-            let files = LocalFiles::new(session);
-            let shelf = Shelf::new(its.clone(), "s1", files.clone(), broadcast::Sender::new(16));
-            let place = Bare { root: own.clone(), files, terminals, shelf };
-            Box::pin(std::future::ready(Ok(place)))
+        let open =
+            move |_| -> bowline_workspace::approvals::BoxFuture<'static, Result<LocalTestBackend, String>> {
+                let session = its.session("s1");
+                let supervisor = SupervisorProgram::new(env!("CARGO_BIN_EXE_mcp-peer"), ["supervise"]);
+                let settings = terminals::TerminalOptions::new(supervisor);
+                let terminals = LocalTerminals::new(session.clone(), settings);
+                let files = LocalFiles::new(session);
+                let shelf =
+                    WorkspaceResources::new(its.clone(), "s1", files.clone(), broadcast::Sender::new(16));
+                let place = LocalTestBackend { root: own.clone(), files, terminals, resources: shelf };
+                Box::pin(std::future::ready(Ok(place)))
+            };
+        let settings = McpServerOptions {
+            name: "bowline".to_owned(),
+            version: "1".to_owned(),
+            offered_tools: offer,
+            advise_denial: None,
         };
-        let settings = Settings { name: "bowline".to_owned(), version: "1".to_owned(), offer, advise: None };
-        let server = Server::new(settings, Arc::new(open));
+        let server = McpWorkspaceServer::new(settings, Arc::new(open));
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (reader, writer) = tokio::io::split(theirs);
         tokio::spawn(serve(server, reader, writer, std::future::pending()));
         let (hears, heard) = mpsc::unbounded_channel();
-        let client = serve_client(Hears(hears), ours).await.unwrap();
-        Self { client, heard, workspace, root, _scratch: scratch }
+        let client = serve_client(ResourceListener(hears), ours).await.unwrap();
+        Self { client, events: heard, workspace, root, _scratch: scratch }
     }
 
-    /// Waits for the next thing that the client hears.
-    async fn hear(&mut self) -> String {
-        let heard = timeout(Duration::from_secs(60), self.heard.recv()).await.expect("nothing is heard");
+    /// Waits for the next notification to the client.
+    async fn next_event(&mut self) -> String {
+        let heard = timeout(Duration::from_secs(60), self.events.recv()).await.expect("nothing is heard");
         heard.unwrap().replace(self.root.to_str().unwrap(), "$ROOT")
     }
 
-    async fn resource(&self, uri: &str) -> String {
+    async fn read_resource(&self, uri: &str) -> String {
         let read = self.client.read_resource(ReadResourceRequestParams::new(uri)).await.unwrap();
         let read = serde_json::to_value(read).unwrap();
         read["contents"][0]["text"].as_str().unwrap().replace(self.root.to_str().unwrap(), "$ROOT")
     }
 
-    async fn call(&self, name: &'static str, arguments: Value) -> String {
+    async fn call_tool(&self, name: &'static str, arguments: Value) -> String {
         let mut params = CallToolRequestParams::new(name);
         params.arguments = arguments.as_object().cloned();
         match self.client.call_tool(params).await {
@@ -148,16 +157,20 @@ impl Lab {
 
 #[tokio::test]
 async fn a_model_works_on_what_it_has_seen() {
-    let lab = Lab::new(Offer::Files).await;
+    let lab = McpServerHarness::new(OfferedTools::Files).await;
     let file = lab.root.join("a.txt");
-    let mut text = lab.call("write_text_file", json!({ "path": "a.txt", "content": "blind" })).await;
-    text += &lab.call("read_text_file", json!({ "path": "a.txt" })).await;
+    let mut text = lab.call_tool("write_text_file", json!({ "path": "a.txt", "content": "blind" })).await;
+    text += &lab.call_tool("read_text_file", json!({ "path": "a.txt" })).await;
     std::fs::write(&file, "ONE\ntwo\nthree\n").unwrap();
-    text += &lab.call("write_text_file", json!({ "path": "a.txt", "content": "one\ntwo\n3\n" })).await;
+    text += &lab.call_tool("write_text_file", json!({ "path": "a.txt", "content": "one\ntwo\n3\n" })).await;
     text += &std::fs::read_to_string(&file).unwrap();
-    text += &lab.call("edit_text_file", json!({ "path": "a.txt", "old_text": "two", "new_text": "2" })).await;
-    text += &lab.call("edit_text_file", json!({ "path": "a.txt", "old_text": "two", "new_text": "2" })).await;
-    text += &lab.call("execute", json!({ "command": "echo" })).await;
+    text += &lab
+        .call_tool("edit_text_file", json!({ "path": "a.txt", "old_text": "two", "new_text": "2" }))
+        .await;
+    text += &lab
+        .call_tool("edit_text_file", json!({ "path": "a.txt", "old_text": "two", "new_text": "2" }))
+        .await;
+    text += &lab.call_tool("execute", json!({ "command": "echo" })).await;
     expect![[r#"
         ! nothing was written: a.txt: you have not read all of the text that would be replaced: read it first
         [a.txt: all of it, 3 lines]
@@ -165,7 +178,7 @@ async fn a_model_works_on_what_it_has_seen() {
         two
         three
         Wrote a.txt (3 lines).
-        Somebody changed the file since you read it; both changes are in it now. What came in:
+        Another program changed the file since you read it; both changes are in it now. What came in:
         @@ -1,2 +1,2 @@
         -one
         +ONE
@@ -181,7 +194,7 @@ async fn a_model_works_on_what_it_has_seen() {
 
 #[tokio::test]
 async fn every_tool_asks_to_be_shown_to_the_model_from_the_beginning() {
-    let lab = Lab::new(Offer::Everything).await;
+    let lab = McpServerHarness::new(OfferedTools::Everything).await;
     for tool in lab.client.list_all_tools().await.unwrap() {
         let told = serde_json::to_value(&tool).unwrap();
         assert_eq!(told["_meta"], serde_json::json!({ "anthropic/alwaysLoad": true }), "{}", tool.name);
@@ -190,7 +203,7 @@ async fn every_tool_asks_to_be_shown_to_the_model_from_the_beginning() {
 
 #[tokio::test]
 async fn every_tool_says_what_it_does_to_the_world() {
-    let lab = Lab::new(Offer::Everything).await;
+    let lab = McpServerHarness::new(OfferedTools::Everything).await;
     let mut text = String::new();
     for tool in lab.client.list_all_tools().await.unwrap() {
         let hints = serde_json::to_value(tool.annotations.unwrap()).unwrap();
@@ -212,33 +225,38 @@ async fn every_tool_says_what_it_does_to_the_world() {
 #[tokio::test]
 #[allow(deprecated, reason = "the revisions that are spoken here subscribe so")]
 async fn what_an_editor_does_and_knows_is_heard_and_read() {
-    let mut lab = Lab::new(Offer::Files).await;
+    let mut lab = McpServerHarness::new(OfferedTools::Files).await;
     let path = lab.root.join("a.txt").to_str().unwrap().to_owned();
     let wrong = |message: &str| {
-        let (range, severity) = (Range::default(), Severity::Error);
+        let (range, severity) = (TextRange::default(), DiagnosticSeverity::Error);
         vec![Diagnostic { range, severity, message: message.to_owned(), source: None, code: None }]
     };
     let opened = lab.workspace.open_document(&path).unwrap();
-    assert_eq!(lab.hear().await, "list");
-    for uri in [DIAGNOSTICS, &file_uri(&path)] {
+    assert_eq!(lab.next_event().await, "list");
+    for uri in [DIAGNOSTICS_URI, &file_uri(&path)] {
         lab.client.subscribe(SubscribeRequestParams::new(uri)).await.unwrap();
     }
     lab.workspace.change_document(&path, "typed\n".to_owned(), opened.revision).unwrap();
-    // What is told at once may be heard in any order.
-    let mut heard = [lab.hear().await, lab.hear().await];
+    // Simultaneous notifications may arrive in any order.
+    let mut heard = [lab.next_event().await, lab.next_event().await];
     heard.sort();
     let mut text = format!("{}\n", heard.join(" "));
-    text += &lab.resource(&file_uri(&path)).await;
+    text += &lab.read_resource(&file_uri(&path)).await;
     lab.workspace.share_diagnostics(&path, wrong("no such name")).unwrap();
     lab.workspace.share_diagnostics(lab.root.join(".env").to_str().unwrap(), wrong("secret")).unwrap();
-    text += &format!("{} {}\n{}\n", lab.hear().await, lab.hear().await, lab.resource(DIAGNOSTICS).await);
-    lab.call("read_text_file", json!({ "path": "a.txt" })).await;
-    text += &lab.call("write_text_file", json!({ "path": "a.txt", "content": "written\n" })).await;
-    let mut heard = [lab.hear().await, lab.hear().await, lab.hear().await];
+    text += &format!(
+        "{} {}\n{}\n",
+        lab.next_event().await,
+        lab.next_event().await,
+        lab.read_resource(DIAGNOSTICS_URI).await
+    );
+    lab.call_tool("read_text_file", json!({ "path": "a.txt" })).await;
+    text += &lab.call_tool("write_text_file", json!({ "path": "a.txt", "content": "written\n" })).await;
+    let mut heard = [lab.next_event().await, lab.next_event().await, lab.next_event().await];
     heard.sort();
-    text += &format!("{heard:?}\n{}\n", lab.resource(DIAGNOSTICS).await);
+    text += &format!("{heard:?}\n{}\n", lab.read_resource(DIAGNOSTICS_URI).await);
     lab.workspace.close_document(&path).unwrap();
-    text += &lab.hear().await;
+    text += &lab.next_event().await;
     expect![[r#"
         file://$ROOT/a.txt list
         typed
@@ -253,11 +271,14 @@ async fn what_an_editor_does_and_knows_is_heard_and_read() {
 #[tokio::test]
 #[allow(deprecated, reason = "the revisions that are spoken here subscribe so")]
 async fn what_is_taken_back_is_heard_of() {
-    let mut lab = Lab::new(Offer::Files).await;
-    lab.client.subscribe(SubscribeRequestParams::new(CHANGES)).await.unwrap();
-    lab.call("write_text_file", json!({ "path": "b.txt", "content": "new\n" })).await;
-    let changed = lab.resource(CHANGES).await;
+    let mut lab = McpServerHarness::new(OfferedTools::Files).await;
+    lab.client.subscribe(SubscribeRequestParams::new(CHANGES_URI)).await.unwrap();
+    lab.call_tool("write_text_file", json!({ "path": "b.txt", "content": "new\n" })).await;
+    let changed = lab.read_resource(CHANGES_URI).await;
     assert!(changed.contains("+new"), "{changed}");
-    lab.workspace.undo(&Selection::default()).unwrap();
-    assert_eq!((lab.hear().await.as_str(), lab.resource(CHANGES).await.as_str()), (CHANGES, ""));
+    lab.workspace.undo(&ChangeSelection::default()).unwrap();
+    assert_eq!(
+        (lab.next_event().await.as_str(), lab.read_resource(CHANGES_URI).await.as_str()),
+        (CHANGES_URI, "")
+    );
 }

@@ -1,4 +1,4 @@
-//! Servers that are programs: called, crashed, hung, flooded, ended, with all they started (F18).
+//! Tests of server programs: calls, crashes, hangs, floods, and the end of all their processes (F18).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests end when something is wrong")]
 
@@ -6,5 +6,5 @@ mod stdio {
     pub(crate) mod faults;
     pub(crate) mod processes;
     pub(crate) mod support;
-    pub(crate) mod use_of_tools;
+    pub(crate) mod tools;
 }

@@ -1,122 +1,123 @@
-//! What a proxy needs of whoever has this machine's files, rules, journal and log. It knows no host: who composes the two
-//! implements this over one.
+//! The interface between a proxy and the owner of this machine's files, rules, journal and audit log. The proxy does
+//! not depend on a host: the composing program implements these traits on top of one.
 
 use std::sync::Arc;
 
-use bowline_mcp::server::Resources;
+use bowline_mcp::server::ResourceProvider;
 use bowline_state::accumulator::ToolCallView;
+use bowline_state::attribution::{AttributedChange, ChangeAttribution, SessionDirectory};
 use bowline_state::changes::ChangeId;
 use bowline_state::diagnostics::Diagnostic;
-use bowline_state::failure::Failure;
-pub use bowline_state::passing::{Act, Judged};
-use bowline_state::relay::{Opened, Opening};
+use bowline_state::relay::{RelayedSession, SessionOpening};
+pub use bowline_state::relayed_operation::{PermissionRuling, RelayedOperation};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{Error, PermissionOption, RequestPermissionOutcome, ToolCallId};
-use bowline_state::watching::{Found, Owners, Place};
-use bowline_workspace::listing::{ListOptions, Listing};
+use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
 use serde_json::value::RawValue;
 
-use crate::between::BoxFuture;
+use crate::interceptor::BoxFuture;
 
-/// Opens sessions beside the editor's.
+/// Opens engine sessions that accompany the editor's sessions.
 pub trait Engine: Send + Sync + 'static {
-    /// Begins to look at a directory that a session will have.
-    fn prepares(&self, opening: &Opening);
+    /// Starts to scan the directory of a session that is about to open.
+    fn prepare(&self, opening: &SessionOpening);
 
-    /// Writes a line for people who look for a fault.
-    fn notes(&self, line: &str);
+    /// Writes a line to the diagnostic log.
+    fn log(&self, line: &str);
 
-    /// Opens the session that the agent has opened. What it is to be told of why it cannot is told elsewhere.
-    fn opens(&self, opened: &Opened) -> BoxFuture<Option<Arc<dyn EngineSession>>>;
+    /// Opens the session that the agent has opened. Returns `None` on failure; the reason is reported elsewhere.
+    fn open_session(&self, opened: &RelayedSession) -> BoxFuture<Option<Arc<dyn EngineSession>>>;
 }
 
-/// A write by the editor.
+/// A write to be done by the editor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EditorWrites {
+pub struct EditorWriteRequest {
     /// The file, as the agent names it.
     pub path: String,
-    /// What the editor has of it, with what is not saved; none if there is no such file.
-    pub had: Option<String>,
-    /// What the agent wants it to hold.
-    pub wants: String,
-    /// Whether the agent has read the file through the editor, and so knows what is not saved.
-    pub has_read: bool,
-    /// The tool call, if it is known.
+    /// The editor's text, including unsaved changes, or `None` if the file does not exist.
+    pub editor_text: Option<String>,
+    /// The text that the agent wants to write.
+    pub new_text: String,
+    /// Whether the agent has read the file through the editor, and so knows the unsaved text.
+    pub agent_has_read: bool,
+    /// The tool call, if known.
     pub call: Option<String>,
 }
 
-/// A write by the editor that is recorded.
-pub struct Recorded {
-    /// What is to be written: what the agent wants, or that merged with what the user typed.
+/// A journalled write by the editor.
+pub struct JournalledWrite {
+    /// The text to write: the agent's text, or that text merged with what the user typed.
     pub text: String,
-    /// To be told if the editor does not write after all.
-    pub undone: BoxFuture<()>,
+    /// To be awaited if the editor does not write after all.
+    pub rollback: BoxFuture<()>,
 }
 
-/// Does a change again that was put back. It is told why the editor did not do it.
-pub type Again = Box<dyn FnOnce(String) -> BoxFuture<()> + Send>;
+/// Reapplies a reverted change. Takes the reason why the editor did not write it.
+pub type RedoChange = Box<dyn FnOnce(String) -> BoxFuture<()> + Send>;
 
-/// One session beside the editor's.
+/// An engine session that accompanies a session of the editor.
 pub trait EngineSession: Send + Sync {
-    /// Returns where it is.
-    fn place(&self) -> Place;
+    /// Returns its directory.
+    fn directory(&self) -> SessionDirectory;
 
-    /// A turn begins, with what is asked for: what changed before is nobody's.
-    fn turn_begins(&self, prompt: Option<String>) -> BoxFuture<()>;
+    /// Begins a turn with its prompt. Earlier changes are attributed to no one.
+    fn begin_turn(&self, prompt: Option<String>) -> BoxFuture<()>;
 
-    /// The turn has ended. Returns what was found on disk that nobody has looked for yet.
-    fn turn_ends(&self, owners: Owners) -> BoxFuture<Vec<Found>>;
+    /// Ends the turn. Returns the changes on disk that were not found before.
+    fn end_turn(&self, owners: ChangeAttribution) -> BoxFuture<Vec<AttributedChange>>;
 
-    /// The turn is cancelled: its questions are withdrawn, and its commands killed.
-    fn cancels(&self) -> BoxFuture<()>;
+    /// Cancels the turn: its questions are withdrawn, and its commands killed.
+    fn cancel_turn(&self) -> BoxFuture<()>;
 
-    /// Finds what changed on disk, and records it.
-    fn looks(&self, owners: Owners) -> BoxFuture<Vec<Found>>;
+    /// Finds and records the changes on disk.
+    fn scan(&self, owners: ChangeAttribution) -> BoxFuture<Vec<AttributedChange>>;
 
-    /// Says what the rules come to for a permission request.
-    fn judges(
+    /// Returns the rules' verdict on a permission request.
+    fn judge_permission(
         &self,
         call: ToolCallView,
         options: Vec<PermissionOption>,
-    ) -> BoxFuture<Result<Judged, Failure>>;
+    ) -> BoxFuture<Result<PermissionRuling, RpcError>>;
 
-    /// The editor's user has answered one.
-    fn permitted(&self, call: ToolCallId, outcome: RequestPermissionOutcome) -> BoxFuture<()>;
+    /// Records the user's answer to a permission request.
+    fn record_permission_outcome(&self, call: ToolCallId, outcome: RequestPermissionOutcome)
+    -> BoxFuture<()>;
 
-    /// A request that rules left open was answered with yes: what it is for asks by itself.
-    fn left_to_tool(&self, call: ToolCallId) -> BoxFuture<()>;
+    /// Records that a request left open by the rules was approved, because the tool itself will ask.
+    fn defer_to_tool(&self, call: ToolCallId) -> BoxFuture<()>;
 
-    /// Lets something pass that the editor will do, or says why not.
-    fn lets(&self, act: Act, call: Option<String>) -> BoxFuture<Result<(), Failure>>;
+    /// Authorises an operation of the editor, or returns why it is denied.
+    fn authorize(&self, act: RelayedOperation, call: Option<String>) -> BoxFuture<Result<(), RpcError>>;
 
-    /// Records a write before the editor is asked for it.
-    fn editor_writes(&self, write: EditorWrites) -> BoxFuture<Result<Recorded, Failure>>;
+    /// Journals a write before it is sent to the editor.
+    fn journal_editor_write(&self, write: EditorWriteRequest)
+    -> BoxFuture<Result<JournalledWrite, RpcError>>;
 
-    /// Puts a file back to what it was before a change, if nobody has changed it since. Returns what does the change again.
-    fn puts_back(&self, change: ChangeId) -> BoxFuture<Option<Again>>;
+    /// Reverts a file to its text before a change, unless it has changed since. Returns a function that reapplies the
+    /// change.
+    fn revert_change(&self, change: ChangeId) -> BoxFuture<Option<RedoChange>>;
 
-    /// Does what the editor cannot: a method of files or terminals, with its params.
-    fn serves(
+    /// Serves a file or terminal method that the editor lacks.
+    fn serve(
         &self,
         method: String,
         params: Box<RawValue>,
         call: Option<String>,
     ) -> BoxFuture<Result<Box<RawValue>, Error>>;
 
-    /// Lists a directory where the editor's is not listed, under rules.
-    fn lists(&self, path: String, options: ListOptions) -> BoxFuture<Result<Listing, Failure>>;
+    /// Lists a directory on this machine's disk, under the rules.
+    fn list(&self, path: String, options: ListOptions) -> BoxFuture<Result<Listing, RpcError>>;
 
-    /// Searches files, likewise.
-    fn searches(&self, query: SearchQuery, below: Option<String>)
-    -> BoxFuture<Result<SearchResult, Failure>>;
+    /// Searches files on this machine's disk, under the rules.
+    fn search(&self, query: SearchQuery, below: Option<String>) -> BoxFuture<Result<SearchResult, RpcError>>;
 
-    /// Takes what the editor knows to be wrong in a file, in place of what it said before. Of files that are none of the
-    /// session's nothing is kept.
-    fn diagnosed(&self, path: String, diagnostics: Vec<Diagnostic>) -> BoxFuture<()>;
+    /// Replaces the editor's diagnostics of a file. Files outside the session are ignored.
+    fn set_diagnostics(&self, path: String, diagnostics: Vec<Diagnostic>) -> BoxFuture<()>;
 
-    /// Returns what can be read of the session beside its files, and hears of it.
-    fn shelf(&self) -> Arc<dyn Resources>;
+    /// Returns the session's resources other than files, with their events.
+    fn resources(&self) -> Arc<dyn ResourceProvider>;
 
-    /// The session is over.
-    fn ends(&self) -> BoxFuture<()>;
+    /// Ends the session.
+    fn end_session(&self) -> BoxFuture<()>;
 }

@@ -1,19 +1,22 @@
-//! An MCP server more in each session: its tools reach the editor's files, terminals and permission prompts.
+//! Injection of one extra MCP server into each session: its tools use the editor's files, terminals and permission
+//! prompts.
 //!
-//! The request that opens a session gets an entry for a server that only this session knows. An agent may connect before
-//! it has answered which session it is, so the server's tools wait for that, not the connection. The server ends with the
-//! session.
+//! The request that opens a session gains an entry for a server that only this session knows. An agent may connect
+//! before it has answered with the session id, so the server's tools wait for the id; the connection does not. The
+//! server ends with the session.
 
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use bowline_mcp::server::{HttpServer, HttpSettings, Offer, Server, Settings, serve};
-use bowline_state::capabilities::ClientGate;
-use bowline_state::relay::own_tools::Rules;
-use bowline_state::relay::servers::{Serves, Transport, free_name, with_server};
-use bowline_state::relay::{Fact, Method, Opening, Side};
+use bowline_mcp::server::{
+    HttpServer, HttpServerOptions, McpServerOptions, McpWorkspaceServer, OfferedTools, serve,
+};
+use bowline_state::capabilities::ClientCapabilityGate;
+use bowline_state::relay::mcp_servers::{EditorTools, McpTransport, choose_server_name, insert_server};
+use bowline_state::relay::own_tools::PolicyStatus;
+use bowline_state::relay::{Method, ProxySide, RelayEvent, SessionOpening};
 use bowline_state::schema::v1::{AgentCapabilities, ClientCapabilities, RequestId, SessionId};
 use bowline_wire::{Caller, ClientHandle};
 use serde_json::{Value, json};
@@ -21,75 +24,75 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::beside::Sessions;
-use crate::between::{Between, Decision, Deed, Passing};
-use crate::editor::{Allowed, Editor, Known};
-use crate::once::{Met, Once};
-use crate::over_acp::{Carrier, OverAcp};
+use crate::editor_backend::{BackendSession, EditorBackend, SessionApprovals};
+use crate::engine_interceptor::EngineSessions;
+use crate::interceptor::{Disposition, InterceptDecision, InterceptedMessage, Interceptor};
+use crate::mcp_over_acp::{McpOverAcpService, McpTunnel};
+use crate::permission_dedup::{PermissionDedup, ServerHandshake};
 
-/// So many sessions have a server at once; later ones have none.
-const MAX_SEATS: usize = 256;
+/// The most sessions with a server at once; later ones get none.
+const MAX_SERVERS: usize = 256;
 
-/// So many connections to the socket of one session are open at once; others are closed.
+/// The most open connections to the socket of one session; further ones are closed.
 const MAX_CONNECTIONS: usize = 16;
 
-/// A session over HTTP that nothing is heard of for so long ends. It ends with the ACP session in any case.
-const IDLE: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+/// How long an HTTP session may be idle before it ends. It ends with the ACP session in any case.
+const IDLE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
-/// How servers are reached and called.
-pub struct InjectSettings {
-    /// The way, where not the best one is to be taken.
-    pub transport: Option<Transport>,
-    /// The version that servers present themselves with.
+/// How injected servers are reached and named.
+pub struct InjectorOptions {
+    /// The transport, if not the best available one.
+    pub transport: Option<McpTransport>,
+    /// The version that servers report.
     pub version: String,
-    /// Makes a secret that nobody can guess.
-    pub secret: Box<dyn Fn() -> io::Result<String> + Send>,
-    /// The program that connects an agent which starts servers itself, and what it is told before the socket.
-    pub bridge: (PathBuf, Vec<String>),
-    /// Returns where sockets are made: a directory of the user's alone, which is there from then on.
-    pub sockets: Box<dyn Fn() -> io::Result<PathBuf> + Send>,
-    /// The sessions that an engine is beside: what the tools write is recorded there, and what the editor lacks done.
-    pub beside: Sessions,
-    /// Whether rules are asked before the agent's permission requests come here.
-    pub rules: Rules,
+    /// Generates an unguessable secret.
+    pub generate_secret: Box<dyn Fn() -> io::Result<String> + Send>,
+    /// The bridge program for agents that start servers themselves, and its arguments before the socket path.
+    pub bridge_command: (PathBuf, Vec<String>),
+    /// Creates and returns the directory for sockets, which only the user can access.
+    pub socket_dir: Box<dyn Fn() -> io::Result<PathBuf> + Send>,
+    /// The sessions with an engine, which records the tools' writes and serves what the editor lacks.
+    pub engine_sessions: EngineSessions,
+    /// Whether rules judge the agent's permission requests before they arrive here.
+    pub rules: PolicyStatus,
 }
 
-/// Whoever adds servers to sessions.
-pub struct Inject {
-    settings: InjectSettings,
-    shared: Arc<Shared>,
-    editor: Option<Box<ClientCapabilities>>,
-    agent: Option<(Box<AgentCapabilities>, bool)>,
-    // How many servers there were.
-    count: u64,
+/// The interceptor that injects servers into sessions.
+pub struct ServerInjector {
+    options: InjectorOptions,
+    shared: Arc<InjectorState>,
+    editor_capabilities: Option<Box<ClientCapabilities>>,
+    agent_capabilities: Option<(Box<AgentCapabilities>, bool)>,
+    // The number of servers injected so far.
+    server_count: u64,
 }
 
-/// The servers that there are, and the way to the editor.
-pub(crate) struct Shared {
+/// The running servers, and the caller for requests to the editor.
+pub(crate) struct InjectorState {
     pub(crate) caller: OnceLock<Caller>,
-    seats: Mutex<Vec<Seat>>,
+    servers: Mutex<Vec<InjectedServer>>,
 }
 
 /// The server of one session.
-struct Seat {
+struct InjectedServer {
     // The request that opens the session, until it is answered.
     request: Option<RequestId>,
-    // Its id, if it is reached over ACP.
-    server: String,
+    // Its server id, which the agent uses if it is reached over ACP.
+    id: String,
     session: watch::Sender<Option<SessionId>>,
-    serving: Serving,
-    allowed: Arc<Allowed>,
-    once: Once,
+    transport: TransportServer,
+    approvals: Arc<SessionApprovals>,
+    permission_dedup: PermissionDedup,
 }
 
-/// How a server is served.
-enum Serving {
-    Acp(Arc<Carrier>),
+/// The running transport of a server.
+enum TransportServer {
+    Acp(Arc<McpTunnel>),
     Http(Option<HttpServer>),
     Stdio(watch::Sender<bool>, Option<JoinHandle<()>>, PathBuf),
 }
 
-impl Drop for Serving {
+impl Drop for TransportServer {
     fn drop(&mut self) {
         match self {
             Self::Acp(_) => {}
@@ -99,41 +102,41 @@ impl Drop for Serving {
                 }
             }
             Self::Stdio(stop, _, socket) => {
-                // Whoever serves hears of it, and ends what it began.
+                // The serving task sees this and ends its connections.
                 stop.send_replace(true);
-                // The socket goes with its directory at the latest.
+                // If this fails, the socket is removed with its directory.
                 std::fs::remove_file(socket).unwrap_or_default();
             }
         }
     }
 }
 
-/// The way from the servers to the editor.
+/// The handle that connects the servers to the editor.
 #[derive(Clone)]
-pub struct Link(Arc<Shared>);
+pub struct InjectorHandle(Arc<InjectorState>);
 
-impl Link {
-    /// Gives the servers the way to the editor: what [`Proxy::new`](crate::Proxy::new) returned.
+impl InjectorHandle {
+    /// Connects the servers to the editor, with the caller that [`Proxy::new`](crate::Proxy::new) returned.
     pub fn connect(&self, caller: Caller) {
-        // There is one proxy.
+        // There is only one proxy, so this is the first call.
         self.0.caller.set(caller).unwrap_or_default();
     }
 
-    /// Ends all servers, so that what they run at the editor is given up.
+    /// Ends all servers, which abandons the requests they have open at the editor.
     pub async fn close(&self) {
-        let seats = std::mem::take(&mut *self.0.seats());
+        let seats = std::mem::take(&mut *self.0.servers());
         for mut seat in seats {
-            match &mut seat.serving {
-                Serving::Acp(carrier) => carrier.end().await,
-                Serving::Http(server) => {
+            match &mut seat.transport {
+                TransportServer::Acp(carrier) => carrier.stop().await,
+                TransportServer::Http(server) => {
                     if let Some(server) = server.take() {
                         server.stop().await;
                     }
                 }
-                Serving::Stdio(stop, serving, _) => {
+                TransportServer::Stdio(stop, serving, _) => {
                     stop.send_replace(true);
                     if let Some(serving) = serving.take() {
-                        // One that ended early has nothing left to end.
+                        // A task that panicked has nothing left to end.
                         serving.await.unwrap_or_default();
                     }
                 }
@@ -142,179 +145,219 @@ impl Link {
     }
 }
 
-impl Shared {
-    fn seats(&self) -> MutexGuard<'_, Vec<Seat>> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+impl InjectorState {
+    fn servers(&self) -> MutexGuard<'_, Vec<InjectedServer>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the newest server of a session, if it has one.
-    fn of<T>(&self, session: &SessionId, act: impl FnOnce(&mut Seat) -> T) -> Option<T> {
-        let mut seats = self.seats();
+    /// Calls `act` with the newest server of a session, if it has one.
+    fn with_server_of<T>(
+        &self,
+        session: &SessionId,
+        act: impl FnOnce(&mut InjectedServer) -> T,
+    ) -> Option<T> {
+        let mut seats = self.servers();
         seats.iter_mut().rev().find(|seat| seat.session.borrow().as_ref() == Some(session)).map(act)
     }
 
-    /// Returns what carries messages to a server over ACP.
-    pub(crate) fn carrier(&self, server: &str) -> Option<Arc<Carrier>> {
-        let seats = self.seats();
-        let seat = seats.iter().find(|seat| seat.server == server)?;
-        match &seat.serving {
-            Serving::Acp(carrier) => Some(carrier.clone()),
-            Serving::Http(_) | Serving::Stdio(..) => None,
+    /// Returns the tunnel to a server that is reached over ACP.
+    pub(crate) fn find_tunnel(&self, server: &str) -> Option<Arc<McpTunnel>> {
+        let seats = self.servers();
+        let seat = seats.iter().find(|seat| seat.id == server)?;
+        match &seat.transport {
+            TransportServer::Acp(carrier) => Some(carrier.clone()),
+            TransportServer::Http(_) | TransportServer::Stdio(..) => None,
         }
     }
 }
 
-impl Inject {
-    /// Returns what stands between, what serves MCP over ACP, and the way to connect both to the editor.
+impl ServerInjector {
+    /// Returns the interceptor, the service for MCP over ACP, and the handle that connects both to the editor.
     #[must_use]
-    pub fn new(settings: InjectSettings) -> (Self, OverAcp, Link) {
-        let shared = Arc::new(Shared { caller: OnceLock::new(), seats: Mutex::default() });
-        let inject = Self { settings, shared: shared.clone(), editor: None, agent: None, count: 0 };
-        (inject, OverAcp::new(shared.clone()), Link(shared))
+    pub fn new(settings: InjectorOptions) -> (Self, McpOverAcpService, InjectorHandle) {
+        let shared = Arc::new(InjectorState { caller: OnceLock::new(), servers: Mutex::default() });
+        let inject = Self {
+            options: settings,
+            shared: shared.clone(),
+            editor_capabilities: None,
+            agent_capabilities: None,
+            server_count: 0,
+        };
+        (inject, McpOverAcpService::new(shared.clone()), InjectorHandle(shared))
     }
 
-    /// Adds a server to a request; nothing if there is nothing to offer, or it cannot be.
-    fn add(&mut self, request: &RequestId, opening: &Opening, line: &[u8]) -> Option<Vec<u8>> {
-        let editor = self.editor.as_ref()?;
-        let its_own = Serves::of(editor);
-        // With a host here, what the editor lacks is served all the same.
-        let serves = if self.settings.beside.options.host { Serves::ALL } else { its_own };
-        if serves.is_nothing() || self.shared.seats().len() >= MAX_SEATS {
+    /// Adds a server to a request. Returns `None` if there are no tools to offer, or the server cannot be added.
+    fn add_server(&mut self, request: &RequestId, opening: &SessionOpening, line: &[u8]) -> Option<Vec<u8>> {
+        let editor = self.editor_capabilities.as_ref()?;
+        let its_own = EditorTools::from_capabilities(editor);
+        // If a host serves here, the methods that the editor lacks are available as well.
+        let serves =
+            if self.options.engine_sessions.options.serve_as_host { EditorTools::ALL } else { its_own };
+        if serves.is_empty() || self.shared.servers().len() >= MAX_SERVERS {
             return None;
         }
-        let client =
-            ClientHandle::over(self.shared.caller.get()?.clone(), ClientGate::new((**editor).clone()));
+        let client = ClientHandle::from_caller(
+            self.shared.caller.get()?.clone(),
+            ClientCapabilityGate::new((**editor).clone()),
+        );
         let (tell, session) = watch::channel(None);
-        let known = (Known::new(session, self.settings.beside.clone()), its_own);
-        let more: Vec<String> = opening.more.iter().map(|path| path.to_string_lossy().into_owned()).collect();
-        self.count += 1;
-        let id = format!("{}mcp-server-{}", bowline_state::relay::PREFIX, self.count);
-        let place = Editor::new(client, id.clone(), known, &opening.cwd.to_string_lossy(), &more).ok()?;
-        let settings = Settings {
+        let known = (BackendSession::new(session, self.options.engine_sessions.clone()), its_own);
+        let more: Vec<String> =
+            opening.additional_directories.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        self.server_count += 1;
+        let id = format!("{}mcp-server-{}", bowline_state::relay::PROXY_ID_PREFIX, self.server_count);
+        let place =
+            EditorBackend::new(client, id.clone(), known, &opening.cwd.to_string_lossy(), &more).ok()?;
+        let settings = McpServerOptions {
             name: "bowline".to_owned(),
-            version: self.settings.version.clone(),
-            offer: offer(serves),
-            advise: None,
+            version: self.options.version.clone(),
+            offered_tools: offered_tools(serves),
+            advise_denial: None,
         };
-        let (name, allowed, met) = (free_name(line), place.allowed.clone(), Met::default());
-        let once = Once::new(&name, settings.offer, met.clone());
-        let open = move |_| -> bowline_workspace::approvals::BoxFuture<'static, Result<Editor, String>> {
-            met.now();
-            Box::pin(std::future::ready(Ok(place.clone())))
-        };
-        let server = Server::new(settings, Arc::new(open));
-        let transport = self.settings.transport.unwrap_or_else(|| {
-            let agent = self.agent.as_ref();
-            agent.map_or(Transport::Stdio, |(agent, acp)| Transport::best(&agent.mcp_capabilities, *acp))
+        let (name, allowed, met) =
+            (choose_server_name(line), place.approvals.clone(), ServerHandshake::default());
+        let once = PermissionDedup::new(&name, settings.offered_tools, met.clone());
+        let open =
+            move |_| -> bowline_workspace::approvals::BoxFuture<'static, Result<EditorBackend, String>> {
+                met.complete();
+                Box::pin(std::future::ready(Ok(place.clone())))
+            };
+        let server = McpWorkspaceServer::new(settings, Arc::new(open));
+        let transport = self.options.transport.unwrap_or_else(|| {
+            let agent = self.agent_capabilities.as_ref();
+            agent
+                .map_or(McpTransport::Stdio, |(agent, acp)| McpTransport::best(&agent.mcp_capabilities, *acp))
         });
-        let (serving, entry) = self.start(transport, server, &id, &name).ok()?;
-        let line = with_server(line, &entry)?;
-        let seat = Seat { request: Some(request.clone()), server: id, session: tell, serving, allowed, once };
-        self.shared.seats().push(seat);
+        let (serving, entry) = self.start_server(transport, server, &id, &name).ok()?;
+        let line = insert_server(line, &entry)?;
+        let seat = InjectedServer {
+            request: Some(request.clone()),
+            id,
+            session: tell,
+            transport: serving,
+            approvals: allowed,
+            permission_dedup: once,
+        };
+        self.shared.servers().push(seat);
         Some(line)
     }
 
-    /// Starts a server, and returns how the agent is told of it.
-    fn start(
+    /// Starts a server, and returns its entry for the agent.
+    fn start_server(
         &self,
-        transport: Transport,
-        server: Server<Editor>,
+        transport: McpTransport,
+        server: McpWorkspaceServer<EditorBackend>,
         id: &str,
         name: &str,
-    ) -> io::Result<(Serving, Value)> {
+    ) -> io::Result<(TransportServer, Value)> {
         Ok(match transport {
-            Transport::Acp => {
-                let carrier = Carrier::start(server, id.to_owned(), self.shared.caller.get().cloned());
+            McpTransport::Acp => {
+                let carrier = McpTunnel::start(server, id.to_owned(), self.shared.caller.get().cloned());
                 let entry = json!({ "type": "acp", "name": name, "serverId": id });
-                (Serving::Acp(Arc::new(carrier)), entry)
+                (TransportServer::Acp(Arc::new(carrier)), entry)
             }
-            Transport::Http => {
+            McpTransport::Http => {
                 let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
                 listener.set_nonblocking(true)?;
-                let token = (self.settings.secret)()?;
-                let settings = HttpSettings { token: token.clone(), hosts: Vec::new(), idle: IDLE };
+                let token = (self.options.generate_secret)()?;
+                let settings =
+                    HttpServerOptions { token: token.clone(), hosts: Vec::new(), idle_timeout: IDLE_TIMEOUT };
                 let http = HttpServer::start(server, TcpListener::from_std(listener)?, settings)?;
                 let header = json!({ "name": "Authorization", "value": format!("Bearer {token}") });
                 let entry = json!({ "type": "http", "name": name, "url": http.url(), "headers": [header] });
-                (Serving::Http(Some(http)), entry)
+                (TransportServer::Http(Some(http)), entry)
             }
-            Transport::Stdio => {
-                let socket = (self.settings.sockets)()?.join(format!("{}.sock", self.count));
+            McpTransport::Stdio => {
+                let socket = (self.options.socket_dir)()?.join(format!("{}.sock", self.server_count));
                 let listener = UnixListener::bind(&socket)?;
-                let (program, words) = &self.settings.bridge;
+                let (program, words) = &self.options.bridge_command;
                 let shown = socket.to_string_lossy().into_owned();
                 let args: Vec<&str> = words.iter().map(String::as_str).chain([shown.as_str()]).collect();
                 let entry = json!({ "name": name, "command": program, "args": args, "env": [] });
                 let (stop, stopped) = watch::channel(false);
-                let serving = tokio::spawn(accept(server, listener, stopped));
-                (Serving::Stdio(stop, Some(serving), socket), entry)
+                let serving = tokio::spawn(accept_connections(server, listener, stopped));
+                (TransportServer::Stdio(stop, Some(serving), socket), entry)
             }
         })
     }
 
-    /// Does with the seat of a request what became of the session. A session that is opened again has the new one alone.
-    fn settle(&self, request: Option<&RequestId>, opened: Option<&SessionId>) {
+    /// Binds the server of a request to the opened session, or drops it. If a session is opened again, only its new
+    /// server stays.
+    fn bind_session(&self, request: Option<&RequestId>, opened: Option<&SessionId>) {
         let Some(request) = request else { return };
-        let mut seats = self.shared.seats();
+        let mut seats = self.shared.servers();
         let Some(at) = seats.iter().position(|seat| seat.request.as_ref() == Some(request)) else { return };
         match opened {
             Some(session) => {
-                // Another request may have the same id later.
+                // A later request may reuse the id.
                 seats[at].request = None;
                 seats[at].session.send_replace(Some(session.clone()));
-                let server = seats[at].server.clone();
-                seats.retain(|seat| seat.server == server || seat.session.borrow().as_ref() != Some(session));
+                let server = seats[at].id.clone();
+                seats.retain(|seat| seat.id == server || seat.session.borrow().as_ref() != Some(session));
             }
-            // In their order: the newest of a session is the one that its agent has.
+            // `remove` keeps the order: the newest server of a session is the one that its agent uses.
             None => drop(seats.remove(at)),
         }
     }
 }
 
-impl Between for Inject {
-    fn look(&mut self, passing: Passing<'_>) -> Decision {
+impl Interceptor for ServerInjector {
+    fn intercept(&mut self, passing: InterceptedMessage<'_>) -> InterceptDecision {
         match (passing.from, passing.fact) {
-            (Side::Editor, Fact::Initialize(editor)) => self.editor = Some(editor.clone()),
-            (Side::Agent, Fact::Initialized(agent)) => {
-                self.agent = Some((agent.clone(), speaks_over_acp(passing.line)));
+            (ProxySide::Editor, RelayEvent::Initialize(editor)) => {
+                self.editor_capabilities = Some(editor.clone())
             }
-            (Side::Editor, Fact::Opening(opening)) => {
-                if let Some(line) = passing.id.and_then(|id| self.add(id, opening, passing.line)) {
-                    return Decision::Now(Deed::Instead(vec![line]));
+            (ProxySide::Agent, RelayEvent::Initialized(agent)) => {
+                self.agent_capabilities = Some((agent.clone(), supports_mcp_over_acp(passing.line)));
+            }
+            (ProxySide::Editor, RelayEvent::SessionOpening(opening)) => {
+                if let Some(line) = passing.id.and_then(|id| self.add_server(id, opening, passing.line)) {
+                    return InterceptDecision::Now(Disposition::Replace(vec![line]));
                 }
             }
-            (Side::Agent, Fact::Opened(opened)) => self.settle(passing.id, Some(&opened.session)),
-            (Side::Agent, Fact::NotOpened(_)) => self.settle(passing.id, None),
-            (Side::Agent, Fact::ToolCall(seen)) => {
-                self.shared.of(&seen.session, |seat| seat.once.told(seen, passing.line));
+            (ProxySide::Agent, RelayEvent::SessionOpened(opened)) => {
+                self.bind_session(passing.id, Some(&opened.session))
             }
-            (Side::Agent, Fact::Permission(session, _)) => {
-                let rules = self.settings.rules;
-                let answer = self.shared.of(session, |seat| seat.once.answer(passing.line, rules));
-                return answer.flatten().map_or(Decision::PASS, Decision::Now);
+            (ProxySide::Agent, RelayEvent::SessionNotOpened(_)) => self.bind_session(passing.id, None),
+            (ProxySide::Agent, RelayEvent::ToolCall(seen)) => {
+                self.shared.with_server_of(&seen.session, |seat| {
+                    seat.permission_dedup.update_tool_call(seen, passing.line)
+                });
             }
-            (Side::Editor, Fact::Cancelled(session)) => {
-                let seats = self.shared.seats();
+            (ProxySide::Agent, RelayEvent::PermissionRequested(session, _)) => {
+                let rules = self.options.rules;
+                let answer = self.shared.with_server_of(session, |seat| {
+                    seat.permission_dedup.answer_request(passing.line, rules)
+                });
+                return answer.flatten().map_or(InterceptDecision::PASS, InterceptDecision::Now);
+            }
+            (ProxySide::Editor, RelayEvent::TurnCancelled(session)) => {
+                let seats = self.shared.servers();
                 let its = seats.iter().filter(|seat| seat.session.borrow().as_ref() == Some(session));
-                its.for_each(|seat| seat.allowed.cancel());
+                its.for_each(|seat| seat.approvals.cancel());
             }
-            (Side::Agent, Fact::Closed(_, session)) => {
-                self.shared.seats().retain(|seat| seat.session.borrow().as_ref() != Some(session));
+            (ProxySide::Agent, RelayEvent::SessionClosed(_, session)) => {
+                self.shared.servers().retain(|seat| seat.session.borrow().as_ref() != Some(session));
             }
-            (Side::Agent, Fact::Asked(Method::Mcp, ..)) => {
-                let ours = server_of(passing.line).is_some_and(|id| self.shared.carrier(&id).is_some());
+            (ProxySide::Agent, RelayEvent::AgentRequest(Method::Mcp, ..)) => {
+                let ours =
+                    parse_server_id(passing.line).is_some_and(|id| self.shared.find_tunnel(&id).is_some());
                 if ours {
-                    return Decision::Now(Deed::Take);
+                    return InterceptDecision::Now(Disposition::HandleLocally);
                 }
             }
             _ => {}
         }
-        Decision::PASS
+        InterceptDecision::PASS
     }
 }
 
-/// Serves whoever connects to a socket. It lies in a directory of the user's alone.
-async fn accept(server: Server<Editor>, listener: UnixListener, mut stop: watch::Receiver<bool>) {
+/// Serves the clients that connect to a socket, which is in a directory that only the user can access.
+async fn accept_connections(
+    server: McpWorkspaceServer<EditorBackend>,
+    listener: UnixListener,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let stream = tokio::select! {
@@ -325,7 +368,7 @@ async fn accept(server: Server<Editor>, listener: UnixListener, mut stop: watch:
             _ = stop.changed() => break,
         };
         while connections.try_join_next().is_some() {}
-        if !is_the_users(&stream) || connections.len() >= MAX_CONNECTIONS {
+        if !is_same_user(&stream) || connections.len() >= MAX_CONNECTIONS {
             continue;
         }
         let (reader, writer) = stream.into_split();
@@ -338,8 +381,8 @@ async fn accept(server: Server<Editor>, listener: UnixListener, mut stop: watch:
     while connections.join_next().await.is_some() {}
 }
 
-/// Says whether the other end of a socket is a process of the same user.
-fn is_the_users(stream: &tokio::net::UnixStream) -> bool {
+/// Returns whether the peer of a socket is a process of the same user.
+fn is_same_user(stream: &tokio::net::UnixStream) -> bool {
     let own = stream.local_addr().ok().and_then(|address| {
         use std::os::unix::fs::MetadataExt as _;
         Some(std::fs::metadata(address.as_pathname()?).ok()?.uid())
@@ -347,24 +390,25 @@ fn is_the_users(stream: &tokio::net::UnixStream) -> bool {
     own.is_some() && stream.peer_cred().ok().map(|peer| peer.uid()) == own
 }
 
-fn offer(serves: Serves) -> Offer {
-    match (serves.reading, serves.writing, serves.running) {
-        (true, true, true) => Offer::Everything,
-        (true, true, false) => Offer::Files,
-        (true, false, true) => Offer::ReadingAndCommands,
-        (true, false, false) => Offer::Reading,
-        (false, _, _) => Offer::Commands,
+fn offered_tools(serves: EditorTools) -> OfferedTools {
+    match (serves.can_read, serves.can_write, serves.can_run) {
+        (true, true, true) => OfferedTools::Everything,
+        (true, true, false) => OfferedTools::Files,
+        (true, false, true) => OfferedTools::ReadOnlyAndCommands,
+        (true, false, false) => OfferedTools::ReadOnly,
+        (false, _, _) => OfferedTools::Commands,
     }
 }
 
-/// Says whether an agent takes servers over ACP. The schema has that as an unstable part, which is read by its name.
-fn speaks_over_acp(line: &[u8]) -> bool {
+/// Returns whether an agent supports servers over ACP. That part of the schema is unstable, so it is read from the
+/// JSON.
+fn supports_mcp_over_acp(line: &[u8]) -> bool {
     let answer: Value = serde_json::from_slice(line).unwrap_or_default();
     answer["result"]["agentCapabilities"]["mcpCapabilities"]["acp"] == true
 }
 
-/// Returns the server that a message over ACP is for.
-fn server_of(line: &[u8]) -> Option<String> {
+/// Returns the id of the server that an ACP message is addressed to.
+fn parse_server_id(line: &[u8]) -> Option<String> {
     let message: HashMap<String, Value> = serde_json::from_slice(line).ok()?;
     Some(message.get("params")?.get("serverId")?.as_str()?.to_owned())
 }

@@ -1,53 +1,70 @@
 //! A proxy between an editor and an agent that know nothing of it.
 //!
 //! ```text
-//!            ┌──────────────────────── Proxy::run, one task ───────────────────────┐
-//!  editor ──►│ Input ─ peek ─► Relay::see ─► On ─────────────────────────► Output   │──► agent
-//!         ◄──│ Output ◄──────────── On ◄─ Relay::see ◄─ peek ─ Input               │◄──
-//!            │    ▲       a message that matters: Between::look                    │
-//!            │    │       (pass, change, hold, answer, take)                       │
-//!            └────┼─────────────────────────┬───────────────────────────────────────┘
-//!                 └── calls of our own ── own end: bowline-wire's Caller and Service
+//!            ┌────────────────────────── Proxy::run, one task ─────────────────────────┐
+//!  editor ──►│ LineInput ─ peek ─► Relay::route ─► Forward ──────────────► OutputQueue │──► agent
+//!         ◄──│ OutputQueue ◄──────────── Forward ◄─ Relay::route ◄─ peek ─ LineInput   │◄──
+//!            │    ▲     a message of interest: Interceptor::intercept                  │
+//!            │    │     (pass, replace, hold, answer, handle locally)                  │
+//!            └────┼─────────────────────────┬──────────────────────────────────────────┘
+//!                 └── the proxy's own calls ── own end: bowline-wire's Caller and Service
 //! ```
 //!
-//! Where messages can be seen, held, changed and answered:
-//! - **Seen**: implement [`Between`]. [`Between::look`] is given every message that matters
-//!   ([`bowline_state::relay::Method`]), with what it says ([`bowline_state::relay::Fact`]) and its whole line, in the
-//!   order in which they pass. What does not matter is not parsed; to see more, add a method there.
-//! - **Held**: return [`Decision::Later`] with a future. With [`Order::Keep`] that side's later messages wait as well (for
-//!   looking at the disk before a tool call is told as done); with [`Order::Overtake`] they go on (for asking rules or a
-//!   person about a permission request).
-//! - **Changed**: [`Deed::Instead`] with the lines that go on in its place: its own text changed, with others before or
-//!   after it, or none.
-//! - **Answered**: [`Deed::Answer`]. The other side never hears of the request.
-//! - **Taken**: [`Deed::Take`] gives it to the proxy's own end; the [`Service`] that [`Proxy::new`] was given answers.
-//! - **Calls and notifications of our own**, to the editor or, with methods that begin with `mcp/`, to the agent: the
-//!   [`Caller`] that [`Proxy::new`] returns; a [`bowline_wire::ClientHandle`] over it has the typed methods. A dropped call
-//!   is cancelled at the other side; when the editor is gone, calls fail.
-//! - **Beside**: [`Beside`] has an [`Engine`] look at the disk, apply rules, record writes and serve what the editor cannot;
-//!   its updates go to the editor through [`Proxy::telling`].
+//! Where messages can be inspected, held, changed and answered:
+//! - **Inspected**: implement [`Interceptor`]. [`Interceptor::intercept`] gets every message of interest
+//!   ([`bowline_state::relay::Method`]) with its meaning ([`bowline_state::relay::RelayEvent`]) and its whole line, in
+//!   the order in which messages pass. Other messages are not parsed; to see more, add a method there.
+//! - **Held**: return [`InterceptDecision::Later`] with a future. With [`MessageOrder::Keep`] later messages of that
+//!   side wait as well (a scan before the end of a turn is shown); with [`MessageOrder::Overtake`] they go on (a
+//!   permission request).
+//! - **Changed**: [`Disposition::Replace`] with the lines that take its place, or none.
+//! - **Answered**: [`Disposition::Answer`]. The other side never sees the request.
+//! - **Handled locally**: [`Disposition::HandleLocally`] gives it to the [`Service`] that [`Proxy::new`] was given.
+//! - **Own calls and notifications** go to the editor, or to the agent if the method begins with `mcp/`, through the
+//!   [`Caller`] that [`Proxy::new`] returns. A dropped call is cancelled at the other side; when the editor is gone,
+//!   calls fail. On the wire their ids begin with `bowline-proxy-`; a peer's id with that prefix is replaced and
+//!   restored.
 //!
-//! Several stand one behind the other in a [`Chain`]. What needs the host (rules, journal, this machine's files) is made by
-//! whoever composes them: this crate knows no host and no agent.
+//! Several interceptors form an [`InterceptorChain`]. The parts that need the host (rules, journal, this machine's
+//! files) are provided by the program that composes them: this crate depends on neither host nor agent.
+//!
+//! - [`EngineInterceptor`] has an [`Engine`] scan the disk, apply rules, record writes and serve what the editor lacks;
+//!   its updates go to the editor through [`Proxy::with_editor_updates`], before any held message that is released
+//!   after them.
+//! - [`ServerInjector`] adds one MCP server to each session. It edits one entry of `mcpServers` and leaves every other
+//!   byte. The server has a secret, socket or id that only this session knows. Tools wait until the session is known;
+//!   the connection does not. A session that is loaded again has only the new server, once it is open.
+//! - `EditorBackend` is the editor's workspace for that server: texts and commands are the editor's. A write that began
+//!   is completed, whether or not its caller still waits.
+//! - A held request is dropped when its sender cancels it (-32800), or after the agent has gone; dropping it withdraws
+//!   its requests to the editor. No question is asked on behalf of an agent that has gone.
 //!
 //! [`Service`]: bowline_wire::service::Service
 //! [`Caller`]: bowline_wire::Caller
 
-mod beside;
-mod between;
-mod editor;
+mod editor_backend;
 mod engine;
+mod engine_interceptor;
 mod inject;
-mod lane;
-mod once;
-mod over_acp;
+mod interceptor;
+mod line_io;
+mod mcp_over_acp;
 mod permission;
+mod permission_dedup;
 mod proxy;
 
-pub use beside::{Beside, Line, Options, Sessions, Telling};
-pub use between::{Between, BoxFuture, Chain, Decision, Deed, Order, Passing};
-pub use engine::{Act, Again, EditorWrites, Engine, EngineSession, Judged, Recorded};
-pub use inject::{Inject, InjectSettings, Link};
-pub use lane::{Reader, Writer};
-pub use over_acp::OverAcp;
-pub use proxy::{Ended, Ends, Proxy, Settings};
+pub use engine::{
+    EditorWriteRequest, Engine, EngineSession, JournalledWrite, PermissionRuling, RedoChange,
+    RelayedOperation,
+};
+pub use engine_interceptor::{
+    CallerSlot, EditorUpdateSender, EngineInterceptor, EngineInterceptorOptions, EngineSessions,
+};
+pub use inject::{InjectorHandle, InjectorOptions, ServerInjector};
+pub use interceptor::{
+    BoxFuture, Disposition, InterceptDecision, InterceptedMessage, Interceptor, InterceptorChain,
+    MessageOrder,
+};
+pub use line_io::{BoxReader, BoxWriter};
+pub use mcp_over_acp::McpOverAcpService;
+pub use proxy::{PeerStreams, Proxy, ProxyEndReason, ProxyOptions};

@@ -1,176 +1,177 @@
-//! Asking the editor's user before something is changed or run, and showing what became of it.
+//! Permission prompts to the editor's user before a write or a command, and the display of its outcome.
 //!
-//! What is asked about is a tool call of its own, with the diff or the command, so that the editor shows it as it shows the
-//! agent's own.
+//! Each prompt is a tool call of its own, with the diff or the command, so that the editor displays it like the agent's
+//! own calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowline_state::display;
-use bowline_state::failure::Failure;
-use bowline_state::paths::{Access, LexicalPath, protected};
+use bowline_state::paths::{Access, LexicalPath, find_protection};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{
     Diff, PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
     SessionId, ToolCall, ToolCallContent, ToolCallId, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
     ToolCallUpdateFields, ToolKind,
 };
-use bowline_workspace::terminals::Asked;
+use bowline_workspace::terminals::CommandRequest;
 use serde_json::json;
 
-use crate::editor::{Allowed, Editor, failure};
+use crate::editor_backend::{EditorBackend, SessionApprovals, to_failure};
 
-const ONCE: &str = "allow";
-const ALWAYS: &str = "allow-session";
+const ALLOW_ONCE: &str = "allow";
+const ALLOW_SESSION: &str = "allow-session";
 const REJECT: &str = "reject";
 
 /// The longest title, in bytes.
 const MAX_TITLE: usize = 200;
 
-/// Something that the user is asked about.
-pub(crate) struct Wish {
+/// An operation that needs the user's permission.
+pub(crate) struct PermissionPrompt {
     kind: ToolKind,
     title: String,
     content: Vec<ToolCallContent>,
     locations: Vec<ToolCallLocation>,
-    input: serde_json::Value,
-    // Whether it is asked about whatever was allowed for the session: a protected file.
+    raw_input: serde_json::Value,
+    // Whether it needs a prompt even if the session's approvals cover it: a protected file.
     always_asks: bool,
 }
 
-impl Wish {
-    /// A file that is to be written.
-    pub(crate) fn write(path: &str, before: Option<String>, after: &str) -> Self {
+impl PermissionPrompt {
+    /// Returns the prompt for writing a file.
+    pub(crate) fn for_write(path: &str, before: Option<String>, after: &str) -> Self {
         let diff = Diff::new(path, after).old_text(before);
         Self {
             kind: ToolKind::Edit,
-            title: display::line(&format!("Write {path}"), MAX_TITLE),
+            title: display::escape_line(&format!("Write {path}"), MAX_TITLE),
             content: vec![diff.into()],
             locations: vec![ToolCallLocation::new(path)],
-            input: json!({ "path": path }),
-            always_asks: LexicalPath::parse(path).is_ok_and(|path| protected(&path, Access::Write).is_some()),
+            raw_input: json!({ "path": path }),
+            always_asks: LexicalPath::parse(path)
+                .is_ok_and(|path| find_protection(&path, Access::Write).is_some()),
         }
     }
 
-    /// A command that is to be run.
-    pub(crate) fn run(asked: &Asked) -> Self {
+    /// Returns the prompt for running a command.
+    pub(crate) fn for_command(asked: &CommandRequest) -> Self {
         let words: Vec<&str> =
             std::iter::once(&asked.command).chain(&asked.args).map(String::as_str).collect();
         Self {
             kind: ToolKind::Execute,
-            title: display::line(&format!("Run {}", words.join(" ")), MAX_TITLE),
+            title: display::escape_line(&format!("Run {}", words.join(" ")), MAX_TITLE),
             content: Vec::new(),
             locations: Vec::new(),
-            input: json!({ "command": asked.command, "args": asked.args, "cwd": asked.cwd, "env": asked.env }),
+            raw_input: json!({ "command": asked.command, "args": asked.args, "cwd": asked.cwd, "env": asked.env }),
             always_asks: false,
         }
     }
 
-    fn remembered(&self, allowed: &Allowed) -> bool {
-        !self.always_asks && self.flag(allowed).load(Ordering::Relaxed)
+    fn is_preapproved(&self, allowed: &SessionApprovals) -> bool {
+        !self.always_asks && self.approval_flag(allowed).load(Ordering::Relaxed)
     }
 
-    fn flag<'a>(&self, allowed: &'a Allowed) -> &'a AtomicBool {
-        if self.kind == ToolKind::Execute { &allowed.running } else { &allowed.writing }
+    fn approval_flag<'a>(&self, allowed: &'a SessionApprovals) -> &'a AtomicBool {
+        if self.kind == ToolKind::Execute { &allowed.allow_commands } else { &allowed.allow_writes }
     }
 }
 
-/// Asks the user about something, does it if that is a yes, and shows what became of it.
-pub(crate) async fn review<T>(
-    editor: &Editor,
-    wish: Wish,
-    act: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    let (session, cancellations) = (editor.session().await?, editor.allowed.cancellations());
-    let number = editor.allowed.asked.fetch_add(1, Ordering::Relaxed) + 1;
-    let id = ToolCallId::new(format!("{}-call-{number}", editor.name));
+/// Asks the user, runs the operation if the answer is yes, and displays its outcome.
+pub(crate) async fn run_with_permission<T>(
+    editor: &EditorBackend,
+    wish: PermissionPrompt,
+    act: impl Future<Output = Result<T, RpcError>>,
+) -> Result<T, RpcError> {
+    let (session, cancellations) = (editor.session_id().await?, editor.approvals.cancellations());
+    let number = editor.approvals.prompt_count.fetch_add(1, Ordering::Relaxed) + 1;
+    let id = ToolCallId::new(format!("{}-call-{number}", editor.call_id_prefix));
     let call = ToolCall::new(id.clone(), wish.title.clone())
         .kind(wish.kind)
         .status(ToolCallStatus::Pending)
         .content(wish.content.clone())
         .locations(wish.locations.clone())
-        .raw_input(wish.input.clone());
-    editor.client.update(session.clone(), call).await.map_err(failure)?;
-    // Whatever ends this, the call is closed.
-    let mut open = Open {
+        .raw_input(wish.raw_input.clone());
+    editor.client.update(session.clone(), call).await.map_err(to_failure)?;
+    // The guard closes the call however this function ends.
+    let mut open = OpenToolCall {
         editor: editor.clone(),
         session: session.clone(),
         id: id.clone(),
         status: Some(ToolCallStatus::Failed),
     };
     let done = async {
-        if !wish.remembered(&editor.allowed) {
-            ask(editor, &session, &id, &wish, cancellations).await?;
+        if !wish.is_preapproved(&editor.approvals) {
+            request_permission(editor, &session, &id, &wish, cancellations).await?;
         }
         act.await
     }
     .await;
     let status = if done.is_ok() { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
     open.status = None;
-    told(editor, &session, &id, status).await;
+    send_status(editor, &session, &id, status).await;
     done
 }
 
-async fn ask(
-    editor: &Editor,
+async fn request_permission(
+    editor: &EditorBackend,
     session: &SessionId,
     id: &ToolCallId,
-    wish: &Wish,
+    wish: &PermissionPrompt,
     cancellations: u64,
-) -> Result<(), Failure> {
+) -> Result<(), RpcError> {
     let fields = ToolCallUpdateFields::new()
         .title(wish.title.clone())
         .kind(wish.kind)
         .content(wish.content.clone())
         .locations(wish.locations.clone())
-        .raw_input(wish.input.clone());
+        .raw_input(wish.raw_input.clone());
     let options = vec![
-        PermissionOption::new(ONCE, "Allow once", PermissionOptionKind::AllowOnce),
-        PermissionOption::new(ALWAYS, "Allow for this session", PermissionOptionKind::AllowAlways),
+        PermissionOption::new(ALLOW_ONCE, "Allow once", PermissionOptionKind::AllowOnce),
+        PermissionOption::new(ALLOW_SESSION, "Allow for this session", PermissionOptionKind::AllowAlways),
         PermissionOption::new(REJECT, "Reject", PermissionOptionKind::RejectOnce),
     ];
     let update = ToolCallUpdate::new(id.clone(), fields);
     let request = RequestPermissionRequest::new(session.clone(), update, options);
     let answer = tokio::select! {
         biased;
-        // A yes to a turn that is cancelled is late, and the editor need not ask any more.
-        () = editor.allowed.cancelled_since(cancellations) => return Err(Failure::Cancelled),
-        answer = editor.client.request_permission(request) => answer.map_err(failure)?,
+        // A yes to a cancelled turn is too late, and the editor can withdraw the question.
+        () = editor.approvals.wait_for_cancellation(cancellations) => return Err(RpcError::Cancelled),
+        answer = editor.client.request_permission(request) => answer.map_err(to_failure)?,
     };
     match answer.outcome {
         RequestPermissionOutcome::Selected(selected) => match &*selected.option_id.0 {
-            ONCE => Ok(()),
-            ALWAYS => {
-                wish.flag(&editor.allowed).store(true, Ordering::Relaxed);
+            ALLOW_ONCE => Ok(()),
+            ALLOW_SESSION => {
+                wish.approval_flag(&editor.approvals).store(true, Ordering::Relaxed);
                 Ok(())
             }
-            // Whatever is no yes is a no.
-            _ => Err(Failure::Denied { why: "the user said no".to_owned() }),
+            // Anything other than a yes is a no.
+            _ => Err(RpcError::Denied { reason: "the user said no".to_owned() }),
         },
-        RequestPermissionOutcome::Cancelled => Err(Failure::Cancelled),
-        // An outcome of a later protocol is no yes.
-        _ => Err(Failure::Denied { why: "the editor gave no answer that is known here".to_owned() }),
+        RequestPermissionOutcome::Cancelled => Err(RpcError::Cancelled),
+        // An outcome of a later protocol version does not count as a yes.
+        _ => Err(RpcError::Denied { reason: "the editor gave no answer that is known here".to_owned() }),
     }
 }
 
-/// Shows what became of a call. If the editor is gone, nobody looks.
-async fn told(editor: &Editor, session: &SessionId, id: &ToolCallId, status: ToolCallStatus) {
+/// Displays the status of a call. If the editor is gone, the update is discarded.
+async fn send_status(editor: &EditorBackend, session: &SessionId, id: &ToolCallId, status: ToolCallStatus) {
     let update = ToolCallUpdate::new(id.clone(), ToolCallUpdateFields::new().status(status));
     editor.client.update(session.clone(), update).await.unwrap_or_default();
 }
 
-/// A call that is shown as open. If whoever asked for it goes away, it is shown as failed.
-struct Open {
-    editor: Editor,
+/// A tool call that is displayed as open. If it is dropped, it is displayed as failed.
+struct OpenToolCall {
+    editor: EditorBackend,
     session: SessionId,
     id: ToolCallId,
     status: Option<ToolCallStatus>,
 }
 
-impl Drop for Open {
+impl Drop for OpenToolCall {
     fn drop(&mut self) {
         let Some(status) = self.status else { return };
         let (editor, session, id) = (self.editor.clone(), self.session.clone(), self.id.clone());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { told(&editor, &session, &id, status).await });
+            runtime.spawn(async move { send_status(&editor, &session, &id, status).await });
         }
     }
 }
@@ -181,16 +182,18 @@ mod tests {
 
     #[test]
     fn what_is_allowed_for_a_session_is_of_one_kind_and_no_protected_file() {
-        let command = Asked { command: "make".to_owned(), ..Asked::default() };
-        let (write, run) = (Wish::write("/w/a.txt", None, "a"), Wish::run(&command));
-        let protected = Wish::write("/w/.git/hooks/pre-commit", None, "a");
-        let allowed = Allowed::default();
-        let remembered = |allowed: &Allowed| [&write, &protected, &run].map(|wish| wish.remembered(allowed));
+        let command = CommandRequest { command: "make".to_owned(), ..CommandRequest::default() };
+        let (write, run) =
+            (PermissionPrompt::for_write("/w/a.txt", None, "a"), PermissionPrompt::for_command(&command));
+        let protected = PermissionPrompt::for_write("/w/.git/hooks/pre-commit", None, "a");
+        let allowed = SessionApprovals::default();
+        let remembered =
+            |allowed: &SessionApprovals| [&write, &protected, &run].map(|wish| wish.is_preapproved(allowed));
         assert_eq!(remembered(&allowed), [false, false, false]);
-        write.flag(&allowed).store(true, Ordering::Relaxed);
+        write.approval_flag(&allowed).store(true, Ordering::Relaxed);
         assert_eq!(remembered(&allowed), [true, false, false]);
-        let allowed = Allowed::default();
-        run.flag(&allowed).store(true, Ordering::Relaxed);
+        let allowed = SessionApprovals::default();
+        run.approval_flag(&allowed).store(true, Ordering::Relaxed);
         assert_eq!(remembered(&allowed), [false, false, true]);
     }
 }

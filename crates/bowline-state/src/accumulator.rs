@@ -1,8 +1,8 @@
 //! A session as a client sees it, folded from `session/update` notifications.
 //!
-//! An agent sends what changed; a view wants what is. [`SessionAccumulator`] takes in each notification and gives a
-//! [`Snapshot`] of the whole at any time. A snapshot shares what it holds with the ones before and after it, so one
-//! can be taken after every chunk: the cost of a chunk does not grow with what came before.
+//! Agents send deltas; views need the whole state. [`SessionAccumulator`] applies each notification and returns a
+//! [`SessionSnapshot`] at any time. Snapshots share structure with their predecessors and successors, so a snapshot
+//! after every chunk is cheap: the cost of a chunk does not grow with the history.
 //!
 //! ```
 //! use bowline_state::accumulator::SessionAccumulator;
@@ -15,7 +15,7 @@
 //! }
 //! let text: Vec<_> = session.snapshot().messages().map(|message| message.text()).collect();
 //! assert_eq!(text, ["Hello, world"]);
-//! # Ok::<(), bowline_state::accumulator::Breach>(())
+//! # Ok::<(), bowline_state::accumulator::SessionViolation>(())
 //! ```
 
 use std::fmt;
@@ -26,90 +26,91 @@ use agent_client_protocol_schema::v1::{
     ToolCallStatus,
 };
 
-mod body;
+mod bounded_list;
 mod compaction;
-mod series;
-mod shelf;
+mod content;
+mod persistent_vec;
 mod snapshot;
 mod state;
 mod tool_calls;
 mod transcript;
 
-pub use body::{Body, Piece};
+pub use bounded_list::{EvictionStats, ListLimits};
 pub use compaction::Compaction;
-pub use shelf::{Cap, Lost};
-pub use snapshot::{Dropped, Entry, Snapshot, Unknown};
+pub use content::{ContentPiece, StreamedContent};
+pub use snapshot::{SessionEvictions, SessionSnapshot, TimelineEntry, UnrecognisedUpdate};
 pub use tool_calls::ToolCallView;
-pub use transcript::{Message, MessageKind, MessageRef};
+pub use transcript::{MessageKind, MessageRef, SessionMessage};
 
 use state::State;
 
-/// At most this many callbacks are told of each notification.
+/// The maximum number of subscribers.
 pub const MAX_SUBSCRIBERS: usize = 64;
 
-/// Folds the notifications of one session, and follows the client from one session to the next.
+/// Folds the notifications of one session, and follows the client when it switches sessions.
 pub struct SessionAccumulator {
-    options: Options,
+    options: AccumulatorOptions,
     state: Arc<State>,
-    // Invariant: at most `MAX_SUBSCRIBERS`, in the order they came.
-    subscribers: Vec<(SubscriptionId, Callback)>,
-    next_subscription: u64,
+    // Invariant: at most `MAX_SUBSCRIBERS`, in order of subscription.
+    subscribers: Vec<(SubscriptionId, SubscriberCallback)>,
+    next_subscription_id: u64,
 }
 
-type Callback = Box<dyn FnMut(&Snapshot, &SessionNotification) + Send>;
+type SubscriberCallback = Box<dyn FnMut(&SessionSnapshot, &SessionNotification) + Send>;
 
-/// How an accumulator behaves.
+/// The options of an accumulator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Options {
-    /// What a message of another session means.
-    pub other_session: OtherSession,
-    /// How much is kept.
-    pub limits: Limits,
+pub struct AccumulatorOptions {
+    /// How to handle a message of another session.
+    pub other_session: OtherSessionBehavior,
+    /// How much of the session to keep.
+    pub limits: AccumulatorLimits,
 }
 
-/// What a message of another session than the one before means.
+/// How an accumulator handles a message whose session differs from the current one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum OtherSession {
-    /// The client has changed the session: everything is forgotten, and the new one is followed.
+pub enum OtherSessionBehavior {
+    /// The client switched sessions: discard the state and follow the new session.
     #[default]
     Follow,
-    /// The message went astray: it is a [`Breach`].
+    /// The message was misdirected: return a [`SessionViolation`].
     Refuse,
 }
 
-/// How much of a session is kept. When there is more, the oldest goes and is counted in [`Snapshot::dropped`].
+/// How much of a session is kept. Beyond a limit the oldest items are evicted and counted in
+/// [`SessionSnapshot::evictions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct AccumulatorLimits {
     /// Messages; 10,000 and 64 MiB by default.
-    pub messages: Cap,
+    pub messages: ListLimits,
     /// Tool calls; 4,096 and 64 MiB by default.
-    pub tool_calls: Cap,
+    pub tool_calls: ListLimits,
     /// Compactions; 64 and 8 MiB by default.
-    pub compactions: Cap,
+    pub compactions: ListLimits,
     /// Notices; 32 and 256 KiB by default.
-    pub notices: Cap,
-    /// Updates of unknown kinds, of which each is cut at 4 KiB; 32 and 256 KiB by default.
-    pub unknown: Cap,
+    pub notices: ListLimits,
+    /// Updates of unknown kinds, each truncated to 4 KiB; 32 and 256 KiB by default.
+    pub unknown_updates: ListLimits,
 }
 
-impl Default for Limits {
+impl Default for AccumulatorLimits {
     fn default() -> Self {
         Self {
-            messages: Cap { items: 10_000, bytes: 64 << 20 },
-            tool_calls: Cap { items: 4096, bytes: 64 << 20 },
-            compactions: Cap { items: 64, bytes: 8 << 20 },
-            notices: Cap { items: 32, bytes: 256 << 10 },
-            unknown: Cap { items: 32, bytes: 256 << 10 },
+            messages: ListLimits { items: 10_000, bytes: 64 << 20 },
+            tool_calls: ListLimits { items: 4096, bytes: 64 << 20 },
+            compactions: ListLimits { items: 64, bytes: 8 << 20 },
+            notices: ListLimits { items: 32, bytes: 256 << 10 },
+            unknown_updates: ListLimits { items: 32, bytes: 256 << 10 },
         }
     }
 }
 
-/// What one message did, so that a view redraws only that.
+/// The effect of one message, so that a view redraws only the affected part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
-    /// Everything: another session is followed now.
-    Session,
-    /// A message began, at the end of the messages.
+pub enum SessionChange {
+    /// Everything: the accumulator follows another session now.
+    Switched,
+    /// A message began at the end of the list.
     MessageStarted(MessageRef),
     /// A message grew.
     MessageContinued(MessageRef),
@@ -117,10 +118,10 @@ pub enum Change {
     ToolCallAdded(ToolCallId),
     /// A tool call changed.
     ToolCallUpdated(ToolCallId),
-    /// A tool call came to its end.
+    /// A tool call finished.
     ToolCallFinished(ToolCallId),
-    /// Nothing: the update was, as far as can be told, of a tool call that had to make room for later ones.
-    Forgotten(ToolCallId),
+    /// Nothing: the update most likely concerned a tool call that has been evicted.
+    ToolCallEvicted(ToolCallId),
     /// The plan was replaced.
     Plan,
     /// The commands were replaced.
@@ -133,51 +134,51 @@ pub enum Change {
     Info,
     /// The usage was replaced.
     Usage,
-    /// A notice came.
+    /// A notice arrived.
     Notice,
     /// A compaction began.
     CompactionAdded(CompactionId),
     /// A compaction changed.
     CompactionUpdated(CompactionId),
-    /// An update of an unknown kind came.
-    Unknown,
+    /// An update of an unknown kind arrived.
+    UnknownUpdate,
 }
 
-/// A message the protocol does not allow. The session is as it was before it.
+/// A message that violates the protocol. It leaves the session unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Breach {
-    /// An id that must name something is empty.
+pub enum SessionViolation {
+    /// A required id is empty.
     #[error("the {0} id is empty")]
-    EmptyId(Named),
-    /// Another session is followed, and the options say to stay with it.
-    #[error("session {named} is not the session {followed} that is followed here")]
+    EmptyId(IdKind),
+    /// The message belongs to another session, and the options refuse to switch.
+    #[error("session {received} is not the session {current} that is followed here")]
     OtherSession {
         /// The session of the accumulator.
-        followed: SessionId,
+        current: SessionId,
         /// The session of the message.
-        named: SessionId,
+        received: SessionId,
     },
-    /// A call is updated that was not announced, by an update without a title.
+    /// An update without a title named a call that was never announced.
     #[error("tool call {0} was updated before it was announced")]
     NotAnnounced(ToolCallId),
-    /// A call is announced that there is already.
+    /// A call was announced twice.
     #[error("tool call {0} was announced twice")]
     AnnouncedTwice(ToolCallId),
-    /// A call that came to its end is said to go on.
-    #[error("tool call {id} is already {status:?}, it cannot become {wanted:?}")]
-    Finished {
+    /// An update moves a finished call to another status.
+    #[error("tool call {id} is already {status:?}, it cannot become {requested:?}")]
+    AlreadyFinished {
         /// The call.
         id: ToolCallId,
-        /// How it ended.
+        /// Its final status.
         status: ToolCallStatus,
-        /// What it was said to be.
-        wanted: ToolCallStatus,
+        /// The status in the update.
+        requested: ToolCallStatus,
     },
 }
 
-/// What an id is of.
+/// The kind of object that an id names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Named {
+pub enum IdKind {
     /// A session.
     Session,
     /// A tool call.
@@ -186,24 +187,24 @@ pub enum Named {
     Compaction,
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for IdKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Named::Session => "session",
-            Named::ToolCall => "tool call",
-            Named::Compaction => "compaction",
+            IdKind::Session => "session",
+            IdKind::ToolCall => "tool call",
+            IdKind::Compaction => "compaction",
         })
     }
 }
 
-/// Names a callback, to end its subscription.
+/// Identifies a subscription, to end it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubscriptionId(u64);
 
-/// There are [`MAX_SUBSCRIBERS`] already.
+/// The accumulator already has [`MAX_SUBSCRIBERS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there are already {MAX_SUBSCRIBERS} subscribers")]
-pub struct TooManySubscribers;
+pub struct TooManySubscribersError;
 
 impl Default for SessionAccumulator {
     fn default() -> Self {
@@ -222,29 +223,29 @@ impl fmt::Debug for SessionAccumulator {
 }
 
 impl SessionAccumulator {
-    /// Returns an accumulator that has seen nothing, with the default [`Options`].
+    /// Returns an empty accumulator with the default [`AccumulatorOptions`].
     #[must_use]
     pub fn new() -> Self {
-        Self::with_options(Options::default())
+        Self::with_options(AccumulatorOptions::default())
     }
 
-    /// Returns an accumulator that has seen nothing.
+    /// Returns an empty accumulator.
     #[must_use]
-    pub fn with_options(options: Options) -> Self {
+    pub fn with_options(options: AccumulatorOptions) -> Self {
         let state = Arc::new(State::new(None, &options.limits));
-        Self { options, state, subscribers: Vec::new(), next_subscription: 0 }
+        Self { options, state, subscribers: Vec::new(), next_subscription_id: 0 }
     }
 
-    /// Takes in one notification, and tells the subscribers.
+    /// Applies one notification and calls the subscribers.
     ///
-    /// `session/load` replays the session: [`reset`](Self::reset) before it, or everything is there twice.
+    /// `session/load` replays the session: call [`reset`](Self::reset) first, or every item appears twice.
     ///
     /// # Errors
-    /// Returns the [`Breach`] if the protocol does not allow the message. Nothing has changed then, and no subscriber
-    /// was told.
-    pub fn apply(&mut self, notification: &SessionNotification) -> Result<Change, Breach> {
+    /// Returns a [`SessionViolation`] if the message violates the protocol. The state is unchanged then, and no
+    /// subscriber is called.
+    pub fn apply(&mut self, notification: &SessionNotification) -> Result<SessionChange, SessionViolation> {
         let change =
-            self.change_session(&notification.session_id, |state| state.fold(&notification.update))?;
+            self.update_session(&notification.session_id, |state| state.fold(&notification.update))?;
         if !self.subscribers.is_empty() {
             let snapshot = self.snapshot();
             for (_, callback) in &mut self.subscribers {
@@ -254,19 +255,19 @@ impl SessionAccumulator {
         Ok(change)
     }
 
-    /// Takes over what the answer to `session/new`, `session/load` or `session/resume` tells of modes and options.
-    /// What it does not tell stays as it is. Subscribers hear of notifications only, and so not of this.
+    /// Applies the modes and options from the response to `session/new`, `session/load` or `session/resume`. Absent
+    /// fields leave the state unchanged. Subscribers are not called: they receive notifications only.
     ///
     /// # Errors
-    /// Returns a [`Breach`] if the session is not the one followed and the options say to stay with that, or if its
+    /// Returns a [`SessionViolation`] if the session is not the current one and the options refuse to switch, or if its
     /// id is empty.
-    pub fn opened(
+    pub fn apply_session_setup(
         &mut self,
         session_id: &SessionId,
         modes: Option<&SessionModeState>,
         config_options: Option<&[SessionConfigOption]>,
-    ) -> Result<(), Breach> {
-        self.change_session(session_id, |state| {
+    ) -> Result<(), SessionViolation> {
+        self.update_session(session_id, |state| {
             if let Some(modes) = modes {
                 state.modes = modes.available_modes.as_slice().into();
                 state.current_mode = Some(modes.current_mode_id.clone());
@@ -274,82 +275,85 @@ impl SessionAccumulator {
             if let Some(config_options) = config_options {
                 state.config_options = config_options.into();
             }
-            Ok(Change::Mode)
+            Ok(SessionChange::Mode)
         })?;
         Ok(())
     }
 
-    /// Keeps an update of a kind that the schema does not know, as a newer agent may send.
-    pub fn unknown(&mut self, kind: &str, raw: &str) -> Change {
-        Arc::make_mut(&mut self.state).keep_unknown(kind, raw)
+    /// Records an update of a kind that the schema does not know, as a newer agent may send.
+    pub fn record_unknown_update(&mut self, kind: &str, raw: &str) -> SessionChange {
+        Arc::make_mut(&mut self.state).record_unknown_update(kind, raw)
     }
 
-    /// Ends the message that is being written: a chunk without an id then begins another. Called where a turn begins,
-    /// because most agents do not repeat the user's prompt, which would come between.
-    pub fn turn_boundary(&mut self) {
-        Arc::make_mut(&mut self.state).transcript.close();
+    /// Closes the current message, so that the next chunk without an id starts a new one. Call this at the start of a
+    /// turn: most agents do not echo the user's prompt, which would otherwise separate the messages.
+    pub fn mark_turn_boundary(&mut self) {
+        Arc::make_mut(&mut self.state).transcript.close_message();
     }
 
-    /// Marks every tool call that has not finished as cancelled: a client does so when it cancels the turn. What the agent
-    /// says of them later still counts.
-    pub fn cancel_open_calls(&mut self) {
-        tool_calls::cancel(&mut Arc::make_mut(&mut self.state).tool_calls);
+    /// Marks every unfinished tool call as cancelled; a client does so when it cancels the turn. Later updates from the
+    /// agent still apply.
+    pub fn cancel_open_tool_calls(&mut self) {
+        tool_calls::cancel_open_calls(&mut Arc::make_mut(&mut self.state).tool_calls);
     }
 
-    /// Returns the session as it stands. What comes later does not change it.
+    /// Returns the current state of the session. Later messages do not change it.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot(Arc::clone(&self.state))
+    pub fn snapshot(&self) -> SessionSnapshot {
+        SessionSnapshot(Arc::clone(&self.state))
     }
 
-    /// Calls `callback` with the new snapshot after each notification that was taken in.
+    /// Calls `callback` with the new snapshot after each applied notification.
     ///
     /// # Errors
-    /// Returns [`TooManySubscribers`] if there are [`MAX_SUBSCRIBERS`] already.
+    /// Returns [`TooManySubscribersError`] if there are [`MAX_SUBSCRIBERS`] already.
     pub fn subscribe(
         &mut self,
-        callback: impl FnMut(&Snapshot, &SessionNotification) + Send + 'static,
-    ) -> Result<SubscriptionId, TooManySubscribers> {
+        callback: impl FnMut(&SessionSnapshot, &SessionNotification) + Send + 'static,
+    ) -> Result<SubscriptionId, TooManySubscribersError> {
         if self.subscribers.len() >= MAX_SUBSCRIBERS {
-            return Err(TooManySubscribers);
+            return Err(TooManySubscribersError);
         }
-        let id = SubscriptionId(self.next_subscription);
-        self.next_subscription += 1;
+        let id = SubscriptionId(self.next_subscription_id);
+        self.next_subscription_id += 1;
         self.subscribers.push((id, Box::new(callback)));
         Ok(id)
     }
 
-    /// Ends a subscription, and says whether there was one.
+    /// Ends a subscription. Returns whether it existed.
     pub fn unsubscribe(&mut self, id: SubscriptionId) -> bool {
         let before = self.subscribers.len();
         self.subscribers.retain(|(other, _)| *other != id);
         self.subscribers.len() < before
     }
 
-    /// Forgets the session. The subscribers stay.
+    /// Discards the session state. Subscriptions remain.
     pub fn reset(&mut self) {
         self.state = Arc::new(State::new(None, &self.options.limits));
     }
 
-    /// Changes the state of a session, which may be another than before. A breach in the first message of another
-    /// session leaves the one before in place.
-    fn change_session(
+    /// Changes the state of a session, which may differ from the current one. A violation in the first message of
+    /// another session leaves the current state in place.
+    fn update_session(
         &mut self,
         named: &SessionId,
-        change: impl FnOnce(&mut State) -> Result<Change, Breach>,
-    ) -> Result<Change, Breach> {
+        change: impl FnOnce(&mut State) -> Result<SessionChange, SessionViolation>,
+    ) -> Result<SessionChange, SessionViolation> {
         if named.0.is_empty() {
-            return Err(Breach::EmptyId(Named::Session));
+            return Err(SessionViolation::EmptyId(IdKind::Session));
         }
         match &self.state.session_id {
             Some(followed) if followed != named => {
-                if self.options.other_session == OtherSession::Refuse {
-                    return Err(Breach::OtherSession { followed: followed.clone(), named: named.clone() });
+                if self.options.other_session == OtherSessionBehavior::Refuse {
+                    return Err(SessionViolation::OtherSession {
+                        current: followed.clone(),
+                        received: named.clone(),
+                    });
                 }
                 let mut state = State::new(Some(named.clone()), &self.options.limits);
                 change(&mut state)?;
                 self.state = Arc::new(state);
-                Ok(Change::Session)
+                Ok(SessionChange::Switched)
             }
             _ => {
                 let state = Arc::make_mut(&mut self.state);

@@ -1,56 +1,57 @@
-//! The chain of the audit log: entries, the hash that ties each to the one before, and what verifying finds.
+//! The audit log's hash chain: entries, the hash that links each to its predecessor, and verification.
 //!
-//! A log is JSON lines in one or several files. Each line has the next number (`seq`), the hash of the line before
-//! (`prev`), and ends in the hash of its own bytes. Who changes, removes, adds or moves a line breaks the chain, unless
-//! all that follows is hashed anew. That is found by the [`Anchor`], the number and hash of the newest line, which is
-//! kept elsewhere. Who can write the anchor too can make a log that verifies; nothing here is keyed.
+//! A log is JSON lines in one or more files. Each line contains a sequence number (`seq`) and the hash of the previous
+//! line (`prev`), and ends with the hash of its own bytes. Changing, removing, adding or moving a line breaks the chain
+//! unless every later line is rehashed. Rehashing is detected by the [`AuditAnchor`], the number and hash of the newest
+//! line, which is stored elsewhere. An attacker who can also write the anchor can forge a log that verifies: the hashes
+//! are not keyed.
 
 mod chain;
+mod line_format;
 mod report;
 mod verify;
-mod wire;
 
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::changes::{ContentHash, Moment};
+use crate::changes::{ContentHash, Timestamp};
 use crate::{display, operation};
 
-pub use chain::{Anchor, Chain, Frame, NotAnAnchor};
-pub use report::{Fault, Finding, Note, Place, Report};
-pub use verify::Verifier;
+pub use chain::{AuditAnchor, ChainHead, ChainLink, ParseAnchorError};
+pub use report::{AuditDefect, AuditFinding, LogPosition, RepairNote, VerificationReport};
+pub use verify::AuditVerifier;
 
-/// The longest text of an entry, in bytes before JSON escapes it. Longer ones are cut and marked.
+/// The maximum length of a text, in bytes before JSON escaping. Longer texts are truncated and marked.
 pub const MAX_TEXT_BYTES: usize = 4096;
-/// The longest name of a session, a call or a variable.
+/// The maximum length of the name of a session, a call or a variable.
 pub const MAX_NAME_BYTES: usize = 256;
-/// So many names of environment variables of a command are kept.
+/// The maximum number of environment variable names kept per command.
 pub const MAX_ENV_NAMES: usize = 64;
-/// The longest line, with its end. None that is sealed is longer; one that is read and longer is unreadable.
+/// The maximum length of a line, with its newline. Sealed lines never exceed it; a longer line is unreadable.
 pub const MAX_LINE_BYTES: usize = 256 * 1024;
-/// So many findings are reported; more are counted.
+/// The maximum number of findings reported; the rest are only counted.
 pub const MAX_FINDINGS: usize = 100;
 
-/// One thing that was asked for, with what was decided and what became of it.
+/// One requested action, with its decision and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// When it was decided or done.
-    pub at: Moment,
+pub struct AuditEntry {
+    /// When it was decided or carried out.
+    pub at: Timestamp,
     /// The session.
     pub session: Option<String>,
     /// The turn, counted from 1 within the session.
     pub turn: Option<u64>,
     /// The tool call.
     pub call: Option<String>,
-    /// What was asked for.
-    pub action: Action,
-    /// To what.
-    pub subject: Subject,
-    /// What was decided, or became of it.
-    pub decision: Decision,
-    /// By whom.
-    pub by: By,
-    /// Why, or what went wrong.
+    /// The requested action.
+    pub action: AuditAction,
+    /// Its subject.
+    pub subject: AuditSubject,
+    /// The decision or the outcome.
+    pub decision: AuditDecision,
+    /// The source of the decision.
+    pub decided_by: DecisionSource,
+    /// The reason, or the error.
     pub reason: Option<String>,
     /// How long it took, in microseconds.
     pub latency_us: Option<u64>,
@@ -58,25 +59,25 @@ pub struct Entry {
     pub before: Option<ContentHash>,
     /// The content after.
     pub after: Option<ContentHash>,
-    /// How many bytes were read, written or put out.
+    /// The number of bytes read, written or output.
     pub bytes: Option<u64>,
-    /// How a command ended: its code or the name of a signal.
+    /// The exit code of a command, or the name of the signal that ended it.
     pub exit: Option<String>,
 }
 
-impl Entry {
-    /// Returns an entry that was allowed by nobody in particular, with nothing else known.
+impl AuditEntry {
+    /// Returns an entry with the decision *allowed*, no decision source and no other fields.
     #[must_use]
-    pub fn new(at: Moment, action: Action) -> Self {
+    pub fn new(at: Timestamp, action: AuditAction) -> Self {
         Self {
             at,
             session: None,
             turn: None,
             call: None,
             action,
-            subject: Subject::None,
-            decision: Decision::Allowed,
-            by: By::Nobody,
+            subject: AuditSubject::None,
+            decision: AuditDecision::Allowed,
+            decided_by: DecisionSource::Nobody,
             reason: None,
             latency_us: None,
             before: None,
@@ -87,21 +88,21 @@ impl Entry {
     }
 }
 
-/// An entry as it stands in a log.
+/// An entry as stored in a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct AuditRecord {
     /// Its number.
     pub seq: u64,
-    /// What it says. Texts that were cut or redacted are as they were written.
-    pub entry: Entry,
+    /// Its content. Truncated and redacted texts stay as they were written.
+    pub entry: AuditEntry,
 }
 
-impl Record {
-    /// Reads a line. Whether it is the line that was written is for the [`Verifier`] to say. Fields of later versions
-    /// are passed over.
+impl AuditRecord {
+    /// Parses a line without verifying it; that is the task of the [`AuditVerifier`]. Unknown fields of later versions
+    /// are ignored.
     #[must_use]
-    pub fn read(line: &[u8]) -> Option<Self> {
-        wire::read(line)
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        line_format::decode_line(line)
     }
 }
 
@@ -111,14 +112,14 @@ macro_rules! words {
         #[derive(Debug, Clone, PartialEq, Eq, Hash)]
         pub enum $name {
             $($(#[$each])* $variant,)*
-            /// One that a later version wrote.
+            /// A value written by a later version.
             Other(String),
         }
 
         impl $name {
-            /// Returns the word for it in the log.
+            /// Returns its word in the log.
             #[must_use]
-            pub fn word(&self) -> &str {
+            pub fn as_str(&self) -> &str {
                 match self {
                     $(Self::$variant => $word,)*
                     Self::Other(word) => word,
@@ -137,38 +138,38 @@ macro_rules! words {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.word())
+                f.write_str(self.as_str())
             }
         }
     };
 }
 
 words! {
-    /// What was asked for.
-    Action {
+    /// The requested action.
+    AuditAction {
         /// A file was read.
         Read = "fs/read",
         /// A file was written.
         Write = "fs/write",
         /// A file was removed.
         Delete = "fs/delete",
-        /// Something was fetched.
+        /// A resource was fetched.
         Fetch = "fetch",
         /// A command was started.
         TerminalCreate = "terminal/create",
         /// A command was killed.
         TerminalKill = "terminal/kill",
-        /// A terminal was given up.
+        /// A terminal was released.
         TerminalRelease = "terminal/release",
         /// A command ended.
         TerminalExit = "terminal/exit",
         /// An agent asked for permission.
         Permission = "permission",
-        /// An agent asked the person something.
+        /// An agent asked the user a question.
         Elicitation = "elicitation",
-        /// Changes were taken back.
+        /// Changes were undone.
         Undo = "undo",
-        /// A change was found on disk.
+        /// A change was observed on disk.
         Observed = "observed",
         /// A session began.
         SessionStart = "session/start",
@@ -178,61 +179,61 @@ words! {
         TurnStart = "turn/start",
         /// A turn ended.
         TurnEnd = "turn/end",
-        /// The log was found in another state than it was left in, and goes on.
+        /// The log was found in an unexpected state and continued.
         Repair = "log/repair",
     }
 }
 
 words! {
-    /// What was decided, or became of it.
-    Decision {
-        /// It may be done.
+    /// The decision or the outcome.
+    AuditDecision {
+        /// The action was allowed.
         Allowed = "allowed",
-        /// It may not.
+        /// The action was denied.
         Denied = "denied",
-        /// It was given up before it was decided or done.
+        /// The action was cancelled before it was decided or carried out.
         Cancelled = "cancelled",
-        /// It was allowed and did not work.
+        /// The action was allowed and failed.
         Failed = "failed",
     }
 }
 
-/// Who decided.
+/// The source of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum By {
-    /// A rule, in its own text.
+pub enum DecisionSource {
+    /// A rule, as its source text.
     Rule(String),
-    /// A preset, by its name.
+    /// A preset, by name.
     Preset(String),
-    /// A person, by a key that was pressed or a button.
+    /// A person, by a key press or a button.
     Person,
-    /// The user, by a command or a prompt: there was nothing to approve, and it may have been a script.
+    /// The user, through a command or a prompt: no approval was needed, and it may have been a script.
     User,
-    /// The client that an agent asked; whether a person answered, the client knows.
+    /// The client that the agent asked; only the client knows whether a person answered.
     Client,
-    /// An approval that was given before.
+    /// An earlier approval.
     Grant,
-    /// Nobody was there to decide, or there was nothing to decide.
+    /// No decision was needed, or no one was available to make it.
     Nobody,
-    /// One that a later version wrote.
+    /// A source written by a later version.
     Other(String),
 }
 
-impl By {
-    fn written(&self) -> Cow<'_, str> {
+impl DecisionSource {
+    fn to_text(&self) -> Cow<'_, str> {
         match self {
-            By::Rule(text) => format!("rule: {text}").into(),
-            By::Preset(name) => format!("preset: {name}").into(),
-            By::Person => "person".into(),
-            By::User => "user".into(),
-            By::Client => "client".into(),
-            By::Grant => "grant".into(),
-            By::Nobody => "nobody".into(),
-            By::Other(text) => text.as_str().into(),
+            DecisionSource::Rule(text) => format!("rule: {text}").into(),
+            DecisionSource::Preset(name) => format!("preset: {name}").into(),
+            DecisionSource::Person => "person".into(),
+            DecisionSource::User => "user".into(),
+            DecisionSource::Client => "client".into(),
+            DecisionSource::Grant => "grant".into(),
+            DecisionSource::Nobody => "nobody".into(),
+            DecisionSource::Other(text) => text.as_str().into(),
         }
     }
 
-    fn read(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         match text {
             "person" => Self::Person,
             "user" => Self::User,
@@ -248,53 +249,56 @@ impl By {
     }
 }
 
-impl fmt::Display for By {
+impl fmt::Display for DecisionSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.written())
+        f.write_str(&self.to_text())
     }
 }
 
-/// What something was done to.
+/// The subject of an action.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Subject {
-    /// Nothing that has a name.
+pub enum AuditSubject {
+    /// None.
     None,
     /// A file.
     Path {
-        /// As the agent names it.
-        asked: String,
-        /// Its own name, if that is another.
+        /// The path in the agent's request.
+        requested: String,
+        /// The resolved path, if it differs.
         resolved: Option<String>,
     },
     /// A command.
     Command {
-        /// The program with its arguments, quoted where needed, or the line for a shell.
+        /// The program with its arguments, quoted where needed, or the shell command line.
         line: String,
-        /// Where it runs.
+        /// Its working directory.
         cwd: String,
-        /// The names of what it finds in its environment beside what every command does; never the values.
+        /// The names of its additional environment variables; never their values.
         env: Vec<String>,
     },
-    /// An address.
+    /// A URL.
     Url(String),
-    /// Something else, in words.
+    /// Anything else, as text.
     Text(String),
 }
 
-impl From<&operation::Target> for Subject {
-    fn from(target: &operation::Target) -> Self {
+impl From<&operation::OperationTarget> for AuditSubject {
+    fn from(target: &operation::OperationTarget) -> Self {
         match target {
-            operation::Target::File { asked, resolved, .. } => {
-                Self::Path { asked: asked.clone(), resolved: (resolved != asked).then(|| resolved.clone()) }
+            operation::OperationTarget::File { requested: asked, resolved, .. } => Self::Path {
+                requested: asked.clone(),
+                resolved: (resolved != asked).then(|| resolved.clone()),
+            },
+            operation::OperationTarget::OutsideRoots { requested: asked } => {
+                Self::Path { requested: asked.clone(), resolved: None }
             }
-            operation::Target::Elsewhere { asked } => Self::Path { asked: asked.clone(), resolved: None },
-            operation::Target::Command(command) => Self::Command {
-                line: display::invocation(&command.invocation).into_owned(),
+            operation::OperationTarget::Command(command) => Self::Command {
+                line: display::format_invocation(&command.invocation).into_owned(),
                 cwd: command.cwd.clone(),
                 env: command.env.iter().map(|(name, _)| name.clone()).collect(),
             },
-            operation::Target::Url(url) => Self::Url(url.clone()),
-            operation::Target::Described(text) => Self::Text(text.clone()),
+            operation::OperationTarget::Url(url) => Self::Url(url.clone()),
+            operation::OperationTarget::Described(text) => Self::Text(text.clone()),
         }
     }
 }

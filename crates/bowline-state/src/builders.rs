@@ -1,7 +1,7 @@
-//! Tool calls and their content, built in one line.
+//! Builders for tool calls and their content.
 //!
-//! The schema's own types have chained setters; what is here fills in what a caller would else repeat: the kind, the
-//! location and the raw input of a read or an edit, and the wrapping of content. Anything more is chained on:
+//! The schema's types have chained setters; these builders add the boilerplate: the kind, the location and the raw
+//! input of a read or an edit, and the wrapping of content. Further fields are chained on:
 //!
 //! ```
 //! use bowline_state::builders::{IntoSessionUpdate, diff, start_edit};
@@ -21,13 +21,13 @@ use serde_json::{Value, json};
 
 /// Starts a pending tool call of no particular kind.
 #[must_use]
-pub fn start(id: impl Into<ToolCallId>, title: impl Into<String>) -> ToolCall {
+pub fn start_tool_call(id: impl Into<ToolCallId>, title: impl Into<String>) -> ToolCall {
     ToolCall::new(id, title)
 }
 
 /// Starts a pending read of `path`, which is also its location and its raw input.
 ///
-/// A path that is not UTF-8 is given with replacement characters, since JSON cannot carry it.
+/// A non-UTF-8 path is converted with replacement characters, since JSON cannot carry it.
 #[must_use]
 pub fn start_read(id: impl Into<ToolCallId>, title: impl Into<String>, path: impl AsRef<Path>) -> ToolCall {
     let path = wire_path(path.as_ref());
@@ -37,9 +37,9 @@ pub fn start_read(id: impl Into<ToolCallId>, title: impl Into<String>, path: imp
         .locations(vec![ToolCallLocation::new(path)])
 }
 
-/// Starts a pending edit of `path` whose raw input holds the path and the new content, be it text or any other value.
+/// Starts a pending edit of `path` whose raw input holds the path and the new content, as text or any other value.
 ///
-/// A path that is not UTF-8 is given with replacement characters, since JSON cannot carry it.
+/// A non-UTF-8 path is converted with replacement characters, since JSON cannot carry it.
 #[must_use]
 pub fn start_edit(
     id: impl Into<ToolCallId>,
@@ -54,27 +54,27 @@ pub fn start_edit(
         .locations(vec![ToolCallLocation::new(path)])
 }
 
-/// Updates the named fields of a tool call that was started before. A list given here replaces the earlier one.
+/// Updates the named fields of an existing tool call. A list given here replaces the earlier one.
 #[must_use]
-pub fn update(id: impl Into<ToolCallId>, fields: ToolCallUpdateFields) -> ToolCallUpdate {
+pub fn update_tool_call(id: impl Into<ToolCallId>, fields: ToolCallUpdateFields) -> ToolCallUpdate {
     ToolCallUpdate::new(id, fields)
 }
 
-/// Wraps a content block (text, image, audio, resource) as what a tool call produced.
+/// Wraps a content block (text, image, audio, resource) as the output of a tool call.
 #[must_use]
 pub fn content(block: impl Into<ContentBlock>) -> ToolCallContent {
     ToolCallContent::from(block)
 }
 
-/// Wraps text as what a tool call produced.
+/// Wraps text as the output of a tool call.
 #[must_use]
 pub fn text(text: impl Into<String>) -> ToolCallContent {
     content(text.into())
 }
 
-/// Shows a change of the file at `path`. A new file has no old text.
+/// Returns the diff of a change to the file at `path`. A new file has no old text.
 ///
-/// A path that is not UTF-8 is given with replacement characters, since JSON cannot carry it.
+/// A non-UTF-8 path is converted with replacement characters, since JSON cannot carry it.
 #[must_use]
 pub fn diff(path: impl AsRef<Path>, old: Option<&str>, new: impl Into<String>) -> ToolCallContent {
     Diff::new(wire_path(path.as_ref()), new).old_text(old.map(str::to_owned)).into()
@@ -86,7 +86,7 @@ pub fn terminal(id: impl Into<TerminalId>) -> ToolCallContent {
     ToolCallContent::Terminal(Terminal::new(id))
 }
 
-/// What can be sent as a `session/update`, so that a sender takes a call, an update of one, or any other update.
+/// A value that can be sent as a `session/update`: a call, an update of one, or any other update.
 pub trait IntoSessionUpdate {
     /// Returns the update to put into the notification.
     fn into_session_update(self) -> SessionUpdate;
@@ -110,8 +110,8 @@ impl IntoSessionUpdate for SessionUpdate {
     }
 }
 
-/// Returns `path` as it can stand in JSON. The schema's path fields hold any path, but one that is not UTF-8 makes the
-/// whole message fail when it is written.
+/// Returns `path` as a JSON-safe string. The schema's path fields accept any path, but a non-UTF-8 path makes
+/// serialising the whole message fail.
 fn wire_path(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

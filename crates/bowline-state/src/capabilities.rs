@@ -1,8 +1,8 @@
-//! What one side may ask of the other: the methods and the parts of requests that `initialize` opened.
+//! Capability gates: which methods and request parts one side may use with the other after `initialize`.
 //!
-//! Everything optional in the protocol is closed until the other side advertised it, and before `initialize` nothing
-//! is open at all. A gate is made from what a side advertised. The other side asks it before each message it sends,
-//! and the side itself may ask it about each message it gets.
+//! Every optional part of the protocol is closed until the other side advertises it, and everything is closed before
+//! `initialize`. A gate is built from one side's advertised capabilities. The other side consults it before each
+//! message it sends; the advertising side may consult it for each message it receives.
 
 use std::path::PathBuf;
 
@@ -11,43 +11,43 @@ use agent_client_protocol_schema::v1::{
     ElicitationMode, McpServer, Meta, SessionConfigKind, SessionConfigOption, SessionUpdate,
 };
 
-/// Why a message may not be sent, or is refused by the side that gets it.
+/// Why a message may not be sent, or is refused by its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotAdvertised {
-    /// The two sides have not agreed on anything yet.
-    #[error("{what} may not be used before initialize")]
+pub enum CapabilityError {
+    /// `initialize` has not completed yet.
+    #[error("{subject} may not be used before initialize")]
     BeforeInitialize {
         /// The method or the part of a message.
-        what: &'static str,
+        subject: &'static str,
     },
-    /// The side that would serve the method did not advertise it.
+    /// The serving side did not advertise the method.
     #[error("{method} needs {capability}, which was not advertised")]
-    Method {
+    MethodNotAdvertised {
         /// The method's name on the wire.
         method: &'static str,
         /// The capability as it is spelled in `initialize`.
         capability: &'static str,
     },
-    /// The method is served, but not with everything that is in the message.
+    /// The method is supported, but not with every part of the message.
     #[error("{part} needs {capability}, which was not advertised")]
-    Part {
-        /// What the message may not hold.
+    PartNotAdvertised {
+        /// The unsupported part.
         part: &'static str,
         /// The capability as it is spelled in `initialize`.
         capability: &'static str,
     },
-    /// The message holds what this build has no capability for, so that nobody can have advertised it.
+    /// The message contains a part for which this build knows no capability, so it cannot have been advertised.
     #[error("{part} is not known here")]
-    Unknown {
-        /// What the message may not hold.
+    UnknownPart {
+        /// The unknown part.
         part: &'static str,
     },
 }
 
-/// A method of a client, split where the protocol asks for different capabilities.
+/// A client method, split where the protocol requires different capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClientMethod {
-    /// `session/update` with an update that every client takes.
+    /// `session/update` with an update that every client accepts.
     Update,
     /// `session/update` with a notice.
     Notice,
@@ -73,7 +73,7 @@ pub enum ClientMethod {
     ElicitForm,
     /// `elicitation/create` with a URL.
     ElicitUrl,
-    /// `elicitation/complete`, which ends an elicitation with a URL.
+    /// `elicitation/complete`, which ends a URL elicitation.
     CompleteElicitation,
 }
 
@@ -116,16 +116,16 @@ impl ClientMethod {
     }
 }
 
-/// What an agent may ask of its client.
+/// The methods and parts that an agent may use with its client.
 ///
 /// The default is the gate before `initialize`: closed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ClientGate {
+pub struct ClientCapabilityGate {
     advertised: Option<ClientCapabilities>,
 }
 
-impl ClientGate {
-    /// Opens what the client advertised in its `initialize` request.
+impl ClientCapabilityGate {
+    /// Opens the capabilities that the client advertised in its `initialize` request.
     #[must_use]
     pub fn new(advertised: ClientCapabilities) -> Self {
         Self { advertised: Some(advertised) }
@@ -135,49 +135,53 @@ impl ClientGate {
     ///
     /// # Errors
     /// Returns the capability that is missing.
-    pub fn check(&self, method: ClientMethod) -> Result<(), NotAdvertised> {
+    pub fn check(&self, method: ClientMethod) -> Result<(), CapabilityError> {
         let name = method.wire_name();
-        let client = self.initialized(name)?;
+        let client = self.require_initialized(name)?;
         let notices = client.session.as_ref().is_some_and(|it| it.notices.is_some());
         let compaction = client.session.as_ref().is_some_and(|it| it.compaction.is_some());
         let form = client.elicitation.as_ref().is_some_and(|it| it.form.is_some());
         let url = client.elicitation.as_ref().is_some_and(|it| it.url.is_some());
         match method {
             ClientMethod::Update | ClientMethod::RequestPermission => Ok(()),
-            ClientMethod::Notice => part(notices, "a notice", "clientCapabilities.session.notices"),
+            ClientMethod::Notice => require_part(notices, "a notice", "clientCapabilities.session.notices"),
             ClientMethod::Compaction => {
-                part(compaction, "a compaction", "clientCapabilities.session.compaction")
+                require_part(compaction, "a compaction", "clientCapabilities.session.compaction")
             }
             ClientMethod::ReadTextFile => {
-                served(client.fs.read_text_file, name, "clientCapabilities.fs.readTextFile")
+                require_method(client.fs.read_text_file, name, "clientCapabilities.fs.readTextFile")
             }
             ClientMethod::WriteTextFile => {
-                served(client.fs.write_text_file, name, "clientCapabilities.fs.writeTextFile")
+                require_method(client.fs.write_text_file, name, "clientCapabilities.fs.writeTextFile")
             }
             ClientMethod::CreateTerminal
             | ClientMethod::TerminalOutput
             | ClientMethod::ReleaseTerminal
             | ClientMethod::WaitForTerminalExit
-            | ClientMethod::KillTerminal => served(client.terminal, name, "clientCapabilities.terminal"),
+            | ClientMethod::KillTerminal => {
+                require_method(client.terminal, name, "clientCapabilities.terminal")
+            }
             ClientMethod::ElicitForm => {
                 let capability = "clientCapabilities.elicitation.form";
-                served(form || url, name, capability)?;
-                part(form, "an elicitation by form", capability)
+                require_method(form || url, name, capability)?;
+                require_part(form, "an elicitation by form", capability)
             }
             ClientMethod::ElicitUrl => {
                 let capability = "clientCapabilities.elicitation.url";
-                served(form || url, name, capability)?;
-                part(url, "an elicitation by URL", capability)
+                require_method(form || url, name, capability)?;
+                require_part(url, "an elicitation by URL", capability)
             }
-            ClientMethod::CompleteElicitation => served(url, name, "clientCapabilities.elicitation.url"),
+            ClientMethod::CompleteElicitation => {
+                require_method(url, name, "clientCapabilities.elicitation.url")
+            }
         }
     }
 
-    /// Checks a whole `session/update`, down to the options that it offers.
+    /// Checks a whole `session/update`, including the options that it offers.
     ///
     /// # Errors
     /// Returns the capability that is missing.
-    pub fn check_update(&self, update: &SessionUpdate) -> Result<(), NotAdvertised> {
+    pub fn check_update(&self, update: &SessionUpdate) -> Result<(), CapabilityError> {
         match update {
             SessionUpdate::Notice(_) => self.check(ClientMethod::Notice),
             SessionUpdate::CompactionUpdate(_) | SessionUpdate::CompactionSummaryChunk(_) => {
@@ -194,84 +198,85 @@ impl ClientGate {
             | SessionUpdate::CurrentModeUpdate(_)
             | SessionUpdate::SessionInfoUpdate(_)
             | SessionUpdate::UsageUpdate(_) => self.check(ClientMethod::Update),
-            // A kind that a newer schema adds is closed until its capability is added here.
-            _ => unknown("an update of another kind"),
+            // A kind added by a newer schema is closed until its capability is added here.
+            _ => reject_unknown_part("an update of another kind"),
         }
     }
 
-    /// Checks the config options that an agent is about to offer, in whichever message.
+    /// Checks the config options that an agent is about to offer, in any message.
     ///
     /// # Errors
     /// Returns the capability that is missing.
-    pub fn check_config_options(&self, options: &[SessionConfigOption]) -> Result<(), NotAdvertised> {
-        let client = self.initialized("a config option")?;
+    pub fn check_config_options(&self, options: &[SessionConfigOption]) -> Result<(), CapabilityError> {
+        let client = self.require_initialized("a config option")?;
         let boolean = client.session.as_ref().and_then(|it| it.config_options.as_ref()?.boolean.as_ref());
         options.iter().try_for_each(|option| match option.kind {
             SessionConfigKind::Select(_) => Ok(()),
-            SessionConfigKind::Boolean(_) => part(
+            SessionConfigKind::Boolean(_) => require_part(
                 boolean.is_some(),
                 "a boolean config option",
                 "clientCapabilities.session.configOptions.boolean",
             ),
-            // A kind that a newer schema adds is closed until its capability is added here.
-            _ => unknown("a config option of another kind"),
+            // A kind added by a newer schema is closed until its capability is added here.
+            _ => reject_unknown_part("a config option of another kind"),
         })
     }
 
-    /// Checks that the client can ask its user in this way.
+    /// Checks that the client supports this elicitation mode.
     ///
     /// # Errors
-    /// Returns the capability that is missing. A mode that is not in the protocol is never open.
-    pub fn check_elicitation(&self, mode: &ElicitationMode) -> Result<(), NotAdvertised> {
+    /// Returns the capability that is missing. A mode outside the protocol is never open.
+    pub fn check_elicitation(&self, mode: &ElicitationMode) -> Result<(), CapabilityError> {
         match mode {
             ElicitationMode::Form(_) => self.check(ClientMethod::ElicitForm),
             ElicitationMode::Url(_) => self.check(ClientMethod::ElicitUrl),
-            // Custom modes, and those that a newer schema adds.
-            _ => unknown("an elicitation of another mode"),
+            // Custom modes, and modes added by a newer schema.
+            _ => reject_unknown_part("an elicitation of another mode"),
         }
     }
 
-    /// Checks the authentication methods that an agent is about to offer in its answer to `initialize`.
+    /// Checks the authentication methods that an agent is about to offer in its `initialize` response.
     ///
     /// # Errors
     /// Returns the capability that is missing.
-    pub fn check_auth_methods(&self, methods: &[AuthMethod]) -> Result<(), NotAdvertised> {
-        let client = self.initialized("an authentication method")?;
+    pub fn check_auth_methods(&self, methods: &[AuthMethod]) -> Result<(), CapabilityError> {
+        let client = self.require_initialized("an authentication method")?;
         methods.iter().try_for_each(|method| match method {
             AuthMethod::Agent(_) => Ok(()),
-            AuthMethod::Terminal(_) => part(
+            AuthMethod::Terminal(_) => require_part(
                 client.auth.terminal,
                 "a terminal authentication method",
                 "clientCapabilities.auth.terminal",
             ),
-            // A kind that a newer schema adds is closed until its capability is added here.
-            _ => unknown("an authentication method of another kind"),
+            // A kind added by a newer schema is closed until its capability is added here.
+            _ => reject_unknown_part("an authentication method of another kind"),
         })
     }
 
-    /// Says whether the client judges and records every operation that it serves, as [`decides_meta`] tells.
+    /// Returns whether the client authorises and records every operation that it serves, as
+    /// [`authorizes_operations_meta`] declares.
     #[must_use]
-    pub fn decides(&self) -> bool {
+    pub fn authorizes_operations(&self) -> bool {
         let meta = self.advertised.as_ref().and_then(|client| client.meta.as_ref());
         meta.and_then(|meta| meta.get("bowline")?.get("decides")?.as_bool()).unwrap_or(false)
     }
 
-    fn initialized(&self, what: &'static str) -> Result<&ClientCapabilities, NotAdvertised> {
-        self.advertised.as_ref().ok_or(NotAdvertised::BeforeInitialize { what })
+    fn require_initialized(&self, what: &'static str) -> Result<&ClientCapabilities, CapabilityError> {
+        self.advertised.as_ref().ok_or(CapabilityError::BeforeInitialize { subject: what })
     }
 }
 
-/// Returns the `_meta` by which a client tells that it judges and records every operation that it serves: an agent that knows
-/// this need not ask before it.
+/// Returns the `_meta` with which a client declares that it authorises and records every operation that it serves. An
+/// agent that sees it need not request permission first.
 #[must_use]
-pub fn decides_meta() -> Meta {
+pub fn authorizes_operations_meta() -> Meta {
     Meta::from_iter([("bowline".to_owned(), serde_json::json!({ "decides": true }))])
 }
 
 /// A method of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AgentMethod {
-    /// `initialize`, the only one that may come first.
+    /// `initialize`, the only method allowed first.
     Initialize,
     /// `authenticate`.
     Authenticate,
@@ -343,16 +348,16 @@ impl AgentMethod {
     }
 }
 
-/// What a client may ask of its agent.
+/// The methods and parts that a client may use with its agent.
 ///
-/// The default is the gate before `initialize` was answered: closed but for `initialize`.
+/// The default is the gate before the response to `initialize`: closed except for `initialize`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AgentGate {
+pub struct AgentCapabilityGate {
     advertised: Option<AgentCapabilities>,
 }
 
-impl AgentGate {
-    /// Opens what the agent advertised in its answer to `initialize`.
+impl AgentCapabilityGate {
+    /// Opens the capabilities that the agent advertised in its `initialize` response.
     #[must_use]
     pub fn new(advertised: AgentCapabilities) -> Self {
         Self { advertised: Some(advertised) }
@@ -362,12 +367,12 @@ impl AgentGate {
     ///
     /// # Errors
     /// Returns the capability that is missing.
-    pub fn check(&self, method: AgentMethod) -> Result<(), NotAdvertised> {
+    pub fn check(&self, method: AgentMethod) -> Result<(), CapabilityError> {
         if method == AgentMethod::Initialize {
             return Ok(());
         }
         let name = method.wire_name();
-        let agent = self.initialized(name)?;
+        let agent = self.require_initialized(name)?;
         let session = &agent.session_capabilities;
         match method {
             AgentMethod::Initialize
@@ -377,22 +382,26 @@ impl AgentGate {
             | AgentMethod::SetConfigOption
             | AgentMethod::Prompt
             | AgentMethod::Cancel => Ok(()),
-            AgentMethod::Logout => served(agent.auth.logout.is_some(), name, "agentCapabilities.auth.logout"),
-            AgentMethod::LoadSession => served(agent.load_session, name, "agentCapabilities.loadSession"),
+            AgentMethod::Logout => {
+                require_method(agent.auth.logout.is_some(), name, "agentCapabilities.auth.logout")
+            }
+            AgentMethod::LoadSession => {
+                require_method(agent.load_session, name, "agentCapabilities.loadSession")
+            }
             AgentMethod::ResumeSession => {
-                served(session.resume.is_some(), name, "agentCapabilities.sessionCapabilities.resume")
+                require_method(session.resume.is_some(), name, "agentCapabilities.sessionCapabilities.resume")
             }
             AgentMethod::ForkSession => {
-                served(session.fork.is_some(), name, "agentCapabilities.sessionCapabilities.fork")
+                require_method(session.fork.is_some(), name, "agentCapabilities.sessionCapabilities.fork")
             }
             AgentMethod::ListSessions => {
-                served(session.list.is_some(), name, "agentCapabilities.sessionCapabilities.list")
+                require_method(session.list.is_some(), name, "agentCapabilities.sessionCapabilities.list")
             }
             AgentMethod::DeleteSession => {
-                served(session.delete.is_some(), name, "agentCapabilities.sessionCapabilities.delete")
+                require_method(session.delete.is_some(), name, "agentCapabilities.sessionCapabilities.delete")
             }
             AgentMethod::CloseSession => {
-                served(session.close.is_some(), name, "agentCapabilities.sessionCapabilities.close")
+                require_method(session.close.is_some(), name, "agentCapabilities.sessionCapabilities.close")
             }
         }
     }
@@ -400,74 +409,78 @@ impl AgentGate {
     /// Checks the content of a `session/prompt`. Text and resource links are open to every agent.
     ///
     /// # Errors
-    /// Returns the capability that is missing for the first block that is not open.
-    pub fn check_prompt(&self, prompt: &[ContentBlock]) -> Result<(), NotAdvertised> {
-        let open = &self.initialized(AgentMethod::Prompt.wire_name())?.prompt_capabilities;
+    /// Returns the missing capability of the first block that is not open.
+    pub fn check_prompt(&self, prompt: &[ContentBlock]) -> Result<(), CapabilityError> {
+        let open = &self.require_initialized(AgentMethod::Prompt.wire_name())?.prompt_capabilities;
         prompt.iter().try_for_each(|block| match block {
             ContentBlock::Text(_) | ContentBlock::ResourceLink(_) => Ok(()),
             ContentBlock::Image(_) => {
-                part(open.image, "an image in a prompt", "agentCapabilities.promptCapabilities.image")
+                require_part(open.image, "an image in a prompt", "agentCapabilities.promptCapabilities.image")
             }
             ContentBlock::Audio(_) => {
-                part(open.audio, "audio in a prompt", "agentCapabilities.promptCapabilities.audio")
+                require_part(open.audio, "audio in a prompt", "agentCapabilities.promptCapabilities.audio")
             }
-            ContentBlock::Resource(_) => part(
+            ContentBlock::Resource(_) => require_part(
                 open.embedded_context,
                 "an embedded resource in a prompt",
                 "agentCapabilities.promptCapabilities.embeddedContext",
             ),
-            // A kind that a newer schema adds is closed until its capability is added here.
-            _ => unknown("content of another kind"),
+            // A kind added by a newer schema is closed until its capability is added here.
+            _ => reject_unknown_part("content of another kind"),
         })
     }
 
-    /// Checks the MCP servers that a session is set up with. Servers over stdio are open to every agent.
+    /// Checks the MCP servers of a new session. Servers over stdio are open to every agent.
     ///
     /// # Errors
-    /// Returns the capability that is missing for the first server that is not open.
-    pub fn check_mcp_servers(&self, servers: &[McpServer]) -> Result<(), NotAdvertised> {
-        let open = &self.initialized("an MCP server")?.mcp_capabilities;
+    /// Returns the missing capability of the first server that is not open.
+    pub fn check_mcp_servers(&self, servers: &[McpServer]) -> Result<(), CapabilityError> {
+        let open = &self.require_initialized("an MCP server")?.mcp_capabilities;
         servers.iter().try_for_each(|server| match server {
             McpServer::Stdio(_) => Ok(()),
             McpServer::Http(_) => {
-                part(open.http, "an http MCP server", "agentCapabilities.mcpCapabilities.http")
+                require_part(open.http, "an http MCP server", "agentCapabilities.mcpCapabilities.http")
             }
-            McpServer::Sse(_) => part(open.sse, "an sse MCP server", "agentCapabilities.mcpCapabilities.sse"),
-            McpServer::Acp(_) => part(open.acp, "an acp MCP server", "agentCapabilities.mcpCapabilities.acp"),
-            // A transport that a newer schema adds is closed until its capability is added here.
-            _ => unknown("an MCP server of another kind"),
+            McpServer::Sse(_) => {
+                require_part(open.sse, "an sse MCP server", "agentCapabilities.mcpCapabilities.sse")
+            }
+            McpServer::Acp(_) => {
+                require_part(open.acp, "an acp MCP server", "agentCapabilities.mcpCapabilities.acp")
+            }
+            // A transport added by a newer schema is closed until its capability is added here.
+            _ => reject_unknown_part("an MCP server of another kind"),
         })
     }
 
-    /// Checks the additional directories that a session is set up with. None at all is open to every agent.
+    /// Checks the additional directories of a new session. An empty list is open to every agent.
     ///
     /// # Errors
     /// Returns the capability that is missing.
-    pub fn check_additional_directories(&self, directories: &[PathBuf]) -> Result<(), NotAdvertised> {
+    pub fn check_additional_directories(&self, directories: &[PathBuf]) -> Result<(), CapabilityError> {
         let what = "additionalDirectories";
-        let open = &self.initialized(what)?.session_capabilities.additional_directories;
-        part(
+        let open = &self.require_initialized(what)?.session_capabilities.additional_directories;
+        require_part(
             open.is_some() || directories.is_empty(),
             what,
             "agentCapabilities.sessionCapabilities.additionalDirectories",
         )
     }
 
-    fn initialized(&self, what: &'static str) -> Result<&AgentCapabilities, NotAdvertised> {
-        self.advertised.as_ref().ok_or(NotAdvertised::BeforeInitialize { what })
+    fn require_initialized(&self, what: &'static str) -> Result<&AgentCapabilities, CapabilityError> {
+        self.advertised.as_ref().ok_or(CapabilityError::BeforeInitialize { subject: what })
     }
 }
 
-fn served(open: bool, method: &'static str, capability: &'static str) -> Result<(), NotAdvertised> {
-    if open { Ok(()) } else { Err(NotAdvertised::Method { method, capability }) }
+fn require_method(open: bool, method: &'static str, capability: &'static str) -> Result<(), CapabilityError> {
+    if open { Ok(()) } else { Err(CapabilityError::MethodNotAdvertised { method, capability }) }
 }
 
-fn part(open: bool, part: &'static str, capability: &'static str) -> Result<(), NotAdvertised> {
-    if open { Ok(()) } else { Err(NotAdvertised::Part { part, capability }) }
+fn require_part(open: bool, part: &'static str, capability: &'static str) -> Result<(), CapabilityError> {
+    if open { Ok(()) } else { Err(CapabilityError::PartNotAdvertised { part, capability }) }
 }
 
-fn unknown(part: &'static str) -> Result<(), NotAdvertised> {
-    Err(NotAdvertised::Unknown { part })
+fn reject_unknown_part(part: &'static str) -> Result<(), CapabilityError> {
+    Err(CapabilityError::UnknownPart { part })
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! The changes of a workspace's files, as the journal keeps them: what was there before, what is there after, who did
-//! it and how it was learnt.
+//! File changes as recorded in the journal: the states before and after, the origin, and the source of each change.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,21 +6,21 @@ use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 
-/// The SHA-256 of a file's bytes.
+/// The SHA-256 hash of a file's content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContentHash([u8; 32]);
 
 impl ContentHash {
-    /// Stands for bytes that nobody read, where it is only known that there were some. No bytes are known by it.
+    /// A placeholder for content whose hash is not known. No content has this hash.
     pub const UNKNOWN: Self = Self([0; 32]);
 
-    /// Returns the hash of some bytes.
+    /// Returns the hash of the given bytes.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn digest(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Returns the hash itself.
+    /// Returns the raw hash.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -36,7 +35,7 @@ impl From<[u8; 32]> for ContentHash {
 
 impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // By hand, because every entry of an audit log has several.
+        // Formatted by hand for speed: every audit entry contains several hashes.
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0; 64];
         for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
@@ -55,27 +54,27 @@ impl fmt::Debug for ContentHash {
 /// The text is not 64 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a content hash has 64 hexadecimal digits")]
-pub struct NotAHash;
+pub struct ParseContentHashError;
 
 impl FromStr for ContentHash {
-    type Err = NotAHash;
+    type Err = ParseContentHashError;
 
-    fn from_str(text: &str) -> Result<Self, NotAHash> {
+    fn from_str(text: &str) -> Result<Self, ParseContentHashError> {
         let digits = text.as_bytes();
         if digits.len() != 64 {
-            return Err(NotAHash);
+            return Err(ParseContentHashError);
         }
-        let digit = |at: usize| (digits[at] as char).to_digit(16).ok_or(NotAHash);
+        let digit = |at: usize| (digits[at] as char).to_digit(16).ok_or(ParseContentHashError);
         let mut hash = [0; 32];
         for (at, byte) in hash.iter_mut().enumerate() {
-            // Two digits are at most 255.
+            // Two hexadecimal digits are at most 255.
             *byte = (digit(2 * at)? * 16 + digit(2 * at + 1)?) as u8;
         }
         Ok(Self(hash))
     }
 }
 
-/// The place of a change in the journal's order. Later changes have higher numbers.
+/// The position of a change in the journal. Later changes have higher numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChangeId(pub i64);
 
@@ -85,13 +84,13 @@ impl fmt::Display for ChangeId {
     }
 }
 
-/// A moment: milliseconds since 1970 by the clock of whoever passes it in.
+/// A time in milliseconds since 1970, by the caller's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Moment(pub i64);
+pub struct Timestamp(pub i64);
 
-/// Who did something: each part is known or not.
+/// The origin of a change; unknown parts are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Origin {
+pub struct ChangeOrigin {
     /// The session.
     pub session: Option<String>,
     /// The turn, counted from 1 within the session.
@@ -102,113 +101,113 @@ pub struct Origin {
     pub command: Option<String>,
 }
 
-/// The tool call under which a text is recorded that could only be kept in the journal. A real call has a session.
-pub const KEPT_CALL: &str = "kept";
+/// The tool call that marks a text preserved only in the journal. A real call has a session.
+pub const KEPT_TEXT_CALL: &str = "kept";
 
-impl Origin {
-    /// Returns the origin of a text of the user's that could not be brought into its file, so that only the journal has it.
+impl ChangeOrigin {
+    /// Returns the origin of a user's text that could not be merged into its file and is preserved only in the journal.
     #[must_use]
     pub fn kept_text() -> Self {
-        Self { call: Some(KEPT_CALL.to_owned()), ..Self::default() }
+        Self { call: Some(KEPT_TEXT_CALL.to_owned()), ..Self::default() }
     }
 }
 
-/// How a change was learnt.
+/// How a change became known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Source {
-    /// It went through Bowline.
+pub enum ChangeSource {
+    /// Bowline wrote it.
     Written,
-    /// It was found on disk.
+    /// A disk scan found it.
     Observed,
-    /// An agent said so.
+    /// An agent reported it.
     Claimed,
 }
 
-/// A file as it was before or after a change.
+/// The state of a file before or after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileState {
-    /// Its bytes.
+    /// The hash of its content.
     pub hash: ContentHash,
-    /// How many they are.
+    /// Its size in bytes.
     pub size: u64,
     /// Its permission bits.
     pub mode: u32,
 }
 
-/// A change that another one takes back.
+/// A reference to a change that another one reverts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reversal {
-    /// Which.
+    /// The reverted change.
     pub change: ChangeId,
-    /// Which of its hunks, counted from 0; none means the whole.
+    /// The reverted hunks, counted from 0; `None` means the whole change.
     pub hunks: Option<Vec<usize>>,
 }
 
-/// One change of one file.
+/// A change of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Its place in the journal.
+    /// Its position in the journal.
     pub id: ChangeId,
     /// When it was recorded.
-    pub at: Moment,
-    /// Who did it.
-    pub origin: Origin,
-    /// How it was learnt.
-    pub source: Source,
-    /// The file: absolute, with no link on the way.
+    pub at: Timestamp,
+    /// Its origin.
+    pub origin: ChangeOrigin,
+    /// How it became known.
+    pub source: ChangeSource,
+    /// The canonical absolute path of the file.
     pub path: String,
-    /// The file before; none if there was none.
+    /// The file before; `None` if it did not exist.
     pub before: Option<FileState>,
-    /// The file after; none if it was deleted.
+    /// The file after; `None` if it was deleted.
     pub after: Option<FileState>,
-    /// What it takes back: empty for an edit, edits for an undo, undos for a redo.
+    /// The changes it reverts: empty for an edit, edits for an undo, undos for a redo.
     pub reverses: Vec<Reversal>,
 }
 
 impl Change {
-    /// Says whether the texts of a change that was written were pruned: it is listed, and cannot be undone.
+    /// Returns whether the texts of a written change were pruned: it is still listed but cannot be undone.
     #[must_use]
     pub fn is_pruned(&self) -> bool {
         let is_forgotten = |state: FileState| state.hash == ContentHash::UNKNOWN;
-        self.source == Source::Written && [self.before, self.after].into_iter().flatten().any(is_forgotten)
+        self.source == ChangeSource::Written
+            && [self.before, self.after].into_iter().flatten().any(is_forgotten)
     }
 
-    /// Says whether it was merely found on disk, and neither a command nor a tool call of the agent explains it: the user may
-    /// have made it.
+    /// Returns whether the change was found on disk and no command or tool call explains it: the user may have made it.
     #[must_use]
-    pub fn is_unexplained(&self) -> bool {
-        self.source == Source::Observed && self.origin.command.is_none() && self.origin.call.is_none()
+    pub fn is_unattributed(&self) -> bool {
+        self.source == ChangeSource::Observed && self.origin.command.is_none() && self.origin.call.is_none()
     }
 
-    /// Says whether it stands for a text that could not be brought into its file: its `before` is that text, its `after`
-    /// what the file held then.
+    /// Returns whether the change preserves a text that could not be merged into its file: `before` is that text,
+    /// `after` the file's content at the time.
     #[must_use]
     pub fn is_kept_text(&self) -> bool {
-        self.origin.session.is_none() && self.origin.call.as_deref() == Some(KEPT_CALL)
+        self.origin.session.is_none() && self.origin.call.as_deref() == Some(KEPT_TEXT_CALL)
     }
 }
 
-/// Files that were changed, by how that was learnt: each is in one of the lists, the first that fits, once.
+/// Changed files grouped by source. Each file appears once, in the first list that applies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sorted {
-    /// Through Bowline.
+pub struct PathsBySource {
+    /// Written by Bowline.
     pub written: Vec<String>,
-    /// Found when a command had ended.
+    /// Found on disk after a command.
     pub by_commands: Vec<String>,
-    /// Found otherwise. Whoever did it, the agent or the user, did it past Bowline.
+    /// Found on disk otherwise. The agent or the user bypassed Bowline.
     pub observed: Vec<String>,
 }
 
-/// Sorts the files of some changes by how these were learnt. What an agent only said is in none of the lists.
+/// Groups the files of some changes by source. Files that an agent only claimed to have changed are omitted.
 #[must_use]
-pub fn sorted<'a>(changes: impl IntoIterator<Item = &'a Change>) -> Sorted {
-    let mut sorted = Sorted::default();
+pub fn group_paths_by_source<'a>(changes: impl IntoIterator<Item = &'a Change>) -> PathsBySource {
+    let mut sorted = PathsBySource::default();
     for change in changes {
         let list = match (change.source, &change.origin.command) {
-            (Source::Written, _) => &mut sorted.written,
-            (Source::Observed, Some(_)) => &mut sorted.by_commands,
-            (Source::Observed, None) => &mut sorted.observed,
-            (Source::Claimed, _) => continue,
+            (ChangeSource::Written, _) => &mut sorted.written,
+            (ChangeSource::Observed, Some(_)) => &mut sorted.by_commands,
+            (ChangeSource::Observed, None) => &mut sorted.observed,
+            (ChangeSource::Claimed, _) => continue,
         };
         list.push(change.path.clone());
     }

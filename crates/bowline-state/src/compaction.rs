@@ -1,182 +1,200 @@
-//! Which part of a conversation is summed up when it no longer fits a model's window.
+//! Conversation compaction: which part to summarise when a conversation no longer fits the model's context window.
 //!
-//! What was said last is kept as it is, in whole turns, or in whole steps (a reply and what its calls were answered) of
-//! a turn that is too long by itself. Of what is older, long outputs are cut first; only if that is not enough it is
-//! replaced by a summary. The first request and the latest stay in the user's own words.
+//! The most recent part is kept verbatim: in whole turns, or in whole steps (a reply and the results of its calls) if
+//! one turn is too long. Long outputs in the older part are trimmed first; only if that is not enough is it replaced
+//! with a summary. The user's first and latest requests stay verbatim.
 
-mod measure;
 mod summary;
+mod tokens;
 mod trim;
 
-use crate::conversation::{Message, Role, ToolSpec, Usage};
+use crate::conversation::{ConversationMessage, MessageRole, TokenUsage, ToolSpec};
 
-pub use measure::{estimate, estimate_text};
-pub use summary::SumUp;
+pub use summary::SummaryPlan;
+pub use tokens::{estimate_messages, estimate_text};
 
-/// A window that is said to be smaller than this is taken to be this large: nobody can work in less.
-pub const MIN_WINDOW: u64 = 2048;
+/// The minimum window size assumed: no model can work with less.
+pub const MIN_WINDOW_TOKENS: u64 = 2048;
 
-/// A summary and what goes with it have at most this many tokens.
-pub const MAX_SUMMARY: u64 = 4096;
+/// The maximum size of a summary with its framing, in tokens.
+pub const MAX_SUMMARY_TOKENS: u64 = 4096;
 
-/// What is older has to have so many tokens before a summary of it is worth anything.
-const WORTH_A_SUMMARY: u64 = 256;
+/// The minimum size of the older part that is worth summarising.
+const MIN_SUMMARISED_TOKENS: u64 = 256;
 
-/// How far the estimates are from what a provider counts.
+/// The ratio between a provider's token counts and the estimates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gauge {
+pub struct TokenCalibration {
     // Invariant: from 500 to 4000.
     per_mille: u64,
 }
 
-/// What there is room for.
+/// The tokens available for a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget {
-    /// The model's window, in its own tokens.
+pub struct TokenBudget {
+    /// The size of the model's context window, in its own tokens.
     pub window: u64,
-    /// What goes with every request beside the conversation, as estimated; see [`fixed`].
-    pub fixed: u64,
-    /// How far estimates are off.
-    pub gauge: Gauge,
+    /// The estimated tokens that every request carries besides the conversation; see [`estimate_fixed_tokens`].
+    pub fixed_tokens: u64,
+    /// The correction of the estimates.
+    pub calibration: TokenCalibration,
 }
 
-/// What is to be done with a conversation.
+/// How to compact a conversation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Plan {
-    /// These messages take its place: it was enough to cut long outputs.
-    Trimmed(Vec<Message>),
-    /// The older part is to be replaced by a summary.
-    SumUp(SumUp),
+pub enum CompactionPlan {
+    /// Replace the conversation with these messages: trimming long outputs was enough.
+    Trimmed(Vec<ConversationMessage>),
+    /// Replace the older part with a summary.
+    Summarise(SummaryPlan),
 }
 
-impl Default for Gauge {
+impl Default for TokenCalibration {
     fn default() -> Self {
         Self { per_mille: 1000 }
     }
 }
 
-impl Gauge {
-    /// Learns from what a provider counted for a request that was estimated.
+impl TokenCalibration {
+    /// Calibrates from the provider's count for an estimated request.
     ///
-    /// A count that cannot be (providers leave out what was cached, or all of it) moves the gauge only so far.
-    pub fn learn(&mut self, estimated: u64, usage: &Usage) {
+    /// The ratio is clamped, because some providers report implausible counts that omit cached tokens, or all of them.
+    pub fn record_usage(&mut self, estimated: u64, usage: &TokenUsage) {
         if estimated > 0 && usage.input > 0 {
-            self.set(usage.input.saturating_mul(1000) / estimated);
+            self.set_ratio(usage.input.saturating_mul(1000) / estimated);
         }
     }
 
-    /// Learns that a request did not fit, though it was estimated to.
-    pub fn too_long(&mut self, estimated: u64, window: u64) {
+    /// Calibrates from a request that overflowed although it was estimated to fit.
+    pub fn record_overflow(&mut self, estimated: u64, window: u64) {
         let at_least = window.saturating_mul(1000) / estimated.max(1);
-        self.set(at_least.max(self.per_mille).saturating_mul(5) / 4);
+        self.set_ratio(at_least.max(self.per_mille).saturating_mul(5) / 4);
     }
 
-    /// Returns the provider's tokens for estimated ones.
+    /// Converts estimated tokens to the provider's tokens.
     #[must_use]
-    pub fn real(self, estimated: u64) -> u64 {
+    pub fn to_provider_tokens(self, estimated: u64) -> u64 {
         estimated.saturating_mul(self.per_mille) / 1000
     }
 
-    fn estimated(self, real: u64) -> u64 {
+    fn to_estimated_tokens(self, real: u64) -> u64 {
         real.saturating_mul(1000) / self.per_mille
     }
 
-    fn set(&mut self, per_mille: u64) {
+    fn set_ratio(&mut self, per_mille: u64) {
         self.per_mille = per_mille.clamp(500, 4000);
     }
 }
 
-impl Budget {
-    /// Returns how many tokens a request with these messages takes, about.
+impl TokenBudget {
+    /// Returns the approximate number of the provider's tokens in a request with these messages.
     #[must_use]
-    pub fn tokens(&self, messages: &[Message]) -> u64 {
-        self.gauge.real(self.estimated(messages))
+    pub fn request_tokens(&self, messages: &[ConversationMessage]) -> u64 {
+        self.calibration.to_provider_tokens(self.estimated_request_tokens(messages))
     }
 
-    /// Returns what is estimated for a request with these messages, as [`Gauge::learn`] wants it.
+    /// Returns the estimated tokens of a request with these messages, as [`TokenCalibration::record_usage`] expects
+    /// them.
     #[must_use]
-    pub fn estimated(&self, messages: &[Message]) -> u64 {
-        estimate(messages).saturating_add(self.fixed)
+    pub fn estimated_request_tokens(&self, messages: &[ConversationMessage]) -> u64 {
+        estimate_messages(messages).saturating_add(self.fixed_tokens)
     }
 
-    /// Returns how many tokens a request may have: the rest of the window is for the reply.
+    /// Returns the maximum size of a request in tokens: the rest of the window is for the reply.
     #[must_use]
-    pub fn limit(&self) -> u64 {
-        let window = self.window.max(MIN_WINDOW);
+    pub fn request_limit(&self) -> u64 {
+        let window = self.window.max(MIN_WINDOW_TOKENS);
         window - (window / 5).min(32_000)
     }
 
-    /// Returns how many estimated tokens the messages may have.
-    fn room(&self) -> u64 {
-        self.gauge.estimated(self.limit()).saturating_sub(self.fixed).max(WORTH_A_SUMMARY)
+    /// Returns the estimated tokens available for messages.
+    fn message_room(&self) -> u64 {
+        self.calibration
+            .to_estimated_tokens(self.request_limit())
+            .saturating_sub(self.fixed_tokens)
+            .max(MIN_SUMMARISED_TOKENS)
     }
 }
 
-/// Returns how many tokens go with every request beside the conversation, as estimated.
+/// Returns the estimated tokens that every request carries besides the conversation.
 #[must_use]
-pub fn fixed(system: &str, tools: &[ToolSpec]) -> u64 {
+pub fn estimate_fixed_tokens(system: &str, tools: &[ToolSpec]) -> u64 {
     let tool = |tool: &ToolSpec| {
-        estimate_text(&tool.name) + estimate_text(&tool.description) + measure::value(&tool.schema) + 8
+        estimate_text(&tool.name)
+            + estimate_text(&tool.description)
+            + tokens::estimate_value(&tool.schema)
+            + 8
     };
     tools.iter().map(tool).sum::<u64>() + estimate_text(system)
 }
 
-/// Returns what to do with a conversation that leaves too little room for the reply; nothing if there is room, or if
-/// nothing can be gained.
+/// Returns how to compact a conversation that leaves too little room for the reply; `None` if there is room or
+/// compaction gains nothing.
 ///
-/// Once it is done, it is not due again before the conversation has grown.
+/// After compaction, the next one is not due before the conversation has grown.
 #[must_use]
-pub fn due(messages: &[Message], budget: &Budget) -> Option<Plan> {
-    if budget.tokens(messages) <= budget.limit() {
+pub fn plan_compaction(messages: &[ConversationMessage], budget: &TokenBudget) -> Option<CompactionPlan> {
+    if budget.request_tokens(messages) <= budget.request_limit() {
         return None;
     }
-    let room = budget.room();
-    let from = kept_from(messages, room * 6 / 10, room * 3 / 10);
+    let room = budget.message_room();
+    let from = find_kept_start(messages, room * 6 / 10, room * 3 / 10);
     let most = room * 7 / 10;
-    let old = trim::trimmed(&messages[..from]);
-    let kept = trim::squeezed(&messages[from..], most);
-    if estimate(&old) + estimate(&kept) <= most {
-        return smaller(messages, old, kept);
+    let old = trim::trim_old_messages(&messages[..from]);
+    let kept = trim::fit_messages(&messages[from..], most);
+    if estimate_messages(&old) + estimate_messages(&kept) <= most {
+        return trimmed_if_smaller(messages, old, kept);
     }
-    sum_up(&messages[..from], &old, &kept, room).map(Plan::SumUp).or_else(|| smaller(messages, old, kept))
+    plan_summary(&messages[..from], &old, &kept, room)
+        .map(CompactionPlan::Summarise)
+        .or_else(|| trimmed_if_smaller(messages, old, kept))
 }
 
-/// Returns how a conversation is summed up because the user wants it, however much room there is; nothing if there is
-/// too little to sum up.
+/// Returns the plan for a summary that the user requested, regardless of the room left; `None` if there is too little
+/// to summarise.
 #[must_use]
-pub fn wanted(messages: &[Message], budget: &Budget) -> Option<SumUp> {
-    let room = budget.room();
-    let from = kept_from(messages, room / 10, 0);
-    let kept = trim::squeezed(&messages[from..], room * 7 / 10);
-    sum_up(&messages[..from], &trim::trimmed(&messages[..from]), &kept, room)
+pub fn plan_requested_summary(messages: &[ConversationMessage], budget: &TokenBudget) -> Option<SummaryPlan> {
+    let room = budget.message_room();
+    let from = find_kept_start(messages, room / 10, 0);
+    let kept = trim::fit_messages(&messages[from..], room * 7 / 10);
+    plan_summary(&messages[..from], &trim::trim_old_messages(&messages[..from]), &kept, room)
 }
 
-fn sum_up(whole: &[Message], old: &[Message], kept: &[Message], room: u64) -> Option<SumUp> {
-    // A summary is not summed up again before there is something new beside it.
+fn plan_summary(
+    whole: &[ConversationMessage],
+    old: &[ConversationMessage],
+    kept: &[ConversationMessage],
+    room: u64,
+) -> Option<SummaryPlan> {
+    // A summary is not summarised again until new messages follow it.
     let nothing_new = whole.len() <= 2 && whole.first().is_some_and(summary::is_summary);
-    let size = estimate(whole);
-    if nothing_new || size < WORTH_A_SUMMARY {
+    let size = estimate_messages(whole);
+    if nothing_new || size < MIN_SUMMARISED_TOKENS {
         return None;
     }
-    let room = (size / 2).min((room / 5).clamp(64, MAX_SUMMARY));
-    Some(SumUp::new(old.to_vec(), kept.to_vec(), room))
+    let room = (size / 2).min((room / 5).clamp(64, MAX_SUMMARY_TOKENS));
+    Some(SummaryPlan::new(old.to_vec(), kept.to_vec(), room))
 }
 
-fn smaller(before: &[Message], mut old: Vec<Message>, kept: Vec<Message>) -> Option<Plan> {
+fn trimmed_if_smaller(
+    before: &[ConversationMessage],
+    mut old: Vec<ConversationMessage>,
+    kept: Vec<ConversationMessage>,
+) -> Option<CompactionPlan> {
     old.extend(kept);
-    (estimate(&old) < estimate(before)).then_some(Plan::Trimmed(old))
+    (estimate_messages(&old) < estimate_messages(before)).then_some(CompactionPlan::Trimmed(old))
 }
 
-/// Returns where what is kept begins: with the last turn if that has at most `whole` tokens, and with turns before it as
-/// long as all together have at most `more`; else with a step of the last turn.
-fn kept_from(messages: &[Message], whole: u64, more: u64) -> usize {
-    let turn = |at: &usize| messages[*at].role == Role::User;
-    let step = |at: &usize| messages[*at].role != Role::Tool;
+/// Returns the index of the first kept message. It starts the last turn if that has at most `whole` tokens, or an
+/// earlier turn while the total is at most `more`; otherwise it starts a step of the last turn.
+fn find_kept_start(messages: &[ConversationMessage], whole: u64, more: u64) -> usize {
+    let turn = |at: &usize| messages[*at].role == MessageRole::User;
+    let step = |at: &usize| messages[*at].role != MessageRole::Tool;
     let last_turn = (0..messages.len()).rev().find(turn).unwrap_or(0);
     let mut size = 0;
     let mut sizes = vec![0; messages.len() + 1];
     for at in (0..messages.len()).rev() {
-        size += measure::message(&messages[at]);
+        size += tokens::estimate_message(&messages[at]);
         sizes[at] = size;
     }
     if sizes[last_turn] <= whole {

@@ -1,6 +1,6 @@
-//! A conversation as a model has it: what the user said, what the model said, what tools answered.
+//! A conversation as the model sees it: the user's messages, the model's replies and the results of tools.
 //!
-//! It is what an agent sends with every request and keeps between them. What a *client* is shown is another thing: see
+//! An agent sends it with every request and keeps it in between. The *client's* view of a session is separate: see
 //! [`accumulator`](crate::accumulator).
 
 use std::sync::Arc;
@@ -10,171 +10,173 @@ use serde_json::Value;
 
 use crate::changes::ContentHash;
 
-/// Who speaks.
+/// The role of a message's author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// The user, or what the program says in the user's place.
+pub enum MessageRole {
+    /// The user, or the program on the user's behalf.
     User,
     /// The model.
     Assistant,
-    /// Tools, answering what the model called just before.
+    /// Tools, answering the preceding calls.
     Tool,
 }
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Message {
-    /// Who speaks.
-    pub role: Role,
-    /// What is said, in order.
-    pub parts: Vec<Part>,
+pub struct ConversationMessage {
+    /// Its author.
+    pub role: MessageRole,
+    /// Its content, in order.
+    pub parts: Vec<MessagePart>,
 }
 
 /// A part of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Part {
+pub enum MessagePart {
     /// Text.
     Text {
         /// The text.
         text: String,
     },
-    /// A picture; only the user and tools have them.
+    /// An image; only users and tools send them.
     Image {
         /// Its media type.
         mime: String,
-        /// The picture in base64.
+        /// The image in base64.
         data: Arc<str>,
     },
-    /// What the model thought. Providers that sign thoughts want them back as they were.
+    /// A thought of the model. Providers that sign thoughts require them back unchanged.
     Thought {
         /// The text.
         text: String,
         /// The provider's signature, opaque.
         signature: Option<String>,
     },
-    /// A call of a tool, by the model.
+    /// A tool call by the model.
     Call(ToolUse),
-    /// A tool's answer.
+    /// The result of a tool call.
     Result(ToolResult),
 }
 
-/// A call of a tool, as the model made it.
+/// A tool call, as the model made it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolUse {
-    /// The model's id of the call; unique in the conversation (whoever takes a reply in sees to that).
+    /// The model's id of the call, unique in the conversation: the code that receives a reply ensures this.
     pub id: String,
     /// The tool's name.
     pub name: String,
-    /// What it is called with, or why that could not be read.
-    pub input: Input,
+    /// Its input, or the error that made it unreadable.
+    pub input: ToolUseInput,
 }
 
-/// What a tool is called with.
+/// The input of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Input {
-    /// A JSON value, an object in all good cases.
+pub enum ToolUseInput {
+    /// A JSON value, normally an object.
     Value(Value),
-    /// Text that is not JSON: the model has to be told.
+    /// Text that is not JSON; the model is notified.
     Broken {
-        /// What came.
+        /// The received text.
         text: String,
-        /// What is wrong with it.
+        /// The parse error.
         why: String,
     },
 }
 
-/// A tool's answer.
+/// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The call that is answered.
+    /// The id of the call.
     pub id: String,
     /// The tool's name.
     pub name: String,
-    /// What the model reads.
+    /// The text for the model.
     pub text: String,
-    /// Pictures beside it: media type and base64.
+    /// Accompanying images: media type and base64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<(String, Arc<str>)>,
     /// Whether the call failed.
     pub failed: bool,
 }
 
-/// A tool as a model is told of it.
+/// The definition of a tool, as sent to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
     /// Its name.
     pub name: String,
-    /// What it does, when to use it, when not.
+    /// Its purpose, and when to use it or not.
     pub description: String,
-    /// A JSON schema of an object.
+    /// The JSON schema of its input, an object.
     pub schema: Value,
 }
 
 impl ToolSpec {
-    /// Returns a hash of the description and the schema, whatever the order of the schema's members.
+    /// Returns a hash of the description and the schema, independent of the order of the schema's members.
     #[must_use]
     pub fn definition_hash(&self) -> ContentHash {
         let mut schema = self.schema.clone();
         schema.sort_all_objects();
-        ContentHash::of(Value::from(vec![self.description.as_str().into(), schema]).to_string().as_bytes())
+        ContentHash::digest(
+            Value::from(vec![self.description.as_str().into(), schema]).to_string().as_bytes(),
+        )
     }
 }
 
-/// How much a model is to think before it answers.
+/// How much a model thinks before it answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Thinking {
-    /// As the provider has it.
+pub enum ThinkingLevel {
+    /// The provider's default.
     #[default]
     Default,
-    /// Not at all.
+    /// No thinking.
     Off,
-    /// A little.
+    /// Little thinking.
     Low,
-    /// More.
+    /// Moderate thinking.
     Medium,
-    /// Much.
+    /// Extensive thinking.
     High,
 }
 
-/// What a request took.
+/// The tokens that a request used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
-    /// Tokens of the request, with those that came from a cache.
+pub struct TokenUsage {
+    /// Input tokens, including cached ones.
     pub input: u64,
-    /// Tokens of the reply, thoughts included.
+    /// Output tokens, including thoughts.
     pub output: u64,
-    /// Tokens of the request that were read from a cache.
+    /// Input tokens read from a cache.
     pub cache_read: u64,
-    /// Tokens of the request that were put into a cache.
+    /// Input tokens written to a cache.
     pub cache_write: u64,
-    /// Tokens of the reply that were thoughts.
+    /// Output tokens spent on thoughts.
     pub thought: u64,
 }
 
-impl Message {
-    /// Returns a message of one text.
+impl ConversationMessage {
+    /// Returns a message with a single text part.
     #[must_use]
-    pub fn text(role: Role, text: impl Into<String>) -> Self {
-        Self { role, parts: vec![Part::Text { text: text.into() }] }
+    pub fn from_text(role: MessageRole, text: impl Into<String>) -> Self {
+        Self { role, parts: vec![MessagePart::Text { text: text.into() }] }
     }
 
-    /// Returns the calls in it.
-    pub fn calls(&self) -> impl Iterator<Item = &ToolUse> {
+    /// Returns the tool calls in the message.
+    pub fn tool_uses(&self) -> impl Iterator<Item = &ToolUse> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Call(call) => Some(call),
+            MessagePart::Call(call) => Some(call),
             _ => None,
         })
     }
 }
 
 impl ToolResult {
-    /// Returns the answer of a call that went well.
+    /// Returns the result of a successful call.
     #[must_use]
-    pub fn done(call: &ToolUse, text: impl Into<String>) -> Self {
+    pub fn success(call: &ToolUse, text: impl Into<String>) -> Self {
         Self {
             id: call.id.clone(),
             name: call.name.clone(),
@@ -184,9 +186,9 @@ impl ToolResult {
         }
     }
 
-    /// Returns the answer of a call that failed.
+    /// Returns the result of a failed call.
     #[must_use]
-    pub fn failed(call: &ToolUse, text: impl Into<String>) -> Self {
-        Self { failed: true, ..Self::done(call, text) }
+    pub fn failure(call: &ToolUse, text: impl Into<String>) -> Self {
+        Self { failed: true, ..Self::success(call, text) }
     }
 }

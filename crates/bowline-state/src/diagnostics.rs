@@ -1,14 +1,14 @@
-//! What an editor knows to be wrong in its files and shares: bounded, by file, marked old once the file is another one.
+//! Diagnostics that an editor shares: bounded, grouped by file, and marked stale once the file changes.
 
 use agent_client_protocol_schema::v1::SessionId;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-mod waiting;
+mod pending;
 
-pub use waiting::Waiting;
+pub use pending::PendingDiagnostics;
 
-/// The notification by which an editor shares diagnostics, from its side of the wire to the agent's:
+/// The notification with which an editor shares diagnostics with the agent:
 ///
 /// ```json
 /// {"jsonrpc":"2.0","method":"_bowline/diagnostics","params":{
@@ -17,61 +17,61 @@ pub use waiting::Waiting;
 ///      "severity":1,"message":"cannot find value `count`","source":"rustc","code":"E0425"}]}}
 /// ```
 ///
-/// Diagnostics have the form that language servers give them; [`Shared`] says what may be left out. Each message stands in
-/// place of what was said of the file before, so one with none says that nothing is wrong any more.
-pub const METHOD: &str = "_bowline/diagnostics";
+/// Diagnostics use the format of the language server protocol; [`DiagnosticsNotification`] lists the optional fields.
+/// Each message replaces the file's previous diagnostics, so an empty list clears them.
+pub const DIAGNOSTICS_METHOD: &str = "_bowline/diagnostics";
 
-/// Diagnostics are kept of at most so many files; the one that was told of longest ago makes room.
+/// The maximum number of files with diagnostics; the least recently updated file is evicted.
 pub const MAX_FILES: usize = 512;
-/// So many are kept of one file; more are counted.
+/// The maximum number of diagnostics kept per file; the rest are only counted.
 pub const MAX_PER_FILE: usize = 200;
-/// The longest message, in bytes; longer ones are cut and marked.
+/// The maximum length of a message in bytes; longer ones are truncated and marked.
 pub const MAX_MESSAGE_BYTES: usize = 2048;
-/// The longest name of a source or code.
+/// The maximum length of the name of a source or code.
 const MAX_NAME_BYTES: usize = 128;
-/// So many bytes are kept of texts in all.
-pub const MAX_BYTES: usize = 4 << 20;
-/// The longest notification that is read.
-pub const MAX_SHARED_BYTES: usize = 8 << 20;
+/// The maximum total size of the kept texts in bytes.
+pub const MAX_TOTAL_BYTES: usize = 4 << 20;
+/// The maximum size of a notification.
+pub const MAX_NOTIFICATION_BYTES: usize = 8 << 20;
 
-const CUT: &str = "…";
+const ELLIPSIS: &str = "…";
 
-/// A place in a text, counted from 0 as language servers do.
+/// A position in a text, counted from 0 as in the language server protocol.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Position {
+pub struct TextPosition {
     /// The line.
     pub line: u32,
-    /// The place in the line, in UTF-16 units.
+    /// The offset in the line, in UTF-16 code units.
     pub character: u32,
 }
 
-/// A part of a text.
+/// A range of a text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Range {
-    /// Where it begins.
-    pub start: Position,
-    /// Where it ends.
-    pub end: Position,
+pub struct TextRange {
+    /// Its start.
+    pub start: TextPosition,
+    /// Its end.
+    pub end: TextPosition,
 }
 
-/// How bad it is, by the numbers of the language server protocol.
+/// The severity, numbered as in the language server protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(from = "u8")]
-pub enum Severity {
+pub enum DiagnosticSeverity {
     /// An error.
     Error,
     /// A warning.
     Warning,
-    /// Something to know.
+    /// Information.
     Information,
     /// A hint.
     Hint,
 }
 
-impl From<u8> for Severity {
+impl From<u8> for DiagnosticSeverity {
     fn from(number: u8) -> Self {
         match number {
-            // A protocol that knows worse will mean an error.
+            // A number below the protocol's most severe one counts as an error.
             0 | 1 => Self::Error,
             2 => Self::Warning,
             3 => Self::Information,
@@ -80,10 +80,10 @@ impl From<u8> for Severity {
     }
 }
 
-impl Severity {
-    /// Returns the word for it.
+impl DiagnosticSeverity {
+    /// Returns its name.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
             Self::Warning => "warning",
@@ -93,31 +93,31 @@ impl Severity {
     }
 }
 
-/// One thing that is wrong. One without a severity is an error.
+/// One diagnostic. Without a severity it is an error.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Diagnostic {
-    /// Where.
+    /// Its range.
     #[serde(default)]
-    pub range: Range,
-    /// How bad.
-    #[serde(default = "error")]
-    pub severity: Severity,
-    /// What.
+    pub range: TextRange,
+    /// Its severity.
+    #[serde(default = "default_severity")]
+    pub severity: DiagnosticSeverity,
+    /// Its text.
     pub message: String,
-    /// Who says so: a compiler or linter.
+    /// Its source: a compiler or linter.
     #[serde(default)]
     pub source: Option<String>,
-    /// Its own name for it.
-    #[serde(default, deserialize_with = "code")]
+    /// The source's code for it.
+    #[serde(default, deserialize_with = "deserialize_code")]
     pub code: Option<String>,
 }
 
-fn error() -> Severity {
-    Severity::Error
+fn default_severity() -> DiagnosticSeverity {
+    DiagnosticSeverity::Error
 }
 
-/// A code is a number or a text.
-fn code<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+/// Reads a code, which may be a number or a text.
+fn deserialize_code<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Ok(match Option::<serde_json::Value>::deserialize(from)? {
         Some(serde_json::Value::String(text)) => Some(text),
         Some(serde_json::Value::Number(number)) => Some(number.to_string()),
@@ -125,56 +125,57 @@ fn code<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::
     })
 }
 
-/// What a client says in the notification ([`METHOD`]): all that it has of one file, in place of what it had.
+/// The parameters of the notification ([`DIAGNOSTICS_METHOD`]): all diagnostics of one file, which replace the previous
+/// ones.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Shared {
-    /// The session it is for; none means all that are open.
+pub struct DiagnosticsNotification {
+    /// The session; `None` means all open ones.
     #[serde(default)]
     pub session_id: Option<SessionId>,
-    /// The file, absolute.
+    /// The absolute path of the file.
     pub path: String,
-    /// What is wrong in it; nothing if it is empty.
+    /// Its diagnostics; an empty list clears them.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// The notification cannot be used.
+/// The notification is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
-    /// It is too long.
-    #[error("diagnostics of {0} bytes are more than {MAX_SHARED_BYTES}, share fewer at once")]
+pub enum ParseDiagnosticsError {
+    /// It is too large.
+    #[error("diagnostics of {0} bytes are more than {MAX_NOTIFICATION_BYTES}, share fewer at once")]
     TooLong(usize),
-    /// It has another form.
+    /// It is malformed.
     #[error("diagnostics have path and diagnostics: {0}")]
-    Form(String),
+    Malformed(String),
 }
 
-impl Shared {
-    /// Reads the parameters of the notification.
+impl DiagnosticsNotification {
+    /// Parses the parameters of the notification.
     ///
     /// # Errors
-    /// Returns why they cannot be used.
-    pub fn read(params: &str) -> Result<Self, Unusable> {
-        if params.len() > MAX_SHARED_BYTES {
-            return Err(Unusable::TooLong(params.len()));
+    /// Returns why they are invalid.
+    pub fn parse(params: &str) -> Result<Self, ParseDiagnosticsError> {
+        if params.len() > MAX_NOTIFICATION_BYTES {
+            return Err(ParseDiagnosticsError::TooLong(params.len()));
         }
-        serde_json::from_str(params).map_err(|error| Unusable::Form(error.to_string()))
+        serde_json::from_str(params).map_err(|error| ParseDiagnosticsError::Malformed(error.to_string()))
     }
 }
 
-/// What is known of one file.
+/// The diagnostics of one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OfFile {
-    /// The worst first, and in the order of the text.
+pub struct FileDiagnostics {
+    /// Sorted by severity, then by position.
     pub diagnostics: Vec<Diagnostic>,
-    /// How many more there were.
-    pub left_out: usize,
-    /// The file was changed since: they may not be true any more.
-    pub is_old: bool,
+    /// The number of diagnostics left out.
+    pub omitted: usize,
+    /// Whether the file has changed since, so that the diagnostics may be outdated.
+    pub is_stale: bool,
 }
 
-impl OfFile {
-    fn bytes(&self) -> usize {
+impl FileDiagnostics {
+    fn text_bytes(&self) -> usize {
         let name = |name: &Option<String>| name.as_ref().map_or(0, String::len);
         let texts =
             self.diagnostics.iter().map(|one| one.message.len() + name(&one.source) + name(&one.code));
@@ -182,19 +183,20 @@ impl OfFile {
     }
 }
 
-/// What is known of all files.
+/// The diagnostics of all files.
 #[derive(Debug, Default)]
 pub struct Diagnostics {
-    // Invariant: at most `MAX_FILES` with `bytes` in all, at most `MAX_BYTES`; the one told of last at the end.
-    files: IndexMap<String, OfFile>,
+    // Invariant: at most `MAX_FILES` with `bytes` in all, at most `MAX_TOTAL_BYTES`; the most recently updated file
+    // last.
+    files: IndexMap<String, FileDiagnostics>,
     bytes: usize,
 }
 
 impl Diagnostics {
-    /// Takes what is wrong in a file, in place of what was. Returns the files of which something else is known now.
-    pub fn share(&mut self, path: &str, diagnostics: Vec<Diagnostic>) -> Vec<String> {
+    /// Replaces the diagnostics of a file. Returns the files whose diagnostics changed.
+    pub fn replace_file(&mut self, path: &str, diagnostics: Vec<Diagnostic>) -> Vec<String> {
         let known = self.remove(path);
-        let new = bounded(diagnostics);
+        let new = limit_diagnostics(diagnostics);
         if new.diagnostics.is_empty() {
             return known.map(|_| path.to_owned()).into_iter().collect();
         }
@@ -202,55 +204,59 @@ impl Diagnostics {
         if known.as_ref() != Some(&new) {
             changed.push(path.to_owned());
         }
-        self.bytes += new.bytes();
+        self.bytes += new.text_bytes();
         self.files.insert(path.to_owned(), new);
-        // One file alone always fits.
-        while self.files.len() > MAX_FILES || self.bytes > MAX_BYTES {
+        // A single file always fits.
+        while self.files.len() > MAX_FILES || self.bytes > MAX_TOTAL_BYTES {
             let Some((dropped, of_file)) = self.files.shift_remove_index(0) else { break };
-            self.bytes -= of_file.bytes();
+            self.bytes -= of_file.text_bytes();
             changed.push(dropped);
         }
         changed
     }
 
-    /// Marks what is known of a file as old. Says whether something is known now that was not.
-    pub fn is_changed(&mut self, path: &str) -> bool {
-        self.files.get_mut(path).is_some_and(|of_file| !std::mem::replace(&mut of_file.is_old, true))
+    /// Marks the diagnostics of a file as stale. Returns whether this changed anything.
+    pub fn mark_stale(&mut self, path: &str) -> bool {
+        self.files.get_mut(path).is_some_and(|of_file| !std::mem::replace(&mut of_file.is_stale, true))
     }
 
-    /// Returns what is known of a file.
+    /// Returns the diagnostics of a file.
     #[must_use]
-    pub fn of(&self, path: &str) -> Option<&OfFile> {
+    pub fn get(&self, path: &str) -> Option<&FileDiagnostics> {
         self.files.get(path)
     }
 
-    /// Returns what is known, by file.
-    pub fn iter(&self) -> impl Iterator<Item = (&String, &OfFile)> {
+    /// Returns all diagnostics, by file.
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &FileDiagnostics)> {
         self.files.iter()
     }
 
-    fn remove(&mut self, path: &str) -> Option<OfFile> {
+    fn remove(&mut self, path: &str) -> Option<FileDiagnostics> {
         let known = self.files.shift_remove(path)?;
-        self.bytes -= known.bytes();
+        self.bytes -= known.text_bytes();
         Some(known)
     }
 }
 
-fn bounded(mut diagnostics: Vec<Diagnostic>) -> OfFile {
+fn limit_diagnostics(mut diagnostics: Vec<Diagnostic>) -> FileDiagnostics {
     diagnostics.sort_by_key(|one| (one.severity, one.range.start.line, one.range.start.character));
     let left_out = diagnostics.len().saturating_sub(MAX_PER_FILE);
     diagnostics.truncate(MAX_PER_FILE);
     for one in &mut diagnostics {
-        cut(&mut one.message, MAX_MESSAGE_BYTES);
-        one.source.as_mut().into_iter().chain(one.code.as_mut()).for_each(|name| cut(name, MAX_NAME_BYTES));
+        truncate(&mut one.message, MAX_MESSAGE_BYTES);
+        one.source
+            .as_mut()
+            .into_iter()
+            .chain(one.code.as_mut())
+            .for_each(|name| truncate(name, MAX_NAME_BYTES));
     }
-    OfFile { diagnostics, left_out, is_old: false }
+    FileDiagnostics { diagnostics, omitted: left_out, is_stale: false }
 }
 
-fn cut(text: &mut String, limit: usize) {
+fn truncate(text: &mut String, limit: usize) {
     if text.len() > limit {
-        text.truncate(text.floor_char_boundary(limit - CUT.len()));
-        text.push_str(CUT);
+        text.truncate(text.floor_char_boundary(limit - ELLIPSIS.len()));
+        text.push_str(ELLIPSIS);
     }
 }
 

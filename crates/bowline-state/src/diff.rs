@@ -1,8 +1,7 @@
-//! The difference between two texts, by lines.
+//! The line-based difference between two texts.
 //!
-//! A line is what [`crate::lines`] says, with its end: `a` and `a\n` differ, and so do `a\n` and `a\r\n`. Only the last
-//! line of a text can be without an end, so no way of putting whole regions of two texts together glues two lines into
-//! one.
+//! Lines are those of [`crate::lines`], with their terminators: `a` and `a\n` differ, and so do `a\n` and `a\r\n`. Only
+//! the last line of a text can lack a terminator, so combining whole regions of two texts never joins two lines.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,11 +9,11 @@ use std::ops::Range;
 use indexmap::IndexSet;
 use similar::{Algorithm, DiffTag, capture_diff_slices};
 
-pub use unified::{Body, FileDiff, Side, unified};
+pub use unified::{DiffContent, DiffSide, FileDiff, format_unified_diff};
 
 mod unified;
 
-/// One region that differs, as large as it gets without taking in a line that both texts have there.
+/// One maximal region that differs, without any line common to both texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hunk {
     /// Its lines in the old text, counted from 0; empty if lines were only added.
@@ -23,49 +22,49 @@ pub struct Hunk {
     pub new: Range<usize>,
 }
 
-/// Returns what differs, in order.
+/// Returns the differing regions, in order.
 #[must_use]
-pub fn hunks(old: &str, new: &str) -> Vec<Hunk> {
-    hunks_of(&Lines::of(old), &Lines::of(new))
+pub fn compute_hunks(old: &str, new: &str) -> Vec<Hunk> {
+    compute_line_hunks(&TextLines::new(old), &TextLines::new(new))
 }
 
-/// How many lines differ.
+/// The number of lines that differ.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stat {
+pub struct DiffStat {
     /// Lines that only the new text has.
     pub added: usize,
     /// Lines that only the old text has.
     pub removed: usize,
 }
 
-/// Counts the lines that differ. A line that was changed is one removed and one added.
+/// Counts the lines that differ. A changed line counts as one removed and one added.
 #[must_use]
-pub fn stat(old: &str, new: &str) -> Stat {
-    hunks(old, new).iter().fold(Stat::default(), |stat, hunk| Stat {
+pub fn compute_stat(old: &str, new: &str) -> DiffStat {
+    compute_hunks(old, new).iter().fold(DiffStat::default(), |stat, hunk| DiffStat {
         added: stat.added + hunk.new.len(),
         removed: stat.removed + hunk.old.len(),
     })
 }
 
-/// A hunk was named that the difference does not have.
+/// The requested hunk does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("there is no hunk {asked}, they are counted from 0 and there are this many: {hunks}")]
-pub struct NoSuchHunk {
-    /// The hunk that was named.
-    pub asked: usize,
-    /// How many there are.
-    pub hunks: usize,
+#[error("no hunk {index}: the change has {count}, numbered from 0")]
+pub struct NoSuchHunkError {
+    /// The requested hunk.
+    pub index: usize,
+    /// The number of hunks.
+    pub count: usize,
 }
 
-/// Returns the new text with some of its [`hunks`], named by their places, as they are in the old one.
+/// Returns the new text with the given hunks (indices into [`compute_hunks`]) reverted to the old text.
 ///
 /// # Errors
-/// Returns [`NoSuchHunk`] if one is named that is not there.
-pub fn take_back(old: &str, new: &str, which: &[usize]) -> Result<String, NoSuchHunk> {
-    let (old, new) = (Lines::of(old), Lines::of(new));
-    let hunks = hunks_of(&old, &new);
+/// Returns [`NoSuchHunkError`] if an index is out of range.
+pub fn revert_hunks(old: &str, new: &str, which: &[usize]) -> Result<String, NoSuchHunkError> {
+    let (old, new) = (TextLines::new(old), TextLines::new(new));
+    let hunks = compute_line_hunks(&old, &new);
     if let Some(&asked) = which.iter().find(|asked| **asked >= hunks.len()) {
-        return Err(NoSuchHunk { asked, hunks: hunks.len() });
+        return Err(NoSuchHunkError { index: asked, count: hunks.len() });
     }
     let mut text = String::new();
     let mut done = 0;
@@ -81,50 +80,49 @@ pub fn take_back(old: &str, new: &str, which: &[usize]) -> Result<String, NoSuch
 
 /// The replacement of a part of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Edit {
-    /// The bytes that are replaced, as the text is before any edit: from one character's start to another's.
+pub struct TextEdit {
+    /// The replaced bytes, as offsets into the original text on character boundaries.
     pub range: Range<usize>,
-    /// What they are replaced with.
+    /// The replacement.
     pub text: String,
 }
 
-/// Returns the edits that turn the old text into the new one, in order, such that an open document keeps its cursors
-/// and marks: one for each hunk, without the characters that stay at its start and end. No edit starts or ends between
-/// `\r` and `\n`, where an editor has no position.
+/// Returns the edits that turn the old text into the new one, in order: one per hunk, without the unchanged characters
+/// at its start and end, so that an open document keeps its cursors and marks. No edit starts or ends between `\r` and
+/// `\n`, where an editor has no position.
 #[must_use]
-pub fn edits(old: &str, new: &str) -> Vec<Edit> {
-    let (old, new) = (Lines::of(old), Lines::of(new));
+pub fn compute_edits(old: &str, new: &str) -> Vec<TextEdit> {
+    let (old, new) = (TextLines::new(old), TextLines::new(new));
     let edit = |hunk: Hunk| {
         let (from, to) = (old.slice(hunk.old.clone()), new.slice(hunk.new));
         let prefix = common_prefix(from, to);
         let suffix = common_suffix(&from[prefix..], &to[prefix..]);
-        let start = old.start(hunk.old.start);
-        Edit {
+        let start = old.line_start(hunk.old.start);
+        TextEdit {
             range: start + prefix..start + from.len() - suffix,
             text: to[prefix..to.len() - suffix].to_owned(),
         }
     };
-    hunks_of(&old, &new).into_iter().map(edit).collect()
+    compute_line_hunks(&old, &new).into_iter().map(edit).collect()
 }
 
-/// An edit is not for the text, or not in order.
+/// An edit is out of range or out of order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the edit of bytes {} to {} does not fit: edits go from start to end without overlap, and split no character",
     .0.start, .0.end
 )]
-pub struct DoesNotFit(pub Range<usize>);
+pub struct EditRangeError(pub Range<usize>);
 
-/// Returns the text with some edits done.
+/// Applies edits to a text.
 ///
 /// # Errors
-/// Returns [`DoesNotFit`] if an edit starts before another one's end that came first, or is not at the text's
-/// characters.
-pub fn apply(old: &str, edits: &[Edit]) -> Result<String, DoesNotFit> {
+/// Returns [`EditRangeError`] if an edit starts before the end of the previous one, or is not on character boundaries.
+pub fn apply_edits(old: &str, edits: &[TextEdit]) -> Result<String, EditRangeError> {
     let mut text = String::new();
     let mut done = 0;
     for edit in edits {
-        let does_not_fit = || DoesNotFit(edit.range.clone());
+        let does_not_fit = || EditRangeError(edit.range.clone());
         text.push_str(old.get(done..edit.range.start).ok_or_else(does_not_fit)?);
         old.get(edit.range.clone()).ok_or_else(does_not_fit)?;
         text.push_str(&edit.text);
@@ -134,12 +132,12 @@ pub fn apply(old: &str, edits: &[Edit]) -> Result<String, DoesNotFit> {
     Ok(text)
 }
 
-/// Returns what differs between texts that are cut into lines.
+/// Returns the differences between two texts that are split into lines.
 ///
-/// This is Myers' search with limits that depend on the texts alone, never on a clock: the same texts always differ in
-/// the same way, and texts that have little in common take no longer than others of their size.
-pub(crate) fn hunks_of(old: &Lines<'_>, new: &Lines<'_>) -> Vec<Hunk> {
-    // The search compares lines again and again; numbers make that independent of their lengths.
+/// Uses Myers' algorithm with limits that depend only on the texts, never on a clock: the result is deterministic, and
+/// texts with little in common take no longer than others of their size.
+pub(crate) fn compute_line_hunks(old: &TextLines<'_>, new: &TextLines<'_>) -> Vec<Hunk> {
+    // The search compares lines repeatedly; interned ids make each comparison independent of the line's length.
     let mut known = IndexSet::new();
     let old: Vec<usize> = old.iter().map(|line| known.insert_full(line).0).collect();
     let new: Vec<usize> = new.iter().map(|line| known.insert_full(line).0).collect();
@@ -157,15 +155,15 @@ pub(crate) fn hunks_of(old: &Lines<'_>, new: &Lines<'_>) -> Vec<Hunk> {
     hunks
 }
 
-/// A text cut into lines.
-pub(crate) struct Lines<'a> {
+/// A text split into lines.
+pub(crate) struct TextLines<'a> {
     text: &'a str,
-    // Where each line ends, the last one at the text's end.
+    // The end of each line; the last is the end of the text.
     ends: Vec<usize>,
 }
 
-impl<'a> Lines<'a> {
-    pub(crate) fn of(text: &'a str) -> Self {
+impl<'a> TextLines<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
         let mut ends: Vec<usize> = memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1).collect();
         if ends.last().copied().unwrap_or(0) < text.len() {
             ends.push(text.len());
@@ -177,14 +175,14 @@ impl<'a> Lines<'a> {
         self.ends.len()
     }
 
-    /// Returns where a line starts: at the text's end for one past the last.
-    fn start(&self, line: usize) -> usize {
+    /// Returns the start of a line; for the line past the last, the end of the text.
+    fn line_start(&self, line: usize) -> usize {
         line.checked_sub(1).map_or(0, |before| self.ends[before])
     }
 
-    /// Returns the text of some lines, which must be there.
+    /// Returns the text of a range of lines, which must exist.
     pub(crate) fn slice(&self, lines: Range<usize>) -> &'a str {
-        &self.text[self.start(lines.start)..self.start(lines.end)]
+        &self.text[self.line_start(lines.start)..self.line_start(lines.end)]
     }
 
     fn iter(&self) -> impl Iterator<Item = &'a str> {
@@ -192,7 +190,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Returns how many bytes of whole characters two texts start with in common. It does not split `\r\n`.
+/// Returns the length of the common prefix in bytes, in whole characters. It does not split `\r\n`.
 fn common_prefix(one: &str, other: &str) -> usize {
     let common = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
     let prefix = one.floor_char_boundary(common);
@@ -200,7 +198,7 @@ fn common_prefix(one: &str, other: &str) -> usize {
     if splits(one) || splits(other) { prefix - 1 } else { prefix }
 }
 
-/// Returns how many bytes of whole characters two texts end with in common. It does not split `\r\n`.
+/// Returns the length of the common suffix in bytes, in whole characters. It does not split `\r\n`.
 fn common_suffix(one: &str, other: &str) -> usize {
     let common = one.bytes().rev().zip(other.bytes().rev()).take_while(|(one, other)| one == other).count();
     let suffix = one.len() - one.ceil_char_boundary(one.len() - common);

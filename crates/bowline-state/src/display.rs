@@ -1,7 +1,7 @@
-//! Text of others, made safe to show to a person.
+//! Untrusted text, escaped for display.
 //!
-//! What is shown was written by an agent or stands in a file. It must not steer a terminal, hide a part of itself, or
-//! look like something else; and whatever is cut, its end stays in sight as well as its start.
+//! The text comes from an agent or a file. It must not control the terminal, hide a part of itself, or imitate other
+//! text; where it is truncated, both its start and its end stay visible.
 
 mod confusable;
 
@@ -10,74 +10,72 @@ use std::fmt::Write as _;
 
 use crate::operation::Invocation;
 
-pub use confusable::{Warning, confusables, foreign_letters};
+pub use confusable::{ConfusableWarning, check_mixed_scripts, check_non_ascii};
 
-/// So many marks may stand on one letter. More are escaped: they would be drawn over the lines above and below.
-const MAX_MARKS: usize = 4;
-/// The longest line of a [`Block`], in bytes.
-pub const MAX_BLOCK_LINE: usize = 2000;
-/// Room for what stands in place of text that was cut out.
-const MARK_BYTES: usize = 40;
+/// The maximum number of combining marks on one letter. More are escaped: they would overlap the lines above and below.
+const MAX_COMBINING_MARKS: usize = 4;
+/// The maximum length of a line of an [`EscapedBlock`], in bytes.
+pub const MAX_BLOCK_LINE_BYTES: usize = 2000;
+/// The room for the mark that replaces omitted text.
+const OMISSION_MARK_BYTES: usize = 40;
 
-/// Says whether nobody sees the character, or sees others in another order for it.
+/// Returns whether the character is invisible or reorders others.
 #[must_use]
 pub fn is_hidden(character: char) -> bool {
     matches!(character, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
         | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Returns `text` on one line of at most about `cap` bytes, unable to steer a terminal or to hide a part of itself.
+/// Returns `text` on one line of at most about `cap` bytes, unable to control a terminal or to hide a part of itself.
 ///
-/// Control characters, those that reorder text, those that nobody sees, and piles of marks are escaped, like
-/// `\u{202e}`. Of longer text the start and the end are kept, and how many characters are left out is said between
-/// them.
+/// Control, reordering and invisible characters and excess combining marks are escaped, like `\u{202e}`. Longer text
+/// keeps its start and its end, with the number of omitted characters between them.
 #[must_use]
-pub fn line(text: &str, cap: usize) -> String {
-    shown(text, cap, Tabs::Escaped)
+pub fn escape_line(text: &str, cap: usize) -> String {
+    escape_text(text, cap, TabMode::Escaped)
 }
 
-/// Several lines, fit to be shown.
+/// Several lines, escaped for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
+pub struct EscapedBlock {
     /// The lines.
     pub text: String,
-    /// How many lines were left out between the first and the last.
-    pub cut: usize,
+    /// The number of lines omitted between the first and the last.
+    pub omitted_lines: usize,
 }
 
-/// Returns `text` as at most `cap_lines` lines of together about `cap_bytes` bytes, made safe as by [`line()`]; tabs stay.
+/// Returns `text` as at most `cap_lines` lines of about `cap_bytes` bytes in total, escaped as by [`escape_line`]
+/// except for tabs.
 ///
-/// Of longer text the first and the last lines are kept, and of lines longer than [`MAX_BLOCK_LINE`] their start and
-/// end.
+/// Longer text keeps its first and last lines, and lines longer than [`MAX_BLOCK_LINE_BYTES`] keep their start and end.
 #[must_use]
-pub fn block(text: &str, cap_lines: usize, cap_bytes: usize) -> Block {
-    let per_line = cap_bytes.min(MAX_BLOCK_LINE);
+pub fn escape_block(text: &str, cap_lines: usize, cap_bytes: usize) -> EscapedBlock {
+    let per_line = cap_bytes.min(MAX_BLOCK_LINE_BYTES);
     let (body, end) = match text.strip_suffix('\n') {
         Some(body) => (body, "\n"),
         None => (text, ""),
     };
-    let all = Room { lines: cap_lines, bytes: cap_bytes };
-    let (lines, more) = all.fill(body.split('\n'), per_line);
+    let all = BlockLimits { lines: cap_lines, bytes: cap_bytes };
+    let (lines, more) = all.take_lines(body.split('\n'), per_line);
     if !more {
-        return Block { text: lines.join("\n") + end, cut: 0 };
+        return EscapedBlock { text: lines.join("\n") + end, omitted_lines: 0 };
     }
     let total = body.split('\n').count();
-    let half = Room { lines: cap_lines.div_ceil(2), bytes: cap_bytes / 2 };
-    let (mut lines, _) = half.fill(body.split('\n'), per_line);
-    let rest = Room { lines: cap_lines / 2, bytes: cap_bytes / 2 };
-    let (last, _) = rest.fill(body.split('\n').rev().take(total - lines.len()), per_line);
+    let half = BlockLimits { lines: cap_lines.div_ceil(2), bytes: cap_bytes / 2 };
+    let (mut lines, _) = half.take_lines(body.split('\n'), per_line);
+    let rest = BlockLimits { lines: cap_lines / 2, bytes: cap_bytes / 2 };
+    let (last, _) = rest.take_lines(body.split('\n').rev().take(total - lines.len()), per_line);
     let cut = total - lines.len() - last.len();
     if cut > 0 {
         lines.push(format!("…[{cut} more {}]…", if cut == 1 { "line" } else { "lines" }));
     }
     lines.extend(last.into_iter().rev());
-    Block { text: lines.join("\n") + end, cut }
+    EscapedBlock { text: lines.join("\n") + end, omitted_lines: cut }
 }
 
-/// Returns a command as one text: a line for a shell as it is, a program with its arguments quoted as a shell would
-/// need them.
+/// Returns a command as one text: a shell line verbatim, a program with its arguments quoted as for a shell.
 #[must_use]
-pub fn invocation(invocation: &Invocation) -> Cow<'_, str> {
+pub fn format_invocation(invocation: &Invocation) -> Cow<'_, str> {
     match invocation {
         Invocation::Shell(line) => line.as_str().into(),
         Invocation::Argv(words) => {
@@ -86,16 +84,16 @@ pub fn invocation(invocation: &Invocation) -> Cow<'_, str> {
                 if !line.is_empty() {
                     line.push(' ');
                 }
-                line.push_str(&quoted(word));
+                line.push_str(&quote_shell_word(word));
             }
             line.into()
         }
     }
 }
 
-/// Returns a command as a person types it: of a shell that does nothing but read a line, the line.
+/// Returns a command as a person would type it: for `sh -c line`, only the line.
 #[must_use]
-pub fn typed(invocation: &Invocation) -> Cow<'_, str> {
+pub fn format_typed_command(invocation: &Invocation) -> Cow<'_, str> {
     if let Invocation::Argv(words) = invocation
         && let [shell, flag, line] = words.as_slice()
         && flag == "-c"
@@ -103,20 +101,20 @@ pub fn typed(invocation: &Invocation) -> Cow<'_, str> {
     {
         return line.as_str().into();
     }
-    self::invocation(invocation)
+    self::format_invocation(invocation)
 }
 
-/// More blanks than this in a row are told by their number, and so are more at the start of a line, and more empty lines.
-const MAX_BLANKS: usize = 20;
+/// Longer runs of blanks, deeper indentation and more empty lines are replaced by their count.
+const MAX_BLANK_RUN: usize = 20;
 const MAX_INDENT: usize = 60;
-const MAX_EMPTY: usize = 8;
+const MAX_EMPTY_LINES: usize = 8;
 
-/// Returns `text` with every long run of blanks or empty lines as a mark that tells how many there are, like `␣×3000`:
-/// what comes after it cannot be pushed out of sight.
+/// Returns `text` with each long run of blanks or empty lines replaced by a mark with its count, like `␣×3000`, so that
+/// a run cannot push the following text out of sight.
 #[must_use]
-pub fn shortened(text: &str) -> Cow<'_, str> {
+pub fn collapse_whitespace(text: &str) -> Cow<'_, str> {
     let mut short = String::new();
-    // Up to where the text is in `short`.
+    // The end of the part already copied to `short`.
     let mut done = 0;
     let mut at = 0;
     while let Some(start) = text[at..].find(char::is_whitespace).map(|found| at + found) {
@@ -125,8 +123,8 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
         at = start + run.len();
         let breaks = run.matches('\n').count();
         let blanks = run.chars().count() - breaks;
-        let indented = if breaks > 0 { MAX_INDENT } else { MAX_BLANKS };
-        if blanks <= indented && breaks <= MAX_EMPTY {
+        let indented = if breaks > 0 { MAX_INDENT } else { MAX_BLANK_RUN };
+        if blanks <= indented && breaks <= MAX_EMPTY_LINES {
             continue;
         }
         short.push_str(&text[done..start]);
@@ -146,13 +144,13 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
     short.into()
 }
 
-/// Returns `text` on one line, unable to steer a terminal, and cut to at most `limit` bytes, the ellipsis included.
-/// Doing so again changes nothing.
-pub(crate) fn clean(text: &str, limit: usize) -> String {
+/// Returns `text` on one line, unable to control a terminal, truncated to at most `limit` bytes including the ellipsis.
+/// Idempotent.
+pub(crate) fn escape_truncated(text: &str, limit: usize) -> String {
     let mut clean = String::new();
     let mut cut = 0;
     for character in text.chars() {
-        if steers(character) {
+        if is_steering(character) {
             clean.extend(character.escape_default());
         } else {
             clean.push(character);
@@ -162,7 +160,7 @@ pub(crate) fn clean(text: &str, limit: usize) -> String {
             clean.push_str(ELLIPSIS);
             return clean;
         }
-        // Where to cut, should a later character not fit: there is room for the ellipsis, and no escape is split.
+        // The cut point if a later character does not fit: it leaves room for the ellipsis and splits no escape.
         if clean.len() + ELLIPSIS.len() <= limit {
             cut = clean.len();
         }
@@ -170,20 +168,20 @@ pub(crate) fn clean(text: &str, limit: usize) -> String {
     clean
 }
 
-/// What stands at the end of a text that was cut.
+/// The mark at the end of a truncated text.
 pub(crate) const ELLIPSIS: &str = "…";
 
-/// Returns whether the character makes a terminal or an editor show text in another order or on another line.
-pub(crate) fn reorders(character: char) -> bool {
+/// Returns whether the character makes a terminal or an editor display text in another order or on another line.
+pub(crate) fn is_reordering(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-fn steers(character: char) -> bool {
-    character.is_control() || reorders(character)
+fn is_steering(character: char) -> bool {
+    character.is_control() || is_reordering(character)
 }
 
-/// Returns whether nobody sees the character, or takes it for a blank.
-fn hides(character: char) -> bool {
+/// Returns whether the character is invisible or looks like a blank.
+fn is_invisible(character: char) -> bool {
     matches!(character,
         '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
@@ -191,44 +189,44 @@ fn hides(character: char) -> bool {
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-fn is_mark(character: char) -> bool {
+fn is_combining_mark(character: char) -> bool {
     matches!(character,
         '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
         | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tabs {
+enum TabMode {
     Kept,
     Escaped,
 }
 
-fn shown(text: &str, cap: usize, tabs: Tabs) -> String {
-    let mut pieces = Pieces::new(text, tabs);
+fn escape_text(text: &str, cap: usize, tabs: TabMode) -> String {
+    let mut pieces = EscapedChars::new(text, tabs);
     let mut whole = String::new();
     loop {
         let Some((_, character, escaped)) = pieces.next() else { return whole };
-        push(&mut whole, character, escaped);
+        push_escaped(&mut whole, character, escaped);
         if whole.len() > cap {
             break;
         }
     }
-    let half = cap.saturating_sub(MARK_BYTES) / 2;
+    let half = cap.saturating_sub(OMISSION_MARK_BYTES) / 2;
     let mut head = String::new();
     let mut start = text.len();
-    for (at, character, escaped) in Pieces::new(text, tabs) {
+    for (at, character, escaped) in EscapedChars::new(text, tabs) {
         let before = head.len();
-        push(&mut head, character, escaped);
+        push_escaped(&mut head, character, escaped);
         if head.len() > half {
             head.truncate(before);
             start = at;
             break;
         }
     }
-    // Whether a mark or a selector is escaped depends on what stands before it, so the end is read forwards, from
-    // where it must begin at the latest: a character is at least one byte when it is shown.
+    // Whether a mark or a selector is escaped depends on the preceding character, so the end is read forwards from the
+    // earliest possible start: each displayed character has at least one byte.
     let from = text.floor_char_boundary(text.len().saturating_sub(half)).max(start);
-    let tail: Vec<(usize, char, bool)> = Pieces::new(&text[from..], tabs)
+    let tail: Vec<(usize, char, bool)> = EscapedChars::new(&text[from..], tabs)
         .map(|(at, character, escaped)| (from + at, character, escaped))
         .collect();
     let mut end = text.len();
@@ -246,11 +244,11 @@ fn shown(text: &str, cap: usize, tabs: Tabs) -> String {
     let left_out = text[start..end].chars().count();
     // Writing to a string cannot fail.
     _ = write!(head, "…[{left_out} more]…");
-    tail[kept..].iter().for_each(|(_, character, escaped)| push(&mut head, *character, *escaped));
+    tail[kept..].iter().for_each(|(_, character, escaped)| push_escaped(&mut head, *character, *escaped));
     head
 }
 
-fn push(to: &mut String, character: char, escaped: bool) {
+fn push_escaped(to: &mut String, character: char, escaped: bool) {
     if escaped {
         to.extend(character.escape_default());
     } else {
@@ -258,61 +256,64 @@ fn push(to: &mut String, character: char, escaped: bool) {
     }
 }
 
-/// The characters of a text, each with its place and whether it is to be escaped.
-struct Pieces<'a> {
+/// The characters of a text, each with its offset and whether it needs escaping.
+struct EscapedChars<'a> {
     characters: std::str::CharIndices<'a>,
-    tabs: Tabs,
-    marks: usize,
-    /// The last character, if it was shown as it is.
-    base: Option<char>,
+    tabs: TabMode,
+    mark_count: usize,
+    /// The last character, if it was displayed unescaped.
+    base_char: Option<char>,
 }
 
-impl<'a> Pieces<'a> {
-    fn new(text: &'a str, tabs: Tabs) -> Self {
-        Self { characters: text.char_indices(), tabs, marks: 0, base: None }
+impl<'a> EscapedChars<'a> {
+    fn new(text: &'a str, tabs: TabMode) -> Self {
+        Self { characters: text.char_indices(), tabs, mark_count: 0, base_char: None }
     }
 }
 
-impl Iterator for Pieces<'_> {
+impl Iterator for EscapedChars<'_> {
     type Item = (usize, char, bool);
 
     fn next(&mut self) -> Option<Self::Item> {
         let (at, character) = self.characters.next()?;
         let escaped = match character {
-            '\t' => self.tabs == Tabs::Escaped,
-            // One selector chooses how a symbol looks. After a letter, or after another, it only carries hidden data.
-            '\u{fe00}'..='\u{fe0f}' => self.base.is_none_or(|base| base < '\u{a9}' || base.is_alphabetic()),
-            _ if is_mark(character) && !hides(character) => {
-                self.marks += 1;
-                self.base.is_none() || self.marks > MAX_MARKS
+            '\t' => self.tabs == TabMode::Escaped,
+            // One selector chooses the look of a symbol. After a letter or another selector it only carries hidden
+            // data.
+            '\u{fe00}'..='\u{fe0f}' => {
+                self.base_char.is_none_or(|base| base < '\u{a9}' || base.is_alphabetic())
             }
-            _ => steers(character) || hides(character),
+            _ if is_combining_mark(character) && !is_invisible(character) => {
+                self.mark_count += 1;
+                self.base_char.is_none() || self.mark_count > MAX_COMBINING_MARKS
+            }
+            _ => is_steering(character) || is_invisible(character),
         };
-        if !is_mark(character) {
-            self.marks = 0;
+        if !is_combining_mark(character) {
+            self.mark_count = 0;
             let is_base = !escaped && !matches!(character, '\u{fe00}'..='\u{fe0f}');
-            self.base = is_base.then_some(character);
+            self.base_char = is_base.then_some(character);
         }
         Some((at, character, escaped))
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Room {
+struct BlockLimits {
     lines: usize,
     bytes: usize,
 }
 
-impl Room {
-    /// Takes lines as long as there is room, and says whether there are more.
-    fn fill<'a>(self, lines: impl Iterator<Item = &'a str>, per_line: usize) -> (Vec<String>, bool) {
+impl BlockLimits {
+    /// Takes lines while there is room. Also returns whether lines remain.
+    fn take_lines<'a>(self, lines: impl Iterator<Item = &'a str>, per_line: usize) -> (Vec<String>, bool) {
         let mut taken = Vec::new();
         let mut bytes = 0;
         for line in lines {
             if taken.len() == self.lines {
                 return (taken, true);
             }
-            let line = shown(line, per_line, Tabs::Kept);
+            let line = escape_text(line, per_line, TabMode::Kept);
             bytes += line.len() + 1;
             if bytes > self.bytes && !taken.is_empty() {
                 return (taken, true);
@@ -323,7 +324,7 @@ impl Room {
     }
 }
 
-fn quoted(word: &str) -> Cow<'_, str> {
+fn quote_shell_word(word: &str) -> Cow<'_, str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:=@%+,".contains(&byte) || byte >= 0x80;
     if !word.is_empty() && word.bytes().all(plain) {
         return word.into();

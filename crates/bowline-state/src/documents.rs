@@ -1,79 +1,82 @@
-//! A file that an editor has open: its text, saved or not, and what the disk held when they last agreed.
+//! A document that is open in an editor: its text, saved or not, and the file's content when they last agreed.
+//!
+//! An editor names the revision on which its new text is based. Engine changes that the editor has not seen yet are
+//! merged with it; events tell the editor which edits to apply.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::ledger::Version;
-use crate::merge::{Conflict, merge};
+use crate::ledger::TextVersion;
+use crate::merge::{MergeConflict, merge};
 
-/// As many texts are remembered that somebody else than the editor replaced: an editor that has not heard of it yet sends
-/// what it made of one of them.
-pub const MAX_REPLACED: usize = 8;
+/// The number of replaced texts that are remembered: an editor that has not yet learned of a replacement may send a
+/// change based on one of them.
+pub const MAX_REPLACED_TEXTS: usize = 8;
 
 /// An open document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
     text: Arc<String>,
-    // What the file held when it was last loaded or saved; none if there was no file.
-    saved: Option<Arc<String>>,
-    // Which state of the file that was.
-    disk: Option<Version>,
+    // The file's content when it was last loaded or saved; `None` if there was no file.
+    saved_text: Option<Arc<String>>,
+    // The version of the file at that time.
+    disk_version: Option<TextVersion>,
     revision: u64,
-    // Texts that `settle` replaced, with their revisions, the oldest first; at most `MAX_REPLACED`.
-    replaced: VecDeque<(u64, Arc<String>)>,
+    // The texts that `mark_synced` replaced, with their revisions, oldest first; at most `MAX_REPLACED_TEXTS`.
+    replaced_texts: VecDeque<(u64, Arc<String>)>,
 }
 
-/// Why a change is not taken. The document is as it was.
+/// Why a change was rejected. The document is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Untaken {
-    /// The editor does not know what the document shows by now, and nobody knows any more what it does know.
+pub enum ChangeDocumentError {
+    /// The change is based on a revision that is no longer remembered.
     #[error(
         "it is made of revision {based_on}, the document is at {revision}: take what it shows and make the change again"
     )]
-    TooOld {
-        /// What the change was made of.
+    StaleRevision {
+        /// The revision on which the change is based.
         based_on: u64,
-        /// What the document shows.
+        /// The current revision of the document.
         revision: u64,
     },
-    /// Somebody else changed the same lines.
+    /// The same lines have been changed since.
     #[error(
         "it touches lines that were changed since ({0}): take what the document shows and make the change again"
     )]
-    Conflict(Conflict),
+    Conflict(MergeConflict),
 }
 
-/// Where the text of a path comes from.
+/// The source of a path's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Truth {
+pub enum DocumentTextSource {
     /// The disk: no document is open.
     Disk,
-    /// The document. If it is not saved, the file is as it was when it was loaded.
+    /// The document. If it is unsaved, the file has not changed since it was loaded.
     Document,
-    /// The document, which is not saved; the file was changed, too.
-    DocumentBesideChangedFile,
-    /// The disk, and the document is to be loaded anew: it had no unsaved text, and the file was changed.
+    /// The unsaved document, although the file has changed too.
+    DirtyDocumentOverChangedFile,
+    /// The disk. The document must be reloaded: it has no unsaved text, and the file has changed.
     Reload,
 }
 
 impl Document {
-    /// Returns a document that was loaded from a file, or stands for one that is not there yet.
+    /// Returns a document loaded from a file, or for a file that does not exist yet.
     #[must_use]
-    pub fn new(saved: Option<Arc<String>>, disk: Option<Version>) -> Self {
+    pub fn new(saved: Option<Arc<String>>, disk: Option<TextVersion>) -> Self {
         let text = saved.clone().unwrap_or_default();
-        Self { text, saved, disk, revision: 0, replaced: VecDeque::new() }
+        Self { text, saved_text: saved, disk_version: disk, revision: 0, replaced_texts: VecDeque::new() }
     }
 
-    /// Returns what the editor shows.
+    /// Returns the text that the editor shows.
     #[must_use]
     pub fn text(&self) -> &Arc<String> {
         &self.text
     }
 
-    /// Returns what the file held when it was last loaded or saved.
+    /// Returns the file's content when it was last loaded or saved.
     #[must_use]
-    pub fn saved(&self) -> Option<&Arc<String>> {
-        self.saved.as_ref()
+    pub fn saved_text(&self) -> Option<&Arc<String>> {
+        self.saved_text.as_ref()
     }
 
     /// Returns how often the text has changed.
@@ -82,63 +85,63 @@ impl Document {
         self.revision
     }
 
-    /// Says whether there is text that the file does not have. An empty document of no file has none.
+    /// Returns whether the document has unsaved text. An empty document without a file has none.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        match &self.saved {
+        match &self.saved_text {
             Some(saved) => !Arc::ptr_eq(saved, &self.text) && saved != &self.text,
             None => !self.text.is_empty(),
         }
     }
 
-    /// Changes the text, as typing does. The new text was made of the one at some revision; if somebody else changed the
-    /// document since, both changes are in it.
+    /// Changes the text, as typing does. `based_on` is the revision on which the new text is based; changes made to the
+    /// document since are merged.
     ///
     /// # Errors
-    /// Returns [`Untaken`] if both changed the same lines, or the revision is too old.
-    pub fn change(&mut self, text: Arc<String>, based_on: u64) -> Result<(), Untaken> {
+    /// Returns [`ChangeDocumentError`] if both sides changed the same lines, or if the revision is too old.
+    pub fn apply_change(&mut self, text: Arc<String>, based_on: u64) -> Result<(), ChangeDocumentError> {
         if based_on == self.revision {
-            self.show(text);
+            self.set_text(text);
             return Ok(());
         }
-        let known = self.replaced.iter().find(|(revision, _)| *revision == based_on);
+        let known = self.replaced_texts.iter().find(|(revision, _)| *revision == based_on);
         let Some((_, base)) = known else {
-            return Err(Untaken::TooOld { based_on, revision: self.revision });
+            return Err(ChangeDocumentError::StaleRevision { based_on, revision: self.revision });
         };
-        let merged = merge(base, &self.text, &text).map_err(Untaken::Conflict)?;
-        self.show(Arc::new(merged.text));
+        let merged = merge(base, &self.text, &text).map_err(ChangeDocumentError::Conflict)?;
+        self.set_text(Arc::new(merged.text));
         Ok(())
     }
 
-    fn show(&mut self, text: Arc<String>) {
+    fn set_text(&mut self, text: Arc<String>) {
         if self.text != text {
             self.text = text;
             self.revision += 1;
         }
     }
 
-    /// Notes that the file now holds this text, and the document too.
-    pub fn settle(&mut self, text: Arc<String>, disk: Option<Version>) {
+    /// Records that the file and the document now both hold this text.
+    pub fn mark_synced(&mut self, text: Arc<String>, disk: Option<TextVersion>) {
         if self.text != text {
-            self.replaced.push_back((self.revision, self.text.clone()));
-            if self.replaced.len() > MAX_REPLACED {
-                self.replaced.pop_front();
+            self.replaced_texts.push_back((self.revision, self.text.clone()));
+            if self.replaced_texts.len() > MAX_REPLACED_TEXTS {
+                self.replaced_texts.pop_front();
             }
         }
-        self.show(text.clone());
-        self.saved = Some(text);
-        self.disk = disk;
+        self.set_text(text.clone());
+        self.saved_text = Some(text);
+        self.disk_version = disk;
     }
 }
 
-/// Says where the text of a path comes from, given the file as it is on disk now.
+/// Returns the source of a path's text, given the current version of the file on disk.
 #[must_use]
-pub fn truth(document: Option<&Document>, disk: Option<Version>) -> Truth {
-    let Some(document) = document else { return Truth::Disk };
-    match (document.disk == disk, document.is_dirty()) {
-        (true, _) => Truth::Document,
-        (false, true) => Truth::DocumentBesideChangedFile,
-        (false, false) => Truth::Reload,
+pub fn resolve_text_source(document: Option<&Document>, disk: Option<TextVersion>) -> DocumentTextSource {
+    let Some(document) = document else { return DocumentTextSource::Disk };
+    match (document.disk_version == disk, document.is_dirty()) {
+        (true, _) => DocumentTextSource::Document,
+        (false, true) => DocumentTextSource::DirtyDocumentOverChangedFile,
+        (false, false) => DocumentTextSource::Reload,
     }
 }
 

@@ -1,78 +1,78 @@
-//! Files that other programs keep beside a project: sessions of agents, transcripts, backups and swap files of editors.
+//! Files that other programs keep in a project: agent sessions, transcripts, and editors' backups and swap files.
 //!
-//! Such a file that is found changed on disk is not work on the project: it is not recorded as a change of the agent,
-//! and so neither listed nor undone. What is written through Bowline is recorded whatever the file is called.
+//! A change of such a file on disk is not work on the project: it is not recorded as a change by the agent, and so
+//! neither listed nor undone. Writes through Bowline are recorded regardless of the file's name.
 
 use globset::{GlobBuilder, GlobSet};
 use serde::Deserialize;
 
-/// What is passed over in any case. Only data: what a program executes or is configured by stays visible, such as the agent
-/// cards in `.fast-agent`.
-pub const BUILT_IN: &[&str] = &[
+/// The built-in patterns. They cover data only: files that a program executes or reads as configuration stay visible,
+/// such as the agent cards in `.fast-agent`.
+pub const BUILT_IN_PATTERNS: &[&str] = &[
     // fast-agent keeps its sessions and its log in the project.
     ".fast-agent/sessions/",
     ".fast-agent/fast-agent-log.jsonl",
-    // The transcripts of Emacs's agent-shell.
+    // Transcripts of Emacs's agent-shell.
     ".agent-shell/",
-    // Backups of Emacs and Vim; locks and unsaved text of Emacs.
+    // Backups of Emacs and Vim; lock and auto-save files of Emacs.
     "*~",
     ".#*",
     "#*#",
-    // Swap files of Vim, and the file by which it tries whether it may write to a directory.
+    // Vim's swap files, and the file with which it tests whether a directory is writable.
     ".*.sw?",
     "4913",
 ];
 
-/// So many patterns may be added.
+/// The maximum number of added patterns.
 const MAX_PATTERNS: usize = 256;
 
-/// The patterns of such files: the built-in ones, and those that the user added.
+/// The patterns of foreign files: the built-in ones and the user's.
 ///
-/// A pattern matches at any depth; one that begins with `/` matches only at the root. One that ends with `/` matches what is
-/// below a directory of that name, any other also the file itself.
+/// A pattern matches at any depth, or only at the root if it begins with `/`. A pattern that ends with `/` matches
+/// everything below a directory of that name; any other also matches the file itself.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct ForeignFiles {
     globs: GlobSet,
 }
 
-/// A pattern that cannot be used.
+/// An invalid pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// It is not a glob.
-    #[error("the pattern {pattern:?} cannot be used: {why}")]
+    /// It is not a valid glob.
+    #[error("the pattern {pattern:?} cannot be used: {reason}")]
     Glob {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
-        why: String,
+        /// The glob error.
+        reason: String,
     },
     /// It matches every file.
     #[error("the pattern {0:?} matches every file: name the files to pass over")]
-    Everything(String),
-    /// There are too many.
+    MatchesEverything(String),
+    /// There are too many patterns.
     #[error("there are {0} patterns, and at most {MAX_PATTERNS} can be used")]
-    TooMany(usize),
+    TooManyPatterns(usize),
 }
 
 impl ForeignFiles {
-    /// Returns the built-in patterns and these.
+    /// Returns the built-in patterns plus the given ones.
     ///
     /// # Errors
-    /// Fails if a pattern is not a glob, or matches everything.
-    pub fn with<P: AsRef<str>>(added: &[P]) -> Result<Self, PatternError> {
+    /// Fails if a pattern is not a valid glob or matches everything, or if there are too many.
+    pub fn with_patterns<P: AsRef<str>>(added: &[P]) -> Result<Self, PatternError> {
         if added.len() > MAX_PATTERNS {
-            return Err(PatternError::TooMany(added.len()));
+            return Err(PatternError::TooManyPatterns(added.len()));
         }
         let mut globs = GlobSet::builder();
-        for pattern in BUILT_IN.iter().copied().chain(added.iter().map(AsRef::as_ref)) {
+        for pattern in BUILT_IN_PATTERNS.iter().copied().chain(added.iter().map(AsRef::as_ref)) {
             let fault = |why: &globset::Error| PatternError::Glob {
                 pattern: pattern.to_owned(),
-                why: why.kind().to_string(),
+                reason: why.kind().to_string(),
             };
             let bare = pattern.trim_matches('/');
             if bare.chars().all(|c| matches!(c, '*' | '/')) {
-                return Err(PatternError::Everything(pattern.to_owned()));
+                return Err(PatternError::MatchesEverything(pattern.to_owned()));
             }
             let anywhere = if pattern.starts_with('/') { "" } else { "**/" };
             let itself = (!pattern.ends_with('/')).then(|| format!("{anywhere}{bare}"));
@@ -83,12 +83,12 @@ impl ForeignFiles {
         }
         let globs = globs.build().map_err(|why| PatternError::Glob {
             pattern: "ignore-changes".to_owned(),
-            why: why.kind().to_string(),
+            reason: why.kind().to_string(),
         })?;
         Ok(Self { globs })
     }
 
-    /// Says whether a file is such a one. `path` is relative to its root.
+    /// Returns whether a file is foreign. `path` is relative to its root.
     #[must_use]
     pub fn matches(&self, path: &str) -> bool {
         self.globs.is_match(path)
@@ -97,7 +97,7 @@ impl ForeignFiles {
 
 impl Default for ForeignFiles {
     fn default() -> Self {
-        Self::with::<&str>(&[]).unwrap_or_else(|_| Self { globs: GlobSet::empty() })
+        Self::with_patterns::<&str>(&[]).unwrap_or_else(|_| Self { globs: GlobSet::empty() })
     }
 }
 
@@ -105,7 +105,7 @@ impl TryFrom<Vec<String>> for ForeignFiles {
     type Error = PatternError;
 
     fn try_from(added: Vec<String>) -> Result<Self, PatternError> {
-        Self::with(&added)
+        Self::with_patterns(&added)
     }
 }
 

@@ -1,67 +1,67 @@
-//! Approvals that were given and not used yet.
+//! Unused approvals.
 //!
-//! An agent asks for permission first and acts afterwards. What lies between is a *grant*: bound to exactly what the
-//! person was shown, good for one operation of the same session and turn, gone when the turn ends.
+//! An agent first asks for permission and then acts. In between stands a *grant*: bound to exactly what the person was
+//! shown, valid for one operation in the same session and turn, and void when the turn ends.
 
 use crate::changes::ContentHash;
 use crate::operation::Invocation;
 
-/// As many grants are kept. Whoever collects more than that does not use them: the oldest go.
+/// The maximum number of grants. An agent that collects more does not use them: the oldest are dropped.
 pub const MAX_GRANTS: usize = 256;
 
-/// A file itself, whatever its name.
+/// The identity of a file, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileId {
-    /// The device it is on.
+    /// Its device.
     pub device: u64,
-    /// Its number there.
+    /// Its inode number.
     pub inode: u64,
 }
 
-/// One operation with all that it does, as it was shown or as it is about to be done.
+/// One operation with all its effects, as shown or as about to be performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Deed {
+pub enum ResolvedOperation {
     /// A file is read.
     Read {
-        /// Its own name.
+        /// The canonical path.
         path: String,
-        /// The file, if there is one.
+        /// The file, if it exists.
         file: Option<FileId>,
     },
     /// A file is written.
     Write {
-        /// Its own name.
+        /// The canonical path.
         path: String,
-        /// The file, if there is one already.
+        /// The file, if it exists already.
         file: Option<FileId>,
-        /// What it held, if there was one.
+        /// Its previous content, if it existed.
         before: Option<ContentHash>,
-        /// What the agent sends.
+        /// The content that the agent sends.
         content: ContentHash,
-        /// What it holds then: not what was sent, if that is merged with what others changed.
+        /// The resulting content, which differs from the sent one if concurrent changes are merged.
         after: ContentHash,
     },
     /// A file is deleted.
     Delete {
-        /// Its own name.
+        /// The canonical path.
         path: String,
         /// The file.
         file: Option<FileId>,
     },
     /// A command is run.
     Run {
-        /// The command, in its normal form.
+        /// The command, in normal form.
         invocation: Invocation,
-        /// Where.
+        /// Its working directory.
         cwd: String,
-        /// What its environment has beside what every command's has.
+        /// Its additional environment variables.
         env: Vec<(String, String)>,
     },
 }
 
-impl Deed {
-    /// Says whether two deeds are done to the same file, or run the same command.
-    fn is_like(&self, other: &Self) -> bool {
+impl ResolvedOperation {
+    /// Returns whether two operations affect the same file or run the same command.
+    fn has_same_target(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Run { invocation, .. }, Self::Run { invocation: its, .. }) => invocation == its,
             (Self::Read { path, .. }, Self::Read { path: its, .. })
@@ -72,25 +72,25 @@ impl Deed {
     }
 }
 
-/// Whose grant it is.
+/// The holder of a grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
+pub struct GrantHolder {
     /// The session.
     pub session: String,
-    /// Its turn, if one was going on.
+    /// Its turn, if one was active.
     pub turn: Option<u64>,
 }
 
-/// The number of a grant.
+/// The id of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GrantId(pub u64);
 
-/// A grant that was used up.
+/// A consumed grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taken {
-    /// Its number.
+pub struct UsedGrant {
+    /// Its id.
     pub id: GrantId,
-    /// The tool call that it was given for.
+    /// The tool call for which it was given.
     pub call: Option<String>,
 }
 
@@ -98,82 +98,87 @@ pub struct Taken {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Grant {
     id: GrantId,
-    holder: Holder,
-    // The tool call that asked, so that a new request for the same one takes the place of the old.
+    holder: GrantHolder,
+    // The tool call that asked: a new request for the same call replaces the old grant.
     call: Option<String>,
-    deed: Deed,
+    operation: ResolvedOperation,
 }
 
 /// The grants of all sessions.
 #[derive(Debug, Default)]
 pub struct Grants {
     // Invariant: at most `MAX_GRANTS`, oldest first.
-    given: Vec<Grant>,
-    next: u64,
+    grants: Vec<Grant>,
+    last_id: u64,
 }
 
 impl Grants {
-    /// Notes what a person approved for a tool call, one grant for each deed. What was approved for the same call before is
-    /// void.
-    pub fn give(
+    /// Records a person's approval of a tool call, with one grant per operation. Earlier grants for the same call are
+    /// revoked.
+    pub fn add(
         &mut self,
-        holder: &Holder,
+        holder: &GrantHolder,
         call: Option<&str>,
-        deeds: impl IntoIterator<Item = Deed>,
+        deeds: impl IntoIterator<Item = ResolvedOperation>,
     ) -> Vec<GrantId> {
         if let Some(call) = call {
-            self.supersede(&holder.session, call);
+            self.revoke_call_grants(&holder.session, call);
         }
         let mut ids = Vec::new();
         for deed in deeds {
-            self.next += 1;
-            let id = GrantId(self.next);
-            self.given.push(Grant { id, holder: holder.clone(), call: call.map(str::to_owned), deed });
+            self.last_id += 1;
+            let id = GrantId(self.last_id);
+            self.grants.push(Grant {
+                id,
+                holder: holder.clone(),
+                call: call.map(str::to_owned),
+                operation: deed,
+            });
             ids.push(id);
         }
-        let surplus = self.given.len().saturating_sub(MAX_GRANTS);
-        self.given.drain(..surplus);
+        let surplus = self.grants.len().saturating_sub(MAX_GRANTS);
+        self.grants.drain(..surplus);
         ids
     }
 
-    /// Uses up the grant for what is about to be done, if there is one for exactly that.
-    pub fn take(&mut self, holder: &Holder, act: &Deed) -> Option<Taken> {
-        let at = self.given.iter().position(|grant| grant.holder == *holder && grant.deed == *act)?;
-        let grant = self.given.remove(at);
-        Some(Taken { id: grant.id, call: grant.call })
+    /// Consumes the grant for exactly this operation, if one exists.
+    pub fn take(&mut self, holder: &GrantHolder, act: &ResolvedOperation) -> Option<UsedGrant> {
+        let at = self.grants.iter().position(|grant| grant.holder == *holder && grant.operation == *act)?;
+        let grant = self.grants.remove(at);
+        Some(UsedGrant { id: grant.id, call: grant.call })
     }
 
-    /// Says whether something like it was approved: the same file, or the same command, and yet not this.
+    /// Returns whether a similar operation was approved: one on the same file or with the same command.
     #[must_use]
-    pub fn has_like(&self, holder: &Holder, act: &Deed) -> bool {
-        self.given.iter().any(|grant| grant.holder == *holder && grant.deed.is_like(act))
+    pub fn has_similar(&self, holder: &GrantHolder, act: &ResolvedOperation) -> bool {
+        self.grants.iter().any(|grant| grant.holder == *holder && grant.operation.has_same_target(act))
     }
 
-    /// Voids what was approved for a tool call that is asked about again.
-    pub fn supersede(&mut self, session: &str, call: &str) {
-        self.given.retain(|grant| grant.holder.session != session || grant.call.as_deref() != Some(call));
+    /// Revokes the grants of a tool call that asks again.
+    pub fn revoke_call_grants(&mut self, session: &str, call: &str) {
+        self.grants.retain(|grant| grant.holder.session != session || grant.call.as_deref() != Some(call));
     }
 
-    /// Voids everything of a turn that has ended or was cancelled. What was approved outside of any turn stays.
-    pub fn end_turn(&mut self, holder: &Holder) {
-        self.given.retain(|grant| grant.holder != *holder);
+    /// Revokes all grants of a turn that has ended or was cancelled. Grants given outside any turn remain.
+    pub fn end_turn(&mut self, holder: &GrantHolder) {
+        self.grants.retain(|grant| grant.holder != *holder);
     }
 
-    /// Voids everything of a session.
+    /// Revokes all grants of a session.
     pub fn end_session(&mut self, session: &str) {
-        self.given.retain(|grant| grant.holder.session != session);
+        self.grants.retain(|grant| grant.holder.session != session);
     }
 
-    /// Returns how many are unused.
+    /// Returns the number of unused grants.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.given.len()
+        self.grants.len()
     }
 
-    /// Says whether there is none.
+    /// Returns whether there are no unused grants.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.given.is_empty()
+        self.grants.is_empty()
     }
 }
 

@@ -1,8 +1,11 @@
-//! What a session last saw of each file, and what that allows it to write.
+//! The read ledger: what a session last saw of each file, and which writes that permits.
 //!
-//! A write is made against what the session *knows*, not against what the file holds. After its own write a session
-//! knows the text that it sent, even if that was merged with the user's: were the merged text its base, the next write,
-//! which has none of the user's lines, would read as their removal.
+//! A write is based on the text that the session *knows*, not on the file's content. After its own write a session
+//! knows the text it sent, even if that was merged with the user's changes: were the merged text its base, its next
+//! write, which lacks the user's lines, would look like their removal.
+//!
+//! Windows that together cover a file count as reading it whole. A session that read a part may change only lines of
+//! that part.
 
 use std::borrow::Cow;
 use std::iter;
@@ -14,77 +17,81 @@ use indexmap::IndexMap;
 use crate::changes::ContentHash;
 use crate::diff;
 use crate::documents::Document;
-use crate::merge::{Conflict, merge};
-use crate::text::fit;
+use crate::merge::{MergeConflict, merge};
+use crate::text::fit_line_endings;
 
-/// The texts that a ledger holds have at most this many bytes together. Of the oldest ones it is only kept then which
-/// they were.
+/// The maximum total size of the held texts in bytes. Beyond it, only the identity of the oldest texts is kept.
 pub const MAX_HELD_BYTES: usize = 64 << 20;
 
-/// A ledger knows at most this many files; the oldest is forgotten first.
+/// The maximum number of files in a ledger; the least recently seen is dropped first.
 pub const MAX_FILES: usize = 10_000;
 
-/// Of a file that is read in windows at most this many separate stretches are remembered.
-pub const MAX_STRETCHES: usize = 256;
+/// The maximum number of separate ranges remembered for a file that is read in windows.
+pub const MAX_READ_RANGES: usize = 256;
 
-/// Which text a window was cut from: the same number means the same text.
+/// The version of a text: equal numbers mean equal texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Version(pub u64);
+pub struct TextVersion(pub u64);
 
-/// What one session saw.
+/// The files that one session saw.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    // Invariant: in the order of the last look, the oldest first.
-    files: IndexMap<String, Seen>,
-    // Invariant: the bytes of all texts in `files`.
-    held: usize,
+    // Invariant: ordered by the last access, oldest first.
+    files: IndexMap<String, LedgerEntry>,
+    // Invariant: the total bytes of all texts in `files`.
+    held_bytes: usize,
 }
 
-/// What was seen of one file: all of a text, and windows that were read after that.
+/// What was seen of one file: a whole text, and windows read after it.
 #[derive(Debug, Default)]
-struct Seen {
-    whole: Option<Whole>,
-    windows: Option<Windows>,
+struct LedgerEntry {
+    whole: Option<WholeFile>,
+    windows: Option<ReadWindows>,
 }
 
 #[derive(Debug)]
-enum Whole {
-    // Which version of the file it was, if it was one.
-    Text(Arc<String>, Option<Version>),
-    // The text was too much to hold.
+enum WholeFile {
+    // With the version of the file, if the text was one.
+    Text(Arc<String>, Option<TextVersion>),
+    // The text was too large to hold.
     Hashed(ContentHash),
     // There was no file.
     Absent,
 }
 
-/// The stretches of a text that were read in windows.
+/// The ranges of a text that were read in windows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Windows {
-    version: Version,
+pub struct ReadWindows {
+    version: TextVersion,
     size: u64,
-    // Invariant: sorted and apart, at most `MAX_STRETCHES`.
-    stretches: Vec<Range<u64>>,
+    // Invariant: sorted and disjoint, at most `MAX_READ_RANGES`.
+    ranges: Vec<Range<u64>>,
 }
 
-impl Seen {
-    fn held(&self) -> usize {
+impl LedgerEntry {
+    fn held_bytes(&self) -> usize {
         match &self.whole {
-            Some(Whole::Text(text, _)) => text.len(),
-            Some(Whole::Hashed(_) | Whole::Absent) | None => 0,
+            Some(WholeFile::Text(text, _)) => text.len(),
+            Some(WholeFile::Hashed(_) | WholeFile::Absent) | None => 0,
         }
     }
 }
 
-impl Windows {
-    fn cover_all(&self) -> bool {
-        matches!(self.stretches.as_slice(), [all] if (all.start, all.end) == (0, self.size))
+impl ReadWindows {
+    fn covers_all(&self) -> bool {
+        matches!(self.ranges.as_slice(), [all] if (all.start, all.end) == (0, self.size))
     }
 
-    /// Returns the first lines, counted from 1, that a write would change or remove although they were not read.
-    fn unread_loss(&self, version: Version, live: &str, content: &str) -> Option<RangeInclusive<usize>> {
-        // Of another text, or of one that is counted in other bytes, nothing was read.
+    /// Returns the first lines, counted from 1, that a write would change or remove although they were never read.
+    fn find_unread_change(
+        &self,
+        version: TextVersion,
+        live: &str,
+        content: &str,
+    ) -> Option<RangeInclusive<usize>> {
+        // Ranges of another version, or of a text of another size, do not count.
         let is_this = self.version == version && self.size == live.len() as u64;
-        let stretches = if is_this { self.stretches.as_slice() } else { &[] };
+        let stretches = if is_this { self.ranges.as_slice() } else { &[] };
         let ends = || {
             live.split_inclusive('\n').scan(0, |end, line| Some(std::mem::replace(end, *end + line.len())))
         };
@@ -93,7 +100,7 @@ impl Windows {
             let (start, end) = (starts[*line] as u64, starts[line + 1] as u64);
             stretches.iter().any(|stretch| stretch.start <= start && end <= stretch.end)
         };
-        let lost = diff::hunks(live, content).into_iter().map(|hunk| hunk.old);
+        let lost = diff::compute_hunks(live, content).into_iter().map(|hunk| hunk.old);
         lost.filter_map(|mut lines| {
             let first = lines.clone().find(|line| !is_read(line))?;
             let last = lines.rfind(|line| !is_read(line))?;
@@ -111,300 +118,315 @@ pub enum Knowledge {
     /// All of it: a text with this hash.
     Hashed(ContentHash),
     /// All of it, window by window: the text of this version.
-    Windows(Version),
-    /// That there was no file.
+    Windows(TextVersion),
+    /// The absence of the file.
     Absent,
     /// Some lines.
-    Part(Windows),
+    Partial(ReadWindows),
     /// Nothing.
     Nothing,
 }
 
 impl Ledger {
-    /// Notes that the session saw all of a file, and which version of it.
-    pub fn saw(&mut self, path: &str, text: Arc<String>, version: Version) {
-        self.put(path, Seen { whole: Some(Whole::Text(text, Some(version))), windows: None });
+    /// Records that the session saw all of a file, and its version.
+    pub fn record_read(&mut self, path: &str, text: Arc<String>, version: TextVersion) {
+        self.insert(path, LedgerEntry { whole: Some(WholeFile::Text(text, Some(version))), windows: None });
     }
 
-    /// Notes that the session saw a window of a text that has `size` bytes.
-    pub fn saw_window(&mut self, path: &str, version: Version, window: Range<u64>, size: u64) {
-        let Seen { whole, windows } = self.take(path);
-        let same = |windows: &Windows| (windows.version, windows.size) == (version, size);
-        let mut stretches = windows.filter(same).map(|windows| windows.stretches).unwrap_or_default();
-        add_stretch(&mut stretches, window);
-        self.put(path, Seen { whole, windows: Some(Windows { version, size, stretches }) });
+    /// Records that the session saw a window of a text of `size` bytes.
+    pub fn record_window_read(&mut self, path: &str, version: TextVersion, window: Range<u64>, size: u64) {
+        let LedgerEntry { whole, windows } = self.take(path);
+        let same = |windows: &ReadWindows| (windows.version, windows.size) == (version, size);
+        let mut stretches = windows.filter(same).map(|windows| windows.ranges).unwrap_or_default();
+        add_range(&mut stretches, window);
+        self.insert(
+            path,
+            LedgerEntry { whole, windows: Some(ReadWindows { version, size, ranges: stretches }) },
+        );
     }
 
-    /// Notes what the session wrote: from then on it knows that text.
-    pub fn wrote(&mut self, path: &str, text: Arc<String>) {
-        self.put(path, Seen { whole: Some(Whole::Text(text, None)), windows: None });
+    /// Records a write by the session, which knows that text from then on.
+    pub fn record_write(&mut self, path: &str, text: Arc<String>) {
+        self.insert(path, LedgerEntry { whole: Some(WholeFile::Text(text, None)), windows: None });
     }
 
-    /// Notes that the session looked and there was no file.
-    pub fn saw_nothing(&mut self, path: &str) {
-        self.put(path, Seen { whole: Some(Whole::Absent), windows: None });
+    /// Records that the session looked and the file did not exist.
+    pub fn record_absent(&mut self, path: &str) {
+        self.insert(path, LedgerEntry { whole: Some(WholeFile::Absent), windows: None });
     }
 
-    /// Returns the files that the session knows something of, the last seen first.
+    /// Returns the files known to the session, the most recently seen first.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.files.keys().rev().map(String::as_str)
     }
 
-    /// Returns what the session knows of a file, whose text is of some version now.
+    /// Returns what the session knows of a file whose current text is version `now`.
     ///
-    /// Windows that together are the whole text count as long as it is that text. Once it is another, what the session
-    /// saw whole before is what a change can be merged with.
+    /// Windows that cover the whole text count while it is still that version. After a change, the last text that the
+    /// session saw whole is the base for merging.
     #[must_use]
-    pub fn knowledge(&self, path: &str, now: Version) -> Knowledge {
+    pub fn knowledge(&self, path: &str, now: TextVersion) -> Knowledge {
         let Some(seen) = self.files.get(path) else { return Knowledge::Nothing };
         match (&seen.windows, &seen.whole) {
-            (Some(windows), _) if windows.version == now && windows.cover_all() => Knowledge::Windows(now),
-            (_, Some(Whole::Text(text, _))) => Knowledge::Whole(text.clone()),
-            (_, Some(Whole::Hashed(hash))) => Knowledge::Hashed(*hash),
-            (_, Some(Whole::Absent)) => Knowledge::Absent,
-            (Some(windows), None) if windows.cover_all() => Knowledge::Windows(windows.version),
-            (Some(windows), None) => Knowledge::Part(windows.clone()),
+            (Some(windows), _) if windows.version == now && windows.covers_all() => Knowledge::Windows(now),
+            (_, Some(WholeFile::Text(text, _))) => Knowledge::Whole(text.clone()),
+            (_, Some(WholeFile::Hashed(hash))) => Knowledge::Hashed(*hash),
+            (_, Some(WholeFile::Absent)) => Knowledge::Absent,
+            (Some(windows), None) if windows.covers_all() => Knowledge::Windows(windows.version),
+            (Some(windows), None) => Knowledge::Partial(windows.clone()),
             (None, None) => Knowledge::Nothing,
         }
     }
 
-    fn take(&mut self, path: &str) -> Seen {
+    fn take(&mut self, path: &str) -> LedgerEntry {
         let seen = self.files.shift_remove(path).unwrap_or_default();
-        self.held -= seen.held();
+        self.held_bytes -= seen.held_bytes();
         seen
     }
 
-    fn put(&mut self, path: &str, seen: Seen) {
+    fn insert(&mut self, path: &str, seen: LedgerEntry) {
         self.take(path);
-        self.held += seen.held();
+        self.held_bytes += seen.held_bytes();
         self.files.insert(path.to_owned(), seen);
         if self.files.len() > MAX_FILES
             && let Some((_, oldest)) = self.files.shift_remove_index(0)
         {
-            self.held -= oldest.held();
+            self.held_bytes -= oldest.held_bytes();
         }
         for seen in self.files.values_mut() {
-            if self.held <= MAX_HELD_BYTES {
+            if self.held_bytes <= MAX_HELD_BYTES {
                 break;
             }
-            if let Some(Whole::Text(text, version)) = &seen.whole {
-                self.held -= text.len();
-                // That it was all of that version is as good as a hash, and costs nothing.
+            if let Some(WholeFile::Text(text, version)) = &seen.whole {
+                self.held_bytes -= text.len();
+                // Having read all of that version identifies the text as well as a hash, at no cost.
                 let size = text.len() as u64;
-                let all = version.map(|version| Windows {
+                let all = version.map(|version| ReadWindows {
                     version,
                     size,
-                    stretches: iter::once(0..size).collect(),
+                    ranges: iter::once(0..size).collect(),
                 });
-                let hash = all.is_none().then(|| Whole::Hashed(ContentHash::of(text.as_bytes())));
+                let hash = all.is_none().then(|| WholeFile::Hashed(ContentHash::digest(text.as_bytes())));
                 seen.whole = hash;
-                seen.windows = seen.windows.take().filter(Windows::cover_all).or(all);
+                seen.windows = seen.windows.take().filter(ReadWindows::covers_all).or(all);
             }
         }
     }
 }
 
-/// Adds a stretch to others that are sorted and apart, and keeps them so.
-fn add_stretch(stretches: &mut Vec<Range<u64>>, new: Range<u64>) {
+/// Adds a range to sorted disjoint ranges, and keeps them so.
+fn add_range(stretches: &mut Vec<Range<u64>>, new: Range<u64>) {
     let first = stretches.partition_point(|known| known.end < new.start);
     let after = stretches.partition_point(|known| known.start <= new.end);
     let joined = stretches[first..after]
         .iter()
         .fold(new, |joined, known| joined.start.min(known.start)..joined.end.max(known.end));
-    // Past the cap the stretch is not remembered: the session knows less than it saw, never more.
-    if first < after || stretches.len() < MAX_STRETCHES {
+    // Beyond the limit the range is dropped: the session then knows less than it saw, never more.
+    if first < after || stretches.len() < MAX_READ_RANGES {
         stretches.splice(first..after, [joined]);
     }
 }
 
-/// What becomes of a write to a file that the session did not see. Of a file that it saw in part, it may change no line that
-/// it did not see, in any case.
+/// How to handle a write to a file that the session did not see. In a file that it saw in part, it may never change a
+/// line that it did not see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Unseen {
-    /// It is done, and the answer says so.
+pub enum UnseenWriteBehavior {
+    /// Perform the write and report it.
     #[default]
     Overwrite,
-    /// It is refused.
+    /// Refuse the write.
     Refuse,
 }
 
-/// Everything that a write is decided by.
+/// The inputs to the decision on a write.
 #[derive(Debug)]
-pub struct Situation<'a> {
-    /// What the session knows.
+pub struct WriteContext<'a> {
+    /// The session's knowledge of the file.
     pub knowledge: Knowledge,
-    /// The text on disk; none if there is no file.
-    pub disk: Option<&'a str>,
-    /// Which version of the text is the live one now.
-    pub version: Version,
+    /// The text on disk; `None` if there is no file.
+    pub disk_text: Option<&'a str>,
+    /// The version of the current text.
+    pub version: TextVersion,
     /// The open document, if there is one.
     pub document: Option<&'a Document>,
-    /// What is to be written.
+    /// The content to write.
     pub content: &'a str,
-    /// What becomes of a write without a look.
-    pub unseen: Unseen,
+    /// How to handle a write without a read.
+    pub unseen_writes: UnseenWriteBehavior,
 }
 
-/// What a write came to.
+/// The kind of a permitted write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// There was no file.
+pub enum WriteVerdict {
+    /// The file did not exist.
     Created,
-    /// The text that the session knew was replaced.
+    /// It replaced the text that the session knew.
     Replaced,
-    /// Somebody changed the text since the session looked: both changes are in it now.
+    /// The text had changed since the session read it; both changes were merged.
     Merged,
-    /// The session had seen only some lines of the file: those that were replaced.
+    /// It replaced lines of a file that the session had seen only in part.
     ReplacedPartlySeen,
-    /// The session had not seen what was replaced.
+    /// It replaced text that the session had not seen.
     ReplacedUnseen,
 }
 
-/// A decided write.
+/// A permitted write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
-    /// The text that document and disk get.
+pub struct LedgerDecision {
+    /// The text for the document and the disk.
     pub text: Arc<String>,
-    /// The text that the session knows from now on; the same one if nothing was merged into it.
-    pub known: Arc<String>,
-    /// How it came about.
-    pub verdict: Verdict,
+    /// The text that the session knows from now on; the same if nothing was merged.
+    pub known_text: Arc<String>,
+    /// The kind of the write.
+    pub verdict: WriteVerdict,
 }
 
-/// Why a write is not done. Nothing was changed.
+/// Why a write is refused. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Rejected {
-    /// The same lines were changed by somebody else.
+pub enum WriteRejectedError {
+    /// A concurrent change touches the same lines.
     #[error(
         "the text was changed since this session read it, and both changes touch the same lines: read it again"
     )]
-    Conflict(Conflict),
-    /// It was changed by somebody else, and what the session read is not remembered.
+    Conflict(MergeConflict),
+    /// The text has changed, and the session's base text is no longer held.
     #[error("the text was changed since this session read it: read it again")]
     Stale,
-    /// Somebody deleted the file that the session read.
+    /// The file has been deleted since the session read it.
     #[error("the file was deleted since this session read it: read it again, then write it")]
     Deleted,
-    /// The session saw some lines, and would change others.
+    /// The session saw some lines and would change others.
     #[error(
         "this session has read only a part of the text and would change or remove {}, which it has not read: \
-         read the rest of the text first, or change only lines that it has read", named(.0)
+         read the rest of the text first, or change only lines that it has read", format_line_range(.0)
     )]
-    PartlySeen(RangeInclusive<usize>),
-    /// The session never saw it.
+    UnreadLines(RangeInclusive<usize>),
+    /// The session never read the text.
     #[error("this session has not read all of the text that it would replace: read it first")]
-    NotSeen,
-    /// The document holds unsaved text, and the disk other text than the document was loaded from.
+    NotRead,
+    /// The document has unsaved text, and the file has changed since the document was loaded.
     #[error(
         "the file on disk and the editor's unsaved text were both changed on the same lines: save or reload it"
     )]
-    DiskDiffers(Conflict),
+    DiskConflict(MergeConflict),
 }
 
-fn named(lines: &RangeInclusive<usize>) -> String {
+fn format_line_range(lines: &RangeInclusive<usize>) -> String {
     match (lines.start(), lines.end()) {
         (first, last) if first == last => format!("line {first}"),
         (first, last) => format!("lines {first} to {last}"),
     }
 }
 
-/// Decides a write.
+/// Decides whether and how a write is performed.
 ///
 /// # Errors
-/// Returns why nothing is to be written.
-pub fn decide(situation: &Situation<'_>) -> Result<Decision, Rejected> {
+/// Returns why it is refused.
+pub fn decide_write(situation: &WriteContext<'_>) -> Result<LedgerDecision, WriteRejectedError> {
     let content = situation.content;
     let dirty = situation.document.filter(|document| document.is_dirty());
-    let Some(live) = dirty.map(|document| document.text().as_str()).or(situation.disk) else {
+    let Some(live) = dirty.map(|document| document.text().as_str()).or(situation.disk_text) else {
         return match situation.knowledge {
-            Knowledge::Nothing | Knowledge::Absent => Ok(same_for_all(content.into(), Verdict::Created)),
-            // It knows a text that is gone: to write it anew would undo the deletion.
-            _ => Err(Rejected::Deleted),
+            Knowledge::Nothing | Knowledge::Absent => {
+                Ok(unmerged_decision(content.into(), WriteVerdict::Created))
+            }
+            // The session knows a text that is gone: writing it would undo the deletion.
+            _ => Err(WriteRejectedError::Deleted),
         };
     };
-    let replace = |verdict| same_for_all(fit(content, live), verdict);
-    // A partial read is no licence to overwrite the rest.
-    if let (Knowledge::Part(windows), Unseen::Overwrite) = (&situation.knowledge, situation.unseen)
-        && let Some(lines) = windows.unread_loss(situation.version, live, &fit(content, live))
+    let replace = |verdict| unmerged_decision(fit_line_endings(content, live), verdict);
+    // A partial read does not permit overwriting the rest.
+    if let (Knowledge::Partial(windows), UnseenWriteBehavior::Overwrite) =
+        (&situation.knowledge, situation.unseen_writes)
+        && let Some(lines) =
+            windows.find_unread_change(situation.version, live, &fit_line_endings(content, live))
     {
-        return Err(Rejected::PartlySeen(lines));
+        return Err(WriteRejectedError::UnreadLines(lines));
     }
     let decision = match &situation.knowledge {
-        Knowledge::Whole(base) => merged(base, live, content)?,
-        Knowledge::Hashed(hash) if *hash == ContentHash::of(live.as_bytes()) => replace(Verdict::Replaced),
-        Knowledge::Hashed(_) => return Err(Rejected::Stale),
-        // Somebody created the file since: to the session, all of its text is new.
-        Knowledge::Absent => merged("", live, content)?,
-        Knowledge::Windows(version) if *version == situation.version => replace(Verdict::Replaced),
-        Knowledge::Windows(_) | Knowledge::Part(_) | Knowledge::Nothing
-            if situation.unseen == Unseen::Refuse =>
+        Knowledge::Whole(base) => merge_decision(base, live, content)?,
+        Knowledge::Hashed(hash) if *hash == ContentHash::digest(live.as_bytes()) => {
+            replace(WriteVerdict::Replaced)
+        }
+        Knowledge::Hashed(_) => return Err(WriteRejectedError::Stale),
+        // The file was created in the meantime: all of its text is new to the session.
+        Knowledge::Absent => merge_decision("", live, content)?,
+        Knowledge::Windows(version) if *version == situation.version => replace(WriteVerdict::Replaced),
+        Knowledge::Windows(_) | Knowledge::Partial(_) | Knowledge::Nothing
+            if situation.unseen_writes == UnseenWriteBehavior::Refuse =>
         {
-            return Err(Rejected::NotSeen);
+            return Err(WriteRejectedError::NotRead);
         }
-        Knowledge::Windows(_) | Knowledge::Part(_) | Knowledge::Nothing if dirty.is_some() => {
-            // Nobody but the user has seen the unsaved text; the disk's text is what a session may have known.
-            merged(situation.disk.unwrap_or_default(), live, content)?
+        Knowledge::Windows(_) | Knowledge::Partial(_) | Knowledge::Nothing if dirty.is_some() => {
+            // Only the user has seen the unsaved text; a session can have known only the text on disk.
+            merge_decision(situation.disk_text.unwrap_or_default(), live, content)?
         }
-        Knowledge::Windows(_) => return Err(Rejected::Stale),
-        Knowledge::Part(_) => replace(Verdict::ReplacedPartlySeen),
-        Knowledge::Nothing => replace(Verdict::ReplacedUnseen),
+        Knowledge::Windows(_) => return Err(WriteRejectedError::Stale),
+        Knowledge::Partial(_) => replace(WriteVerdict::ReplacedPartlySeen),
+        Knowledge::Nothing => replace(WriteVerdict::ReplacedUnseen),
     };
     match dirty {
-        Some(document) => with_the_disk(decision, document, situation.disk),
+        Some(document) => merge_with_disk(decision, document, situation.disk_text),
         None => Ok(decision),
     }
 }
 
-/// Decides whether a session may delete a file: only what it knows, or does not know at all.
+/// Decides whether a session may delete a file: only in the state that it knows. If it has read the file only in part
+/// or not at all, `unseen_writes` decides.
 ///
-/// The content of the situation does not matter.
+/// The content in the context is ignored.
 ///
 /// # Errors
-/// Returns why the file is to stay: it was changed since, or holds unsaved text.
-pub fn decide_deletion(situation: &Situation<'_>) -> Result<(), Rejected> {
+/// Returns why the file must stay: it has changed since, or has unsaved text.
+pub fn decide_deletion(situation: &WriteContext<'_>) -> Result<(), WriteRejectedError> {
     if situation.document.is_some_and(Document::is_dirty) {
-        return Err(Rejected::Stale);
+        return Err(WriteRejectedError::Stale);
     }
-    let live = situation.disk;
+    let live = situation.disk_text;
     let is_known = match &situation.knowledge {
         Knowledge::Whole(text) => live == Some(text.as_str()),
-        Knowledge::Hashed(hash) => live.is_some_and(|live| *hash == ContentHash::of(live.as_bytes())),
+        Knowledge::Hashed(hash) => live.is_some_and(|live| *hash == ContentHash::digest(live.as_bytes())),
         Knowledge::Windows(version) => *version == situation.version,
         Knowledge::Absent => false,
-        Knowledge::Part(_) | Knowledge::Nothing => {
-            return match situation.unseen {
-                Unseen::Overwrite => Ok(()),
-                Unseen::Refuse => Err(Rejected::NotSeen),
+        Knowledge::Partial(_) | Knowledge::Nothing => {
+            return match situation.unseen_writes {
+                UnseenWriteBehavior::Overwrite => Ok(()),
+                UnseenWriteBehavior::Refuse => Err(WriteRejectedError::NotRead),
             };
         }
     };
-    if is_known { Ok(()) } else { Err(Rejected::Stale) }
+    if is_known { Ok(()) } else { Err(WriteRejectedError::Stale) }
 }
 
-fn same_for_all(text: Cow<'_, str>, verdict: Verdict) -> Decision {
+fn unmerged_decision(text: Cow<'_, str>, verdict: WriteVerdict) -> LedgerDecision {
     let text = Arc::new(text.into_owned());
-    Decision { known: text.clone(), text, verdict }
+    LedgerDecision { known_text: text.clone(), text, verdict }
 }
 
-fn merged(base: &str, live: &str, content: &str) -> Result<Decision, Rejected> {
-    let theirs = fit(content, base);
+fn merge_decision(base: &str, live: &str, content: &str) -> Result<LedgerDecision, WriteRejectedError> {
+    let theirs = fit_line_endings(content, base);
     if live == base {
-        return Ok(same_for_all(theirs, Verdict::Replaced));
+        return Ok(unmerged_decision(theirs, WriteVerdict::Replaced));
     }
-    let merged = merge(base, live, &theirs).map_err(Rejected::Conflict)?;
-    let verdict = if merged.text == theirs { Verdict::Replaced } else { Verdict::Merged };
-    Ok(Decision { text: Arc::new(merged.text), known: Arc::new(theirs.into_owned()), verdict })
+    let merged = merge(base, live, &theirs).map_err(WriteRejectedError::Conflict)?;
+    let verdict = if merged.text == theirs { WriteVerdict::Replaced } else { WriteVerdict::Merged };
+    Ok(LedgerDecision { text: Arc::new(merged.text), known_text: Arc::new(theirs.into_owned()), verdict })
 }
 
-/// To save a document over a file that was changed beside it would lose that change.
-fn with_the_disk(decision: Decision, document: &Document, disk: Option<&str>) -> Result<Decision, Rejected> {
+/// Merges a decision with the file on disk, because saving a document over a file that has changed would lose that
+/// change.
+fn merge_with_disk(
+    decision: LedgerDecision,
+    document: &Document,
+    disk: Option<&str>,
+) -> Result<LedgerDecision, WriteRejectedError> {
     let Some(disk) = disk else { return Ok(decision) };
-    let loaded = document.saved().map_or("", |text| text.as_str());
+    let loaded = document.saved_text().map_or("", |text| text.as_str());
     if disk == loaded || disk == *decision.text {
         return Ok(decision);
     }
-    let merged = merge(loaded, &decision.text, disk).map_err(Rejected::DiskDiffers)?;
-    Ok(Decision { text: Arc::new(merged.text), verdict: Verdict::Merged, ..decision })
+    let merged = merge(loaded, &decision.text, disk).map_err(WriteRejectedError::DiskConflict)?;
+    Ok(LedgerDecision { text: Arc::new(merged.text), verdict: WriteVerdict::Merged, ..decision })
 }
 
 #[cfg(test)]

@@ -1,26 +1,27 @@
-//! How much an agent may do before it has to ask.
+//! Agent modes: how much an agent may do without asking.
 
 use serde::{Deserialize, Serialize};
 
 use crate::policy::Preset;
 
-/// A mode of an agent, the careful ones less than the free ones. It decides what holds where no rule of the user's matches, and which tools a model is offered.
+/// An agent's mode, ordered from restrictive to permissive. It determines the preset that applies where no rule of the
+/// user's matches, and which tools the model is offered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// Nothing is changed and nothing is run; tools that would are not offered.
+pub enum AgentMode {
+    /// Nothing is changed or run; tools that would do so are not offered.
     ReadOnly,
-    /// Whatever changes something is asked about.
+    /// Every change and every command requires approval.
     #[default]
     Ask,
-    /// Edits of the project's files are made without asking; the rest is asked about.
+    /// Edits of project files need no approval; everything else does.
     AcceptEdits,
-    /// Everything is done without asking. Protected files are still asked about.
+    /// Nothing requires approval except access to protected files.
     Full,
 }
 
-impl Mode {
-    /// Every mode, from careful to free, in the order that clients list them.
+impl AgentMode {
+    /// Every mode, from restrictive to permissive, in the order that clients list them.
     pub const ALL: [Self; 4] = [Self::ReadOnly, Self::Ask, Self::AcceptEdits, Self::Full];
 
     /// Returns its id on the wire and on command lines.
@@ -34,13 +35,13 @@ impl Mode {
         }
     }
 
-    /// Returns the mode of an id.
+    /// Returns the mode with the given id.
     #[must_use]
-    pub fn of(id: &str) -> Option<Self> {
+    pub fn from_id(id: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.id() == id)
     }
 
-    /// Returns what a client calls it.
+    /// Returns its display name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,7 +52,7 @@ impl Mode {
         }
     }
 
-    /// Returns what it means, for a person who chooses.
+    /// Returns its description, for the user who chooses.
     #[must_use]
     pub fn description(self) -> &'static str {
         match self {
@@ -62,7 +63,7 @@ impl Mode {
         }
     }
 
-    /// Returns what holds where no rule matches.
+    /// Returns the preset that applies where no rule matches.
     #[must_use]
     pub fn preset(self) -> Preset {
         match self {
@@ -73,9 +74,9 @@ impl Mode {
         }
     }
 
-    /// Says whether tools that change or run something are offered to the model.
+    /// Returns whether the model is offered tools that change or run something.
     #[must_use]
-    pub fn may_change(self) -> bool {
+    pub fn can_change(self) -> bool {
         self != Self::ReadOnly
     }
 }

@@ -1,29 +1,29 @@
-//! What an agent wants done, as rules judge it and as a person is asked about it.
+//! Operations that an agent requests, as the policy evaluates them and as a person is asked about them.
 
 use crate::paths::{Access, Protection};
 
-/// What is done to a target.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// A file's text is read, or a directory's names.
+pub enum OperationKind {
+    /// A file or a directory is read.
     Read,
     /// A file is created or changed.
     Write,
-    /// A file is removed.
+    /// A file is deleted.
     Delete,
     /// A command is run.
     Execute,
-    /// Something is fetched from the network.
+    /// A resource is fetched from the network.
     Fetch,
 }
 
-impl Kind {
+impl OperationKind {
     /// Every kind, in the order that help and settings list them.
     pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Delete, Self::Execute, Self::Fetch];
 
-    /// Returns the word for it, as settings and logs have it.
+    /// Returns its name in settings and logs.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Write => "write",
@@ -34,86 +34,87 @@ impl Kind {
     }
 }
 
-/// One thing that an agent wants done.
+/// One operation that an agent requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
-    /// What is done.
-    pub kind: Kind,
-    /// To what.
-    pub target: Target,
+    /// Its kind.
+    pub kind: OperationKind,
+    /// Its target.
+    pub target: OperationTarget,
 }
 
-/// What an operation is done to.
+/// The target of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum OperationTarget {
     /// A file or directory in a root.
     File {
-        /// As the agent names it.
-        asked: String,
-        /// Its own name, with no link on the way.
+        /// The path in the agent's request.
+        requested: String,
+        /// The canonical path, without symbolic links.
         resolved: String,
-        /// Why a person should be asked first, whatever the name is.
+        /// Why a person must be asked first, regardless of the requested name.
         protection: Option<Protection>,
     },
-    /// A file that lies outside every root, or cannot be looked at: only its name is known.
-    Elsewhere {
-        /// As the agent names it.
-        asked: String,
+    /// A file outside every root, or one that cannot be examined: only its name is known.
+    OutsideRoots {
+        /// The path in the agent's request.
+        requested: String,
     },
     /// A command.
-    Command(Command),
-    /// An address.
+    Command(CommandSpec),
+    /// A URL.
     Url(String),
-    /// Something that the agent does by itself and describes in its own words.
+    /// An action that the agent performs itself, in its own words.
     Described(String),
 }
 
 /// A command to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command {
-    /// The program with its arguments, or a line for a shell.
+pub struct CommandSpec {
+    /// The program with its arguments, or a shell command line.
     pub invocation: Invocation,
-    /// Where it runs: the directory's own name.
+    /// The canonical path of its working directory.
     pub cwd: String,
-    /// What it finds in its environment beside what every command does, in the order given.
+    /// Its additional environment variables, in the given order.
     pub env: Vec<(String, String)>,
-    /// Where the files and directories lead that its shell opens or changes to, as [`targets`](crate::policy::targets) names
-    /// them. What is not here is taken for something that nobody looked at. It is no part of what the command is.
-    pub reaches: Vec<Reached>,
+    /// The resolved files and directories that its shell opens or changes to, as listed by
+    /// [`file_targets`](crate::policy::file_targets). A path missing here counts as not examined. They are not part of
+    /// the command's identity.
+    pub named_paths: Vec<NamedPath>,
 }
 
-/// A file or directory that a shell line names, looked at before the line is judged.
+/// A file or directory named in a shell line, resolved before the line is evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reached {
-    /// Its absolute name, as the text has it.
-    pub asked: String,
-    /// What for.
+pub struct NamedPath {
+    /// Its absolute path, as in the text.
+    pub requested: String,
+    /// The access.
     pub access: Access,
     /// Where it leads.
-    pub leads: Leads,
+    pub resolution: PathResolution,
 }
 
-/// Where a name leads.
+/// Where a path leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Leads {
+pub enum PathResolution {
     /// Into a root.
-    Inside {
-        /// The file's own name, with no link on the way.
+    InsideRoot {
+        /// The canonical path of the file, without symbolic links.
         resolved: String,
-        /// Why a person should be asked first, whatever the name is.
+        /// Why a person must be asked first, regardless of the requested name.
         protection: Option<Protection>,
     },
-    /// Into a root that may only be read, while it would be written.
-    ReadOnly,
-    /// Out of every root, or nobody can say.
-    Elsewhere,
+    /// Into a read-only root, although the access is a write.
+    ReadOnlyRoot,
+    /// Out of every root, or it cannot be determined.
+    OutsideRoots,
 }
 
-/// How a command is given.
+/// The form of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Invocation {
-    /// A program and its arguments, passed on as they are. Never empty.
+    /// A program and its arguments, passed on unchanged. Never empty.
     Argv(Vec<String>),
-    /// A line that a shell reads.
+    /// A shell command line.
     Shell(String),
 }

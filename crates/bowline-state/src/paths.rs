@@ -1,38 +1,38 @@
-//! Paths by their text alone: well formed, and inside a session's directories.
+//! Lexical path checks: whether a path is well formed and inside a session's directories.
 //!
-//! This is the lexical half of admission. It resolves `..` without a look at the disk, so what it lets through may
-//! still lead elsewhere through a link; the engine opens the normal form beneath its root and has the last word. What
-//! it refuses is refused for good.
+//! This is the lexical half of admission. It resolves `..` without touching the disk, so an admitted path may still
+//! lead elsewhere through a link; the engine opens the normal form beneath its root and makes the final check. A
+//! lexical refusal is final.
 
 use std::fmt;
 use std::path::Path;
 
-use crate::failure::quote;
+use crate::rpc_error::quote;
 
-mod protected;
+mod protection;
 
-pub(crate) use protected::{PatternName, protecting};
-pub use protected::{Protection, maybe_repositories, protected};
+pub(crate) use protection::{PatternComponent, find_protected_components};
+pub use protection::{Protection, find_possible_repositories, find_protection};
 
-/// A path is at most this long, in bytes: the `PATH_MAX` of Linux.
+/// The maximum length of a path, in bytes: the `PATH_MAX` of Linux.
 pub const MAX_PATH_BYTES: usize = 4096;
-/// A path has at most this many components, `.` and `..` among them.
+/// The maximum number of components in a path, `.` and `..` included.
 pub const MAX_COMPONENTS: usize = 256;
-/// A session has at most this many directories.
+/// The maximum number of directories in a session.
 pub const MAX_ROOTS: usize = 64;
 
 /// An absolute path in normal form: no `.`, no `..`, no doubled or trailing `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LexicalPath {
-    asked: String,
+    requested: String,
     // Invariant: starts with `/`; every component is non-empty and neither `.` nor `..`.
     normal: String,
 }
 
 /// What is wrong with the text of a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PathFault {
-    /// There is no text.
+pub enum PathError {
+    /// It is empty.
     #[error("the path is empty, send an absolute path")]
     Empty,
     /// It is longer than [`MAX_PATH_BYTES`].
@@ -41,70 +41,70 @@ pub enum PathFault {
         /// Its length.
         bytes: usize,
     },
-    /// It has more than [`MAX_COMPONENTS`].
+    /// It has more than [`MAX_COMPONENTS`] components.
     #[error("the path has {components} components, at most {MAX_COMPONENTS} are allowed")]
     TooDeep {
-        /// How many it has.
+        /// The number of components.
         components: usize,
     },
-    /// It is not UTF-8, which no path of the protocol can be.
+    /// It is not UTF-8, which the protocol requires.
     #[error("the path is not UTF-8")]
     NotUtf8,
     /// It has a NUL character, which would end it early.
     #[error("the path {0:?} has a NUL character")]
-    Nul(String),
+    ContainsNul(String),
     /// It starts with `~`, which only a shell understands.
     #[error("{} starts with ~, send an absolute path", quote(.0))]
-    Home(String),
+    HomeRelative(String),
     /// It is a URL.
     #[error("{} is a URL, send an absolute path", quote(.0))]
     FileUrl(String),
     /// It does not start with `/`.
     #[error("{} is relative, send an absolute path", quote(.0))]
     Relative(String),
-    /// It goes above `/`, and so out of everything.
+    /// It climbs above `/`, outside every root.
     #[error("{} is outside the session's directories", quote(.0))]
     AboveRoot(String),
 }
 
 impl LexicalPath {
-    /// Reads a path.
+    /// Parses a path.
     ///
     /// # Errors
-    /// Returns what is wrong with the text. The first three faults do not repeat it, because it may be long.
-    pub fn parse(path: impl AsRef<Path>) -> Result<Self, PathFault> {
+    /// Returns what is wrong with the text. `Empty`, `TooLong` and `TooDeep` do not quote it, because it may be long.
+    pub fn parse(path: impl AsRef<Path>) -> Result<Self, PathError> {
         let asked = path.as_ref().as_os_str();
         if asked.is_empty() {
-            return Err(PathFault::Empty);
+            return Err(PathError::Empty);
         }
         if asked.len() > MAX_PATH_BYTES {
-            return Err(PathFault::TooLong { bytes: asked.len() });
+            return Err(PathError::TooLong { bytes: asked.len() });
         }
-        let asked = asked.to_str().ok_or(PathFault::NotUtf8)?;
+        let asked = asked.to_str().ok_or(PathError::NotUtf8)?;
         if asked.contains('\0') {
-            return Err(PathFault::Nul(asked.to_owned()));
+            return Err(PathError::ContainsNul(asked.to_owned()));
         }
         if asked.starts_with('~') {
-            return Err(PathFault::Home(asked.to_owned()));
+            return Err(PathError::HomeRelative(asked.to_owned()));
         }
         if asked.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:")) {
-            return Err(PathFault::FileUrl(asked.to_owned()));
+            return Err(PathError::FileUrl(asked.to_owned()));
         }
         if !asked.starts_with('/') {
-            return Err(PathFault::Relative(asked.to_owned()));
+            return Err(PathError::Relative(asked.to_owned()));
         }
         let components = components(asked).count();
         if components > MAX_COMPONENTS {
-            return Err(PathFault::TooDeep { components });
+            return Err(PathError::TooDeep { components });
         }
-        let normal = normalise(asked).ok_or_else(|| PathFault::AboveRoot(asked.to_owned()))?;
-        Ok(Self { asked: asked.to_owned(), normal })
+        let normal = normalise_path(asked).ok_or_else(|| PathError::AboveRoot(asked.to_owned()))?;
+        Ok(Self { requested: asked.to_owned(), normal })
     }
 
-    /// Returns the path as it was asked for.
+    /// Returns the path as it was requested.
     #[must_use]
-    pub fn asked(&self) -> &str {
-        &self.asked
+    pub fn requested(&self) -> &str {
+        &self.requested
     }
 
     /// Returns the normal form.
@@ -113,15 +113,15 @@ impl LexicalPath {
         &self.normal
     }
 
-    /// Returns the names on the way from `/`.
+    /// Returns the components, starting below `/`.
     pub fn components(&self) -> impl Iterator<Item = &str> {
         components(&self.normal)
     }
 
-    /// Returns what is left of the path below another, if it is the other or lies below it: names, not letters, are
-    /// compared, so `/project-evil` is not below `/project`.
+    /// Returns the rest of the path below `root`, if it is `root` or lies below it. Whole components are compared, so
+    /// `/project-evil` is not below `/project`.
     #[must_use]
-    pub fn below(&self, root: &LexicalPath) -> Option<&str> {
+    pub fn strip_root(&self, root: &LexicalPath) -> Option<&str> {
         let rest = self.normal.strip_prefix(root.normal.trim_end_matches('/'))?;
         if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
     }
@@ -133,7 +133,7 @@ impl fmt::Display for LexicalPath {
     }
 }
 
-/// What is to be done with a path.
+/// The access requested for a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Reading it.
@@ -142,7 +142,7 @@ pub enum Access {
     Write,
 }
 
-/// What may be done below a root.
+/// The access that a root permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RootMode {
     /// Reading.
@@ -154,59 +154,60 @@ pub enum RootMode {
 /// A directory of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root {
-    /// Where it is.
+    /// Its path.
     pub path: LexicalPath,
-    /// What may be done below it.
+    /// The access it permits.
     pub mode: RootMode,
 }
 
-/// The directories of a session: its cwd, and those it was given besides.
+/// The directories of a session: its cwd and any additional directories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
-    // Invariant: one at least, the cwd, which comes first; at most `MAX_ROOTS`; no path twice.
+    // Invariant: at least one, the cwd, which comes first; at most `MAX_ROOTS`; no duplicate paths.
     roots: Vec<Root>,
 }
 
-/// A session cannot have more than [`MAX_ROOTS`] directories.
+/// A session would have more than [`MAX_ROOTS`] directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a session has at most {MAX_ROOTS} directories")]
-pub struct TooManyRoots;
+pub struct TooManyRootsError;
 
-/// Why a path is refused. It names the path as it was asked for and nothing else: an agent learns from it neither where
-/// the roots are nor what lies outside.
+/// Why a path is refused. It names only the requested path, so an agent learns neither where the roots are nor what
+/// lies outside them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// The path is none.
+pub enum AdmissionError {
+    /// The path is malformed.
     #[error(transparent)]
-    Fault(#[from] PathFault),
-    /// It is below no root.
+    InvalidPath(#[from] PathError),
+    /// The path is below no root.
     #[error("{} is outside the session's directories", quote(.0))]
-    Outside(String),
-    /// It is to be written, and the root it is in may only be read.
+    OutsideRoots(String),
+    /// The access is a write and the root is read-only.
     #[error("{} is in a directory that this session may only read", quote(.0))]
-    ReadOnly(String),
+    ReadOnlyRoot(String),
 }
 
-/// A path that the text alone does not keep out of a session's directories. Only [`Roots::admit`] makes one.
+/// A path that passed the lexical check against a session's roots. Only [`Roots::admit`] makes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LexicallyAdmitted {
+pub struct LexicallyAdmittedPath {
     path: LexicalPath,
     root: Root,
     access: Access,
 }
 
 impl Roots {
-    /// Returns the roots of a session that has only a cwd.
+    /// Creates the roots of a session that has only a cwd.
     #[must_use]
     pub fn new(cwd: Root) -> Self {
         Self { roots: vec![cwd] }
     }
 
-    /// Adds a directory. One that is there already stays one; it is read-only if either says so.
+    /// Adds a directory. A directory that is already present is not duplicated; it becomes read-only if either entry
+    /// is.
     ///
     /// # Errors
-    /// Returns [`TooManyRoots`] if there are [`MAX_ROOTS`] already.
-    pub fn add(&mut self, root: Root) -> Result<(), TooManyRoots> {
+    /// Returns [`TooManyRootsError`] if there are [`MAX_ROOTS`] already.
+    pub fn add(&mut self, root: Root) -> Result<(), TooManyRootsError> {
         if let Some(known) = self.roots.iter_mut().find(|known| known.path.normal == root.path.normal) {
             if root.mode == RootMode::ReadOnly {
                 known.mode = RootMode::ReadOnly;
@@ -214,7 +215,7 @@ impl Roots {
             return Ok(());
         }
         if self.roots.len() >= MAX_ROOTS {
-            return Err(TooManyRoots);
+            return Err(TooManyRootsError);
         }
         self.roots.push(root);
         Ok(())
@@ -225,27 +226,28 @@ impl Roots {
         self.roots.iter()
     }
 
-    /// Admits a path that is in one of the directories. Where they lie in one another, the innermost decides.
+    /// Admits a path inside one of the directories. Where directories are nested, the innermost decides.
     ///
     /// # Errors
-    /// Returns the [`Refusal`] if the path is in none, or in one that may only be read while it is to be written.
-    pub fn admit(&self, path: &LexicalPath, access: Access) -> Result<LexicallyAdmitted, Refusal> {
+    /// Returns an [`AdmissionError`] if the path is inside no directory, or if the access is a write and the
+    /// directory is read-only.
+    pub fn admit(&self, path: &LexicalPath, access: Access) -> Result<LexicallyAdmittedPath, AdmissionError> {
         let innermost = self
             .roots
             .iter()
-            .filter(|root| path.below(&root.path).is_some())
+            .filter(|root| path.strip_root(&root.path).is_some())
             .max_by_key(|root| root.path.components().count());
         let Some(root) = innermost else {
-            return Err(Refusal::Outside(path.asked.clone()));
+            return Err(AdmissionError::OutsideRoots(path.requested.clone()));
         };
         if access == Access::Write && root.mode == RootMode::ReadOnly {
-            return Err(Refusal::ReadOnly(path.asked.clone()));
+            return Err(AdmissionError::ReadOnlyRoot(path.requested.clone()));
         }
-        Ok(LexicallyAdmitted { path: path.clone(), root: root.clone(), access })
+        Ok(LexicallyAdmittedPath { path: path.clone(), root: root.clone(), access })
     }
 }
 
-impl LexicallyAdmitted {
+impl LexicallyAdmittedPath {
     /// Returns the path.
     #[must_use]
     pub fn path(&self) -> &LexicalPath {
@@ -258,23 +260,23 @@ impl LexicallyAdmitted {
         &self.root
     }
 
-    /// Returns the way from the root to the path; nothing if it is the root itself.
+    /// Returns the path relative to the root; empty if it is the root itself.
     #[must_use]
-    pub fn below_root(&self) -> &str {
-        self.path.below(&self.root.path).unwrap_or_default()
+    pub fn relative_path(&self) -> &str {
+        self.path.strip_root(&self.root.path).unwrap_or_default()
     }
 
-    /// Returns what it was admitted for.
+    /// Returns the access it was admitted for.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// Returns what protects the path from what it was admitted for. Only names below the root count: a session in
+    /// Returns the protection that guards the path against its access. Only names below the root count: a session in
     /// `~/.claude/worktrees/x` works there as anywhere else, because the user chose it.
     #[must_use]
     pub fn protection(&self) -> Option<Protection> {
-        protected::classify(self.below_root(), self.access)
+        protection::classify(self.relative_path(), self.access)
     }
 }
 
@@ -282,8 +284,8 @@ fn components(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|name| !name.is_empty())
 }
 
-/// Returns the normal form, or nothing if the path goes above `/`.
-fn normalise(path: &str) -> Option<String> {
+/// Returns the normal form, or `None` if the path climbs above `/`.
+fn normalise_path(path: &str) -> Option<String> {
     let mut names = Vec::new();
     for name in components(path) {
         match name {

@@ -1,7 +1,8 @@
-//! Asking for permission and answering: the request an agent sends, what an answer means, and what a client answers.
+//! Permission requests and answers: the request an agent sends, the meaning of an answer, and the answer a client
+//! gives.
 //!
-//! One rule runs through it: only an option that was offered, that allows, and whose id stands for nothing else, is an
-//! approval. Whatever else an answer says, it is none.
+//! One rule holds throughout: an answer approves only if it selects an option that was offered, that allows, and
+//! whose id is unique. Every other answer approves nothing.
 
 use std::collections::HashSet;
 
@@ -11,10 +12,10 @@ use agent_client_protocol_schema::v1::{
 };
 
 use crate::builders;
-use crate::failure::quote;
+use crate::rpc_error::quote;
 use crate::tracker::{ToolCallTracker, TrackerError};
 
-/// Makes the permission requests of one session.
+/// Builds the permission requests of one session.
 #[derive(Debug, Clone)]
 pub struct PermissionBroker {
     session_id: SessionId,
@@ -22,24 +23,24 @@ pub struct PermissionBroker {
     options: Vec<PermissionOption>,
 }
 
-/// What a permission request says beyond the tool call, all of it optional.
+/// The optional parts of a permission request beyond the tool call.
 #[derive(Debug, Clone, Default)]
-pub struct Ask {
-    /// Why the agent asks, shown as text behind all other content.
+pub struct PermissionRequestDetails {
+    /// Why the agent asks, shown as text after all other content.
     pub description: Option<String>,
-    /// Content shown behind what the call has already, the change to approve for one.
+    /// Content shown after the call's own, such as the change to approve.
     pub content: Vec<ToolCallContent>,
-    /// The options to offer in place of the broker's.
+    /// The options to offer instead of the broker's.
     pub options: Option<Vec<PermissionOption>>,
 }
 
 /// A permission request that cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AskError {
+pub enum PermissionRequestError {
     /// The tool call cannot be asked about.
     #[error(transparent)]
     ToolCall(#[from] TrackerError),
-    /// There is nothing to choose from.
+    /// No option is offered.
     #[error("a permission request needs an option")]
     NoOption,
     /// An option has no id to be chosen by.
@@ -48,7 +49,7 @@ pub enum AskError {
         /// The option's label.
         name: String,
     },
-    /// Two options have the same id, so that an answer could mean either.
+    /// Two options have the same id, so an answer would be ambiguous.
     #[error("two permission options have the id {}", quote(&.0.0))]
     DuplicateOptionId(PermissionOptionId),
 }
@@ -63,37 +64,37 @@ impl PermissionBroker {
     /// Creates a broker that offers `options`.
     ///
     /// # Errors
-    /// Fails unless each option has an id of its own and there is at least one.
+    /// Fails unless there is at least one option and each has a unique, non-empty id.
     pub fn with_options(
         session_id: impl Into<SessionId>,
         options: Vec<PermissionOption>,
-    ) -> Result<Self, AskError> {
+    ) -> Result<Self, PermissionRequestError> {
         check_options(&options)?;
         Ok(Self { session_id: session_id.into(), options })
     }
 
-    /// Asks for permission to go on with a tracked call, described by everything the tracker knows of it.
+    /// Builds a request for a tracked call, described by everything the tracker knows about it.
     ///
     /// # Errors
-    /// Fails if the call is unknown or finished, or an option is offered that cannot be.
-    pub fn request_for(
+    /// Fails if the call is unknown or finished, or if an offered option is invalid.
+    pub fn build_request_for(
         &self,
         tracker: &ToolCallTracker,
         external_id: &str,
-        ask: Ask,
-    ) -> Result<RequestPermissionRequest, AskError> {
-        self.request(tracker.tool_call_model(external_id)?, ask)
+        ask: PermissionRequestDetails,
+    ) -> Result<RequestPermissionRequest, PermissionRequestError> {
+        self.build_request(tracker.full_update(external_id)?, ask)
     }
 
-    /// Asks for permission to go on with a call that the caller describes.
+    /// Builds a request for a call that the caller describes.
     ///
     /// # Errors
-    /// Fails if an option is offered that cannot be.
-    pub fn request(
+    /// Fails if an offered option is invalid.
+    pub fn build_request(
         &self,
         mut tool_call: ToolCallUpdate,
-        ask: Ask,
-    ) -> Result<RequestPermissionRequest, AskError> {
+        ask: PermissionRequestDetails,
+    ) -> Result<RequestPermissionRequest, PermissionRequestError> {
         let options = match ask.options {
             Some(options) => {
                 check_options(&options)?;
@@ -126,27 +127,27 @@ pub fn default_options() -> Vec<PermissionOption> {
 
 /// How long a choice holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lifetime {
+pub enum ChoiceLifetime {
     /// For this call alone.
     Once,
-    /// For calls like it too; how long is for the side that remembers it to say.
+    /// For similar calls too; the side that remembers it decides how long.
     Always,
 }
 
 /// What the user chose.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PermissionVerdict {
     /// The call may go on.
     Approved {
         /// How long the approval holds.
-        lifetime: Lifetime,
+        lifetime: ChoiceLifetime,
         /// The option that was chosen.
         option_id: PermissionOptionId,
     },
     /// The call may not go on.
     Rejected {
         /// How long the rejection holds.
-        lifetime: Lifetime,
+        lifetime: ChoiceLifetime,
         /// The option that was chosen.
         option_id: PermissionOptionId,
     },
@@ -154,35 +155,43 @@ pub enum Verdict {
     Cancelled,
 }
 
-impl Verdict {
-    /// Returns what `outcome` means for a request that offered `options`.
+impl PermissionVerdict {
+    /// Returns the meaning of `outcome` for a request that offered `options`.
     ///
     /// # Errors
-    /// Returns a [`AnswerBreach`] for an answer that no user can have meant. It is not an approval.
-    pub fn of(
+    /// Returns a [`PermissionOutcomeViolation`] for an answer that no user can have meant. It is not an approval.
+    pub fn from_outcome(
         options: &[PermissionOption],
         outcome: &RequestPermissionOutcome,
-    ) -> Result<Self, AnswerBreach> {
+    ) -> Result<Self, PermissionOutcomeViolation> {
         let option_id = match outcome {
             RequestPermissionOutcome::Cancelled => return Ok(Self::Cancelled),
             RequestPermissionOutcome::Selected(selected) => selected.option_id.clone(),
-            // What a newer schema adds approves nothing until it is understood here.
-            _ => return Err(AnswerBreach::UnknownOutcome),
+            // An outcome added by a newer schema approves nothing until it is handled here.
+            _ => return Err(PermissionOutcomeViolation::UnknownOutcome),
         };
         let mut chosen = options.iter().filter(|option| option.option_id == option_id);
-        let Some(option) = chosen.next() else { return Err(AnswerBreach::NotOffered(option_id)) };
+        let Some(option) = chosen.next() else {
+            return Err(PermissionOutcomeViolation::NotOffered(option_id));
+        };
         if chosen.next().is_some() {
-            return Err(AnswerBreach::Ambiguous(option_id));
+            return Err(PermissionOutcomeViolation::Ambiguous(option_id));
         }
         match option.kind {
-            PermissionOptionKind::AllowOnce => Ok(Self::Approved { lifetime: Lifetime::Once, option_id }),
-            PermissionOptionKind::AllowAlways => Ok(Self::Approved { lifetime: Lifetime::Always, option_id }),
-            PermissionOptionKind::RejectOnce => Ok(Self::Rejected { lifetime: Lifetime::Once, option_id }),
-            PermissionOptionKind::RejectAlways => {
-                Ok(Self::Rejected { lifetime: Lifetime::Always, option_id })
+            PermissionOptionKind::AllowOnce => {
+                Ok(Self::Approved { lifetime: ChoiceLifetime::Once, option_id })
             }
-            // A kind that a newer schema adds approves nothing until it is understood here.
-            _ => Err(AnswerBreach::UnknownKind(option_id)),
+            PermissionOptionKind::AllowAlways => {
+                Ok(Self::Approved { lifetime: ChoiceLifetime::Always, option_id })
+            }
+            PermissionOptionKind::RejectOnce => {
+                Ok(Self::Rejected { lifetime: ChoiceLifetime::Once, option_id })
+            }
+            PermissionOptionKind::RejectAlways => {
+                Ok(Self::Rejected { lifetime: ChoiceLifetime::Always, option_id })
+            }
+            // A kind added by a newer schema approves nothing until it is handled here.
+            _ => Err(PermissionOutcomeViolation::UnknownKind(option_id)),
         }
     }
 
@@ -195,14 +204,14 @@ impl Verdict {
 
 /// A client's answer that the protocol does not allow. It approves nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AnswerBreach {
-    /// The option is none of those in the request.
+pub enum PermissionOutcomeViolation {
+    /// The option is not in the request.
     #[error("permission option {} was not offered", quote(&.0.0))]
     NotOffered(PermissionOptionId),
     /// The request offered the id more than once.
     #[error("permission option {} was offered more than once", quote(&.0.0))]
     Ambiguous(PermissionOptionId),
-    /// The option is neither known to allow nor to reject.
+    /// The option is not known to allow or to reject.
     #[error("permission option {} is of a kind that is not known here", quote(&.0.0))]
     UnknownKind(PermissionOptionId),
     /// The answer is neither a choice nor a cancellation.
@@ -210,21 +219,21 @@ pub enum AnswerBreach {
     UnknownOutcome,
 }
 
-/// What a client, by its user or its rules, says to a permission request.
+/// The answer of a client, by its user or its rules, to a permission request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub enum PermissionDecision {
     /// The call may go on.
-    Allow(Lifetime),
+    Allow(ChoiceLifetime),
     /// The call may not go on.
-    Deny(Lifetime),
+    Deny(ChoiceLifetime),
     /// The turn is cancelled.
     Cancel,
 }
 
-/// The agent offers no option that says as much as was decided and no more.
+/// The agent offers no option that grants exactly what was decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswerable {
-    /// Every option that allows allows more than this once, or none does.
+pub enum NoMatchingOptionError {
+    /// No option allows only this once.
     #[error("the agent offers no option to allow once")]
     AllowOnce,
     /// No option allows.
@@ -232,38 +241,43 @@ pub enum Unanswerable {
     Allow,
 }
 
-/// Returns the outcome that tells the agent of `decision`.
+/// Returns the outcome that reports `decision` to the agent.
 ///
-/// An option is found by its kind, never by its place, and only if no other has its id. Where the exact kind is not
-/// offered, the answer grants less or refuses more: always falls back to once, a denial to the other lifetime and then
-/// to `cancelled`, which every agent takes as a no.
-///
+/// An option is selected by its kind, never by its position, and only if its id is unique. If the exact kind is not
+/// offered, the answer grants less or refuses more: always falls back to once, a denial to the other lifetime and
+/// then to `cancelled`, which every agent treats as a refusal.
 /// # Errors
-/// Returns [`Unanswerable`] when an allowance cannot be told without granting more. The call is then still undecided.
-pub fn answer(
+/// Returns [`NoMatchingOptionError`] when an approval cannot be expressed without granting more. The call is then
+/// still undecided.
+pub fn choose_outcome(
     options: &[PermissionOption],
-    decision: Decision,
-) -> Result<RequestPermissionOutcome, Unanswerable> {
+    decision: PermissionDecision,
+) -> Result<RequestPermissionOutcome, NoMatchingOptionError> {
     use PermissionOptionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
 
-    let select = |kind| select(options, kind);
+    let select = |kind| select_option(options, kind);
     match decision {
-        Decision::Allow(Lifetime::Once) => select(AllowOnce).ok_or(Unanswerable::AllowOnce),
-        Decision::Allow(Lifetime::Always) => {
-            select(AllowAlways).or_else(|| select(AllowOnce)).ok_or(Unanswerable::Allow)
+        PermissionDecision::Allow(ChoiceLifetime::Once) => {
+            select(AllowOnce).ok_or(NoMatchingOptionError::AllowOnce)
         }
-        Decision::Deny(Lifetime::Once) => Ok(select(RejectOnce)
+        PermissionDecision::Allow(ChoiceLifetime::Always) => {
+            select(AllowAlways).or_else(|| select(AllowOnce)).ok_or(NoMatchingOptionError::Allow)
+        }
+        PermissionDecision::Deny(ChoiceLifetime::Once) => Ok(select(RejectOnce)
             .or_else(|| select(RejectAlways))
             .unwrap_or(RequestPermissionOutcome::Cancelled)),
-        Decision::Deny(Lifetime::Always) => Ok(select(RejectAlways)
+        PermissionDecision::Deny(ChoiceLifetime::Always) => Ok(select(RejectAlways)
             .or_else(|| select(RejectOnce))
             .unwrap_or(RequestPermissionOutcome::Cancelled)),
-        Decision::Cancel => Ok(RequestPermissionOutcome::Cancelled),
+        PermissionDecision::Cancel => Ok(RequestPermissionOutcome::Cancelled),
     }
 }
 
-/// Selects the first option of the kind whose id is its own.
-fn select(options: &[PermissionOption], kind: PermissionOptionKind) -> Option<RequestPermissionOutcome> {
+/// Selects the first option of the kind whose id is unique.
+fn select_option(
+    options: &[PermissionOption],
+    kind: PermissionOptionKind,
+) -> Option<RequestPermissionOutcome> {
     let is_unique =
         |id: &PermissionOptionId| options.iter().filter(|option| option.option_id == *id).count() == 1;
     let option = options.iter().find(|option| option.kind == kind && is_unique(&option.option_id))?;
@@ -271,16 +285,16 @@ fn select(options: &[PermissionOption], kind: PermissionOptionKind) -> Option<Re
     Some(RequestPermissionOutcome::Selected(selected))
 }
 
-fn check_options(options: &[PermissionOption]) -> Result<(), AskError> {
+fn check_options(options: &[PermissionOption]) -> Result<(), PermissionRequestError> {
     if options.is_empty() {
-        return Err(AskError::NoOption);
+        return Err(PermissionRequestError::NoOption);
     }
     let mut ids = HashSet::new();
     options.iter().try_for_each(|option| {
         if option.option_id.0.is_empty() {
-            Err(AskError::EmptyOptionId { name: option.name.clone() })
+            Err(PermissionRequestError::EmptyOptionId { name: option.name.clone() })
         } else if !ids.insert(&option.option_id) {
-            Err(AskError::DuplicateOptionId(option.option_id.clone()))
+            Err(PermissionRequestError::DuplicateOptionId(option.option_id.clone()))
         } else {
             Ok(())
         }

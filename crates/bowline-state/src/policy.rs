@@ -1,49 +1,50 @@
-//! Rules: what an agent may do by itself, what a person is asked about, what is refused.
+//! Policies: which operations an agent may perform, which need a person's approval, and which are refused.
 //!
-//! A [`Policy`] is a list of rules and a preset for what no rule speaks of. [`Policy::judge`] compares an operation with
-//! all of them, and the strongest decides: deny before ask before allow. Some things hold whatever the rules are: a
-//! protected name is only allowed by a rule that names it, a line that cannot be taken apart is never allowed for its first
-//! words, a variable that makes programs run code is only allowed by a rule that names it.
+//! A [`Policy`] is a list of rules and a preset for operations that no rule matches. [`Policy::evaluate`] compares an
+//! operation with every rule, and the strongest effect decides: deny before ask before allow. Some guards are built
+//! in and apply under any rules: a protected name is allowed only by a rule that names it, a shell line that cannot
+//! be parsed is never allowed by its first words, and a variable that makes programs run code is allowed only by a
+//! rule that names it.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::changes::Moment;
-use crate::failure::quote;
-use crate::operation::{Kind, Operation, Target};
+use crate::changes::Timestamp;
+use crate::operation::{Operation, OperationKind, OperationTarget};
 use crate::paths::{Access, LexicalPath, Protection};
+use crate::rpc_error::quote;
 
 mod arguments;
 mod commands;
+mod decision;
 mod environment;
-mod executed;
-mod hooks;
-mod naming;
+mod exec_options;
+mod executed_files;
+mod explicit_match;
 mod rule;
-mod ruling;
-mod seen;
 pub mod shell;
 mod suggest;
 mod targets;
+mod visible_commands;
 mod wrappers;
 
-pub use commands::{canonical, canonical_in};
-pub use environment::{EnvironmentRisk, environment};
+pub use commands::{canonical_invocation, canonical_invocation_in};
+pub use decision::{BuiltInRule, MAX_REASONS, PolicyDecision, PolicyReason, ReasonBasis};
+pub use environment::{EnvironmentRisk, assess_variable};
 pub use rule::{
-    Kinds, Lifetime, MAX_EXACT, MAX_NOTE, MAX_PATTERN, MAX_PREFIX_WORDS, Matcher, Rule, RuleFault, RuleSpec,
-    Source,
+    MAX_EXACT_BYTES, MAX_NOTE_BYTES, MAX_PATTERN_BYTES, MAX_PREFIX_WORDS, OperationKinds, Rule, RuleError,
+    RuleLifetime, RuleMatcher, RuleSource, RuleSpec,
 };
-pub use ruling::{Ground, Law, MAX_REASONS, Reason, Ruling};
-pub use suggest::{Suggestion, suggest};
-pub use targets::{Named, targets};
+pub use suggest::{RuleSuggestion, suggest_rules};
+pub use targets::{FileTarget, file_targets};
 
-/// A policy has at most this many rules. People write tens.
+/// The maximum number of rules in a policy. People write tens.
 pub const MAX_RULES: usize = 2_000;
 
-/// What is to happen with an operation. The later is the stronger.
+/// The effect of a policy on an operation, from weakest to strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Effect {
-    /// It is done.
+    /// It is performed.
     Allow,
     /// A person is asked.
     Ask,
@@ -51,62 +52,62 @@ pub enum Effect {
     Deny,
 }
 
-/// What holds where no rule matches.
+/// The effects that apply where no rule matches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Preset {
-    /// Reads are allowed, all else is asked about.
+    /// Reads are allowed; everything else is asked about.
     #[default]
     Ask,
-    /// Reads and writes are allowed, all else is asked about.
+    /// Reads and writes are allowed; everything else is asked about.
     AcceptEdits,
-    /// Reads are allowed, all else is refused.
+    /// Reads are allowed; everything else is refused.
     ReadOnly,
-    /// Everything is allowed: arbitrary code runs. Protected names and variables that run code are still asked about, unless
-    /// a rule names them.
+    /// Everything is allowed, including arbitrary code. Protected names and variables that run code are still asked
+    /// about, unless a rule names them.
     Full,
     /// Everything is refused.
     Deny,
 }
 
-/// The rules that hold in a workspace.
+/// The rules in force in a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// What holds where no rule matches.
+    /// Applies where no rule matches.
     pub preset: Preset,
-    /// The rules. Their order decides nothing.
+    /// The rules. Their order does not matter.
     pub rules: Vec<Rule>,
-    /// The directories of the workspace, in normal form: what relative globs and relative names start from.
+    /// The directories of the workspace, in normal form: the base of relative globs and relative names.
     pub roots: Vec<String>,
-    /// Files that tools execute, by their own names, as far as agents wrote them without a person's approval. A command that
-    /// may execute one is asked about, whatever rule allows it, unless arbitrary code is allowed.
-    pub unreviewed: Vec<String>,
+    /// Files that tools execute and that agents wrote without a person's approval, by resolved name. A command that
+    /// may execute one is asked about even if a rule allows it, unless arbitrary code is allowed.
+    pub unreviewed_files: Vec<String>,
 }
 
-/// Where and when something is to be done.
+/// The session, turn and time of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Context {
-    /// In which session.
+pub struct PolicyContext {
+    /// The session.
     pub session: String,
-    /// In which turn, counted from 1; none between turns.
+    /// The turn, counted from 1; `None` between turns.
     pub turn: Option<u64>,
-    /// When.
-    pub now: Moment,
+    /// The time.
+    pub now: Timestamp,
 }
 
-/// A text that names no preset, or no effect.
+/// A text that names no preset or effect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} is not one of {known}", quote(.text))]
-pub struct UnknownWord {
+pub struct UnknownKeywordError {
     /// The text.
     pub text: String,
-    /// What it could be.
+    /// The accepted words.
     pub known: &'static str,
 }
 
 impl Effect {
-    /// Returns the word for it, as settings have it.
+    /// Returns its keyword, as written in settings.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
             Self::Ask => "ask",
@@ -117,18 +118,18 @@ impl Effect {
 
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
 impl FromStr for Effect {
-    type Err = UnknownWord;
+    type Err = UnknownKeywordError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         [Self::Allow, Self::Ask, Self::Deny]
             .into_iter()
-            .find(|effect| effect.word() == text)
-            .ok_or_else(|| UnknownWord { text: text.to_owned(), known: "allow, ask, deny" })
+            .find(|effect| effect.as_str() == text)
+            .ok_or_else(|| UnknownKeywordError { text: text.to_owned(), known: "allow, ask, deny" })
     }
 }
 
@@ -136,9 +137,9 @@ impl Preset {
     /// Every preset, in the order that help lists them.
     pub const ALL: [Self; 5] = [Self::Ask, Self::AcceptEdits, Self::ReadOnly, Self::Full, Self::Deny];
 
-    /// Returns the word for it, as settings have it.
+    /// Returns its keyword, as written in settings.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Ask => "ask",
             Self::AcceptEdits => "accept-edits",
@@ -148,19 +149,19 @@ impl Preset {
         }
     }
 
-    /// Returns what it says of an ordinary operation.
+    /// Returns its effect on an ordinary operation.
     #[must_use]
-    pub fn effect(self, kind: Kind) -> Effect {
+    pub fn effect(self, kind: OperationKind) -> Effect {
         match (self, kind) {
             (Self::Full, _)
-            | (Self::Ask | Self::AcceptEdits | Self::ReadOnly, Kind::Read)
-            | (Self::AcceptEdits, Kind::Write) => Effect::Allow,
+            | (Self::Ask | Self::AcceptEdits | Self::ReadOnly, OperationKind::Read)
+            | (Self::AcceptEdits, OperationKind::Write) => Effect::Allow,
             (Self::Ask | Self::AcceptEdits, _) => Effect::Ask,
             (Self::ReadOnly | Self::Deny, _) => Effect::Deny,
         }
     }
 
-    /// Returns the stricter of two: of any kind of operation it allows no more than the other does.
+    /// Returns the stricter of two presets: for every kind of operation it allows no more than the other.
     #[must_use]
     pub fn stricter(self, other: Self) -> Self {
         if self.strictness() < other.strictness() { other } else { self }
@@ -176,23 +177,23 @@ impl Preset {
         }
     }
 
-    /// Returns what it says of an operation that is never allowed by itself.
-    fn guarded(self, kind: Kind) -> Effect {
+    /// Returns its effect on an operation that is never allowed by default.
+    fn guarded_effect(self, kind: OperationKind) -> Effect {
         self.effect(kind).max(Effect::Ask)
     }
 }
 
 impl fmt::Display for Preset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
 impl FromStr for Preset {
-    type Err = UnknownWord;
+    type Err = UnknownKeywordError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|preset| preset.word() == text).ok_or_else(|| UnknownWord {
+        Self::ALL.into_iter().find(|preset| preset.as_str() == text).ok_or_else(|| UnknownKeywordError {
             text: text.to_owned(),
             known: "ask, accept-edits, read-only, full, deny",
         })
@@ -200,144 +201,167 @@ impl FromStr for Preset {
 }
 
 impl Policy {
-    /// Says what is to happen with an operation, and why. Nothing is done, so rules can be tried with it.
+    /// Decides what happens with an operation, and why. It has no side effects, so it can be used to try out rules.
     #[must_use]
-    pub fn judge(&self, operation: &Operation, context: &Context) -> Ruling {
+    pub fn evaluate(&self, operation: &Operation, context: &PolicyContext) -> PolicyDecision {
         let kind = operation.kind;
         let reasons = match &operation.target {
-            Target::File { asked, resolved, protection } => {
-                self.judge_file(kind, asked, resolved, *protection, context)
+            OperationTarget::File { requested: asked, resolved, protection } => {
+                self.evaluate_file(kind, asked, resolved, *protection, context)
             }
-            Target::Elsewhere { asked } => self.judge_elsewhere(kind, asked, context),
-            Target::Command(command) => commands::judge(self, kind, command, context),
-            Target::Url(url) => self.judge_url(kind, url, context),
-            Target::Described(_) => self.judge_unseen(kind, Law::Described, context),
+            OperationTarget::OutsideRoots { requested: asked } => {
+                self.evaluate_outside_path(kind, asked, context)
+            }
+            OperationTarget::Command(command) => commands::evaluate_command(self, kind, command, context),
+            OperationTarget::Url(url) => self.evaluate_url(kind, url, context),
+            OperationTarget::Described(_) => self.evaluate_opaque(kind, BuiltInRule::OnlyDescribed, context),
         };
-        Ruling::from_reasons(reasons)
+        PolicyDecision::from_reasons(reasons)
     }
 
-    /// Returns the rules that hold for a kind, with their places.
-    fn live<'p>(&'p self, kind: Kind, context: &'p Context) -> impl Iterator<Item = (usize, &'p Rule)> {
+    /// Returns the active rules for a kind, with their indices.
+    fn active_rules<'p>(
+        &'p self,
+        kind: OperationKind,
+        context: &'p PolicyContext,
+    ) -> impl Iterator<Item = (usize, &'p Rule)> {
         self.rules
             .iter()
             .enumerate()
-            .filter(move |(_, rule)| rule.spec().kinds.contains(kind) && rule.is_live(context))
+            .filter(move |(_, rule)| rule.spec().kinds.contains(kind) && rule.is_active(context))
     }
 
-    fn judge_file(
+    fn evaluate_file(
         &self,
-        kind: Kind,
+        kind: OperationKind,
         asked: &str,
         resolved: &str,
         protection: Option<Protection>,
-        context: &Context,
-    ) -> Vec<Reason> {
-        // As asked for, a name may go ways that the resolved one does not; a rule against either counts.
+        context: &PolicyContext,
+    ) -> Vec<PolicyReason> {
+        // The requested name may take another route than the resolved one; a rule against either counts.
         let is_normal = asked.split('/').skip(1).all(|name| !matches!(name, "" | "." | ".."));
         let normal = if is_normal { None } else { LexicalPath::parse(asked).ok() };
-        let access = if kind == Kind::Read { Access::Read } else { Access::Write };
-        // Most names are the same in every way, and are compared once.
+        let access = if kind == OperationKind::Read { Access::Read } else { Access::Write };
+        // Most names are the same in all forms, and are compared once.
         let others = [Some(asked), normal.as_ref().map(LexicalPath::as_str)];
         let others = others.map(|other| other.filter(|other| *other != resolved));
         let mut reasons = Vec::new();
         let mut named = false;
-        for (index, rule) in self.live(kind, context) {
+        for (index, rule) in self.active_rules(kind, context) {
             let by_path = rule.covers_path(resolved, &self.roots);
             let matches = match (&rule.spec().matcher, rule.effect()) {
-                (Matcher::Everything, Effect::Allow) => protection.is_none(),
-                (Matcher::Everything, _) => true,
-                (Matcher::Path(_), Effect::Allow) => by_path,
-                (Matcher::Path(_), _) => {
+                (RuleMatcher::Everything, Effect::Allow) => protection.is_none(),
+                (RuleMatcher::Everything, _) => true,
+                (RuleMatcher::Path(_), Effect::Allow) => by_path,
+                (RuleMatcher::Path(_), _) => {
                     by_path || others.iter().flatten().any(|path| rule.covers_path(path, &self.roots))
                 }
                 _ => false,
             };
             if matches {
-                named |= rule.effect() == Effect::Allow && rule.names_path(resolved, access, &self.roots);
-                reasons.push(because(index, rule));
+                named |= rule.effect() == Effect::Allow
+                    && rule.names_path_explicitly(resolved, access, &self.roots);
+                reasons.push(rule_reason(index, rule));
             }
         }
         if let Some(protection) = protection.filter(|_| !named) {
-            reasons.push(Reason::law(self.preset.guarded(kind), Law::Protected(protection)));
+            reasons.push(PolicyReason::built_in(
+                self.preset.guarded_effect(kind),
+                BuiltInRule::ProtectedPath(protection),
+            ));
         }
         if reasons.is_empty() {
-            reasons.push(self.by_preset(kind));
+            reasons.push(self.preset_reason(kind));
         }
         reasons
     }
 
-    fn judge_elsewhere(&self, kind: Kind, asked: &str, context: &Context) -> Vec<Reason> {
+    fn evaluate_outside_path(
+        &self,
+        kind: OperationKind,
+        asked: &str,
+        context: &PolicyContext,
+    ) -> Vec<PolicyReason> {
         let normal =
             LexicalPath::parse(asked).map_or_else(|_| asked.to_owned(), |path| path.as_str().to_owned());
-        let mut reasons: Vec<Reason> = self
-            .live(kind, context)
+        let mut reasons: Vec<PolicyReason> = self
+            .active_rules(kind, context)
             .filter(|(_, rule)| rule.effect() != Effect::Allow)
             .filter(|(_, rule)| {
-                rule.spec().matcher == Matcher::Everything
+                rule.spec().matcher == RuleMatcher::Everything
                     || [asked, normal.as_str()].iter().any(|path| rule.covers_path(path, &self.roots))
             })
-            .map(|(index, rule)| because(index, rule))
+            .map(|(index, rule)| rule_reason(index, rule))
             .collect();
-        let effect = if kind == Kind::Read { self.preset.guarded(kind) } else { Effect::Deny };
-        reasons.push(Reason::law(effect, Law::Outside));
+        let effect =
+            if kind == OperationKind::Read { self.preset.guarded_effect(kind) } else { Effect::Deny };
+        reasons.push(PolicyReason::built_in(effect, BuiltInRule::OutsideWorkspace));
         reasons
     }
 
-    fn judge_url(&self, kind: Kind, url: &str, context: &Context) -> Vec<Reason> {
-        let Some(host) = host(url) else { return self.judge_unseen(kind, Law::UnclearAddress, context) };
-        let mut reasons: Vec<Reason> = self
-            .live(kind, context)
-            .filter(|(_, rule)| rule.spec().matcher == Matcher::Everything || rule.covers_host(&host))
-            .map(|(index, rule)| because(index, rule))
+    fn evaluate_url(&self, kind: OperationKind, url: &str, context: &PolicyContext) -> Vec<PolicyReason> {
+        let Some(host) = parse_host(url) else {
+            return self.evaluate_opaque(kind, BuiltInRule::AmbiguousUrl, context);
+        };
+        let mut reasons: Vec<PolicyReason> = self
+            .active_rules(kind, context)
+            .filter(|(_, rule)| rule.spec().matcher == RuleMatcher::Everything || rule.covers_host(&host))
+            .map(|(index, rule)| rule_reason(index, rule))
             .collect();
         if reasons.is_empty() {
-            reasons.push(self.by_preset(kind));
+            reasons.push(self.preset_reason(kind));
         }
         reasons
     }
 
-    /// Judges what cannot be compared with any rule but those for everything. It is never allowed where a rule denies
-    /// or asks about something that it might be.
-    fn judge_unseen(&self, kind: Kind, law: Law, context: &Context) -> Vec<Reason> {
-        let mut reasons = self.for_everything(kind, context);
+    /// Evaluates an operation that can only be compared with catch-all rules. It is never allowed where a narrower
+    /// rule that denies or asks might match it.
+    fn evaluate_opaque(
+        &self,
+        kind: OperationKind,
+        law: BuiltInRule,
+        context: &PolicyContext,
+    ) -> Vec<PolicyReason> {
+        let mut reasons = self.catch_all_reasons(kind, context);
         let is_free = match reasons.iter().map(|reason| reason.effect).max() {
             Some(effect) => effect == Effect::Allow,
             None => self.preset == Preset::Full,
         };
-        if is_free && self.has_narrower(kind, context) {
-            reasons.push(Reason::law(Effect::Ask, Law::Incomparable));
+        if is_free && self.has_narrower_restriction(kind, context) {
+            reasons.push(PolicyReason::built_in(Effect::Ask, BuiltInRule::Incomparable));
         } else if reasons.is_empty() && is_free {
-            reasons.push(self.by_preset(kind));
+            reasons.push(self.preset_reason(kind));
         } else if reasons.is_empty() {
-            reasons.push(Reason::law(self.preset.guarded(kind), law));
+            reasons.push(PolicyReason::built_in(self.preset.guarded_effect(kind), law));
         }
         reasons
     }
 
-    fn for_everything(&self, kind: Kind, context: &Context) -> Vec<Reason> {
-        self.live(kind, context)
-            .filter(|(_, rule)| rule.spec().matcher == Matcher::Everything)
-            .map(|(index, rule)| because(index, rule))
+    fn catch_all_reasons(&self, kind: OperationKind, context: &PolicyContext) -> Vec<PolicyReason> {
+        self.active_rules(kind, context)
+            .filter(|(_, rule)| rule.spec().matcher == RuleMatcher::Everything)
+            .map(|(index, rule)| rule_reason(index, rule))
             .collect()
     }
 
-    /// Says whether some rule denies or asks about a part of what there is of a kind.
-    fn has_narrower(&self, kind: Kind, context: &Context) -> bool {
-        self.live(kind, context)
-            .any(|(_, rule)| rule.effect() != Effect::Allow && rule.spec().matcher != Matcher::Everything)
+    /// Returns whether a rule denies or asks about some, but not all, operations of a kind.
+    fn has_narrower_restriction(&self, kind: OperationKind, context: &PolicyContext) -> bool {
+        self.active_rules(kind, context)
+            .any(|(_, rule)| rule.effect() != Effect::Allow && rule.spec().matcher != RuleMatcher::Everything)
     }
 
-    fn by_preset(&self, kind: Kind) -> Reason {
-        Reason::new(self.preset.effect(kind), Ground::Preset { preset: self.preset, kind })
+    fn preset_reason(&self, kind: OperationKind) -> PolicyReason {
+        PolicyReason::new(self.preset.effect(kind), ReasonBasis::Preset { preset: self.preset, kind })
     }
 }
 
-fn because(index: usize, rule: &Rule) -> Reason {
-    Reason::new(rule.effect(), Ground::Rule { index, text: rule.to_string() })
+fn rule_reason(index: usize, rule: &Rule) -> PolicyReason {
+    PolicyReason::new(rule.effect(), ReasonBasis::Rule { index, text: rule.to_string() })
 }
 
-/// Returns the host of an address, in lower case, if every reader of addresses would find the same one there.
-fn host(url: &str) -> Option<String> {
+/// Returns the host of a URL, in lower case, if every URL parser would find the same one.
+fn parse_host(url: &str) -> Option<String> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
     if !url.bytes().all(is_plain) {
         return None;

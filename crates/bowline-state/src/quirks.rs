@@ -1,38 +1,38 @@
-//! Faults of other programs that Bowline works around: one table, by the name and version that a peer gives of itself.
+//! Workarounds for faults of other programs: one table, keyed by the name and version that a peer reports.
 //!
-//! An entry says whom it is for, what is done and why. The code that applies one writes [`Quirk::log_line`] to its log. The
-//! variable [`OFF_SWITCH`] turns all of them off.
+//! An entry names the peer, the workaround and the reason. The code that applies one logs [`Quirk::log_line`]. The
+//! variable [`DISABLE_VARIABLE`] turns all of them off.
 
 use agent_client_protocol_schema::v1::Implementation;
 use serde::Deserialize;
 
 use crate::display;
 
-/// The environment variable that turns the table off, if it is set and not empty.
-pub const OFF_SWITCH: &str = "BOWLINE_NO_QUIRKS";
+/// The environment variable that disables the table, if it is set and not empty.
+pub const DISABLE_VARIABLE: &str = "BOWLINE_NO_QUIRKS";
 
 /// The longest path, in characters, that a log line quotes.
-const MAX_QUOTED: usize = 240;
+const MAX_QUOTED_CHARS: usize = 240;
 
 /// Whether known faults are worked around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum QuirkMode {
-    /// They are.
+    /// They are worked around.
     #[default]
     On,
-    /// Every peer is taken at its word.
+    /// Every peer is taken literally.
     Off,
 }
 
 impl QuirkMode {
-    /// Returns what the value of [`OFF_SWITCH`] says; none if it is not set.
+    /// Returns the mode that the value of [`DISABLE_VARIABLE`] selects; `None` means that it is not set.
     #[must_use]
     pub fn from_variable(value: Option<&std::ffi::OsStr>) -> Self {
         if value.is_some_and(|value| !value.is_empty()) { Self::Off } else { Self::On }
     }
 }
 
-/// Which end of a connection a peer is.
+/// The role of a peer in a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerRole {
     /// It names itself in `agentInfo`.
@@ -41,12 +41,12 @@ pub enum PeerRole {
     Client,
 }
 
-/// What is done about a fault.
+/// The workaround for a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workaround {
-    /// `fs/read_text_file` of a missing file is answered with empty content. That the file is missing stays recorded.
+    /// `fs/read_text_file` of a missing file is answered with empty content. The file is still recorded as missing.
     EmptyTextForMissingFile,
-    /// An answer to `fs/read_text_file` without content is understood as a missing file, if the disk agrees.
+    /// An answer to `fs/read_text_file` without content is read as a missing file, if the disk agrees.
     MissingFileForNoContent,
 }
 
@@ -62,9 +62,9 @@ impl Workaround {
 /// The versions that have a fault: from `first` on, and before `fixed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VersionRange {
-    /// The first version that has it; none if every old one does.
+    /// The first version that has it; `None` if it was always there.
     pub first: Option<[u64; 3]>,
-    /// The first version without it; none if there is none yet.
+    /// The first version without it; `None` if it is not fixed yet.
     pub fixed: Option<[u64; 3]>,
 }
 
@@ -72,7 +72,7 @@ impl VersionRange {
     /// Every version.
     pub const ALL: Self = Self { first: None, fixed: None };
 
-    /// Returns whether a version is in the range. One that is not numbers is in [`VersionRange::ALL`] only.
+    /// Returns whether a version is in the range. A version that is not numeric is only in [`VersionRange::ALL`].
     #[must_use]
     pub fn contains(self, version: &str) -> bool {
         if self == Self::ALL {
@@ -83,7 +83,7 @@ impl VersionRange {
     }
 }
 
-/// Reads `MAJOR.MINOR.PATCH`, of which the last two may be missing; what follows the numbers is left out.
+/// Parses `MAJOR.MINOR.PATCH`, of which the last two may be missing; any suffix is ignored.
 fn parse_version(text: &str) -> Option<[u64; 3]> {
     let numbers = text.trim_start_matches('v').split(['-', '+']).next().unwrap_or_default();
     let mut version = [0; 3];
@@ -93,18 +93,18 @@ fn parse_version(text: &str) -> Option<[u64; 3]> {
     Some(version)
 }
 
-/// A known fault of a peer, and what is done about it.
+/// A known fault of a peer, and its workaround.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quirk {
-    /// Which end the peer is.
+    /// The peer's role.
     pub role: PeerRole,
-    /// The name that it gives of itself.
+    /// The name that it reports.
     pub name: &'static str,
-    /// Its versions that have the fault.
+    /// The affected versions.
     pub versions: VersionRange,
-    /// What is done.
+    /// The workaround.
     pub workaround: Workaround,
-    /// Why, in a clause.
+    /// The reason, as a clause.
     pub reason: &'static str,
 }
 
@@ -113,7 +113,7 @@ pub const QUIRKS: [Quirk; 2] = [
     Quirk {
         role: PeerRole::Agent,
         name: "gemini-cli",
-        // It looks for "Resource not found" in an error that its SDK gives it as an object, whose text it never sees.
+        // It looks for "Resource not found" in an error that its SDK passes as an object, so it never sees the text.
         versions: VersionRange::ALL,
         workaround: Workaround::EmptyTextForMissingFile,
         reason: "it reads a file before it creates it, and gives up on any error",
@@ -121,7 +121,7 @@ pub const QUIRKS: [Quirk; 2] = [
     Quirk {
         role: PeerRole::Client,
         name: "Agentic.nvim",
-        // Its version never changed; those that do not have the fault do not serve files.
+        // Its version never changed; builds without the fault do not serve files.
         versions: VersionRange::ALL,
         workaround: Workaround::MissingFileForNoContent,
         reason: "it answers with a result that has no content where it cannot open a file",
@@ -129,7 +129,7 @@ pub const QUIRKS: [Quirk; 2] = [
 ];
 
 impl Quirk {
-    /// Returns the entry of the table by which a peer is to be treated so, if there is one.
+    /// Returns the table entry that applies to a peer, if there is one.
     #[must_use]
     pub fn find(
         mode: QuirkMode,
@@ -145,18 +145,18 @@ impl Quirk {
         })
     }
 
-    /// Returns what a log says each time that it is applied to something.
+    /// Returns the log line for each application of the workaround.
     #[must_use]
     pub fn log_line(&self, subject: &str) -> String {
         let Self { name, workaround, reason, .. } = self;
-        let subject = display::line(subject, MAX_QUOTED);
+        let subject = display::escape_line(subject, MAX_QUOTED_CHARS);
         let done = workaround.describe();
-        format!("{subject}: {done} for {name}: {reason} ({OFF_SWITCH}=1 turns this off)")
+        format!("{subject}: {done} for {name}: {reason} ({DISABLE_VARIABLE}=1 turns this off)")
     }
 }
 
-/// Reads the name that a client gives of itself among its capabilities, where Agentic.nvim had it at first, out of the params
-/// of `initialize`.
+/// Extracts, from the params of `initialize`, the client info that early versions of Agentic.nvim placed among the
+/// capabilities.
 #[must_use]
 pub fn misplaced_client_info(params: &str) -> Option<Implementation> {
     #[derive(Deserialize)]

@@ -1,118 +1,123 @@
-//! What became of a write that was interrupted: read off the bytes that it left behind.
+//! Recovery of interrupted writes: the outcome, inferred from the bytes left on disk.
 //!
-//! Before a write touches the disk its two texts and the name of its temporary file are in the journal. Whoever opens
-//! the journal next finds the write with no outcome, looks at the disk and asks here.
+//! Before a write touches the disk, the journal holds its two texts and the name of its temporary file. The next
+//! process that opens the journal finds the write without an outcome, reads the disk and decides here.
 
 /// How a write changes the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteMethod {
-    /// The new text goes to a temporary file that changes places with the old one; or, to delete the file, the old one
-    /// takes the temporary name.
+    /// The new text goes to a temporary file that is exchanged with the old one; to delete a file, it is renamed to
+    /// the temporary name.
     Exchange,
-    /// The bytes are written over the old ones, and the file is cut to its length.
+    /// The new bytes overwrite the old ones, and the file is truncated to its length.
     InPlace,
 }
 
-/// What was found.
+/// The state found after an interrupted write.
 #[derive(Debug, Clone, Copy)]
-pub struct Remains<'a> {
+pub struct InterruptedWrite<'a> {
     /// How it was written.
     pub method: WriteMethod,
-    /// The file before; none if there was none.
+    /// The file before the write; `None` if it did not exist.
     pub before: Option<&'a [u8]>,
-    /// The file as it was to be; none if it was to be deleted.
+    /// The intended file; `None` if it was to be deleted.
     pub after: Option<&'a [u8]>,
-    /// The file as it is.
+    /// The file as found.
     pub current: Option<&'a [u8]>,
-    /// What bears the temporary name.
+    /// The file found under the temporary name.
     pub temp: Option<&'a [u8]>,
 }
 
-/// What to say of the write in the journal.
+/// The outcome to record in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RecoveryOutcome {
     /// It was done.
     Done,
     /// It was not done.
     Abandoned,
-    /// The file has been changed by somebody else since; whether before or after cannot be told.
+    /// The file has been changed by someone else; whether before or after the write is unknown.
     Unknown,
 }
 
-/// What to do to the disk.
+/// The repair of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repair {
     /// Nothing.
-    Nothing,
+    None,
     /// Remove the temporary file.
     RemoveTemp,
-    /// What bears the temporary name is somebody's text: let it change places with the file, then remove the
-    /// temporary file, which has the text that was to be written.
+    /// The temporary name holds someone else's text: exchange it with the file, then remove the temporary file, which
+    /// has the text that was to be written.
     ExchangeBack,
-    /// What bears the temporary name is the file: give it its name again.
+    /// The temporary name holds the file: rename it back.
     RenameBack,
-    /// Keep the bytes of the temporary file in the journal, then remove it: they are nobody's and cannot be lost.
+    /// Keep the bytes of the temporary file in the journal, then remove it: their author is unknown and they must not
+    /// be lost.
     KeepTemp,
-    /// The file is half written: write it to the end.
-    Finish,
+    /// The file is half written: complete the write.
+    CompleteWrite,
 }
 
-/// Judges an interrupted write.
+/// Decides the outcome and the repair of an interrupted write.
 #[must_use]
-pub fn judge(remains: Remains<'_>) -> (Outcome, Repair) {
+pub fn decide_recovery(remains: InterruptedWrite<'_>) -> (RecoveryOutcome, Repair) {
     match remains.method {
-        WriteMethod::Exchange => judge_exchange(remains),
-        WriteMethod::InPlace => judge_in_place(remains),
+        WriteMethod::Exchange => decide_exchange(remains),
+        WriteMethod::InPlace => decide_in_place(remains),
     }
 }
 
-fn judge_exchange(Remains { before, after, current, temp, .. }: Remains<'_>) -> (Outcome, Repair) {
+fn decide_exchange(
+    InterruptedWrite { before, after, current, temp, .. }: InterruptedWrite<'_>,
+) -> (RecoveryOutcome, Repair) {
     let Some(temp) = temp else {
         let outcome = match current {
-            current if current == after => Outcome::Done,
-            current if current == before => Outcome::Abandoned,
-            _ => Outcome::Unknown,
+            current if current == after => RecoveryOutcome::Done,
+            current if current == before => RecoveryOutcome::Abandoned,
+            _ => RecoveryOutcome::Unknown,
         };
-        return (outcome, Repair::Nothing);
+        return (outcome, Repair::None);
     };
-    // Before the exchange the temporary file has the new text, or a first part of it.
+    // Before the exchange the temporary file has the new text, or a prefix of it.
     let is_new_text = after.is_some_and(|after| after.starts_with(temp));
     if current == before && is_new_text {
-        return (Outcome::Abandoned, Repair::RemoveTemp);
+        return (RecoveryOutcome::Abandoned, Repair::RemoveTemp);
     }
-    // After it the temporary file has the old text; or a first part of that, if the writer was on its method back because
-    // another file of the same group could not be written.
+    // After the exchange it has the old text, or a prefix of it if the writer was rolling back because another file
+    // of the same group could not be written.
     let is_old_text = before.is_some_and(|before| before.starts_with(temp));
     match (after, current) {
-        (Some(_), _) if is_old_text && current != before => (Outcome::Done, Repair::RemoveTemp),
-        (None, None) if is_old_text => (Outcome::Done, Repair::RemoveTemp),
-        // Where names cannot be exchanged a new file has both names for a moment.
-        (Some(_), current) if current == after && is_new_text => (Outcome::Done, Repair::RemoveTemp),
-        // The file was changed between the look at it and the exchange, and the writer died before it could tell.
-        (Some(_), current) if current == after => (Outcome::Abandoned, Repair::ExchangeBack),
-        (None, None) => (Outcome::Abandoned, Repair::RenameBack),
-        _ if is_new_text || is_old_text => (Outcome::Unknown, Repair::RemoveTemp),
-        _ => (Outcome::Unknown, Repair::KeepTemp),
+        (Some(_), _) if is_old_text && current != before => (RecoveryOutcome::Done, Repair::RemoveTemp),
+        (None, None) if is_old_text => (RecoveryOutcome::Done, Repair::RemoveTemp),
+        // Where names cannot be exchanged, a new file briefly has both names.
+        (Some(_), current) if current == after && is_new_text => (RecoveryOutcome::Done, Repair::RemoveTemp),
+        // The file was changed between the check and the exchange, and the writer died before it could report that.
+        (Some(_), current) if current == after => (RecoveryOutcome::Abandoned, Repair::ExchangeBack),
+        (None, None) => (RecoveryOutcome::Abandoned, Repair::RenameBack),
+        _ if is_new_text || is_old_text => (RecoveryOutcome::Unknown, Repair::RemoveTemp),
+        _ => (RecoveryOutcome::Unknown, Repair::KeepTemp),
     }
 }
 
-fn judge_in_place(Remains { before, after, current, .. }: Remains<'_>) -> (Outcome, Repair) {
+fn decide_in_place(
+    InterruptedWrite { before, after, current, .. }: InterruptedWrite<'_>,
+) -> (RecoveryOutcome, Repair) {
     let (Some(before), Some(after), Some(current)) = (before, after, current) else {
-        return (Outcome::Unknown, Repair::Nothing);
+        return (RecoveryOutcome::Unknown, Repair::None);
     };
     if current == after {
-        (Outcome::Done, Repair::Nothing)
+        (RecoveryOutcome::Done, Repair::None)
     } else if current == before {
-        (Outcome::Abandoned, Repair::Nothing)
+        (RecoveryOutcome::Abandoned, Repair::None)
     } else if is_half_written(before, after, current) {
-        (Outcome::Done, Repair::Finish)
+        (RecoveryOutcome::Done, Repair::CompleteWrite)
     } else {
-        (Outcome::Unknown, Repair::Nothing)
+        (RecoveryOutcome::Unknown, Repair::None)
     }
 }
 
-/// Says whether the bytes are such as a write leaves that did not get to its end: each is the old one or the new one of
-/// its place, and the length is between the old one and the new one.
+/// Returns whether the bytes are those of an incomplete write: each byte is the old or the new one at its offset, and
+/// the length lies between the old one and the new one.
 fn is_half_written(before: &[u8], after: &[u8], current: &[u8]) -> bool {
     let (shorter, longer) = if before.len() < after.len() { (before, after) } else { (after, before) };
     let is_either = |(at, byte): (usize, &u8)| before.get(at) == Some(byte) || after.get(at) == Some(byte);

@@ -1,43 +1,43 @@
-//! What a proxy does with each message that passes it: on as it is, on under another id, to the proxy itself, or first to
-//! whoever wants to look at it.
+//! The routing of a proxy's messages: forwarded as is, forwarded under another id, handled by the proxy, or inspected
+//! first.
 //!
-//! Between an editor and an agent a third one talks: the proxy, with calls of its own to both. [`Relay`] keeps the three
-//! apart by ids. It knows which requests are open, so that each gets its one answer when a side dies, and reads of the
-//! messages that matter what they say ([`Fact`]). All others are not read.
+//! The proxy makes calls of its own to both the editor and the agent. [`Relay`] keeps the three parties apart by ids.
+//! It tracks open requests, so that each gets exactly one answer when a side dies, and parses the messages that
+//! matter into a [`RelayEvent`]. All others are not parsed.
 
 use std::collections::HashMap;
 
 use agent_client_protocol_schema::v1::RequestId;
 use memchr::memmem;
 
-mod fact;
+mod event;
+pub mod mcp_servers;
 mod method;
 pub mod own_tools;
-pub mod servers;
 
-pub use fact::{Fact, Opened, Opening, Read, ToolCallSeen, prompt_text};
-pub use method::{Method, is_lookalike_name};
+pub use event::{FileRead, RelayEvent, RelayedSession, SessionOpening, ToolCallMessage, prompt_text};
+pub use method::{Method, is_lookalike_member};
 
-/// How ids begin that the proxy gives out. An id of a peer that begins so is exchanged for one of these.
-pub const PREFIX: &str = "bowline-proxy-";
+/// The prefix of ids that the proxy assigns. A peer's id with this prefix is replaced by an assigned one.
+pub const PROXY_ID_PREFIX: &str = "bowline-proxy-";
 
-/// So many open requests of each side are known. What is beyond that is passed on all the same, and has no answer if the
-/// other side dies.
-pub const MAX_OPEN: usize = 16_384;
+/// The maximum number of open requests tracked for each side. Further requests are forwarded, but get no answer if
+/// the other side dies.
+pub const MAX_OPEN_REQUESTS: usize = 16_384;
 
-/// The longest id, in bytes, of a request that is known.
-pub const MAX_ID: usize = 1024;
+/// The maximum length of the id of a tracked request, in bytes.
+pub const MAX_ID_BYTES: usize = 1024;
 
-/// One of the two sides that a proxy stands between.
+/// One of the two sides of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// The client: who has the files and the user.
+pub enum ProxySide {
+    /// The client, which has the files and the user.
     Editor,
     /// The agent.
     Agent,
 }
 
-impl Side {
+impl ProxySide {
     /// Returns the other side.
     #[must_use]
     pub fn other(self) -> Self {
@@ -48,9 +48,9 @@ impl Side {
     }
 }
 
-/// A message, as far as it was looked at.
+/// The parts of a message that the proxy looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen<'a> {
+pub enum RelayedMessage<'a> {
     /// A request.
     Request(&'a RequestId, &'a str),
     /// A notification.
@@ -59,252 +59,270 @@ pub enum Seen<'a> {
     Answer(&'a RequestId, bool),
 }
 
-/// Where a message goes.
+/// The destination of a message.
 #[derive(Debug, PartialEq)]
 pub enum Route {
-    /// On to the other side, as it is.
-    On,
-    /// On, once whoever wants to has looked at it. With another id, if there is one.
-    Look(Box<Fact>, Option<RequestId>),
-    /// On, with another id.
-    Renamed(RequestId),
-    /// On, with another id in its params: a cancellation of a request that was renamed.
-    Cancel(RequestId),
+    /// To the other side, unchanged.
+    Forward,
+    /// To the other side, after the interceptor has inspected it. With another id, if given.
+    Inspect(Box<RelayEvent>, Option<RequestId>),
+    /// To the other side, with another id.
+    ForwardRenamed(RequestId),
+    /// To the other side, with another id in its params: the cancellation of a renamed request.
+    ForwardCancel(RequestId),
     /// To the proxy itself: the answer to its own call with this id.
-    Own(i64),
-    /// To the proxy itself, which took the request that is cancelled.
-    Taken,
-    /// Nowhere: the request that is cancelled is held, and never goes on.
-    GivenUp(RequestId),
-    /// Nowhere: the answer to a call of the proxy that it no longer waits for.
-    Late,
+    OwnAnswer(i64),
+    /// To the proxy itself, which has taken the cancelled request.
+    CancelOwn,
+    /// Nowhere: the cancelled request is held, and is never forwarded.
+    CancelHeld(RequestId),
+    /// Nowhere: the answer to a call that the proxy has abandoned.
+    Discard,
 }
 
-/// A request that waits for its answer.
+/// A request that awaits its answer.
 #[derive(Debug)]
-struct Open {
+struct OpenRequest {
     number: u64,
     method: Option<Method>,
-    // What the request said that its answer is read with.
-    asked: Option<Box<Fact>>,
-    at: At,
+    // The event of the request, needed to interpret its answer.
+    request_event: Option<Box<RelayEvent>>,
+    holder: RequestHolder,
 }
 
-/// Who has a request.
+/// The party that holds a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum RequestHolder {
     /// The other side.
-    Other,
-    /// Whoever stands between, who has not decided yet what becomes of it.
-    Held,
+    OtherSide,
+    /// The interceptor, which has not decided on it yet.
+    Interceptor,
     /// The proxy's own end, which answers it.
-    Taken,
+    Proxy,
 }
 
-/// Whose request an id of ours stands for.
+/// The owner of the request behind an assigned id.
 #[derive(Debug)]
-enum Owner {
+enum IdOwner {
     Proxy(i64, Option<Method>),
     Peer(RequestId),
 }
 
-/// The requests of one side to the other, and those of the proxy beside them.
+/// The requests of one side to the other, and the proxy's own requests in the same direction.
 #[derive(Debug, Default)]
-struct Book {
-    // Invariant: at most `MAX_OPEN`, by the id that the side itself uses.
-    open: HashMap<RequestId, Open>,
-    // Invariant: keys begin with `PREFIX`. At most `MAX_OPEN` of peers; those of the proxy are bounded by who calls.
-    given: HashMap<RequestId, Owner>,
-    // Invariant: how many of `given` are the proxy's.
-    own: usize,
+struct RequestTable {
+    // Invariant: at most `MAX_OPEN_REQUESTS`, by the side's own id.
+    open: HashMap<RequestId, OpenRequest>,
+    // Invariant: keys begin with `PROXY_ID_PREFIX`. At most `MAX_OPEN_REQUESTS` belong to peers; the caller bounds
+    // the proxy's own.
+    assigned_ids: HashMap<RequestId, IdOwner>,
+    // Invariant: the number of the proxy's own ids in `assigned_ids`.
+    own_count: usize,
 }
 
-/// The messages that pass a proxy.
+/// The requests in flight through a proxy.
 #[derive(Debug, Default)]
 pub struct Relay {
-    // What the editor asks of the agent.
-    editor: Book,
-    // What the agent asks of the editor.
-    agent: Book,
-    count: u64,
+    // Requests from the editor to the agent.
+    editor_requests: RequestTable,
+    // Requests from the agent to the editor.
+    agent_requests: RequestTable,
+    last_number: u64,
 }
 
 impl Relay {
-    /// Decides where a message goes that a side sent. `line` is all of it, or none if it is too long to be looked at.
-    pub fn see(&mut self, from: Side, seen: Seen<'_>, line: &[u8]) -> Route {
+    /// Decides the destination of a message from a side. `line` is the whole message, or empty if it is too long to
+    /// inspect.
+    pub fn route(&mut self, from: ProxySide, seen: RelayedMessage<'_>, line: &[u8]) -> Route {
         match seen {
-            Seen::Request(id, name) => self.request(from, id, Method::of(name), line),
-            Seen::Notification(name) => self.notification(from, Method::of(name), line),
-            Seen::Answer(id, is_error) => self.answer(from, id, is_error, line),
+            RelayedMessage::Request(id, name) => self.route_request(from, id, Method::from_name(name), line),
+            RelayedMessage::Notification(name) => {
+                self.route_notification(from, Method::from_name(name), line)
+            }
+            RelayedMessage::Answer(id, is_error) => self.route_answer(from, id, is_error, line),
         }
     }
 
-    /// Returns the id that a call of the proxy itself to a side goes by.
-    pub fn own(&mut self, to: Side, id: i64, method: Option<Method>) -> RequestId {
-        let given = self.give();
-        let book = self.book(to.other());
-        book.given.insert(given.clone(), Owner::Proxy(id, method));
-        book.own += 1;
+    /// Registers a call of the proxy to a side and returns the id to send it under.
+    pub fn register_own_call(&mut self, to: ProxySide, id: i64, method: Option<Method>) -> RequestId {
+        let given = self.assign_id();
+        let book = self.table_mut(to.other());
+        book.assigned_ids.insert(given.clone(), IdOwner::Proxy(id, method));
+        book.own_count += 1;
         given
     }
 
-    /// Returns the id by which a side knows the proxy's call, which is cancelled. Its answer still comes.
+    /// Returns the id under which a side knows a call of the proxy, to cancel it. The answer is still awaited.
     #[must_use]
-    pub fn own_id(&self, to: Side, id: i64) -> Option<RequestId> {
-        let book = if to == Side::Editor { &self.agent } else { &self.editor };
-        let mut given = book.given.iter();
+    pub fn own_call_id(&self, to: ProxySide, id: i64) -> Option<RequestId> {
+        let book = if to == ProxySide::Editor { &self.agent_requests } else { &self.editor_requests };
+        let mut given = book.assigned_ids.iter();
         given
-            .find(|(_, owner)| matches!(owner, Owner::Proxy(own, _) if *own == id))
+            .find(|(_, owner)| matches!(owner, IdOwner::Proxy(own, _) if *own == id))
             .map(|(given, _)| given.clone())
     }
 
-    /// Gives up calls of the proxy to a side: those of one method, or all. Returns each by the proxy's id and by the one
-    /// that the side knows, in the order they were made. Their answers are nobody's.
-    pub fn give_up_own(&mut self, to: Side, method: Option<Method>) -> Vec<(i64, RequestId)> {
-        let book = self.book(to.other());
+    /// Abandons calls of the proxy to a side: those of one method, or all. Returns each with the proxy's id and the
+    /// id that the side knows, in call order. Late answers to them are discarded.
+    pub fn abandon_own_calls(&mut self, to: ProxySide, method: Option<Method>) -> Vec<(i64, RequestId)> {
+        let book = self.table_mut(to.other());
         let mut given_up = Vec::new();
-        book.given.retain(|given, owner| match owner {
-            Owner::Proxy(own, its) if method.is_none() || *its == method => {
+        book.assigned_ids.retain(|given, owner| match owner {
+            IdOwner::Proxy(own, its) if method.is_none() || *its == method => {
                 given_up.push((*own, given.clone()));
                 false
             }
             _ => true,
         });
-        book.own -= given_up.len();
+        book.own_count -= given_up.len();
         given_up.sort_unstable_by_key(|(own, _)| *own);
         given_up
     }
 
-    /// Says whether calls of the proxy to a side are open.
+    /// Returns whether calls of the proxy to a side are open.
     #[must_use]
-    pub fn has_own(&self, to: Side) -> bool {
-        if to == Side::Editor { self.agent.own > 0 } else { self.editor.own > 0 }
-    }
-
-    /// Notes that a request of a side does not go on, but is answered by the proxy.
-    pub fn answered(&mut self, from: Side, id: &RequestId) {
-        let book = self.book(from);
-        book.open.remove(id);
-        book.given.retain(|_, owner| !matches!(owner, Owner::Peer(theirs) if theirs == id));
-    }
-
-    /// Notes that a request of a side goes to the proxy's own end, which answers it.
-    pub fn taken(&mut self, from: Side, id: &RequestId) {
-        self.is_at(from, id, At::Taken);
-    }
-
-    /// Notes that a request of a side is held.
-    pub fn held(&mut self, from: Side, id: &RequestId) {
-        self.is_at(from, id, At::Held);
-    }
-
-    /// Notes that a request of a side that was held goes on to the other.
-    pub fn goes_on(&mut self, from: Side, id: &RequestId) {
-        self.is_at(from, id, At::Other);
-    }
-
-    fn is_at(&mut self, from: Side, id: &RequestId, at: At) {
-        if let Some(open) = self.book(from).open.get_mut(id) {
-            open.at = at;
+    pub fn has_own_calls(&self, to: ProxySide) -> bool {
+        if to == ProxySide::Editor {
+            self.agent_requests.own_count > 0
+        } else {
+            self.editor_requests.own_count > 0
         }
     }
 
-    /// Returns the requests of a side that wait for the other, in the order they came, and forgets them.
-    pub fn abandon(&mut self, from: Side) -> Vec<RequestId> {
-        let book = self.book(from);
+    /// Records that the proxy answered a side's request instead of forwarding it.
+    pub fn mark_answered(&mut self, from: ProxySide, id: &RequestId) {
+        let book = self.table_mut(from);
+        book.open.remove(id);
+        book.assigned_ids.retain(|_, owner| !matches!(owner, IdOwner::Peer(theirs) if theirs == id));
+    }
+
+    /// Records that a side's request goes to the proxy's own end, which answers it.
+    pub fn mark_taken(&mut self, from: ProxySide, id: &RequestId) {
+        self.set_holder(from, id, RequestHolder::Proxy);
+    }
+
+    /// Records that a side's request is held.
+    pub fn mark_held(&mut self, from: ProxySide, id: &RequestId) {
+        self.set_holder(from, id, RequestHolder::Interceptor);
+    }
+
+    /// Records that a held request is forwarded to the other side.
+    pub fn mark_forwarded(&mut self, from: ProxySide, id: &RequestId) {
+        self.set_holder(from, id, RequestHolder::OtherSide);
+    }
+
+    fn set_holder(&mut self, from: ProxySide, id: &RequestId, at: RequestHolder) {
+        if let Some(open) = self.table_mut(from).open.get_mut(id) {
+            open.holder = at;
+        }
+    }
+
+    /// Returns a side's open requests, in the order they came, and forgets them.
+    pub fn take_open_requests(&mut self, from: ProxySide) -> Vec<RequestId> {
+        let book = self.table_mut(from);
         let mut open: Vec<(u64, RequestId)> = book.open.drain().map(|(id, open)| (open.number, id)).collect();
         open.sort_unstable();
-        book.given.clear();
-        book.own = 0;
+        book.assigned_ids.clear();
+        book.own_count = 0;
         open.into_iter().map(|(_, id)| id).collect()
     }
 
-    fn book(&mut self, side: Side) -> &mut Book {
+    fn table_mut(&mut self, side: ProxySide) -> &mut RequestTable {
         match side {
-            Side::Editor => &mut self.editor,
-            Side::Agent => &mut self.agent,
+            ProxySide::Editor => &mut self.editor_requests,
+            ProxySide::Agent => &mut self.agent_requests,
         }
     }
 
-    fn give(&mut self) -> RequestId {
-        self.count += 1;
-        RequestId::Str(format!("{PREFIX}{}", self.count))
+    fn assign_id(&mut self) -> RequestId {
+        self.last_number += 1;
+        RequestId::Str(format!("{PROXY_ID_PREFIX}{}", self.last_number))
     }
 
-    fn request(&mut self, from: Side, id: &RequestId, method: Option<Method>, line: &[u8]) -> Route {
-        let number = self.count;
-        self.count += 1;
-        let renamed = is_ours(id).then(|| self.give());
-        let fact = method.and_then(|method| fact::asked(method, line));
-        let book = self.book(from);
+    fn route_request(
+        &mut self,
+        from: ProxySide,
+        id: &RequestId,
+        method: Option<Method>,
+        line: &[u8],
+    ) -> Route {
+        let number = self.last_number;
+        self.last_number += 1;
+        let renamed = is_proxy_id(id).then(|| self.assign_id());
+        let fact = method.and_then(|method| event::event_from_request(method, line));
+        let book = self.table_mut(from);
         if let Some(given) = &renamed {
-            book.given.insert(given.clone(), Owner::Peer(id.clone()));
+            book.assigned_ids.insert(given.clone(), IdOwner::Peer(id.clone()));
         }
-        let is_short = !matches!(id, RequestId::Str(text) if text.len() > MAX_ID);
-        if is_short && book.open.len() < MAX_OPEN {
-            let asked = fact.as_ref().filter(|fact| fact.is_kept()).cloned().map(Box::new);
-            // An id that is in use is the sender's fault; the answer that comes first is for both.
-            book.open.insert(id.clone(), Open { number, method, asked, at: At::Other });
+        let is_short = !matches!(id, RequestId::Str(text) if text.len() > MAX_ID_BYTES);
+        if is_short && book.open.len() < MAX_OPEN_REQUESTS {
+            let asked = fact.as_ref().filter(|fact| fact.is_needed_for_answer()).cloned().map(Box::new);
+            // Reusing an open id is the sender's fault; the first answer serves both requests.
+            book.open.insert(
+                id.clone(),
+                OpenRequest { number, method, request_event: asked, holder: RequestHolder::OtherSide },
+            );
         }
         match (fact, renamed) {
-            (Some(fact), renamed) => Route::Look(Box::new(fact), renamed),
-            (None, Some(given)) => Route::Renamed(given),
-            (None, None) => Route::On,
+            (Some(fact), renamed) => Route::Inspect(Box::new(fact), renamed),
+            (None, Some(given)) => Route::ForwardRenamed(given),
+            (None, None) => Route::Forward,
         }
     }
 
-    fn notification(&mut self, from: Side, method: Option<Method>, line: &[u8]) -> Route {
+    fn route_notification(&mut self, from: ProxySide, method: Option<Method>, line: &[u8]) -> Route {
         match method {
-            None => Route::On,
+            None => Route::Forward,
             Some(Method::CancelRequest) => {
-                let Some(id) = fact::cancelled(line) else { return Route::On };
-                let book = self.book(from);
-                match book.open.get(&id).map(|open| open.at) {
-                    Some(At::Taken) => return Route::Taken,
-                    Some(At::Held) => return Route::GivenUp(id),
-                    Some(At::Other) | None => {}
+                let Some(id) = event::cancelled_request_id(line) else { return Route::Forward };
+                let book = self.table_mut(from);
+                match book.open.get(&id).map(|open| open.holder) {
+                    Some(RequestHolder::Proxy) => return Route::CancelOwn,
+                    Some(RequestHolder::Interceptor) => return Route::CancelHeld(id),
+                    Some(RequestHolder::OtherSide) | None => {}
                 }
-                let mut given = book.given.iter();
-                match given.find(|(_, owner)| matches!(owner, Owner::Peer(theirs) if *theirs == id)) {
-                    Some((given, _)) => Route::Cancel(given.clone()),
-                    None => Route::On,
+                let mut given = book.assigned_ids.iter();
+                match given.find(|(_, owner)| matches!(owner, IdOwner::Peer(theirs) if *theirs == id)) {
+                    Some((given, _)) => Route::ForwardCancel(given.clone()),
+                    None => Route::Forward,
                 }
             }
-            // Text comes in floods, and is not read; tool calls are.
-            Some(Method::Update) if memmem::find(line, b"\"tool_call").is_none() => Route::On,
-            Some(method) => match fact::told(method, line) {
-                Some(fact) => Route::Look(Box::new(fact), None),
-                None => Route::On,
+            // Text arrives in large volumes and is not parsed; tool calls are.
+            Some(Method::Update) if memmem::find(line, b"\"tool_call").is_none() => Route::Forward,
+            Some(method) => match event::event_from_notification(method, line) {
+                Some(fact) => Route::Inspect(Box::new(fact), None),
+                None => Route::Forward,
             },
         }
     }
 
-    fn answer(&mut self, from: Side, id: &RequestId, is_error: bool, line: &[u8]) -> Route {
-        let book = self.book(from.other());
-        let renamed = if is_ours(id) {
-            match book.given.remove(id) {
-                Some(Owner::Proxy(own, _)) => {
-                    book.own -= 1;
-                    return Route::Own(own);
+    fn route_answer(&mut self, from: ProxySide, id: &RequestId, is_error: bool, line: &[u8]) -> Route {
+        let book = self.table_mut(from.other());
+        let renamed = if is_proxy_id(id) {
+            match book.assigned_ids.remove(id) {
+                Some(IdOwner::Proxy(own, _)) => {
+                    book.own_count -= 1;
+                    return Route::OwnAnswer(own);
                 }
-                Some(Owner::Peer(theirs)) => Some(theirs),
-                None => return Route::Late,
+                Some(IdOwner::Peer(theirs)) => Some(theirs),
+                None => return Route::Discard,
             }
         } else {
             None
         };
         let open = book.open.remove(renamed.as_ref().unwrap_or(id));
-        let fact = open.and_then(|open| fact::answered(open.method?, open.asked, is_error, line));
+        let fact =
+            open.and_then(|open| event::event_from_answer(open.method?, open.request_event, is_error, line));
         match (fact, renamed) {
-            (Some(fact), renamed) => Route::Look(Box::new(fact), renamed),
-            (None, Some(theirs)) => Route::Renamed(theirs),
-            (None, None) => Route::On,
+            (Some(fact), renamed) => Route::Inspect(Box::new(fact), renamed),
+            (None, Some(theirs)) => Route::ForwardRenamed(theirs),
+            (None, None) => Route::Forward,
         }
     }
 }
 
-fn is_ours(id: &RequestId) -> bool {
-    matches!(id, RequestId::Str(text) if text.starts_with(PREFIX))
+fn is_proxy_id(id: &RequestId) -> bool {
+    matches!(id, RequestId::Str(text) if text.starts_with(PROXY_ID_PREFIX))
 }
 
 #[cfg(test)]

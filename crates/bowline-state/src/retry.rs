@@ -1,192 +1,192 @@
-//! Whether a failed request to a model is made again, and when.
+//! Retries of failed model requests: whether and when.
 //!
-//! Nothing here knows a clock or a network: what went wrong, how often, and a number for chance come in as values.
+//! This module has no clock and no network: the failure, the number of attempts and a random number are inputs.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// How much of an error's message is reported, in bytes.
-const MAX_MESSAGE: usize = 600;
+/// The maximum length of a reported error message, in bytes.
+const MAX_MESSAGE_BYTES: usize = 600;
 
-/// What is wrong with a request or its reply.
+/// The failure of a request or its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
-    /// The provider does not take the key. Asking again changes nothing.
+pub enum RequestFailure {
+    /// The provider rejects the API key. Retrying does not help.
     Unauthorized,
-    /// The conversation does not fit. Asking again changes nothing; a shorter one may do.
+    /// The conversation does not fit. Retrying does not help; a shorter one may.
     TooLong,
-    /// The provider refuses the request as it is. Asking again changes nothing.
+    /// The provider refuses the request. Retrying does not help.
     Refused,
-    /// There is no such model, or nothing at this address.
-    Missing,
+    /// The model or the address does not exist.
+    NotFound,
     /// Too many requests.
     RateLimited,
-    /// The provider has trouble of its own.
+    /// The provider has a failure of its own.
     Overloaded,
     /// The provider cannot be reached.
     Unreachable,
-    /// Nothing came for too long.
+    /// The deadline passed without data.
     TimedOut,
     /// The reply stopped before its end.
-    CutShort,
-    /// What came cannot be read.
+    Truncated,
+    /// The reply cannot be parsed.
     Unreadable,
-    /// What came is nothing that we take, however often it comes: too much of it, or something else altogether.
+    /// The reply is unusable however often it is repeated: too large, or of another type altogether.
     Unusable,
 }
 
-impl Trouble {
-    /// Says whether the same request may go well another time.
+impl RequestFailure {
+    /// Returns whether the same request may succeed another time.
     #[must_use]
-    pub fn may_pass(self) -> bool {
+    pub fn is_transient(self) -> bool {
         match self {
-            Self::Unauthorized | Self::TooLong | Self::Refused | Self::Missing | Self::Unusable => false,
+            Self::Unauthorized | Self::TooLong | Self::Refused | Self::NotFound | Self::Unusable => false,
             Self::RateLimited
             | Self::Overloaded
             | Self::Unreachable
             | Self::TimedOut
-            | Self::CutShort
+            | Self::Truncated
             | Self::Unreadable => true,
         }
     }
 }
 
-/// How often and how long a request is tried.
+/// The limits on retries of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// How often a request is made in all.
+pub struct RetryLimits {
+    /// The total number of attempts.
     pub attempts: u32,
-    /// How long the first wait is; each next one is twice as long.
-    pub first: Duration,
-    /// How long no wait of our own making exceeds.
-    pub longest: Duration,
-    /// How long a provider may make us wait. If it asks for more, the person is told instead.
-    pub longest_asked: Duration,
+    /// The first delay; each further one is twice as long.
+    pub first_delay: Duration,
+    /// The maximum delay of our own choosing.
+    pub max_delay: Duration,
+    /// The maximum delay that a provider may impose. If it asks for more, the failure is reported instead.
+    pub max_retry_after: Duration,
 }
 
-impl Default for Limits {
+impl Default for RetryLimits {
     fn default() -> Self {
         Self {
             attempts: 5,
-            first: Duration::from_secs(1),
-            longest: Duration::from_secs(30),
-            longest_asked: Duration::from_secs(120),
+            first_delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(30),
+            max_retry_after: Duration::from_secs(120),
         }
     }
 }
 
 /// An attempt that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attempt {
-    /// Which one it was, from 1.
+pub struct FailedAttempt {
+    /// Its number, from 1.
     pub number: u32,
-    /// What went wrong.
-    pub trouble: Trouble,
-    /// When the provider wants to be asked again.
+    /// The failure.
+    pub failure: RequestFailure,
+    /// The delay that the provider asks for.
     pub retry_after: Option<Duration>,
-    /// Whether something of the reply was shown already: it cannot be taken back, so it is not asked again.
-    pub shown: bool,
+    /// Whether part of the reply was already shown: it cannot be taken back, so the request is not repeated.
+    pub is_reply_shown: bool,
 }
 
-/// What to do about it.
+/// The decision after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
-    /// Ask again after this time.
-    Again(Duration),
+pub enum RetryDecision {
+    /// Retry after this delay.
+    RetryAfter(Duration),
     /// Give up.
     Stop,
 }
 
-/// Decides whether a request is made again. `chance` is a number from 0 to 1: many agents that were refused together
-/// do not come back together.
+/// Decides whether to retry a request. `chance` is a random number from 0 to 1, so that agents that were refused
+/// together do not retry together.
 #[must_use]
-pub fn decide(limits: &Limits, attempt: &Attempt, chance: f64) -> Decision {
-    if attempt.shown || !attempt.trouble.may_pass() || attempt.number >= limits.attempts {
-        return Decision::Stop;
+pub fn decide_retry(limits: &RetryLimits, attempt: &FailedAttempt, chance: f64) -> RetryDecision {
+    if attempt.is_reply_shown || !attempt.failure.is_transient() || attempt.number >= limits.attempts {
+        return RetryDecision::Stop;
     }
     let chance = if chance.is_finite() { chance.clamp(0.0, 1.0) } else { 0.0 };
     match attempt.retry_after.filter(|asked| !asked.is_zero()) {
-        Some(asked) if asked > limits.longest_asked => Decision::Stop,
-        // Never before the time that was asked for.
-        Some(asked) => Decision::Again(asked.saturating_add(asked.mul_f64(chance / 10.0))),
+        Some(asked) if asked > limits.max_retry_after => RetryDecision::Stop,
+        // Never earlier than the provider asked for.
+        Some(asked) => RetryDecision::RetryAfter(asked.saturating_add(asked.mul_f64(chance / 10.0))),
         None => {
             let doublings = attempt.number.saturating_sub(1).min(20);
-            let wait = limits.first.saturating_mul(1 << doublings).min(limits.longest);
-            Decision::Again(wait.mul_f64(0.5 + chance / 2.0))
+            let wait = limits.first_delay.saturating_mul(1 << doublings).min(limits.max_delay);
+            RetryDecision::RetryAfter(wait.mul_f64(0.5 + chance / 2.0))
         }
     }
 }
 
-/// Judges an answer by its status and the beginning of its body.
+/// Classifies an answer by its status and the beginning of its body.
 #[must_use]
-pub fn judge_status(status: u16, body: &str) -> Trouble {
+pub fn classify_status(status: u16, body: &str) -> RequestFailure {
     match status {
-        401 | 403 => Trouble::Unauthorized,
-        404 => Trouble::Missing,
-        413 => Trouble::TooLong,
-        // Out of credit looks like a limit of the rate and never passes by waiting.
-        429 if body.contains("insufficient_quota") => Trouble::Refused,
-        429 => Trouble::RateLimited,
-        408 | 425 => Trouble::Overloaded,
-        501 | 505 => Trouble::Refused,
+        401 | 403 => RequestFailure::Unauthorized,
+        404 => RequestFailure::NotFound,
+        413 => RequestFailure::TooLong,
+        // Exhausted credit looks like a rate limit, but waiting never helps.
+        429 if body.contains("insufficient_quota") => RequestFailure::Refused,
+        429 => RequestFailure::RateLimited,
+        408 | 425 => RequestFailure::Overloaded,
+        501 | 505 => RequestFailure::Refused,
         // Local servers answer 500 to a conversation that is too long for them.
-        500.. if says_too_long(body) => Trouble::TooLong,
-        500.. => Trouble::Overloaded,
-        _ if says_too_long(body) => Trouble::TooLong,
-        _ => Trouble::Refused,
+        500.. if is_context_overflow(body) => RequestFailure::TooLong,
+        500.. => RequestFailure::Overloaded,
+        _ if is_context_overflow(body) => RequestFailure::TooLong,
+        _ => RequestFailure::Refused,
     }
 }
 
-/// Judges an error that came inside a reply.
+/// Classifies an error event inside a reply.
 #[must_use]
-pub fn judge_event(body: &str) -> Trouble {
+pub fn classify_error_event(body: &str) -> RequestFailure {
     let lower = body.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-    if says_too_long(body) {
-        Trouble::TooLong
+    if is_context_overflow(body) {
+        RequestFailure::TooLong
     } else if says(&["insufficient_quota"]) {
-        Trouble::Refused
+        RequestFailure::Refused
     } else if says(&["rate_limit", "rate limit", "resource_exhausted", "\"code\":429"]) {
-        Trouble::RateLimited
+        RequestFailure::RateLimited
     } else if says(&["authentication_error", "permission_error", "invalid_api_key", "unauthenticated"]) {
-        Trouble::Unauthorized
+        RequestFailure::Unauthorized
     } else if says(&["not_found_error", "model_not_found"]) {
-        Trouble::Missing
+        RequestFailure::NotFound
     } else if says(&["invalid_request", "invalid_argument", "failed_precondition"]) {
-        Trouble::Refused
+        RequestFailure::Refused
     } else {
-        // Overloaded, a server error, or something that nobody has told us of: it may pass.
-        Trouble::Overloaded
+        // An overload, a server error or an unknown error may pass.
+        RequestFailure::Overloaded
     }
 }
 
-/// Returns the message in the body of an error, in about a line: that of its JSON, else the text itself.
+/// Returns the message in an error body, in about a line: from its JSON, else the text itself.
 #[must_use]
 pub fn error_message(body: &str) -> String {
     let value: Value = serde_json::from_str(body).unwrap_or_default();
     let places = ["/error/message", "/message", "/error", "/0/error/message", "/detail"];
     let message = places.iter().find_map(|place| value.pointer(place)?.as_str());
     let message = message.unwrap_or(body).trim();
-    // A page is for browsers.
+    // An HTML page is for browsers.
     let message = if message.starts_with('<') { "" } else { message };
-    let end = message.floor_char_boundary(MAX_MESSAGE);
+    let end = message.floor_char_boundary(MAX_MESSAGE_BYTES);
     let cut = if end < message.len() { "…" } else { "" };
     format!("{}{cut}", message[..end].split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Returns how long to wait by a `retry-after` header: seconds, or a date, which is held against `now` in seconds since
-/// 1970. A date that has passed means now; what is neither is nothing.
+/// Parses a `retry-after` header: seconds, or a date, which is compared with `now` in seconds since 1970. A past date
+/// means no delay; anything else is `None`.
 #[must_use]
-pub fn retry_after(value: &str, now: u64) -> Option<Duration> {
+pub fn parse_retry_after(value: &str, now: u64) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();
     }
-    Some(Duration::from_secs(http_date(value)?.saturating_sub(now)))
+    Some(Duration::from_secs(parse_http_date(value)?.saturating_sub(now)))
 }
 
-fn says_too_long(body: &str) -> bool {
+fn is_context_overflow(body: &str) -> bool {
     const SAYS: [&str; 13] = [
         "context_length_exceeded",
         "maximum context length",
@@ -207,7 +207,7 @@ fn says_too_long(body: &str) -> bool {
 }
 
 /// Returns the seconds since 1970 of a date like `Wed, 21 Oct 2015 07:28:00 GMT`.
-fn http_date(value: &str) -> Option<u64> {
+fn parse_http_date(value: &str) -> Option<u64> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let (_, date) = value.split_once(", ")?;
@@ -222,7 +222,7 @@ fn http_date(value: &str) -> Option<u64> {
     if words.next() != Some("GMT") {
         return None;
     }
-    // Days since 1 March of year 0, so that the day a leap year adds is the last of its year.
+    // Days since 1 March of year 0, so that a leap day is the last of its year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
     let days = days.checked_sub(719_468)?;

@@ -2,52 +2,52 @@
 
 use std::collections::VecDeque;
 
-/// One event. Fields that did not come are `None`.
+/// One event. Absent fields are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// Its type.
     pub event: Option<String>,
     /// Its data, lines joined with line feeds. Servers may send anything, so this need not be UTF-8.
     pub data: Option<Vec<u8>>,
     /// Its id.
     pub id: Option<String>,
-    /// After how many milliseconds the server wants to be connected to again.
+    /// The server's reconnection delay, in milliseconds.
     pub retry: Option<u64>,
 }
 
-/// Takes events out of bytes as they come. Fields that are not known are skipped.
+/// Decodes events from bytes as they arrive. Unknown fields are skipped.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct SseDecoder {
     limit: usize,
     // Invariant: together with the event's fields at most `limit` bytes.
     line: Vec<u8>,
-    event: Event,
-    // Whether the last byte was a carriage return, so that a line feed after it ends no other line.
-    after_return: bool,
+    event: SseEvent,
+    // Whether the last byte was a carriage return, so that a line feed after it does not end another line.
+    is_after_carriage_return: bool,
 }
 
 /// An event was larger than the decoder allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an event has more than {limit} bytes")]
-pub struct TooLarge {
-    /// The largest size that is allowed, in bytes.
+pub struct EventTooLargeError {
+    /// The maximum size, in bytes.
     pub limit: usize,
 }
 
-impl Decoder {
-    /// Returns a decoder of events that have at most `limit` bytes.
+impl SseDecoder {
+    /// Creates a decoder for events of at most `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { limit, line: Vec::new(), event: Event::default(), after_return: false }
+        Self { limit, line: Vec::new(), event: SseEvent::default(), is_after_carriage_return: false }
     }
 
-    /// Takes bytes, and returns the events that are complete by them.
+    /// Adds bytes, and returns the events that they complete.
     ///
     /// # Errors
-    /// Fails if an event is larger than the limit. What is pushed afterwards means nothing.
-    pub fn push(&mut self, mut bytes: &[u8]) -> Result<VecDeque<Event>, TooLarge> {
+    /// Fails if an event is larger than the limit. The decoder is unusable afterwards.
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<VecDeque<SseEvent>, EventTooLargeError> {
         let mut events = VecDeque::new();
-        if !bytes.is_empty() && std::mem::take(&mut self.after_return) {
+        if !bytes.is_empty() && std::mem::take(&mut self.is_after_carriage_return) {
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
         while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
@@ -55,7 +55,7 @@ impl Decoder {
             let returned = bytes[end] == b'\r';
             bytes = &bytes[end + 1..];
             if returned {
-                self.after_return = bytes.is_empty();
+                self.is_after_carriage_return = bytes.is_empty();
                 bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
             }
             events.extend(self.end_line());
@@ -64,19 +64,19 @@ impl Decoder {
         Ok(events)
     }
 
-    fn extend(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
-        let Event { event, data, id, retry: _ } = &self.event;
+    fn extend(&mut self, bytes: &[u8]) -> Result<(), EventTooLargeError> {
+        let SseEvent { event, data, id, retry: _ } = &self.event;
         let texts = [event, id].map(|text| text.as_ref().map_or(0, String::len));
         let held = self.line.len() + texts.iter().sum::<usize>() + data.as_ref().map_or(0, Vec::len);
         if held + bytes.len() > self.limit {
-            return Err(TooLarge { limit: self.limit });
+            return Err(EventTooLargeError { limit: self.limit });
         }
         self.line.extend_from_slice(bytes);
         Ok(())
     }
 
-    /// Ends a line. An empty one ends the event.
-    fn end_line(&mut self) -> Option<Event> {
+    /// Ends a line. An empty line ends the event.
+    fn end_line(&mut self) -> Option<SseEvent> {
         let line = std::mem::take(&mut self.line);
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
@@ -101,7 +101,7 @@ impl Decoder {
             b"event" => self.event.event = Some(text()),
             b"id" => self.event.id = Some(text()),
             b"retry" => self.event.retry = text().parse().ok(),
-            // Comments, and what later standards may add.
+            // Comments, and fields that later standards may add.
             _ => {}
         }
         None

@@ -1,6 +1,6 @@
-//! A recorded wire: what was said between two sides, when, and what is missing.
+//! A recorded connection: the messages between two sides, their times, and what is missing.
 //!
-//! A trace is a file of JSON lines. The first says what it is, every other is a message or a gap:
+//! A trace is a file of JSON lines. The first is a header, every other is a message or a gap:
 //!
 //! ```text
 //! {"trace":"bowline","version":1,"began":1772355912250}
@@ -10,15 +10,15 @@
 //! {"lost":{"messages":3,"bytes":2097152}}
 //! ```
 //!
-//! Whatever went over the wire comes back byte for byte: JSON stands as it was sent, other text as a string, and what is
-//! not text as a string in which each character is one byte.
+//! Every recorded message is restored byte for byte: JSON is stored as it was sent, other text as a string, and bytes
+//! that are not text as a string with one character per byte.
 
 mod backlog;
 mod filter;
-mod gist;
-mod reading;
+mod reader;
 mod replay;
 mod sequence;
+mod summary;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,33 +26,35 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-pub use backlog::{Backlog, Item};
-pub use filter::Filter;
-pub use reading::{Reader, Reading};
-pub use replay::{Action, Player};
-pub use sequence::{Call, Kind, Open, Outcome, Sequence, Step};
+pub use backlog::{Backlog, BacklogItem};
+pub use filter::TraceFilter;
+pub use reader::{TraceReader, TraceRecord};
+pub use replay::{ReplayAction, ReplayPlayer};
+pub use sequence::{
+    AnswerOutcome, TraceMessageKind, TraceSequence, TraceStep, TraceToolCall, UnansweredRequest,
+};
 
-/// How every trace begins, of this version or a later one.
-pub const MARK: &[u8] = br#"{"trace":"bowline","#;
+/// The prefix of every trace, of this version or a later one.
+pub const TRACE_PREFIX: &[u8] = br#"{"trace":"bowline","#;
 /// The version that is written, and the highest that is read.
-pub const VERSION: u32 = 1;
+pub const TRACE_VERSION: u32 = 1;
 
-/// Who says or hears a message.
+/// A sender or recipient of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Side {
-    /// The editor, or whoever else starts an agent and serves it.
+pub enum TraceSide {
+    /// The editor, or another program that starts an agent and serves it.
     Client,
     /// The agent.
     Agent,
-    /// What stands between the two, as an agent to the client and a client to the agent.
+    /// The proxy between the two, which is an agent to the client and a client to the agent.
     Proxy,
 }
 
-impl Side {
-    /// Returns its word.
+impl TraceSide {
+    /// Returns its name in the format.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Client => "client",
             Self::Agent => "agent",
@@ -61,38 +63,38 @@ impl Side {
     }
 }
 
-impl fmt::Display for Side {
+impl fmt::Display for TraceSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(self.as_str())
     }
 }
 
 /// One message as it was sent, without its newline.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// When, in microseconds since the trace began.
-    pub us: u64,
-    /// Who sent it.
-    pub from: Side,
-    /// Who it was for.
-    pub to: Side,
-    /// All of it.
+pub struct TraceEntry {
+    /// Its time, in microseconds since the trace began.
+    pub elapsed_us: u64,
+    /// The sender.
+    pub from: TraceSide,
+    /// The recipient.
+    pub to: TraceSide,
+    /// The whole message.
     pub bytes: Vec<u8>,
 }
 
-/// What is missing in one place.
+/// A gap in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Gap {
-    /// How many messages.
+pub struct TraceGap {
+    /// The number of missing messages.
     pub messages: u64,
-    /// How many bytes they had.
+    /// Their total size.
     pub bytes: u64,
 }
 
-impl Gap {
-    /// Returns both as one.
+impl TraceGap {
+    /// Returns the sum of two gaps.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn merge(self, other: Self) -> Self {
         Self {
             messages: self.messages.saturating_add(other.messages),
             bytes: self.bytes.saturating_add(other.bytes),
@@ -102,41 +104,41 @@ impl Gap {
 
 /// A line of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Line {
+pub enum TraceLine {
     /// The first.
-    Head {
-        /// Which version the trace is of.
+    Header {
+        /// The version of the trace.
         version: u32,
         /// When it began, in milliseconds since 1970.
-        began: Option<i64>,
+        began_ms: Option<i64>,
     },
     /// A message.
-    Message(Entry),
-    /// Messages that the disk did not take.
-    Lost(Gap),
+    Message(TraceEntry),
+    /// Messages that could not be written to disk in time.
+    Gap(TraceGap),
 }
 
-/// Returns the first line of a trace that begins at a moment, with its newline.
+/// Returns the header of a trace, with its newline.
 #[must_use]
-pub fn head(began_ms: i64) -> Vec<u8> {
-    let mark = String::from_utf8_lossy(MARK);
-    format!("{mark}\"version\":{VERSION},\"began\":{began_ms}}}\n").into_bytes()
+pub fn encode_header(began_ms: i64) -> Vec<u8> {
+    let mark = String::from_utf8_lossy(TRACE_PREFIX);
+    format!("{mark}\"version\":{TRACE_VERSION},\"began\":{began_ms}}}\n").into_bytes()
 }
 
-/// Returns the line for messages that are missing, with its newline.
+/// Returns the line for a gap, with its newline.
 #[must_use]
-pub fn lost(gap: Gap) -> Vec<u8> {
+pub fn encode_gap(gap: TraceGap) -> Vec<u8> {
     format!("{{\"lost\":{{\"messages\":{},\"bytes\":{}}}}}\n", gap.messages, gap.bytes).into_bytes()
 }
 
 /// Returns the line for a message, with its newline.
 #[must_use]
-pub fn encode(entry: &Entry) -> Vec<u8> {
-    let Entry { us, from, to, bytes } = entry;
+pub fn encode_entry(entry: &TraceEntry) -> Vec<u8> {
+    let TraceEntry { elapsed_us: us, from, to, bytes } = entry;
     let mut line = Vec::with_capacity(bytes.len() + 80);
     line.extend_from_slice(format!("{{\"us\":{us},\"from\":\"{from}\",\"to\":\"{to}\",").as_bytes());
     match std::str::from_utf8(bytes) {
-        Ok(text) if stands_as_it_is(text) => {
+        Ok(text) if is_verbatim_json(text) => {
             line.extend_from_slice(b"\"message\":");
             line.extend_from_slice(bytes);
         }
@@ -150,8 +152,8 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
     line
 }
 
-/// Says whether a text is JSON that is read back as exactly this text. Blanks around it would be lost.
-fn stands_as_it_is(text: &str) -> bool {
+/// Returns whether a text is JSON that is read back as exactly this text. Surrounding blanks would be lost.
+fn is_verbatim_json(text: &str) -> bool {
     let bare = text.trim_matches(|character: char| character.is_ascii_whitespace());
     bare.len() == text.len()
         && !text.contains('\n')
@@ -164,30 +166,30 @@ fn push_string(line: &mut Vec<u8>, name: &str, text: &str) {
     line.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes());
 }
 
-/// Reads a line of a trace, or returns `None` if it is none.
+/// Decodes a line of a trace; returns `None` if it is malformed.
 #[must_use]
-pub fn decode(line: &[u8]) -> Option<Line> {
+pub fn decode_line(line: &[u8]) -> Option<TraceLine> {
     #[derive(Deserialize)]
-    struct Wire<'a> {
+    struct RawTraceLine<'a> {
         trace: Option<Cow<'a, str>>,
         version: Option<u32>,
         began: Option<i64>,
         us: Option<u64>,
-        from: Option<Side>,
-        to: Option<Side>,
+        from: Option<TraceSide>,
+        to: Option<TraceSide>,
         #[serde(borrow)]
         message: Option<&'a RawValue>,
         text: Option<String>,
         bytes: Option<String>,
-        lost: Option<Gap>,
+        lost: Option<TraceGap>,
     }
     let text = std::str::from_utf8(line).ok()?;
-    let wire: Wire<'_> = serde_json::from_str(text).ok()?;
+    let wire: RawTraceLine<'_> = serde_json::from_str(text).ok()?;
     if wire.trace.is_some_and(|trace| trace == "bowline") {
-        return Some(Line::Head { version: wire.version?, began: wire.began });
+        return Some(TraceLine::Header { version: wire.version?, began_ms: wire.began });
     }
     if let Some(gap) = wire.lost {
-        return Some(Line::Lost(gap));
+        return Some(TraceLine::Gap(gap));
     }
     let bytes = match (wire.message, wire.text, wire.bytes) {
         (Some(message), None, None) => message.get().as_bytes().to_vec(),
@@ -195,10 +197,10 @@ pub fn decode(line: &[u8]) -> Option<Line> {
         (None, None, Some(bytes)) => {
             bytes.chars().map(|character| u8::try_from(character).ok()).collect::<Option<Vec<u8>>>()?
         }
-        // Which of several is meant cannot be told.
+        // With several contents it is ambiguous which one is meant.
         _ => return None,
     };
-    Some(Line::Message(Entry { us: wire.us?, from: wire.from?, to: wire.to?, bytes }))
+    Some(TraceLine::Message(TraceEntry { elapsed_us: wire.us?, from: wire.from?, to: wire.to?, bytes }))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The tool calls that an agent has under way, and the updates that tell the client about them.
+//! The open tool calls of an agent, and the updates that report them to the client.
 //!
-//! An agent names its calls as it likes, by an *external id*: what its model calls them, say. [`ToolCallTracker`]
-//! gives each one the id that the session knows it by, keeps what the client was told, and makes each update carry
-//! only what changed. Nothing is sent from here: every method returns the message to send.
+//! An agent names its calls freely, by an *external id*, such as its model's id. [`ToolCallTracker`] assigns each
+//! call its id in the session, keeps the state that the client knows, and reduces each update to what changed. It
+//! sends nothing: every method returns the message to send.
 //!
 //! ```
 //! use bowline_state::builders::start_read;
@@ -30,33 +30,33 @@ use agent_client_protocol_schema::v1::{
 use indexmap::IndexMap;
 
 use crate::builders;
-use crate::failure::quote;
+use crate::rpc_error::quote;
 
-/// How many calls a tracker holds at once. Finished calls count until they are forgotten.
+/// The maximum number of tracked calls. Finished calls count until they are forgotten.
 pub const MAX_TRACKED_CALLS: usize = 1024;
 
-/// How many bytes of streamed text a call keeps, the marker included. What is older is dropped.
+/// The maximum length of a call's streamed text, in bytes, including the marker. Older text is dropped.
 ///
-/// The protocol replaces a call's content as a whole, so each update repeats the text so far: one appended chunk costs
-/// up to this much on the wire besides the call's other content, however short it is, and `n` chunks cost `n` times as
-/// much. Gather small chunks.
+/// The protocol replaces a call's content as a whole, so each update repeats the text so far: one appended chunk,
+/// however short, costs up to this much on the wire besides the call's other content, and `n` chunks cost `n` times
+/// as much. Batch small chunks.
 pub const MAX_STREAM_TEXT: usize = 65_536;
 
-/// What streamed text begins with once its beginning was dropped.
+/// The prefix of streamed text whose beginning was dropped.
 pub const OMITTED_MARKER: &str = "[earlier output omitted]\n";
 
-/// How many ids of forgotten calls a tracker recognises, at least, when its factory repeats one.
+/// The minimum number of ids of forgotten calls that a tracker recognises when its factory repeats one.
 pub const MIN_REMEMBERED_IDS: usize = 16_384;
 
 /// The agent's tool calls, in the order they were started.
 #[derive(Debug)]
 pub struct ToolCallTracker {
-    ids: Ids,
+    ids: IdSource,
     // Invariant: at most `MAX_TRACKED_CALLS`, keyed by external id.
-    calls: IndexMap<String, Tracked>,
+    calls: IndexMap<String, TrackedCall>,
 }
 
-/// A use of the tracker that makes no sense. The tracker is as it was before.
+/// A misuse of the tracker. The tracker is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TrackerError {
     /// No call was started under this external id, or it was forgotten.
@@ -73,7 +73,7 @@ pub enum TrackerError {
         /// How it ended.
         status: ToolCallStatus,
     },
-    /// The factory made an id that the session knows another call by.
+    /// The factory repeated the id of another call.
     #[error("the tool call id {} was given out before", quote(&.0.0))]
     RepeatedId(ToolCallId),
     /// Too many calls are tracked.
@@ -90,26 +90,26 @@ impl ToolCallTracker {
 
     /// Creates a tracker whose calls are named by `prefix` and a number.
     ///
-    /// Ids are unique in a session. Where one has several trackers, one after the other when it is loaded again or side
-    /// by side, each needs a prefix of its own.
+    /// Ids are unique in a session. If a session has several trackers, in sequence when it is loaded again or in
+    /// parallel, each needs its own prefix.
     #[must_use]
     pub fn with_prefix(prefix: impl Into<String>) -> Self {
-        Self { ids: Ids::Counted { prefix: prefix.into(), last: 0 }, calls: IndexMap::new() }
+        Self { ids: IdSource::Counted { prefix: prefix.into(), last: 0 }, calls: IndexMap::new() }
     }
 
-    /// Creates a tracker whose calls are named by `factory`, which has to make a new id each time.
+    /// Creates a tracker whose calls are named by `factory`, which has to return a new id each time.
     #[must_use]
     pub fn with_ids(factory: impl FnMut() -> String + Send + Sync + 'static) -> Self {
         Self {
-            ids: Ids::Made { factory: Box::new(factory), given: Given::default() },
+            ids: IdSource::Factory { factory: Box::new(factory), recent: RecentIds::default() },
             calls: IndexMap::new(),
         }
     }
 
-    /// Starts a call and returns what announces it.
+    /// Starts a call and returns its announcement.
     ///
-    /// `build` makes the call from the id it is given, as the functions in [`builders`] do; whatever id it puts in, the
-    /// call has the given one.
+    /// `build` makes the call from the given id, as the functions in [`builders`] do; any other id that it puts in is
+    /// overwritten.
     ///
     /// # Errors
     /// Fails if the external id is taken, the tracker is full, or the factory repeats an id.
@@ -125,17 +125,17 @@ impl ToolCallTracker {
         if self.calls.len() >= MAX_TRACKED_CALLS {
             return Err(TrackerError::Full);
         }
-        let id = self.ids.next()?;
+        let id = self.ids.next_id()?;
         if self.calls.values().any(|tracked| tracked.call.tool_call_id == id) {
             return Err(TrackerError::RepeatedId(id));
         }
         let mut call = build(id.clone());
         call.tool_call_id = id;
-        self.calls.insert(external_id, Tracked { call: call.clone(), streaming: false });
+        self.calls.insert(external_id, TrackedCall { call: call.clone(), is_streaming: false });
         Ok(call)
     }
 
-    /// Changes a call and returns the update with the fields that are now different, or nothing if none is.
+    /// Updates a call and returns the changed fields, or `None` if nothing changed.
     ///
     /// # Errors
     /// Fails if the call is unknown or finished.
@@ -144,23 +144,23 @@ impl ToolCallTracker {
         external_id: &str,
         fields: ToolCallUpdateFields,
     ) -> Result<Option<ToolCallUpdate>, TrackerError> {
-        let tracked = self.open(external_id)?;
-        let changed = changed(&tracked.call, fields);
+        let tracked = self.open_call_mut(external_id)?;
+        let changed = changed_fields(&tracked.call, fields);
         if changed == ToolCallUpdateFields::new() {
             return Ok(None);
         }
         if changed.content.is_some() {
-            tracked.streaming = false;
+            tracked.is_streaming = false;
         }
         tracked.call.update(changed.clone());
-        Ok(Some(builders::update(tracked.call.tool_call_id.clone(), changed)))
+        Ok(Some(builders::update_tool_call(tracked.call.tool_call_id.clone(), changed)))
     }
 
-    /// Adds text to what a call has streamed and returns the update, or nothing if the text is empty.
+    /// Appends text to a call's streamed text and returns the update, or `None` if the text is empty.
     ///
-    /// The streamed text is one item of the call's content, behind what was there when it began. Content set by
-    /// [`progress`](Self::progress) replaces it, and text that comes later begins a new item. Of the text of one item
-    /// the last [`MAX_STREAM_TEXT`] bytes are kept, which also says what an update costs.
+    /// The streamed text is one item of the call's content, after the content that existed when it began. Content set
+    /// by [`progress`](Self::progress) replaces it, and later text begins a new item. An item keeps the last
+    /// [`MAX_STREAM_TEXT`] bytes of its text, which also bounds the cost of an update.
     ///
     /// # Errors
     /// Fails if the call is unknown or finished.
@@ -169,42 +169,42 @@ impl ToolCallTracker {
         external_id: &str,
         text: &str,
     ) -> Result<Option<ToolCallUpdate>, TrackerError> {
-        let tracked = self.open(external_id)?;
+        let tracked = self.open_call_mut(external_id)?;
         if text.is_empty() {
             return Ok(None);
         }
         let mut streamed = tracked.take_stream_text();
         append_tail(&mut streamed, text);
         tracked.call.content.push(builders::text(streamed));
-        tracked.streaming = true;
+        tracked.is_streaming = true;
         let fields = ToolCallUpdateFields::new().content(tracked.call.content.clone());
-        Ok(Some(builders::update(tracked.call.tool_call_id.clone(), fields)))
+        Ok(Some(builders::update_tool_call(tracked.call.tool_call_id.clone(), fields)))
     }
 
-    /// Ends a call that did what it was to do and returns the update.
+    /// Ends a call that succeeded and returns the update.
     ///
     /// # Errors
     /// Fails if the call is unknown or finished.
     pub fn complete(&mut self, external_id: &str) -> Result<ToolCallUpdate, TrackerError> {
-        Ok(self.open(external_id)?.finish(ToolCallStatus::Completed))
+        Ok(self.open_call_mut(external_id)?.finish(ToolCallStatus::Completed))
     }
 
-    /// Ends a call that did not do what it was to do and returns the update.
+    /// Ends a call that failed and returns the update.
     ///
     /// # Errors
     /// Fails if the call is unknown or finished.
     pub fn fail(&mut self, external_id: &str) -> Result<ToolCallUpdate, TrackerError> {
-        Ok(self.open(external_id)?.finish(ToolCallStatus::Failed))
+        Ok(self.open_call_mut(external_id)?.finish(ToolCallStatus::Failed))
     }
 
-    /// Ends every call that is still open as failed, as at the end of a cancelled turn, and returns the updates.
+    /// Ends every open call as failed, as at the end of a cancelled turn, and returns the updates.
     #[must_use]
     pub fn fail_open(&mut self) -> Vec<ToolCallUpdate> {
         let open = self.calls.values_mut().filter(|tracked| !is_finished(tracked.call.status));
         open.map(|tracked| tracked.finish(ToolCallStatus::Failed)).collect()
     }
 
-    /// Stops tracking a call and returns it as it was last. Its external id may then be used again, its id may not.
+    /// Stops tracking a call and returns its last state. Its external id may then be reused, its id may not.
     ///
     /// # Errors
     /// Fails if the call is unknown.
@@ -213,11 +213,11 @@ impl ToolCallTracker {
         forgotten.map(|tracked| tracked.call).ok_or_else(|| TrackerError::Unknown(external_id.to_owned()))
     }
 
-    /// Returns a call as the client was told of it.
+    /// Returns a call as the client knows it.
     ///
     /// # Errors
     /// Fails if the call is unknown.
-    pub fn view(&self, external_id: &str) -> Result<&ToolCall, TrackerError> {
+    pub fn tool_call(&self, external_id: &str) -> Result<&ToolCall, TrackerError> {
         let tracked = self.calls.get(external_id);
         tracked.map(|tracked| &tracked.call).ok_or_else(|| TrackerError::Unknown(external_id.to_owned()))
     }
@@ -227,12 +227,12 @@ impl ToolCallTracker {
         self.calls.iter().map(|(external_id, tracked)| (external_id.as_str(), &tracked.call))
     }
 
-    /// Returns an update with everything known of an open call, which is how a permission request describes it.
+    /// Returns an update with everything known about an open call, as a permission request describes it.
     ///
     /// # Errors
-    /// Fails if the call is unknown or finished: what is over needs no permission.
-    pub fn tool_call_model(&self, external_id: &str) -> Result<ToolCallUpdate, TrackerError> {
-        let call = self.view(external_id)?;
+    /// Fails if the call is unknown or finished: a finished call needs no permission.
+    pub fn full_update(&self, external_id: &str) -> Result<ToolCallUpdate, TrackerError> {
+        let call = self.tool_call(external_id)?;
         if is_finished(call.status) {
             return Err(TrackerError::Finished { external_id: external_id.to_owned(), status: call.status });
         }
@@ -242,7 +242,7 @@ impl ToolCallTracker {
         Ok(model)
     }
 
-    fn open(&mut self, external_id: &str) -> Result<&mut Tracked, TrackerError> {
+    fn open_call_mut(&mut self, external_id: &str) -> Result<&mut TrackedCall, TrackerError> {
         match self.calls.get_mut(external_id) {
             None => Err(TrackerError::Unknown(external_id.to_owned())),
             Some(tracked) if is_finished(tracked.call.status) => Err(TrackerError::Finished {
@@ -261,21 +261,21 @@ impl Default for ToolCallTracker {
 }
 
 #[derive(Debug)]
-struct Tracked {
+struct TrackedCall {
     call: ToolCall,
     // Invariant: if true, the last item of the call's content is its streamed text.
-    streaming: bool,
+    is_streaming: bool,
 }
 
-impl Tracked {
+impl TrackedCall {
     fn finish(&mut self, status: ToolCallStatus) -> ToolCallUpdate {
         self.call.status = status;
-        builders::update(self.call.tool_call_id.clone(), ToolCallUpdateFields::new().status(status))
+        builders::update_tool_call(self.call.tool_call_id.clone(), ToolCallUpdateFields::new().status(status))
     }
 
-    /// Takes the streamed text out of the content; it is empty if there is none yet.
+    /// Takes the streamed text out of the content; returns an empty string if there is none yet.
     fn take_stream_text(&mut self) -> String {
-        if !self.streaming {
+        if !self.is_streaming {
             return String::new();
         }
         match self.call.content.pop() {
@@ -288,8 +288,8 @@ impl Tracked {
     }
 }
 
-/// Returns the fields that would make the call another one.
-fn changed(call: &ToolCall, mut fields: ToolCallUpdateFields) -> ToolCallUpdateFields {
+/// Returns the fields that would change the call.
+fn changed_fields(call: &ToolCall, mut fields: ToolCallUpdateFields) -> ToolCallUpdateFields {
     fields.title = fields.title.filter(|title| *title != call.title);
     fields.name = fields.name.filter(|name| call.name.as_ref() != Some(name));
     fields.kind = fields.kind.filter(|kind| *kind != call.kind);
@@ -305,7 +305,7 @@ fn is_finished(status: ToolCallStatus) -> bool {
     matches!(status, ToolCallStatus::Completed | ToolCallStatus::Failed)
 }
 
-/// Adds `text` to `kept` and drops from the front what goes beyond [`MAX_STREAM_TEXT`].
+/// Appends `text` to `kept` and drops the front beyond [`MAX_STREAM_TEXT`].
 fn append_tail(kept: &mut String, text: &str) {
     if kept.len().saturating_add(text.len()) <= MAX_STREAM_TEXT {
         kept.push_str(text);
@@ -313,7 +313,7 @@ fn append_tail(kept: &mut String, text: &str) {
     }
     let room = MAX_STREAM_TEXT - OMITTED_MARKER.len();
     match room.checked_sub(text.len()) {
-        // More than the marker's length goes, so an earlier marker goes as a whole.
+        // More than the marker's length is dropped, so an earlier marker is dropped as a whole.
         Some(room) => {
             kept.replace_range(..kept.ceil_char_boundary(kept.len().saturating_sub(room)), OMITTED_MARKER);
             kept.push_str(text);
@@ -326,20 +326,20 @@ fn append_tail(kept: &mut String, text: &str) {
     }
 }
 
-/// Where the session's ids of calls come from.
-enum Ids {
+/// The source of the session's call ids.
+enum IdSource {
     Counted { prefix: String, last: u64 },
-    Made { factory: Box<dyn FnMut() -> String + Send + Sync>, given: Given },
+    Factory { factory: Box<dyn FnMut() -> String + Send + Sync>, recent: RecentIds },
 }
 
-impl Ids {
-    fn next(&mut self) -> Result<ToolCallId, TrackerError> {
+impl IdSource {
+    fn next_id(&mut self) -> Result<ToolCallId, TrackerError> {
         match self {
             Self::Counted { prefix, last } => {
                 *last += 1;
                 Ok(ToolCallId::new(format!("{prefix}_{last}")))
             }
-            Self::Made { factory, given } => {
+            Self::Factory { factory, recent: given } => {
                 let id = ToolCallId::new(factory());
                 if given.insert(id.clone()) { Ok(id) } else { Err(TrackerError::RepeatedId(id)) }
             }
@@ -347,24 +347,23 @@ impl Ids {
     }
 }
 
-impl fmt::Debug for Ids {
+impl fmt::Debug for IdSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Counted { prefix, last } => write!(f, "{prefix}_{last}"),
-            Self::Made { .. } => f.write_str("made by a factory"),
+            Self::Factory { .. } => f.write_str("made by a factory"),
         }
     }
 }
 
-/// The ids that a factory made lately, in two generations: when the newer one is full it becomes the older, and what
-/// was the older is dropped.
+/// The recent ids of a factory, in two generations: when the newer one is full it replaces the older one.
 #[derive(Default)]
-struct Given {
+struct RecentIds {
     newer: HashSet<ToolCallId>,
     older: HashSet<ToolCallId>,
 }
 
-impl Given {
+impl RecentIds {
     /// Remembers the id and returns whether it is new.
     fn insert(&mut self, id: ToolCallId) -> bool {
         if self.newer.contains(&id) || self.older.contains(&id) {

@@ -1,9 +1,10 @@
-//! What is kept of a session, and what is made of it again: the updates that a client was told, for its view; the
-//! messages of the conversation, for the model.
+//! Stored sessions and their restoration: the updates for a client's view, and the messages of the conversation for
+//! the model.
 //!
-//! A client that folds what [`replay`] returns sees what one saw that was there from the start: the same messages, the
-//! same tool calls in the state they ended in, the same plan. [`condense`] makes less of the updates before they are kept
-//! and changes nothing of that. [`mend`] makes a conversation that was cut off anywhere one that every provider takes.
+//! A client that folds the result of [`replay`] sees the same as a client that was connected from the start: the same
+//! messages, the same tool calls in their final state, the same plan. [`condense`] reduces the updates before they
+//! are stored without changing that. [`repair_conversation`] makes a conversation that was cut off anywhere
+//! acceptable to every provider.
 
 use std::collections::HashMap;
 
@@ -14,14 +15,14 @@ use agent_client_protocol_schema::v1::{
 };
 use serde_json::Value;
 
-mod mend;
+mod repair;
 
-pub use mend::{INTERRUPTED, LOST_BEGINNING, mend};
+pub use repair::{INTERRUPTED_RESULT, LOST_BEGINNING_TEXT, repair_conversation};
 
-/// Says whether an update is part of the session's history. The rest tells of what is so just now: commands, mode,
-/// options, usage, title. Whoever loads a session tells that of the present.
+/// Returns whether an update is part of the session's history. The others describe the present: commands, mode,
+/// options, usage, title. When a session is loaded, these are sent afresh.
 #[must_use]
-pub fn is_kept(update: &SessionUpdate) -> bool {
+pub fn is_history(update: &SessionUpdate) -> bool {
     match update {
         SessionUpdate::UserMessageChunk(_)
         | SessionUpdate::AgentMessageChunk(_)
@@ -31,28 +32,28 @@ pub fn is_kept(update: &SessionUpdate) -> bool {
         | SessionUpdate::Plan(_)
         | SessionUpdate::CompactionUpdate(_)
         | SessionUpdate::CompactionSummaryChunk(_) => true,
-        // Notices are no history by the protocol's own word. Kinds that are not known here are not sent by us.
+        // The protocol excludes notices from history. Kinds that are not known here are never sent by us.
         _ => false,
     }
 }
 
-/// Makes less of some updates of a session, in the order they were sent: what is no history goes, pieces of one message
-/// that follow each other become one, what is told of a call goes where it was first told of, and of the plans of one
-/// turn the last is left.
+/// Reduces some updates of a session, given in the order they were sent: updates that are not history are dropped,
+/// consecutive chunks of a message are merged, updates of a call are merged into its first one, and only the last
+/// plan of each turn is kept.
 ///
-/// The updates are such as the protocol allows. They may be any stretch of a session.
+/// The updates have to conform to the protocol. They may be any section of a session.
 #[must_use]
 pub fn condense(updates: impl IntoIterator<Item = SessionUpdate>) -> Vec<SessionUpdate> {
-    let mut kept = Condensed::default();
-    updates.into_iter().filter(is_kept).for_each(|update| kept.push(update));
+    let mut kept = CondensedUpdates::default();
+    updates.into_iter().filter(is_history).for_each(|update| kept.push(update));
     kept.updates.into_iter().flatten().collect()
 }
 
-/// Returns what a client is told that loads a session: all of it, shortly.
+/// Returns the updates for a client that loads a session: its whole history, condensed.
 ///
-/// Each tool call is one update that says how it ended. One that had not ended has failed: its program is gone. Terminals
-/// are gone too, so what a call showed of one is replaced by its raw output, if that is text. An update of a call whose
-/// beginning is not there is left out.
+/// Each tool call is one update with its final state. A call that had not ended has failed, because its program is
+/// gone. Terminals are gone too, so a call's terminal is replaced by its raw output, if that is text. An update of a
+/// call without a beginning is left out.
 #[must_use]
 pub fn replay(updates: impl IntoIterator<Item = SessionUpdate>) -> Vec<SessionUpdate> {
     let mut replayed: Vec<SessionUpdate> = Vec::new();
@@ -60,23 +61,25 @@ pub fn replay(updates: impl IntoIterator<Item = SessionUpdate>) -> Vec<SessionUp
     for update in condense(updates) {
         let (id, patch) = match update {
             SessionUpdate::ToolCall(call) => {
-                replayed.push(SessionUpdate::ToolCall(over(call)));
+                replayed.push(SessionUpdate::ToolCall(finish_call(call)));
                 continue;
             }
-            // Some agents begin with an update; one with a title says all that an announcement must.
+            // Some agents begin with an update; one with a title has all that an announcement needs.
             SessionUpdate::ToolCallUpdate(update) => {
                 let call = ToolCall::try_from(update).ok();
-                replayed.extend(call.map(|call| SessionUpdate::ToolCall(over(call))));
+                replayed.extend(call.map(|call| SessionUpdate::ToolCall(finish_call(call))));
                 continue;
             }
-            SessionUpdate::CompactionUpdate(patch) => (patch.compaction_id.clone(), Patch::Update(patch)),
-            SessionUpdate::CompactionSummaryChunk(chunk) => {
-                (chunk.compaction_id, Patch::Chunk(chunk.content))
+            SessionUpdate::CompactionUpdate(patch) => {
+                (patch.compaction_id.clone(), CompactionPatch::Update(patch))
             }
-            // What was between two pieces of a message may have gone elsewhere.
+            SessionUpdate::CompactionSummaryChunk(chunk) => {
+                (chunk.compaction_id, CompactionPatch::Chunk(chunk.content))
+            }
+            // The updates between two chunks of a message may have moved elsewhere.
             other => {
                 match replayed.last_mut() {
-                    Some(last) if continues(last, &other) => add(last, other),
+                    Some(last) if is_continuation(last, &other) => append_chunk(last, other),
                     _ => replayed.push(other),
                 }
                 continue;
@@ -101,21 +104,21 @@ pub fn replay(updates: impl IntoIterator<Item = SessionUpdate>) -> Vec<SessionUp
     replayed
 }
 
-/// Updates that became fewer.
+/// The condensed updates.
 #[derive(Default)]
-struct Condensed {
-    // What something later replaces leaves a hole.
+struct CondensedUpdates {
+    // An update that a later one replaces leaves a hole.
     updates: Vec<Option<SessionUpdate>>,
-    // Invariant: where in `updates` what is told of each call is.
+    // Invariant: the index in `updates` of each call.
     calls: HashMap<ToolCallId, usize>,
-    // Where the plan of this turn is.
+    // The index of this turn's plan.
     plan: Option<usize>,
 }
 
-impl Condensed {
+impl CondensedUpdates {
     fn push(&mut self, update: SessionUpdate) {
         match update {
-            SessionUpdate::ToolCall(call) => self.announce(call),
+            SessionUpdate::ToolCall(call) => self.add_call(call),
             SessionUpdate::ToolCallUpdate(update) => self.update_call(update),
             SessionUpdate::Plan(plan) => {
                 if let Some(before) = self.plan.and_then(|at| self.updates.get_mut(at)) {
@@ -128,20 +131,20 @@ impl Condensed {
                 if let SessionUpdate::UserMessageChunk(_) = update {
                     self.plan = None;
                 }
-                // The last is never a hole: what made one is behind it.
+                // The last is never a hole: the update that made the hole comes after it.
                 match self.updates.last_mut() {
-                    Some(Some(last)) if continues(last, &update) => add(last, update),
+                    Some(Some(last)) if is_continuation(last, &update) => append_chunk(last, update),
                     _ => self.updates.push(Some(update)),
                 }
             }
         }
     }
 
-    fn announce(&mut self, call: ToolCall) {
+    fn add_call(&mut self, call: ToolCall) {
         let before = self.calls.get(&call.tool_call_id).and_then(|at| self.updates.get_mut(*at));
         match before {
             None => {}
-            // What was told of it before it was announced counted for nothing.
+            // Updates before the announcement do not count.
             Some(told @ Some(SessionUpdate::ToolCallUpdate(_))) => *told = None,
             Some(_) => return,
         }
@@ -153,14 +156,14 @@ impl Condensed {
         let known = self.calls.get(&update.tool_call_id).and_then(|at| self.updates.get_mut(*at));
         match known {
             Some(Some(SessionUpdate::ToolCall(call))) => {
-                if !reopens(call.status, &update) {
+                if !would_reopen(call.status, &update) {
                     call.update(update.fields);
                     call.meta = update.meta.or(call.meta.take());
                 }
             }
             Some(Some(SessionUpdate::ToolCallUpdate(known))) => {
-                if !known.fields.status.is_some_and(|status| reopens(status, &update)) {
-                    merge(known, update);
+                if !known.fields.status.is_some_and(|status| would_reopen(status, &update)) {
+                    merge_update(known, update);
                 }
             }
             _ => {
@@ -171,17 +174,17 @@ impl Condensed {
     }
 }
 
-/// Says whether an update wants a call that is over to go on, which nobody takes in.
-fn reopens(status: ToolCallStatus, update: &ToolCallUpdate) -> bool {
-    is_over(status) && update.fields.status.is_some_and(|wanted| !is_over(wanted))
+/// Returns whether an update would reopen a finished call, which every client ignores.
+fn would_reopen(status: ToolCallStatus, update: &ToolCallUpdate) -> bool {
+    is_finished(status) && update.fields.status.is_some_and(|wanted| !is_finished(wanted))
 }
 
-fn is_over(status: ToolCallStatus) -> bool {
+fn is_finished(status: ToolCallStatus) -> bool {
     matches!(status, ToolCallStatus::Completed | ToolCallStatus::Failed)
 }
 
-/// Puts what a later update says on top of an earlier one.
-fn merge(known: &mut ToolCallUpdate, later: ToolCallUpdate) {
+/// Merges a later update into an earlier one.
+fn merge_update(known: &mut ToolCallUpdate, later: ToolCallUpdate) {
     let (fields, later_fields) = (&mut known.fields, later.fields);
     fields.kind = later_fields.kind.or(fields.kind);
     fields.status = later_fields.status.or(fields.status);
@@ -194,17 +197,17 @@ fn merge(known: &mut ToolCallUpdate, later: ToolCallUpdate) {
     known.meta = later.meta.or(known.meta.take());
 }
 
-/// Says whether a chunk is more of the text that the last one has.
-fn continues(last: &SessionUpdate, next: &SessionUpdate) -> bool {
+/// Returns whether a chunk continues the text of the last one.
+fn is_continuation(last: &SessionUpdate, next: &SessionUpdate) -> bool {
     let same_kind = std::mem::discriminant(last) == std::mem::discriminant(next);
-    match (plain(last), plain(next)) {
+    match (plain_text_chunk(last), plain_text_chunk(next)) {
         (Some((last, _)), Some((next, _))) => same_kind && last.message_id == next.message_id,
         _ => false,
     }
 }
 
-fn add(last: &mut SessionUpdate, next: SessionUpdate) {
-    if let Some((_, more)) = plain(&next)
+fn append_chunk(last: &mut SessionUpdate, next: SessionUpdate) {
+    if let Some((_, more)) = plain_text_chunk(&next)
         && let SessionUpdate::UserMessageChunk(chunk)
         | SessionUpdate::AgentMessageChunk(chunk)
         | SessionUpdate::AgentThoughtChunk(chunk) = last
@@ -214,8 +217,8 @@ fn add(last: &mut SessionUpdate, next: SessionUpdate) {
     }
 }
 
-/// Returns a chunk and its text if that is all it says.
-fn plain(update: &SessionUpdate) -> Option<(&ContentChunk, &str)> {
+/// Returns a chunk and its text, if it has nothing else.
+fn plain_text_chunk(update: &SessionUpdate) -> Option<(&ContentChunk, &str)> {
     match update {
         SessionUpdate::UserMessageChunk(chunk)
         | SessionUpdate::AgentMessageChunk(chunk)
@@ -231,42 +234,42 @@ fn plain(update: &SessionUpdate) -> Option<(&ContentChunk, &str)> {
     }
 }
 
-/// Returns a call as it is when nobody works on it any more.
-fn over(mut call: ToolCall) -> ToolCall {
-    if !is_over(call.status) {
+/// Returns a call in its final state, given that its program is gone.
+fn finish_call(mut call: ToolCall) -> ToolCall {
+    if !is_finished(call.status) {
         call.status = ToolCallStatus::Failed;
     }
     let is_terminal = |content: &ToolCallContent| matches!(content, ToolCallContent::Terminal(_));
     if call.content.iter().any(is_terminal) {
         call.content.retain(|content| !is_terminal(content));
-        let output = call.raw_output.as_ref().and_then(text_of);
+        let output = call.raw_output.as_ref().and_then(output_text);
         call.content.extend(output.map(|text| ToolCallContent::from(text.to_owned())));
     }
     call
 }
 
-/// Returns the text of a tool's raw output, if it is text or says which of it is.
-fn text_of(output: &Value) -> Option<&str> {
+/// Returns the text of a tool's raw output: the output itself, or its `output` field.
+fn output_text(output: &Value) -> Option<&str> {
     let text = output.as_str().or_else(|| output.get("output")?.as_str())?;
     (!text.is_empty()).then_some(text)
 }
 
-/// What is told of a compaction.
-enum Patch {
+/// A part of a compaction's state.
+enum CompactionPatch {
     Update(CompactionUpdate),
     Chunk(ContentBlock),
 }
 
-impl Patch {
+impl CompactionPatch {
     fn apply(self, compaction: &mut CompactionUpdate) {
         match self {
-            Patch::Update(patch) => {
+            CompactionPatch::Update(patch) => {
                 compaction.status = patch.status;
-                replace(&mut compaction.summary, patch.summary);
-                replace(&mut compaction.error, patch.error);
-                replace(&mut compaction.meta, patch.meta);
+                replace_if_defined(&mut compaction.summary, patch.summary);
+                replace_if_defined(&mut compaction.error, patch.error);
+                replace_if_defined(&mut compaction.meta, patch.meta);
             }
-            Patch::Chunk(block) => match &mut compaction.summary {
+            CompactionPatch::Chunk(block) => match &mut compaction.summary {
                 MaybeUndefined::Value(blocks) => blocks.push(block),
                 none => *none = MaybeUndefined::Value(vec![block]),
             },
@@ -274,7 +277,7 @@ impl Patch {
     }
 }
 
-fn replace<T>(kept: &mut MaybeUndefined<T>, told: MaybeUndefined<T>) {
+fn replace_if_defined<T>(kept: &mut MaybeUndefined<T>, told: MaybeUndefined<T>) {
     if !told.is_undefined() {
         *kept = told;
     }

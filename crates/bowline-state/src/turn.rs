@@ -1,239 +1,247 @@
-//! One turn of an agent: what happens, and what is to be done next.
+//! One turn of an agent, as a state machine: [`TurnEvent`]s go in, [`TurnAction`]s come out.
 //!
-//! A turn is a machine: [`TurnEvent`]s go in, [`Action`]s come out. Whoever runs it asks the model, runs the tools and
-//! keeps the conversation; the machine decides in which order, and sees to it that the conversation stays one that a
-//! provider takes: every call is answered, whatever ended the turn.
+//! The caller asks the model, runs the tools and keeps the conversation. The machine decides the order, and keeps the
+//! conversation acceptable to providers: every call is answered, however the turn ends.
 
 use std::collections::{HashSet, VecDeque};
 
-use crate::conversation::{Message, Part, Role, ToolResult, ToolUse};
+use crate::conversation::{ConversationMessage, MessagePart, MessageRole, ToolResult, ToolUse};
 
-/// As many calls of one reply are run; those beyond are answered with an error.
+/// The maximum number of calls run for one reply; further ones are answered with an error.
 pub const MAX_CALLS: usize = 64;
 
-/// As often the same call may fail in the same way, one time after the other, before the turn ends.
+/// The number of consecutive identical failures of a call after which the turn ends.
 pub const MAX_SAME_FAILURES: u32 = 5;
 
-/// As often in a row a reply with calls may be cut off before the turn ends: a model that always says too much would go on.
+/// The number of consecutive truncated replies with calls after which the turn ends: a model that always writes too
+/// much would never stop.
 pub const MAX_CUT_REPLIES: u32 = 4;
 
-/// What a call is answered that was not run because the turn was cancelled.
-pub const CANCELLED: &str = "Cancelled by the user before it was begun.";
+/// The result of a call that was not run because the turn was cancelled.
+pub const CANCELLED_RESULT: &str = "Cancelled by the user before it was begun.";
 
-/// What a call is answered that was being run when the turn was cancelled: nobody knows what came of it.
-pub const INTERRUPTED: &str = "The turn was cancelled while it ran: it may have been done in part, in full or not at all. \
+/// The result of a call that was running when the turn was cancelled: its outcome is unknown.
+pub const INTERRUPTED_RESULT: &str = "The turn was cancelled while it ran: it may have been done in part, in full or not at all. \
                                Look before you repeat it.";
 
-/// What a model is told that has said nothing at all.
-pub const BLANK: &str =
+/// The prompt to a model that replied with nothing.
+pub const EMPTY_REPLY_PROMPT: &str =
     "You have said nothing. Answer the user in words, or call the tool that the task needs next.";
 
-/// What happened.
+/// An event of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TurnEvent {
-    /// The model said more.
+    /// More text from the model.
     Text(String),
-    /// The model thought more.
+    /// More of a thought from the model.
     Thought {
         /// The text.
         text: String,
         /// The provider's signature of the whole thought, with its last piece.
         signature: Option<String>,
     },
-    /// The model calls a tool. It is run only if the reply ends well.
+    /// The model calls a tool. The call is run only if the reply ends normally.
     Call(ToolUse),
     /// The reply is complete.
     ReplyEnded(ReplyEnd),
-    /// There is no reply, or no whole one.
-    ReplyFailed(ReplyFault),
-    /// The conversation was summed up as [`Action::Compact`] wanted.
+    /// There is no reply, or only a part of one.
+    ReplyFailed(ReplyError),
+    /// The conversation was summarised as [`TurnAction::Compact`] requested.
     Compacted,
-    /// A call was run.
-    CallDone(ToolResult),
-    /// The user cancelled: by the turn, by the request, or by a question about a call.
+    /// A call has finished.
+    CallFinished(ToolResult),
+    /// The user cancelled: the turn, the request, or a question about a call.
     Cancelled,
-    /// The user cancelled, or is gone, while the call was carried out.
-    CutOff,
+    /// The user cancelled, or is gone, while the call was running.
+    Interrupted,
 }
 
-/// How a reply ended.
+/// The end of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyEnd {
-    /// By itself.
+    /// The model finished it.
     Done,
-    /// At the limit of tokens.
-    Length,
-    /// The provider will not go on.
+    /// The token limit was reached.
+    LengthLimit,
+    /// The provider refuses to continue.
     Refused,
 }
 
-/// Why there is no whole reply.
+/// Why there is no complete reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReplyFault {
+pub enum ReplyError {
     /// The conversation is too long for the model.
     TooLong(String),
-    /// The user has to see to the key first.
+    /// The user has to fix the API key first.
     Unauthorized(String),
-    /// Anything else.
+    /// Any other failure.
     Failed(String),
 }
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action {
-    /// Keep a message at the end of the conversation.
-    Record(Message),
+pub enum TurnAction {
+    /// Append a message to the conversation.
+    Record(ConversationMessage),
     /// Ask the model, with the conversation as it is then.
-    Ask,
-    /// Ask it once more, and tell it [`BLANK`]: it has said nothing.
-    AskAgain,
-    /// Sum up the conversation, then say so.
+    AskModel,
+    /// Ask it once more, adding [`EMPTY_REPLY_PROMPT`]: its reply was empty.
+    AskModelAgain,
+    /// Summarise the conversation, then report [`TurnEvent::Compacted`].
     Compact,
-    /// Run a call, then say what came of it.
-    Run(ToolUse),
+    /// Run a call, then report its result.
+    RunTool(ToolUse),
     /// The turn is over.
-    End(End),
+    End(TurnOutcome),
 }
 
-/// How a turn ends.
+/// The outcome of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
-    /// The model has said what it had to say.
+pub enum TurnOutcome {
+    /// The model has finished.
     Done,
-    /// The model may not say more.
-    Length,
+    /// The model reached its token limit.
+    LengthLimit,
     /// The provider refuses.
     Refused,
-    /// The turn took as many requests as it may.
+    /// The turn used up its requests.
     TooManyRequests,
     /// The user cancelled it.
     Cancelled,
-    /// It cannot go on.
-    Failed(ReplyFault),
+    /// It failed.
+    Failed(ReplyError),
 }
 
 /// One turn.
 #[derive(Debug)]
-pub struct Turn {
+pub struct TurnMachine {
     state: State,
-    // The reply that is coming in. Invariant: empty unless the state is `Asking`.
-    reply: Vec<Part>,
-    // Ids of calls that the conversation has already.
+    // The incoming reply. Invariant: empty unless the state is `AwaitingReply`.
+    reply: Vec<MessagePart>,
+    // The ids of the calls in the conversation.
     ids: HashSet<String>,
     requests_left: u32,
-    compacted: bool,
-    // The last failed call with its answer, and how often that came.
-    failing: Option<(String, u32)>,
-    // How many replies in a row were cut off.
-    cut: u32,
-    // Whether the conversation has words or calls of the model's in this turn.
-    answered: bool,
-    // How often it is asked again if it says nothing.
-    again: u32,
+    has_compacted: bool,
+    // The last failed call with its result, and the number of consecutive occurrences.
+    repeated_failure: Option<(String, u32)>,
+    // The number of consecutive truncated replies.
+    cut_replies: u32,
+    // Whether this turn has text or calls of the model in the conversation.
+    has_answer: bool,
+    // The number of retries left for an empty reply.
+    empty_reply_retries: u32,
 }
 
 #[derive(Debug)]
 enum State {
-    Asking,
-    Compacting,
-    Running { waiting: VecDeque<ToolUse>, current: ToolUse, results: Vec<ToolResult> },
-    Over,
+    AwaitingReply,
+    AwaitingCompaction,
+    RunningTools { waiting: VecDeque<ToolUse>, current: ToolUse, results: Vec<ToolResult> },
+    Ended,
 }
 
-impl Turn {
-    /// Begins a turn on a conversation that ends with what the user said. The first action is to ask.
+impl TurnMachine {
+    /// Begins a turn on a conversation that ends with the user's message. The first action is to ask the model.
     #[must_use]
-    pub fn begin(conversation: &[Message], max_requests: u32) -> (Self, Vec<Action>) {
-        let ids = conversation.iter().flat_map(Message::calls).map(|call| call.id.clone()).collect();
+    pub fn begin(conversation: &[ConversationMessage], max_requests: u32) -> (Self, Vec<TurnAction>) {
+        let ids = conversation
+            .iter()
+            .flat_map(ConversationMessage::tool_uses)
+            .map(|call| call.id.clone())
+            .collect();
         let mut turn = Self {
-            state: State::Asking,
+            state: State::AwaitingReply,
             reply: Vec::new(),
             ids,
             requests_left: max_requests,
-            compacted: false,
-            failing: None,
-            cut: 0,
-            answered: false,
-            again: 0,
+            has_compacted: false,
+            repeated_failure: None,
+            cut_replies: 0,
+            has_answer: false,
+            empty_reply_retries: 0,
         };
-        let actions = turn.ask();
+        let actions = turn.ask_model();
         (turn, actions)
     }
 
-    /// Is for a model that may say nothing though it has something to say: it is asked once more.
-    pub fn ask_again_once(&mut self) {
-        self.again = 1;
+    /// Allows one retry for a model that sometimes gives an empty reply.
+    pub fn allow_empty_reply_retry(&mut self) {
+        self.empty_reply_retries = 1;
     }
 
-    /// Says whether the turn is over: nothing that happens matters any more.
+    /// Returns whether the turn is over, so that further events are ignored.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        matches!(self.state, State::Over)
+        matches!(self.state, State::Ended)
     }
 
-    /// Takes in what happened, and returns what is to be done. What does not fit the moment is passed over.
+    /// Handles an event and returns the actions. An event that does not fit the state is ignored.
     #[must_use]
-    pub fn step(&mut self, event: TurnEvent) -> Vec<Action> {
+    pub fn handle_event(&mut self, event: TurnEvent) -> Vec<TurnAction> {
         match event {
-            TurnEvent::Cancelled => self.cancel(CANCELLED),
-            TurnEvent::CutOff => self.cancel(INTERRUPTED),
-            TurnEvent::Compacted if matches!(self.state, State::Compacting) => {
-                self.state = State::Asking;
-                vec![Action::Ask]
+            TurnEvent::Cancelled => self.cancel(CANCELLED_RESULT),
+            TurnEvent::Interrupted => self.cancel(INTERRUPTED_RESULT),
+            TurnEvent::Compacted if matches!(self.state, State::AwaitingCompaction) => {
+                self.state = State::AwaitingReply;
+                vec![TurnAction::AskModel]
             }
-            TurnEvent::CallDone(result) => self.call_done(result),
-            event if matches!(self.state, State::Asking) => self.reply(event),
+            TurnEvent::CallFinished(result) => self.finish_call(result),
+            event if matches!(self.state, State::AwaitingReply) => self.handle_reply_event(event),
             _ => Vec::new(),
         }
     }
 
-    fn reply(&mut self, event: TurnEvent) -> Vec<Action> {
+    fn handle_reply_event(&mut self, event: TurnEvent) -> Vec<TurnAction> {
         match event {
-            TurnEvent::Text(text) => self.said(text),
-            TurnEvent::Thought { text, signature } => self.thought(&text, signature),
+            TurnEvent::Text(text) => self.append_text(text),
+            TurnEvent::Thought { text, signature } => self.append_thought(&text, signature),
             TurnEvent::Call(call) => {
-                let call = self.with_own_id(call);
-                self.reply.push(Part::Call(call));
+                let call = self.with_unique_id(call);
+                self.reply.push(MessagePart::Call(call));
             }
-            TurnEvent::ReplyEnded(end) => return self.reply_ended(end),
-            TurnEvent::ReplyFailed(ReplyFault::TooLong(why)) if !self.compacted => {
-                // What came of it does not count: the request is made again.
+            TurnEvent::ReplyEnded(end) => return self.finish_reply(end),
+            TurnEvent::ReplyFailed(ReplyError::TooLong(why)) if !self.has_compacted => {
+                // The partial reply is discarded, because the request is made again.
                 drop(why);
                 self.reply.clear();
-                self.compacted = true;
-                self.state = State::Compacting;
-                return vec![Action::Compact];
+                self.has_compacted = true;
+                self.state = State::AwaitingCompaction;
+                return vec![TurnAction::Compact];
             }
             TurnEvent::ReplyFailed(fault) => {
-                let mut actions = self.record_words();
-                actions.extend(self.end(End::Failed(fault)));
+                let mut actions = self.record_partial_reply();
+                actions.extend(self.end(TurnOutcome::Failed(fault)));
                 return actions;
             }
-            TurnEvent::Compacted | TurnEvent::CallDone(_) | TurnEvent::Cancelled | TurnEvent::CutOff => {}
+            TurnEvent::Compacted
+            | TurnEvent::CallFinished(_)
+            | TurnEvent::Cancelled
+            | TurnEvent::Interrupted => {}
         }
         Vec::new()
     }
 
-    fn said(&mut self, text: String) {
+    fn append_text(&mut self, text: String) {
         match self.reply.last_mut() {
-            Some(Part::Text { text: said }) => said.push_str(&text),
-            _ => self.reply.push(Part::Text { text }),
+            Some(MessagePart::Text { text: said }) => said.push_str(&text),
+            _ => self.reply.push(MessagePart::Text { text }),
         }
     }
 
-    fn thought(&mut self, more: &str, signed: Option<String>) {
+    fn append_thought(&mut self, more: &str, signed: Option<String>) {
         match self.reply.last_mut() {
-            // What is signed is whole: what follows is another thought.
-            Some(Part::Thought { text, signature }) if signature.is_none() => {
+            // A signed thought is complete: further text begins another one.
+            Some(MessagePart::Thought { text, signature }) if signature.is_none() => {
                 text.push_str(more);
                 *signature = signed;
             }
-            _ => self.reply.push(Part::Thought { text: more.to_owned(), signature: signed }),
+            _ => self.reply.push(MessagePart::Thought { text: more.to_owned(), signature: signed }),
         }
     }
 
-    /// Providers match answers to calls by id, and some servers give every call the same.
-    fn with_own_id(&mut self, mut call: ToolUse) -> ToolUse {
+    /// Makes the call's id unique: providers match answers to calls by id, and some servers give every call the same
+    /// one.
+    fn with_unique_id(&mut self, mut call: ToolUse) -> ToolUse {
         let given = call.id.clone();
         let mut number = 2;
         while call.id.is_empty() || !self.ids.insert(call.id.clone()) {
@@ -243,149 +251,158 @@ impl Turn {
         call
     }
 
-    fn reply_ended(&mut self, end: ReplyEnd) -> Vec<Action> {
+    fn finish_reply(&mut self, end: ReplyEnd) -> Vec<TurnAction> {
         let parts = std::mem::take(&mut self.reply);
-        let message = Message { role: Role::Assistant, parts };
-        let mut calls: VecDeque<ToolUse> = message.calls().cloned().collect();
+        let message = ConversationMessage { role: MessageRole::Assistant, parts };
+        let mut calls: VecDeque<ToolUse> = message.tool_uses().cloned().collect();
         let mut actions = Vec::new();
         let mut is_blank = true;
         if !message.parts.is_empty() {
-            let is_answer = |part: &Part| match part {
-                Part::Text { text } => !text.trim().is_empty(),
-                part => matches!(part, Part::Call(_)),
+            let is_answer = |part: &MessagePart| match part {
+                MessagePart::Text { text } => !text.trim().is_empty(),
+                part => matches!(part, MessagePart::Call(_)),
             };
             is_blank = !message.parts.iter().any(is_answer);
-            self.answered |= !is_blank;
-            actions.push(Action::Record(message));
+            self.has_answer |= !is_blank;
+            actions.push(TurnAction::Record(message));
         }
         let mut results: Vec<ToolResult> = Vec::new();
-        self.cut = if end == ReplyEnd::Length { self.cut + 1 } else { 0 };
+        self.cut_replies = if end == ReplyEnd::LengthLimit { self.cut_replies + 1 } else { 0 };
         match end {
             ReplyEnd::Done => {
                 let beyond = calls.split_off(calls.len().min(MAX_CALLS));
                 let too_many =
                     format!("Not run: a reply may have {MAX_CALLS} calls, send the rest in the next.");
-                results.extend(beyond.iter().map(|call| ToolResult::failed(call, &too_many)));
+                results.extend(beyond.iter().map(|call| ToolResult::failure(call, &too_many)));
             }
-            // What is behind the cut may have belonged to the last call.
-            ReplyEnd::Length | ReplyEnd::Refused => {
+            // The missing part may have belonged to the last call.
+            ReplyEnd::LengthLimit | ReplyEnd::Refused => {
                 let cut =
                     "Not run: the reply was cut off before its end. Send the call again, in smaller parts.";
-                results.extend(calls.drain(..).map(|call| ToolResult::failed(&call, cut)));
+                results.extend(calls.drain(..).map(|call| ToolResult::failure(&call, cut)));
             }
         }
         match (calls.pop_front(), end) {
             (Some(first), _) => {
-                actions.push(Action::Run(first.clone()));
-                self.state = State::Running { waiting: calls, current: first, results };
+                actions.push(TurnAction::RunTool(first.clone()));
+                self.state = State::RunningTools { waiting: calls, current: first, results };
             }
-            (None, ReplyEnd::Length) if !results.is_empty() && self.cut < MAX_CUT_REPLIES => {
-                actions.push(answered(results));
-                actions.extend(self.ask());
+            (None, ReplyEnd::LengthLimit) if !results.is_empty() && self.cut_replies < MAX_CUT_REPLIES => {
+                actions.push(record_results(results));
+                actions.extend(self.ask_model());
             }
-            (None, ReplyEnd::Done) if is_blank && self.again > 0 && self.requests_left > 0 => {
-                self.again -= 1;
+            (None, ReplyEnd::Done) if is_blank && self.empty_reply_retries > 0 && self.requests_left > 0 => {
+                self.empty_reply_retries -= 1;
                 self.requests_left -= 1;
-                actions.push(Action::AskAgain);
+                actions.push(TurnAction::AskModelAgain);
             }
             (None, end) => {
                 if !results.is_empty() {
-                    actions.push(answered(results));
+                    actions.push(record_results(results));
                 }
                 actions.extend(self.end(match end {
-                    ReplyEnd::Done => End::Done,
-                    ReplyEnd::Length => End::Length,
-                    ReplyEnd::Refused => End::Refused,
+                    ReplyEnd::Done => TurnOutcome::Done,
+                    ReplyEnd::LengthLimit => TurnOutcome::LengthLimit,
+                    ReplyEnd::Refused => TurnOutcome::Refused,
                 }));
             }
         }
         actions
     }
 
-    fn call_done(&mut self, result: ToolResult) -> Vec<Action> {
-        let State::Running { waiting, current, results } = &mut self.state else { return Vec::new() };
+    fn finish_call(&mut self, result: ToolResult) -> Vec<TurnAction> {
+        let State::RunningTools { waiting, current, results } = &mut self.state else { return Vec::new() };
         if result.id != current.id {
             return Vec::new();
         }
-        let hopeless = again_and_again(&mut self.failing, current, &result);
+        let hopeless = count_repeated_failure(&mut self.repeated_failure, current, &result);
         results.push(result);
         if hopeless {
             let unrun = waiting.drain(..);
-            results.extend(unrun.map(|call| ToolResult::failed(&call, "Not run: the turn was ended.")));
-            let mut actions = vec![answered(std::mem::take(results))];
+            results.extend(unrun.map(|call| ToolResult::failure(&call, "Not run: the turn was ended.")));
+            let mut actions = vec![record_results(std::mem::take(results))];
             let why =
                 format!("the model made the same call {MAX_SAME_FAILURES} times, and it failed each time");
-            actions.extend(self.end(End::Failed(ReplyFault::Failed(why))));
+            actions.extend(self.end(TurnOutcome::Failed(ReplyError::Failed(why))));
             return actions;
         }
         if let Some(next) = waiting.pop_front() {
             *current = next.clone();
-            return vec![Action::Run(next)];
+            return vec![TurnAction::RunTool(next)];
         }
-        let mut actions = vec![answered(std::mem::take(results))];
-        self.state = State::Asking;
-        actions.extend(self.ask());
+        let mut actions = vec![record_results(std::mem::take(results))];
+        self.state = State::AwaitingReply;
+        actions.extend(self.ask_model());
         actions
     }
 
-    fn ask(&mut self) -> Vec<Action> {
+    fn ask_model(&mut self) -> Vec<TurnAction> {
         match self.requests_left.checked_sub(1) {
             Some(left) => {
                 self.requests_left = left;
-                vec![Action::Ask]
+                vec![TurnAction::AskModel]
             }
-            None => self.end(End::TooManyRequests),
+            None => self.end(TurnOutcome::TooManyRequests),
         }
     }
 
-    /// Ends the turn; `told` is what the call that runs is answered.
-    fn cancel(&mut self, told: &str) -> Vec<Action> {
-        let mut actions = self.record_words();
-        if let State::Running { waiting, current, results } = &mut self.state {
-            results.push(ToolResult::failed(current, told));
-            results.extend(waiting.iter().map(|call| ToolResult::failed(call, CANCELLED)));
-            actions.push(answered(std::mem::take(results)));
+    /// Ends the turn; `told` is the result of the running call.
+    fn cancel(&mut self, told: &str) -> Vec<TurnAction> {
+        let mut actions = self.record_partial_reply();
+        if let State::RunningTools { waiting, current, results } = &mut self.state {
+            results.push(ToolResult::failure(current, told));
+            results.extend(waiting.iter().map(|call| ToolResult::failure(call, CANCELLED_RESULT)));
+            actions.push(record_results(std::mem::take(results)));
         }
-        actions.extend(self.end(End::Cancelled));
+        actions.extend(self.end(TurnOutcome::Cancelled));
         actions
     }
 
-    /// Keeps what the model has said in a reply that did not come to its end. Its calls count for nothing, and a thought
-    /// without its signature is none that a provider takes.
-    fn record_words(&mut self) -> Vec<Action> {
+    /// Keeps the text of an incomplete reply. Its calls are dropped, and so are its thoughts, because providers
+    /// reject a thought without its signature.
+    fn record_partial_reply(&mut self) -> Vec<TurnAction> {
         let mut parts = std::mem::take(&mut self.reply);
-        parts.retain(|part| matches!(part, Part::Text { text } if !text.trim().is_empty()));
+        parts.retain(|part| matches!(part, MessagePart::Text { text } if !text.trim().is_empty()));
         if parts.is_empty() {
             return Vec::new();
         }
-        self.answered = true;
-        vec![Action::Record(Message { role: Role::Assistant, parts })]
+        self.has_answer = true;
+        vec![TurnAction::Record(ConversationMessage { role: MessageRole::Assistant, parts })]
     }
 
-    fn end(&mut self, end: End) -> Vec<Action> {
+    fn end(&mut self, end: TurnOutcome) -> Vec<TurnAction> {
         if self.is_over() {
             return Vec::new();
         }
-        self.state = State::Over;
-        if self.answered {
-            return vec![Action::End(end)];
+        self.state = State::Ended;
+        if self.has_answer {
+            return vec![TurnAction::End(end)];
         }
-        // Else the user's next words would follow these, and be taken for one message with them.
+        // Otherwise the user's next message would follow this one and be merged with it.
         let note = match &end {
-            End::Cancelled => "(The user cancelled this turn before there was an answer.)",
-            End::Failed(_) => "(This turn failed before there was an answer.)",
-            End::Done | End::Length | End::Refused | End::TooManyRequests => "(There was no answer.)",
+            TurnOutcome::Cancelled => "(The user cancelled this turn before there was an answer.)",
+            TurnOutcome::Failed(_) => "(This turn failed before there was an answer.)",
+            TurnOutcome::Done
+            | TurnOutcome::LengthLimit
+            | TurnOutcome::Refused
+            | TurnOutcome::TooManyRequests => "(There was no answer.)",
         };
-        vec![Action::Record(Message::text(Role::Assistant, note)), Action::End(end)]
+        vec![
+            TurnAction::Record(ConversationMessage::from_text(MessageRole::Assistant, note)),
+            TurnAction::End(end),
+        ]
     }
 }
 
-fn answered(results: Vec<ToolResult>) -> Action {
-    Action::Record(Message { role: Role::Tool, parts: results.into_iter().map(Part::Result).collect() })
+fn record_results(results: Vec<ToolResult>) -> TurnAction {
+    TurnAction::Record(ConversationMessage {
+        role: MessageRole::Tool,
+        parts: results.into_iter().map(MessagePart::Result).collect(),
+    })
 }
 
-/// Counts how often the same call failed in the same way, one time after the other, and says whether that is enough.
-fn again_and_again(failing: &mut Option<(String, u32)>, call: &ToolUse, result: &ToolResult) -> bool {
+/// Counts consecutive identical failures of a call, and returns whether the limit is reached.
+fn count_repeated_failure(failing: &mut Option<(String, u32)>, call: &ToolUse, result: &ToolResult) -> bool {
     if !result.failed {
         *failing = None;
         return false;

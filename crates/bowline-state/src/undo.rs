@@ -1,60 +1,64 @@
-//! The plan of an undo or a redo: which changes it takes back, and what that makes of a file.
+//! Plans for undo and redo: the changes to revert, and the resulting content of a file.
 //!
-//! A change that takes back nothing is an *edit*, one that takes back edits is an *undo*, one that takes back undos is
-//! a *redo*. A change is *in effect* unless a later one that is in effect takes it back whole. So an edit that was
+//! A change that reverts nothing is an *edit*, one that reverts edits is an *undo*, one that reverts undos is a
+//! *redo*. A change is *in effect* unless a later one that is in effect reverts it as a whole. So an edit that was
 //! undone and redone is in effect again, and can be undone again.
 //!
-//! Taking back never loses text that came later: a file is exactly as the change left it and becomes exactly what it
-//! was before, or the two are merged, or it is refused. A plan that changes nothing should be recorded all the same:
-//! otherwise the next undo of the last change finds the same one again.
+//! Reverting never loses later text: if a file is exactly as the change left it, it becomes exactly what it was
+//! before; otherwise the two are merged, or the reversal is refused. A plan that changes nothing should be recorded
+//! all the same: otherwise the next undo of the last change finds the same one again.
+//!
+//! An undo is a three-way merge whose base is the change's text *after*. Where it conflicts, the user may have both
+//! sides marked in the file, or force it (`undo/resolution.rs`); consecutive changes of a file are then reverted as
+//! one.
 
-mod nesting;
+mod nested_paths;
 mod resolution;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::changes::{Change, ChangeId, Reversal, Source};
-use crate::diff::{self, NoSuchHunk};
-use crate::failure::quote;
-use crate::merge::Conflict;
-use crate::text::{Decoded, Encoding, Format, Unencodable, decode, decode_as, encode};
+use crate::changes::{Change, ChangeId, ChangeSource, Reversal};
+use crate::diff::{self, NoSuchHunkError};
+use crate::merge::MergeConflict;
+use crate::rpc_error::quote;
+use crate::text::{DecodedText, Encoding, TextFormat, UnencodableError, decode, decode_as, encode};
 
-pub use nesting::{emptied, nested};
-pub use resolution::Resolution;
+pub use nested_paths::{find_emptied_directories, find_nested_paths};
+pub use resolution::ConflictResolution;
 
-use resolution::Resolver;
+use resolution::ConflictResolver;
 
-/// Which changes are meant. All that is said must be true of a change; the default means every change.
+/// A selection of changes. A change has to match every field that is set; the default selects every change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Selection {
+pub struct ChangeSelection {
     /// The file that was changed, or a directory above it.
     pub path: Option<String>,
     /// Who changed it.
-    pub who: Who,
-    /// How it was learnt.
-    pub source: Option<Source>,
-    /// Whether changes that were merely found on disk, and that nothing explains, are left out.
-    pub explained: bool,
-    /// This change and those after it.
+    pub owner: ChangeOwner,
+    /// How it was detected.
+    pub source: Option<ChangeSource>,
+    /// Whether unexplained changes that were merely found on disk are excluded.
+    pub only_explained: bool,
+    /// This change and all later ones.
     pub since: Option<ChangeId>,
-    /// One change, whole or only some hunks of it.
+    /// A single change, as a whole or only some of its hunks.
     pub change: Option<Reversal>,
-    /// How many, counted back from the newest; nothing means all.
-    pub last: Option<usize>,
+    /// The maximum number of changes, counted back from the newest; `None` means all.
+    pub limit: Option<usize>,
 }
 
-/// What is taken back.
+/// What a reversal reverts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// Edits are.
+pub enum ReversalDirection {
+    /// Reverts edits.
     Undo,
-    /// Undos are.
+    /// Reverts undos.
     Redo,
 }
 
-impl Direction {
-    /// Returns what it is called.
+impl ReversalDirection {
+    /// Returns its verb.
     #[must_use]
     pub fn verb(self) -> &'static str {
         match self {
@@ -63,7 +67,7 @@ impl Direction {
         }
     }
 
-    /// Returns what was done.
+    /// Returns its participle.
     #[must_use]
     pub fn participle(self) -> &'static str {
         match self {
@@ -73,24 +77,24 @@ impl Direction {
     }
 }
 
-/// Whose changes are meant.
+/// The owner of the selected changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Who {
-    /// Anyone's, known or not.
+pub enum ChangeOwner {
+    /// Any owner, known or not.
     #[default]
     Anyone,
-    /// Those of any session: what agents did, and not what the user and other programs did beside them.
+    /// Any session: agents, but not the user or other programs.
     Agents,
-    /// A session's.
+    /// A session.
     Session(String),
-    /// One turn's.
+    /// A turn.
     Turn {
         /// The session.
         session: String,
         /// The turn, counted from 1.
         turn: u64,
     },
-    /// One tool call's. Its id means nothing without its session.
+    /// A tool call. Its id is only meaningful within its session.
     Call {
         /// The session.
         session: String,
@@ -99,40 +103,40 @@ pub enum Who {
     },
 }
 
-impl Selection {
-    /// Returns what a session changed in one of its turns.
+impl ChangeSelection {
+    /// Selects the changes of a session in one of its turns.
     #[must_use]
     pub fn turn(session: &str, turn: u64) -> Self {
-        Self { who: Who::Turn { session: session.to_owned(), turn }, ..Self::default() }
+        Self { owner: ChangeOwner::Turn { session: session.to_owned(), turn }, ..Self::default() }
     }
 
-    /// Says whether a change is meant, [`Selection::last`] apart.
+    /// Returns whether a change is selected, apart from [`ChangeSelection::limit`].
     #[must_use]
     pub fn matches(&self, change: &Change) -> bool {
-        self.names(change.id) && self.fits(change)
+        self.matches_id(change.id) && self.matches_origin(change)
     }
 
-    fn names(&self, id: ChangeId) -> bool {
+    fn matches_id(&self, id: ChangeId) -> bool {
         self.change.as_ref().is_none_or(|one| one.change == id)
     }
 
-    fn fits(&self, change: &Change) -> bool {
+    fn matches_origin(&self, change: &Change) -> bool {
         let origin = &change.origin;
         let by = |session: &String| origin.session.as_ref() == Some(session);
-        let who = match &self.who {
-            Who::Anyone => true,
-            Who::Agents => origin.session.is_some(),
-            Who::Session(session) => by(session),
-            Who::Turn { session, turn } => by(session) && origin.turn == Some(*turn),
-            Who::Call { session, call } => by(session) && origin.call.as_ref() == Some(call),
+        let who = match &self.owner {
+            ChangeOwner::Anyone => true,
+            ChangeOwner::Agents => origin.session.is_some(),
+            ChangeOwner::Session(session) => by(session),
+            ChangeOwner::Turn { session, turn } => by(session) && origin.turn == Some(*turn),
+            ChangeOwner::Call { session, call } => by(session) && origin.call.as_ref() == Some(call),
         };
         let learnt = self.source.is_none_or(|source| source == change.source)
-            && !(self.explained && change.is_unexplained());
+            && !(self.only_explained && change.is_unattributed());
         let is_late = self.since.is_none_or(|since| change.id >= since);
-        who && learnt && is_late && self.path.as_ref().is_none_or(|path| is_at(&change.path, path))
+        who && learnt && is_late && self.path.as_ref().is_none_or(|path| is_at_or_below(&change.path, path))
     }
 
-    /// Says whether taking back a change in this way is within what is meant.
+    /// Returns whether a reversal is within the selection.
     fn covers(&self, reversal: &Reversal) -> bool {
         match (self.change.as_ref().and_then(|one| one.hunks.as_ref()), &reversal.hunks) {
             (None, _) => true,
@@ -142,20 +146,20 @@ impl Selection {
     }
 }
 
-/// Says whether a file is this one, or lies below it.
-fn is_at(file: &str, path: &str) -> bool {
+/// Returns whether a file is this path, or lies below it.
+fn is_at_or_below(file: &str, path: &str) -> bool {
     let rest = file.strip_prefix(path.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns the edits that an undo takes back, newest first: those in effect that are meant.
+/// Returns the edits that an undo reverts, newest first: the selected ones that are in effect.
 ///
-/// The history is in the journal's order. One undo makes one change of each file.
+/// The history is in the journal's order. An undo makes one change to each file.
 #[must_use]
-pub fn to_undo(history: &[Change], selection: &Selection) -> Vec<ChangeId> {
-    let reversed = reversed(history);
+pub fn changes_to_undo(history: &[Change], selection: &ChangeSelection) -> Vec<ChangeId> {
+    let reversed = changes_reversed(history);
     let hunks = selection.change.as_ref().and_then(|one| one.hunks.as_ref());
-    // Hunks that are taken back already are not there to be taken back.
+    // Hunks that are already reverted cannot be reverted again.
     let is_left = |change: &Change| {
         let taken = |hunk: &usize| {
             let undos = history.iter().filter(|undo| !reversed.contains(&undo.id));
@@ -174,37 +178,38 @@ pub fn to_undo(history: &[Change], selection: &Selection) -> Vec<ChangeId> {
         .iter()
         .rev()
         .filter(meant)
-        .take(selection.last.unwrap_or(usize::MAX))
+        .take(selection.limit.unwrap_or(usize::MAX))
         .map(|edit| edit.id)
         .collect()
 }
 
-/// Returns the undos that a redo takes back, newest first: those in effect that took back nothing but what is meant.
-/// An undo that took back more at once is not among them, because it comes back whole or not at all. A selection may
-/// also name the undo itself.
+/// Returns the undos that a redo reverts, newest first: those in effect that reverted only selected changes. An undo
+/// that also reverted others is excluded, because it is redone as a whole or not at all. A selection may also name
+/// the undo itself.
 ///
-/// [`Selection::last`] counts what was undone at once as one, however many files it changed: changes by one origin, at
-/// one moment, each of another file.
+/// [`ChangeSelection::limit`] counts the changes of one undo as one, however many files it changed: changes by one
+/// origin, at one moment, each to another file.
 #[must_use]
-pub fn to_redo(history: &[Change], selection: &Selection) -> Vec<ChangeId> {
-    let reversed = reversed(history);
+pub fn changes_to_redo(history: &[Change], selection: &ChangeSelection) -> Vec<ChangeId> {
+    let reversed = changes_reversed(history);
     let edits: BTreeMap<ChangeId, &Change> =
         history.iter().filter(|change| change.reverses.is_empty()).map(|edit| (edit.id, edit)).collect();
     let meant = |undo: &&Change| {
         let named = |reversal: &Reversal| {
-            selection.names(undo.id) || selection.names(reversal.change) && selection.covers(reversal)
+            selection.matches_id(undo.id)
+                || selection.matches_id(reversal.change) && selection.covers(reversal)
         };
         let meant = |reversal: &Reversal| {
-            edits.get(&reversal.change).is_some_and(|edit| selection.fits(edit)) && named(reversal)
+            edits.get(&reversal.change).is_some_and(|edit| selection.matches_origin(edit)) && named(reversal)
         };
         !undo.reverses.is_empty() && !reversed.contains(&undo.id) && undo.reverses.iter().all(meant)
     };
-    let gestures = gestures(history.iter().rev().filter(meant));
-    gestures.iter().take(selection.last.unwrap_or(usize::MAX)).flatten().map(|undo| undo.id).collect()
+    let gestures = group_undos(history.iter().rev().filter(meant));
+    gestures.iter().take(selection.limit.unwrap_or(usize::MAX)).flatten().map(|undo| undo.id).collect()
 }
 
-/// Puts together what was undone at once.
-fn gestures<'a>(undos: impl Iterator<Item = &'a Change>) -> Vec<Vec<&'a Change>> {
+/// Groups the changes that were undone together.
+fn group_undos<'a>(undos: impl Iterator<Item = &'a Change>) -> Vec<Vec<&'a Change>> {
     let mut gestures: Vec<Vec<&Change>> = Vec::new();
     let mut paths = BTreeSet::new();
     for undo in undos {
@@ -222,15 +227,15 @@ fn gestures<'a>(undos: impl Iterator<Item = &'a Change>) -> Vec<Vec<&'a Change>>
     gestures
 }
 
-/// Returns the changes that are in effect, whether they are edits, undos or redos.
+/// Returns the changes that are in effect: edits, undos and redos.
 #[must_use]
-pub fn in_effect(history: &[Change]) -> BTreeSet<ChangeId> {
-    let reversed = reversed(history);
+pub fn changes_in_effect(history: &[Change]) -> BTreeSet<ChangeId> {
+    let reversed = changes_reversed(history);
     history.iter().map(|change| change.id).filter(|id| !reversed.contains(id)).collect()
 }
 
 /// Returns the changes that are not in effect.
-fn reversed(history: &[Change]) -> BTreeSet<ChangeId> {
+fn changes_reversed(history: &[Change]) -> BTreeSet<ChangeId> {
     let mut reversed = BTreeSet::new();
     for change in history.iter().rev() {
         if !reversed.contains(&change.id) {
@@ -241,274 +246,296 @@ fn reversed(history: &[Change]) -> BTreeSet<ChangeId> {
     reversed
 }
 
-/// What is at a path.
+/// The content of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Content<'a> {
+pub enum FileContent<'a> {
     /// No file.
     Absent,
     /// A file.
     Bytes {
-        /// What is in it.
+        /// Its content.
         bytes: &'a [u8],
         /// Its permission bits.
         mode: u32,
     },
-    /// A file whose bytes are not kept any longer, or never were.
+    /// A file whose bytes are no longer kept, or never were.
     Unknown,
 }
 
-/// One change to take back.
+/// One change to revert.
 #[derive(Debug, Clone, Copy)]
-pub struct Step<'a> {
+pub struct ReversalStep<'a> {
     /// The change.
     pub change: &'a Change,
     /// The file before it.
-    pub before: Content<'a>,
+    pub before: FileContent<'a>,
     /// The file after it.
-    pub after: Content<'a>,
-    /// Which of its hunks, as [`diff::hunks`] counts them; none means the whole.
+    pub after: FileContent<'a>,
+    /// The hunks to revert, as [`diff::compute_hunks`] numbers them; `None` means the whole change.
     pub hunks: Option<&'a [usize]>,
 }
 
-/// What has to be done to a file.
+/// What to do with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Planned {
-    /// Nothing: it is so already.
+pub enum ReversalPlan {
+    /// Nothing: it already has the content.
     Unchanged,
-    /// It gets these bytes, and is created if it is not there.
+    /// Write these bytes, and create the file if it is missing.
     Write {
         /// The bytes.
         bytes: Vec<u8>,
         /// The permission bits.
         mode: u32,
     },
-    /// It is deleted.
+    /// Delete it.
     Delete,
 }
 
-/// A change cannot be taken back. The file is as it was.
+/// A change that cannot be reverted. The file is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("cannot take back change {change} of {}: {why}", quote(.path))]
-pub struct CannotReverse {
+#[error("cannot take back change {change} of {}: {reason}", quote(.path))]
+pub struct ReversalError {
     /// The file.
     pub path: String,
     /// The change.
     pub change: ChangeId,
-    /// Why.
-    pub why: Why,
+    /// The reason.
+    pub reason: ReversalErrorReason,
 }
 
-/// Why a change cannot be taken back.
+/// Why a change cannot be reverted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
-    /// Bytes that are needed are not there.
+pub enum ReversalErrorReason {
+    /// Required bytes are missing.
     #[error("its text is not kept")]
-    Forgotten,
-    /// The journal dropped its texts.
+    ContentUnavailable,
+    /// The journal pruned its texts.
     #[error(
         "its text was pruned, because the journal keeps only so much, and for so long: the file stays as it is"
     )]
     Pruned,
-    /// The file is not text, so that neither hunks nor later changes can be told apart.
+    /// The file is not text, so hunks and later changes cannot be told apart.
     #[error("the file is not text, so the change can only be taken back whole and before another one")]
     Binary,
     /// The change created the file, which has been edited since.
     #[error("it created the file, which was edited since; delete the file if it is not needed")]
-    Edited,
-    /// The change deleted the file, and there is another one now.
+    EditedSince,
+    /// The change deleted the file, and another file exists now.
     #[error("it deleted the file and there is another one now, move that away first")]
-    Occupied,
+    PathOccupied,
     /// The change edited the file, which has been deleted since.
     #[error("the file was deleted since, restore it first")]
-    Deleted,
-    /// The lines that it changed have been changed since: the file as it is now is `ours`, as it was before the change
-    /// is `theirs`.
+    DeletedSince,
+    /// The changed lines have been changed again: `ours` is the current file, `theirs` is the file before the change.
     #[error("its lines were changed since: {0}")]
-    Conflict(Conflict),
+    Conflict(MergeConflict),
     /// It has no such hunk.
     #[error("{0}")]
-    NoSuchHunk(NoSuchHunk),
-    /// The file is in another encoding now, which has no place for a character of the text that would come back.
+    NoSuchHunk(NoSuchHunkError),
+    /// The file now has another encoding, which cannot represent a character of the restored text.
     #[error("the file's encoding was changed since: {0}")]
-    Unencodable(Unencodable),
+    Unencodable(UnencodableError),
 }
 
-// A `Why` tells all in its own text: as a source, the cause would be told twice.
-impl From<Conflict> for Why {
-    fn from(conflict: Conflict) -> Self {
+// The text of a `ReversalErrorReason` is complete: with the cause as its source, the cause would be printed twice.
+impl From<MergeConflict> for ReversalErrorReason {
+    fn from(conflict: MergeConflict) -> Self {
         Self::Conflict(conflict)
     }
 }
 
-impl From<NoSuchHunk> for Why {
-    fn from(fault: NoSuchHunk) -> Self {
+impl From<NoSuchHunkError> for ReversalErrorReason {
+    fn from(fault: NoSuchHunkError) -> Self {
         Self::NoSuchHunk(fault)
     }
 }
 
-impl From<Unencodable> for Why {
-    fn from(fault: Unencodable) -> Self {
+impl From<UnencodableError> for ReversalErrorReason {
+    fn from(fault: UnencodableError) -> Self {
         Self::Unencodable(fault)
     }
 }
 
-/// Plans to take back some changes of one file, the newest first, whatever else has happened to it.
+/// Plans the reversal of some changes of one file, newest first, regardless of other changes to it.
 ///
-/// Permission bits go back with the change unless they were changed since. Taking back all hunks of a change is taking
-/// it back whole; fewer leave the permission bits alone.
+/// Permission bits are restored with the change unless they were changed since. Reverting all hunks of a change
+/// reverts it as a whole; fewer leave the permission bits alone.
 ///
 /// # Errors
-/// Returns [`CannotReverse`] if that could lose text, or too little is known.
-pub fn reverse(current: Content<'_>, steps_newest_first: &[Step<'_>]) -> Result<Planned, CannotReverse> {
-    reverse_resolving(current, steps_newest_first, Resolution::Refuse).map(|(planned, _)| planned)
+/// Returns [`ReversalError`] if that could lose text, or too little is known.
+pub fn plan_reversal(
+    current: FileContent<'_>,
+    steps_newest_first: &[ReversalStep<'_>],
+) -> Result<ReversalPlan, ReversalError> {
+    plan_resolved_reversal(current, steps_newest_first, ConflictResolution::Refuse)
+        .map(|(planned, _)| planned)
 }
 
-/// Does the same, and resolves the places that were changed since. Returns how many there were, too.
+/// Does the same, and resolves conflicts with later changes. Also returns their number.
 ///
 /// # Errors
-/// Returns [`CannotReverse`] if that cannot be resolved in this way, or too little is known.
-pub fn reverse_resolving(
-    current: Content<'_>,
-    steps_newest_first: &[Step<'_>],
-    resolution: Resolution,
-) -> Result<(Planned, usize), CannotReverse> {
-    let Some(first) = steps_newest_first.first() else { return Ok((Planned::Unchanged, 0)) };
-    let start = known(current).map_err(|why| first.refuse(why))?;
+/// Returns [`ReversalError`] if the conflicts cannot be resolved in this way, or too little is known.
+pub fn plan_resolved_reversal(
+    current: FileContent<'_>,
+    steps_newest_first: &[ReversalStep<'_>],
+    resolution: ConflictResolution,
+) -> Result<(ReversalPlan, usize), ReversalError> {
+    let Some(first) = steps_newest_first.first() else { return Ok((ReversalPlan::Unchanged, 0)) };
+    let start = to_snapshot(current).map_err(|why| first.reversal_error(why))?;
     let mut file = start.clone();
-    let mut resolver = Resolver::new(resolution);
+    let mut resolver = ConflictResolver::new(resolution);
     for step in steps_newest_first {
-        file = step.reverse(file, &mut resolver).map_err(|why| step.refuse(why))?;
+        file = step.reverse(file, &mut resolver).map_err(|why| step.reversal_error(why))?;
     }
     let planned = match file {
-        file if file == start => Planned::Unchanged,
-        Some(file) => Planned::Write { bytes: file.bytes.into_owned(), mode: file.mode },
-        None => Planned::Delete,
+        file if file == start => ReversalPlan::Unchanged,
+        Some(file) => ReversalPlan::Write { bytes: file.bytes.into_owned(), mode: file.mode },
+        None => ReversalPlan::Delete,
     };
-    Ok((planned, resolver.resolved))
+    Ok((planned, resolver.resolved_count))
 }
 
-/// A file on its way back.
+/// The state of a file during a reversal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct File<'a> {
+struct FileSnapshot<'a> {
     bytes: Cow<'a, [u8]>,
     mode: u32,
 }
 
-impl<'a> Step<'a> {
-    /// Returns what the journal has to know of it, once it is done. All hunks of a change are the whole of it.
+impl<'a> ReversalStep<'a> {
+    /// Returns the reversal to record in the journal. All hunks of a change are the whole change.
     #[must_use]
     pub fn reversal(&self) -> Reversal {
-        let part = || self.part(&known(self.before)?, &known(self.after)?);
+        let part = || self.text_without_hunks(&to_snapshot(self.before)?, &to_snapshot(self.after)?);
         let hunks = if part() == Ok(None) { None } else { self.hunks.map(<[usize]>::to_vec) };
         Reversal { change: self.change.id, hunks }
     }
 
-    fn refuse(&self, why: Why) -> CannotReverse {
-        let why = if why == Why::Forgotten && self.change.is_pruned() { Why::Pruned } else { why };
-        CannotReverse { path: self.change.path.clone(), change: self.change.id, why }
+    fn reversal_error(&self, why: ReversalErrorReason) -> ReversalError {
+        let why = if why == ReversalErrorReason::ContentUnavailable && self.change.is_pruned() {
+            ReversalErrorReason::Pruned
+        } else {
+            why
+        };
+        ReversalError { path: self.change.path.clone(), change: self.change.id, reason: why }
     }
 
-    fn reverse(&self, file: Option<File<'a>>, resolver: &mut Resolver) -> Result<Option<File<'a>>, Why> {
-        let (before, after) = (known(self.before)?, known(self.after)?);
-        let Some(part) = self.part(&before, &after)? else {
+    fn reverse(
+        &self,
+        file: Option<FileSnapshot<'a>>,
+        resolver: &mut ConflictResolver,
+    ) -> Result<Option<FileSnapshot<'a>>, ReversalErrorReason> {
+        let (before, after) = (to_snapshot(self.before)?, to_snapshot(self.after)?);
+        let Some(part) = self.text_without_hunks(&before, &after)? else {
             return match reverse_whole(file.clone(), before.clone(), after, resolver) {
                 Err(why) => resolver.replace(file, before, why),
                 reversed => reversed,
             };
         };
-        let (Some(file), Some(after)) = (file, after) else { return Err(Why::Deleted) };
-        let now = text_beside(&file, &before.iter().chain([&after]).collect::<Vec<_>>())?;
-        let merged = resolver.merge(&text(&after, Some(now.format))?.text, &now.text, &part)?;
-        Ok(Some(File { bytes: encode(&merged, now.format)?.into(), ..file }))
+        let (Some(file), Some(after)) = (file, after) else { return Err(ReversalErrorReason::DeletedSince) };
+        let now = decode_alongside(&file, &before.iter().chain([&after]).collect::<Vec<_>>())?;
+        let merged = resolver.merge(&decode_snapshot(&after, Some(now.format))?.text, &now.text, &part)?;
+        Ok(Some(FileSnapshot { bytes: encode(&merged, now.format)?.into(), ..file }))
     }
 
-    /// Returns the text with some hunks taken back, or nothing if that is the whole change.
-    fn part(&self, before: &Option<File<'_>>, after: &Option<File<'_>>) -> Result<Option<String>, Why> {
+    /// Returns the text with some hunks reverted, or `None` if that is the whole change.
+    fn text_without_hunks(
+        &self,
+        before: &Option<FileSnapshot<'_>>,
+        after: &Option<FileSnapshot<'_>>,
+    ) -> Result<Option<String>, ReversalErrorReason> {
         let Some(hunks) = self.hunks else { return Ok(None) };
-        let read = |file: &Option<File<'_>>| match file {
-            Some(file) => text(file, None).map(|read| read.text),
+        let read = |file: &Option<FileSnapshot<'_>>| match file {
+            Some(file) => decode_snapshot(file, None).map(|read| read.text),
             None => Ok(String::new()),
         };
         let (old, new) = (read(before)?, read(after)?);
-        let part = diff::take_back(&old, &new, hunks)?;
-        // Where only the mode changed there are no hunks, and naming none of them is not naming the change.
+        let part = diff::revert_hunks(&old, &new, hunks)?;
+        // Where only the mode changed there are no hunks, and an empty list of hunks does not name the change.
         Ok((part != old || hunks.is_empty()).then_some(part))
     }
 }
 
 fn reverse_whole<'a>(
-    file: Option<File<'a>>,
-    before: Option<File<'a>>,
-    after: Option<File<'a>>,
-    resolver: &mut Resolver,
-) -> Result<Option<File<'a>>, Why> {
-    if bytes(&file) == bytes(&after) {
+    file: Option<FileSnapshot<'a>>,
+    before: Option<FileSnapshot<'a>>,
+    after: Option<FileSnapshot<'a>>,
+    resolver: &mut ConflictResolver,
+) -> Result<Option<FileSnapshot<'a>>, ReversalErrorReason> {
+    if snapshot_bytes(&file) == snapshot_bytes(&after) {
         let Some(before) = before else { return Ok(None) };
         let mode = match (file, after) {
-            (Some(file), Some(after)) => going_back(file.mode, after.mode, before.mode),
+            (Some(file), Some(after)) => reversed_mode(file.mode, after.mode, before.mode),
             _ => before.mode,
         };
-        return Ok(Some(File { mode, ..before }));
+        return Ok(Some(FileSnapshot { mode, ..before }));
     }
-    let nothing_to_do = bytes(&file) == bytes(&before) || bytes(&before) == bytes(&after);
+    let nothing_to_do =
+        snapshot_bytes(&file) == snapshot_bytes(&before) || snapshot_bytes(&before) == snapshot_bytes(&after);
     match (file, before, after) {
         (Some(file), Some(before), Some(after)) => {
-            let mode = going_back(file.mode, after.mode, before.mode);
+            let mode = reversed_mode(file.mode, after.mode, before.mode);
             if nothing_to_do {
-                return Ok(Some(File { mode, ..file }));
+                return Ok(Some(FileSnapshot { mode, ..file }));
             }
-            let now = text_beside(&file, &[&before, &after])?;
-            let known = |file: &File<'_>| text(file, Some(now.format)).map(|read| read.text);
+            let now = decode_alongside(&file, &[&before, &after])?;
+            let known =
+                |file: &FileSnapshot<'_>| decode_snapshot(file, Some(now.format)).map(|read| read.text);
             let merged = resolver.merge(&known(&after)?, &now.text, &known(&before)?)?;
-            Ok(Some(File { bytes: encode(&merged, now.format)?.into(), mode }))
+            Ok(Some(FileSnapshot { bytes: encode(&merged, now.format)?.into(), mode }))
         }
         (file, ..) if nothing_to_do => Ok(file),
-        (_, None, _) => Err(Why::Edited),
-        (_, _, None) => Err(Why::Occupied),
-        (None, ..) => Err(Why::Deleted),
+        (_, None, _) => Err(ReversalErrorReason::EditedSince),
+        (_, _, None) => Err(ReversalErrorReason::PathOccupied),
+        (None, ..) => Err(ReversalErrorReason::DeletedSince),
     }
 }
 
-/// Returns the mode of a file after taking back a change of its mode.
-fn going_back(current: u32, after: u32, before: u32) -> u32 {
+/// Returns the mode of a file after a change of its mode is reverted.
+fn reversed_mode(current: u32, after: u32, before: u32) -> u32 {
     if current == after { before } else { current }
 }
 
-fn known(content: Content<'_>) -> Result<Option<File<'_>>, Why> {
+fn to_snapshot(content: FileContent<'_>) -> Result<Option<FileSnapshot<'_>>, ReversalErrorReason> {
     match content {
-        Content::Absent => Ok(None),
-        Content::Bytes { bytes, mode } => Ok(Some(File { bytes: bytes.into(), mode })),
-        Content::Unknown => Err(Why::Forgotten),
+        FileContent::Absent => Ok(None),
+        FileContent::Bytes { bytes, mode } => Ok(Some(FileSnapshot { bytes: bytes.into(), mode })),
+        FileContent::Unknown => Err(ReversalErrorReason::ContentUnavailable),
     }
 }
 
-fn bytes<'f>(file: &'f Option<File<'_>>) -> Option<&'f [u8]> {
+fn snapshot_bytes<'f>(file: &'f Option<FileSnapshot<'_>>) -> Option<&'f [u8]> {
     file.as_ref().map(|file| &*file.bytes)
 }
 
-/// Reads a file as text. Where its bytes are all ASCII they do not say which encoding the file is in, but other states of
-/// it may.
-fn text_beside(file: &File<'_>, others: &[&File<'_>]) -> Result<Decoded, Why> {
-    let own = text(file, None)?;
-    if own.format != Format::default() || !own.text.is_ascii() {
+/// Decodes a file as text. If its bytes are all ASCII they do not show the file's encoding, but its other states may.
+fn decode_alongside(
+    file: &FileSnapshot<'_>,
+    others: &[&FileSnapshot<'_>],
+) -> Result<DecodedText, ReversalErrorReason> {
+    let own = decode_snapshot(file, None)?;
+    if own.format != TextFormat::default() || !own.text.is_ascii() {
         return Ok(own);
     }
-    let format = |other: &&File<'_>| text(other, None).ok().map(|read| read.format);
-    let legacy = |format: &Format| matches!(format.encoding, Encoding::Legacy(_));
+    let format = |other: &&FileSnapshot<'_>| decode_snapshot(other, None).ok().map(|read| read.format);
+    let legacy = |format: &TextFormat| matches!(format.encoding, Encoding::Legacy(_));
     match others.iter().filter_map(format).find(legacy) {
-        Some(format) => text(file, Some(format)),
+        Some(format) => decode_snapshot(file, Some(format)),
         None => Ok(own),
     }
 }
 
-/// Reads a file as text: in the format of another state of it if that is how it can be read, else in its own.
-fn text(file: &File<'_>, format: Option<Format>) -> Result<Decoded, Why> {
+/// Decodes a file as text: in the format of another state of it if possible, else in its own.
+fn decode_snapshot(
+    file: &FileSnapshot<'_>,
+    format: Option<TextFormat>,
+) -> Result<DecodedText, ReversalErrorReason> {
     if let Some(format) = format
         && let Ok(text) = decode_as(file.bytes.to_vec(), format)
     {
-        return Ok(Decoded { text, format });
+        return Ok(DecodedText { text, format });
     }
-    decode(file.bytes.to_vec()).map_err(|_| Why::Binary)
+    decode(file.bytes.to_vec()).map_err(|_| ReversalErrorReason::Binary)
 }
 
 #[cfg(test)]

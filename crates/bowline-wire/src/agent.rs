@@ -1,4 +1,4 @@
-//! The agent's end: a trait to implement, and what turns messages into calls of it.
+//! The agent's end: the [`Agent`] trait, and the dispatcher that turns messages into calls of it.
 
 use std::collections::HashMap;
 use std::future::{Future, ready};
@@ -13,29 +13,35 @@ use agent_client_protocol_schema::v1::{
     PromptResponse, ResumeSessionRequest, ResumeSessionResponse, SessionId, SetSessionConfigOptionRequest,
     SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
 };
-use bowline_state::capabilities::ClientGate;
-use bowline_state::failure::Failure;
+use bowline_state::capabilities::ClientCapabilityGate;
 use bowline_state::quirks::misplaced_client_info;
+use bowline_state::rpc_error::RpcError;
 use bowline_state::version;
 
 use crate::client_handle::ClientHandle;
-use crate::context::Context;
-use crate::dispatch::{self, answer, answer_raw, answer_with, is_extension, raw_params, refuse, unknown};
-use crate::methods::{self, Request, SetSessionModelRequest, SetSessionModelResponse};
-use crate::peer::Breach;
-use crate::service::{Answer, BoxFuture, CancelSignal, Incoming, Params, Service, Unproven, WeakSignal};
+use crate::context::RequestContext;
+use crate::dispatch::{
+    self, handle_request, is_extension, method_not_found, respond_error, respond_raw, respond_with,
+    to_raw_params,
+};
+use crate::methods::{self, RpcRequest, SetSessionModelRequest, SetSessionModelResponse};
+use crate::peer::RpcViolation;
+use crate::service::{
+    BoxFuture, CancelSignal, IncomingRequest, RawParams, Service, ServiceResponse, UncheckedParamsError,
+    WeakCancelSignal,
+};
 
-/// The client, and whether the request is still wanted.
-pub type AgentContext = Context<ClientHandle>;
+/// The context of a request: the client, and the cancel signal.
+pub type AgentContext = RequestContext<ClientHandle>;
 
-/// An agent. A method that is left out answers -32601.
+/// An agent. Methods that are not implemented answer -32601.
 ///
-/// Handlers may call the client through their context. They run at the same time; only notifications are handled one
+/// Handlers may call the client through their context. They run concurrently; only notifications are handled one
 /// after the other.
 #[expect(unused_variables, reason = "the names of the parameters are documentation")]
 pub trait Agent: Send + Sync + 'static {
-    /// Agrees on capabilities. The version is negotiated by the library, whatever the answer says. It is called once, even
-    /// if it fails.
+    /// Agrees on capabilities. The library negotiates the version and overwrites the one in the answer. It is called
+    /// once, even if it fails.
     fn initialize(
         &self,
         request: InitializeRequest,
@@ -49,7 +55,7 @@ pub trait Agent: Send + Sync + 'static {
         cx: AgentContext,
     ) -> impl Future<Output = Result<NewSessionResponse, Error>> + Send;
 
-    /// Takes a turn. The context's signal fires on `session/cancel`, on `session/close` and on `$/cancel_request`; the
+    /// Runs a turn. The context's signal fires on `session/cancel`, on `session/close` and on `$/cancel_request`; the
     /// answer is then the stop reason `cancelled`, not an error.
     fn prompt(
         &self,
@@ -57,7 +63,7 @@ pub trait Agent: Send + Sync + 'static {
         cx: AgentContext,
     ) -> impl Future<Output = Result<PromptResponse, Error>> + Send;
 
-    /// Learns that the turn of a session is cancelled. The signals of its prompts have fired already.
+    /// Handles the cancellation of a session's turn. The signals of its prompts have already fired.
     fn cancel(
         &self,
         notification: CancelNotification,
@@ -66,7 +72,7 @@ pub trait Agent: Send + Sync + 'static {
         ready(())
     }
 
-    /// Takes what an MCP server of the client tells while it answers a request.
+    /// Handles a notification from an MCP server of the client while it answers a request.
     fn mcp_notification(
         &self,
         notification: MessageMcpNotification,
@@ -81,7 +87,7 @@ pub trait Agent: Send + Sync + 'static {
         request: AuthenticateRequest,
         cx: AgentContext,
     ) -> impl Future<Output = Result<AuthenticateResponse, Error>> + Send {
-        ready(unknown(AuthenticateRequest::METHOD))
+        ready(method_not_found(AuthenticateRequest::METHOD))
     }
 
     /// Logs out.
@@ -90,34 +96,34 @@ pub trait Agent: Send + Sync + 'static {
         request: LogoutRequest,
         cx: AgentContext,
     ) -> impl Future<Output = Result<LogoutResponse, Error>> + Send {
-        ready(unknown(LogoutRequest::METHOD))
+        ready(method_not_found(LogoutRequest::METHOD))
     }
 
-    /// Loads a session: sends all that was said in it as updates, then answers.
+    /// Loads a session: sends its whole history as updates, then answers.
     fn load_session(
         &self,
         request: LoadSessionRequest,
         cx: AgentContext,
     ) -> impl Future<Output = Result<LoadSessionResponse, Error>> + Send {
-        ready(unknown(LoadSessionRequest::METHOD))
+        ready(method_not_found(LoadSessionRequest::METHOD))
     }
 
-    /// Resumes a session and sends nothing of what was said in it.
+    /// Resumes a session without sending its history.
     fn resume_session(
         &self,
         request: ResumeSessionRequest,
         cx: AgentContext,
     ) -> impl Future<Output = Result<ResumeSessionResponse, Error>> + Send {
-        ready(unknown(ResumeSessionRequest::METHOD))
+        ready(method_not_found(ResumeSessionRequest::METHOD))
     }
 
-    /// Lists the sessions that are kept.
+    /// Lists the stored sessions.
     fn list_sessions(
         &self,
         request: ListSessionsRequest,
         cx: AgentContext,
     ) -> impl Future<Output = Result<ListSessionsResponse, Error>> + Send {
-        ready(unknown(ListSessionsRequest::METHOD))
+        ready(method_not_found(ListSessionsRequest::METHOD))
     }
 
     /// Copies a session.
@@ -126,16 +132,16 @@ pub trait Agent: Send + Sync + 'static {
         request: ForkSessionRequest,
         cx: AgentContext,
     ) -> impl Future<Output = Result<ForkSessionResponse, Error>> + Send {
-        ready(unknown(ForkSessionRequest::METHOD))
+        ready(method_not_found(ForkSessionRequest::METHOD))
     }
 
-    /// Ends a session. The signals of its prompts have fired already.
+    /// Ends a session. The signals of its prompts have already fired.
     fn close_session(
         &self,
         request: CloseSessionRequest,
         cx: AgentContext,
     ) -> impl Future<Output = Result<CloseSessionResponse, Error>> + Send {
-        ready(unknown(CloseSessionRequest::METHOD))
+        ready(method_not_found(CloseSessionRequest::METHOD))
     }
 
     /// Deletes a session.
@@ -144,7 +150,7 @@ pub trait Agent: Send + Sync + 'static {
         request: DeleteSessionRequest,
         cx: AgentContext,
     ) -> impl Future<Output = Result<DeleteSessionResponse, Error>> + Send {
-        ready(unknown(DeleteSessionRequest::METHOD))
+        ready(method_not_found(DeleteSessionRequest::METHOD))
     }
 
     /// Switches the mode of a session.
@@ -153,7 +159,7 @@ pub trait Agent: Send + Sync + 'static {
         request: SetSessionModeRequest,
         cx: AgentContext,
     ) -> impl Future<Output = Result<SetSessionModeResponse, Error>> + Send {
-        ready(unknown(SetSessionModeRequest::METHOD))
+        ready(method_not_found(SetSessionModeRequest::METHOD))
     }
 
     /// Sets a config option of a session.
@@ -162,16 +168,16 @@ pub trait Agent: Send + Sync + 'static {
         request: SetSessionConfigOptionRequest,
         cx: AgentContext,
     ) -> impl Future<Output = Result<SetSessionConfigOptionResponse, Error>> + Send {
-        ready(unknown(SetSessionConfigOptionRequest::METHOD))
+        ready(method_not_found(SetSessionConfigOptionRequest::METHOD))
     }
 
-    /// Switches the model of a session in the older way.
+    /// Switches the model of a session by the older method.
     fn set_session_model(
         &self,
         request: SetSessionModelRequest,
         cx: AgentContext,
     ) -> impl Future<Output = Result<SetSessionModelResponse, Error>> + Send {
-        ready(unknown(SetSessionModelRequest::METHOD))
+        ready(method_not_found(SetSessionModelRequest::METHOD))
     }
 
     /// Answers an extension method; its name starts with `_`.
@@ -180,10 +186,10 @@ pub trait Agent: Send + Sync + 'static {
         request: ExtRequest,
         cx: AgentContext,
     ) -> impl Future<Output = Result<ExtResponse, Error>> + Send {
-        ready(unknown(&request.method))
+        ready(method_not_found(&request.method))
     }
 
-    /// Takes an extension notification.
+    /// Handles an extension notification.
     fn ext_notification(
         &self,
         notification: ExtNotification,
@@ -192,57 +198,59 @@ pub trait Agent: Send + Sync + 'static {
         ready(())
     }
 
-    /// Sees the params of every request and notification of the client that could be read, as they came, before its handler
-    /// runs; `{}` if there were none. Fields that the schema does not have are still in them. This runs on the
-    /// connection's task and should be quick.
+    /// Inspects the raw params of every readable request and notification of the client, before its handler runs;
+    /// `{}` if there are none. They still contain fields unknown to the schema. This runs on the connection's task
+    /// and should be quick.
     fn inspect(&self, method: &str, params: &str) {}
 
-    /// Learns that the client sent something that the protocol forbids. What can be answered has been.
-    fn breach(&self, breach: Breach) {}
+    /// Handles a protocol violation by the client. Any possible answer has already been sent.
+    fn on_violation(&self, breach: RpcViolation) {}
 }
 
 /// Serves an [`Agent`].
-pub(crate) struct AgentService<A> {
+pub(crate) struct AgentDispatcher<A> {
     agent: Arc<A>,
     client: ClientHandle,
-    /// The signals of the prompts that run, by session.
-    turns: HashMap<SessionId, Vec<WeakSignal>>,
+    /// The signals of the running prompts, by session.
+    prompt_signals: HashMap<SessionId, Vec<WeakCancelSignal>>,
 }
 
-impl<A: Agent> AgentService<A> {
+impl<A: Agent> AgentDispatcher<A> {
     pub(crate) fn new(agent: Arc<A>, client: ClientHandle) -> Self {
-        AgentService { agent, client, turns: HashMap::new() }
+        AgentDispatcher { agent, client, prompt_signals: HashMap::new() }
     }
 
     fn call<R, F>(
         &self,
-        incoming: Incoming<'_>,
+        incoming: IncomingRequest<'_>,
         handle: impl FnOnce(Arc<A>, R, AgentContext) -> F,
-    ) -> Result<Answer, Unproven>
+    ) -> Result<ServiceResponse, UncheckedParamsError>
     where
-        R: Request,
+        R: RpcRequest,
         F: Future<Output = Result<R::Response, Error>> + Send + 'static,
     {
-        let (params, cx) = Context::of(incoming, self.client.clone());
-        answer(params, |request| handle(Arc::clone(&self.agent), request, cx))
+        let (params, cx) = RequestContext::from_request(incoming, self.client.clone());
+        handle_request(params, |request| handle(Arc::clone(&self.agent), request, cx))
     }
 
-    fn initialize(&self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
-        let params = incoming.params.checked()?;
-        let mut request = match read_initialize(params) {
+    fn initialize(&self, incoming: IncomingRequest<'_>) -> Result<ServiceResponse, UncheckedParamsError> {
+        let params = incoming.params.require_checked()?;
+        let mut request = match parse_initialize(params) {
             Ok(request) => request,
-            Err(failure) => return Ok(refuse(failure)),
+            Err(failure) => return Ok(respond_error(failure)),
         };
         if request.client_info.is_none() {
             request.client_info = misplaced_client_info(params.text());
         }
-        if !self.client.open(ClientGate::new(request.client_capabilities.clone())) {
-            return Ok(refuse(Failure::InvalidRequest { reason: "initialize comes once".to_owned() }));
+        if !self.client.set_gate(ClientCapabilityGate::new(request.client_capabilities.clone())) {
+            return Ok(respond_error(RpcError::InvalidRequest {
+                reason: "initialize comes once".to_owned(),
+            }));
         }
-        self.client.meet(request.client_info.clone());
+        self.client.set_info(request.client_info.clone());
         let agent = Arc::clone(&self.agent);
-        let (_, cx) = Context::of(incoming, self.client.clone());
-        Ok(answer_with(async move {
+        let (_, cx) = RequestContext::from_request(incoming, self.client.clone());
+        Ok(respond_with(async move {
             let agreed = version::negotiate(request.protocol_version);
             let mut response = agent.initialize(request, cx).await?;
             response.protocol_version = agreed;
@@ -250,27 +258,27 @@ impl<A: Agent> AgentService<A> {
         }))
     }
 
-    fn prompt(&mut self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
-        let Self { agent, client, turns } = self;
-        let (params, cx) = Context::of(incoming, client.clone());
-        answer(params, |request: PromptRequest| {
+    fn prompt(&mut self, incoming: IncomingRequest<'_>) -> Result<ServiceResponse, UncheckedParamsError> {
+        let Self { agent, client, prompt_signals: turns } = self;
+        let (params, cx) = RequestContext::from_request(incoming, client.clone());
+        handle_request(params, |request: PromptRequest| {
             turns.retain(|_, signals| {
                 signals.retain(|signal| signal.upgrade().is_some());
                 !signals.is_empty()
             });
-            turns.entry(request.session_id.clone()).or_default().push(cx.cancel.downgrade());
+            turns.entry(request.session_id.clone()).or_default().push(cx.cancel_signal.downgrade());
             let agent = Arc::clone(agent);
             async move { agent.prompt(request, cx).await }
         })
     }
 
-    fn stop_turns(&mut self, session: &SessionId) {
-        let signals = self.turns.remove(session).unwrap_or_default();
-        signals.iter().filter_map(WeakSignal::upgrade).for_each(|signal| CancelSignal::fire(&signal));
+    fn cancel_turns(&mut self, session: &SessionId) {
+        let signals = self.prompt_signals.remove(session).unwrap_or_default();
+        signals.iter().filter_map(WeakCancelSignal::upgrade).for_each(|signal| CancelSignal::fire(&signal));
     }
 }
 
-/// Hands a request to the method of the agent that serves it.
+/// Passes a request to the agent's method for it.
 macro_rules! handle {
     ($service:expr, $incoming:expr, $request:ty, $method:ident) => {
         $service
@@ -278,15 +286,20 @@ macro_rules! handle {
     };
 }
 
-impl<A: Agent> AgentService<A> {
-    /// Finds the method of the agent that serves a request.
-    fn route(&mut self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
+impl<A: Agent> AgentDispatcher<A> {
+    /// Dispatches a request to the agent's method for it.
+    fn dispatch_request(
+        &mut self,
+        incoming: IncomingRequest<'_>,
+    ) -> Result<ServiceResponse, UncheckedParamsError> {
         if incoming.method == InitializeRequest::METHOD {
             return self.initialize(incoming);
         }
-        if !self.client.is_open() {
-            incoming.params.checked()?;
-            return Ok(refuse(Failure::InvalidRequest { reason: "initialize must come first".to_owned() }));
+        if !self.client.is_initialized() {
+            incoming.params.require_checked()?;
+            return Ok(respond_error(RpcError::InvalidRequest {
+                reason: "initialize must come first".to_owned(),
+            }));
         }
         match incoming.method {
             NewSessionRequest::METHOD => handle!(self, incoming, NewSessionRequest, new_session),
@@ -298,8 +311,8 @@ impl<A: Agent> AgentService<A> {
             ListSessionsRequest::METHOD => handle!(self, incoming, ListSessionsRequest, list_sessions),
             ForkSessionRequest::METHOD => handle!(self, incoming, ForkSessionRequest, fork_session),
             CloseSessionRequest::METHOD => {
-                if let Ok(request) = incoming.params.read::<CloseSessionRequest>()? {
-                    self.stop_turns(&request.session_id);
+                if let Ok(request) = incoming.params.parse::<CloseSessionRequest>()? {
+                    self.cancel_turns(&request.session_id);
                 }
                 handle!(self, incoming, CloseSessionRequest, close_session)
             }
@@ -313,59 +326,70 @@ impl<A: Agent> AgentService<A> {
             }
             method if is_extension(method) => {
                 let agent = Arc::clone(&self.agent);
-                let (params, cx) = Context::of(incoming, self.client.clone());
-                let request = ExtRequest::new(method, raw_params(params)?);
-                Ok(answer_raw(async move { agent.ext_request(request, cx).await }))
+                let (params, cx) = RequestContext::from_request(incoming, self.client.clone());
+                let request = ExtRequest::new(method, to_raw_params(params)?);
+                Ok(respond_raw(async move { agent.ext_request(request, cx).await }))
             }
             method => {
-                incoming.params.checked()?;
-                Ok(refuse(Failure::UnknownMethod { method: Some(method.to_owned()) }))
+                incoming.params.require_checked()?;
+                Ok(respond_error(RpcError::UnknownMethod { method: Some(method.to_owned()) }))
             }
         }
     }
 
-    fn take(&mut self, method: &str, params: Params<'_>) -> Result<Option<BoxFuture<()>>, Unproven> {
+    fn dispatch_notification(
+        &mut self,
+        method: &str,
+        params: RawParams<'_>,
+    ) -> Result<Option<BoxFuture<()>>, UncheckedParamsError> {
         let (agent, client) = (Arc::clone(&self.agent), self.client.clone());
         if method == AGENT_METHOD_NAMES.session_cancel {
-            let Ok(cancel) = params.read::<CancelNotification>()? else { return Ok(None) };
-            self.stop_turns(&cancel.session_id);
+            let Ok(cancel) = params.parse::<CancelNotification>()? else { return Ok(None) };
+            self.cancel_turns(&cancel.session_id);
             return Ok(Some(Box::pin(async move { agent.cancel(cancel, client).await })));
         }
         if method == AGENT_METHOD_NAMES.mcp_message {
-            let Ok(told) = params.read::<MessageMcpNotification>()? else { return Ok(None) };
+            let Ok(told) = params.parse::<MessageMcpNotification>()? else { return Ok(None) };
             return Ok(Some(Box::pin(async move { agent.mcp_notification(told, client).await })));
         }
         if is_extension(method) {
-            let notification = ExtNotification::new(method, raw_params(params)?);
+            let notification = ExtNotification::new(method, to_raw_params(params)?);
             return Ok(Some(Box::pin(async move { agent.ext_notification(notification, client).await })));
         }
-        // What is neither defined nor an extension is ignored, as the protocol wants it.
-        params.checked().map(|_| None)
+        // A notification that is neither defined nor an extension is ignored, as the protocol requires.
+        params.require_checked().map(|_| None)
     }
 }
 
-impl<A: Agent> Service for AgentService<A> {
-    fn request(&mut self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
-        let Incoming { method, params, .. } = incoming;
-        let answer = self.route(incoming)?;
+impl<A: Agent> Service for AgentDispatcher<A> {
+    fn handle_request(
+        &mut self,
+        incoming: IncomingRequest<'_>,
+    ) -> Result<ServiceResponse, UncheckedParamsError> {
+        let IncomingRequest { method, params, .. } = incoming;
+        let answer = self.dispatch_request(incoming)?;
         self.agent.inspect(method, params.text());
         Ok(answer)
     }
 
-    fn notification(&mut self, method: &str, params: Params<'_>) -> Result<Option<BoxFuture<()>>, Unproven> {
-        let handler = self.take(method, params)?;
+    fn handle_notification(
+        &mut self,
+        method: &str,
+        params: RawParams<'_>,
+    ) -> Result<Option<BoxFuture<()>>, UncheckedParamsError> {
+        let handler = self.dispatch_notification(method, params)?;
         self.agent.inspect(method, params.text());
         Ok(handler)
     }
 
-    fn breach(&mut self, breach: Breach) {
-        self.agent.breach(breach);
+    fn handle_violation(&mut self, breach: RpcViolation) {
+        self.agent.on_violation(breach);
     }
 }
 
-/// Reads the params of `initialize`. A version that is too large for the schema's number is one that we do not speak, which
-/// is answered with one that we do.
-fn read_initialize(params: Params<'_>) -> Result<InitializeRequest, Failure> {
+/// Parses the params of `initialize`. A version too large for the schema's number is unsupported, and is answered
+/// with a supported one.
+fn parse_initialize(params: RawParams<'_>) -> Result<InitializeRequest, RpcError> {
     let invalid = |error: &serde_json::Error| dispatch::invalid_params(InitializeRequest::METHOD, error);
     methods::decode(params.text()).or_else(|error| {
         let mut value: serde_json::Value = methods::decode(params.text()).map_err(|_| invalid(&error))?;
@@ -377,7 +401,7 @@ fn read_initialize(params: Params<'_>) -> Result<InitializeRequest, Failure> {
             }
             Some(version) if version.is_number() => {
                 let reason = format!("protocolVersion is {version}: a version is a whole number, 0 or more");
-                return Err(Failure::InvalidParams { reason });
+                return Err(RpcError::InvalidParams { reason });
             }
             _ => return Err(invalid(&error)),
         }

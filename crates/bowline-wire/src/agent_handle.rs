@@ -1,4 +1,4 @@
-//! The agent, as a client sees it.
+//! The handle by which a client calls the agent.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -12,251 +12,255 @@ use agent_client_protocol_schema::v1::{
     ResumeSessionRequest, ResumeSessionResponse, SessionId, SetSessionConfigOptionRequest,
     SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
 };
-use bowline_state::capabilities::{AgentGate, AgentMethod, ClientGate, ClientMethod, NotAdvertised};
+use bowline_state::capabilities::{
+    AgentCapabilityGate, AgentMethod, CapabilityError, ClientCapabilityGate, ClientMethod,
+};
 use bowline_state::version;
 
 use crate::caller::{CallError, Caller};
-use crate::client_handle::{extension_call, extension_notify};
+use crate::client_handle::{call_extension, notify_extension};
 use crate::methods::{SetSessionModelRequest, SetSessionModelResponse};
 
-/// The agent at the other end. What it did not advertise is an error before anything is sent.
+/// The agent at the other end. Using a capability that it did not advertise fails before anything is sent.
 #[derive(Debug, Clone)]
 pub struct AgentHandle {
-    end: Arc<AgentEnd>,
+    inner: Arc<AgentHandleInner>,
 }
 
 #[derive(Debug)]
-struct AgentEnd {
+struct AgentHandleInner {
     caller: Caller,
-    gate: OnceLock<AgentGate>,
-    advertised: OnceLock<ClientGate>,
+    gate: OnceLock<AgentCapabilityGate>,
+    advertised: OnceLock<ClientCapabilityGate>,
 }
 
 impl AgentHandle {
     pub(crate) fn new(caller: Caller) -> Self {
-        AgentHandle { end: Arc::new(AgentEnd { caller, gate: OnceLock::new(), advertised: OnceLock::new() }) }
-    }
-
-    /// What we told the agent that we serve; nothing before `initialize`.
-    pub(crate) fn advertised(&self) -> ClientGate {
-        self.end.advertised.get().cloned().unwrap_or_default()
-    }
-
-    /// Checks that we told the agent that we serve a method.
-    pub(crate) fn check_advertised(&self, method: ClientMethod) -> Result<(), NotAdvertised> {
-        match self.end.advertised.get() {
-            Some(gate) => gate.check(method),
-            None => ClientGate::default().check(method),
+        AgentHandle {
+            inner: Arc::new(AgentHandleInner { caller, gate: OnceLock::new(), advertised: OnceLock::new() }),
         }
     }
 
-    /// What the agent advertised; nothing before `initialize` was answered.
+    /// Returns the capabilities that we advertised; none before `initialize`.
+    pub(crate) fn advertised(&self) -> ClientCapabilityGate {
+        self.inner.advertised.get().cloned().unwrap_or_default()
+    }
+
+    /// Checks that we advertised a method.
+    pub(crate) fn check_advertised(&self, method: ClientMethod) -> Result<(), CapabilityError> {
+        match self.inner.advertised.get() {
+            Some(gate) => gate.check(method),
+            None => ClientCapabilityGate::default().check(method),
+        }
+    }
+
+    /// Returns the capabilities that the agent advertised; none before it answered `initialize`.
     #[must_use]
-    pub fn gate(&self) -> AgentGate {
-        self.end.gate.get().cloned().unwrap_or_default()
+    pub fn gate(&self) -> AgentCapabilityGate {
+        self.inner.gate.get().cloned().unwrap_or_default()
     }
 
     /// Checks that the agent serves a method.
     ///
     /// # Errors
-    /// Returns the capability that is missing.
-    pub fn check(&self, method: AgentMethod) -> Result<(), NotAdvertised> {
-        match self.end.gate.get() {
+    /// Returns the missing capability.
+    pub fn check(&self, method: AgentMethod) -> Result<(), CapabilityError> {
+        match self.inner.gate.get() {
             Some(gate) => gate.check(method),
-            None => AgentGate::default().check(method),
+            None => AgentCapabilityGate::default().check(method),
         }
     }
 
-    /// The connection itself, for messages that the protocol does not define.
+    /// Returns the connection itself, for messages that the protocol does not define.
     #[must_use]
     pub fn caller(&self) -> &Caller {
-        &self.end.caller
+        &self.inner.caller
     }
 
-    /// Agrees on a version and capabilities. This comes first, and once. The latest version that we speak is asked
-    /// for, whatever the request says.
+    /// Agrees on a version and capabilities. It has to be the first call, and is made once. It requests the latest
+    /// version that we support, regardless of the one in `request`.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says, and if the agent answers with a version that we do not speak: then the
+    /// Returns a [`CallError`] if the call fails, or if the agent answers with an unsupported version: then the
     /// connection is closed.
     pub async fn initialize(&self, mut request: InitializeRequest) -> Result<InitializeResponse, CallError> {
         request.protocol_version = version::LATEST;
-        // What was advertised first stays: an agent may rely on it.
-        self.end.advertised.get_or_init(|| ClientGate::new(request.client_capabilities.clone()));
-        let response = self.end.caller.call(&request).await?;
-        if let Err(unsupported) = version::accept(response.protocol_version) {
-            self.end.caller.close();
+        // The first advertised capabilities stay: an agent may rely on them.
+        self.inner.advertised.get_or_init(|| ClientCapabilityGate::new(request.client_capabilities.clone()));
+        let response = self.inner.caller.call(&request).await?;
+        if let Err(unsupported) = version::check_version(response.protocol_version) {
+            self.inner.caller.close();
             return Err(unsupported.into());
         }
-        self.end.gate.get_or_init(|| AgentGate::new(response.agent_capabilities.clone()));
+        self.inner.gate.get_or_init(|| AgentCapabilityGate::new(response.agent_capabilities.clone()));
         Ok(response)
     }
 
     /// Logs in with a method that the agent offered.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn authenticate(
         &self,
         request: AuthenticateRequest,
     ) -> Result<AuthenticateResponse, CallError> {
         self.check(AgentMethod::Authenticate)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
     /// Logs out.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn logout(&self, request: LogoutRequest) -> Result<LogoutResponse, CallError> {
         self.check(AgentMethod::Logout)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
     /// Starts a session.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn new_session(&self, request: NewSessionRequest) -> Result<NewSessionResponse, CallError> {
         self.check_setup(AgentMethod::NewSession, &request.mcp_servers, &request.additional_directories)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
-    /// Loads a session. What was said in it comes as updates, all of them handled before this returns.
+    /// Loads a session. Its history arrives as updates, all of which are handled before this returns.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn load_session(&self, request: LoadSessionRequest) -> Result<LoadSessionResponse, CallError> {
         self.check_setup(AgentMethod::LoadSession, &request.mcp_servers, &request.additional_directories)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
-    /// Resumes a session without hearing again what was said in it.
+    /// Resumes a session without receiving its history.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn resume_session(
         &self,
         request: ResumeSessionRequest,
     ) -> Result<ResumeSessionResponse, CallError> {
         self.check_setup(AgentMethod::ResumeSession, &request.mcp_servers, &request.additional_directories)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
     /// Copies a session.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn fork_session(&self, request: ForkSessionRequest) -> Result<ForkSessionResponse, CallError> {
         self.check_setup(AgentMethod::ForkSession, &request.mcp_servers, &request.additional_directories)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
-    /// Lists the sessions that the agent keeps.
+    /// Lists the sessions that the agent has stored.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn list_sessions(
         &self,
         request: ListSessionsRequest,
     ) -> Result<ListSessionsResponse, CallError> {
         self.check(AgentMethod::ListSessions)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
-    /// Ends a session and what runs in it.
+    /// Ends a session and everything that runs in it.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn close_session(
         &self,
         request: CloseSessionRequest,
     ) -> Result<CloseSessionResponse, CallError> {
         self.check(AgentMethod::CloseSession)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
     /// Deletes a session.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn delete_session(
         &self,
         request: DeleteSessionRequest,
     ) -> Result<DeleteSessionResponse, CallError> {
         self.check(AgentMethod::DeleteSession)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
     /// Switches the mode of a session.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn set_session_mode(
         &self,
         request: SetSessionModeRequest,
     ) -> Result<SetSessionModeResponse, CallError> {
         self.check(AgentMethod::SetMode)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
     /// Sets a config option of a session.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn set_session_config_option(
         &self,
         request: SetSessionConfigOptionRequest,
     ) -> Result<SetSessionConfigOptionResponse, CallError> {
         self.check(AgentMethod::SetConfigOption)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
-    /// Switches the model of a session in the older way.
+    /// Switches the model of a session by the older method.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn set_session_model(
         &self,
         request: SetSessionModelRequest,
     ) -> Result<SetSessionModelResponse, CallError> {
         self.check(AgentMethod::SetMode)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
     /// Sends a prompt and waits for the end of the turn. Every update of the turn is handled before this returns.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn prompt(&self, request: PromptRequest) -> Result<PromptResponse, CallError> {
         self.check(AgentMethod::Prompt)?;
         self.gate().check_prompt(&request.prompt)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
-    /// Cancels the turn of a session. The prompt is then answered with the stop reason `cancelled`.
+    /// Cancels the turn of a session. The agent then answers the prompt with the stop reason `cancelled`.
     ///
     /// # Errors
     /// Fails when the agent is gone.
     pub async fn cancel(&self, session_id: impl Into<SessionId>) -> Result<(), CallError> {
         self.check(AgentMethod::Cancel)?;
-        self.end.caller.notify(&CancelNotification::new(session_id)).await
+        self.inner.caller.notify(&CancelNotification::new(session_id)).await
     }
 
     /// Calls an extension method.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn ext_request(&self, request: ExtRequest) -> Result<ExtResponse, CallError> {
-        extension_call(&self.end.caller, request).await
+        call_extension(&self.inner.caller, request).await
     }
 
-    /// Tells the agent something while an MCP server of this client answers its request.
+    /// Sends a notification while an MCP server of this client answers the agent's request.
     ///
     /// # Errors
     /// Fails when the agent is gone.
     pub async fn mcp_notification(&self, notification: &MessageMcpNotification) -> Result<(), CallError> {
-        self.end.caller.notify(notification).await
+        self.inner.caller.notify(notification).await
     }
 
     /// Sends an extension notification.
@@ -264,16 +268,16 @@ impl AgentHandle {
     /// # Errors
     /// Fails when the agent is gone.
     pub async fn ext_notification(&self, notification: ExtNotification) -> Result<(), CallError> {
-        extension_notify(&self.end.caller, notification).await
+        notify_extension(&self.inner.caller, notification).await
     }
 
-    /// Checks what every way to start a session has in common.
+    /// Checks the requirements shared by all methods that start a session.
     fn check_setup(
         &self,
         method: AgentMethod,
         servers: &[McpServer],
         directories: &[PathBuf],
-    ) -> Result<(), NotAdvertised> {
+    ) -> Result<(), CapabilityError> {
         let gate = self.gate();
         gate.check(method)?;
         gate.check_mcp_servers(servers)?;

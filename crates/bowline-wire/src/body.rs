@@ -1,48 +1,48 @@
-//! A JSON value ready to be put into a message: serialised once, on one line.
+//! A JSON value ready to be put into a message: serialised once, on a single line.
 
 use std::cell::RefCell;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// A text at least this long is moved from one owner to the next instead of being copied.
-pub(crate) const LARGE: usize = 16 << 10;
+/// The minimum size, in bytes, of a text that is moved from owner to owner instead of copied.
+pub(crate) const LARGE_BODY: usize = 16 << 10;
 
 /// The largest buffer that a thread keeps for its next message.
-const MAX_KEPT: usize = 64 << 20;
+const MAX_SCRATCH_CAPACITY: usize = 64 << 20;
 
-/// After so many messages that were not large, a thread gives the memory of its buffer back.
-const SMALL_IN_A_ROW: u32 = 64;
+/// The number of consecutive small messages after which a thread releases its buffer.
+const SMALL_BODIES_BEFORE_SHRINK: u32 = 64;
 
 /// The text of a JSON value without line breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Body {
+pub struct JsonBody {
     // Invariant: valid JSON in UTF-8, with no newline byte.
     json: Vec<u8>,
 }
 
-impl Body {
+impl JsonBody {
     /// Serialises a value.
     ///
     /// # Errors
-    /// Fails where the value cannot be JSON, such as a map whose keys are not strings.
-    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
-        let json = Scratch::write(|json| serde_json::to_writer(json, value))?;
-        // Compact JSON has line breaks only where a value brought its own text.
+    /// Fails if the value cannot be represented in JSON, such as a map whose keys are not strings.
+    pub fn from_value<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+        let json = ScratchBuffer::serialize_with(|json| serde_json::to_writer(json, value))?;
+        // Compact JSON has line breaks only where a value contains raw JSON text.
         let has_break = memchr::memchr2(b'\n', b'\r', &json).is_some();
-        Ok(if has_break { Body::one_line(json) } else { Body { json } })
+        Ok(if has_break { JsonBody::from_multiline_bytes(json) } else { JsonBody { json } })
     }
 
-    /// Takes JSON text over. Line breaks between its tokens become spaces.
+    /// Converts JSON text. Line breaks between its tokens become spaces.
     #[must_use]
-    pub fn raw(json: &RawValue) -> Self {
-        Body::one_line(json.get().as_bytes().to_vec())
+    pub fn from_raw(json: &RawValue) -> Self {
+        JsonBody::from_multiline_bytes(json.get().as_bytes().to_vec())
     }
 
-    /// The value `{}`.
+    /// Returns the value `{}`.
     #[must_use]
     pub fn empty_object() -> Self {
-        Body { json: b"{}".to_vec() }
+        JsonBody { json: b"{}".to_vec() }
     }
 
     /// Returns the text.
@@ -55,55 +55,55 @@ impl Body {
         self.json
     }
 
-    /// In JSON a line break can only stand between tokens, where a space means the same.
-    fn one_line(mut json: Vec<u8>) -> Self {
+    /// Replaces line breaks by spaces: in JSON they can only stand between tokens, where a space means the same.
+    fn from_multiline_bytes(mut json: Vec<u8>) -> Self {
         let mut from = 0;
         while let Some(at) = memchr::memchr2(b'\n', b'\r', &json[from..]) {
             json[from + at] = b' ';
             from += at + 1;
         }
-        Body { json }
+        JsonBody { json }
     }
 }
 
-/// Gives the memory of a large text that was written back, for the next one.
-pub(crate) fn recycle(mut json: Vec<u8>) {
-    if json.capacity() <= MAX_KEPT {
+/// Returns the buffer of a large written text, for reuse by the next one.
+pub(crate) fn recycle_buffer(mut json: Vec<u8>) {
+    if json.capacity() <= MAX_SCRATCH_CAPACITY {
         json.clear();
         SCRATCH.with_borrow_mut(|scratch| {
             if scratch.buffer.capacity() < json.capacity() {
                 scratch.buffer = json;
-                scratch.small_in_a_row = 0;
+                scratch.small_body_count = 0;
             }
         });
     }
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    static SCRATCH: RefCell<ScratchBuffer> = RefCell::default();
 }
 
-/// A thread's buffer for the message that it writes. To ask the system for fresh memory for every large message costs
-/// more than to write it.
+/// A thread's buffer for the message that it serialises. Allocating fresh memory for every large message costs more
+/// than serialising it.
 #[derive(Default)]
-struct Scratch {
+struct ScratchBuffer {
     buffer: Vec<u8>,
-    small_in_a_row: u32,
+    small_body_count: u32,
 }
 
-impl Scratch {
-    fn write<E>(write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<Vec<u8>, E> {
-        // The value's own code runs in between and may write messages too, so the buffer is taken out meanwhile.
+impl ScratchBuffer {
+    fn serialize_with<E>(write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<Vec<u8>, E> {
+        // The value's own code runs in between and may serialise messages too, so the buffer is taken out meanwhile.
         let mut buffer = SCRATCH.with_borrow_mut(|scratch| std::mem::take(&mut scratch.buffer));
         buffer.clear();
         write(&mut buffer)?;
-        if buffer.len() >= LARGE {
+        if buffer.len() >= LARGE_BODY {
             return Ok(buffer);
         }
         let text = buffer.as_slice().to_vec();
         SCRATCH.with_borrow_mut(|scratch| {
-            scratch.small_in_a_row = scratch.small_in_a_row.saturating_add(1);
-            if buffer.capacity() <= 2 * LARGE || scratch.small_in_a_row < SMALL_IN_A_ROW {
+            scratch.small_body_count = scratch.small_body_count.saturating_add(1);
+            if buffer.capacity() <= 2 * LARGE_BODY || scratch.small_body_count < SMALL_BODIES_BEFORE_SHRINK {
                 scratch.buffer = buffer;
             }
         });

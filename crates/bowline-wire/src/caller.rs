@@ -1,4 +1,4 @@
-//! The way to the other side: requests that wait for their answer, and notifications.
+//! The sending half of a connection: requests that wait for their answer, and notifications.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -9,35 +9,35 @@ use std::task::Waker;
 use agent_client_protocol_schema::v1::{
     CancelRequestNotification, Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId,
 };
-use bowline_state::capabilities::NotAdvertised;
-use bowline_state::failure::{self, Failure};
-use bowline_state::version::UnsupportedVersion;
+use bowline_state::capabilities::CapabilityError;
+use bowline_state::rpc_error::{self, RpcError};
+use bowline_state::version::UnsupportedVersionError;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::body::Body;
-use crate::methods::{self, Notification, Request};
-use crate::peer::NotSent;
+use crate::body::JsonBody;
+use crate::methods::{self, RpcNotification, RpcRequest};
+use crate::peer::SendRequestError;
 
-/// Why a call has no result.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// The other side answered with an error.
-    #[error("{}", failure::error_text(.0))]
-    Refused(Error),
-    /// The other side did not say that it offers this, so it was not asked.
+    #[error("{}", rpc_error::describe_error(.0))]
+    ErrorResponse(Error),
+    /// The other side did not advertise this, so the request was not sent.
     #[error(transparent)]
-    NotAdvertised(#[from] NotAdvertised),
-    /// The other side speaks no version of the protocol that we do.
+    NotAdvertised(#[from] CapabilityError),
+    /// The other side supports no protocol version that we support.
     #[error(transparent)]
-    Version(#[from] UnsupportedVersion),
+    UnsupportedVersion(#[from] UnsupportedVersionError),
     /// The connection is closed.
     #[error("the connection is closed")]
     Closed,
     /// The request was not sent.
     #[error(transparent)]
-    NotSent(#[from] NotSent),
-    /// The answer came, but is not what the method answers. It is kept as it came.
+    NotSent(#[from] SendRequestError),
+    /// The answer does not match the method. It is kept as it came.
     #[error("the answer to {method} cannot be read: {reason}")]
     Unreadable {
         /// The method that was called.
@@ -47,165 +47,177 @@ pub enum CallError {
         /// The answer.
         answer: Box<RawValue>,
     },
-    /// The params cannot be written as JSON.
+    /// The params cannot be serialised as JSON.
     #[error("the params cannot be sent: {0}")]
-    Params(serde_json::Error),
-    /// A notification handler waits for this, while reading has stopped because too many notifications wait for the
-    /// handler. A task that the handler has spawned is not told.
+    InvalidParams(serde_json::Error),
+    /// A notification handler waits for this call while reading is paused because too many notifications wait for the
+    /// handler. It is not detected in a task that the handler has spawned.
     #[error("the answer is behind notifications that wait for the caller")]
-    Jammed,
+    WouldDeadlock,
 }
 
 impl From<CallError> for Error {
-    /// What a handler answers when a call that it needed failed.
+    /// Returns the error that a handler answers with when a call that it needed failed.
     fn from(error: CallError) -> Self {
         match error {
-            CallError::Refused(error) => error,
-            CallError::NotAdvertised(missing) => Failure::from(missing).into(),
-            other => Failure::Internal { reason: other.to_string() }.into(),
+            CallError::ErrorResponse(error) => error,
+            CallError::NotAdvertised(missing) => RpcError::from(missing).into(),
+            other => RpcError::Internal { reason: other.to_string() }.into(),
         }
     }
 }
 
-/// Sends requests and notifications to the other side. Clones send on the same connection, and are cheap.
+/// Sends requests and notifications to the other side. Clones are cheap and share the connection.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    line: Arc<Line>,
+    inner: Arc<CallerInner>,
 }
 
-/// The way to the task that owns the connection.
+/// The link to the task that owns the connection.
 #[derive(Debug)]
-struct Line {
-    commands: mpsc::Sender<Command>,
-    urgent: Arc<Urgent>,
-    jammed: watch::Receiver<bool>,
+struct CallerInner {
+    outgoing: mpsc::Sender<OutgoingMessage>,
+    control: Arc<ControlSignals>,
+    reading_paused: watch::Receiver<bool>,
     next_id: AtomicI64,
 }
 
-/// What the connection must learn however full its queue is.
+/// Signals that must reach the connection however full its queue is.
 #[derive(Debug, Default)]
-pub(crate) struct Urgent {
-    // Lets the connection look without taking the lock.
-    some: AtomicBool,
-    notes: Mutex<Notes>,
-    // Whether no call will be answered any more. The other way round than the rest: the connection says it.
-    deaf: AtomicBool,
+pub(crate) struct ControlSignals {
+    // Lets the connection check without taking the lock.
+    has_pending: AtomicBool,
+    pending: Mutex<PendingSignals>,
+    // Whether calls are no longer answered. Unlike the others, this signal comes from the connection.
+    is_remote_closed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Notes {
-    // Holds at most one entry for each outstanding request, and those are bounded.
+struct PendingSignals {
+    // At most one entry for each outstanding request, whose number is bounded.
     cancelled: Vec<i64>,
-    close: bool,
+    close_requested: bool,
     waker: Option<Waker>,
 }
 
-impl Urgent {
-    fn note(&self, note: impl FnOnce(&mut Notes)) {
+impl ControlSignals {
+    fn push(&self, note: impl FnOnce(&mut PendingSignals)) {
         let mut notes = self.lock();
         note(&mut notes);
-        self.some.store(true, Ordering::Release);
+        self.has_pending.store(true, Ordering::Release);
         if let Some(waker) = &notes.waker {
             waker.wake_by_ref();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Notes> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PendingSignals> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that no call will be answered any more.
-    pub(crate) fn deafen(&self) {
-        self.deaf.store(true, Ordering::Release);
+    /// Records that calls are no longer answered.
+    pub(crate) fn set_remote_closed(&self) {
+        self.is_remote_closed.store(true, Ordering::Release);
     }
 
-    /// Sets who is woken by the next note.
-    pub(crate) fn wake(&self, waker: &Waker) {
+    /// Sets the waker for the next signal.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
         self.lock().waker = Some(waker.clone());
     }
 
-    /// Returns the calls that were cancelled and whether the connection is to be closed, since the last time.
+    /// Returns the cancelled calls since the last time and whether the connection is to be closed.
     pub(crate) fn take(&self) -> Option<(Vec<i64>, bool)> {
-        if !self.some.load(Ordering::Acquire) {
+        if !self.has_pending.load(Ordering::Acquire) {
             return None;
         }
         let mut notes = self.lock();
-        self.some.store(false, Ordering::Release);
-        Some((std::mem::take(&mut notes.cancelled), notes.close))
+        self.has_pending.store(false, Ordering::Release);
+        Some((std::mem::take(&mut notes.cancelled), notes.close_requested))
     }
 }
 
-/// What the connection is asked to send.
+/// A message for the connection to send.
 #[derive(Debug)]
-pub(crate) enum Command {
-    Call { id: i64, method: Cow<'static, str>, params: Body, reply: Reply, order: Order },
-    Notify { method: Cow<'static, str>, params: Body },
-    Answer { id: RequestId, answer: Result<Body, Error> },
+pub(crate) enum OutgoingMessage {
+    Request {
+        id: i64,
+        method: Cow<'static, str>,
+        params: JsonBody,
+        reply: ResponseSender,
+        order: ResponseOrder,
+    },
+    Notification {
+        method: Cow<'static, str>,
+        params: JsonBody,
+    },
+    Response {
+        id: RequestId,
+        result: Result<JsonBody, Error>,
+    },
 }
 
-/// When an answer is handed over.
+/// When an answer is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// After every notification that came before it has been handled.
+pub(crate) enum ResponseOrder {
+    /// After every preceding notification has been handled.
     AfterNotifications,
-    /// At once.
-    AtOnce,
+    /// Immediately.
+    Immediate,
 }
 
-/// Hands an answer to whoever waits for it.
-pub(crate) struct Reply(Box<dyn Waiter>);
+/// Delivers an answer to its waiting call.
+pub(crate) struct ResponseSender(Box<dyn ResponseWaiter>);
 
-impl Reply {
+impl ResponseSender {
     pub(crate) fn send(self, outcome: Result<&RawValue, CallError>) {
-        self.0.answer(outcome);
+        self.0.complete(outcome);
     }
 
-    /// Hands over a text that should be the answer. Returns the reply if the text could not be read.
-    pub(crate) fn offer(self, text: &str) -> Result<(), Reply> {
-        self.0.offer(text).map_err(Reply)
+    /// Tries to deliver a text as the answer. Returns the sender if the text cannot be parsed.
+    pub(crate) fn try_send(self, text: &str) -> Result<(), ResponseSender> {
+        self.0.try_complete(text).map_err(ResponseSender)
     }
 
-    /// Whether the call was dropped.
-    pub(crate) fn is_unwanted(&self) -> bool {
-        self.0.is_gone()
+    /// Returns whether the call was dropped.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.0.is_dropped()
     }
 }
 
-impl std::fmt::Debug for Reply {
+impl std::fmt::Debug for ResponseSender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Reply")
     }
 }
 
-/// Somebody who waits for an answer, of whatever type.
-trait Waiter: Send {
-    fn answer(self: Box<Self>, outcome: Result<&RawValue, CallError>);
-    fn offer(self: Box<Self>, text: &str) -> Result<(), Box<dyn Waiter>>;
-    fn is_gone(&self) -> bool;
+/// A call that waits for an answer, of any type.
+trait ResponseWaiter: Send {
+    fn complete(self: Box<Self>, outcome: Result<&RawValue, CallError>);
+    fn try_complete(self: Box<Self>, text: &str) -> Result<(), Box<dyn ResponseWaiter>>;
+    fn is_dropped(&self) -> bool;
 }
 
-/// Reads the answer with `read` and sends it.
-struct Reading<T> {
+/// Parses the answer with `read` and sends it.
+struct TypedResponseWaiter<T> {
     method: Cow<'static, str>,
     sender: oneshot::Sender<Result<T, CallError>>,
     read: fn(&str) -> Result<T, serde_json::Error>,
 }
 
-impl<T: Send + 'static> Waiter for Reading<T> {
-    fn answer(self: Box<Self>, outcome: Result<&RawValue, CallError>) {
-        let Reading { method, sender, read } = *self;
+impl<T: Send + 'static> ResponseWaiter for TypedResponseWaiter<T> {
+    fn complete(self: Box<Self>, outcome: Result<&RawValue, CallError>) {
+        let TypedResponseWaiter { method, sender, read } = *self;
         let answer = outcome.and_then(|answer| {
             read(answer.get()).map_err(|error| CallError::Unreadable {
                 method,
-                reason: methods::reason(&error),
+                reason: methods::describe_json_error(&error),
                 answer: answer.to_owned(),
             })
         });
-        // Nobody listens any more when the call was dropped.
+        // Sending fails only if the call was dropped.
         drop(sender.send(answer));
     }
 
-    fn offer(self: Box<Self>, text: &str) -> Result<(), Box<dyn Waiter>> {
+    fn try_complete(self: Box<Self>, text: &str) -> Result<(), Box<dyn ResponseWaiter>> {
         match (self.read)(text) {
             Ok(answer) => {
                 drop(self.sender.send(Ok(answer)));
@@ -215,7 +227,7 @@ impl<T: Send + 'static> Waiter for Reading<T> {
         }
     }
 
-    fn is_gone(&self) -> bool {
+    fn is_dropped(&self) -> bool {
         self.sender.is_closed()
     }
 }
@@ -230,77 +242,94 @@ fn is_in_notification() -> bool {
 }
 
 impl Caller {
-    pub(crate) fn new(queue: usize) -> (Self, mpsc::Receiver<Command>, Arc<Urgent>, watch::Sender<bool>) {
+    pub(crate) fn new(
+        queue: usize,
+    ) -> (Self, mpsc::Receiver<OutgoingMessage>, Arc<ControlSignals>, watch::Sender<bool>) {
         let (commands, commands_out) = mpsc::channel(queue.max(1));
-        let urgent = Arc::new(Urgent::default());
+        let urgent = Arc::new(ControlSignals::default());
         let (jam, jammed) = watch::channel(false);
-        let line = Line { commands, urgent: Arc::clone(&urgent), jammed, next_id: AtomicI64::new(0) };
-        (Caller { line: Arc::new(line) }, commands_out, urgent, jam)
+        let line = CallerInner {
+            outgoing: commands,
+            control: Arc::clone(&urgent),
+            reading_paused: jammed,
+            next_id: AtomicI64::new(0),
+        };
+        (Caller { inner: Arc::new(line) }, commands_out, urgent, jam)
     }
 
-    /// Queues the answer of a handler. When the connection is gone, nobody waits for it.
-    pub(crate) async fn answer(&self, id: RequestId, answer: Result<Body, Error>) {
-        drop(self.line.commands.send(Command::Answer { id, answer }).await);
+    /// Queues a handler's answer. If the connection is gone, the answer is dropped.
+    pub(crate) async fn respond(&self, id: RequestId, answer: Result<JsonBody, Error>) {
+        drop(self.inner.outgoing.send(OutgoingMessage::Response { id, result: answer }).await);
     }
 
-    /// Sends a request and waits for its answer. Dropping the future cancels the request and tells the other side.
+    /// Sends a request and waits for its answer. Dropping the future cancels the request and notifies the other side.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
-    pub async fn call<R: Request>(&self, request: &R) -> Result<R::Response, CallError> {
-        let order = if R::AFTER_NOTIFICATIONS { Order::AfterNotifications } else { Order::AtOnce };
-        self.send(Cow::Borrowed(R::METHOD), order, || Body::of(request), methods::decode).await
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn call<R: RpcRequest>(&self, request: &R) -> Result<R::Response, CallError> {
+        let order =
+            if R::AFTER_NOTIFICATIONS { ResponseOrder::AfterNotifications } else { ResponseOrder::Immediate };
+        self.call_with(Cow::Borrowed(R::METHOD), order, || JsonBody::from_value(request), methods::decode)
+            .await
     }
 
-    /// Sends a request and waits for its answer, also once `given_up` is done: then the other side is told that the request
-    /// is cancelled, and what it answers all the same is still returned. So nothing is lost that it made and names in its
-    /// answer.
+    /// Sends a request and waits for its answer. When `given_up` completes first, the request is cancelled, but an
+    /// answer that still comes is returned, so that a resource that the other side created and names in it is not
+    /// lost.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
-    pub async fn call_until<R: Request>(
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn call_until<R: RpcRequest>(
         &self,
         request: &R,
         given_up: impl Future<Output = ()>,
     ) -> Result<R::Response, CallError> {
-        let order = if R::AFTER_NOTIFICATIONS { Order::AfterNotifications } else { Order::AtOnce };
-        let (id, mut receiver) =
-            self.post(Cow::Borrowed(R::METHOD), order, || Body::of(request), methods::decode).await?;
-        let mut unanswered = CancelOnDrop { id, urgent: Some(&self.line.urgent) };
+        let order =
+            if R::AFTER_NOTIFICATIONS { ResponseOrder::AfterNotifications } else { ResponseOrder::Immediate };
+        let (id, mut receiver) = self
+            .send_request(Cow::Borrowed(R::METHOD), order, || JsonBody::from_value(request), methods::decode)
+            .await?;
+        let mut unanswered = CancelOnDrop { id, control: Some(&self.inner.control) };
         let answer = tokio::select! {
             biased;
             answer = &mut receiver => answer,
             () = given_up => {
                 let cancel = CancelRequestNotification::new(RequestId::Number(id));
-                let params = Body::of(&cancel).map_err(CallError::Params)?;
+                let params = JsonBody::from_value(&cancel).map_err(CallError::InvalidParams)?;
                 self.notify_raw(PROTOCOL_LEVEL_METHOD_NAMES.cancel_request, params).await?;
                 receiver.await
             }
         };
-        unanswered.urgent = None;
+        unanswered.control = None;
         answer.unwrap_or(Err(CallError::Closed))
     }
 
-    /// Sends a request that the protocol does not define, and waits for its answer as it comes.
+    /// Sends a request that the protocol does not define, and waits for its raw answer.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn call_raw(
         &self,
         method: impl Into<Cow<'static, str>>,
-        params: Body,
+        params: JsonBody,
     ) -> Result<Box<RawValue>, CallError> {
-        self.send(method.into(), Order::AtOnce, || Ok(params), |answer| serde_json::from_str(answer)).await
+        self.call_with(
+            method.into(),
+            ResponseOrder::Immediate,
+            || Ok(params),
+            |answer| serde_json::from_str(answer),
+        )
+        .await
     }
 
-    /// Sends a notification. Waits while too much is queued; then it is on its way.
+    /// Sends a notification. Waits while the queue is full, and returns once the notification is queued.
     ///
     /// # Errors
-    /// Fails when the connection is closed, or as [`CallError::Jammed`] says.
-    pub async fn notify<N: Notification>(&self, notification: &N) -> Result<(), CallError> {
-        let permit = self.room().await?;
-        let params = Body::of(notification).map_err(CallError::Params)?;
-        permit.send(Command::Notify { method: Cow::Borrowed(N::METHOD), params });
+    /// Fails when the connection is closed, or with [`CallError::WouldDeadlock`].
+    pub async fn notify<N: RpcNotification>(&self, notification: &N) -> Result<(), CallError> {
+        let permit = self.reserve().await?;
+        let params = JsonBody::from_value(notification).map_err(CallError::InvalidParams)?;
+        permit.send(OutgoingMessage::Notification { method: Cow::Borrowed(N::METHOD), params });
         Ok(())
     }
 
@@ -311,83 +340,84 @@ impl Caller {
     pub async fn notify_raw(
         &self,
         method: impl Into<Cow<'static, str>>,
-        params: Body,
+        params: JsonBody,
     ) -> Result<(), CallError> {
-        self.room().await?.send(Command::Notify { method: method.into(), params });
+        self.reserve().await?.send(OutgoingMessage::Notification { method: method.into(), params });
         Ok(())
     }
 
-    /// Ends the connection once what is queued has been written, or the time to drain is over. Requests of the other
-    /// side that are not answered by then are not answered any more; their handlers are told to stop.
+    /// Closes the connection once the queue has been written, or the drain timeout has passed. Requests of the other
+    /// side that are unanswered by then stay unanswered; their handlers are told to stop.
     pub fn close(&self) {
-        self.line.urgent.note(|notes| notes.close = true);
+        self.inner.control.push(|notes| notes.close_requested = true);
     }
 
-    /// Says whether no call will be answered any more, because the other side has closed its end. It may still read ours.
+    /// Returns whether calls are no longer answered because the other side has closed its end. It may still read
+    /// ours.
     #[must_use]
-    pub fn is_deaf(&self) -> bool {
-        self.line.urgent.deaf.load(Ordering::Acquire)
+    pub fn is_remote_closed(&self) -> bool {
+        self.inner.control.is_remote_closed.load(Ordering::Acquire)
     }
 
-    /// Waits until the connection is closed, by whichever side.
+    /// Waits until the connection is closed by either side.
     pub async fn closed(&self) {
-        self.line.commands.closed().await;
+        self.inner.outgoing.closed().await;
     }
 
-    /// Waits for room in the queue. A notification handler does not wait while reading has stopped for its sake.
-    async fn room(&self) -> Result<mpsc::Permit<'_, Command>, CallError> {
-        let room = self.line.commands.reserve();
+    /// Waits for room in the queue. A notification handler does not wait while reading is paused on its account.
+    async fn reserve(&self) -> Result<mpsc::Permit<'_, OutgoingMessage>, CallError> {
+        let room = self.inner.outgoing.reserve();
         if is_in_notification() {
-            let mut jammed = self.line.jammed.clone();
+            let mut jammed = self.inner.reading_paused.clone();
             return tokio::select! {
                 biased;
                 room = room => room.map_err(|_| CallError::Closed),
-                Ok(_) = jammed.wait_for(|jammed| *jammed) => Err(CallError::Jammed),
+                Ok(_) = jammed.wait_for(|jammed| *jammed) => Err(CallError::WouldDeadlock),
             };
         }
         room.await.map_err(|_| CallError::Closed)
     }
 
-    async fn send<T: Send + 'static>(
+    async fn call_with<T: Send + 'static>(
         &self,
         method: Cow<'static, str>,
-        order: Order,
-        params: impl FnOnce() -> Result<Body, serde_json::Error>,
+        order: ResponseOrder,
+        params: impl FnOnce() -> Result<JsonBody, serde_json::Error>,
         read: fn(&str) -> Result<T, serde_json::Error>,
     ) -> Result<T, CallError> {
         let inside = is_in_notification();
-        // Its answer cannot wait for the notification that the caller handles.
-        let order = if inside { Order::AtOnce } else { order };
-        let (id, receiver) = self.post(method, order, params, read).await?;
-        let mut unanswered = CancelOnDrop { id, urgent: Some(&self.line.urgent) };
+        // Its answer cannot wait for the notification that the caller is handling.
+        let order = if inside { ResponseOrder::Immediate } else { order };
+        let (id, receiver) = self.send_request(method, order, params, read).await?;
+        let mut unanswered = CancelOnDrop { id, control: Some(&self.inner.control) };
         let answer = if inside {
-            let mut jammed = self.line.jammed.clone();
+            let mut jammed = self.inner.reading_paused.clone();
             tokio::select! {
                 biased;
                 answer = receiver => answer,
-                Ok(_) = jammed.wait_for(|jammed| *jammed) => return Err(CallError::Jammed),
+                Ok(_) = jammed.wait_for(|jammed| *jammed) => return Err(CallError::WouldDeadlock),
             }
         } else {
             receiver.await
         };
-        unanswered.urgent = None;
+        unanswered.control = None;
         answer.unwrap_or(Err(CallError::Closed))
     }
 
-    /// Puts a request on its way. Returns its id, and where its answer will come.
-    async fn post<T: Send + 'static>(
+    /// Queues a request. Returns its id, and the receiver of its answer.
+    async fn send_request<T: Send + 'static>(
         &self,
         method: Cow<'static, str>,
-        order: Order,
-        params: impl FnOnce() -> Result<Body, serde_json::Error>,
+        order: ResponseOrder,
+        params: impl FnOnce() -> Result<JsonBody, serde_json::Error>,
         read: fn(&str) -> Result<T, serde_json::Error>,
     ) -> Result<(i64, oneshot::Receiver<Result<T, CallError>>), CallError> {
-        let permit = self.room().await?;
-        let params = params().map_err(CallError::Params)?;
-        let id = self.line.next_id.fetch_add(1, Ordering::Relaxed);
+        let permit = self.reserve().await?;
+        let params = params().map_err(CallError::InvalidParams)?;
+        let id = self.inner.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
-        let reply = Reply(Box::new(Reading { method: method.clone(), sender, read }));
-        permit.send(Command::Call { id, method, params, reply, order });
+        let reply = ResponseSender(Box::new(TypedResponseWaiter { method: method.clone(), sender, read }));
+        permit.send(OutgoingMessage::Request { id, method, params, reply, order });
         Ok((id, receiver))
     }
 }
@@ -395,13 +425,13 @@ impl Caller {
 /// Cancels a request that is dropped before its answer came.
 struct CancelOnDrop<'a> {
     id: i64,
-    urgent: Option<&'a Urgent>,
+    control: Option<&'a ControlSignals>,
 }
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        if let Some(urgent) = self.urgent {
-            urgent.note(|notes| notes.cancelled.push(self.id));
+        if let Some(urgent) = self.control {
+            urgent.push(|notes| notes.cancelled.push(self.id));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! An agent as a child process: started, talked to, and ended with everything it started.
+//! An agent as a child process: started, connected, and ended with all of its descendants.
 
 use std::fmt;
 use std::io;
@@ -13,13 +13,13 @@ use tokio::task::JoinHandle;
 
 use crate::agent_handle::AgentHandle;
 use crate::client::Client;
-use crate::connect::{attach_client, connect_client_tapped};
+use crate::connect::{attach_client, connect_client_recorded};
 use crate::driver::Driver;
-use crate::eager::Eager;
-use crate::last_words::LastWords;
-use crate::limits::Limits;
-use crate::stdio::widen;
-use crate::tap::Tap;
+use crate::eager_reader::EagerReader;
+use crate::limits::ConnectionLimits;
+use crate::recorder::WireRecorder;
+use crate::stdio::widen_pipe;
+use crate::stream_tail::StreamTail;
 
 /// Why an agent did not start.
 #[derive(Debug, thiserror::Error)]
@@ -29,35 +29,35 @@ pub enum SpawnError {
     Start {
         /// The program.
         program: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// How long an agent may take to end at each step.
+/// How long an agent may take to exit at each step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grace {
-    /// After its stdin was closed.
+pub struct ShutdownGrace {
+    /// After its stdin is closed.
     pub after_close: Duration,
-    /// After it was asked to terminate.
+    /// After it is asked to terminate.
     pub after_terminate: Duration,
 }
 
-impl Default for Grace {
+impl Default for ShutdownGrace {
     /// Two seconds, then one.
     fn default() -> Self {
-        Grace { after_close: Duration::from_secs(2), after_terminate: Duration::from_secs(1) }
+        ShutdownGrace { after_close: Duration::from_secs(2), after_terminate: Duration::from_secs(1) }
     }
 }
 
 /// How an agent's process ended.
 #[derive(Debug, Clone)]
 pub struct AgentExit {
-    /// Its exit status, if it could be learnt.
+    /// Its exit status, if known.
     pub status: Option<ExitStatus>,
-    /// The last of what it wrote to stderr.
+    /// The tail of its stderr.
     pub stderr: String,
-    /// What it wrote to stdout first and is no message, where that was kept ([`HeadReader`](crate::HeadReader)).
+    /// The first lines on its stdout that are not messages, where they were kept ([`HeadReader`](crate::HeadReader)).
     pub stdout: String,
 }
 
@@ -74,19 +74,19 @@ impl fmt::Display for AgentExit {
     }
 }
 
-/// The process of an agent. Dropping it kills the process and every other one in its group.
+/// The process of an agent. Dropping it kills its whole process group.
 #[derive(Debug)]
 pub struct AgentProcess {
     child: Child,
-    group: Group,
+    process_group: ProcessGroup,
     agent: AgentHandle,
-    serving: JoinHandle<io::Result<()>>,
-    stderr: LastWords,
+    serve_task: JoinHandle<io::Result<()>>,
+    stderr: StreamTail,
 }
 
-/// Starts an agent in a process group of its own and connects a client to it.
+/// Starts an agent in its own process group and connects a client to it.
 ///
-/// The command's stdin, stdout and stderr are taken over; everything else (directory, environment) is the caller's.
+/// The command's stdin, stdout and stderr are replaced; everything else (directory, environment) is up to the caller.
 ///
 /// # Errors
 /// Fails when the program cannot be started.
@@ -96,23 +96,23 @@ pub struct AgentProcess {
 pub fn spawn_agent<C: Client>(
     command: Command,
     client: Arc<C>,
-    limits: Limits,
+    limits: ConnectionLimits,
 ) -> Result<(AgentHandle, AgentProcess), SpawnError> {
-    spawn_agent_tapped(command, client, limits, None)
+    spawn_agent_recorded(command, client, limits, None)
 }
 
-/// Starts an agent as [`spawn_agent`] does, with somebody who hears every message.
+/// Starts an agent as [`spawn_agent`] does, with a recorder that receives every message.
 ///
 /// # Errors
 /// Fails when the program cannot be started.
 ///
 /// # Panics
 /// Panics outside of a tokio runtime with IO and time enabled.
-pub fn spawn_agent_tapped<C: Client>(
+pub fn spawn_agent_recorded<C: Client>(
     mut command: Command,
     client: Arc<C>,
-    limits: Limits,
-    tap: Option<Arc<dyn Tap>>,
+    limits: ConnectionLimits,
+    tap: Option<Arc<dyn WireRecorder>>,
 ) -> Result<(AgentHandle, AgentProcess), SpawnError> {
     command
         .stdin(Stdio::piped())
@@ -123,99 +123,100 @@ pub fn spawn_agent_tapped<C: Client>(
     let program = command.as_std().get_program().to_string_lossy().into_owned();
     let failed = |source| SpawnError::Start { program: program.clone(), source };
     let mut child = command.spawn().map_err(failed)?;
-    let group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
+    let group = ProcessGroup(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
     let (Some(stdin), Some(stdout), Some(stderr)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(failed(io::Error::other("its pipes are missing")));
     };
-    widen(&stdin);
-    widen(&stdout);
-    let stderr = LastWords::of(stderr);
+    widen_pipe(&stdin);
+    widen_pipe(&stdout);
+    let stderr = StreamTail::spawn(stderr);
     let (agent, serving) = match tap {
         None => {
-            let eager = stdout.as_fd().try_clone_to_owned().ok().map(Eager::new);
+            let eager = stdout.as_fd().try_clone_to_owned().ok().map(EagerReader::new);
             let (caller, driver) = Driver::new(stdout, stdin, limits);
-            let (agent, serving) = attach_client(client, (caller, driver.eager(eager)));
+            let (agent, serving) = attach_client(client, (caller, driver.with_eager_reader(eager)));
             (agent, tokio::spawn(serving))
         }
-        // Who looks at the pipe itself would take messages that nobody hears.
+        // An eager reader on the pipe itself would bypass the recorder.
         Some(tap) => {
-            let (agent, serving) = connect_client_tapped(client, stdout, stdin, limits, tap);
+            let (agent, serving) = connect_client_recorded(client, stdout, stdin, limits, tap);
             (agent, tokio::spawn(serving))
         }
     };
-    let process = AgentProcess { child, group, agent: agent.clone(), serving, stderr };
+    let process =
+        AgentProcess { child, process_group: group, agent: agent.clone(), serve_task: serving, stderr };
     Ok((agent, process))
 }
 
 impl AgentProcess {
-    /// The id of the process, until it has ended.
+    /// Returns the id of the process, until it has ended.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// The last of what the agent wrote to stderr so far.
+    /// Returns the tail of the agent's stderr so far.
     #[must_use]
     pub fn stderr(&self) -> String {
         self.stderr.text()
     }
 
-    /// Waits until the process ends by itself, and kills what it left behind in its process group.
+    /// Waits until the process exits by itself, and kills the rest of its process group.
     pub async fn wait(&mut self) -> AgentExit {
         let status = self.child.wait().await.ok();
-        self.group.end();
-        self.exit(status).await
+        self.process_group.kill();
+        self.collect_exit(status).await
     }
 
-    /// Ends the process: closes its stdin, waits, asks it to terminate, waits, kills it; and kills what it left behind
-    /// in its process group.
-    pub async fn shutdown(mut self, grace: Grace) -> AgentExit {
+    /// Ends the process: closes its stdin, waits, asks it to terminate, waits, kills it; and kills the rest of its
+    /// process group.
+    pub async fn shutdown(mut self, grace: ShutdownGrace) -> AgentExit {
         self.agent.caller().close();
         let mut status = tokio::time::timeout(grace.after_close, self.child.wait()).await;
         if status.is_err() {
-            self.group.signal(Signal::TERM);
+            self.process_group.signal(Signal::TERM);
             status = tokio::time::timeout(grace.after_terminate, self.child.wait()).await;
         }
         let status = match status {
             Ok(status) => status.ok(),
             Err(_) => {
-                self.group.signal(Signal::KILL);
+                self.process_group.signal(Signal::KILL);
                 self.child.wait().await.ok()
             }
         };
-        self.group.end();
-        self.exit(status).await
+        self.process_group.kill();
+        self.collect_exit(status).await
     }
 
-    async fn exit(&mut self, status: Option<ExitStatus>) -> AgentExit {
-        self.stderr.settle().await;
+    async fn collect_exit(&mut self, status: Option<ExitStatus>) -> AgentExit {
+        self.stderr.wait_for_end().await;
         AgentExit { status, stderr: self.stderr(), stdout: String::new() }
     }
 }
 
 impl Drop for AgentProcess {
     fn drop(&mut self) {
-        self.group.end();
-        self.serving.abort();
+        self.process_group.kill();
+        self.serve_task.abort();
     }
 }
 
 /// The process group of an agent.
 #[derive(Debug)]
-struct Group(Option<Pid>);
+struct ProcessGroup(Option<Pid>);
 
-impl Group {
-    /// Kills all that is left of the group, once: later its number may be another's.
-    fn end(&mut self) {
+impl ProcessGroup {
+    /// Kills the rest of the group, once: later its number may belong to another group.
+    fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.0 = None;
     }
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.0 {
-            // A group without members is what we want.
+            // It fails only for a group without members, which is the goal.
             kill_process_group(group, signal).ok();
         }
     }

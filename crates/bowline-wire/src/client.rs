@@ -1,4 +1,4 @@
-//! The client's end: a trait to implement, and what turns messages into calls of it.
+//! The client's end: the [`Client`] trait, and the dispatcher that turns messages into calls of it.
 
 use std::future::{Future, ready};
 use std::sync::Arc;
@@ -13,23 +13,25 @@ use agent_client_protocol_schema::v1::{
     WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use bowline_state::capabilities::ClientMethod;
-use bowline_state::failure::Failure;
+use bowline_state::rpc_error::RpcError;
 use serde_json::value::RawValue;
 
 use crate::agent_handle::AgentHandle;
-use crate::context::Context;
-use crate::dispatch::{answer, answer_raw, is_extension, raw_params, refuse, unknown};
-use crate::methods::Request;
-use crate::peer::Breach;
-use crate::service::{Answer, BoxFuture, Incoming, Params, Service, Unproven};
+use crate::context::RequestContext;
+use crate::dispatch::{
+    handle_request, is_extension, method_not_found, respond_error, respond_raw, to_raw_params,
+};
+use crate::methods::RpcRequest;
+use crate::peer::RpcViolation;
+use crate::service::{BoxFuture, IncomingRequest, RawParams, Service, ServiceResponse, UncheckedParamsError};
 
-/// The agent, and whether the request is still wanted.
-pub type ClientContext = Context<AgentHandle>;
+/// The context of a request: the agent, and the cancel signal.
+pub type ClientContext = RequestContext<AgentHandle>;
 
-/// A client. A method that is left out answers -32601, and so does one that was not advertised.
+/// A client. Methods that are not implemented or were not advertised answer -32601.
 ///
-/// Handlers may call the agent through their context. They run at the same time; only notifications are handled one
-/// after the other, and a turn's answer comes after its updates.
+/// Handlers may call the agent through their context. They run concurrently; only notifications are handled one after
+/// the other, and a turn's answer comes after its updates.
 #[expect(unused_variables, reason = "the names of the parameters are documentation")]
 pub trait Client: Send + Sync + 'static {
     /// Asks the user.
@@ -39,26 +41,26 @@ pub trait Client: Send + Sync + 'static {
         cx: ClientContext,
     ) -> impl Future<Output = Result<RequestPermissionResponse, Error>> + Send;
 
-    /// Takes an update of a session. The next one waits until this is done, which is how a slow client slows the agent
-    /// down.
+    /// Handles an update of a session. The next one waits until this completes, which is how a slow client slows the
+    /// agent down.
     fn session_update(
         &self,
         notification: SessionNotification,
         agent: AgentHandle,
     ) -> impl Future<Output = ()> + Send;
 
-    /// Takes an update that the schema does not have, as it came.
+    /// Handles an update that the schema does not know, as it came.
     fn unknown_update(&self, update: UnknownUpdate, agent: AgentHandle) -> impl Future<Output = ()> + Send {
         ready(())
     }
 
-    /// Reads a text file, with what is unsaved in the editor.
+    /// Reads a text file, including unsaved changes in the editor.
     fn read_text_file(
         &self,
         request: ReadTextFileRequest,
         cx: ClientContext,
     ) -> impl Future<Output = Result<ReadTextFileResponse, Error>> + Send {
-        ready(unknown(ReadTextFileRequest::METHOD))
+        ready(method_not_found(ReadTextFileRequest::METHOD))
     }
 
     /// Writes a text file.
@@ -67,25 +69,25 @@ pub trait Client: Send + Sync + 'static {
         request: WriteTextFileRequest,
         cx: ClientContext,
     ) -> impl Future<Output = Result<WriteTextFileResponse, Error>> + Send {
-        ready(unknown(WriteTextFileRequest::METHOD))
+        ready(method_not_found(WriteTextFileRequest::METHOD))
     }
 
-    /// Starts a command and returns at once.
+    /// Starts a command and returns immediately.
     fn create_terminal(
         &self,
         request: CreateTerminalRequest,
         cx: ClientContext,
     ) -> impl Future<Output = Result<CreateTerminalResponse, Error>> + Send {
-        ready(unknown(CreateTerminalRequest::METHOD))
+        ready(method_not_found(CreateTerminalRequest::METHOD))
     }
 
-    /// Returns what a terminal has put out so far.
+    /// Returns the output of a terminal so far.
     fn terminal_output(
         &self,
         request: TerminalOutputRequest,
         cx: ClientContext,
     ) -> impl Future<Output = Result<TerminalOutputResponse, Error>> + Send {
-        ready(unknown(TerminalOutputRequest::METHOD))
+        ready(method_not_found(TerminalOutputRequest::METHOD))
     }
 
     /// Waits until the command of a terminal ends.
@@ -94,7 +96,7 @@ pub trait Client: Send + Sync + 'static {
         request: WaitForTerminalExitRequest,
         cx: ClientContext,
     ) -> impl Future<Output = Result<WaitForTerminalExitResponse, Error>> + Send {
-        ready(unknown(WaitForTerminalExitRequest::METHOD))
+        ready(method_not_found(WaitForTerminalExitRequest::METHOD))
     }
 
     /// Kills the command of a terminal; the terminal stays.
@@ -103,16 +105,16 @@ pub trait Client: Send + Sync + 'static {
         request: KillTerminalRequest,
         cx: ClientContext,
     ) -> impl Future<Output = Result<KillTerminalResponse, Error>> + Send {
-        ready(unknown(KillTerminalRequest::METHOD))
+        ready(method_not_found(KillTerminalRequest::METHOD))
     }
 
-    /// Kills the command of a terminal if it runs, and forgets the terminal.
+    /// Kills the command of a terminal if it is running, and releases the terminal.
     fn release_terminal(
         &self,
         request: ReleaseTerminalRequest,
         cx: ClientContext,
     ) -> impl Future<Output = Result<ReleaseTerminalResponse, Error>> + Send {
-        ready(unknown(ReleaseTerminalRequest::METHOD))
+        ready(method_not_found(ReleaseTerminalRequest::METHOD))
     }
 
     /// Asks the user to fill in a form or to visit a page.
@@ -121,10 +123,10 @@ pub trait Client: Send + Sync + 'static {
         request: CreateElicitationRequest,
         cx: ClientContext,
     ) -> impl Future<Output = Result<CreateElicitationResponse, Error>> + Send {
-        ready(unknown(CreateElicitationRequest::METHOD))
+        ready(method_not_found(CreateElicitationRequest::METHOD))
     }
 
-    /// Learns that an elicitation by URL has ended.
+    /// Handles the end of an elicitation by URL.
     fn complete_elicitation(
         &self,
         notification: CompleteElicitationNotification,
@@ -133,14 +135,14 @@ pub trait Client: Send + Sync + 'static {
         ready(())
     }
 
-    /// Answers a message to an MCP server that this client serves over the connection itself, as it said when it opened the
-    /// session.
+    /// Answers a message to an MCP server that this client serves over the connection itself, as announced when it
+    /// opened the session.
     fn mcp_message(
         &self,
         request: MessageMcpRequest,
         cx: ClientContext,
     ) -> impl Future<Output = Result<MessageMcpResponse, Error>> + Send {
-        ready(unknown(MessageMcpRequest::METHOD))
+        ready(method_not_found(MessageMcpRequest::METHOD))
     }
 
     /// Answers an extension method; its name starts with `_`.
@@ -149,10 +151,10 @@ pub trait Client: Send + Sync + 'static {
         request: ExtRequest,
         cx: ClientContext,
     ) -> impl Future<Output = Result<ExtResponse, Error>> + Send {
-        ready(unknown(&request.method))
+        ready(method_not_found(&request.method))
     }
 
-    /// Takes an extension notification.
+    /// Handles an extension notification.
     fn ext_notification(
         &self,
         notification: ExtNotification,
@@ -161,81 +163,84 @@ pub trait Client: Send + Sync + 'static {
         ready(())
     }
 
-    /// Sees the params of every request and notification of the agent that could be read, as they came, before its handler
-    /// runs; `{}` if there were none. Fields that the schema does not have are still in them. This runs on the
-    /// connection's task and should be quick.
+    /// Inspects the raw params of every readable request and notification of the agent, before its handler runs; `{}`
+    /// if there are none. They still contain fields unknown to the schema. This runs on the connection's task and
+    /// should be quick.
     fn inspect(&self, method: &str, params: &str) {}
 
-    /// Learns that the agent sent something that the protocol forbids. What can be answered has been.
-    fn breach(&self, breach: Breach) {}
+    /// Handles a protocol violation by the agent. Any possible answer has already been sent.
+    fn on_violation(&self, breach: RpcViolation) {}
 }
 
-/// A `session/update` that the schema cannot read: its kind, or something in it, is from a newer protocol.
+/// A `session/update` that the schema cannot parse: its kind, or a part of it, is from a newer protocol.
 #[derive(Debug, Clone)]
 pub struct UnknownUpdate {
-    /// The session, if it says one.
+    /// The session, if given.
     pub session_id: Option<SessionId>,
-    /// The kind (`sessionUpdate`), if it says one.
+    /// The kind (`sessionUpdate`), if given.
     pub kind: Option<String>,
     /// The params as they came.
     pub params: String,
 }
 
 /// Serves a [`Client`].
-pub(crate) struct ClientService<C> {
+pub(crate) struct ClientDispatcher<C> {
     client: Arc<C>,
     agent: AgentHandle,
 }
 
-impl<C: Client> ClientService<C> {
+impl<C: Client> ClientDispatcher<C> {
     pub(crate) fn new(client: Arc<C>, agent: AgentHandle) -> Self {
-        ClientService { client, agent }
+        ClientDispatcher { client, agent }
     }
 
     fn call<R, F>(
         &self,
         method: ClientMethod,
-        incoming: Incoming<'_>,
+        incoming: IncomingRequest<'_>,
         handle: impl FnOnce(Arc<C>, R, ClientContext) -> F,
-    ) -> Result<Answer, Unproven>
+    ) -> Result<ServiceResponse, UncheckedParamsError>
     where
-        R: Request,
+        R: RpcRequest,
         F: Future<Output = Result<R::Response, Error>> + Send + 'static,
     {
         if let Err(missing) = self.agent.check_advertised(method) {
-            incoming.params.checked()?;
-            return Ok(refuse(missing.into()));
+            incoming.params.require_checked()?;
+            return Ok(respond_error(missing.into()));
         }
-        let (params, cx) = Context::of(incoming, self.agent.clone());
-        answer(params, |request| handle(Arc::clone(&self.client), request, cx))
+        let (params, cx) = RequestContext::from_request(incoming, self.agent.clone());
+        handle_request(params, |request| handle(Arc::clone(&self.client), request, cx))
     }
 
-    fn elicit(&self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
+    fn dispatch_elicitation(
+        &self,
+        incoming: IncomingRequest<'_>,
+    ) -> Result<ServiceResponse, UncheckedParamsError> {
         let advertised = self.agent.advertised();
-        let (params, cx) = Context::of(incoming, self.agent.clone());
+        let (params, cx) = RequestContext::from_request(incoming, self.agent.clone());
         let client = Arc::clone(&self.client);
-        answer(params, |request: CreateElicitationRequest| async move {
+        handle_request(params, |request: CreateElicitationRequest| async move {
             if let Err(missing) = advertised.check_elicitation(&request.mode) {
-                return Err(Failure::InvalidParams { reason: missing.to_string() }.into());
+                return Err(RpcError::InvalidParams { reason: missing.to_string() }.into());
             }
             client.create_elicitation(request, cx).await
         })
     }
 
-    fn update(&self, params: Params<'_>) -> Result<BoxFuture<()>, Unproven> {
+    fn dispatch_update(&self, params: RawParams<'_>) -> Result<BoxFuture<()>, UncheckedParamsError> {
         let (client, agent) = (Arc::clone(&self.client), self.agent.clone());
         // An update is large; on the heap it is not copied on its way to the handler.
-        Ok(match params.read::<Box<SessionNotification>>()? {
+        Ok(match params.parse::<Box<SessionNotification>>()? {
             Ok(notification) => Box::pin(async move { client.session_update(*notification, agent).await }),
             Err(_) => {
-                let update = unknown_update(params);
+                let update = parse_unknown_update(params);
                 Box::pin(async move { client.unknown_update(update, agent).await })
             }
         })
     }
 }
 
-/// Hands a request to the method of the client that serves it, if we said that we serve it.
+/// Passes a request to the client's method for it, if that method was advertised.
 macro_rules! handle {
     ($service:expr, $incoming:expr, $gate:ident, $request:ty, $method:ident) => {
         $service.call(ClientMethod::$gate, $incoming, |client, request: $request, cx| async move {
@@ -244,9 +249,12 @@ macro_rules! handle {
     };
 }
 
-impl<C: Client> ClientService<C> {
-    /// Finds the method of the client that serves a request.
-    fn route(&mut self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
+impl<C: Client> ClientDispatcher<C> {
+    /// Dispatches a request to the client's method for it.
+    fn dispatch_request(
+        &mut self,
+        incoming: IncomingRequest<'_>,
+    ) -> Result<ServiceResponse, UncheckedParamsError> {
         match incoming.method {
             ReadTextFileRequest::METHOD => {
                 handle!(self, incoming, ReadTextFile, ReadTextFileRequest, read_text_file)
@@ -278,67 +286,78 @@ impl<C: Client> ClientService<C> {
             ReleaseTerminalRequest::METHOD => {
                 handle!(self, incoming, ReleaseTerminal, ReleaseTerminalRequest, release_terminal)
             }
-            CreateElicitationRequest::METHOD => self.elicit(incoming),
+            CreateElicitationRequest::METHOD => self.dispatch_elicitation(incoming),
             MessageMcpRequest::METHOD => {
                 let client = Arc::clone(&self.client);
-                let (params, cx) = Context::of(incoming, self.agent.clone());
-                answer(params, |request| async move { client.mcp_message(request, cx).await })
+                let (params, cx) = RequestContext::from_request(incoming, self.agent.clone());
+                handle_request(params, |request| async move { client.mcp_message(request, cx).await })
             }
             method if is_extension(method) => {
                 let client = Arc::clone(&self.client);
-                let (params, cx) = Context::of(incoming, self.agent.clone());
-                let request = ExtRequest::new(method, raw_params(params)?);
-                Ok(answer_raw(async move { client.ext_request(request, cx).await }))
+                let (params, cx) = RequestContext::from_request(incoming, self.agent.clone());
+                let request = ExtRequest::new(method, to_raw_params(params)?);
+                Ok(respond_raw(async move { client.ext_request(request, cx).await }))
             }
             method => {
-                incoming.params.checked()?;
-                Ok(refuse(Failure::UnknownMethod { method: Some(method.to_owned()) }))
+                incoming.params.require_checked()?;
+                Ok(respond_error(RpcError::UnknownMethod { method: Some(method.to_owned()) }))
             }
         }
     }
 
-    fn take(&self, method: &str, params: Params<'_>) -> Result<Option<BoxFuture<()>>, Unproven> {
+    fn dispatch_notification(
+        &self,
+        method: &str,
+        params: RawParams<'_>,
+    ) -> Result<Option<BoxFuture<()>>, UncheckedParamsError> {
         if method == CLIENT_METHOD_NAMES.session_update {
-            return self.update(params).map(Some);
+            return self.dispatch_update(params).map(Some);
         }
         let (client, agent) = (Arc::clone(&self.client), self.agent.clone());
         if method == CLIENT_METHOD_NAMES.elicitation_complete {
-            let Ok(notification) = params.read()? else { return Ok(None) };
+            let Ok(notification) = params.parse()? else { return Ok(None) };
             return Ok(Some(Box::pin(async move { client.complete_elicitation(notification, agent).await })));
         }
         if is_extension(method) {
-            let notification = ExtNotification::new(method, raw_params(params)?);
+            let notification = ExtNotification::new(method, to_raw_params(params)?);
             return Ok(Some(Box::pin(async move { client.ext_notification(notification, agent).await })));
         }
-        // What is neither defined nor an extension is ignored, as the protocol wants it.
-        params.checked().map(|_| None)
+        // A notification that is neither defined nor an extension is ignored, as the protocol requires.
+        params.require_checked().map(|_| None)
     }
 }
 
-impl<C: Client> Service for ClientService<C> {
-    fn request(&mut self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
-        let Incoming { method, params, .. } = incoming;
-        let answer = self.route(incoming)?;
+impl<C: Client> Service for ClientDispatcher<C> {
+    fn handle_request(
+        &mut self,
+        incoming: IncomingRequest<'_>,
+    ) -> Result<ServiceResponse, UncheckedParamsError> {
+        let IncomingRequest { method, params, .. } = incoming;
+        let answer = self.dispatch_request(incoming)?;
         self.client.inspect(method, params.text());
         Ok(answer)
     }
 
-    fn notification(&mut self, method: &str, params: Params<'_>) -> Result<Option<BoxFuture<()>>, Unproven> {
-        let handler = self.take(method, params)?;
+    fn handle_notification(
+        &mut self,
+        method: &str,
+        params: RawParams<'_>,
+    ) -> Result<Option<BoxFuture<()>>, UncheckedParamsError> {
+        let handler = self.dispatch_notification(method, params)?;
         self.client.inspect(method, params.text());
         Ok(handler)
     }
 
-    fn breach(&mut self, breach: Breach) {
-        self.client.breach(breach);
+    fn handle_violation(&mut self, breach: RpcViolation) {
+        self.client.on_violation(breach);
     }
 }
 
-/// Makes out what it can of an update that cannot be read.
-fn unknown_update(params: Params<'_>) -> UnknownUpdate {
+/// Extracts what it can from an update that cannot be parsed.
+fn parse_unknown_update(params: RawParams<'_>) -> UnknownUpdate {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Outline<'a> {
+    struct UpdateOutline<'a> {
         session_id: Option<SessionId>,
         #[serde(borrow)]
         update: Option<&'a RawValue>,
@@ -346,13 +365,13 @@ fn unknown_update(params: Params<'_>) -> UnknownUpdate {
 
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Kind {
+    struct UpdateKind {
         session_update: Option<String>,
     }
 
-    let outline: Option<Outline<'_>> = serde_json::from_str(params.text()).ok();
+    let outline: Option<UpdateOutline<'_>> = serde_json::from_str(params.text()).ok();
     let (session_id, update) = outline.map_or((None, None), |outline| (outline.session_id, outline.update));
-    let kind: Option<Kind> = update.and_then(|update| serde_json::from_str(update.get()).ok());
+    let kind: Option<UpdateKind> = update.and_then(|update| serde_json::from_str(update.get()).ok());
     UnknownUpdate {
         session_id,
         kind: kind.and_then(|kind| kind.session_update),

@@ -1,4 +1,4 @@
-//! The client, as an agent sees it.
+//! The handle by which an agent calls the client.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -12,81 +12,83 @@ use agent_client_protocol_schema::v1::{
     WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use bowline_state::builders::IntoSessionUpdate;
-use bowline_state::capabilities::{ClientGate, ClientMethod, NotAdvertised};
+use bowline_state::capabilities::{CapabilityError, ClientCapabilityGate, ClientMethod};
 
-use crate::body::Body;
+use crate::body::JsonBody;
 use crate::caller::{CallError, Caller};
 
-/// The client at the other end. What it did not advertise is an error before anything is sent.
+/// The client at the other end. Using a capability that it did not advertise fails before anything is sent.
 #[derive(Debug, Clone)]
 pub struct ClientHandle {
-    end: Arc<ClientEnd>,
+    inner: Arc<ClientHandleInner>,
 }
 
 #[derive(Debug)]
-struct ClientEnd {
+struct ClientHandleInner {
     caller: Caller,
-    gate: OnceLock<ClientGate>,
+    gate: OnceLock<ClientCapabilityGate>,
     info: OnceLock<Implementation>,
 }
 
 impl ClientHandle {
     pub(crate) fn new(caller: Caller) -> Self {
-        ClientHandle { end: Arc::new(ClientEnd { caller, gate: OnceLock::new(), info: OnceLock::new() }) }
-    }
-
-    /// Returns a client at the other end of a connection that somebody else began, with what it advertised.
-    #[must_use]
-    pub fn over(caller: Caller, advertised: ClientGate) -> Self {
-        let client = Self::new(caller);
-        client.open(advertised);
-        client
-    }
-
-    /// Opens what the client advertised. Returns whether this was the first time.
-    pub(crate) fn open(&self, gate: ClientGate) -> bool {
-        self.end.gate.set(gate).is_ok()
-    }
-
-    pub(crate) fn is_open(&self) -> bool {
-        self.end.gate.get().is_some()
-    }
-
-    /// What the client advertised; nothing before `initialize`.
-    #[must_use]
-    pub fn gate(&self) -> ClientGate {
-        self.end.gate.get().cloned().unwrap_or_default()
-    }
-
-    /// Notes how the client calls itself.
-    pub(crate) fn meet(&self, info: Option<Implementation>) {
-        // It says so once, in `initialize`.
-        if let Some(info) = info {
-            self.end.info.set(info).ok();
+        ClientHandle {
+            inner: Arc::new(ClientHandleInner { caller, gate: OnceLock::new(), info: OnceLock::new() }),
         }
     }
 
-    /// How the client calls itself; none before `initialize`, or if it does not say.
+    /// Creates a handle to the client of an existing connection, with its advertised capabilities.
+    #[must_use]
+    pub fn from_caller(caller: Caller, advertised: ClientCapabilityGate) -> Self {
+        let client = Self::new(caller);
+        client.set_gate(advertised);
+        client
+    }
+
+    /// Sets the client's advertised capabilities. Returns whether this was the first time.
+    pub(crate) fn set_gate(&self, gate: ClientCapabilityGate) -> bool {
+        self.inner.gate.set(gate).is_ok()
+    }
+
+    pub(crate) fn is_initialized(&self) -> bool {
+        self.inner.gate.get().is_some()
+    }
+
+    /// Returns the capabilities that the client advertised; none before `initialize`.
+    #[must_use]
+    pub fn gate(&self) -> ClientCapabilityGate {
+        self.inner.gate.get().cloned().unwrap_or_default()
+    }
+
+    /// Records the client's name and version.
+    pub(crate) fn set_info(&self, info: Option<Implementation>) {
+        // They come once, in `initialize`.
+        if let Some(info) = info {
+            self.inner.info.set(info).ok();
+        }
+    }
+
+    /// Returns the client's name and version; `None` before `initialize`, or if it gave none.
     #[must_use]
     pub fn info(&self) -> Option<&Implementation> {
-        self.end.info.get()
+        self.inner.info.get()
     }
 
     /// Checks that the client serves a method.
     ///
     /// # Errors
-    /// Returns the capability that is missing.
-    pub fn check(&self, method: ClientMethod) -> Result<(), NotAdvertised> {
-        match self.end.gate.get() {
+    /// Returns the missing capability.
+    pub fn check(&self, method: ClientMethod) -> Result<(), CapabilityError> {
+        match self.inner.gate.get() {
             Some(gate) => gate.check(method),
-            None => ClientGate::default().check(method),
+            None => ClientCapabilityGate::default().check(method),
         }
     }
 
-    /// The connection itself, for messages that the protocol does not define.
+    /// Returns the connection itself, for messages that the protocol does not define.
     #[must_use]
     pub fn caller(&self) -> &Caller {
-        &self.end.caller
+        &self.inner.caller
     }
 
     /// Reports progress on a session. Waits while the client is slow to read.
@@ -106,136 +108,136 @@ impl ClientHandle {
     /// # Errors
     /// Fails if the client did not advertise this kind of update, or is gone.
     pub async fn notify_session(&self, notification: &SessionNotification) -> Result<(), CallError> {
-        match self.end.gate.get() {
+        match self.inner.gate.get() {
             Some(gate) => gate.check_update(&notification.update)?,
-            None => ClientGate::default().check_update(&notification.update)?,
+            None => ClientCapabilityGate::default().check_update(&notification.update)?,
         }
-        self.end.caller.notify(notification).await
+        self.inner.caller.notify(notification).await
     }
 
     /// Asks the user for permission.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says. No error is an approval.
+    /// Returns a [`CallError`] if the call fails. No error is an approval.
     pub async fn request_permission(
         &self,
         request: RequestPermissionRequest,
     ) -> Result<RequestPermissionResponse, CallError> {
         self.check(ClientMethod::RequestPermission)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
-    /// Reads a text file, with what is unsaved in the editor.
+    /// Reads a text file, including unsaved changes in the editor.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn read_text_file(
         &self,
         request: ReadTextFileRequest,
     ) -> Result<ReadTextFileResponse, CallError> {
         self.check(ClientMethod::ReadTextFile)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
     /// Writes a text file through the editor.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn write_text_file(
         &self,
         request: WriteTextFileRequest,
     ) -> Result<WriteTextFileResponse, CallError> {
         self.check(ClientMethod::WriteTextFile)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
     /// Starts a command in a terminal of the user.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn create_terminal(
         &self,
         request: CreateTerminalRequest,
     ) -> Result<CreateTerminalResponse, CallError> {
         self.check(ClientMethod::CreateTerminal)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
-    /// Runs a command; once `given_up` is done, the client is told so, and a terminal that it has made all the same is still
-    /// returned, to be given up.
+    /// Starts a command. When `given_up` completes first, the request is cancelled, but a terminal that the client
+    /// created anyway is returned, so that it can be released.
     ///
     /// # Errors
-    /// Fails if the client did not advertise terminals, or as [`CallError`] says.
+    /// Fails if the client did not advertise terminals, or with another [`CallError`].
     pub async fn create_terminal_until(
         &self,
         request: CreateTerminalRequest,
         given_up: impl Future<Output = ()>,
     ) -> Result<CreateTerminalResponse, CallError> {
         self.check(ClientMethod::CreateTerminal)?;
-        self.end.caller.call_until(&request, given_up).await
+        self.inner.caller.call_until(&request, given_up).await
     }
 
-    /// Returns what a terminal has put out so far.
+    /// Returns the output of a terminal so far.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn terminal_output(
         &self,
         request: TerminalOutputRequest,
     ) -> Result<TerminalOutputResponse, CallError> {
         self.check(ClientMethod::TerminalOutput)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
     /// Waits until the command of a terminal ends.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn wait_for_terminal_exit(
         &self,
         request: WaitForTerminalExitRequest,
     ) -> Result<WaitForTerminalExitResponse, CallError> {
         self.check(ClientMethod::WaitForTerminalExit)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
     /// Kills the command of a terminal. The terminal stays.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn kill_terminal(
         &self,
         request: KillTerminalRequest,
     ) -> Result<KillTerminalResponse, CallError> {
         self.check(ClientMethod::KillTerminal)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
-    /// Gives a terminal up.
+    /// Releases a terminal.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn release_terminal(
         &self,
         request: ReleaseTerminalRequest,
     ) -> Result<ReleaseTerminalResponse, CallError> {
         self.check(ClientMethod::ReleaseTerminal)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
     /// Asks the user to fill in a form or to visit a page.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn create_elicitation(
         &self,
         request: CreateElicitationRequest,
     ) -> Result<CreateElicitationResponse, CallError> {
         self.gate().check_elicitation(&request.mode)?;
-        self.end.caller.call(&request).await
+        self.inner.caller.call(&request).await
     }
 
-    /// Tells that an elicitation by URL has ended.
+    /// Reports that an elicitation by URL has ended.
     ///
     /// # Errors
     /// Fails if the client did not advertise it, or is gone.
@@ -244,15 +246,15 @@ impl ClientHandle {
         notification: CompleteElicitationNotification,
     ) -> Result<(), CallError> {
         self.check(ClientMethod::CompleteElicitation)?;
-        self.end.caller.notify(&notification).await
+        self.inner.caller.notify(&notification).await
     }
 
     /// Calls an extension method.
     ///
     /// # Errors
-    /// Fails as [`CallError`] says.
+    /// Returns a [`CallError`] if the call fails.
     pub async fn ext_request(&self, request: ExtRequest) -> Result<ExtResponse, CallError> {
-        extension_call(&self.end.caller, request).await
+        call_extension(&self.inner.caller, request).await
     }
 
     /// Sends an extension notification.
@@ -260,18 +262,18 @@ impl ClientHandle {
     /// # Errors
     /// Fails when the client is gone.
     pub async fn ext_notification(&self, notification: ExtNotification) -> Result<(), CallError> {
-        extension_notify(&self.end.caller, notification).await
+        notify_extension(&self.inner.caller, notification).await
     }
 }
 
-pub(crate) async fn extension_call(caller: &Caller, request: ExtRequest) -> Result<ExtResponse, CallError> {
-    let answer = caller.call_raw(request.method.to_string(), Body::raw(&request.params)).await?;
+pub(crate) async fn call_extension(caller: &Caller, request: ExtRequest) -> Result<ExtResponse, CallError> {
+    let answer = caller.call_raw(request.method.to_string(), JsonBody::from_raw(&request.params)).await?;
     Ok(ExtResponse::new(answer.into()))
 }
 
-pub(crate) async fn extension_notify(
+pub(crate) async fn notify_extension(
     caller: &Caller,
     notification: ExtNotification,
 ) -> Result<(), CallError> {
-    caller.notify_raw(notification.method.to_string(), Body::raw(&notification.params)).await
+    caller.notify_raw(notification.method.to_string(), JsonBody::from_raw(&notification.params)).await
 }

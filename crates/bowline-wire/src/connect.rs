@@ -1,4 +1,4 @@
-//! Puts an agent or a client on a connection.
+//! Functions that connect an agent or a client to the other side.
 
 use std::future::Future;
 use std::io;
@@ -6,22 +6,22 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::agent::{Agent, AgentService};
+use crate::agent::{Agent, AgentDispatcher};
 use crate::agent_handle::AgentHandle;
 use crate::caller::Caller;
-use crate::client::{Client, ClientService};
+use crate::client::{Client, ClientDispatcher};
 use crate::client_handle::ClientHandle;
 use crate::driver::Driver;
-use crate::limits::Limits;
+use crate::limits::ConnectionLimits;
+use crate::recorder::{Direction, RecordedStream, WireRecorder};
 use crate::stdio;
-use crate::tap::{Direction, Tap, Tapped};
 
-/// Puts an agent on a connection to a client. Returns the client, and the future that serves until the client ends.
+/// Connects an agent to a client. Returns the client, and the future that serves until the client closes.
 pub fn connect_agent<A, R, W>(
     agent: Arc<A>,
     reader: R,
     writer: W,
-    limits: Limits,
+    limits: ConnectionLimits,
 ) -> (ClientHandle, impl Future<Output = io::Result<()>> + Send)
 where
     A: Agent,
@@ -41,17 +41,17 @@ where
     W: AsyncWrite + Unpin + Send,
 {
     let client = ClientHandle::new(caller);
-    let service = AgentService::new(agent, client.clone());
+    let service = AgentDispatcher::new(agent, client.clone());
     (client, driver.run(service))
 }
 
-/// Puts a client on a connection to an agent. Returns the agent, and the future that serves until the agent ends or
-/// the connection is closed.
+/// Connects a client to an agent. Returns the agent, and the future that serves until the agent ends or the
+/// connection is closed.
 pub fn connect_client<C, R, W>(
     client: Arc<C>,
     reader: R,
     writer: W,
-    limits: Limits,
+    limits: ConnectionLimits,
 ) -> (AgentHandle, impl Future<Output = io::Result<()>> + Send)
 where
     C: Client,
@@ -61,21 +61,21 @@ where
     attach_client(client, Driver::new(reader, writer, limits))
 }
 
-/// Puts a client on a connection to an agent as [`connect_client`] does, with somebody who hears every message.
-pub fn connect_client_tapped<C, R, W>(
+/// Connects a client to an agent as [`connect_client`] does, with a recorder that receives every message.
+pub fn connect_client_recorded<C, R, W>(
     client: Arc<C>,
     reader: R,
     writer: W,
-    limits: Limits,
-    tap: Arc<dyn Tap>,
+    limits: ConnectionLimits,
+    tap: Arc<dyn WireRecorder>,
 ) -> (AgentHandle, impl Future<Output = io::Result<()>> + Send)
 where
     C: Client,
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    let reader = Tapped::new(reader, tap.clone(), Direction::Received, limits.max_line);
-    let writer = Tapped::new(writer, tap, Direction::Sent, limits.max_line);
+    let reader = RecordedStream::new(reader, tap.clone(), Direction::Received, limits.max_line);
+    let writer = RecordedStream::new(writer, tap, Direction::Sent, limits.max_line);
     attach_client(client, Driver::new(reader, writer, limits))
 }
 
@@ -89,7 +89,7 @@ where
     W: AsyncWrite + Unpin + Send,
 {
     let agent = AgentHandle::new(caller);
-    let service = ClientService::new(client, agent.clone());
+    let service = ClientDispatcher::new(client, agent.clone());
     (agent, driver.run(service))
 }
 
@@ -98,14 +98,14 @@ where
 /// Handlers run on the current tokio runtime; one with a single thread answers fastest.
 ///
 /// # Errors
-/// Fails when stdin or stdout does. That the client is gone is no error.
+/// Fails if stdin or stdout does. A client that disconnects is not an error.
 ///
 /// # Panics
 /// Panics outside of a tokio runtime with IO and time enabled.
 pub async fn run_agent(agent: impl Agent) -> io::Result<()> {
-    let (reader, eager) = stdio::reader();
-    let (caller, driver) = Driver::new(reader, stdio::writer(), Limits::DEFAULT);
-    let (_client, serving) = attach_agent(Arc::new(agent), (caller, driver.eager(eager)));
-    // As a task of its own the connection is woken by its handlers without a detour over the runtime's driver.
+    let (reader, eager) = stdio::open_stdin();
+    let (caller, driver) = Driver::new(reader, stdio::open_stdout(), ConnectionLimits::DEFAULT);
+    let (_client, serving) = attach_agent(Arc::new(agent), (caller, driver.with_eager_reader(eager)));
+    // As its own task the connection is woken by its handlers without a detour through the runtime's driver.
     tokio::spawn(serving).await.map_err(io::Error::other)?
 }

@@ -1,73 +1,81 @@
-//! From raw params to a typed handler and back, the same for both ends.
+//! Conversion between raw params and typed handlers, shared by both ends.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use agent_client_protocol_schema::v1::{Error, ExtResponse};
-use bowline_state::failure::Failure;
+use bowline_state::rpc_error::RpcError;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::body::Body;
-use crate::methods::{self, Request};
-use crate::service::{Answer, Params, Unproven};
+use crate::body::JsonBody;
+use crate::methods::{self, RpcRequest};
+use crate::service::{RawParams, ServiceResponse, UncheckedParamsError};
 
-/// Reads the params and lets `handle` answer them.
-pub(crate) fn answer<R, F>(params: Params<'_>, handle: impl FnOnce(R) -> F) -> Result<Answer, Unproven>
+/// Parses the params and passes them to `handle`.
+pub(crate) fn handle_request<R, F>(
+    params: RawParams<'_>,
+    handle: impl FnOnce(R) -> F,
+) -> Result<ServiceResponse, UncheckedParamsError>
 where
-    R: Request,
+    R: RpcRequest,
     F: Future<Output = Result<R::Response, Error>> + Send + 'static,
 {
-    Ok(match params.read::<R>()? {
-        Ok(request) => answer_with(handle(request)),
-        Err(error) => refuse(invalid_params(R::METHOD, &error)),
+    Ok(match params.parse::<R>()? {
+        Ok(request) => respond_with(handle(request)),
+        Err(error) => respond_error(invalid_params(R::METHOD, &error)),
     })
 }
 
 /// Answers with what a handler returns.
-pub(crate) fn answer_with<T, F>(handler: F) -> Answer
+pub(crate) fn respond_with<T, F>(handler: F) -> ServiceResponse
 where
     T: Serialize,
     F: Future<Output = Result<T, Error>> + Send + 'static,
 {
-    Answer::Later(Box::pin(async move {
-        Body::of(&handler.await?).map_err(|error| Failure::Internal { reason: error.to_string() }.into())
+    ServiceResponse::Deferred(Box::pin(async move {
+        JsonBody::from_value(&handler.await?)
+            .map_err(|error| RpcError::Internal { reason: error.to_string() }.into())
     }))
 }
 
 /// Answers with an error.
-pub(crate) fn refuse(failure: Failure) -> Answer {
-    Answer::Now(Err(failure.into()))
+pub(crate) fn respond_error(failure: RpcError) -> ServiceResponse {
+    ServiceResponse::Ready(Err(failure.into()))
 }
 
-/// Answers a method that nobody serves.
-pub(crate) fn unknown<T>(method: &str) -> Result<T, Error> {
-    Err(Failure::UnknownMethod { method: Some(method.to_owned()) }.into())
+/// Answers a method that is not served.
+pub(crate) fn method_not_found<T>(method: &str) -> Result<T, Error> {
+    Err(RpcError::UnknownMethod { method: Some(method.to_owned()) }.into())
 }
 
-/// Says what is wrong with params, without quoting them.
-pub(crate) fn invalid_params(method: &str, error: &serde_json::Error) -> Failure {
-    Failure::InvalidParams { reason: format!("the params of {method} are wrong: {}", methods::reason(error)) }
+/// Describes what is wrong with params, without quoting them.
+pub(crate) fn invalid_params(method: &str, error: &serde_json::Error) -> RpcError {
+    RpcError::InvalidParams {
+        reason: format!("the params of {method} are wrong: {}", methods::describe_json_error(error)),
+    }
 }
 
-/// Whether a method is an extension, which the protocol leaves to those who agree on it.
+/// Returns whether a method is an extension, which the protocol leaves undefined.
 pub(crate) fn is_extension(method: &str) -> bool {
     method.starts_with('_')
 }
 
-/// Returns params as they came, for an extension.
-pub(crate) fn raw_params(params: Params<'_>) -> Result<Arc<RawValue>, Unproven> {
+/// Returns the raw params of an extension.
+pub(crate) fn to_raw_params(params: RawParams<'_>) -> Result<Arc<RawValue>, UncheckedParamsError> {
     match params {
-        Params::Missing => Ok(RawValue::NULL.to_owned().into()),
-        Params::Checked(params) => Ok(params.to_owned().into()),
-        Params::Guess(text) => RawValue::from_string(text.to_owned()).map(Into::into).map_err(|_| Unproven),
+        RawParams::Missing => Ok(RawValue::NULL.to_owned().into()),
+        RawParams::Checked(params) => Ok(params.to_owned().into()),
+        RawParams::Unchecked(text) => {
+            RawValue::from_string(text.to_owned()).map(Into::into).map_err(|_| UncheckedParamsError)
+        }
     }
 }
 
-/// Answers with what an extension returned, as it is.
-pub(crate) fn answer_raw<F>(handler: F) -> Answer
+/// Answers with an extension's raw result.
+pub(crate) fn respond_raw<F>(handler: F) -> ServiceResponse
 where
     F: Future<Output = Result<ExtResponse, Error>> + Send + 'static,
 {
-    Answer::Later(Box::pin(async move { Ok(Body::raw(&handler.await?.0)) }))
+    ServiceResponse::Deferred(Box::pin(async move { Ok(JsonBody::from_raw(&handler.await?.0)) }))
 }

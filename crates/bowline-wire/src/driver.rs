@@ -1,8 +1,8 @@
-//! Runs a [`Peer`] over a reader and a writer on tokio.
+//! The tokio driver, which runs a [`Peer`] over a reader and a writer.
 //!
-//! One task owns the whole connection: it takes what local callers queue, writes, reads, and calls the
+//! One task owns the whole connection: it takes messages from the callers' queue, writes, reads, and calls the
 //! [`Service`]. It never waits for a handler, so that both sides may call each other from inside their handlers.
-//! Callers wait while too much output is queued, and reading stops while too many notifications wait for their
+//! Callers wait while too much output is queued, and reading pauses while too many notifications wait for their
 //! handler, so a slow or stopped peer costs bounded memory.
 
 use std::collections::HashMap;
@@ -18,73 +18,75 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 
-use crate::body::Body;
-use crate::caller::{CallError, Caller, Command, Order, Reply, Urgent};
-use crate::eager::Eager;
-use crate::lane::Lane;
-use crate::limits::Limits;
-use crate::peer::{Event, Next, Peer};
-use crate::service::{Answer, CancelSignal, Incoming, NoPanic, Service, guard, panicked};
+use crate::body::JsonBody;
+use crate::caller::{CallError, Caller, ControlSignals, OutgoingMessage, ResponseOrder, ResponseSender};
+use crate::eager_reader::EagerReader;
+use crate::limits::ConnectionLimits;
+use crate::notification_queue::NotificationQueue;
+use crate::peer::{NextMessage, Peer, PeerEvent};
+use crate::service::{
+    CancelSignal, CatchPanic, IncomingRequest, Service, ServiceResponse, catch_panic, panic_error,
+};
 
-mod taking;
+mod unchecked;
 
-use taking::{Taken, take};
+use unchecked::{UncheckedOutcome, take_unchecked};
 
-/// How many pieces of output go into one write.
-const SLICES: usize = 16;
+/// The maximum number of pieces of output in one write.
+const MAX_SLICES: usize = 16;
 
-/// Output that has grown this long while messages are being served is written at once, so that the other side can
-/// work on it meanwhile.
-const WRITE_EARLY: usize = 4 << 10;
+/// The size of output, in bytes, that is written at once while messages are still being served, so that the other
+/// side can work on it meanwhile.
+const EARLY_WRITE_BYTES: usize = 4 << 10;
 
 /// A connection that is ready to run.
 pub struct Driver<R, W> {
     reader: R,
     writer: W,
-    link: Link,
-    lane: Lane,
-    commands: mpsc::Receiver<Command>,
-    /// Whether reading has stopped because notifications wait for their handler.
-    jammed: watch::Sender<bool>,
+    state: DriverState,
+    notifications: NotificationQueue,
+    outgoing: mpsc::Receiver<OutgoingMessage>,
+    /// Whether reading is paused because notifications wait for their handler.
+    reading_paused: watch::Sender<bool>,
     waker: Waker,
     caller: Caller,
     handlers: JoinSet<()>,
-    limits: Limits,
-    phase: Phase,
-    drain: Option<Pin<Box<Sleep>>>,
-    unflushed: bool,
-    /// Whether something was written since the input was last looked for.
-    wrote: bool,
-    // Invariant: what `jammed` was last told.
-    is_jammed: bool,
-    /// Whether the other side can no longer be written to. What it wrote before is still read.
+    limits: ConnectionLimits,
+    phase: ConnectionPhase,
+    drain_timer: Option<Pin<Box<Sleep>>>,
+    has_unflushed_output: bool,
+    /// Whether something was written since the input was last checked.
+    has_written: bool,
+    // Invariant: the last value sent to `reading_paused`.
+    is_reading_paused: bool,
+    /// Whether writing to the other side has failed. Its earlier messages are still read.
     write_failed: bool,
-    eager: Option<Eager>,
+    eager_reader: Option<EagerReader>,
 }
 
-/// How far a connection has come.
+/// The phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ConnectionPhase {
     /// Both sides may send.
     Open,
-    /// The other side has ended; handlers finish.
+    /// The other side has closed its end; handlers finish.
     Draining,
     /// The handlers have been told to stop.
     Stopping,
-    /// What is queued is written, and that is all.
+    /// Only queued output is still written.
     Closing,
 }
 
-/// The peer, and who waits for what.
-struct Link {
+/// The peer, and the pending calls and handlers.
+struct DriverState {
     peer: Peer,
-    replies: HashMap<i64, (Reply, Order)>,
-    /// Handlers that had to wait, by the request that they serve.
-    running: HashMap<RequestId, CancelSignal>,
-    /// Whether a handler has ended since the last time anybody looked.
-    answered: bool,
-    open: bool,
-    urgent: Arc<Urgent>,
+    replies: HashMap<i64, (ResponseSender, ResponseOrder)>,
+    /// Handlers that run as tasks, by request.
+    running_handlers: HashMap<RequestId, CancelSignal>,
+    /// Whether a handler has ended since the last check.
+    has_finished_handler: bool,
+    is_open: bool,
+    control: Arc<ControlSignals>,
 }
 
 impl<R, W> Driver<R, W>
@@ -92,65 +94,68 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    /// Makes a connection over two halves of a stream. It does nothing until it runs.
-    pub fn new(reader: R, writer: W, limits: Limits) -> (Caller, Self) {
-        // With nothing allowed at all nothing would ever move.
-        let limits =
-            Limits { high_water: limits.high_water.max(1), max_backlog: limits.max_backlog.max(1), ..limits };
-        let (caller, commands, urgent, jammed) = Caller::new(limits.queue);
+    /// Creates a connection over the two halves of a stream. It does nothing until it runs.
+    pub fn new(reader: R, writer: W, limits: ConnectionLimits) -> (Caller, Self) {
+        // With a limit of zero nothing would ever move.
+        let limits = ConnectionLimits {
+            high_water: limits.high_water.max(1),
+            max_backlog: limits.max_backlog.max(1),
+            ..limits
+        };
+        let (caller, commands, urgent, jammed) = Caller::new(limits.queue_capacity);
         let driver = Driver {
             reader,
             writer,
-            link: Link {
+            state: DriverState {
                 peer: Peer::new(limits),
                 replies: HashMap::new(),
-                running: HashMap::new(),
-                answered: false,
-                open: true,
-                urgent,
+                running_handlers: HashMap::new(),
+                has_finished_handler: false,
+                is_open: true,
+                control: urgent,
             },
-            lane: Lane::default(),
-            commands,
-            jammed,
+            notifications: NotificationQueue::default(),
+            outgoing: commands,
+            reading_paused: jammed,
             waker: Waker::noop().clone(),
             caller: caller.clone(),
             handlers: JoinSet::new(),
             limits,
-            phase: Phase::Open,
-            drain: None,
-            unflushed: false,
-            wrote: false,
-            is_jammed: false,
+            phase: ConnectionPhase::Open,
+            drain_timer: None,
+            has_unflushed_output: false,
+            has_written: false,
+            is_reading_paused: false,
             write_failed: false,
-            eager: None,
+            eager_reader: None,
         };
         (caller, driver)
     }
 
-    /// Lets the connection look for answers before it waits for them.
-    pub(crate) fn eager(mut self, eager: Option<Eager>) -> Self {
-        self.eager = eager;
+    /// Lets the connection poll for answers before it waits for them.
+    pub(crate) fn with_eager_reader(mut self, eager: Option<EagerReader>) -> Self {
+        self.eager_reader = eager;
         self
     }
 
     /// Serves until the other side ends, [`Caller::close`] is called, or reading or writing fails.
     ///
     /// # Errors
-    /// Fails when reading or writing does. That the other side is gone is no error.
+    /// Fails if reading or writing does. A peer that disconnects is not an error.
     ///
     /// # Panics
     /// Panics outside of a tokio runtime with time enabled.
     pub async fn run(mut self, mut service: impl Service) -> io::Result<()> {
         let result = poll_fn(|cx| self.poll(&mut service, cx)).await;
-        self.lane.hand_over();
-        self.link.close();
-        // Calls still in the queue must not wait for ever.
-        self.commands.close();
-        while let Ok(command) = self.commands.try_recv() {
-            self.link.command(command);
+        self.notifications.deliver_responses();
+        self.state.close();
+        // Calls that are still queued must not wait for ever.
+        self.outgoing.close();
+        while let Ok(command) = self.outgoing.try_recv() {
+            self.state.send_message(command);
         }
         match result {
-            Err(error) if is_gone(&error) => Ok(()),
+            Err(error) if is_disconnect(&error) => Ok(()),
             result => result,
         }
     }
@@ -158,49 +163,49 @@ where
     fn poll(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.waker.will_wake(cx.waker()) {
             self.waker = cx.waker().clone();
-            self.link.urgent.wake(&self.waker);
+            self.state.control.set_waker(&self.waker);
         }
-        // A source that has nothing more to give wakes this task when it has, so it is not asked twice.
+        // A pending source has registered this task's waker, so it is not polled twice.
         let (mut queue_waits, mut input_waits) = (false, false);
         loop {
-            self.heed();
-            queue_waits = queue_waits || self.take_commands(cx).is_pending();
-            self.lane.poll(cx);
+            self.handle_control_signals();
+            queue_waits = queue_waits || self.take_outgoing(cx).is_pending();
+            self.notifications.poll(cx);
             self.poll_write(cx)?;
-            let asked = !input_waits && self.may_read();
+            let asked = !input_waits && self.can_read();
             let read = asked && self.poll_read(service, cx)?.is_ready();
-            // Input that may not be taken now has not said that it will wake this task.
+            // Input that may not be read now has not registered the waker.
             input_waits = input_waits || asked && !read;
-            if self.poll_end(cx) {
+            if self.poll_finished(cx) {
                 return Poll::Ready(Ok(()));
             }
-            let room = self.link.peer.output_len() < self.limits.high_water;
-            if !read && (queue_waits || !room) && !self.look(service, cx)? {
+            let room = self.state.peer.output_len() < self.limits.high_water;
+            if !read && (queue_waits || !room) && !self.read_eagerly(service, cx)? {
                 return Poll::Pending;
             }
         }
     }
 
-    /// Acts on what callers need done at once.
-    fn heed(&mut self) {
-        if let Some((cancelled, close)) = self.link.urgent.take() {
-            cancelled.into_iter().for_each(|id| self.link.cancel(id));
-            if close && self.phase != Phase::Closing {
-                self.phase = Phase::Closing;
-                self.commands.close();
-                self.link.close();
-                self.link.running.values().for_each(CancelSignal::fire);
-                self.drain = Some(Box::pin(tokio::time::sleep(self.limits.drain)));
+    /// Handles urgent signals from callers.
+    fn handle_control_signals(&mut self) {
+        if let Some((cancelled, close)) = self.state.control.take() {
+            cancelled.into_iter().for_each(|id| self.state.cancel(id));
+            if close && self.phase != ConnectionPhase::Closing {
+                self.phase = ConnectionPhase::Closing;
+                self.outgoing.close();
+                self.state.close();
+                self.state.running_handlers.values().for_each(CancelSignal::fire);
+                self.drain_timer = Some(Box::pin(tokio::time::sleep(self.limits.drain_timeout)));
             }
         }
     }
 
-    /// Takes what callers have queued, as long as there is room for it.
-    fn take_commands(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while self.link.peer.output_len() < self.limits.high_water {
-            match self.commands.poll_recv(cx) {
-                Poll::Ready(Some(command)) => self.link.command(command),
-                // The queue has ended only when the connection is closing, and then it is not waited for.
+    /// Takes messages from the callers' queue, as long as there is room.
+    fn take_outgoing(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.state.peer.output_len() < self.limits.high_water {
+            match self.outgoing.poll_recv(cx) {
+                Poll::Ready(Some(command)) => self.state.send_message(command),
+                // The queue ends only when the connection is closing, and then it is not waited for.
                 Poll::Ready(None) | Poll::Pending => return Poll::Pending,
             }
         }
@@ -208,15 +213,15 @@ where
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        while self.link.peer.output_len() > 0 {
+        while self.state.peer.output_len() > 0 {
             if self.write_failed {
-                drop(self.link.peer.take_output());
-                self.unflushed = false;
+                drop(self.state.peer.take_output());
+                self.has_unflushed_output = false;
                 return Ok(());
             }
-            let mut slices = [IoSlice::new(&[]); SLICES];
-            let filled = self.link.peer.output(&mut slices);
-            // One piece is the usual case, and the system takes it faster as such.
+            let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+            let filled = self.state.peer.output_slices(&mut slices);
+            // A single piece is the usual case, and a plain write is faster.
             let writer = Pin::new(&mut self.writer);
             let write = match &slices[..filled] {
                 [piece] => writer.poll_write(cx, piece),
@@ -224,231 +229,256 @@ where
             };
             match write {
                 Poll::Pending => return Ok(()),
-                Poll::Ready(Err(error)) if is_gone(&error) => {
+                Poll::Ready(Err(error)) if is_disconnect(&error) => {
                     self.write_failed = true;
-                    self.drain.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.limits.drain)));
+                    self.drain_timer
+                        .get_or_insert_with(|| Box::pin(tokio::time::sleep(self.limits.drain_timeout)));
                 }
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(n)) => {
-                    self.link.peer.consume_output(n);
-                    self.unflushed = true;
-                    self.wrote = true;
+                    self.state.peer.consume_output(n);
+                    self.has_unflushed_output = true;
+                    self.has_written = true;
                 }
             }
         }
-        if self.unflushed
+        if self.has_unflushed_output
             && let Poll::Ready(flushed) = Pin::new(&mut self.writer).poll_flush(cx)
         {
             flushed?;
-            self.unflushed = false;
+            self.has_unflushed_output = false;
         }
         Ok(())
     }
 
-    /// Whether more input may be taken. If not, something else must move first, and wakes this task.
-    fn may_read(&mut self) -> bool {
-        let jammed = self.lane.size() >= self.limits.max_backlog;
-        if jammed != self.is_jammed {
-            self.is_jammed = jammed;
-            self.jammed.send_replace(jammed);
+    /// Returns whether more input may be read. If not, another event has to come first, and wakes this task.
+    fn can_read(&mut self) -> bool {
+        let jammed = self.notifications.size() >= self.limits.max_backlog;
+        if jammed != self.is_reading_paused {
+            self.is_reading_paused = jammed;
+            self.reading_paused.send_replace(jammed);
         }
-        self.phase == Phase::Open && !jammed && !self.link.peer.is_flooded()
+        self.phase == ConnectionPhase::Open && !jammed && !self.state.peer.is_flooded()
     }
 
     fn poll_read(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
-        let read = pin!(self.reader.read_buf(self.link.peer.room())).poll(cx);
+        let read = pin!(self.reader.read_buf(self.state.peer.read_buffer())).poll(cx);
         let Poll::Ready(read) = read else { return Ok(Poll::Pending) };
         if read? == 0 {
-            self.link.peer.end();
-            self.phase = Phase::Draining;
-            self.drain = Some(Box::pin(tokio::time::sleep(self.limits.drain)));
+            self.state.peer.end_input();
+            self.phase = ConnectionPhase::Draining;
+            self.drain_timer = Some(Box::pin(tokio::time::sleep(self.limits.drain_timeout)));
         }
-        self.serve(service, cx)?;
-        if self.phase != Phase::Open {
-            self.link.close();
+        self.process_input(service, cx)?;
+        if self.phase != ConnectionPhase::Open {
+            self.state.close();
         }
         Ok(Poll::Ready(()))
     }
 
-    /// Looks for input that should come soon. Returns whether it came.
-    fn look(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<bool> {
-        let expecting = std::mem::take(&mut self.wrote) && !self.link.replies.is_empty() && self.may_read();
-        let Some(eager) = self.eager.as_mut().filter(|_| expecting) else { return Ok(false) };
-        let came = eager.look(self.link.peer.room());
+    /// Polls for input that should come soon. Returns whether it came.
+    fn read_eagerly(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<bool> {
+        let expecting =
+            std::mem::take(&mut self.has_written) && !self.state.replies.is_empty() && self.can_read();
+        let Some(eager) = self.eager_reader.as_mut().filter(|_| expecting) else { return Ok(false) };
+        let came = eager.try_read(self.state.peer.read_buffer());
         if came {
-            self.serve(service, cx)?;
+            self.process_input(service, cx)?;
         }
         Ok(came)
     }
 
-    /// Acts on everything that has been read.
-    fn serve(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<()> {
+    /// Processes everything that has been read.
+    fn process_input(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<()> {
         loop {
-            if self.link.peer.output_len() >= WRITE_EARLY {
+            if self.state.peer.output_len() >= EARLY_WRITE_BYTES {
                 self.poll_write(cx)?;
             }
-            let Link { peer, replies, .. } = &mut self.link;
-            let Some(next) = peer.next(|guess| take(guess, service, replies, self.lane.is_idle())) else {
+            let DriverState { peer, replies, .. } = &mut self.state;
+            let Some(next) = peer
+                .next_message(|guess| take_unchecked(guess, service, replies, self.notifications.is_idle()))
+            else {
                 return Ok(());
             };
             match next {
-                Next::Taken(Taken::Request(id, answer, cancel)) => self.answer(id, answer, cancel, cx),
-                Next::Taken(Taken::Notification(handler, size)) => self.lane.notification(handler, size, cx),
-                Next::Taken(Taken::Done) | Next::Event(Event::LateResponse { .. }) => {}
-                Next::Event(Event::Request { id, method, params }) => {
+                NextMessage::Handled(UncheckedOutcome::Request(id, answer, cancel)) => {
+                    self.respond(id, answer, cancel, cx)
+                }
+                NextMessage::Handled(UncheckedOutcome::Notification(handler, size)) => {
+                    self.notifications.push_notification(handler, size, cx)
+                }
+                NextMessage::Handled(UncheckedOutcome::Handled)
+                | NextMessage::Event(PeerEvent::LateResponse { .. }) => {}
+                NextMessage::Event(PeerEvent::Request { id, method, params }) => {
                     let cancel = CancelSignal::new();
                     let (given, fired) = (params.into(), cancel.clone());
-                    let incoming = Incoming { id: id.clone(), method: &method, params: given, cancel: fired };
-                    let answer = guard(|| service.request(incoming)).and_then(Result::ok);
-                    self.answer(id, answer.unwrap_or(Answer::Now(Err(panicked()))), cancel, cx);
+                    let incoming =
+                        IncomingRequest { id: id.clone(), method: &method, params: given, cancel: fired };
+                    let answer = catch_panic(|| service.handle_request(incoming)).and_then(Result::ok);
+                    self.respond(
+                        id,
+                        answer.unwrap_or(ServiceResponse::Ready(Err(panic_error()))),
+                        cancel,
+                        cx,
+                    );
                 }
-                Next::Event(Event::Notification { method, params }) => {
+                NextMessage::Event(PeerEvent::Notification { method, params }) => {
                     let size = params.map_or(0, |params| params.get().len());
-                    if let Some(Ok(Some(handler))) = guard(|| service.notification(&method, params.into())) {
-                        self.lane.notification(handler, size, cx);
+                    if let Some(Ok(Some(handler))) =
+                        catch_panic(|| service.handle_notification(&method, params.into()))
+                    {
+                        self.notifications.push_notification(handler, size, cx);
                     }
                 }
-                Next::Event(Event::Response { id, outcome }) => {
-                    let outcome = outcome.map_err(CallError::Refused);
+                NextMessage::Event(PeerEvent::Response { id, outcome }) => {
+                    let outcome = outcome.map_err(CallError::ErrorResponse);
                     match replies.remove(&id) {
-                        Some((reply, Order::AfterNotifications)) => self.lane.answer(reply, outcome),
+                        Some((reply, ResponseOrder::AfterNotifications)) => {
+                            self.notifications.push_response(reply, outcome)
+                        }
                         Some((reply, _)) => reply.send(outcome),
                         None => {}
                     }
                 }
-                Next::Event(Event::Cancel { id }) => {
-                    self.link.running.get(&id).into_iter().for_each(CancelSignal::fire);
+                NextMessage::Event(PeerEvent::Cancel { id }) => {
+                    self.state.running_handlers.get(&id).into_iter().for_each(CancelSignal::fire);
                 }
-                Next::Event(Event::Breach(breach)) => {
-                    guard(|| service.breach(breach));
+                NextMessage::Event(PeerEvent::Violation(breach)) => {
+                    catch_panic(|| service.handle_violation(breach));
                 }
             }
         }
     }
 
-    /// Answers a request now, or has it answered when its handler is done.
-    fn answer(&mut self, id: RequestId, answer: Answer, cancel: CancelSignal, cx: &mut Context<'_>) {
+    /// Answers a request now, or when its handler completes.
+    fn respond(
+        &mut self,
+        id: RequestId,
+        answer: ServiceResponse,
+        cancel: CancelSignal,
+        cx: &mut Context<'_>,
+    ) {
         let mut handler = match answer {
-            Answer::Now(answer) => return self.answer_now(id, answer, cancel),
-            Answer::Later(handler) => NoPanic(handler),
+            ServiceResponse::Ready(answer) => return self.respond_now(id, answer, cancel),
+            ServiceResponse::Deferred(handler) => CatchPanic(handler),
         };
         match Pin::new(&mut handler).poll(cx) {
-            Poll::Ready(answer) => self.answer_now(id, answer, cancel),
+            Poll::Ready(answer) => self.respond_now(id, answer, cancel),
             Poll::Pending => {
-                self.link.running.insert(id.clone(), cancel);
+                self.state.running_handlers.insert(id.clone(), cancel);
                 let caller = self.caller.clone();
-                self.handlers.spawn(async move { caller.answer(id, handler.await).await });
+                self.handlers.spawn(async move { caller.respond(id, handler.await).await });
             }
         }
     }
 
-    fn answer_now(&mut self, id: RequestId, answer: Result<Body, Error>, signal: CancelSignal) {
-        // What the handler sent before it answered must leave before the answer does.
-        while self.link.peer.output_len() < self.limits.high_water {
-            match self.commands.try_recv() {
-                Ok(command) => self.link.command(command),
+    fn respond_now(&mut self, id: RequestId, answer: Result<JsonBody, Error>, signal: CancelSignal) {
+        // Messages that the handler sent before it answered must be sent before the answer.
+        while self.state.peer.output_len() < self.limits.high_water {
+            match self.outgoing.try_recv() {
+                Ok(command) => self.state.send_message(command),
                 Err(_) => {
-                    self.link.respond(&id, answer);
-                    return signal.settle();
+                    self.state.respond(&id, answer);
+                    return signal.mark_answered();
                 }
             }
         }
-        self.link.running.insert(id.clone(), signal);
+        self.state.running_handlers.insert(id.clone(), signal);
         let caller = self.caller.clone();
-        self.handlers.spawn(async move { caller.answer(id, answer).await });
+        self.handlers.spawn(async move { caller.respond(id, answer).await });
     }
 
-    /// Whether the connection is over.
-    fn poll_end(&mut self, cx: &mut Context<'_>) -> bool {
-        if std::mem::take(&mut self.link.answered) {
+    /// Returns whether the connection is finished.
+    fn poll_finished(&mut self, cx: &mut Context<'_>) -> bool {
+        if std::mem::take(&mut self.state.has_finished_handler) {
             while self.handlers.try_join_next().is_some() {}
         }
-        if self.phase == Phase::Open {
-            if !self.write_failed || !self.drained(cx) {
+        if self.phase == ConnectionPhase::Open {
+            if !self.write_failed || !self.is_drain_over(cx) {
                 return false;
             }
-            // Whoever does not listen is as good as gone: handlers are told, and may end in order.
-            self.phase = Phase::Draining;
-            self.link.close();
+            // A peer that no longer reads is as good as gone: handlers are told, and may finish in order.
+            self.phase = ConnectionPhase::Draining;
+            self.state.close();
         }
-        let written = self.link.peer.output_len() == 0 && !self.unflushed;
-        if self.phase == Phase::Closing {
-            return written && self.commands.is_empty() || self.drained(cx);
+        let written = self.state.peer.output_len() == 0 && !self.has_unflushed_output;
+        if self.phase == ConnectionPhase::Closing {
+            return written && self.outgoing.is_empty() || self.is_drain_over(cx);
         }
         while let Poll::Ready(Some(_)) = self.handlers.poll_join_next(cx) {}
-        if self.handlers.is_empty() && self.lane.is_idle() && self.commands.is_empty() && written {
+        if self.handlers.is_empty() && self.notifications.is_idle() && self.outgoing.is_empty() && written {
             return true;
         }
-        while self.drained(cx) {
-            if self.phase == Phase::Stopping {
+        while self.is_drain_over(cx) {
+            if self.phase == ConnectionPhase::Stopping {
                 return true;
             }
-            self.phase = Phase::Stopping;
-            self.link.running.values().for_each(CancelSignal::fire);
-            self.drain = Some(Box::pin(tokio::time::sleep(self.limits.drain)));
+            self.phase = ConnectionPhase::Stopping;
+            self.state.running_handlers.values().for_each(CancelSignal::fire);
+            self.drain_timer = Some(Box::pin(tokio::time::sleep(self.limits.drain_timeout)));
         }
         false
     }
 
-    /// Whether the time to finish is over.
-    fn drained(&mut self, cx: &mut Context<'_>) -> bool {
-        self.drain.as_mut().is_some_and(|drain| drain.as_mut().poll(cx).is_ready())
+    /// Returns whether the drain timeout has passed.
+    fn is_drain_over(&mut self, cx: &mut Context<'_>) -> bool {
+        self.drain_timer.as_mut().is_some_and(|drain| drain.as_mut().poll(cx).is_ready())
     }
 }
 
-impl Link {
-    fn command(&mut self, command: Command) {
+impl DriverState {
+    fn send_message(&mut self, command: OutgoingMessage) {
         match command {
-            Command::Call { id, method, params, reply, order } => {
-                if reply.is_unwanted() {
+            OutgoingMessage::Request { id, method, params, reply, order } => {
+                if reply.is_cancelled() {
                     return;
                 }
-                if !self.open {
+                if !self.is_open {
                     return reply.send(Err(CallError::Closed));
                 }
-                match self.peer.request_as(id, &method, params) {
+                match self.peer.request_with_id(id, &method, params) {
                     Ok(()) => drop(self.replies.insert(id, (reply, order))),
                     Err(not_sent) => reply.send(Err(not_sent.into())),
                 }
             }
             // A client may have closed its end and still read ours.
-            Command::Notify { method, params } => self.peer.notify(&method, params),
-            Command::Answer { id, answer } => {
-                self.answered = true;
-                let signal = self.running.remove(&id);
+            OutgoingMessage::Notification { method, params } => self.peer.notify(&method, params),
+            OutgoingMessage::Response { id, result: answer } => {
+                self.has_finished_handler = true;
+                let signal = self.running_handlers.remove(&id);
                 self.respond(&id, answer);
                 if let Some(signal) = signal {
-                    signal.settle();
+                    signal.mark_answered();
                 }
             }
         }
     }
 
-    fn respond(&mut self, id: &RequestId, answer: Result<Body, Error>) {
+    fn respond(&mut self, id: &RequestId, answer: Result<JsonBody, Error>) {
         let owed = self.peer.respond(id, answer);
         debug_assert!(owed.is_ok(), "a request is answered once: {owed:?}");
     }
 
     fn cancel(&mut self, id: i64) {
-        // A call that is still in the queue, or was answered, is not among them.
+        // Answered calls and calls that are still queued are not in the map.
         if self.replies.remove(&id).is_some() {
             self.peer.cancel(id);
         }
     }
 
-    /// Fails every call that waits, and every later one. What is not a call still leaves.
+    /// Fails every pending call, and every later one. Other messages are still sent.
     fn close(&mut self) {
-        self.open = false;
-        self.urgent.deafen();
+        self.is_open = false;
+        self.control.set_remote_closed();
         for (_, (reply, _)) in self.replies.drain() {
             reply.send(Err(CallError::Closed));
         }
     }
 }
 
-/// Whether the error only says that the other side is no longer there.
-fn is_gone(error: &io::Error) -> bool {
+/// Returns whether the error only means that the other side is gone.
+fn is_disconnect(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted

@@ -1,4 +1,4 @@
-//! The beginning of what a program writes to the stream of its messages, for when it turns out to be no messages.
+//! The beginning of a program's message stream, kept in case it turns out not to be messages.
 
 use std::io;
 use std::pin::Pin;
@@ -7,37 +7,37 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// As much is kept, in bytes.
-const HEAD: usize = 4 << 10;
+/// The number of bytes kept.
+const MAX_HEAD: usize = 4 << 10;
 
 /// A stream whose first 4 KiB are kept.
 #[derive(Debug)]
 pub struct HeadReader<R> {
     stream: R,
     head: StreamHead,
-    // How much more is kept.
-    room: usize,
+    // The number of bytes still to be kept.
+    remaining: usize,
 }
 
-/// The first bytes of a stream, as far as they were read.
+/// The first bytes of a stream that were read so far.
 #[derive(Debug, Clone, Default)]
 pub struct StreamHead(
-    // Invariant: at most HEAD bytes.
+    // Invariant: at most `MAX_HEAD` bytes.
     Arc<Mutex<Vec<u8>>>,
 );
 
 impl<R> HeadReader<R> {
-    /// Reads from a stream, and keeps its beginning.
-    pub fn of(stream: R) -> (Self, StreamHead) {
+    /// Wraps a stream, and keeps its beginning.
+    pub fn new(stream: R) -> (Self, StreamHead) {
         let head = StreamHead::default();
-        (Self { stream, head: head.clone(), room: HEAD }, head)
+        (Self { stream, head: head.clone(), remaining: MAX_HEAD }, head)
     }
 }
 
 impl StreamHead {
-    /// Returns the lines that are no messages: all but those that begin as a JSON object or a batch does.
+    /// Returns the lines that are not messages: all except those that begin like a JSON object or a batch.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn non_message_text(&self) -> String {
         let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&bytes);
         let is_message = |line: &str| ["{", "[{"].iter().any(|start| line.trim_start().starts_with(start));
@@ -54,10 +54,10 @@ impl<R: AsyncRead + Unpin> AsyncRead for HeadReader<R> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         let read = &buffer.filled()[before..];
-        let kept = &read[..read.len().min(self.room)];
+        let kept = &read[..read.len().min(self.remaining)];
         if !kept.is_empty() {
             self.head.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(kept);
-            self.room -= kept.len();
+            self.remaining -= kept.len();
         }
         Poll::Ready(Ok(()))
     }
@@ -69,18 +69,18 @@ mod tests {
 
     use super::*;
 
-    async fn kept(text: &str) -> String {
-        let (mut stream, head) = HeadReader::of(text.as_bytes());
+    async fn read_head(text: &str) -> String {
+        let (mut stream, head) = HeadReader::new(text.as_bytes());
         let mut read = String::new();
         stream.read_to_string(&mut read).await.unwrap();
         assert_eq!(read, text);
-        head.text()
+        head.non_message_text()
     }
 
     #[tokio::test]
     async fn what_is_no_message_is_kept_up_to_a_limit() {
-        assert_eq!(kept("[info] Hello\n {\"id\":1}\n[{}]\nUsage: x").await, "[info] Hello\nUsage: x");
-        assert_eq!(kept(&"x".repeat(1 << 20)).await.len(), HEAD);
-        assert_eq!(kept("").await, "");
+        assert_eq!(read_head("[info] Hello\n {\"id\":1}\n[{}]\nUsage: x").await, "[info] Hello\nUsage: x");
+        assert_eq!(read_head(&"x".repeat(1 << 20)).await.len(), MAX_HEAD);
+        assert_eq!(read_head("").await, "");
     }
 }

@@ -1,4 +1,4 @@
-//! Which type goes with which method, for every message of the protocol.
+//! The method and types of every message of the protocol.
 
 use agent_client_protocol_schema::v1::{
     AGENT_METHOD_NAMES, AuthenticateRequest, AuthenticateResponse, CLIENT_METHOD_NAMES, CancelNotification,
@@ -17,24 +17,24 @@ use agent_client_protocol_schema::v1::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Params of a request, with its method and what it answers.
-pub trait Request: Serialize + DeserializeOwned + Send + Sync + 'static {
+/// The params of a request, with its method and response type.
+pub trait RpcRequest: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The name on the wire.
     const METHOD: &'static str;
-    /// Whether notifications belong to the answer, so that it is handed over after them.
+    /// Whether notifications belong to the answer, so that it is delivered after them.
     const AFTER_NOTIFICATIONS: bool = false;
-    /// What the other side answers.
+    /// The type of the answer.
     type Response: Serialize + DeserializeOwned + Send + 'static;
 }
 
-/// Params of a notification, with its method.
-pub trait Notification: Serialize + DeserializeOwned + Send + Sync + 'static {
+/// The params of a notification, with its method.
+pub trait RpcNotification: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The name on the wire.
     const METHOD: &'static str;
 }
 
-/// The older way to switch models, which agents and clients in use still speak. The schema has dropped it in favour
-/// of config options, so it is declared here.
+/// The older request to switch models, which agents and clients in use still send. The schema dropped it in favour of
+/// config options, so it is declared here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetSessionModelRequest {
@@ -53,7 +53,7 @@ pub const SESSION_SET_MODEL: &str = "session/set_model";
 
 macro_rules! requests {
     ($($request:ident => $response:ident, $method:expr $(, $after:ident)?;)*) => {
-        $(impl Request for $request {
+        $(impl RpcRequest for $request {
             const METHOD: &'static str = $method;
             $(const AFTER_NOTIFICATIONS: bool = { let $after = true; $after };)?
             type Response = $response;
@@ -91,7 +91,7 @@ requests! {
 
 macro_rules! notifications {
     ($($notification:ident, $method:expr;)*) => {
-        $(impl Notification for $notification {
+        $(impl RpcNotification for $notification {
             const METHOD: &'static str = $method;
         })*
     };
@@ -104,7 +104,7 @@ notifications! {
     CompleteElicitationNotification, CLIENT_METHOD_NAMES.elicitation_complete;
 }
 
-/// Reads params or a result. `null` counts as an empty object where the type wants one.
+/// Parses params or a result. `null` counts as an empty object where the type requires one.
 pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     match text {
         "null" => serde_json::from_str("null").or_else(|_| serde_json::from_str("{}")),
@@ -112,14 +112,14 @@ pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::E
     }
 }
 
-/// Says what is wrong with a JSON value without quoting it: it is a peer's, and may hold secrets.
-pub(crate) fn reason(error: &serde_json::Error) -> String {
+/// Describes what is wrong with a JSON value without quoting it: it comes from a peer, and may hold secrets.
+pub(crate) fn describe_json_error(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let at = format!("column {}", error.column());
     if let Some(field) = text.strip_prefix("missing field `").and_then(|rest| rest.split('`').next()) {
         return format!("missing field `{field}` before {at}");
     }
-    // The quoted value stands before the last ", expected", and what is expected is ours.
+    // The quoted value stands before the last ", expected"; the rest is our own text.
     match text.rsplit_once(", expected ").map(|(_, rest)| rest.split(" at line ").next().unwrap_or(rest)) {
         Some(expected) => format!("expected {expected} at {at}"),
         None if text.contains("recursion limit") => format!("nested too deeply at {at}"),

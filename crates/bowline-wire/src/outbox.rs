@@ -1,12 +1,12 @@
-//! Bytes on their way out, gathered so that many small messages leave in one write.
+//! The outbox: output bytes, gathered so that many small messages leave in one write.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use crate::body::{LARGE, recycle};
+use crate::body::{LARGE_BODY, recycle_buffer};
 
-/// A piece stops growing at this size.
-const PIECE: usize = 64 << 10;
+/// The size at which a piece stops growing.
+const MAX_PIECE: usize = 64 << 10;
 
 /// The output of a connection that has not been written yet.
 #[derive(Debug, Default)]
@@ -16,31 +16,31 @@ pub(crate) struct Outbox {
     pieces: VecDeque<Vec<u8>>,
     written: usize,
     queued: usize,
-    /// How many bytes were ever appended.
+    /// The number of bytes ever appended.
     appended: u64,
     spare: Vec<u8>,
 }
 
 impl Outbox {
-    /// How many bytes wait to be written.
+    /// Returns the number of bytes that wait to be written.
     pub(crate) fn len(&self) -> usize {
         self.queued
     }
 
-    /// How many bytes were ever appended.
-    pub(crate) fn appended(&self) -> u64 {
+    /// Returns the number of bytes ever appended.
+    pub(crate) fn total_appended(&self) -> u64 {
         self.appended
     }
 
-    /// How many bytes were ever written.
-    pub(crate) fn written(&self) -> u64 {
+    /// Returns the number of bytes ever written.
+    pub(crate) fn total_written(&self) -> u64 {
         self.appended - self.queued as u64
     }
 
     /// Lets `write` append to the output.
     pub(crate) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut piece = match self.pieces.back() {
-            Some(last) if last.len() < PIECE => self.pieces.pop_back().unwrap_or_default(),
+            Some(last) if last.len() < MAX_PIECE => self.pieces.pop_back().unwrap_or_default(),
             _ => std::mem::take(&mut self.spare),
         };
         let before = piece.len();
@@ -53,9 +53,9 @@ impl Outbox {
         }
     }
 
-    /// Appends bytes, without a copy if they are many.
+    /// Appends bytes, without a copy if they are large.
     pub(crate) fn push_owned(&mut self, bytes: Vec<u8>) {
-        if bytes.len() < LARGE {
+        if bytes.len() < LARGE_BODY {
             self.append(|out| out.extend_from_slice(&bytes));
         } else {
             self.queued += bytes.len();
@@ -64,8 +64,8 @@ impl Outbox {
         }
     }
 
-    /// Fills `slices` with the first pieces and returns how many were filled.
-    pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+    /// Fills `slices` with the first pieces and returns the number filled.
+    pub(crate) fn fill_slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut filled = 0;
         for (slot, piece) in slices.iter_mut().zip(&self.pieces) {
             let from = if filled == 0 { self.written } else { 0 };
@@ -75,7 +75,7 @@ impl Outbox {
         filled
     }
 
-    /// Removes `n` bytes that were written.
+    /// Removes `n` written bytes.
     pub(crate) fn consume(&mut self, n: usize) {
         let mut left = n.min(self.queued);
         self.queued -= left;
@@ -88,16 +88,16 @@ impl Outbox {
             left -= rest;
             self.written = 0;
             let Some(mut piece) = self.pieces.pop_front() else { return };
-            if piece.capacity() <= 2 * PIECE {
+            if piece.capacity() <= 2 * MAX_PIECE {
                 piece.clear();
                 self.spare = piece;
             } else {
-                recycle(piece);
+                recycle_buffer(piece);
             }
         }
     }
 
-    /// Removes and returns everything, as one run of bytes.
+    /// Removes and returns everything, as one byte string.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.queued);
         for (nth, piece) in self.pieces.drain(..).enumerate() {

@@ -1,18 +1,18 @@
-//! A look at a line without reading it: what kind of message it is, and where its id and its method stand.
+//! A peek at a line without parsing it: the kind of message, and the position of its id and method.
 //!
-//! For whoever passes messages on. Params and results are stepped over, and only where the id or the method stands behind
-//! them. Nothing is said of whether the rest of the line makes sense.
+//! It is for programs that forward messages. Params and results are skipped, and only if the id or the method comes
+//! after them. The rest of the line is not validated.
 
 use std::borrow::Cow;
 
 use agent_client_protocol_schema::v1::RequestId;
 
-use crate::salvage::Cursor;
+use crate::salvage::JsonCursor;
 
-/// What a line seems to be.
+/// The apparent kind of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Peek<'a> {
-    /// A request, with its id as it stands in the line.
+pub enum PeekedMessage<'a> {
+    /// A request, with its raw id.
     Request {
         /// The id, as JSON.
         id: &'a [u8],
@@ -24,27 +24,27 @@ pub enum Peek<'a> {
         /// The method.
         method: Cow<'a, str>,
     },
-    /// An answer, with its id as it stands in the line.
-    Answer {
+    /// An answer, with its raw id.
+    Response {
         /// The id, as JSON.
         id: &'a [u8],
         /// Whether it is an error.
         is_error: bool,
     },
-    /// Something else: a batch, a blank line, what is no JSON.
+    /// Anything else: a batch, a blank line, invalid JSON.
     Other,
 }
 
-/// Looks at a line. Of one that is cut off, what stands before the cut counts.
+/// Peeks at a line. Of a truncated line, the part before the cut counts.
 #[must_use]
-pub fn peek(line: &[u8]) -> Peek<'_> {
-    let mut text = Cursor::new(line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line));
-    look(&mut text).unwrap_or(Peek::Other)
+pub fn peek(line: &[u8]) -> PeekedMessage<'_> {
+    let mut text = JsonCursor::new(line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line));
+    peek_object(&mut text).unwrap_or(PeekedMessage::Other)
 }
 
-/// Reads an id as it stands in a line; none if it is neither a string nor an integer of 64 bits.
+/// Parses a raw id; returns `None` if it is neither a string nor a 64-bit integer.
 #[must_use]
-pub fn id(raw: &[u8]) -> Option<RequestId> {
+pub fn parse_id(raw: &[u8]) -> Option<RequestId> {
     if let [first, rest @ ..] = raw
         && first.is_ascii_digit()
         && rest.len() < 18
@@ -60,54 +60,54 @@ pub fn id(raw: &[u8]) -> Option<RequestId> {
     }
 }
 
-/// Returns the line with another id in place of the one that [`peek`] found in it.
+/// Returns the line with another id in place of the one that [`peek`] found.
 #[must_use]
-pub fn with_id(line: &[u8], found: &[u8], id: &str) -> Vec<u8> {
+pub fn replace_id(line: &[u8], found: &[u8], id: &str) -> Vec<u8> {
     let start = (found.as_ptr() as usize).saturating_sub(line.as_ptr() as usize).min(line.len());
     let end = (start + found.len()).min(line.len());
     [&line[..start], id.as_bytes(), &line[end..]].concat()
 }
 
-fn look<'a>(text: &mut Cursor<'a>) -> Option<Peek<'a>> {
-    text.take(b'{')?;
+fn peek_object<'a>(text: &mut JsonCursor<'a>) -> Option<PeekedMessage<'a>> {
+    text.take_byte(b'{')?;
     let (mut id, mut method, mut outcome) = (None, None, None);
-    while let Some(key) = text.string() {
-        text.take(b':')?;
+    while let Some(key) = text.take_string() {
+        text.take_byte(b':')?;
         match key {
-            b"id" => id = Some(text.value()?).filter(|id| *id != b"null"),
-            b"method" => match text.value()? {
+            b"id" => id = Some(text.take_value()?).filter(|id| *id != b"null"),
+            b"method" => match text.take_value()? {
                 b"null" => {}
-                raw => method = Some(unescaped(raw)?),
+                raw => method = Some(unescape(raw)?),
             },
             b"result" | b"error" => {
                 let is_error = key == b"error";
                 if let Some(id) = id
                     && method.is_none()
                 {
-                    // Some peers send `"result": null` beside the error that they mean: what is behind it is not looked for.
-                    return Some(Peek::Answer { id, is_error });
+                    // Some peers send `"result": null` beside an error; an error after it is not looked for.
+                    return Some(PeekedMessage::Response { id, is_error });
                 }
                 outcome = Some(is_error);
-                text.value()?;
+                text.take_value()?;
             }
-            _ => drop(text.value()?),
+            _ => drop(text.take_value()?),
         }
         if let (Some(id), Some(method)) = (id, &method) {
-            return Some(Peek::Request { id, method: method.clone() });
+            return Some(PeekedMessage::Request { id, method: method.clone() });
         }
         if let (Some(id), Some(is_error)) = (id, outcome) {
-            return Some(Peek::Answer { id, is_error });
+            return Some(PeekedMessage::Response { id, is_error });
         }
-        if text.take(b',').is_none() {
+        if text.take_byte(b',').is_none() {
             break;
         }
     }
-    text.take(b'}')?;
-    Some(Peek::Notification { method: method? })
+    text.take_byte(b'}')?;
+    Some(PeekedMessage::Notification { method: method? })
 }
 
-/// Returns a string as text, from how it stands in a line; none if it is no text.
-pub(crate) fn unescaped(raw: &[u8]) -> Option<Cow<'_, str>> {
+/// Unescapes a raw string; returns `None` if it is not valid text.
+pub(crate) fn unescape(raw: &[u8]) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     if inner.contains(&b'\\') {
         return serde_json::from_slice(raw).ok().map(Cow::Owned);

@@ -1,8 +1,8 @@
 //! One end of a JSON-RPC connection without any IO: bytes in, events out; messages in, bytes out.
 //!
-//! [`Peer`] knows which requests each side still owes an answer to. It answers what it can by itself (malformed
-//! messages, ids used twice, too many requests) and reports the rest as [`Event`]s. Whatever the other side sends,
-//! the peer goes on, its memory stays within its [`Limits`], and no request is answered twice.
+//! [`Peer`] tracks the requests that each side has yet to answer. It answers what it can by itself (malformed
+//! messages, duplicate ids, too many requests) and reports the rest as [`PeerEvent`]s. On any input the peer
+//! continues, its memory stays within its [`ConnectionLimits`], and no request is answered twice.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -12,80 +12,80 @@ use std::ops::Range;
 use agent_client_protocol_schema::v1::{Error, RequestId};
 use serde_json::value::RawValue;
 
-use crate::body::Body;
-use crate::envelope::{self, Guess, Malformed};
-use crate::exchange::Exchange;
-use crate::framing::{Line, LineBuffer};
-use crate::limits::Limits;
+use crate::body::JsonBody;
+use crate::envelope::{self, MalformedMessage, UncheckedMessage};
+use crate::limits::ConnectionLimits;
+use crate::line_buffer::{FramedLine, LineBuffer};
+use crate::request_tracker::RequestTracker;
 
-/// What the other side did.
+/// An event from the other side.
 #[derive(Debug)]
-pub enum Event<'a> {
-    /// It asks for something. [`Peer::respond`] must be called with this id, once.
+pub enum PeerEvent<'a> {
+    /// A request. [`Peer::respond`] must be called with this id, once.
     Request {
         /// The id to answer with.
         id: RequestId,
-        /// What is asked for.
+        /// The method.
         method: Cow<'a, str>,
         /// The params as they came.
         params: Option<&'a RawValue>,
     },
-    /// It tells something.
+    /// A notification.
     Notification {
-        /// What is told.
+        /// The method.
         method: Cow<'a, str>,
         /// The params as they came.
         params: Option<&'a RawValue>,
     },
-    /// It answers a request of ours.
+    /// An answer to a request of ours.
     Response {
-        /// The id that the request was sent with.
+        /// The id of the request.
         id: i64,
         /// The result as it came, or the error.
         outcome: Result<&'a RawValue, Error>,
     },
-    /// It answers a request of ours that was cancelled.
+    /// An answer to a request of ours that was cancelled.
     LateResponse {
-        /// The id that the request was sent with.
+        /// The id of the request.
         id: i64,
     },
-    /// It no longer wants the answer to this request. If the request is not answered yet, it must still be.
+    /// A cancellation. If the request is not answered yet, it must still be.
     Cancel {
         /// The id of the request.
         id: RequestId,
     },
-    /// It sent something that the protocol forbids. Nothing has changed; what could be answered has been.
-    Breach(Breach),
+    /// A protocol violation. The state is unchanged; any possible answer has been sent.
+    Violation(RpcViolation),
 }
 
 /// A message that the protocol forbids.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Breach {
-    /// The message cannot be read.
+pub enum RpcViolation {
+    /// The message cannot be parsed.
     #[error(transparent)]
-    Malformed(#[from] Malformed),
-    /// A request came with the id of another one that is not answered yet.
+    Malformed(#[from] MalformedMessage),
+    /// A request has the id of another unanswered one.
     #[error("the request id {0} is in use already")]
     IdInUse(RequestId),
-    /// An answer came to no question: the id is unknown, or was answered before.
+    /// An answer to no open request: the id is unknown, or was already answered.
     #[error("an answer came for the id {0}, which no request waits for")]
-    NotAsked(RequestId),
-    /// More requests came than may wait for an answer at a time.
+    UnsolicitedResponse(RequestId),
+    /// Too many requests are unanswered.
     #[error("more than {0} requests wait for an answer")]
     TooManyRequests(usize),
 }
 
-/// The answer was given before, or the request never came.
+/// The request was already answered, or never came.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no answer is owed to the request id {0}")]
-pub struct NotOwed(pub RequestId);
+pub struct RespondError(pub RequestId);
 
 /// A request that was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotSent {
-    /// As many requests wait for an answer as may.
+pub enum SendRequestError {
+    /// Too many requests of ours are unanswered.
     #[error("{0} requests wait for an answer already")]
-    TooMany(usize),
+    TooManyRequests(usize),
     /// The id is in use.
     #[error("a request with the id {0} waits for an answer already")]
     IdInUse(i64),
@@ -95,126 +95,132 @@ pub enum NotSent {
 #[derive(Debug)]
 pub struct Peer {
     lines: LineBuffer,
-    /// The rest of a batch, as ranges of the line it came in.
+    /// The rest of a batch, as ranges of its line.
     batch_rest: VecDeque<Range<usize>>,
-    exchange: Exchange,
+    requests: RequestTracker,
     max_batch: usize,
     max_line: usize,
-    ended: bool,
+    is_input_ended: bool,
 }
 
-/// A message that was taken as it was offered, or what it means.
-pub(crate) enum Next<'a, T> {
-    Taken(T),
-    Event(Event<'a>),
+/// A message that was handled unchecked, or its event.
+pub(crate) enum NextMessage<'a, T> {
+    Handled(T),
+    Event(PeerEvent<'a>),
 }
 
-/// Nothing.
+/// An uninhabited type.
 enum Never {}
 
-/// The next thing in the input, before it is borrowed for an event.
-enum Step {
+/// The next item in the input, before it is borrowed for an event.
+enum InputItem {
     Message(Range<usize>),
     TooLong { head: Vec<u8>, length: u64 },
-    BadBatch(Range<usize>, Malformed),
+    BadBatch(Range<usize>, MalformedMessage),
 }
 
 impl Peer {
-    /// Makes a peer that has seen nothing yet.
+    /// Creates a peer that has received nothing yet.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: ConnectionLimits) -> Self {
         Peer {
             lines: LineBuffer::new(limits.max_line),
             batch_rest: VecDeque::new(),
-            exchange: Exchange::new(limits),
+            requests: RequestTracker::new(limits),
             max_batch: limits.max_batch,
             max_line: limits.max_line,
-            ended: false,
+            is_input_ended: false,
         }
     }
 
-    /// Takes bytes that the other side sent. [`Peer::next_event`] tells what they mean; it should have returned
-    /// nothing before this is called again, or the bytes pile up.
+    /// Adds bytes from the other side. [`Peer::next_event`] returns their events; it should have returned `None`
+    /// before this is called again, or the bytes pile up.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.lines.push(bytes);
     }
 
-    /// Returns the buffer that a reader may append the other side's bytes to, instead of [`Peer::receive`].
-    pub(crate) fn room(&mut self) -> &mut Vec<u8> {
-        self.lines.room()
+    /// Returns the buffer to which a reader may append the other side's bytes, instead of [`Peer::receive`].
+    pub(crate) fn read_buffer(&mut self) -> &mut Vec<u8> {
+        self.lines.read_buffer()
     }
 
-    /// Notes that the other side will send no more. A last message without a newline counts.
-    pub fn end(&mut self) {
-        self.ended = true;
+    /// Records the end of the input. A last message without a newline counts.
+    pub fn end_input(&mut self) {
+        self.is_input_ended = true;
     }
 
-    /// Returns what the other side did next, or nothing until more bytes come.
-    pub fn next_event(&mut self) -> Option<Event<'_>> {
-        match self.next(|_| None::<Never>)? {
-            Next::Event(event) => Some(event),
-            Next::Taken(never) => match never {},
+    /// Returns the next event, or `None` until more bytes arrive.
+    pub fn next_event(&mut self) -> Option<PeerEvent<'_>> {
+        match self.next_message(|_| None::<Never>)? {
+            NextMessage::Event(event) => Some(event),
+            NextMessage::Handled(never) => match never {},
         }
     }
 
-    /// Takes the next message. One in the usual form is first offered to `take`, which reads its body and so finds out
-    /// whether it is one; if not, the message is read with care.
-    pub(crate) fn next<T>(&mut self, take: impl FnOnce(Guess<'_>) -> Option<T>) -> Option<Next<'_, T>> {
-        let step = self.step()?;
-        let Peer { lines, exchange, max_line, .. } = self;
-        Some(Next::Event(match step {
-            Step::Message(range) => {
+    /// Takes the next message. One in the usual form is first offered to `take`, which parses its body and so
+    /// verifies the form; if that fails, the message is parsed with checks.
+    pub(crate) fn next_message<T>(
+        &mut self,
+        take: impl FnOnce(UncheckedMessage<'_>) -> Option<T>,
+    ) -> Option<NextMessage<'_, T>> {
+        let step = self.next_input()?;
+        let Peer { lines, requests: exchange, max_line, .. } = self;
+        Some(NextMessage::Event(match step {
+            InputItem::Message(range) => {
                 let bytes = &lines.bytes()[range];
                 match str::from_utf8(bytes) {
-                    Err(_) => exchange.broken(bytes, Malformed::NotUtf8),
+                    Err(_) => exchange.handle_malformed(bytes, MalformedMessage::NotUtf8),
                     Ok(text) => {
-                        if let Some(taken) = exchange.offer(text, take) {
-                            return Some(Next::Taken(taken));
+                        if let Some(taken) = exchange.offer_unchecked(text, take) {
+                            return Some(NextMessage::Handled(taken));
                         }
                         match envelope::parse(text) {
-                            Ok(message) => exchange.accept(message),
-                            Err(malformed) => exchange.broken(bytes, malformed),
+                            Ok(message) => exchange.handle_message(message),
+                            Err(malformed) => exchange.handle_malformed(bytes, malformed),
                         }
                     }
                 }
             }
-            Step::TooLong { head, length } => {
-                exchange.broken(&head, Malformed::TooLong { length, limit: *max_line })
+            InputItem::TooLong { head, length } => {
+                exchange.handle_malformed(&head, MalformedMessage::TooLong { length, limit: *max_line })
             }
-            Step::BadBatch(range, malformed) => exchange.broken(&lines.bytes()[range], malformed),
+            InputItem::BadBatch(range, malformed) => {
+                exchange.handle_malformed(&lines.bytes()[range], malformed)
+            }
         }))
     }
 
-    fn step(&mut self) -> Option<Step> {
+    fn next_input(&mut self) -> Option<InputItem> {
         loop {
             if let Some(range) = self.batch_rest.pop_front() {
-                return Some(Step::Message(range));
+                return Some(InputItem::Message(range));
             }
-            self.exchange.close_batch();
+            self.requests.close_batch();
             let line = match self.lines.next_line() {
                 Some(line) => line,
-                None if self.ended => self.lines.rest()?,
+                None if self.is_input_ended => self.lines.take_rest()?,
                 None => return None,
             };
             match line {
-                Line::TooLong { head, length } => return Some(Step::TooLong { head, length }),
-                Line::Whole(range) if self.lines.bytes()[range.start] == b'[' => {
-                    match self.batch(range.clone()) {
+                FramedLine::TooLong { head, length } => return Some(InputItem::TooLong { head, length }),
+                FramedLine::Whole(range) if self.lines.bytes()[range.start] == b'[' => {
+                    match self.split_batch(range.clone()) {
                         Ok(messages) => {
                             self.batch_rest = messages;
-                            self.exchange.open_batch();
+                            self.requests.open_batch();
                         }
-                        Err(malformed) => return Some(Step::BadBatch(range, malformed)),
+                        Err(malformed) => return Some(InputItem::BadBatch(range, malformed)),
                     }
                 }
-                Line::Whole(range) => return Some(Step::Message(range)),
+                FramedLine::Whole(range) => return Some(InputItem::Message(range)),
             }
         }
     }
 
-    /// Returns where the messages of a batch are.
-    fn batch(&self, range: Range<usize>) -> Result<VecDeque<Range<usize>>, Malformed> {
-        let text = str::from_utf8(&self.lines.bytes()[range.clone()]).map_err(|_| Malformed::NotUtf8)?;
+    /// Returns the ranges of the messages of a batch.
+    fn split_batch(&self, range: Range<usize>) -> Result<VecDeque<Range<usize>>, MalformedMessage> {
+        let text =
+            str::from_utf8(&self.lines.bytes()[range.clone()]).map_err(|_| MalformedMessage::NotUtf8)?;
         let messages = envelope::parse_batch(text, self.max_batch)?;
         let ranges = messages.into_iter().map(|message| {
             let start = range.start + (message.get().as_ptr().addr() - text.as_ptr().addr());
@@ -226,70 +232,76 @@ impl Peer {
     /// Sends a request and returns the id that its answer will carry.
     ///
     /// # Errors
-    /// Fails when too many requests wait for an answer.
-    pub fn request(&mut self, method: &str, params: Body) -> Result<i64, NotSent> {
-        let id = self.exchange.free_id();
-        self.exchange.request(id, method, params)?;
+    /// Fails if too many requests are unanswered.
+    pub fn request(&mut self, method: &str, params: JsonBody) -> Result<i64, SendRequestError> {
+        let id = self.requests.next_free_id();
+        self.requests.request(id, method, params)?;
         Ok(id)
     }
 
     /// Sends a request with an id that the caller chose.
     ///
     /// # Errors
-    /// Fails when too many requests wait for an answer, or one with this id does.
-    pub fn request_as(&mut self, id: i64, method: &str, params: Body) -> Result<(), NotSent> {
-        self.exchange.request(id, method, params)
+    /// Fails if too many requests are unanswered, or one with this id is.
+    pub fn request_with_id(
+        &mut self,
+        id: i64,
+        method: &str,
+        params: JsonBody,
+    ) -> Result<(), SendRequestError> {
+        self.requests.request(id, method, params)
     }
 
     /// Sends a notification.
-    pub fn notify(&mut self, method: &str, params: Body) {
-        self.exchange.notify(method, params);
+    pub fn notify(&mut self, method: &str, params: JsonBody) {
+        self.requests.notify(method, params);
     }
 
     /// Answers a request of the other side.
     ///
     /// # Errors
-    /// Fails, and sends nothing, when no answer is owed to this id.
-    pub fn respond(&mut self, id: &RequestId, answer: Result<Body, Error>) -> Result<(), NotOwed> {
-        self.exchange.respond(id, answer)
+    /// Fails, and sends nothing, if no request with this id is open.
+    pub fn respond(&mut self, id: &RequestId, answer: Result<JsonBody, Error>) -> Result<(), RespondError> {
+        self.requests.respond(id, answer)
     }
 
-    /// Tells the other side that the answer to a request of ours is no longer wanted. Does nothing if it came.
+    /// Cancels a request of ours. Does nothing if it was already answered.
     pub fn cancel(&mut self, id: i64) {
-        self.exchange.cancel(id);
+        self.requests.cancel(id);
     }
 
-    /// The number of requests of the other side that are not answered yet.
+    /// Returns the number of unanswered requests of the other side.
     #[must_use]
-    pub fn owed(&self) -> usize {
-        self.exchange.owed()
+    pub fn unanswered_count(&self) -> usize {
+        self.requests.unanswered_count()
     }
 
-    /// Whether so many refusals wait to be written that no more input should be taken until some have left.
+    /// Returns whether too many refusals wait to be written, so that no more input should be read until some have
+    /// left.
     #[must_use]
     pub fn is_flooded(&self) -> bool {
-        self.exchange.is_flooded()
+        self.requests.is_flooded()
     }
 
-    /// How many bytes of output wait to be written.
+    /// Returns the number of bytes of output that wait to be written.
     #[must_use]
     pub fn output_len(&self) -> usize {
-        self.exchange.outbox.len()
+        self.requests.outbox.len()
     }
 
     /// Removes and returns the output that waits to be written.
     pub fn take_output(&mut self) -> Vec<u8> {
-        let output = self.exchange.outbox.take();
-        self.exchange.consume(0);
+        let output = self.requests.outbox.take();
+        self.requests.consume_output(0);
         output
     }
 
-    pub(crate) fn output<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        self.exchange.outbox.slices(slices)
+    pub(crate) fn output_slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        self.requests.outbox.fill_slices(slices)
     }
 
     pub(crate) fn consume_output(&mut self, n: usize) {
-        self.exchange.consume(n);
+        self.requests.consume_output(n);
     }
 }
 

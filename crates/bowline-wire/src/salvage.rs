@@ -1,40 +1,40 @@
-//! The id in a message that cannot be read, so that it can still be answered.
+//! Salvage of the id from a malformed message, so that it can still be answered.
 //!
-//! The text may be cut off, hold bytes that are no UTF-8, or be broken anywhere. What is found before the first
-//! thing that makes no sense is what counts.
+//! The text may be truncated, contain bytes that are not UTF-8, or be broken anywhere. Only the part before the first
+//! error counts.
 
 use agent_client_protocol_schema::v1::RequestId;
 
 use crate::limits::MAX_ID;
 
-/// What could be made out of a broken message.
+/// The salvaged parts of a malformed message.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Salvaged {
-    /// The id at the top level, if there is one that can be answered.
+pub(crate) struct SalvagedMessage {
+    /// The id at the top level, if it can be answered.
     pub(crate) id: Option<RequestId>,
-    /// Whether it has a `result` or an `error` and no `method`: then it is nothing to answer.
+    /// Whether it has a `result` or an `error` and no `method`: then it must not be answered.
     pub(crate) is_response: bool,
 }
 
-/// Finds what it can in `bytes`.
-pub(crate) fn salvage(bytes: &[u8]) -> Salvaged {
-    let mut text = Cursor::new(bytes);
-    let mut found = Salvaged::default();
+/// Salvages what it can from `bytes`.
+pub(crate) fn salvage(bytes: &[u8]) -> SalvagedMessage {
+    let mut text = JsonCursor::new(bytes);
+    let mut found = SalvagedMessage::default();
     let mut method = false;
     let mut outcome = false;
-    if text.take(b'{').is_some() {
-        while let Some(key) = text.string() {
-            if text.take(b':').is_none() {
+    if text.take_byte(b'{').is_some() {
+        while let Some(key) = text.take_string() {
+            if text.take_byte(b':').is_none() {
                 break;
             }
-            let value = text.value();
+            let value = text.take_value();
             match key {
-                b"id" => found.id = value.and_then(id),
+                b"id" => found.id = value.and_then(parse_id),
                 b"method" => method = true,
                 b"result" | b"error" => outcome = true,
                 _ => {}
             }
-            if value.is_none() || text.take(b',').is_none() {
+            if value.is_none() || text.take_byte(b',').is_none() {
                 break;
             }
         }
@@ -43,7 +43,7 @@ pub(crate) fn salvage(bytes: &[u8]) -> Salvaged {
     found
 }
 
-fn id(value: &[u8]) -> Option<RequestId> {
+fn parse_id(value: &[u8]) -> Option<RequestId> {
     let text = str::from_utf8(value).ok()?;
     match serde_json::from_str(text).ok()? {
         RequestId::Null => None,
@@ -52,76 +52,76 @@ fn id(value: &[u8]) -> Option<RequestId> {
     }
 }
 
-/// A place in a text that may be broken.
-pub(crate) struct Cursor<'a> {
+/// A position in a text that may be malformed.
+pub(crate) struct JsonCursor<'a> {
     bytes: &'a [u8],
-    at: usize,
+    position: usize,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> JsonCursor<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+        Self { bytes, position: 0 }
     }
 
-    fn peek(&mut self) -> Option<u8> {
-        while self.bytes.get(self.at).is_some_and(u8::is_ascii_whitespace) {
-            self.at += 1;
+    fn peek_byte(&mut self) -> Option<u8> {
+        while self.bytes.get(self.position).is_some_and(u8::is_ascii_whitespace) {
+            self.position += 1;
         }
-        self.bytes.get(self.at).copied()
+        self.bytes.get(self.position).copied()
     }
 
-    pub(crate) fn take(&mut self, byte: u8) -> Option<()> {
-        (self.peek()? == byte).then(|| self.at += 1)
+    pub(crate) fn take_byte(&mut self, byte: u8) -> Option<()> {
+        (self.peek_byte()? == byte).then(|| self.position += 1)
     }
 
-    /// Takes a string and returns what is between its quotes.
-    pub(crate) fn string(&mut self) -> Option<&'a [u8]> {
-        self.take(b'"')?;
-        let start = self.at;
+    /// Takes a string and returns the bytes between its quotes.
+    pub(crate) fn take_string(&mut self) -> Option<&'a [u8]> {
+        self.take_byte(b'"')?;
+        let start = self.position;
         loop {
-            self.at += memchr::memchr2(b'"', b'\\', self.bytes.get(self.at..)?)?;
-            if self.bytes[self.at] == b'"' {
-                self.at += 1;
-                return Some(&self.bytes[start..self.at - 1]);
+            self.position += memchr::memchr2(b'"', b'\\', self.bytes.get(self.position..)?)?;
+            if self.bytes[self.position] == b'"' {
+                self.position += 1;
+                return Some(&self.bytes[start..self.position - 1]);
             }
-            self.at += 2;
+            self.position += 2;
         }
     }
 
-    /// Takes a value and returns its bytes. The brackets in it are only counted.
-    pub(crate) fn value(&mut self) -> Option<&'a [u8]> {
-        self.peek()?;
-        let start = self.at;
+    /// Takes a value and returns its bytes. Brackets in it are only counted.
+    pub(crate) fn take_value(&mut self) -> Option<&'a [u8]> {
+        self.peek_byte()?;
+        let start = self.position;
         let mut depth = 0_usize;
         loop {
-            match self.peek()? {
+            match self.peek_byte()? {
                 b'"' => {
-                    self.string()?;
+                    self.take_string()?;
                 }
                 b'{' | b'[' => {
                     depth += 1;
-                    self.at += 1;
+                    self.position += 1;
                 }
                 b'}' | b']' if depth > 0 => {
                     depth -= 1;
-                    self.at += 1;
+                    self.position += 1;
                 }
-                b',' | b':' if depth > 0 => self.at += 1,
+                b',' | b':' if depth > 0 => self.position += 1,
                 byte if byte.is_ascii_alphanumeric() || b"+-.".contains(&byte) => {
                     while self
                         .bytes
-                        .get(self.at)
+                        .get(self.position)
                         .is_some_and(|b| b.is_ascii_alphanumeric() || b"+-.".contains(b))
                     {
-                        self.at += 1;
+                        self.position += 1;
                     }
-                    // What nothing follows may have been cut off: 12 may be the start of 123.
-                    self.bytes.get(self.at)?;
+                    // A number at the end may be truncated: 12 may be the start of 123.
+                    self.bytes.get(self.position)?;
                 }
                 _ => return None,
             }
             if depth == 0 {
-                return Some(&self.bytes[start..self.at]);
+                return Some(&self.bytes[start..self.position]);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What serves the other side's messages, and the signal that tells a handler to stop.
+//! The service that handles the other side's messages, and the signal that tells a handler to stop.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,212 +8,218 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use agent_client_protocol_schema::v1::{Error, RequestId};
-use bowline_state::failure::Failure;
+use bowline_state::rpc_error::RpcError;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
-use crate::body::Body;
+use crate::body::JsonBody;
 use crate::methods;
-use crate::peer::Breach;
+use crate::peer::RpcViolation;
 
 /// A future on the heap that may move between threads.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// What a handler makes of a request.
-pub enum Answer {
-    /// The answer is known at once.
-    Now(Result<Body, Error>),
-    /// The answer comes when this future is done. If it panics, the request is answered with an error.
-    Later(BoxFuture<Result<Body, Error>>),
+/// A service's response to a request.
+pub enum ServiceResponse {
+    /// An immediate answer.
+    Ready(Result<JsonBody, Error>),
+    /// The answer is this future's result. If it panics, the request is answered with an error.
+    Deferred(BoxFuture<Result<JsonBody, Error>>),
 }
 
-/// Serves the messages of the other side. The connection owns it and calls it in the order of arrival.
+/// Handles the messages of the other side. The connection owns it and calls it in the order of arrival.
 ///
-/// A future that is returned is first polled on the connection's own task, so that a quick answer costs no task
-/// switch; only when it has to wait does it become a task of its own. Long computations belong in
-/// `tokio::task::spawn_blocking`.
+/// A returned future is first polled on the connection's own task, so that a quick answer costs no task switch; only
+/// when it is pending does it become its own task. Long computations belong in `tokio::task::spawn_blocking`.
 pub trait Service: Send + 'static {
-    /// Takes a request.
+    /// Handles a request.
     ///
     /// # Errors
-    /// Fails if the params are a guess and cannot be read; then the request is offered again with care. Nothing may
-    /// have changed.
-    fn request(&mut self, request: Incoming<'_>) -> Result<Answer, Unproven>;
+    /// Fails if the params are unchecked and cannot be parsed; the request is then offered again with checked params.
+    /// The state must be unchanged.
+    fn handle_request(
+        &mut self,
+        request: IncomingRequest<'_>,
+    ) -> Result<ServiceResponse, UncheckedParamsError>;
 
-    /// Takes a notification. The next notification waits until the future is done.
+    /// Handles a notification. The next notification waits until the future completes.
     ///
     /// # Errors
-    /// Fails as [`Service::request`] does.
-    fn notification(&mut self, method: &str, params: Params<'_>) -> Result<Option<BoxFuture<()>>, Unproven>;
+    /// Fails as [`Service::handle_request`] does.
+    fn handle_notification(
+        &mut self,
+        method: &str,
+        params: RawParams<'_>,
+    ) -> Result<Option<BoxFuture<()>>, UncheckedParamsError>;
 
-    /// Learns that the other side sent something that the protocol forbids.
-    fn breach(&mut self, breach: Breach) {
+    /// Handles a protocol violation by the other side.
+    fn handle_violation(&mut self, breach: RpcViolation) {
         drop(breach);
     }
 }
 
 /// A request of the other side.
 #[derive(Debug)]
-pub struct Incoming<'a> {
-    /// The id it came with.
+pub struct IncomingRequest<'a> {
+    /// The id.
     pub id: RequestId,
-    /// What is asked for.
+    /// The method.
     pub method: &'a str,
     /// The params as they came.
-    pub params: Params<'a>,
+    pub params: RawParams<'a>,
     /// Fires when the answer is no longer wanted.
     pub cancel: CancelSignal,
 }
 
-/// The params of a message, unread.
+/// The params of a message, unparsed.
 #[derive(Debug, Clone, Copy)]
-pub enum Params<'a> {
-    /// They are JSON.
+pub enum RawParams<'a> {
+    /// Valid JSON.
     Checked(&'a RawValue),
-    /// There are none.
+    /// No params.
     Missing,
-    /// They should be JSON, and are if they can be read as a whole.
-    Guess(&'a str),
+    /// Presumed JSON, which is proven only by parsing it as a whole.
+    Unchecked(&'a str),
 }
 
-/// The params were a guess and could not be read.
+/// The params were unchecked and could not be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the params are not what they were guessed to be")]
-pub struct Unproven;
+pub struct UncheckedParamsError;
 
-impl<'a> Params<'a> {
+impl<'a> RawParams<'a> {
     /// Returns the params as text; an empty object if there are none.
     #[must_use]
     pub fn text(self) -> &'a str {
         match self {
-            Params::Checked(params) => params.get(),
-            Params::Missing => "{}",
-            Params::Guess(params) => params,
+            RawParams::Checked(params) => params.get(),
+            RawParams::Missing => "{}",
+            RawParams::Unchecked(params) => params,
         }
     }
 
-    /// Reads the params. What is wrong with them is only known when they are no guess.
+    /// Parses the params. Errors are only reported for checked params.
     ///
     /// # Errors
-    /// Fails if a guess could not be read.
-    pub fn read<T: DeserializeOwned>(self) -> Result<Result<T, serde_json::Error>, Unproven> {
+    /// Fails if unchecked params could not be parsed.
+    pub fn parse<T: DeserializeOwned>(self) -> Result<Result<T, serde_json::Error>, UncheckedParamsError> {
         match methods::decode(self.text()) {
-            Err(_) if matches!(self, Params::Guess(_)) => Err(Unproven),
+            Err(_) if matches!(self, RawParams::Unchecked(_)) => Err(UncheckedParamsError),
             read => Ok(read),
         }
     }
 
-    /// Fails if the params are a guess: for whoever does not read them.
+    /// Requires checked params, for callers that do not parse them.
     ///
     /// # Errors
-    /// Fails if the params are a guess.
-    pub fn checked(self) -> Result<Self, Unproven> {
+    /// Fails if the params are unchecked.
+    pub fn require_checked(self) -> Result<Self, UncheckedParamsError> {
         match self {
-            Params::Guess(_) => Err(Unproven),
+            RawParams::Unchecked(_) => Err(UncheckedParamsError),
             checked => Ok(checked),
         }
     }
 }
 
-impl<'a> From<Option<&'a RawValue>> for Params<'a> {
+impl<'a> From<Option<&'a RawValue>> for RawParams<'a> {
     fn from(params: Option<&'a RawValue>) -> Self {
-        params.map_or(Params::Missing, Params::Checked)
+        params.map_or(RawParams::Missing, RawParams::Checked)
     }
 }
 
 /// Tells a handler that its answer is no longer wanted.
 #[derive(Debug, Clone, Default)]
 pub struct CancelSignal {
-    state: Arc<SignalState>,
+    state: Arc<CancelSignalState>,
 }
 
 /// A signal that does not keep its request alive.
 #[derive(Debug, Clone)]
-pub(crate) struct WeakSignal {
-    state: Weak<SignalState>,
+pub(crate) struct WeakCancelSignal {
+    state: Weak<CancelSignalState>,
 }
 
 #[derive(Debug, Default)]
-struct SignalState {
-    fired: AtomicBool,
-    waiting: Notify,
-    answered: AtomicBool,
-    waiting_for_answer: Notify,
+struct CancelSignalState {
+    is_fired: AtomicBool,
+    cancel_waiters: Notify,
+    is_answered: AtomicBool,
+    answer_waiters: Notify,
 }
 
 impl CancelSignal {
-    /// Makes a signal that has not fired.
+    /// Creates a signal that has not fired.
     #[must_use]
     pub fn new() -> Self {
         CancelSignal::default()
     }
 
-    /// Fires the signal. Firing it again does nothing.
+    /// Fires the signal. Firing is idempotent.
     pub fn fire(&self) {
-        if !self.state.fired.swap(true, Ordering::AcqRel) {
-            self.state.waiting.notify_waiters();
+        if !self.state.is_fired.swap(true, Ordering::AcqRel) {
+            self.state.cancel_waiters.notify_waiters();
         }
     }
 
-    /// Whether the signal has fired.
+    /// Returns whether the signal has fired.
     #[must_use]
     pub fn is_fired(&self) -> bool {
-        self.state.fired.load(Ordering::Acquire)
+        self.state.is_fired.load(Ordering::Acquire)
     }
 
     /// Waits until the signal fires.
     pub async fn fired(&self) {
-        let notified = self.state.waiting.notified();
+        let notified = self.state.cancel_waiters.notified();
         if !self.is_fired() {
             notified.await;
         }
     }
 
-    /// Says that the request's answer is on its way: whatever is sent from now on leaves after it.
-    pub(crate) fn settle(&self) {
-        if !self.state.answered.swap(true, Ordering::AcqRel) {
-            self.state.waiting_for_answer.notify_waiters();
+    /// Marks the request as answered: messages sent from now on leave after the answer.
+    pub(crate) fn mark_answered(&self) {
+        if !self.state.is_answered.swap(true, Ordering::AcqRel) {
+            self.state.answer_waiters.notify_waiters();
         }
     }
 
-    /// Waits until the request's answer is on its way.
-    pub(crate) async fn settled(&self) {
-        let notified = self.state.waiting_for_answer.notified();
-        if !self.state.answered.load(Ordering::Acquire) {
+    /// Waits until the request is answered.
+    pub(crate) async fn answered(&self) {
+        let notified = self.state.answer_waiters.notified();
+        if !self.state.is_answered.load(Ordering::Acquire) {
             notified.await;
         }
     }
 
-    pub(crate) fn downgrade(&self) -> WeakSignal {
-        WeakSignal { state: Arc::downgrade(&self.state) }
+    pub(crate) fn downgrade(&self) -> WeakCancelSignal {
+        WeakCancelSignal { state: Arc::downgrade(&self.state) }
     }
 }
 
-impl WeakSignal {
+impl WeakCancelSignal {
     pub(crate) fn upgrade(&self) -> Option<CancelSignal> {
         self.state.upgrade().map(|state| CancelSignal { state })
     }
 }
 
-/// Runs a handler and makes an error of its panic. What the panic said stays here: it may quote secrets.
-pub(crate) struct NoPanic<T>(pub(crate) BoxFuture<Result<T, Error>>);
+/// Runs a handler and turns its panic into an error. The panic message is not sent: it may quote secrets.
+pub(crate) struct CatchPanic<T>(pub(crate) BoxFuture<Result<T, Error>>);
 
-impl<T> Future for NoPanic<T> {
+impl<T> Future for CatchPanic<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx)))
-            .unwrap_or_else(|_| Poll::Ready(Err(panicked())))
+            .unwrap_or_else(|_| Poll::Ready(Err(panic_error())))
     }
 }
 
 /// Runs a part of the service. A panic in it must not end the connection.
-pub(crate) fn guard<T>(run: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn catch_panic<T>(run: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(run)).ok()
 }
 
-/// The answer to a request whose handler panicked.
-pub(crate) fn panicked() -> Error {
-    Failure::Internal { reason: "the handler of this request failed unexpectedly".to_owned() }.into()
+/// Returns the answer to a request whose handler panicked.
+pub(crate) fn panic_error() -> Error {
+    RpcError::Internal { reason: "the handler of this request failed unexpectedly".to_owned() }.into()
 }

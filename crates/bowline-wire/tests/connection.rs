@@ -12,5 +12,5 @@ mod agent_end;
 mod client_end;
 #[path = "connection/flow.rs"]
 mod flow;
-#[path = "connection/probe.rs"]
-mod probe;
+#[path = "connection/probe_agent.rs"]
+mod probe_agent;

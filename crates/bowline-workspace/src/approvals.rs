@@ -1,8 +1,12 @@
-//! What stands before every operation: rules, grants, a person, and the audit log.
+//! Approval of operations by rules, grants and the user, recorded in the audit log.
 //!
-//! Whoever serves an agent describes what it wants ([`Request`]) and asks [`Approvals::clear`]. A rule decides, or a grant
-//! that was given for exactly this, or a person. No person and no rule means no. A question is withdrawn by dropping the
-//! future that waits for its answer; an answer that comes later finds nobody.
+//! A caller describes an agent's operation in an `ApprovalRequest` and awaits `Approvals::authorize`. A rule decides,
+//! then a grant for exactly this operation, then the user. Without a matching rule and without a user, the operation is
+//! denied.
+//!
+//! A question is a future: dropping it withdraws the question, and a later answer has no effect. At most
+//! `MAX_PENDING_QUESTIONS` are pending at a time. An answer with a lasting lifetime becomes a rule, and all pending
+//! questions are evaluated again. The user may also answer with an edited text to write instead.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -10,114 +14,123 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_state::audit::Entry;
-use bowline_state::changes::Moment;
-use bowline_state::danger::{Danger, Severity, dangers};
-use bowline_state::failure::quote;
-use bowline_state::grants::{Deed, Grants, Holder, Taken};
+use bowline_state::audit::AuditEntry;
+use bowline_state::changes::Timestamp;
+use bowline_state::danger::{Danger, DangerSeverity, find_dangers};
+use bowline_state::grants::{GrantHolder, Grants, ResolvedOperation, UsedGrant};
 use bowline_state::operation::Operation;
-use bowline_state::policy::{Context, Effect, Lifetime, Policy, Rule, Ruling, suggest};
-use bowline_state::question::{Answer, Choice, Item, Keep, Occasion, Offer, Question, QuestionId, Reply};
+use bowline_state::policy::{
+    Effect, Policy, PolicyContext, PolicyDecision, Rule, RuleLifetime, suggest_rules,
+};
+use bowline_state::question::{
+    AgentOption, AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionId, QuestionItem,
+    QuestionReply, QuestionTrigger,
+};
+use bowline_state::rpc_error::quote;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use crate::audit::{AuditError, AuditLog, Pending};
+use crate::audit::{AuditError, AuditLog, PendingAppend};
 use crate::clock::now;
-use crate::policy::{PolicyFile, Scope};
+use crate::policy::{PolicyFile, RuleScope};
 
-mod elsewhere;
+mod external;
 mod fallback;
-mod judging;
+mod judge;
 mod outcome;
 mod review;
 mod unreviewed_list;
 
-pub use fallback::Fallback;
-pub use outcome::{BY_SETTINGS, Cleared, NOBODY, NOBODY_BY_RULE, Refused, because};
-use outcome::{decided, unasked};
-use review::is_unreviewed;
-pub use review::unreviewed;
+pub use fallback::PolicyFallback;
+pub use outcome::{
+    ApprovalError, DENIED_BY_SETTINGS, NO_APPROVER, NO_APPROVER_FOR_RULE, OperationApproval, describe_ruling,
+};
+use outcome::{decide_by_ruling, no_approver_error};
+use review::is_unreviewed_reason;
+pub use review::list_unreviewed;
 use unreviewed_list::UnreviewedList;
 
-/// As many questions wait for a person at once; what is asked beyond that is refused as busy.
-pub const MAX_WAITING: usize = 32;
+/// The maximum number of pending questions; further requests are refused as busy.
+pub const MAX_PENDING_QUESTIONS: usize = 32;
 
-/// The texts of questions that wait have at most so many bytes in all; a single question may have more.
-pub const MAX_WAITING_BYTES: usize = 256 << 20;
+/// The maximum size of the texts of all pending questions; a single question may exceed it.
+pub const MAX_PENDING_QUESTION_BYTES: usize = 256 << 20;
 
-/// As many files that tools execute may be changed without a person's approval; what goes beyond is asked about.
-pub const MAX_UNREVIEWED: usize = 1000;
+/// The maximum number of executed files that agents may change without the user's review; further changes are asked
+/// about.
+pub const MAX_UNREVIEWED_FILES: usize = 1000;
 
-/// As many rules are kept for turns and sessions; the oldest go, but for those that deny. Those only a person adds.
-pub const MAX_KEPT_RULES: usize = 1000;
+/// The maximum number of rules for turns and sessions. The oldest are evicted, except deny rules, which only the user
+/// adds.
+pub const MAX_TRANSIENT_RULES: usize = 1000;
 
-/// A future that somebody else made.
+/// A boxed future, as an [`Approver`] returns it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Whoever can be asked.
-pub trait Person: Send + Sync + 'static {
-    /// Asks, and waits for the answer. If the question is withdrawn, this is dropped.
-    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Reply>;
+/// The party that answers questions: a user, through some front end.
+pub trait Approver: Send + Sync + 'static {
+    /// Asks a question and waits for the answer. Withdrawing the question drops the future.
+    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, QuestionReply>;
 
-    /// Tells of something that does not need an answer: a rule that could not be kept, for one.
-    fn tell(&self, text: &str) {
+    /// Reports something that needs no answer, such as a rule that could not be saved.
+    fn notify(&self, text: &str) {
         let _unused = text;
     }
 
-    /// Tells that an answer became a rule in the user's file, which holds until it is taken out again.
-    fn rule_saved(&self, rule: &Rule) {
+    /// Reports that an answer became a rule in the user's policy file, which stays in effect until it is removed.
+    fn notify_rule_saved(&self, rule: &Rule) {
         let _unused = rule;
     }
 }
 
-/// There is nobody: what no rule allows is denied.
+/// An approver without a user: operations that no rule allows are denied.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NoPerson;
+pub struct NoApprover;
 
-impl Person for NoPerson {
-    fn ask<'a>(&'a self, _: &'a Question) -> BoxFuture<'a, Reply> {
-        Box::pin(std::future::ready(Reply::Nobody))
+impl Approver for NoApprover {
+    fn ask<'a>(&'a self, _: &'a Question) -> BoxFuture<'a, QuestionReply> {
+        Box::pin(std::future::ready(QuestionReply::NoUser))
     }
 }
 
-/// What an agent wants, as far as it is known before it is done.
+/// An agent's operation, as far as it is known before it is carried out.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct ApprovalRequest {
     /// The session and turn.
-    pub holder: Holder,
+    pub holder: GrantHolder,
     /// The tool call, if it is known.
     pub call: Option<String>,
-    /// How the agent calls itself.
+    /// The agent's own name.
     pub agent: Option<String>,
-    /// Why there may be a question.
-    pub occasion: Occasion,
-    /// What it is about, in words.
+    /// What would give rise to a question.
+    pub trigger: QuestionTrigger,
+    /// A description of the request.
     pub title: String,
-    /// What would be done.
-    pub items: Vec<Item>,
-    /// What a person should be warned of beside what the operations themselves tell.
+    /// The operations to be carried out.
+    pub items: Vec<QuestionItem>,
+    /// Warnings for the user, in addition to the dangers found in the operations themselves.
     pub warnings: Vec<String>,
-    /// The answers that the agent offers, if it asks.
-    pub offers: Vec<Offer>,
-    /// The same, bound to what it does exactly: what an approval is for. Where this cannot be told, it is left out, and
-    /// the act itself is asked about.
-    pub deeds: Vec<Deed>,
+    /// The options that the agent offers, if it requests permission.
+    pub agent_options: Vec<AgentOption>,
+    /// The same operations resolved to their exact effect, which is what a grant covers. Empty where the effect is not
+    /// yet known; the operation itself is then asked about.
+    pub resolved_operations: Vec<ResolvedOperation>,
 }
 
-/// Where rules come from.
+/// The sources of rules.
 #[derive(Debug, Default)]
-pub struct Rulebook {
-    /// The user's file.
+pub struct PolicySources {
+    /// The user's policy file.
     pub file: Option<PolicyFile>,
-    /// What holds where no rule matches.
-    pub fallback: Fallback,
-    /// More rules, from a command line for one.
+    /// The preset that applies where no rule matches.
+    pub fallback: PolicyFallback,
+    /// Additional rules, for example from the command line.
     pub rules: Vec<Rule>,
-    /// The directories of the workspace, by their own names.
+    /// The root directories of the workspace, by their canonical paths.
     pub roots: Vec<String>,
 }
 
-/// What stands before every operation. Clones are the same one.
+/// The approvals of a workspace. Clones share their state.
 #[derive(Clone)]
 pub struct Approvals {
     inner: Arc<Inner>,
@@ -133,63 +146,65 @@ struct Inner {
     file: Option<PolicyFile>,
     roots: Vec<String>,
     audit: AuditLog,
-    person: Arc<dyn Person>,
+    approver: Arc<dyn Approver>,
     unreviewed: UnreviewedList,
     state: Mutex<State>,
-    // Counts the changes of rules, so that questions that wait are judged again.
-    changed: watch::Sender<u64>,
-    questions: AtomicU64,
+    // The number of rule changes; each change re-evaluates the pending questions.
+    policy_changes: watch::Sender<u64>,
+    question_count: AtomicU64,
 }
 
 struct State {
-    fallback: Fallback,
-    // Directories that sessions have beside the workspace's.
+    fallback: PolicyFallback,
+    // Root directories of sessions, in addition to the workspace's.
     roots: Vec<String>,
-    // Rules that are in no file: of turns, sessions and the command line. Invariant: at most `MAX_KEPT_RULES`, or all deny.
-    kept: Vec<Rule>,
+    // Rules that are in no file: those of turns, sessions and the command line. Invariant: at most
+    // `MAX_TRANSIENT_RULES`, or all of them deny.
+    transient_rules: Vec<Rule>,
     grants: Grants,
-    // Files that tools execute, changed by agents as rules allow it, and approved by no person since; with the number of the
-    // last change. Invariant: at most `MAX_UNREVIEWED`.
+    // Executed files that agents changed under a rule and that no user has reviewed since, each with the number of its
+    // last change. Invariant: at most `MAX_UNREVIEWED_FILES`.
     unreviewed: BTreeMap<String, u64>,
     unreviewed_changes: u64,
-    // How many questions wait, and how many bytes of texts they show.
-    waiting: usize,
-    waiting_bytes: usize,
-    // The file's rules that the whole was made of, and the whole.
-    whole: Option<(Arc<Policy>, Arc<Policy>)>,
+    // The number of pending questions, and the size of the texts they show.
+    pending_questions: usize,
+    pending_bytes: usize,
+    // The policy read from the file, and the combined policy built from it.
+    combined_policy: Option<(Arc<Policy>, Arc<Policy>)>,
 }
 
 impl Approvals {
-    /// Returns approvals that go by `rules`, ask `person`, and record in `audit`.
+    /// Returns approvals that apply `rules`, ask `person`, and record in `audit`.
     #[must_use]
-    pub fn new(rules: Rulebook, audit: AuditLog, person: Arc<dyn Person>) -> Self {
-        let Rulebook { file, fallback, rules, roots } = rules;
-        let unreviewed = UnreviewedList::beside(audit.places().0);
+    pub fn new(rules: PolicySources, audit: AuditLog, person: Arc<dyn Approver>) -> Self {
+        let PolicySources { file, fallback, rules, roots } = rules;
+        let unreviewed = UnreviewedList::next_to_audit_log(audit.paths().0);
         let state = State {
             fallback,
             roots: Vec::new(),
-            kept: rules,
+            transient_rules: rules,
             grants: Grants::default(),
             unreviewed: unreviewed.read(),
             unreviewed_changes: 0,
-            waiting: 0,
-            waiting_bytes: 0,
-            whole: None,
+            pending_questions: 0,
+            pending_bytes: 0,
+            combined_policy: None,
         };
         let inner = Inner {
             file,
             roots,
             audit,
-            person,
+            approver: person,
             unreviewed,
             state: Mutex::new(state),
-            changed: watch::Sender::new(0),
-            questions: AtomicU64::new(0),
+            policy_changes: watch::Sender::new(0),
+            question_count: AtomicU64::new(0),
         };
         Self { inner: Arc::new(inner) }
     }
 
-    /// Adds directories of a session. They are inside for rules; whether a session may use them is for its roots to say.
+    /// Adds root directories of a session. Rules treat them as inside the workspace; the session's own roots decide
+    /// whether it may use them.
     pub fn add_roots(&self, roots: impl IntoIterator<Item = String>) {
         let mut state = self.state();
         for root in roots {
@@ -197,60 +212,60 @@ impl Approvals {
                 state.roots.push(root);
             }
         }
-        state.whole = None;
+        state.combined_policy = None;
     }
 
-    /// Changes what holds where no rule matches. Questions that wait are judged again.
-    pub fn set_fallback(&self, fallback: Fallback) {
+    /// Changes the preset that applies where no rule matches, and re-evaluates the pending questions.
+    pub fn set_fallback(&self, fallback: PolicyFallback) {
         let mut state = self.state();
         state.fallback = fallback;
-        state.whole = None;
+        state.combined_policy = None;
         drop(state);
-        self.changed();
+        self.notify_policy_changed();
     }
 
-    /// Lets an operation pass, or says why not. Waits for a person where the rules want it.
+    /// Approves an operation or returns the reason for its denial. Waits for the user where the rules require it.
     ///
-    /// What an agent asks permission for becomes a grant for each of its deeds, if it passes by more than a rule.
+    /// When the user allows a permission request of the agent, each of its resolved operations becomes a grant.
     ///
     /// # Errors
-    /// Returns why it may not be done.
-    pub async fn clear(&self, request: &Request) -> Result<Cleared, Refused> {
-        // Before the first look, so that no change is missed in between.
-        let mut changed = self.inner.changed.subscribe();
-        let (ruling, policy) = self.ruling_beside(request).await?;
-        if let Some(decided) = decided(&ruling) {
+    /// Returns the reason for the denial.
+    pub async fn authorize(&self, request: &ApprovalRequest) -> Result<OperationApproval, ApprovalError> {
+        // Subscribed before the first evaluation, so that no change is missed in between.
+        let mut changed = self.inner.policy_changes.subscribe();
+        let (ruling, policy) = self.evaluate_off_thread(request).await?;
+        if let Some(decided) = decide_by_ruling(&ruling) {
             return decided;
         }
-        // What was approved did not execute what an agent has written since.
-        let is_as_approved = || !ruling.because.iter().any(is_unreviewed);
-        if request.occasion == Occasion::Act
+        // A grant does not cover executing a file that an agent has changed since.
+        let is_as_approved = || !ruling.reasons.iter().any(is_unreviewed_reason);
+        if request.trigger == QuestionTrigger::UnrequestedOperation
             && is_as_approved()
             && let Some(taken) = self.take_grant(request)
         {
-            return Ok(Cleared::Grant { call: taken.call });
+            return Ok(OperationApproval::Grant { call: taken.call });
         }
-        let _place = self.wait_in_line(request)?;
+        let _place = self.reserve_question_slot(request)?;
         let (its, asked) = (self.clone(), request.clone());
-        let unasked_for = unasked(&ruling);
-        let executed = self.unreviewed(request, &policy);
-        let question = spawn_blocking(move || its.question(&asked, &ruling, &policy));
-        let question = question.await.map_err(|ended| Refused::Failed(ended.to_string()))?;
-        let mut asking = self.inner.person.ask(&question);
+        let unasked_for = no_approver_error(&ruling);
+        let executed = self.unreviewed_files(request, &policy);
+        let question = spawn_blocking(move || its.build_question(&asked, &ruling, &policy));
+        let question = question.await.map_err(|ended| ApprovalError::Failed(ended.to_string()))?;
+        let mut asking = self.inner.approver.ask(&question);
         loop {
             tokio::select! {
                 biased;
                 reply = &mut asking => {
-                    let answered = self.answered(request, &question, reply, unasked_for).await?;
-                    self.review(request, &executed)?;
+                    let answered = self.apply_reply(request, &question, reply, unasked_for).await?;
+                    self.mark_reviewed(request, &executed)?;
                     return Ok(answered);
                 }
                 news = changed.changed() => {
-                    let (ruling, _) = self.ruling_beside(request).await?;
+                    let (ruling, _) = self.evaluate_off_thread(request).await?;
                     if news.is_err() {
-                        return Err(unasked(&ruling));
+                        return Err(no_approver_error(&ruling));
                     }
-                    if let Some(decided) = decided(&ruling) {
+                    if let Some(decided) = decide_by_ruling(&ruling) {
                         return decided;
                     }
                 }
@@ -258,172 +273,187 @@ impl Approvals {
         }
     }
 
-    fn ruling(&self, request: &Request) -> Result<(Ruling, Arc<Policy>), Refused> {
-        let policy = self.policy().map_err(|why| Refused::Rulebook(why.to_string()))?;
-        let context = context(&request.holder);
-        let judge = |item: &Item| self.noted(&policy, &item.operation, &context);
+    fn evaluate(&self, request: &ApprovalRequest) -> Result<(PolicyDecision, Arc<Policy>), ApprovalError> {
+        let policy = self.policy().map_err(|why| ApprovalError::PolicyUnusable(why.to_string()))?;
+        let context = policy_context(&request.holder);
+        let judge = |item: &QuestionItem| self.judge_and_track(&policy, &item.operation, &context);
         let rulings = request.items.iter().map(judge);
-        // The strictest of all; nothing at all is asked about.
+        // The strictest decision applies; a request without operations is asked about.
         let strictest = rulings.reduce(|one, other| if other.effect > one.effect { other } else { one });
-        let nothing = || Ruling { effect: Effect::Ask, because: Vec::new() };
+        let nothing = || PolicyDecision { effect: Effect::Ask, reasons: Vec::new() };
         Ok((strictest.unwrap_or_else(nothing), policy))
     }
 
-    /// Judges where waiting for the disk is allowed: the file of rules may have to be read again.
-    async fn ruling_beside(&self, request: &Request) -> Result<(Ruling, Arc<Policy>), Refused> {
+    /// Evaluates a request on a blocking thread, because the policy file may have to be read again.
+    async fn evaluate_off_thread(
+        &self,
+        request: &ApprovalRequest,
+    ) -> Result<(PolicyDecision, Arc<Policy>), ApprovalError> {
         let (its, request) = (self.clone(), request.clone());
-        let judged = spawn_blocking(move || its.ruling(&request));
-        judged.await.map_err(|ended| Refused::Failed(ended.to_string()))?
+        let judged = spawn_blocking(move || its.evaluate(&request));
+        judged.await.map_err(|ended| ApprovalError::Failed(ended.to_string()))?
     }
 
-    /// Uses up the grant for what is about to be done.
-    fn take_grant(&self, request: &Request) -> Option<Taken> {
-        let [deed] = request.deeds.as_slice() else { return None };
+    /// Consumes the grant for an operation about to be carried out.
+    fn take_grant(&self, request: &ApprovalRequest) -> Option<UsedGrant> {
+        let [deed] = request.resolved_operations.as_slice() else { return None };
         self.state().grants.take(&request.holder, deed)
     }
 
-    /// Takes a place among the questions that wait. So that their texts do not fill the memory, these have a bound as well.
-    fn wait_in_line(&self, request: &Request) -> Result<InLine, Refused> {
+    /// Reserves a slot for a pending question. The total size of their texts is capped as well, to bound memory.
+    fn reserve_question_slot(&self, request: &ApprovalRequest) -> Result<QuestionSlot, ApprovalError> {
         let texts = request.items.iter().filter_map(|item| item.change.as_ref());
         let bytes: usize = texts
             .map(|change| change.after.len() + change.before.as_ref().map_or(0, |before| before.len()))
             .sum();
         let mut state = self.state();
-        if state.waiting >= MAX_WAITING
-            || (state.waiting > 0 && state.waiting_bytes + bytes > MAX_WAITING_BYTES)
+        if state.pending_questions >= MAX_PENDING_QUESTIONS
+            || (state.pending_questions > 0 && state.pending_bytes + bytes > MAX_PENDING_QUESTION_BYTES)
         {
-            return Err(Refused::Busy);
+            return Err(ApprovalError::Busy);
         }
-        state.waiting += 1;
-        state.waiting_bytes += bytes;
-        Ok(InLine { approvals: self.clone(), bytes })
+        state.pending_questions += 1;
+        state.pending_bytes += bytes;
+        Ok(QuestionSlot { approvals: self.clone(), bytes })
     }
 
-    fn question(&self, request: &Request, ruling: &Ruling, policy: &Policy) -> Question {
-        let id = QuestionId(self.inner.questions.fetch_add(1, Ordering::Relaxed) + 1);
-        let like = |deed| self.state().grants.has_like(&request.holder, deed);
-        let occasion = match request.occasion {
-            Occasion::Act if request.deeds.iter().any(like) => Occasion::Changed,
+    fn build_question(
+        &self,
+        request: &ApprovalRequest,
+        ruling: &PolicyDecision,
+        policy: &Policy,
+    ) -> Question {
+        let id = QuestionId(self.inner.question_count.fetch_add(1, Ordering::Relaxed) + 1);
+        let like = |deed| self.state().grants.has_similar(&request.holder, deed);
+        let occasion = match request.trigger {
+            QuestionTrigger::UnrequestedOperation if request.resolved_operations.iter().any(like) => {
+                QuestionTrigger::ChangedOperation
+            }
             occasion => occasion,
         };
         let operations: Vec<Operation> = request.items.iter().map(|item| item.operation.clone()).collect();
         let suggestions = match operations.as_slice() {
-            [operation] => suggest(operation, &policy.roots),
-            operations => {
-                operations.iter().filter_map(|each| suggest(each, &policy.roots).into_iter().next()).collect()
-            }
+            [operation] => suggest_rules(operation, &policy.roots),
+            operations => operations
+                .iter()
+                .filter_map(|each| suggest_rules(each, &policy.roots).into_iter().next())
+                .collect(),
         };
         let warnings = request.warnings.iter();
-        let context = context(&request.holder);
-        let executed = operations.iter().flat_map(|operation| policy.unreviewed_runs(operation, &context));
+        let context = policy_context(&request.holder);
+        let executed =
+            operations.iter().flat_map(|operation| policy.unreviewed_executions(operation, &context));
         let executed = executed.map(|file| Danger {
-            severity: Severity::Serious,
+            severity: DangerSeverity::Serious,
             text: format!("may execute {}, which an agent changed without your approval", quote(&file)),
         });
-        let warnings = warnings.map(|text| Danger { severity: Severity::Serious, text: text.clone() });
+        let warnings = warnings.map(|text| Danger { severity: DangerSeverity::Serious, text: text.clone() });
         Question {
             id,
             holder: request.holder.clone(),
             call: request.call.clone(),
             agent: request.agent.clone(),
-            occasion,
+            trigger: occasion,
             title: request.title.clone(),
             items: request.items.clone(),
-            dangers: executed.chain(warnings).chain(dangers(&operations, &policy.roots)).collect(),
-            because: because(ruling),
-            offers: Offer::to_choose(request.offers.clone(), !suggestions.is_empty()),
+            dangers: executed.chain(warnings).chain(find_dangers(&operations, &policy.roots)).collect(),
+            reason: describe_ruling(ruling),
+            agent_options: AgentOption::selectable(request.agent_options.clone(), !suggestions.is_empty()),
             suggestions,
         }
     }
 
-    async fn answered(
+    async fn apply_reply(
         &self,
-        request: &Request,
+        request: &ApprovalRequest,
         question: &Question,
-        reply: Reply,
-        unasked: Refused,
-    ) -> Result<Cleared, Refused> {
-        let Reply::Answered(answer) = reply else { return Err(unasked) };
-        // A person may have denied it by a rule while the question was open.
-        let (ruling, _) = self.ruling_beside(request).await?;
+        reply: QuestionReply,
+        unasked: ApprovalError,
+    ) -> Result<OperationApproval, ApprovalError> {
+        let QuestionReply::Answered(answer) = reply else { return Err(unasked) };
+        // A rule added while the question was open may deny the operation.
+        let (ruling, _) = self.evaluate_off_thread(request).await?;
         if ruling.effect == Effect::Deny {
-            return decided(&ruling).unwrap_or(Err(Refused::Person { reason: None, option: None }));
+            return decide_by_ruling(&ruling)
+                .unwrap_or(Err(ApprovalError::Person { reason: None, option: None }));
         }
-        if answer.keep != Keep::Once {
+        if answer.lifetime != AnswerLifetime::Once {
             let (its, question, answer) = (self.clone(), question.clone(), answer.clone());
-            // The file of rules may be locked for a while. If this is given up meanwhile, the answer is kept all the same.
-            spawn_blocking(move || its.remember(&question, &answer)).await.ok();
+            // The policy file may be locked for a while. The answer is saved even if this future is dropped meanwhile.
+            spawn_blocking(move || its.remember_answer(&question, &answer)).await.ok();
         }
         match answer.choice {
-            Choice::Deny => Err(Refused::Person { reason: answer.reason, option: answer.option }),
-            Choice::Allow => {
-                if request.occasion == Occasion::Request {
+            AnswerChoice::Deny => {
+                Err(ApprovalError::Person { reason: answer.reason, option: answer.option_id })
+            }
+            AnswerChoice::Allow => {
+                if request.trigger == QuestionTrigger::PermissionRequest {
                     let mut state = self.state();
-                    let deeds = request.deeds.iter().cloned();
-                    state.grants.give(&request.holder, request.call.as_deref(), deeds);
+                    let deeds = request.resolved_operations.iter().cloned();
+                    state.grants.add(&request.holder, request.call.as_deref(), deeds);
                 }
-                Cleared::by_person(question, answer)
+                OperationApproval::from_answer(question, answer)
             }
         }
     }
 
-    /// Makes rules of an answer that holds for longer. What cannot be kept in the file holds for the session: the person
-    /// has answered, and should not be asked again and again because a disk is full.
-    fn remember(&self, question: &Question, answer: &Answer) {
+    /// Turns an answer with a lasting lifetime into rules. A rule that cannot be saved in the file is kept in memory:
+    /// the user has answered, and should not be asked again because a disk is full.
+    fn remember_answer(&self, question: &Question, answer: &QuestionAnswer) {
         let Ok(rules) = question.rules(answer, &self.inner.roots) else { return };
         if rules.is_empty() {
             return;
         }
         for rule in rules {
             let scope = match rule.spec().lifetime {
-                Lifetime::Project => Some(Scope::Workspace),
-                Lifetime::Always => Some(Scope::Everywhere),
+                RuleLifetime::Project => Some(RuleScope::Workspace),
+                RuleLifetime::Always => Some(RuleScope::Global),
                 _ => None,
             };
-            let kept = scope.zip(self.inner.file.as_ref()).map(|(scope, file)| file.remember(&rule, scope));
+            let kept = scope.zip(self.inner.file.as_ref()).map(|(scope, file)| file.add_rule(&rule, scope));
             match kept {
-                Some(Ok(())) => self.inner.person.rule_saved(&rule),
+                Some(Ok(())) => self.inner.approver.notify_rule_saved(&rule),
                 Some(Err(why)) => {
                     let text = format!("the rule holds only until the end of this program: {why}");
-                    self.inner.person.tell(&text);
-                    self.keep(rule);
+                    self.inner.approver.notify(&text);
+                    self.add_transient_rule(rule);
                 }
-                None => self.keep(rule),
+                None => self.add_transient_rule(rule),
             }
         }
-        self.changed();
+        self.notify_policy_changed();
     }
 
-    /// Adds a rule that is kept in no file: it holds as long as this does, or for its turn or session.
-    pub fn keep(&self, rule: Rule) {
+    /// Adds a rule that is in no file: it applies for the lifetime of these approvals, or of its turn or session.
+    pub fn add_transient_rule(&self, rule: Rule) {
         let mut state = self.state();
-        if state.kept.contains(&rule) {
+        if state.transient_rules.contains(&rule) {
             return;
         }
-        if state.kept.len() >= MAX_KEPT_RULES {
-            // A rule that denies is never what makes room, and goes in whether or not there is any.
-            match state.kept.iter().position(|kept| kept.effect() != Effect::Deny) {
-                Some(oldest) => drop(state.kept.remove(oldest)),
+        if state.transient_rules.len() >= MAX_TRANSIENT_RULES {
+            // A deny rule is never evicted, and is added even without room.
+            match state.transient_rules.iter().position(|kept| kept.effect() != Effect::Deny) {
+                Some(oldest) => drop(state.transient_rules.remove(oldest)),
                 None if rule.effect() == Effect::Deny => {}
                 None => return,
             }
         }
-        state.kept.push(rule);
-        state.whole = None;
+        state.transient_rules.push(rule);
+        state.combined_policy = None;
         drop(state);
-        self.changed();
+        self.notify_policy_changed();
     }
 
-    /// Records something in the audit log.
+    /// Records an entry in the audit log.
     ///
     /// # Errors
-    /// Returns why that could not be done. Then nothing else should be.
-    pub fn record(&self, entry: &Entry) -> Result<(), AuditError> {
+    /// Returns an error if the entry could not be recorded. The operation must not be carried out then.
+    pub fn record(&self, entry: &AuditEntry) -> Result<(), AuditError> {
         self.inner.audit.append(entry).map(drop)
     }
 
-    /// As [`Approvals::record`], for a task that waits for the outcome.
-    pub fn submit(&self, entry: Entry) -> Pending {
+    /// Like [`Approvals::record`], for a task that awaits the outcome.
+    pub fn submit(&self, entry: AuditEntry) -> PendingAppend {
         self.inner.audit.submit(entry)
     }
 
@@ -433,34 +463,34 @@ impl Approvals {
         &self.inner.audit
     }
 
-    /// Voids what was approved for a tool call that is asked about again.
-    pub fn supersede(&self, session: &str, call: &str) {
-        self.state().grants.supersede(session, call);
+    /// Revokes the grants of a tool call that requests permission again.
+    pub fn revoke_call_grants(&self, session: &str, call: &str) {
+        self.state().grants.revoke_call_grants(session, call);
     }
 
-    /// Ends a turn: what was approved for it and not used is void, and so are its rules.
-    pub fn end_turn(&self, holder: &Holder) {
+    /// Ends a turn: its unused grants and its rules expire.
+    pub fn end_turn(&self, holder: &GrantHolder) {
         let mut state = self.state();
         state.grants.end_turn(holder);
         let ended = |rule: &Rule| match &rule.spec().lifetime {
-            Lifetime::Turn { session, turn } => *session == holder.session && Some(*turn) == holder.turn,
+            RuleLifetime::Turn { session, turn } => *session == holder.session && Some(*turn) == holder.turn,
             _ => false,
         };
-        state.forget(ended);
+        state.drop_rules(ended);
     }
 
-    /// Ends a session, likewise.
+    /// Ends a session: its unused grants and its rules expire.
     pub fn end_session(&self, id: &str) {
         let mut state = self.state();
         state.grants.end_session(id);
-        state.forget(|rule| match &rule.spec().lifetime {
-            Lifetime::Turn { session, .. } | Lifetime::Session { session } => session == id,
+        state.drop_rules(|rule| match &rule.spec().lifetime {
+            RuleLifetime::Turn { session, .. } | RuleLifetime::Session { session } => session == id,
             _ => false,
         });
     }
 
-    fn changed(&self) {
-        self.inner.changed.send_modify(|count| *count += 1);
+    fn notify_policy_changed(&self) {
+        self.inner.policy_changes.send_modify(|count| *count += 1);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -469,30 +499,30 @@ impl Approvals {
 }
 
 impl State {
-    fn forget(&mut self, ended: impl Fn(&Rule) -> bool) {
-        let before = self.kept.len();
-        self.kept.retain(|rule| !ended(rule));
-        if self.kept.len() != before {
-            self.whole = None;
+    fn drop_rules(&mut self, ended: impl Fn(&Rule) -> bool) {
+        let before = self.transient_rules.len();
+        self.transient_rules.retain(|rule| !ended(rule));
+        if self.transient_rules.len() != before {
+            self.combined_policy = None;
         }
     }
 }
 
-/// A place among the questions that wait.
-struct InLine {
+/// A slot for a pending question, released on drop.
+struct QuestionSlot {
     approvals: Approvals,
     bytes: usize,
 }
 
-impl Drop for InLine {
+impl Drop for QuestionSlot {
     fn drop(&mut self) {
         let mut state = self.approvals.state();
-        state.waiting -= 1;
-        state.waiting_bytes -= self.bytes;
+        state.pending_questions -= 1;
+        state.pending_bytes -= self.bytes;
     }
 }
 
-fn context(holder: &Holder) -> Context {
-    let now: Moment = now();
-    Context { session: holder.session.clone(), turn: holder.turn, now }
+fn policy_context(holder: &GrantHolder) -> PolicyContext {
+    let now: Timestamp = now();
+    PolicyContext { session: holder.session.clone(), turn: holder.turn, now }
 }

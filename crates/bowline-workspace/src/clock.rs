@@ -1,21 +1,21 @@
-//! The time of day, and moments as protocols write them.
+//! The wall clock, and timestamps in ISO 8601.
 
 use std::time::SystemTime;
 
-use bowline_state::changes::Moment;
+use bowline_state::changes::Timestamp;
 use chrono::{DateTime, SecondsFormat};
 
-/// Returns the time by the system's clock.
+/// Returns the current time of the system clock.
 #[must_use]
-pub fn now() -> Moment {
+pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Returns a moment as ISO 8601 has it, in UTC and to the millisecond: `2026-03-01T09:05:00.250Z`. One that no calendar
-/// has is the number that it is.
+/// Formats a timestamp as ISO 8601 in UTC with milliseconds: `2026-03-01T09:05:00.250Z`. A timestamp beyond the
+/// calendar is formatted as its number.
 #[must_use]
-pub fn iso8601(moment: Moment) -> String {
+pub fn format_iso8601(moment: Timestamp) -> String {
     DateTime::from_timestamp_millis(moment.0)
         .map_or_else(|| moment.0.to_string(), |moment| moment.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
@@ -33,7 +33,7 @@ mod tests {
             (1_772_355_900_250, "2026-03-01T09:05:00.250Z"),
             (i64::MAX, "9223372036854775807"),
         ] {
-            assert_eq!(iso8601(Moment(moment)), written);
+            assert_eq!(format_iso8601(Timestamp(moment)), written);
         }
     }
 }

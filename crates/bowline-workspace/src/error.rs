@@ -1,197 +1,197 @@
-//! Why the engine did not do what it was asked, and what a peer is told of it.
+//! Errors of file operations, and their JSON-RPC form for peers.
 
 use std::io;
 
 use bowline_state::changes::ChangeId;
-use bowline_state::documents::Untaken;
-use bowline_state::failure::{Failure, quote};
-use bowline_state::ledger::Rejected;
-use bowline_state::lines::PastEnd;
-use bowline_state::text::{NotText, Unencodable};
-use bowline_state::undo::{CannotReverse, Why};
+use bowline_state::documents::ChangeDocumentError;
+use bowline_state::ledger::WriteRejectedError;
+use bowline_state::lines::PastEndError;
+use bowline_state::rpc_error::{RpcError, quote};
+use bowline_state::text::{NotTextError, UnencodableError};
+use bowline_state::undo::{ReversalError, ReversalErrorReason};
 
-use crate::disk::ReadFault;
+use crate::disk::ReadError;
 use crate::journal::JournalError;
-use crate::listing::ListError;
-use crate::roots::{Denied, Special};
+use crate::list::ListError;
+use crate::roots::{AdmitError, SpecialFile};
 use crate::search::SearchError;
 
-/// Why an operation on files failed. Nothing was changed, unless it was [`Interrupted`](FilesError::Interrupted), or
-/// [`HalfTakenBack`](FilesError::HalfTakenBack).
+/// Why an operation on files failed. Nothing was changed, except for [`Interrupted`](FilesError::Interrupted) and
+/// [`PartlyUndone`](FilesError::PartlyUndone).
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// The path is not for this session.
+    /// The session's roots do not admit the path.
     #[error(transparent)]
-    Denied(#[from] Denied),
-    /// The file is larger than a read gives at once.
+    NotAdmitted(#[from] AdmitError),
+    /// The file exceeds the read cap.
     #[error("{} has {size} bytes, a read gives at most {cap}: read a window with line and limit", quote(.path))]
     TooLarge {
         /// The file.
         path: String,
         /// Its size.
         size: u64,
-        /// How much a read gives.
+        /// The read cap.
         cap: u64,
     },
-    /// The lines asked for are larger than a read gives at once.
+    /// The requested lines exceed the read cap.
     #[error("these lines of {} have more than {cap} bytes: ask for fewer", quote(.path))]
     WindowTooLarge {
         /// The file.
         path: String,
-        /// How much a read gives.
+        /// The read cap.
         cap: u64,
     },
-    /// The file is larger than a read gives at once, and in an encoding that cannot be read in windows.
+    /// The file exceeds the read cap, and its encoding cannot be read in windows.
     #[error("{} has {size} bytes and is not UTF-8: of such a file a read gives at most {cap}, use a command", quote(.path))]
-    OnlyWhole {
+    WindowUnsupported {
         /// The file.
         path: String,
         /// Its size.
         size: u64,
-        /// How much a read gives.
+        /// The read cap.
         cap: u64,
     },
-    /// What is to be written is too large.
+    /// The text to write is too large.
     #[error("the text for {} has {size} bytes, a write takes at most {cap}: use a command", quote(.path))]
     ContentTooLarge {
         /// The file.
         path: String,
         /// The size of the text.
         size: u64,
-        /// How much a write takes.
+        /// The write cap.
         cap: u64,
     },
-    /// It is not text that can be given back byte for byte.
+    /// The file is not text that survives a round trip byte for byte.
     #[error("{} cannot be read as text: {why}", quote(.path))]
     NotText {
         /// The file.
         path: String,
-        /// Why not.
-        why: NotText,
+        /// The reason.
+        why: NotTextError,
     },
-    /// The window starts behind the last line.
+    /// The window starts beyond the last line.
     #[error("{why}")]
     PastEnd {
         /// The file.
         path: String,
-        /// How many lines there are.
-        why: PastEnd,
+        /// The number of lines.
+        why: PastEndError,
     },
     /// It is a directory.
     #[error("{} is a directory: list it, or name a file in it", quote(.0))]
     IsADirectory(String),
     /// It is a pipe, a socket or a device.
     #[error("{} is not a regular file", quote(.0))]
-    NotAFile(String),
+    NotRegularFile(String),
     /// The ledger does not allow the write.
     #[error("{}: {why}", quote(.path))]
-    Rejected {
+    WriteRejected {
         /// The file.
         path: String,
-        /// Why not.
-        why: Rejected,
+        /// The reason.
+        why: WriteRejectedError,
     },
-    /// The text has a character that the file's encoding has no place for.
+    /// The text has a character that the file's encoding cannot represent.
     #[error("{} stays as it is: {why}", quote(.path))]
     Unencodable {
         /// The file.
         path: String,
-        /// Which character.
-        why: Unencodable,
+        /// The character.
+        why: UnencodableError,
     },
-    /// The file may not be written.
+    /// The file is read-only.
     #[error("{} is read-only: make it writable first", quote(.0))]
     ReadOnlyFile(String),
-    /// The file has other names, perhaps outside the workspace.
-    #[error("{} has {links} names (hard links): writing it would change all of them; the setting for hard links can allow it", quote(.path))]
+    /// The file has other hard links, perhaps outside the workspace.
+    #[error("{} has {links} names (hard links): writing it would change all of them: break the links first, or use a command", quote(.path))]
     HardLinks {
         /// The file.
         path: String,
-        /// How many names.
+        /// The number of links.
         links: u64,
     },
-    /// What the write would do by now is not what somebody agreed to.
+    /// The write would no longer do what was approved.
     #[error("{} changed after the write was approved: nothing was written, ask again", quote(.0))]
-    NotAsAgreed(String),
+    ChangedSinceApproval(String),
     /// Another program is writing the file, and did not finish within a second.
     #[error("another program is writing {}: nothing was done, try again when it has finished", quote(.0))]
     BeingWritten(String),
-    /// The file changes all the time.
+    /// The file keeps changing.
     #[error("{} keeps changing, try again", quote(.0))]
-    Unsteady(String),
-    /// The system refuses.
+    KeepsChanging(String),
+    /// The system reported an error.
     #[error("{}: {why}", quote(.path))]
     System {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
-    /// A write failed, and so did the way back. The journal has the text before and after; what is left of the write is
-    /// put right by the next one, or when the workspace is opened again.
+    /// A write failed, and so did its rollback. The journal has the text before and after; the next write, or reopening
+    /// the workspace, repairs the file.
     #[error("{} was being written when that failed ({why}): it is put right with the next write", quote(.path))]
     Interrupted {
         /// The file.
         path: String,
-        /// What failed.
+        /// The failure.
         why: String,
     },
-    /// A file was taken away to make room for others that then could not be brought back, and it could not come back itself.
+    /// An undo removed a file, failed to restore others, and could not restore the removed file either.
     #[error("{} was taken back, but not what is to be in its place ({why}): undo again, or redo", quote(.path))]
-    HalfTakenBack {
-        /// The file, or the first of them.
+    PartlyUndone {
+        /// The first affected file.
         path: String,
-        /// What failed.
+        /// The failure.
         why: String,
     },
-    /// There is no open document of that file.
+    /// The file is not an open document.
     #[error("{} is not open: open the document first", quote(.0))]
     NotOpen(String),
-    /// An editor's change does not go together with what the document shows by now.
+    /// An editor's change does not apply to the current text of the document.
     #[error("the change of {} is not taken: {why}", quote(.path))]
-    Untaken {
+    EditRejected {
         /// The file.
         path: String,
-        /// Why not.
-        why: Untaken,
+        /// The reason.
+        why: ChangeDocumentError,
     },
-    /// A change cannot be taken back, so none was.
+    /// A change cannot be reversed, so none was.
     #[error(transparent)]
-    CannotReverse(#[from] CannotReverse),
-    /// The name leads to another file by now.
+    CannotReverse(#[from] ReversalError),
+    /// The path now leads to another file.
     #[error("{} leads elsewhere by now, through a link: it is not the file that was changed", quote(.0))]
-    LeadsElsewhere(String),
-    /// Too much would be taken back at once.
+    PathRedirected(String),
+    /// The undo is too large for one step.
     #[error(
         "{what} of {files} files is more than {cap} bytes at once: {what} fewer, by turn, tool call or file"
     )]
-    TooMuchAtOnce {
-        /// What was to be done.
+    UndoTooLarge {
+        /// The operation.
         what: &'static str,
-        /// How many files.
+        /// The number of files.
         files: usize,
-        /// How many bytes it may be.
+        /// The cap in bytes.
         cap: usize,
     },
-    /// There is nothing to take back.
+    /// There is nothing to undo.
     #[error("there is nothing to {0} here")]
-    NothingTo(&'static str),
-    /// All that there is to take back was merely found on disk, and was to be left alone.
+    NothingToUndo(&'static str),
+    /// The only changes to undo were merely observed on disk, and these were to be left alone.
     #[error(
         "there is nothing to undo but {files} that nothing of the agent explains and that may be your own work: \
          take back each by itself, or all with `bowline undo --found`", files = count_files(*.0)
     )]
-    OnlyFound(usize),
-    /// There is no such change.
+    OnlyObservedChanges(usize),
+    /// The change does not exist.
     #[error("there is no change {0}")]
     NoSuchChange(ChangeId),
     /// The directory cannot be listed.
     #[error(transparent)]
     List(#[from] ListError),
-    /// The query cannot be searched for.
+    /// The search query is invalid.
     #[error(transparent)]
     Search(#[from] SearchError),
-    /// The journal cannot be used, so nothing is written.
+    /// The journal is unusable, so nothing is written.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
@@ -201,80 +201,87 @@ fn count_files(files: usize) -> String {
 }
 
 impl FilesError {
-    pub(crate) fn special(path: &str, special: Special) -> Self {
+    pub(crate) fn from_special(path: &str, special: SpecialFile) -> Self {
         match special {
-            Special::Directory => Self::IsADirectory(path.to_owned()),
-            Special::Other => Self::NotAFile(path.to_owned()),
+            SpecialFile::Directory => Self::IsADirectory(path.to_owned()),
+            SpecialFile::Other => Self::NotRegularFile(path.to_owned()),
         }
     }
 
-    pub(crate) fn read(path: &str, fault: ReadFault) -> Self {
+    pub(crate) fn from_read_error(path: &str, fault: ReadError) -> Self {
         let path = path.to_owned();
         match fault {
-            ReadFault::TooLarge { size, cap } => Self::TooLarge { path, size, cap },
-            ReadFault::WindowTooLarge { cap } => Self::WindowTooLarge { path, cap },
-            ReadFault::OnlyWhole { size, cap } => Self::OnlyWhole { path, size, cap },
-            ReadFault::NotText(why) => Self::NotText { path, why },
-            ReadFault::PastEnd(why) => Self::PastEnd { path, why },
-            ReadFault::Io(why) => Self::System { path, why },
+            ReadError::TooLarge { size, cap } => Self::TooLarge { path, size, cap },
+            ReadError::WindowTooLarge { cap } => Self::WindowTooLarge { path, cap },
+            ReadError::WindowUnsupported { size, cap } => Self::WindowUnsupported { path, size, cap },
+            ReadError::NotText(why) => Self::NotText { path, why },
+            ReadError::PastEnd(why) => Self::PastEnd { path, why },
+            ReadError::Io(why) => Self::System { path, why },
         }
     }
 
-    /// Returns what kind of thing the system says, if it is the system that refuses.
-    fn kind(&self) -> Option<io::ErrorKind> {
+    /// Returns the kind of the system's error, if there is one.
+    fn io_error_kind(&self) -> Option<io::ErrorKind> {
         match self {
-            Self::System { why, .. } | Self::Denied(Denied::System { why, .. }) => Some(why.kind()),
+            Self::System { why, .. } | Self::NotAdmitted(AdmitError::System { why, .. }) => Some(why.kind()),
             _ => None,
         }
     }
 
-    pub(crate) fn system(path: &str) -> impl Fn(io::Error) -> Self {
+    pub(crate) fn io_error(path: &str) -> impl Fn(io::Error) -> Self {
         move |why| Self::System { path: path.to_owned(), why }
     }
 }
 
-impl From<FilesError> for Failure {
+impl From<FilesError> for RpcError {
     fn from(error: FilesError) -> Self {
         match error {
-            FilesError::Denied(Denied::Refused(refusal)) => refusal.into(),
-            FilesError::Denied(Denied::NotFound(path))
+            FilesError::NotAdmitted(AdmitError::Refused(refusal)) => refusal.into(),
+            FilesError::NotAdmitted(AdmitError::NotFound(path))
             | FilesError::List(ListError::NotFound(path))
             | FilesError::Search(SearchError::NotFound(path)) => Self::ResourceNotFound { uri: Some(path) },
             FilesError::PastEnd { why, .. } => why.into(),
             FilesError::TooLarge { path, size, cap } => Self::TooLarge { path, bytes: size, limit: cap },
-            FilesError::NotText { path, why } => Self::NotText { path, why: why.to_string() },
-            FilesError::Rejected { path, why } => {
+            FilesError::NotText { path, why } => Self::NotText { path, reason: why.to_string() },
+            FilesError::WriteRejected { path, why } => {
                 let text = why.to_string();
                 let hunks = match why {
-                    Rejected::Conflict(conflict) | Rejected::DiskDiffers(conflict) => conflict.hunks,
-                    Rejected::Stale | Rejected::Deleted | Rejected::PartlySeen(_) | Rejected::NotSeen => {
-                        Vec::new()
+                    WriteRejectedError::Conflict(conflict) | WriteRejectedError::DiskConflict(conflict) => {
+                        conflict.hunks
                     }
+                    WriteRejectedError::Stale
+                    | WriteRejectedError::Deleted
+                    | WriteRejectedError::UnreadLines(_)
+                    | WriteRejectedError::NotRead => Vec::new(),
                 };
-                Self::Conflict { path, why: text, hunks }
+                Self::Conflict { path, reason: text, hunks }
             }
-            FilesError::CannotReverse(CannotReverse { path, why: Why::Conflict(conflict), change }) => {
+            FilesError::CannotReverse(ReversalError {
+                path,
+                reason: ReversalErrorReason::Conflict(conflict),
+                change,
+            }) => {
                 let why = format!("change {change} cannot be taken back, its lines were changed since");
-                Self::Conflict { path, why, hunks: conflict.hunks }
+                Self::Conflict { path, reason: why, hunks: conflict.hunks }
             }
-            // A name that no file system takes is the caller's.
-            error if error.kind() == Some(io::ErrorKind::InvalidFilename) => {
+            // A name that no file system accepts is the caller's mistake.
+            error if error.io_error_kind() == Some(io::ErrorKind::InvalidFilename) => {
                 Self::InvalidParams { reason: error.to_string() }
             }
             FilesError::Journal(error @ JournalError::NoRoom { .. }) => {
                 Self::InvalidParams { reason: format!("nothing was written: {error}") }
             }
-            // Where the journal is concerns its owner, not an agent.
+            // The location of the journal concerns its owner, not an agent.
             FilesError::Journal(_) => Self::Internal {
                 reason: "the journal of changes cannot be used, so nothing was done".to_owned(),
             },
             error @ (FilesError::System { .. }
-            | FilesError::Unsteady(_)
+            | FilesError::KeepsChanging(_)
             | FilesError::BeingWritten(_)
             | FilesError::Interrupted { .. }
-            | FilesError::HalfTakenBack { .. }
-            | FilesError::Denied(
-                Denied::System { .. } | Denied::Unsteady(_) | Denied::RootMoved(_),
+            | FilesError::PartlyUndone { .. }
+            | FilesError::NotAdmitted(
+                AdmitError::System { .. } | AdmitError::KeepsChanging(_) | AdmitError::RootMoved(_),
             )) => Self::Internal { reason: error.to_string() },
             error => Self::InvalidParams { reason: error.to_string() },
         }

@@ -1,137 +1,144 @@
-//! Files as an agent's tools see them, whoever serves them: this machine, or a client at the other end of a wire.
+//! The files of a session as an agent's tools see them, served by this machine or by a client across a connection.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowline_state::changes::ChangeId;
-use bowline_state::failure::Failure;
-use bowline_state::ledger::Verdict;
-use bowline_state::lines::Window;
+use bowline_state::ledger::WriteVerdict;
+use bowline_state::lines::LineWindow;
+use bowline_state::rpc_error::RpcError;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use crate::error::FilesError;
-use crate::listing::{ListOptions, Listing};
+use crate::list::{ListOptions, Listing};
 use crate::search::{SearchQuery, SearchResult};
-use crate::workspace::{Served, Session, Written};
+use crate::workspace::{TextSource, WorkspaceSession, WriteOutcome};
 
-/// As many reads, listings and searches of one [`LocalFiles`] work on the disk at the same time; others wait.
-pub const MAX_AT_ONCE: usize = 16;
+/// The maximum number of concurrent reads, listings and searches of one [`LocalFiles`]; others wait.
+pub const MAX_CONCURRENT_READS: usize = 16;
 
-/// As many writes. They go one after the other anyway, and should not keep reads waiting.
-pub const MAX_WRITES_AT_ONCE: usize = 4;
+/// The maximum number of concurrent writes. They run one after the other anyway, and should not delay reads.
+pub const MAX_CONCURRENT_WRITES: usize = 4;
 
-/// Who asks: known as far as the caller knows it.
+/// The turn and tool call that an operation is attributed to, as far as known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asker {
+pub struct Requester {
     /// The turn, counted from 1.
     pub turn: Option<u64>,
     /// The tool call.
     pub call: Option<String>,
 }
 
-/// A text, and who served it.
+/// A text, and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TextRead {
-    /// The lines that were asked for, with their ends.
+pub struct TextReadOutcome {
+    /// The requested lines, with their line ends.
     pub text: Arc<String>,
-    /// Where they came from.
-    pub served: Served,
-    /// Whether it is all there is, if whoever serves it can say.
-    pub whole: Option<bool>,
+    /// The source of the text.
+    pub source: TextSource,
+    /// Whether this is the whole text, if the backend knows.
+    pub is_whole: Option<bool>,
 }
 
-/// What a write came to.
+/// The outcome of a write.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TextWritten {
-    /// What the file holds now, if whoever serves it can say.
+pub struct TextWriteOutcome {
+    /// The current text of the file, if the backend knows.
     pub text: Option<Arc<String>>,
-    /// How that came about; none if the file held it already, or if nobody can say.
-    pub verdict: Option<Verdict>,
-    /// The change in the journal, by which it can be undone, if there is one here.
+    /// How the text came about; `None` if the file already held it, or if the backend does not know.
+    pub verdict: Option<WriteVerdict>,
+    /// The change in the journal, by which the write can be undone, if there is a journal here.
     pub change: Option<ChangeId>,
-    /// What the writer should be told besides, each on a line.
+    /// Additional notes for the writer, one per line.
     pub notes: Vec<String>,
 }
 
-impl From<Written> for TextWritten {
-    fn from(written: Written) -> Self {
+impl From<WriteOutcome> for TextWriteOutcome {
+    fn from(written: WriteOutcome) -> Self {
         let notes = written.notes();
         Self { text: Some(written.text), verdict: written.verdict, change: written.change, notes }
     }
 }
 
-/// Files of one session.
+/// A backend for the files of one session.
 ///
-/// Tools are generic over who serves them; where that is decided at run time, an enum of those there are implements it.
-pub trait Files: Send + Sync {
+/// Tools are generic over the backend; where it is chosen at run time, an enum of the backends implements this trait.
+pub trait FileBackend: Send + Sync {
     /// Reads a file, or some lines of it.
     ///
     /// # Errors
-    /// Says why there is no such text.
-    fn read(&self, path: &str, window: Window) -> impl Future<Output = Result<TextRead, Failure>> + Send;
+    /// Returns an error if the text cannot be read.
+    fn read(
+        &self,
+        path: &str,
+        window: LineWindow,
+    ) -> impl Future<Output = Result<TextReadOutcome, RpcError>> + Send;
 
     /// Writes a file.
     ///
     /// # Errors
-    /// Says why nothing was written.
+    /// Returns an error if nothing was written.
     fn write(
         &self,
         path: &str,
         content: String,
-        asker: &Asker,
-    ) -> impl Future<Output = Result<TextWritten, Failure>> + Send;
+        asker: &Requester,
+    ) -> impl Future<Output = Result<TextWriteOutcome, RpcError>> + Send;
 
     /// Lists a directory.
     ///
     /// # Errors
-    /// Says why there is no such directory.
-    fn list(&self, path: &str, options: ListOptions)
-    -> impl Future<Output = Result<Listing, Failure>> + Send;
+    /// Returns an error if the directory cannot be listed.
+    fn list(
+        &self,
+        path: &str,
+        options: ListOptions,
+    ) -> impl Future<Output = Result<Listing, RpcError>> + Send;
 
     /// Searches all files of the session, or those below one directory.
     ///
     /// # Errors
-    /// Says what is wrong with the query, or why there is no such directory.
+    /// Returns an error if the query is invalid or the directory does not exist.
     fn search(
         &self,
         query: SearchQuery,
         below: Option<String>,
-    ) -> impl Future<Output = Result<SearchResult, Failure>> + Send;
+    ) -> impl Future<Output = Result<SearchResult, RpcError>> + Send;
 }
 
-/// Files of this machine, under the engine.
+/// The files of this machine, served by the engine.
 ///
-/// The disk is worked on by threads that may block. What was begun is done to the end, also if nobody waits for it any
-/// more: a write is never cut in half.
+/// Disk operations run on blocking threads. An operation that was started runs to completion even if its future is
+/// dropped: a write is never cut in half.
 #[derive(Debug, Clone)]
 pub struct LocalFiles {
-    session: Session,
-    looks: Arc<Semaphore>,
-    writes: Arc<Semaphore>,
+    session: WorkspaceSession,
+    read_permits: Arc<Semaphore>,
+    write_permits: Arc<Semaphore>,
 }
 
 impl LocalFiles {
     /// Returns the files of a session.
     #[must_use]
-    pub fn new(session: Session) -> Self {
-        let looks = Arc::new(Semaphore::new(MAX_AT_ONCE));
-        Self { session, looks, writes: Arc::new(Semaphore::new(MAX_WRITES_AT_ONCE)) }
+    pub fn new(session: WorkspaceSession) -> Self {
+        let looks = Arc::new(Semaphore::new(MAX_CONCURRENT_READS));
+        Self { session, read_permits: looks, write_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)) }
     }
 
     /// Returns the session.
     #[must_use]
-    pub fn session(&self) -> &Session {
+    pub fn session(&self) -> &WorkspaceSession {
         &self.session
     }
 
-    async fn run<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
         permits: &Arc<Semaphore>,
-        act: impl FnOnce(&Session) -> Result<T, FilesError> + Send + 'static,
-    ) -> Result<T, Failure> {
-        let internal = |reason: String| Failure::Internal { reason };
+        act: impl FnOnce(&WorkspaceSession) -> Result<T, FilesError> + Send + 'static,
+    ) -> Result<T, RpcError> {
+        let internal = |reason: String| RpcError::Internal { reason };
         let permit = permits.clone().acquire_owned().await.map_err(|closed| internal(closed.to_string()))?;
         let session = self.session.clone();
         let done = spawn_blocking(move || {
@@ -153,30 +160,37 @@ impl Drop for StopOnDrop {
     }
 }
 
-impl Files for LocalFiles {
-    async fn read(&self, path: &str, window: Window) -> Result<TextRead, Failure> {
+impl FileBackend for LocalFiles {
+    async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
         let path = path.to_owned();
-        let read = self.run(&self.looks, move |session| session.read(&path, window)).await?;
-        Ok(TextRead { text: read.text, served: read.served, whole: Some(read.whole) })
+        let read = self.run_blocking(&self.read_permits, move |session| session.read(&path, window)).await?;
+        Ok(TextReadOutcome { text: read.text, source: read.source, is_whole: Some(read.is_whole) })
     }
 
-    async fn write(&self, path: &str, content: String, asker: &Asker) -> Result<TextWritten, Failure> {
+    async fn write(
+        &self,
+        path: &str,
+        content: String,
+        asker: &Requester,
+    ) -> Result<TextWriteOutcome, RpcError> {
         let path = path.to_owned();
         let origin = self.session.origin(asker.turn, asker.call.as_deref());
-        let written = self.run(&self.writes, move |session| session.write(&path, &content, &origin)).await?;
+        let written = self
+            .run_blocking(&self.write_permits, move |session| session.write(&path, &content, &origin))
+            .await?;
         Ok(written.into())
     }
 
-    async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, Failure> {
+    async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RpcError> {
         let path = path.to_owned();
-        self.run(&self.looks, move |session| session.list(&path, &options)).await
+        self.run_blocking(&self.read_permits, move |session| session.list(&path, &options)).await
     }
 
-    async fn search(&self, query: SearchQuery, below: Option<String>) -> Result<SearchResult, Failure> {
+    async fn search(&self, query: SearchQuery, below: Option<String>) -> Result<SearchResult, RpcError> {
         let stop = query.stop.clone().unwrap_or_default();
-        // A search changes nothing: if nobody waits for it any more, it ends.
+        // A search changes nothing, so dropping its future stops it.
         let _end = StopOnDrop(stop.clone());
         let query = SearchQuery { stop: Some(stop), ..query };
-        self.run(&self.looks, move |session| session.search(&query, below.as_deref())).await
+        self.run_blocking(&self.read_permits, move |session| session.search(&query, below.as_deref())).await
     }
 }

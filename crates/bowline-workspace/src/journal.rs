@@ -1,67 +1,69 @@
-//! The journal of a workspace: every change of its files, with what was there before and after.
+//! The journal of a workspace: every change of its files, with the contents before and after.
 //!
-//! It is one SQLite file in a directory of its own. A change is first an intent, which is on the disk before the user's
-//! file is touched, then it is made, then it is settled. Whoever finds an intent without an outcome after a crash can
-//! tell from the file and from the intent what became of it: [`Journal::pending`].
+//! The journal is one SQLite file in a separate directory. A change is first recorded as pending, durably, before the
+//! user's file is touched; then it is applied; then it is settled. After a crash, the outcome of a pending change
+//! follows from the file and the record: [`Journal::pending_changes`].
 //!
-//! Several processes may have the same journal open; [`Journal::lock`] says whose turn it is to change files.
+//! Several processes may have the same journal open; [`Journal::lock`] serialises their changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::changes::{Change, ChangeId, ContentHash, Moment, Origin, Reversal, Source};
+use bowline_state::changes::{
+    Change, ChangeId, ChangeOrigin, ChangeSource, ContentHash, Reversal, Timestamp,
+};
 use rusqlite::{Connection, Transaction};
 
 mod baseline;
 mod blobs;
 mod delta;
+mod encryption;
 mod error;
-mod live;
-mod open;
+mod examine;
+mod live_sessions;
 mod prune;
-mod recent;
+mod recent_hashes;
 mod rows;
-mod seal;
 #[cfg(test)]
 mod tests;
 
 pub use baseline::BaselineRow;
-pub use error::{JournalError, Notice};
-pub use open::{Condition, examine, is_in_use};
-pub use prune::Pruned;
+pub use error::{JournalError, JournalNotice};
+pub use examine::{JournalCondition, examine, is_in_use};
+pub use prune::PruneReport;
 
-use error::Fault;
-pub(crate) use live::LiveSessions;
-use prune::Room;
-use recent::Recent;
-use seal::Seal;
-pub(crate) use seal::is_secret;
+use encryption::JournalKey;
+pub(crate) use encryption::is_secret;
+use error::JournalTransactionError;
+pub(crate) use live_sessions::LiveSessions;
+use prune::RoomEstimate;
+use recent_hashes::RecentHashes;
 
-use crate::storage::{Database, DatabaseFile, Durability, FileLock, Sharing};
+use crate::storage::{Database, DatabaseFile, Durability, FileLock, LockMode};
 
 /// The name of the database in a journal's directory.
 pub const FILE_NAME: &str = "journal.sqlite";
-/// A content is at most this large: 256 MiB. Of a larger file only the hash can be recorded.
+/// The maximum size of a content: 256 MiB. Of a larger file only the hash can be recorded.
 pub const MAX_CONTENT_BYTES: usize = 256 << 20;
-/// A path, a file's name or an id is at most this long.
+/// The maximum length of a path, a file name or an id.
 pub const MAX_TEXT_BYTES: usize = 16 << 10;
-/// So much of a command is kept.
+/// How much of a command is kept.
 pub const MAX_COMMAND_BYTES: usize = 4 << 10;
-/// How long one waits for the lock, or for another process to finish a transaction.
-pub const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// How long to wait for the lock, or for another process to finish a transaction.
+pub const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much a journal keeps. Beyond that the texts of changes are dropped, the oldest first; of changes beyond
-/// `max_changes` nothing is left. What undo still promises stays: the latest turn of every running session and of the one
-/// that worked last, and texts that only the journal has.
+/// The limits of a journal. Beyond them the texts of changes are dropped, oldest first; changes beyond `max_changes`
+/// are removed entirely. What undo still needs is kept: the latest turn of every running session and of the most
+/// recently active one, and texts that exist only in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// So many bytes of contents, compressed. Contents that the baseline refers to do not count: they do not go with
-    /// the changes, and how much of them there is is for the observation to limit.
+    /// The maximum size of contents in bytes, compressed. Contents that the baseline refers to do not count: pruning
+    /// changes does not remove them, and the observer limits their size.
     pub max_bytes: u64,
-    /// Changes that are at most this old.
+    /// The maximum age of changes, in milliseconds.
     pub max_age_ms: i64,
-    /// So many changes.
+    /// The maximum number of changes.
     pub max_changes: u64,
 }
 
@@ -71,99 +73,99 @@ impl Default for Retention {
     }
 }
 
-/// A change that is about to be made, or that was found.
+/// A change that is about to be made, or that was observed.
 #[derive(Debug, Clone)]
-pub struct Draft<'a> {
-    /// Who does it.
-    pub origin: &'a Origin,
-    /// How it was learnt.
-    pub source: Source,
-    /// The file: absolute, with no link on the way.
+pub struct ChangeDraft<'a> {
+    /// The origin of the change.
+    pub origin: &'a ChangeOrigin,
+    /// How the change became known.
+    pub source: ChangeSource,
+    /// The canonical path.
     pub path: &'a str,
-    /// The file before; none if there is none.
-    pub before: Option<Side<'a>>,
-    /// The file after; none if it is deleted.
-    pub after: Option<Side<'a>>,
-    /// What it takes back.
+    /// The file before; `None` if it does not exist.
+    pub before: Option<DraftSide<'a>>,
+    /// The file after; `None` if it is deleted.
+    pub after: Option<DraftSide<'a>>,
+    /// The changes that it reverses.
     pub reverses: &'a [Reversal],
-    /// What is done on the disk.
-    pub manner: Manner,
+    /// How it is applied to the disk.
+    pub method: ApplyMethod,
 }
 
 /// A file before or after a change.
 #[derive(Debug, Clone, Copy)]
-pub struct Side<'a> {
-    /// Its bytes.
-    pub content: SideContent<'a>,
-    /// Its permission bits.
+pub struct DraftSide<'a> {
+    /// The bytes.
+    pub content: DraftContent<'a>,
+    /// The permission bits.
     pub mode: u32,
 }
 
-/// The bytes of a file, to be kept or not.
+/// The content of a file, stored or only identified.
 #[derive(Debug, Clone, Copy)]
-pub enum SideContent<'a> {
-    /// These, at most [`MAX_CONTENT_BYTES`]; the journal keeps them.
+pub enum DraftContent<'a> {
+    /// The bytes, at most [`MAX_CONTENT_BYTES`], which the journal stores.
     Bytes(&'a [u8]),
-    /// Only what identifies them. If the journal has them for another reason, it keeps them for this one too.
-    Known {
-        /// Their hash.
+    /// Only the hash. If the journal stores the bytes for another change, it keeps them for this one as well.
+    HashOnly {
+        /// The hash of the bytes.
         hash: ContentHash,
-        /// How many they are.
+        /// The number of bytes.
         size: u64,
     },
 }
 
-/// What is done on the disk to make a change: what recovery has to know.
+/// How a change is applied to the disk, for recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Manner {
-    /// A new file takes the place of the old one.
+pub enum ApplyMethod {
+    /// A new file replaces the old one.
     Rename {
-        /// The name it has until then, in the same directory.
+        /// The new file's name until then, in the same directory.
         temp: String,
     },
-    /// The file itself is written.
+    /// The file is written in place.
     InPlace,
-    /// Nothing: the change was there already, or an agent said so.
-    Found,
+    /// Nothing to apply: the change is already on disk, or an agent reported it.
+    AlreadyApplied,
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Outcome {
-    /// It was made.
+pub enum ChangeOutcome {
+    /// It was applied.
     Done,
-    /// It was not made: the file is as it was before.
+    /// It was not applied: the file is as before.
     Abandoned,
-    /// Nobody can tell: the file is neither as before nor as after.
+    /// Unknown: the file matches neither side of the change.
     Unknown,
 }
 
-/// A change as the journal has it.
+/// A change as recorded in the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct JournalEntry {
     /// The change.
     pub change: Change,
-    /// What became of it; none if it is not settled.
-    pub outcome: Option<Outcome>,
+    /// The outcome; `None` while it is pending.
+    pub outcome: Option<ChangeOutcome>,
 }
 
-/// An intent without an outcome.
+/// A change without an outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pending {
+pub struct PendingChange {
     /// The change.
     pub change: Change,
-    /// What was to be done on the disk.
-    pub manner: Manner,
+    /// How it was to be applied.
+    pub method: ApplyMethod,
 }
 
-/// Which changes to list: those that fit everything that is given.
+/// Selects the changes that match every given field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Filter<'a> {
-    /// Of this session.
+pub struct ChangeFilter<'a> {
+    /// By this session.
     pub session: Option<&'a str>,
-    /// Of this turn.
+    /// In this turn.
     pub turn: Option<u64>,
-    /// Of this tool call.
+    /// By this tool call.
     pub call: Option<&'a str>,
     /// Of this file.
     pub path: Option<&'a str>,
@@ -171,263 +173,279 @@ pub struct Filter<'a> {
     pub after: Option<ChangeId>,
     /// Earlier than this one.
     pub before: Option<ChangeId>,
-    /// At most so many: the newest of them.
+    /// At most this many, the newest ones.
     pub limit: Option<usize>,
 }
 
-/// The journal of a workspace, as one of its users has it open.
+/// An open handle to a workspace's journal.
 #[derive(Debug)]
 pub struct Journal {
     database: Database,
     retention: Retention,
-    recent: Recent,
-    live: Arc<LiveSessions>,
-    room: Room,
+    recent_hashes: RecentHashes,
+    live_sessions: Arc<LiveSessions>,
+    room_estimate: RoomEstimate,
 }
 
 impl Journal {
-    /// Opens the journal in a directory that is its own: it is made if it does not exist, and made private.
+    /// Opens the journal in its own directory, which is created if necessary and made private.
     ///
-    /// A journal that cannot be used (damaged, newer, or not a journal) is moved out of the way and a new one is begun;
-    /// the notice says so. Then what [`Retention`] does not cover is dropped. Opening takes the lock for as long as it
-    /// lasts, so the caller must not hold it.
+    /// An unusable journal (damaged, of a newer format, or not a journal) is set aside and replaced by a new one; a
+    /// notice reports it. Then the journal is pruned to its [`Retention`]. Opening holds the lock throughout, so the
+    /// caller must not hold it.
     ///
-    /// A journal of up to 4 MiB is checked as a whole. A larger one is when damage was met since it was opened last.
+    /// A journal of up to 4 MiB is always checked completely. A larger one is checked if damage was found since it was
+    /// last opened.
     ///
     /// # Errors
-    /// Fails if the directory or a file in it cannot be read and written, if there is no room, or if another process
+    /// Fails if the directory or a file in it cannot be read and written, if the disk is full, or if another process
     /// holds the lock. Nothing is moved then.
     pub fn open(
         directory: &Path,
         retention: Retention,
-        now: Moment,
-    ) -> Result<(Self, Vec<Notice>), JournalError> {
-        let file = DatabaseFile::prepare(directory, &open::JOURNAL)?;
-        let _lock = file.lock(Sharing::Alone, LOCK_WAIT)?;
+        now: Timestamp,
+    ) -> Result<(Self, Vec<JournalNotice>), JournalError> {
+        let file = DatabaseFile::prepare(directory, &examine::JOURNAL_DATABASE)?;
+        let _lock = file.lock(LockMode::Exclusive, LOCK_TIMEOUT)?;
         let live = Arc::new(LiveSessions::new(file.directory()));
         let (database, set_aside) = file.open(|_, _| Ok(()))?;
-        let mut notices: Vec<Notice> = set_aside
-            .map(|aside| Notice::SetAside { path: aside.path, why: aside.why })
+        let mut notices: Vec<JournalNotice> = set_aside
+            .map(|aside| JournalNotice::SetAside { path: aside.path, why: aside.why })
             .into_iter()
             .collect();
-        let (recent, room) = (Recent::default(), Room::default());
-        let mut journal = Self { database, retention, recent, live, room };
-        // A full disk is no reason to keep the user from what the journal holds.
+        let (recent, room) = (RecentHashes::default(), RoomEstimate::default());
+        let mut journal =
+            Self { database, retention, recent_hashes: recent, live_sessions: live, room_estimate: room };
+        // A full disk must not keep the user from the journal's contents.
         if let Err(error) = journal.prune(now) {
-            notices.push(Notice::NotPruned { why: error.to_string() });
+            notices.push(JournalNotice::NotPruned { why: error.to_string() });
         }
         Ok((journal, notices))
     }
 
-    /// Returns where the database is.
+    /// Returns the path of the database.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.database.file().path()
     }
 
-    /// Returns the sessions that are running, to mark more of them.
+    /// Returns the registry of running sessions.
     pub(crate) fn live_sessions(&self) -> &Arc<LiveSessions> {
-        &self.live
+        &self.live_sessions
     }
 
-    /// Takes the lock: the right to change files of the workspace and to record it, or to decide what became of an
-    /// intent. Nobody else has it until it is dropped, no other process and no other owner in this one.
+    /// Takes the lock: the exclusive right, across processes and within this one, to change files of the workspace and
+    /// record it, or to decide the outcome of a pending change.
     ///
     /// # Errors
-    /// Fails if somebody else holds it for [`LOCK_WAIT`], or if the directory cannot be written.
+    /// Fails if the lock is contended for [`LOCK_TIMEOUT`], or if the directory cannot be written.
     pub fn lock(&self) -> Result<FileLock, JournalError> {
-        self.lock_within(LOCK_WAIT)
+        self.lock_with_timeout(LOCK_TIMEOUT)
     }
 
-    /// Takes the lock as [`lock`](Self::lock) does, and waits for it no longer than it is told to.
+    /// Takes the lock as [`lock`](Self::lock) does, with a custom timeout.
     ///
     /// # Errors
-    /// Fails if another process holds it for so long, or if the directory cannot be written.
-    pub fn lock_within(&self, wait: Duration) -> Result<FileLock, JournalError> {
-        Ok(self.database.file().lock(Sharing::Alone, wait)?)
+    /// Fails if the lock is contended until the timeout, or if the directory cannot be written.
+    pub fn lock_with_timeout(&self, wait: Duration) -> Result<FileLock, JournalError> {
+        Ok(self.database.file().lock(LockMode::Exclusive, wait)?)
     }
 
-    /// Records what is about to be done, with the contents before and after. When this returns, it is on the disk. The
-    /// caller holds the lock from before this until everything is settled.
+    /// Records changes that are about to be made, with their contents before and after. They are durable when this
+    /// returns. The caller holds the lock from before this call until everything is settled.
     ///
     /// # Errors
-    /// Fails if the journal cannot be written, if a draft is larger than it may be, or if an agent's draft leaves no room
-    /// for what undo still promises. Nothing is recorded then.
-    pub fn begin(&mut self, drafts: &[Draft<'_>], now: Moment) -> Result<Vec<ChangeId>, JournalError> {
+    /// Fails if the journal cannot be written, if a draft is too large, or if an agent's draft leaves no room for what
+    /// undo still needs. Nothing is recorded then.
+    pub fn begin(
+        &mut self,
+        drafts: &[ChangeDraft<'_>],
+        now: Timestamp,
+    ) -> Result<Vec<ChangeId>, JournalError> {
         self.insert(drafts, None, now)
     }
 
-    /// Records what became of intents. A crash of the machine may undo this: then they are pending again, and recovery
-    /// comes to the same conclusion.
+    /// Records the outcomes of pending changes. A machine crash may revert this: then they are pending again, and
+    /// recovery reaches the same conclusion.
     ///
     /// # Errors
-    /// Fails if there is no such change, if it has another outcome already, or if the journal cannot be written. No
+    /// Fails if there is no such change, if it already has a different outcome, or if the journal cannot be written. No
     /// outcome is recorded then.
-    pub fn settle(&mut self, outcomes: &[(ChangeId, Outcome)]) -> Result<(), JournalError> {
-        self.write(Durability::Soon, |transaction| {
-            outcomes.iter().try_for_each(|&(id, outcome)| rows::settle(transaction, id, outcome))
+    pub fn settle(&mut self, outcomes: &[(ChangeId, ChangeOutcome)]) -> Result<(), JournalError> {
+        self.write(Durability::Deferred, |transaction| {
+            outcomes.iter().try_for_each(|&(id, outcome)| rows::settle_change(transaction, id, outcome))
         })
     }
 
-    /// Records changes that were found: there is nothing to do, so they are settled at once. When this returns, they
-    /// are on the disk.
+    /// Records observed changes. They are already applied, so they are settled at once. They are durable when this
+    /// returns.
     ///
     /// # Errors
-    /// Fails if a draft is of a change that still has to be made, and as [`begin`](Self::begin) does.
-    pub fn record(&mut self, drafts: &[Draft<'_>], now: Moment) -> Result<Vec<ChangeId>, JournalError> {
-        if let Some(draft) = drafts.iter().find(|draft| draft.manner != Manner::Found) {
-            return Err(JournalError::ToBeMade { path: draft.path.to_owned() });
+    /// Fails if a draft is still to be applied, and as [`begin`](Self::begin) does.
+    pub fn record(
+        &mut self,
+        drafts: &[ChangeDraft<'_>],
+        now: Timestamp,
+    ) -> Result<Vec<ChangeId>, JournalError> {
+        if let Some(draft) = drafts.iter().find(|draft| draft.method != ApplyMethod::AlreadyApplied) {
+            return Err(JournalError::NotYetApplied { path: draft.path.to_owned() });
         }
-        self.insert(drafts, Some(Outcome::Done), now)
+        self.insert(drafts, Some(ChangeOutcome::Done), now)
     }
 
-    /// Returns the intents without an outcome, in order. Unless the caller holds the lock, they may be those of somebody
-    /// who is at work.
+    /// Returns the pending changes, in order. Unless the caller holds the lock, they may belong to a write in progress.
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
-    pub fn pending(&self) -> Result<Vec<Pending>, JournalError> {
-        self.read(rows::pending)
+    pub fn pending_changes(&self) -> Result<Vec<PendingChange>, JournalError> {
+        self.read(rows::list_pending)
     }
 
-    /// Returns changes in order: those that were made, and those of which nobody can tell.
+    /// Returns changes in order: those that were applied, and those whose outcome is unknown.
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
-    pub fn changes(&self, filter: &Filter<'_>) -> Result<Vec<Entry>, JournalError> {
-        self.read(|connection| rows::list(connection, filter))
+    pub fn changes(&self, filter: &ChangeFilter<'_>) -> Result<Vec<JournalEntry>, JournalError> {
+        self.read(|connection| rows::list_changes(connection, filter))
     }
 
-    /// Returns one change, whatever became of it.
+    /// Returns one change, regardless of its outcome.
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
-    pub fn change(&self, id: ChangeId) -> Result<Option<Entry>, JournalError> {
-        self.read(|connection| rows::one(connection, id))
+    pub fn change(&self, id: ChangeId) -> Result<Option<JournalEntry>, JournalError> {
+        self.read(|connection| rows::find_change(connection, id))
     }
 
-    /// Returns the change whose temporary file has a name, whatever became of it.
+    /// Returns the change with the given temporary file name, regardless of its outcome.
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
-    pub fn change_by_temp(&self, temp: &str) -> Result<Option<Entry>, JournalError> {
-        self.read(|connection| rows::by_temp(connection, temp))
+    pub fn change_by_temp(&self, temp: &str) -> Result<Option<JournalEntry>, JournalError> {
+        self.read(|connection| rows::find_change_by_temp(connection, temp))
     }
 
-    /// Says whether a content is kept, without giving it back.
+    /// Returns whether a content is stored, without reading it.
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
-    pub fn has(&self, hash: &ContentHash) -> Result<bool, JournalError> {
-        self.read(|connection| blobs::has(connection, hash))
+    pub fn has_content(&self, hash: &ContentHash) -> Result<bool, JournalError> {
+        self.read(|connection| blobs::has_blob(connection, hash))
     }
 
-    /// Returns a content, or none if the journal does not keep it.
+    /// Returns a content, or `None` if the journal does not store it.
     ///
     /// # Errors
-    /// Returns [`JournalError::Damaged`] if the bytes that are kept do not have that hash, and fails if the journal
-    /// cannot be read.
-    pub fn blob(&self, hash: &ContentHash) -> Result<Option<Vec<u8>>, JournalError> {
-        self.read(|connection| blobs::get(connection, hash, || Seal::find(self.database.file().directory())))
+    /// Returns [`JournalError::Damaged`] if the stored bytes do not have that hash, and fails if the journal cannot be
+    /// read.
+    pub fn content(&self, hash: &ContentHash) -> Result<Option<Vec<u8>>, JournalError> {
+        self.read(|connection| {
+            blobs::get_blob(connection, hash, || JournalKey::find(self.database.file().directory()))
+        })
     }
 
-    /// Keeps contents that no change has yet. They go when the journal is pruned unless the baseline refers to them by
-    /// then: the caller holds the lock until it does.
+    /// Stores contents that no change refers to yet. Pruning removes them unless the baseline refers to them by then,
+    /// so the caller holds the lock until it does.
     ///
     /// # Errors
-    /// Fails if one is larger than [`MAX_CONTENT_BYTES`] or the journal cannot be written. None is kept then.
-    pub fn keep(&mut self, contents: &[&[u8]]) -> Result<Vec<ContentHash>, JournalError> {
-        self.room = Room::default();
-        self.write(Durability::Soon, |transaction| {
-            let mut keeper = blobs::Keeper::new(transaction)?;
+    /// Fails if one is larger than [`MAX_CONTENT_BYTES`] or the journal cannot be written. None is stored then.
+    pub fn store_contents(&mut self, contents: &[&[u8]]) -> Result<Vec<ContentHash>, JournalError> {
+        self.room_estimate = RoomEstimate::default();
+        self.write(Durability::Deferred, |transaction| {
+            let mut keeper = blobs::BlobWriter::new(transaction)?;
             let keep = |bytes: &&[u8]| {
-                let hash = ContentHash::of(bytes);
+                let hash = ContentHash::digest(bytes);
                 if bytes.len() > MAX_CONTENT_BYTES {
                     let path = format!("the content {hash}");
                     return Err(JournalError::TooLarge { path, bytes: bytes.len() }.into());
                 }
-                keeper.put(&hash, bytes).map(|()| hash)
+                keeper.store(&hash, bytes).map(|()| hash)
             };
             contents.iter().map(keep).collect()
         })
     }
 
-    /// Returns what the files looked like when they were last looked at, by path.
+    /// Returns the state of each file at the last scan, by path.
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
     pub fn baseline(&self) -> Result<Vec<BaselineRow>, JournalError> {
-        self.read(baseline::all)
+        self.read(baseline::read_baseline)
     }
 
-    /// Removes some files from the baseline, then puts others in, in place of what it had of them.
+    /// Removes some files from the baseline, then inserts or replaces others.
     ///
     /// # Errors
-    /// Fails if the journal cannot be written. The baseline is as it was then.
+    /// Fails if the journal cannot be written. The baseline is unchanged then.
     pub fn update_baseline(&mut self, upsert: &[BaselineRow], remove: &[String]) -> Result<(), JournalError> {
-        // What the baseline refers to no longer counts from now on.
-        self.room = Room::default();
-        self.write(Durability::Soon, |transaction| baseline::update(transaction, upsert, remove))
+        // Contents that the baseline refers to no longer count towards the limit.
+        self.room_estimate = RoomEstimate::default();
+        self.write(Durability::Deferred, |transaction| baseline::update_baseline(transaction, upsert, remove))
     }
 
-    /// Drops what [`Retention`] does not cover, the oldest first, and every content that neither a change nor the
-    /// baseline refers to and that none of those is built on. A change loses both of its texts or none. Those that are
-    /// pending stay, and so do those that were begun or recorded last, and what undo still promises. Then the space is
-    /// given back. The caller holds the lock, so that what another has kept for the baseline does not go before the
-    /// baseline refers to it.
+    /// Prunes the journal to its [`Retention`], oldest first, and drops every content that neither a change nor the
+    /// baseline refers to and that no other content is based on. A change loses both of its texts or none. Pending
+    /// changes, the most recent batch, and what undo still needs are kept. Then free space is returned to the file
+    /// system. The caller holds the lock, so that contents stored for the baseline by another process are not dropped
+    /// before the baseline refers to them.
     ///
     /// # Errors
     /// Fails if the journal cannot be written.
-    pub fn prune(&mut self, now: Moment) -> Result<Pruned, JournalError> {
-        let (retention, live) = (self.retention, self.live.clone());
-        let pruned = self.write(Durability::Soon, |transaction| {
-            prune::drop_old(transaction, &retention, || live.find(), now)
+    pub fn prune(&mut self, now: Timestamp) -> Result<PruneReport, JournalError> {
+        let (retention, live) = (self.retention, self.live_sessions.clone());
+        let pruned = self.write(Durability::Deferred, |transaction| {
+            prune::drop_old(transaction, &retention, || live.find_running(), now)
         })?;
-        self.read(prune::give_back)?;
+        self.read(prune::release_free_pages)?;
         Ok(pruned)
     }
 
     fn insert(
         &mut self,
-        drafts: &[Draft<'_>],
-        outcome: Option<Outcome>,
-        now: Moment,
+        drafts: &[ChangeDraft<'_>],
+        outcome: Option<ChangeOutcome>,
+        now: Timestamp,
     ) -> Result<Vec<ChangeId>, JournalError> {
         for session in drafts.iter().filter_map(|draft| draft.origin.session.as_deref()) {
-            self.live.claim(session)?;
+            self.live_sessions.mark_running(session)?;
         }
-        // An undo, and what is the user's, is never refused for want of room; nor is what was found on the disk, if only
-        // its hash is told.
+        // Undos and the user's own changes are never refused for lack of room, nor are observed changes without their
+        // text.
         let may_refuse = drafts.iter().any(|draft| {
-            let is_text = matches!(draft.after, Some(Side { content: SideContent::Bytes(_), .. }));
+            let is_text = matches!(draft.after, Some(DraftSide { content: DraftContent::Bytes(_), .. }));
             let is_agents = draft.reverses.is_empty() && draft.origin.session.is_some();
-            is_agents && (draft.source == Source::Written || is_text)
+            is_agents && (draft.source == ChangeSource::Written || is_text)
         });
-        let (retention, mut room, live) = (self.retention, self.room, self.live.clone());
+        let (retention, mut room, live) = (self.retention, self.room_estimate, self.live_sessions.clone());
         let has_secrets = drafts.iter().any(|draft| is_secret(draft.path));
-        let seal = has_secrets.then(|| Seal::find_or_make(self.database.file().directory())).transpose()?;
-        let mut recent = std::mem::take(&mut self.recent);
-        let inserted = self.write(Durability::Now, |transaction| {
-            let (ids, added) = rows::insert(transaction, &mut recent, drafts, outcome, now, seal.as_ref())?;
-            prune::make_room(transaction, &retention, &mut room, added, || live.find(), may_refuse)?;
+        let seal =
+            has_secrets.then(|| JournalKey::find_or_create(self.database.file().directory())).transpose()?;
+        let mut recent = std::mem::take(&mut self.recent_hashes);
+        let inserted = self.write(Durability::Synced, |transaction| {
+            let (ids, added) =
+                rows::insert_drafts(transaction, &mut recent, drafts, outcome, now, seal.as_ref())?;
+            prune::make_room(transaction, &retention, &mut room, added, || live.find_running(), may_refuse)?;
             Ok(ids)
         });
-        // Hashes are true whether or not something was recorded.
-        self.recent = recent;
+        // The hashes are valid even if recording failed.
+        self.recent_hashes = recent;
         if inserted.is_ok() {
-            self.room = room;
+            self.room_estimate = room;
         }
         inserted
     }
 
-    fn read<T>(&self, body: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, JournalError> {
+    fn read<T>(
+        &self,
+        body: impl FnOnce(&Connection) -> Result<T, JournalTransactionError>,
+    ) -> Result<T, JournalError> {
         self.database.read(body)?
     }
 
     fn write<T>(
         &mut self,
         durability: Durability,
-        body: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
+        body: impl FnOnce(&Transaction<'_>) -> Result<T, JournalTransactionError>,
     ) -> Result<T, JournalError> {
         self.database.write(durability, body)?
     }

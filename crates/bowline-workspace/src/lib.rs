@@ -1,28 +1,36 @@
 //! The workspace engine: an agent's view of a project's files, safe for their owner.
 //!
-//! It knows nothing of ACP's connection: hosts, agents and MCP servers use the same one. What it decides it asks
-//! [`bowline_state`]; what is here does it.
+//! The engine is independent of ACP connections: hosts, agents, proxies and MCP servers all use it. [`bowline_state`]
+//! decides; this crate executes.
 //!
-//! - [`roots`]: the directories of a session, and the one resolver that every path goes through.
-//! - [`workspace`]: a project with its documents and its journal. A [`Session`](workspace::Session) reads, writes, lists,
-//!   searches, undoes; the [`Workspace`](workspace::Workspace) itself is the editor's side: documents, changes, patches,
-//!   undo, observation of what commands do.
-//! - [`files`]: the trait [`Files`](files::Files) for tools that should not care who serves the files, and this machine's
-//!   implementation for asynchronous code.
-//! - [`journal`]: what changed, kept so that it can be taken back.
-//! - [`storage`]: private files, locks and databases, which the journal and others are kept in.
+//! ```text
+//!  write ─► Roots::admit ─► read_current ─► decide_write ─► Journal::begin ─► FileTransaction ─► Journal::settle
+//!           text, then       under a lease   ledger, merge   both texts,       temporary file     done, or
+//!           handles                                          durable           changes places     abandoned
+//! ```
+//!
+//! - [`roots`]: the directories of a session, and the single resolver for all paths.
+//! - [`workspace`]: a project with its documents and its journal. A session reads, writes, lists, searches and undoes;
+//!   the [`Workspace`](workspace::Workspace) itself serves the editor: documents, changes, patches, undo, scans.
+//! - [`files`], [`terminals`]: traits for tools that are independent of where files and commands live, with
+//!   implementations for the local machine.
+//! - [`approvals`], [`policy`], [`audit`]: the check before every operation, the user's rules, the log.
+//! - [`journal`]: the record of changes, from which they can be undone. [`storage`]: private files, locks and
+//!   databases.
+//! - [`observer`], [`walker`]: detection of changes that did not pass through the engine.
+//! - `disk_calls`: the gate before every call that changes the disk, through which tests inject failures.
 //!
 //! ```no_run
 //! use bowline_workspace::roots::{RootSpec, Roots};
-//! use bowline_workspace::state::lines::Window;
-//! use bowline_workspace::workspace::{Settings, Workspace};
+//! use bowline_workspace::state::lines::LineWindow;
+//! use bowline_workspace::workspace::{Workspace, WorkspaceOptions};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let roots = Roots::open(&RootSpec::writable("/project"), &[])?;
 //! let journal = Workspace::journal_directory("/state/bowline".as_ref(), &roots);
-//! let workspace = Workspace::open(roots, &journal, Settings::default())?.workspace;
+//! let workspace = Workspace::open(roots, &journal, WorkspaceOptions::default())?.workspace;
 //! let agent = workspace.session("agent");
-//! let read = agent.read("/project/src/main.rs", Window::default())?;
+//! let read = agent.read("/project/src/main.rs", LineWindow::default())?;
 //! agent.write("/project/src/main.rs", &read.text.replace("old", "new"), &agent.origin(Some(1), None))?;
 //! # Ok(())
 //! # }
@@ -30,16 +38,17 @@
 
 pub mod approvals;
 pub mod audit;
-pub mod calls;
 pub mod clock;
 mod disk;
-mod displaced;
+pub mod disk_calls;
+pub mod disk_snapshot;
+mod displaced_files;
 pub mod error;
 mod file_clock;
+pub mod file_watcher;
 pub mod files;
-pub mod glance;
 pub mod journal;
-pub mod listing;
+pub mod list;
 pub mod observer;
 pub mod policy;
 mod replace;
@@ -48,7 +57,6 @@ pub mod search;
 pub mod storage;
 pub mod terminals;
 pub mod walker;
-pub mod watch;
 pub mod workspace;
 mod writers;
 

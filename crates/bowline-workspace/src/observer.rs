@@ -1,173 +1,179 @@
-//! Finds files that changed on disk without passing through the engine.
+//! The observer: detects files that changed on disk without passing through the engine.
 //!
-//! The first scan learns what is there: the metadata of every file, and the bytes of small files up to a budget, so
-//! that a later change can be undone. A later scan looks at metadata only, and reads what they leave open
-//! ([`bowline_state::observation`]). Bytes are handed on one file at a time and never kept here.
+//! The first scan learns the existing files: the metadata of every file, and the bytes of small files up to a budget,
+//! so that a later change can be undone. Later scans compare metadata, and read only the files for which it is
+//! inconclusive ([`bowline_state::observation`]). Bytes are handed on one file at a time and never kept here.
 //!
-//! Ignore rules keep files from becoming known, as in git: one that is known stays so when a rule begins to hide it, or
-//! a command could hide its changes by one line in `.gitignore`. For the same reason a new file is judged by the rules as
-//! they were at the last look: what they did not hide is found, and what they hid is learnt. A file is gone only if a look at its very path says so,
-//! not because a walk did not come by.
+//! Ignore rules keep files from becoming known, as in git. A known file stays known when a rule begins to hide it;
+//! otherwise a command could hide its changes with one line in `.gitignore`. For the same reason a new file is judged
+//! by the rules of the last scan: files that they did not hide are reported, and files that they hid are learned. Rules
+//! that the engine itself writes apply at once. A file that was only hidden and has not changed since the last scan is
+//! learned, not recorded as created, because undoing that would delete it. The exception is a known file that moved
+//! with its directory, since its stamp does not show the move. A file counts as deleted only if its path is gone, not
+//! because a walk missed it.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use bowline_state::observation::Known;
+use bowline_state::observation::KnownFile;
 
 use crate::roots::Roots;
-use crate::walker::{FileSystems, MAX_ENTRIES, Remembered, RulesTexts, WalkReport, below, directory_ruled};
+use crate::walker::{
+    FileSystemScope, IgnoreFileTexts, IgnoreSnapshot, MAX_ENTRIES, WalkReport, ignore_file_directory,
+    path_below,
+};
 
 mod contents;
 mod scan;
 
-use scan::{Scan, Unknown};
+use scan::{Scan, UnknownFiles};
 
-/// How much an observer reads and hands on.
+/// The limits of an observer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObserverOptions {
-    /// The first scan hands on files up to this many bytes.
-    pub keep_file: u64,
-    /// The first scan hands on this many bytes in all.
-    pub keep_total: u64,
-    /// The bytes of a file that changed are handed on up to this many; of a larger one only its hash.
-    pub max_bytes: u64,
-    /// A file that changed is read up to this many bytes; a larger one is known by its metadata alone.
-    pub max_hashed: u64,
-    /// How many files and directories a scan looks at.
+    /// The maximum size of a file whose bytes the first scan hands on.
+    pub max_kept_file_bytes: u64,
+    /// The maximum number of bytes that the first scan hands on in total.
+    pub max_kept_total_bytes: u64,
+    /// The maximum size of a changed file whose bytes are handed on; of a larger one only the hash is.
+    pub max_content_bytes: u64,
+    /// The maximum size of a changed file that is read; a larger one is known by its metadata alone.
+    pub max_hashed_bytes: u64,
+    /// The maximum number of files and directories in a scan.
     pub max_entries: u64,
-    /// Which file systems a scan enters.
-    pub file_systems: FileSystems,
+    /// The file systems that a scan enters.
+    pub file_systems: FileSystemScope,
 }
 
 impl Default for ObserverOptions {
     fn default() -> Self {
         Self {
-            keep_file: 1 << 20,
-            keep_total: 64 << 20,
-            max_bytes: 8 << 20,
-            max_hashed: 256 << 20,
+            max_kept_file_bytes: 1 << 20,
+            max_kept_total_bytes: 64 << 20,
+            max_content_bytes: 8 << 20,
+            max_hashed_bytes: 256 << 20,
             max_entries: MAX_ENTRIES,
-            file_systems: FileSystems::Same,
+            file_systems: FileSystemScope::SameAsRoot,
         }
     }
 }
 
-/// What happened to a file.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
-    /// It was not there.
+pub enum ScannedChangeKind {
+    /// The file is new.
     Created,
-    /// Its bytes changed; or nobody can say that they did not.
+    /// Its bytes changed, or may have changed.
     Modified,
     /// Only its mode changed.
     Mode,
-    /// It is gone.
+    /// The file is gone.
     Deleted,
 }
 
-/// A change that was found. That a hash is known does not mean that anybody kept the bytes.
+/// A detected change. A known hash does not imply that the bytes are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ScannedChange {
     /// The file.
     pub path: String,
-    /// What happened.
-    pub what: What,
-    /// What was known of it before.
-    pub before: Option<Known>,
-    /// What is known of it now.
-    pub after: Option<Known>,
+    /// The kind of the change.
+    pub kind: ScannedChangeKind,
+    /// What was known of the file before.
+    pub before: Option<KnownFile>,
+    /// What is known of the file now.
+    pub after: Option<KnownFile>,
 }
 
-/// What a scan hands on as it goes.
+/// The events of a scan in progress.
 #[derive(Debug)]
-pub enum Event<'e> {
-    /// So many files were looked at.
+pub enum ScanEvent<'e> {
+    /// How many files were scanned so far.
     Progress(u64),
-    /// The bytes of a file that the first scan found, in case it changes.
+    /// The bytes of a file found by the first scan, in case it changes.
     Content {
         /// The file.
         path: &'e str,
-        /// What is known of it, its hash among it.
-        known: &'e Known,
+        /// The file's metadata and hash.
+        known: &'e KnownFile,
         /// Its bytes.
         bytes: Vec<u8>,
     },
-    /// A change, and the file's bytes now unless it is too large, unreadable or gone.
-    Change(&'e Seen, Option<Vec<u8>>),
+    /// A change, with the file's current bytes unless it is too large, unreadable or gone.
+    Change(&'e ScannedChange, Option<Vec<u8>>),
 }
 
-/// Receives what a scan hands on. It stops the scan by breaking; what was handed on counts as delivered.
-pub type Sink<'s> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 's;
+/// Receives the events of a scan. Returning `Break` stops the scan; events so far count as delivered.
+pub type ScanSink<'s> = dyn FnMut(ScanEvent<'_>) -> ControlFlow<()> + 's;
 
-/// After how many files a scan says how far it is.
+/// How many files lie between two progress events.
 pub const PROGRESS_EVERY: u64 = 1024;
 
-/// So many files that changed while a scan went on are named.
+/// How many files that changed during a scan are reported.
 pub const MAX_CHANGED_MEANWHILE: usize = 100;
 
-/// What a scan did.
+/// Statistics of a scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScanReport {
-    /// What the walk did and left out.
+    /// Statistics of the walk.
     pub walk: WalkReport,
-    /// How many files were looked at.
-    pub files: u64,
+    /// How many files were scanned.
+    pub files_seen: u64,
     /// How many of them had to be read.
-    pub read: u64,
-    /// How many could not be looked at or read, and are taken to be as they were.
-    pub unclear: u64,
-    /// Files that a first scan learnt and that changed after it began; at most [`MAX_CHANGED_MEANWHILE`].
+    pub files_read: u64,
+    /// How many could not be inspected or read, and are assumed to be unchanged.
+    pub files_unreadable: u64,
+    /// Files that a first scan learned and that changed after it began; at most [`MAX_CHANGED_MEANWHILE`].
     pub changed_meanwhile: Vec<String>,
-    /// Whether the scan was stopped before its end. What it found is right; it did not look for what is gone.
+    /// Whether the scan was stopped early. Its findings are valid, but it did not look for deleted files.
     pub stopped: bool,
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observation {
     /// The changes, in the order in which they were handed on.
-    pub changes: Vec<Seen>,
-    /// Pairs of a deletion and a creation that are one file which got another name: from, to.
+    pub changes: Vec<ScannedChange>,
+    /// Pairs of a deletion and a creation that are the same file, renamed: from, to.
     pub renamed: Vec<(String, String)>,
-    /// What is known newly or anew, to be stored.
-    pub upsert: Vec<(String, Known)>,
-    /// What is not known any more, to be removed from the store.
+    /// New or updated entries, to be stored.
+    pub upsert: Vec<(String, KnownFile)>,
+    /// Entries that are no longer known, to be removed from the store.
     pub remove: Vec<String>,
-    /// What the scan did.
+    /// Statistics of the scan.
     pub report: ScanReport,
-    /// Set if the scan went to its end: what [`Observer::conclude`] takes once the changes are recorded.
+    /// Set if the scan was complete: the argument for [`Observer::conclude_scan`] once the changes are recorded.
     pub end: Option<ScanEnd>,
 }
 
-/// The end of a scan that saw everything it was to see.
+/// The end of a complete scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScanEnd {
-    began_ns: i64,
-    // The files of ignore rules that the scan came by.
-    rules: RulesTexts,
+    started_ns: i64,
+    // The ignore files that the scan encountered.
+    rules: IgnoreFileTexts,
 }
 
-/// What is known of the files below the roots.
+/// The known state of the files below the roots.
 #[derive(Debug, Default)]
 pub struct Observer {
     options: ObserverOptions,
-    // At most `max_entries` come from scans; the rest the engine wrote itself.
-    files: BTreeMap<String, Tracked>,
-    // The number of the scan that is going on, or was the last.
-    scan: u64,
+    // At most `max_entries` come from scans; the engine itself wrote the rest.
+    files: BTreeMap<String, TrackedFile>,
+    // The number of the current scan, or of the last one.
+    scan_number: u64,
     // How many bytes the first scan handed on.
-    kept: u64,
-    // When the last look began that was concluded. What has not changed since then was there already, seen or not.
-    looked: Option<i64>,
-    // The rules as they were then. None until a look was concluded.
-    rules: Option<Remembered>,
+    kept_bytes: u64,
+    // When the last concluded scan began. A file that has not changed since existed then, whether or not it was seen.
+    last_scan_ns: Option<i64>,
+    // The ignore rules at that time. `None` until a scan is concluded.
+    last_rules: Option<IgnoreSnapshot>,
 }
 
 #[derive(Debug)]
-struct Tracked {
-    known: Known,
-    // The scan that saw it last.
-    seen: u64,
+struct TrackedFile {
+    known: KnownFile,
+    // The last scan that saw it.
+    last_scan: u64,
 }
 
 impl Observer {
@@ -177,113 +183,121 @@ impl Observer {
         Self { options, ..Self::default() }
     }
 
-    /// Returns an observer that knows what was stored.
+    /// Returns an observer with the stored entries.
     #[must_use]
-    pub fn restore(options: ObserverOptions, rows: impl IntoIterator<Item = (String, Known)>) -> Self {
-        let tracked = |(path, known)| (path, Tracked { known, seen: 0 });
+    pub fn restore(options: ObserverOptions, rows: impl IntoIterator<Item = (String, KnownFile)>) -> Self {
+        let tracked = |(path, known)| (path, TrackedFile { known, last_scan: 0 });
         Self { files: rows.into_iter().map(tracked).collect(), ..Self::new(options) }
     }
 
-    /// Returns an observer that takes the place of another, with what was stored: looks go on where the other's ended.
+    /// Returns an observer that replaces another, with the stored entries: scans continue where the other's ended.
     #[must_use]
-    pub fn restore_after(other: &Self, rows: impl IntoIterator<Item = (String, Known)>) -> Self {
-        Self { looked: other.looked, rules: other.rules.clone(), ..Self::restore(other.options, rows) }
+    pub fn restore_after(other: &Self, rows: impl IntoIterator<Item = (String, KnownFile)>) -> Self {
+        Self {
+            last_scan_ns: other.last_scan_ns,
+            last_rules: other.last_rules.clone(),
+            ..Self::restore(other.options, rows)
+        }
     }
 
     /// Returns what is known of a file.
     #[must_use]
-    pub fn known(&self, path: &str) -> Option<&Known> {
+    pub fn known(&self, path: &str) -> Option<&KnownFile> {
         self.files.get(path).map(|tracked| &tracked.known)
     }
 
-    /// Returns all that is known, by path.
-    pub fn rows(&self) -> impl Iterator<Item = (&str, &Known)> {
+    /// Returns all entries, by path.
+    pub fn rows(&self) -> impl Iterator<Item = (&str, &KnownFile)> {
         self.files.iter().map(|(path, tracked)| (path.as_str(), &tracked.known))
     }
 
-    /// Takes note of what the engine wrote itself, so that it is not found as a change.
-    pub fn expect(&mut self, path: impl Into<String>, known: Known) {
-        self.files.insert(path.into(), Tracked { known, seen: self.scan });
+    /// Records the engine's own write, so that no scan reports it as a change.
+    pub fn record_own_write(&mut self, path: impl Into<String>, known: KnownFile) {
+        self.files.insert(path.into(), TrackedFile { known, last_scan: self.scan_number });
     }
 
-    /// Takes note that the engine removed a file, so that its end is not found as a change.
-    pub fn forget(&mut self, path: &str) {
+    /// Records the engine's own deletion, so that no scan reports it as a change.
+    pub fn record_own_deletion(&mut self, path: &str) {
         self.files.remove(path);
     }
 
-    /// Takes note of what the engine itself made of a file of ignore rules: it was there before whatever is done next. Of
-    /// other files nothing is noted.
-    pub fn expect_rules(&mut self, path: &str, text: Option<&[u8]>) {
-        if let (Some(_), Some(rules)) = (directory_ruled(path), &mut self.rules) {
-            rules.learn(path.to_owned(), text.map(Into::into));
+    /// Records the engine's own write to an ignore file, whose rules then apply to everything done afterwards. Other
+    /// files are not affected.
+    pub fn record_own_ignore_file(&mut self, path: &str, text: Option<&[u8]>) {
+        if let (Some(_), Some(rules)) = (ignore_file_directory(path), &mut self.last_rules) {
+            rules.record_text(path.to_owned(), text.map(Into::into));
         }
     }
 
-    /// Learns what is there. Files that are not known are no changes; those that are known are compared, so a first
-    /// scan that was stopped can be begun again. `now_ns` is a moment before the scan, in nanoseconds since 1970. The
-    /// scan is concluded.
-    pub fn first_scan(&mut self, roots: &Roots, now_ns: i64, sink: &mut Sink<'_>) -> Observation {
-        self.rules = None;
-        let mut found = self.whole(roots, now_ns, Unknown::Learn, sink);
-        self.conclude(found.end.take());
+    /// Learns the existing files. Unknown files are not changes; known ones are compared, so that a stopped first scan
+    /// can be repeated. `now_ns` is a time before the scan, in nanoseconds since 1970. The scan is concluded.
+    pub fn first_scan(&mut self, roots: &Roots, now_ns: i64, sink: &mut ScanSink<'_>) -> Observation {
+        self.last_rules = None;
+        let mut found = self.scan_all(roots, now_ns, UnknownFiles::Learn, sink);
+        self.conclude_scan(found.end.take());
         found
     }
 
-    /// Makes a scan the last look: from now on, a file that has not changed since the scan began was there before.
+    /// Makes a scan the last one: from now on, a file that has not changed since the scan began counts as pre-existing.
     ///
-    /// A scan that is not concluded leaves the last look as it was, so that the next scan still finds every file that
-    /// was created since. Conclude a scan only if it covered everything that may have changed since the last look, and
-    /// its changes were recorded.
-    pub fn conclude(&mut self, end: Option<ScanEnd>) {
-        let Some(ScanEnd { began_ns, rules }) = end else { return };
-        self.looked = Some(began_ns);
-        let remembered = self.rules.get_or_insert_default();
-        rules.into_iter().for_each(|(path, text)| remembered.learn(path, text));
+    /// A scan that is not concluded leaves the last one as it was, so that the next scan still finds every file created
+    /// since. Conclude a scan only if it covered everything that may have changed since the last one, and its changes
+    /// were recorded.
+    pub fn conclude_scan(&mut self, end: Option<ScanEnd>) {
+        let Some(ScanEnd { started_ns: began_ns, rules }) = end else { return };
+        self.last_scan_ns = Some(began_ns);
+        let remembered = self.last_rules.get_or_insert_default();
+        rules.into_iter().for_each(|(path, text)| remembered.record_text(path, text));
     }
 
-    /// Finds what changed below the roots. `now_ns` is a moment before the scan, in nanoseconds since 1970; where only
-    /// paths are scanned, a moment before those were asked for.
-    pub fn scan(&mut self, roots: &Roots, now_ns: i64, sink: &mut Sink<'_>) -> Observation {
-        self.whole(roots, now_ns, Unknown::Report, sink)
+    /// Finds what changed below the roots. `now_ns` is a time before the scan, in nanoseconds since 1970; if only some
+    /// paths are scanned, a time before these were queried.
+    pub fn scan(&mut self, roots: &Roots, now_ns: i64, sink: &mut ScanSink<'_>) -> Observation {
+        self.scan_all(roots, now_ns, UnknownFiles::Report, sink)
     }
 
-    /// Finds what changed at and below some paths without links: files, directories, or nothing any more. What is
-    /// outside of the roots or hidden is passed over. Where a file of ignore rules is among them, all that it rules is
-    /// looked at.
+    /// Finds what changed at and below some canonical paths: files, directories, or deleted ones. Paths that are
+    /// outside of the roots or hidden are skipped. For an ignore file, everything that it governs is scanned.
     pub fn scan_paths(
         &mut self,
         roots: &Roots,
         paths: &[String],
         now_ns: i64,
-        sink: &mut Sink<'_>,
+        sink: &mut ScanSink<'_>,
     ) -> Observation {
-        let mut scan = Scan::new(self, roots, now_ns, Unknown::Report, sink);
-        for path in outermost(paths.iter().map(String::as_str)) {
-            if scan.over() {
+        let mut scan = Scan::new(self, roots, now_ns, UnknownFiles::Report, sink);
+        for path in outermost_paths(paths.iter().map(String::as_str)) {
+            if scan.is_stopped() {
                 break;
             }
             scan.walk_from(path);
-            scan.look_for_unseen(Some(path));
+            scan.check_unvisited(Some(path));
         }
         scan.finish()
     }
 
-    fn whole(&mut self, roots: &Roots, now_ns: i64, unknown: Unknown, sink: &mut Sink<'_>) -> Observation {
+    fn scan_all(
+        &mut self,
+        roots: &Roots,
+        now_ns: i64,
+        unknown: UnknownFiles,
+        sink: &mut ScanSink<'_>,
+    ) -> Observation {
         let mut scan = Scan::new(self, roots, now_ns, unknown, sink);
         scan.walk();
-        scan.look_for_unseen(None);
+        scan.check_unvisited(None);
         scan.finish()
     }
 }
 
-/// Returns the paths that are to be looked at, without those that lie below others.
-pub(crate) fn outermost<'p>(paths: impl Iterator<Item = &'p str>) -> Vec<&'p str> {
-    let mut scopes: Vec<&str> = paths.map(ruled).collect();
-    // A path comes before what is below it, and nothing but what is below it comes in between.
+/// Returns the paths to scan, without those below others.
+pub(crate) fn outermost_paths<'p>(paths: impl Iterator<Item = &'p str>) -> Vec<&'p str> {
+    let mut scopes: Vec<&str> = paths.map(scan_scope).collect();
+    // A path sorts before everything below it, with nothing else in between.
     scopes.sort_unstable_by(|one, other| one.split('/').cmp(other.split('/')));
     let mut last: Option<&str> = None;
     scopes.retain(|path| {
-        let covered = last.is_some_and(|last| below(path, last).is_some());
+        let covered = last.is_some_and(|last| path_below(path, last).is_some());
         if !covered {
             last = Some(path);
         }
@@ -292,9 +306,9 @@ pub(crate) fn outermost<'p>(paths: impl Iterator<Item = &'p str>) -> Vec<&'p str
     scopes
 }
 
-/// Returns what a path stands for: the directory, if it is a file of rules for one.
-fn ruled(path: &str) -> &str {
-    directory_ruled(path).filter(|directory| !directory.is_empty()).unwrap_or(path)
+/// Returns the scope of a path: its directory, if it is an ignore file.
+fn scan_scope(path: &str) -> &str {
+    ignore_file_directory(path).filter(|directory| !directory.is_empty()).unwrap_or(path)
 }
 
 #[cfg(test)]

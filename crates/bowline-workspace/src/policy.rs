@@ -1,4 +1,4 @@
-//! The user's rules on disk, outside every workspace.
+//! The user's policy file, stored outside every workspace.
 //!
 //! One TOML file has the rules for all workspaces and those for each:
 //!
@@ -20,67 +20,67 @@
 //! expires = 2027-01-01T00:00:00Z
 //! ```
 //!
-//! A rule needs `kinds` if it is by `path` or for `everything`. A workspace's rules hold for that directory alone, not for
-//! what is below it. Whatever is not understood is an error, so that a slip of the pen never makes a rule weaker, and where
-//! there is an error nothing is allowed.
+//! A rule with `path` or `everything` needs `kinds`. A workspace's rules apply to that directory alone, not to
+//! directories below it. Anything that cannot be parsed is an error, so that a typo never weakens a rule; while the
+//! file has an error, nothing is allowed.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_state::failure::quote;
-use bowline_state::observation::Known;
-use bowline_state::policy::{Lifetime, MAX_RULES, Policy, Preset, Rule, RuleFault};
+use bowline_state::observation::KnownFile;
+use bowline_state::policy::{MAX_RULES, Policy, Preset, Rule, RuleError, RuleLifetime};
+use bowline_state::rpc_error::quote;
 
-mod document;
 mod edit;
-mod place;
+mod parse;
+mod path;
 
-use document::Layers;
-pub use document::{moment, plain_words};
-use place::Place;
+use parse::PolicyLayers;
+pub use parse::{parse_plain_words, parse_timestamp};
+use path::PolicyPath;
 
-/// A file of rules is at most this long, in bytes.
+/// The maximum size of a policy file, in bytes.
 pub const MAX_POLICY_BYTES: u64 = 1 << 20;
-/// How long another process that edits the file is waited for.
-const LOCK_WAIT: Duration = Duration::from_secs(5);
+/// The timeout for another process that edits the file.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The rules of a file, and the preset that it states, if it does: where it does not, the rules have the usual one.
-type Stated = (Arc<Policy>, Option<Preset>);
+/// The policy of a file, and the preset that the file states, if any. Without one, the policy has the default preset.
+type PolicyAndPreset = (Arc<Policy>, Option<Preset>);
 
-/// A look at a file of rules.
+/// A policy as last read from the file.
 #[derive(Debug)]
-struct Looked {
-    /// What the file was; none if there was none.
-    known: Option<Known>,
-    stated: Stated,
+struct CachedPolicy {
+    /// The state of the file; `None` if it did not exist.
+    known: Option<KnownFile>,
+    policy: PolicyAndPreset,
 }
 
-/// The user's rules, as they hold for one workspace.
+/// The user's policy file, as it applies to one workspace.
 #[derive(Debug)]
 pub struct PolicyFile {
-    place: Place,
-    // Invariant: canonical; one at least, and the first is the workspace's own.
+    path: PolicyPath,
+    // Invariant: canonical and not empty; the first is the workspace's own directory.
     roots: Vec<String>,
-    last: Mutex<Option<Looked>>,
+    cache: Mutex<Option<CachedPolicy>>,
 }
 
-/// Where a rule is kept.
+/// The scope of a rule in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// For this workspace.
+pub enum RuleScope {
+    /// This workspace.
     Workspace,
-    /// For every workspace.
-    Everywhere,
+    /// Every workspace.
+    Global,
 }
 
-/// Why the rules cannot be used, or not be changed. While they cannot be used, nothing is allowed.
+/// Why the policy cannot be used or changed. While it cannot be used, nothing is allowed.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     /// The path of the file, or a root, is relative or not UTF-8.
     #[error("{} is not an absolute path in UTF-8", quote(.0))]
-    BadPath(String),
-    /// The file lies where an agent can write.
+    InvalidPath(String),
+    /// The file is where an agent can write.
     #[error(
         "the rules in {} lie inside the workspace {}, where an agent could change them: keep them elsewhere",
         quote(.path),
@@ -89,19 +89,19 @@ pub enum PolicyError {
     InsideWorkspace {
         /// The file.
         path: String,
-        /// The workspace's directory.
+        /// The workspace's root.
         root: String,
     },
-    /// Others may write to it.
+    /// Other users may write to it.
     #[error("{} can be written by others: take that away (chmod go-w)", quote(.0))]
     WritableByOthers(String),
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error("{} belongs to another user: make it yours, or keep the rules elsewhere", quote(.0))]
-    Foreign(String),
-    /// It is no regular file.
+    NotOwned(String),
+    /// It is not a regular file.
     #[error("{} is not a regular file", quote(.0))]
-    NotAFile(String),
-    /// It is longer than [`MAX_POLICY_BYTES`].
+    NotRegularFile(String),
+    /// It is larger than [`MAX_POLICY_BYTES`].
     #[error("{} has {bytes} bytes, a file of rules has at most {MAX_POLICY_BYTES}", quote(.path))]
     TooLarge {
         /// The file.
@@ -112,7 +112,7 @@ pub enum PolicyError {
     /// It is not UTF-8.
     #[error("{} is not UTF-8", quote(.0))]
     NotUtf8(String),
-    /// It is not understood.
+    /// It has a syntax error.
     #[error("{}:{line}:{column}: {why}", quote(.path))]
     Syntax {
         /// The file.
@@ -121,155 +121,156 @@ pub enum PolicyError {
         line: usize,
         /// The column in characters, from 1.
         column: usize,
-        /// What is wrong, and what to do.
+        /// The error and its remedy.
         why: String,
     },
-    /// There are too many rules.
+    /// It has too many rules.
     #[error("{} has {MAX_RULES} rules, which is the most there can be: remove some", quote(.0))]
     TooManyRules(String),
-    /// Another process has the file for too long.
+    /// Another process held the lock until the timeout.
     #[error("another process keeps {} locked: try again", quote(.0))]
-    Held(String),
-    /// A rule for a turn or a session is not for a file.
+    Locked(String),
+    /// A rule for a turn or a session cannot be saved in a file.
     #[error("a rule for one turn or session is not kept in a file")]
-    NotLasting,
-    /// The rule cannot be.
+    NotPersistent,
+    /// The rule is invalid.
     #[error(transparent)]
-    Rule(#[from] RuleFault),
-    /// The file is written in a form that cannot be added to.
+    Rule(#[from] RuleError),
+    /// The layout of the file does not allow the edit.
     #[error("{} cannot be edited as it is written: edit it by hand", quote(.0))]
     CannotEdit(String),
-    /// The system refuses.
-    #[error("cannot {what} {}: {why}", quote(.path))]
+    /// The system reported an error.
+    #[error("cannot {action} {}: {why}", quote(.path))]
     System {
-        /// What was tried.
-        what: &'static str,
-        /// With what.
+        /// The attempted action.
+        action: &'static str,
+        /// The file or directory.
         path: String,
-        /// What the system says.
+        /// The system's error.
         why: std::io::Error,
     },
 }
 
 impl PolicyFile {
-    /// Opens the rules for a workspace. Its directories are given by their own names, with no link on the way, its own
-    /// first. There may be no file yet.
+    /// Opens the policy file for a workspace. The roots are canonical paths, the workspace's own directory first. The
+    /// file may be missing.
     ///
     /// # Errors
-    /// Returns why the rules cannot be used.
+    /// Returns an error if the policy cannot be used.
     pub fn open(path: &Path, roots: &[PathBuf]) -> Result<Self, PolicyError> {
-        let roots: Vec<String> = roots.iter().map(|root| text(root)).collect::<Result<_, _>>()?;
+        let roots: Vec<String> = roots.iter().map(|root| to_absolute_utf8(root)).collect::<Result<_, _>>()?;
         if roots.is_empty() {
-            return Err(PolicyError::BadPath(String::new()));
+            return Err(PolicyError::InvalidPath(String::new()));
         }
-        let file = Self { place: Place::new(path)?, roots, last: Mutex::new(None) };
-        file.current()?;
+        let file = Self { path: PolicyPath::new(path)?, roots, cache: Mutex::new(None) };
+        file.policy()?;
         Ok(file)
     }
 
-    /// Returns the rules as they are on disk: the file is read again if it changed.
+    /// Returns the policy on disk, reading the file again if it changed.
     ///
     /// # Errors
-    /// Returns why they cannot be used. Then nothing is allowed, whatever they were before.
-    pub fn current(&self) -> Result<Arc<Policy>, PolicyError> {
-        Ok(self.stated()?.0)
+    /// Returns an error if the policy cannot be used. Then nothing is allowed, even if an earlier version allowed it.
+    pub fn policy(&self) -> Result<Arc<Policy>, PolicyError> {
+        Ok(self.policy_and_preset()?.0)
     }
 
-    /// Returns the same, and the preset that the file itself states for the workspace, if it states one.
+    /// Returns the policy, and the preset that the file states for the workspace, if any.
     ///
     /// # Errors
-    /// As [`current`](Self::current) does.
-    pub fn stated(&self) -> Result<(Arc<Policy>, Option<Preset>), PolicyError> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = self.place.stamp()?;
+    /// Fails as [`policy`](Self::policy) does.
+    pub fn policy_and_preset(&self) -> Result<(Arc<Policy>, Option<Preset>), PolicyError> {
+        let mut last = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = self.path.stamp()?;
         if let Some(looked) = &*last
             && looked.known.as_ref().map(|known| known.stamp) == stamp
-            && !looked.known.as_ref().is_some_and(|known| known.racy)
+            && !looked.known.as_ref().is_some_and(|known| known.is_racy)
         {
-            return Ok(looked.stated.clone());
+            return Ok(looked.policy.clone());
         }
-        // What fails must not leave the rules of before in force.
+        // A failure must not leave the previous rules in force.
         *last = None;
         let (known, layers) = self.read()?;
-        let stated = (Arc::new(layers.policy(&self.roots)), layers.stated(&self.roots));
-        *last = Some(Looked { known, stated: stated.clone() });
+        let stated = (Arc::new(layers.policy(&self.roots)), layers.stated_preset(&self.roots));
+        *last = Some(CachedPolicy { known, policy: stated.clone() });
         Ok(stated)
     }
 
-    /// Returns the rules that hold for the workspace, those for every workspace first.
+    /// Returns the rules that apply to the workspace, the global ones first.
     ///
     /// # Errors
-    /// Returns why they cannot be used.
+    /// Returns an error if the policy cannot be used.
     pub fn rules(&self) -> Result<Vec<Rule>, PolicyError> {
-        Ok(self.current()?.rules.clone())
+        Ok(self.policy()?.rules.clone())
     }
 
-    /// Adds a rule to the file, unless it is there. Comments and all else stay as they are, and so does what others
-    /// wrote since the file was read.
+    /// Adds a rule to the file, unless it is already there. Comments and formatting are preserved, and so are edits by
+    /// others since the file was read.
     ///
     /// # Errors
-    /// Returns why it was not added. The file is as it was.
-    pub fn remember(&self, rule: &Rule, scope: Scope) -> Result<(), PolicyError> {
-        if !matches!(rule.spec().lifetime, Lifetime::Project | Lifetime::Always) {
-            return Err(PolicyError::NotLasting);
+    /// Returns an error if the rule was not added. The file is unchanged then.
+    pub fn add_rule(&self, rule: &Rule, scope: RuleScope) -> Result<(), PolicyError> {
+        if !matches!(rule.spec().lifetime, RuleLifetime::Project | RuleLifetime::Always) {
+            return Err(PolicyError::NotPersistent);
         }
-        let _lock = self.place.lock(LOCK_WAIT, &self.roots)?;
+        let _lock = self.path.lock(LOCK_TIMEOUT, &self.roots)?;
         let (before, layers) = self.read_text()?;
-        let workspace = self.workspace(scope);
-        if layers.rules(workspace).iter().any(|known| edit::same(known, rule)) {
+        let workspace = self.workspace_in_scope(scope);
+        if layers.rules(workspace).iter().any(|known| edit::is_same_rule(known, rule)) {
             return Ok(());
         }
-        if layers.count() >= MAX_RULES {
-            return Err(PolicyError::TooManyRules(self.place.shown()));
+        if layers.rule_count() >= MAX_RULES {
+            return Err(PolicyError::TooManyRules(self.path.display()));
         }
-        let after = edit::add(&before, rule, workspace).ok_or_else(|| self.cannot_edit())?;
-        // What was written must read as what was meant, and as nothing else.
+        let after = edit::add_rule(&before, rule, workspace).ok_or_else(|| self.cannot_edit())?;
+        // The edited text must parse as the old rules plus the new one, and nothing else.
         let read = self.parse(&after)?;
         let mut expected = layers.rules(workspace).to_vec();
         expected.push(rule.clone());
-        self.expect(&layers, &read, workspace, &expected)?;
+        self.check_edit(&layers, &read, workspace, &expected)?;
         self.replace(&after)
     }
 
-    /// Takes a rule out of the file, and says whether it was there.
+    /// Removes a rule from the file. Returns whether it was there.
     ///
     /// # Errors
-    /// Returns why it was not taken out. The file is as it was.
-    pub fn forget(&self, rule: &Rule, scope: Scope) -> Result<bool, PolicyError> {
-        let _lock = self.place.lock(LOCK_WAIT, &self.roots)?;
+    /// Returns an error if the rule was not removed. The file is unchanged then.
+    pub fn remove_rule(&self, rule: &Rule, scope: RuleScope) -> Result<bool, PolicyError> {
+        let _lock = self.path.lock(LOCK_TIMEOUT, &self.roots)?;
         let (before, layers) = self.read_text()?;
-        let workspace = self.workspace(scope);
+        let workspace = self.workspace_in_scope(scope);
         let rules = layers.rules(workspace);
-        let Some(at) = rules.iter().position(|known| edit::same(known, rule)) else { return Ok(false) };
-        let after = edit::remove(&before, at, workspace).ok_or_else(|| self.cannot_edit())?;
+        let Some(at) = rules.iter().position(|known| edit::is_same_rule(known, rule)) else {
+            return Ok(false);
+        };
+        let after = edit::remove_rule(&before, at, workspace).ok_or_else(|| self.cannot_edit())?;
         let read = self.parse(&after)?;
         let mut expected = rules.to_vec();
         expected.remove(at);
-        self.expect(&layers, &read, workspace, &expected)?;
+        self.check_edit(&layers, &read, workspace, &expected)?;
         self.replace(&after)?;
         Ok(true)
     }
 
-    /// Writes the file, and forgets what it was: whoever asks from now on is told what it is.
+    /// Writes the file, and drops the cached policy, so that the next caller reads the new one.
     fn replace(&self, text: &str) -> Result<(), PolicyError> {
-        let replaced = self.place.replace(text);
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let replaced = self.path.replace(text);
+        *self.cache.lock().unwrap_or_else(PoisonError::into_inner) = None;
         replaced
     }
 
-    /// States what holds where no rule matches, or takes the statement out of the file. Says whether that changed
-    /// anything.
+    /// Sets or removes the preset that applies where no rule matches. Returns whether that changed anything.
     ///
     /// # Errors
-    /// Returns why it was not done. The file is as it was.
-    pub fn state_preset(&self, preset: Option<Preset>, scope: Scope) -> Result<bool, PolicyError> {
-        let _lock = self.place.lock(LOCK_WAIT, &self.roots)?;
+    /// Returns an error if the preset was not changed. The file is unchanged then.
+    pub fn set_preset(&self, preset: Option<Preset>, scope: RuleScope) -> Result<bool, PolicyError> {
+        let _lock = self.path.lock(LOCK_TIMEOUT, &self.roots)?;
         let (before, layers) = self.read_text()?;
-        let workspace = self.workspace(scope);
+        let workspace = self.workspace_in_scope(scope);
         if layers.preset(workspace) == preset {
             return Ok(false);
         }
-        let after = edit::state(&before, preset, workspace).ok_or_else(|| self.cannot_edit())?;
+        let after = edit::set_preset(&before, preset, workspace).ok_or_else(|| self.cannot_edit())?;
         let read = self.parse(&after)?;
         let is_as_meant = read.preset(workspace) == preset && layers.differs_only_in_preset(&read, workspace);
         if !is_as_meant {
@@ -282,56 +283,56 @@ impl PolicyFile {
     /// Returns the preset that the file states for the workspace alone, or for every workspace.
     ///
     /// # Errors
-    /// Returns why the rules cannot be used.
-    pub fn preset(&self, scope: Scope) -> Result<Option<Preset>, PolicyError> {
+    /// Returns an error if the policy cannot be used.
+    pub fn preset(&self, scope: RuleScope) -> Result<Option<Preset>, PolicyError> {
         let (_, layers) = self.read()?;
-        Ok(layers.preset(self.workspace(scope)))
+        Ok(layers.preset(self.workspace_in_scope(scope)))
     }
 
-    fn workspace(&self, scope: Scope) -> Option<&str> {
+    fn workspace_in_scope(&self, scope: RuleScope) -> Option<&str> {
         match scope {
-            Scope::Workspace => self.roots.first().map(String::as_str),
-            Scope::Everywhere => None,
+            RuleScope::Workspace => self.roots.first().map(String::as_str),
+            RuleScope::Global => None,
         }
     }
 
     fn cannot_edit(&self) -> PolicyError {
-        PolicyError::CannotEdit(self.place.shown())
+        PolicyError::CannotEdit(self.path.display())
     }
 
-    fn expect(
+    fn check_edit(
         &self,
-        before: &Layers,
-        after: &Layers,
+        before: &PolicyLayers,
+        after: &PolicyLayers,
         workspace: Option<&str>,
         expected: &[Rule],
     ) -> Result<(), PolicyError> {
         let found = after.rules(workspace);
         let is_as_meant = found.len() == expected.len()
-            && found.iter().zip(expected).all(|(found, expected)| edit::same(found, expected))
-            && before.differs_only_in(after, workspace);
+            && found.iter().zip(expected).all(|(found, expected)| edit::is_same_rule(found, expected))
+            && before.differs_only_in_rules(after, workspace);
         if is_as_meant { Ok(()) } else { Err(self.cannot_edit()) }
     }
 
-    fn read(&self) -> Result<(Option<Known>, Layers), PolicyError> {
-        let (known, text) = self.place.read(&self.roots)?;
+    fn read(&self) -> Result<(Option<KnownFile>, PolicyLayers), PolicyError> {
+        let (known, text) = self.path.read(&self.roots)?;
         Ok((known, self.parse(&text)?))
     }
 
-    fn read_text(&self) -> Result<(String, Layers), PolicyError> {
-        let (_, text) = self.place.read(&self.roots)?;
+    fn read_text(&self) -> Result<(String, PolicyLayers), PolicyError> {
+        let (_, text) = self.path.read(&self.roots)?;
         let layers = self.parse(&text)?;
         Ok((text, layers))
     }
 
-    fn parse(&self, text: &str) -> Result<Layers, PolicyError> {
-        Layers::parse(text, &self.place.shown())
+    fn parse(&self, text: &str) -> Result<PolicyLayers, PolicyError> {
+        PolicyLayers::parse(text, &self.path.display())
     }
 }
 
-fn text(path: &Path) -> Result<String, PolicyError> {
+fn to_absolute_utf8(path: &Path) -> Result<String, PolicyError> {
     match path.to_str() {
         Some(text) if path.is_absolute() => Ok(text.to_owned()),
-        _ => Err(PolicyError::BadPath(path.to_string_lossy().into_owned())),
+        _ => Err(PolicyError::InvalidPath(path.to_string_lossy().into_owned())),
     }
 }

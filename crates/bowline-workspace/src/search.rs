@@ -1,7 +1,7 @@
-//! Searches texts through the same truth as reads: the unsaved text of a document goes before its file.
+//! Text search over the same content as reads: the unsaved text of a document takes precedence over its file.
 //!
-//! Files are found and opened by the walk, so ignore rules count and no link is followed. A file is searched whole, from
-//! memory, so it has a largest size; one with a NUL in it is taken for binary.
+//! The walker finds and opens the files, so ignore rules apply and no link is followed. A file is searched as a whole
+//! in memory, so its size is capped; a file with a NUL counts as binary.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::Read as _;
@@ -9,172 +9,175 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::roots::{Admitted, Roots};
-use crate::walker::{self, Arrival, Entry, Kind, Order, RulesCache, Start, WalkOptions, below};
+use crate::roots::{AdmittedPath, Roots};
+use crate::walker::{
+    self, EntryKind, IgnoreRulesCache, StartVisibility, WalkEntry, WalkOptions, WalkOrder, WalkStartOutcome,
+    path_below,
+};
 
 mod lines;
 mod query;
 
-pub use crate::walker::Ignored;
+pub use crate::walker::IgnoredFiles;
 pub use query::SearchError;
 
-/// How a pattern is meant.
+/// How a pattern is interpreted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pattern {
-    /// As it is written.
+pub enum PatternKind {
+    /// As literal text.
     Literal,
     /// As a regular expression, within one line.
     Regex,
 }
 
-/// Whether upper and lower case are the same.
+/// Whether upper and lower case are distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Case {
-    /// They are not.
+pub enum CaseMode {
+    /// Case matters.
     Sensitive,
-    /// They are.
+    /// Case does not matter.
     Insensitive,
-    /// They are, if the pattern has no letter in upper case.
+    /// Case matters only if the pattern has an upper-case letter.
     Smart,
 }
 
-/// What to do with files that are protected from being read.
+/// How to treat secret files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Secrets {
-    /// They are left out, and counted.
+pub enum SecretFiles {
+    /// Skip and count them.
     Skip,
-    /// They are searched.
+    /// Search them.
     Search,
 }
 
-/// A search has at most this many matches, whatever it asks for.
+/// The maximum number of matches of any search.
 pub const MAX_MATCHES: usize = 100_000;
-/// A match has at most this many lines around it on each side, whatever it asks for.
-pub const MAX_CONTEXT: usize = 50;
-/// A line is shown up to this many bytes, whatever it asks for.
+/// The maximum number of context lines on each side of a match.
+pub const MAX_CONTEXT_LINES: usize = 50;
+/// The maximum number of bytes shown of a line.
 pub const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// What is searched for, and where.
+/// A search query.
 #[derive(Debug, Clone)]
 pub struct SearchQuery {
     /// The pattern.
     pub pattern: String,
-    /// How it is meant.
-    pub kind: Pattern,
-    /// Whether upper and lower case are the same.
-    pub case: Case,
-    /// Globs, one of which a file has to match if there are any. One without `/` is for the name alone, one with `/`
-    /// for the way from the root; one that ends in `/` is for all that is in a directory.
+    /// How it is interpreted.
+    pub kind: PatternKind,
+    /// Whether upper and lower case are distinguished.
+    pub case: CaseMode,
+    /// Globs, at least one of which a file has to match, unless there are none. A glob without `/` matches the file
+    /// name, one with `/` the path relative to the root; one that ends in `/` matches everything in a directory.
     pub include: Vec<String>,
     /// Globs, none of which a file may match.
     pub exclude: Vec<String>,
-    /// How many lines before and after a match are shown; at most [`MAX_CONTEXT`].
+    /// The number of context lines before and after a match; at most [`MAX_CONTEXT_LINES`].
     pub context: usize,
-    /// How many matches are shown; at most [`MAX_MATCHES`].
+    /// The maximum number of matches; at most [`MAX_MATCHES`].
     pub max_matches: usize,
-    /// How many bytes of a line are shown; at most [`MAX_LINE_BYTES`].
+    /// The maximum number of bytes shown of a line; at most [`MAX_LINE_BYTES`].
     pub max_line_bytes: usize,
-    /// How large a file may be.
+    /// The maximum size of a file.
     pub max_file_size: u64,
-    /// What to do with what ignore rules hide.
-    pub ignored: Ignored,
-    /// What to do with files that are protected from being read.
-    pub secrets: Secrets,
-    /// Ends the search early when it becomes true.
+    /// How to treat ignored files.
+    pub ignored: IgnoredFiles,
+    /// How to treat secret files.
+    pub secrets: SecretFiles,
+    /// Stops the search early when it becomes true.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl SearchQuery {
-    /// Returns a search for a text as it is written, with the usual bounds.
+    /// Returns a query for literal text, with the default limits.
     #[must_use]
     pub fn literal(pattern: impl Into<String>) -> Self {
         Self {
             pattern: pattern.into(),
-            kind: Pattern::Literal,
-            case: Case::Sensitive,
+            kind: PatternKind::Literal,
+            case: CaseMode::Sensitive,
             include: Vec::new(),
             exclude: Vec::new(),
             context: 0,
             max_matches: 1_000,
             max_line_bytes: 1_000,
             max_file_size: 16 << 20,
-            ignored: Ignored::Skip,
-            secrets: Secrets::Skip,
+            ignored: IgnoredFiles::Skip,
+            secrets: SecretFiles::Skip,
             stop: None,
         }
     }
 
-    /// Returns a search for a regular expression, with the usual bounds.
+    /// Returns a query for a regular expression, with the default limits.
     #[must_use]
     pub fn regex(pattern: impl Into<String>) -> Self {
-        Self { kind: Pattern::Regex, ..Self::literal(pattern) }
+        Self { kind: PatternKind::Regex, ..Self::literal(pattern) }
     }
 }
 
-/// The unsaved texts of documents, by path without links, whether or not there is a file.
-pub type Unsaved = BTreeMap<String, Arc<String>>;
+/// The unsaved texts of documents by canonical path, whether or not a file exists.
+pub type UnsavedTexts = BTreeMap<String, Arc<String>>;
 
-/// A line that matches.
+/// A matching line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Match {
+pub struct SearchMatch {
     /// The file.
     pub path: String,
     /// The line, counted from 1.
     pub line: u64,
-    /// Where the first match in it begins, in characters counted from 1.
+    /// The column of the first match, in characters counted from 1.
     pub column: u64,
-    /// The line without its end, or the part of it around the match.
+    /// The line without its line end, or an excerpt around the match.
     pub text: String,
-    /// Whether it is only a part.
-    pub cut: bool,
+    /// Whether the text is an excerpt.
+    pub is_truncated: bool,
     /// The lines before.
     pub before: Vec<String>,
     /// The lines after.
     pub after: Vec<String>,
 }
 
-/// How many files were left out.
+/// The numbers of files skipped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Skipped {
-    /// Because they are binary.
+pub struct SkippedFiles {
+    /// Binary files.
     pub binary: u64,
-    /// Because they are too large.
+    /// Files that are too large.
     pub too_large: u64,
-    /// Because they are protected from being read.
+    /// Secret files.
     pub secret: u64,
-    /// Because the system refuses.
+    /// Files that could not be read.
     pub unreadable: u64,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchResult {
-    /// The lines that match, by path and line.
-    pub matches: Vec<Match>,
-    /// How many files and documents were searched.
+    /// The matching lines, by path and line.
+    pub matches: Vec<SearchMatch>,
+    /// The number of files and documents searched.
     pub files_searched: u64,
-    /// Whether there may be more.
+    /// Whether there may be more matches.
     pub truncated: bool,
-    /// How many files were left out.
-    pub skipped: Skipped,
+    /// The numbers of files skipped.
+    pub skipped: SkippedFiles,
 }
 
 /// Searches the files below the roots, and the documents.
 ///
 /// # Errors
-/// Returns what is wrong with the pattern or a glob, or that there is nothing to search.
+/// Returns an error if the pattern or a glob is invalid, or if there is nothing to search.
 pub fn search(
     roots: &Roots,
     query: &SearchQuery,
-    under: Option<&Admitted>,
-    unsaved: &Unsaved,
+    under: Option<&AdmittedPath>,
+    unsaved: &UnsavedTexts,
 ) -> Result<SearchResult, SearchError> {
-    let matcher = query::matcher(query)?;
-    let globs = query::Globs::new(&query.include, &query.exclude)?;
-    let lines = lines::Lines::new(matcher, query);
+    let matcher = query::compile_pattern(query)?;
+    let globs = query::SearchGlobs::new(&query.include, &query.exclude)?;
+    let lines = lines::LineSearcher::new(matcher, query);
     let mut search = Search { roots, query, under, unsaved, globs, lines, result: SearchResult::default() };
-    search.documents_without_files();
-    search.files();
+    search.search_unsaved_documents();
+    search.search_files();
     let mut result = search.result;
     if let Some(under) = under
         && result.files_searched == 0
@@ -183,7 +186,7 @@ pub fn search(
         return Err(SearchError::NotFound(under.canonical().to_owned()));
     }
     result.matches.sort_by(|one, other| {
-        let key = |found: &Match| found.line;
+        let key = |found: &SearchMatch| found.line;
         one.path.split('/').cmp(other.path.split('/')).then(key(one).cmp(&key(other)))
     });
     Ok(result)
@@ -192,21 +195,21 @@ pub fn search(
 struct Search<'s> {
     roots: &'s Roots,
     query: &'s SearchQuery,
-    under: Option<&'s Admitted>,
-    unsaved: &'s Unsaved,
-    globs: query::Globs,
-    lines: lines::Lines,
+    under: Option<&'s AdmittedPath>,
+    unsaved: &'s UnsavedTexts,
+    globs: query::SearchGlobs,
+    lines: lines::LineSearcher,
     result: SearchResult,
 }
 
 impl Search<'_> {
-    fn options(&self) -> WalkOptions {
-        WalkOptions { ignored: self.query.ignored, order: Order::ByName, ..WalkOptions::default() }
+    fn walk_options(&self) -> WalkOptions {
+        WalkOptions { ignored: self.query.ignored, order: WalkOrder::ByName, ..WalkOptions::default() }
     }
 
-    fn files(&mut self) {
-        let (roots, under, options) = (self.roots, self.under, self.options());
-        let mut visit = |entry: &Entry<'_>| self.entry(entry);
+    fn search_files(&mut self) {
+        let (roots, under, options) = (self.roots, self.under, self.walk_options());
+        let mut visit = |entry: &WalkEntry<'_>| self.search_entry(entry);
         let report = match under {
             Some(under) => walker::walk_below(roots, under, &options, &mut visit),
             None => walker::walk(roots, &options, &mut visit),
@@ -214,54 +217,63 @@ impl Search<'_> {
         self.result.truncated |= report.truncated;
     }
 
-    /// Searches what no walk comes by: documents that were never saved, or whose file is gone.
-    fn documents_without_files(&mut self) {
-        let (unsaved, options) = (self.unsaved, WalkOptions { max_entries: 1, ..self.options() });
-        let mut rules = RulesCache::default();
+    /// Searches documents that the walk does not reach: those never saved, or whose file is gone.
+    fn search_unsaved_documents(&mut self) {
+        let (unsaved, options) = (self.unsaved, WalkOptions { max_entries: 1, ..self.walk_options() });
+        let mut rules = IgnoreRulesCache::default();
         let mut shows = |path: &str| {
-            let inside = self.under.is_none_or(|under| below(path, under.canonical()).is_some());
-            let mut keep_on = |_: &Entry<'_>| ControlFlow::Continue(());
+            let inside = self.under.is_none_or(|under| path_below(path, under.canonical()).is_some());
+            let mut keep_on = |_: &WalkEntry<'_>| ControlFlow::Continue(());
             inside
-                && walker::walk_from(self.roots, path, Start::Found, &options, &mut rules, &mut keep_on).0
-                    == Arrival::Missing
+                && walker::walk_from(
+                    self.roots,
+                    path,
+                    StartVisibility::RulesApply,
+                    &options,
+                    &mut rules,
+                    &mut keep_on,
+                )
+                .0 == WalkStartOutcome::Missing
         };
         let new: HashSet<&str> = unsaved.keys().map(String::as_str).filter(|path| shows(path)).collect();
         for (path, text) in unsaved {
-            if new.contains(path.as_str()) && self.wants(path) && self.text(path, text.as_bytes()).is_break()
+            if new.contains(path.as_str())
+                && self.should_search(path)
+                && self.search_text(path, text.as_bytes()).is_break()
             {
                 return;
             }
         }
     }
 
-    fn entry(&mut self, entry: &Entry<'_>) -> ControlFlow<()> {
-        if entry.kind() != Kind::File || !self.wants(entry.path()) {
+    fn search_entry(&mut self, entry: &WalkEntry<'_>) -> ControlFlow<()> {
+        if entry.kind() != EntryKind::File || !self.should_search(entry.path()) {
             return ControlFlow::Continue(());
         }
         if let Some(text) = self.unsaved.get(entry.path()) {
-            return self.text(entry.path(), text.as_bytes());
+            return self.search_text(entry.path(), text.as_bytes());
         }
         if entry.stamp().size > self.query.max_file_size {
             self.result.skipped.too_large += 1;
             return ControlFlow::Continue(());
         }
-        let Some(bytes) = self.read(entry) else { return ControlFlow::Continue(()) };
-        self.text(entry.path(), &bytes)
+        let Some(bytes) = self.read_entry(entry) else { return ControlFlow::Continue(()) };
+        self.search_text(entry.path(), &bytes)
     }
 
-    /// Says whether a path is to be searched, by its name.
-    fn wants(&mut self, path: &str) -> bool {
-        let Some((_, way)) = walker::root_of(self.roots, path) else { return false };
-        if !self.globs.want(way) {
+    /// Returns whether a path is to be searched, judging by its name.
+    fn should_search(&mut self, path: &str) -> bool {
+        let Some((_, way)) = walker::find_root(self.roots, path) else { return false };
+        if !self.globs.matches(way) {
             return false;
         }
-        // Names above the root do not count: the user chose it.
-        let secret = self.query.secrets == Secrets::Skip && walker::is_secret(way);
+        // Directories above the root do not make a file secret: the user chose the root.
+        let secret = self.query.secrets == SecretFiles::Skip && walker::is_secret(way);
         self.result.skipped.secret += u64::from(secret);
         !secret
     }
 
-    fn read(&mut self, entry: &Entry<'_>) -> Option<Vec<u8>> {
+    fn read_entry(&mut self, entry: &WalkEntry<'_>) -> Option<Vec<u8>> {
         let limit = self.query.max_file_size;
         let read = entry.open().and_then(|(file, stamp)| {
             let mut bytes = Vec::with_capacity(usize::try_from(stamp.size.min(limit)).unwrap_or_default());
@@ -281,7 +293,7 @@ impl Search<'_> {
         }
     }
 
-    fn text(&mut self, path: &str, bytes: &[u8]) -> ControlFlow<()> {
+    fn search_text(&mut self, path: &str, bytes: &[u8]) -> ControlFlow<()> {
         if self.query.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             self.result.truncated = true;
             return ControlFlow::Break(());
@@ -292,8 +304,8 @@ impl Search<'_> {
         };
         self.result.files_searched += 1;
         self.result.matches.extend(found.matches);
-        self.result.truncated |= found.more;
-        if found.more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        self.result.truncated |= found.has_more;
+        if found.has_more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Commands that run for an agent, with their whole process tree.
 //!
-//! Every command has a [`supervisor`], a process that owns whatever the command starts, and runs one command at a time. A terminal is a task that reads
-//! the command's output and talks to the supervisor; it keeps the tail of the output as text. When a terminal is
-//! released, the last handle is dropped, or this process dies, nothing that the command started stays behind.
+//! Every command has a [`supervisor`], a process that owns everything the command starts, and runs one command at a
+//! time. A terminal is a task that reads the command's output and communicates with the supervisor; it keeps the tail
+//! of the output as text. When a terminal is released, the last handle is dropped, or this process dies, no process of
+//! the command is left behind.
 //!
-//! A command ends when the command itself does: what it left in the background goes on, and its output is still read,
+//! A command ends when its own process does: its background processes keep running, and their output is still read,
 //! until the terminal is released.
 
 use std::collections::BTreeMap;
@@ -15,264 +16,265 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::failure::Failure;
-use bowline_state::operation::{Command, Invocation, Leads, Reached};
-use bowline_state::paths::Refusal;
-use bowline_state::policy::{Named, targets};
+use bowline_state::operation::{CommandSpec, Invocation, NamedPath, PathResolution};
+use bowline_state::paths::AdmissionError;
+use bowline_state::policy::{FileTarget, file_targets};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::TerminalId;
-pub use bowline_state::terminal::Asked;
-use bowline_state::terminal::{self, Exit, Limits, Output};
+pub use bowline_state::terminal::CommandRequest;
+use bowline_state::terminal::{self, CommandExit, TerminalLimits, TerminalOutput};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use crate::roots::{Denied, Roots};
-use crate::workspace::{Session, WorkingDirectory};
+use crate::roots::{AdmitError, Roots};
+use crate::workspace::{WorkingDirectory, WorkspaceSession};
 
-mod companion;
 mod error;
-mod job;
+mod output_subscription;
+mod process_tree;
+mod protocol;
 mod registry;
-mod running;
 mod spawn;
+mod supervised_program;
 pub mod supervisor;
-mod tree;
-mod watcher;
+mod terminal_task;
 
-pub use companion::{Companion, Program, Streams};
 pub use error::TerminalError;
-pub use job::{Confinement, ResourceLimits, Size};
-pub use registry::{MAX_RELEASED, MAX_RELEASED_BYTES};
-pub use spawn::Supervisor;
-pub use watcher::{Live, Watcher};
+pub use output_subscription::{OutputEvent, OutputSubscription};
+pub use protocol::{Confinement, PtySize, ResourceLimits};
+pub use registry::{MAX_RELEASED_BYTES, MAX_RELEASED_TERMINALS};
+pub use spawn::SupervisorProgram;
+pub use supervised_program::{ProgramSpec, ProgramStreams, SupervisedProgram};
 
-use job::{Descriptors, Input, Job};
-use registry::{Handle, Registry};
-use running::{Progress, Request, Terminal};
+use protocol::{CommandDescriptors, CommandInput, CommandJob};
+use registry::{TerminalHandle, TerminalRegistry};
+use terminal_task::{CommandProgress, TerminalTask, TerminalTaskRequest};
 
-/// The variable that tells a command which terminal it runs in. What is left of a command whose supervisor was killed
-/// is known by it.
-pub const VARIABLE: &str = "BOWLINE_TERMINAL";
+/// The environment variable with the id of a command's terminal. It identifies the processes left by a command whose
+/// supervisor was killed.
+pub const TERMINAL_ID_VARIABLE: &str = "BOWLINE_TERMINAL";
 
-// How long a supervisor may take to start the command.
-const START: Duration = Duration::from_secs(20);
+// The timeout for a supervisor to start the command.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-// How long the end of a command may take beyond its grace before the supervisor itself is killed.
-const PATIENCE: Duration = Duration::from_secs(2);
+// How long ending a command may take beyond its grace period before the supervisor itself is killed.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How terminals of a session work.
+/// The options of a session's terminals.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct TerminalOptions {
     /// The program that owns a command's processes.
-    pub supervisor: Supervisor,
-    /// How long a supervisor that has nothing to do waits for the next command before it ends.
-    pub supervisor_patience: Duration,
-    /// The environment of the user, of which a command gets a part.
-    pub inherited: BTreeMap<String, String>,
-    /// What a command gets of it beside what every command does, by name or as `PREFIX_*`.
-    pub allows: Vec<String>,
-    /// How many terminals, and how much output.
-    pub limits: Limits,
-    /// How much a command may take.
-    pub resources: ResourceLimits,
-    /// The program that reads a shell line.
+    pub supervisor: SupervisorProgram,
+    /// How long an idle supervisor waits for the next command before it exits.
+    pub supervisor_idle_timeout: Duration,
+    /// The user's environment, part of which is passed to commands.
+    pub inherited_env: BTreeMap<String, String>,
+    /// The variables passed in addition to those every command gets, by name or as `PREFIX_*`.
+    pub allowed_env: Vec<String>,
+    /// The limits of the number of terminals and of their output.
+    pub limits: TerminalLimits,
+    /// The resource limits of a command.
+    pub resource_limits: ResourceLimits,
+    /// The shell that runs shell lines.
     pub shell: String,
-    /// How long a command may take to end after it was asked to.
-    pub grace: Duration,
-    /// Where directories for temporary files of confined commands are made.
-    pub temporary: PathBuf,
-    /// What commands are confined to, if they are.
+    /// How long a command may take to exit after SIGTERM.
+    pub grace_period: Duration,
+    /// The directory for the scratch directories of confined commands.
+    pub temp_directory: PathBuf,
+    /// The confinement of commands, if any.
     pub confinement: Option<Confinement>,
     /// The size of the pseudo-terminal, if commands get one.
-    pub pty: Option<Size>,
+    pub pty: Option<PtySize>,
 }
 
-impl Settings {
-    /// Returns the settings of a host whose user has this environment, of which a command gets what is harmless.
+impl TerminalOptions {
+    /// Returns the options of a host with this user environment, of which commands get the harmless part.
     #[must_use]
-    pub fn inheriting(
-        supervisor: Supervisor,
+    pub fn with_environment(
+        supervisor: SupervisorProgram,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Self {
         let text =
             |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         let inherited = environment.into_iter().filter_map(text).collect();
-        Self { inherited, ..Self::new(supervisor) }
+        Self { inherited_env: inherited, ..Self::new(supervisor) }
     }
 
-    /// Returns the settings that hold if nothing is said: pipes, `/bin/sh`, an empty environment but for what the
-    /// request asks for.
+    /// Returns the default options: pipes, `/bin/sh`, and no environment beyond what the request sets.
     #[must_use]
-    pub fn new(supervisor: Supervisor) -> Self {
+    pub fn new(supervisor: SupervisorProgram) -> Self {
         Self {
             supervisor,
-            supervisor_patience: Duration::from_secs(30),
-            inherited: BTreeMap::new(),
-            allows: Vec::new(),
-            limits: Limits::default(),
-            resources: ResourceLimits::default(),
+            supervisor_idle_timeout: Duration::from_secs(30),
+            inherited_env: BTreeMap::new(),
+            allowed_env: Vec::new(),
+            limits: TerminalLimits::default(),
+            resource_limits: ResourceLimits::default(),
             shell: "/bin/sh".to_owned(),
-            grace: Duration::from_millis(1500),
-            temporary: PathBuf::from("/tmp"),
+            grace_period: Duration::from_millis(1500),
+            temp_directory: PathBuf::from("/tmp"),
             confinement: None,
             pty: None,
         }
     }
 }
 
-/// A command that is ready to be started: what it is has been decided.
+/// A command ready to start, fully resolved.
 #[derive(Debug)]
-pub struct Prepared {
-    /// What to run.
+pub struct PreparedCommand {
+    /// The command line.
     pub invocation: Invocation,
-    /// Where.
+    /// The working directory.
     pub directory: WorkingDirectory,
-    /// What was asked to be set, for whoever judges the command.
-    pub asked_env: Vec<(String, String)>,
-    /// Where the files lead that its shell opens.
-    pub reaches: Vec<Reached>,
+    /// The variables that the request sets, which the policy evaluates.
+    pub requested_env: Vec<(String, String)>,
+    /// The files that its shell opens, resolved.
+    pub reaches: Vec<NamedPath>,
     /// The whole environment.
     pub env: Vec<(String, String)>,
-    /// How many bytes of output to keep.
+    /// The maximum number of bytes of output to keep.
     pub output_limit: Option<u64>,
     /// The size of the pseudo-terminal, if it gets one.
-    pub pty: Option<Size>,
-    /// What it is confined to, if it is.
+    pub pty: Option<PtySize>,
+    /// The confinement, if any.
     pub confinement: Option<Confinement>,
 }
 
-impl Prepared {
-    /// Returns the command as rules judge it.
+impl PreparedCommand {
+    /// Returns the command for policy evaluation.
     #[must_use]
-    pub fn command(&self) -> Command {
-        Command {
+    pub fn command(&self) -> CommandSpec {
+        CommandSpec {
             invocation: self.invocation.clone(),
             cwd: self.directory.path.clone(),
-            env: self.asked_env.clone(),
-            reaches: self.reaches.clone(),
+            env: self.requested_env.clone(),
+            named_paths: self.reaches.clone(),
         }
     }
 }
 
-/// Returns a command as rules judge it: what its shell would open is looked at on the disk. `cwd` is the directory's own name.
+/// Returns a command for policy evaluation: the files that its shell would open are resolved on disk. `cwd` is a
+/// canonical path.
 ///
-/// A link that is put in place later is not seen: whoever may run commands that make links can lead others astray.
+/// Links created later are not seen: an agent that may run commands that create links can redirect the files of others.
 #[must_use]
-pub fn looked_at(
-    session: &Session,
+pub fn resolve_command(
+    session: &WorkspaceSession,
     invocation: Invocation,
     cwd: String,
     env: Vec<(String, String)>,
-) -> Command {
-    looked_at_within(session.roots(), invocation, cwd, env)
+) -> CommandSpec {
+    resolve_command_in(session.roots(), invocation, cwd, env)
 }
 
-/// Does what [`looked_at`] does where there are roots and no session: for commands that run elsewhere than here.
+/// Like [`resolve_command`], with roots instead of a session: for commands that run elsewhere.
 #[must_use]
-pub fn looked_at_within(
+pub fn resolve_command_in(
     roots: &Roots,
     invocation: Invocation,
     cwd: String,
     env: Vec<(String, String)>,
-) -> Command {
-    let mut command = Command { invocation, cwd, env, reaches: Vec::new() };
-    let look = |Named { path, access }: Named| {
+) -> CommandSpec {
+    let mut command = CommandSpec { invocation, cwd, env, named_paths: Vec::new() };
+    let look = |FileTarget { path, access }: FileTarget| {
         let leads = match roots.admit(&path, access) {
-            Ok(admitted) => {
-                Leads::Inside { resolved: admitted.canonical().to_owned(), protection: admitted.protection() }
-            }
-            Err(Denied::Refused(Refusal::ReadOnly(_))) => Leads::ReadOnly,
-            Err(_) => Leads::Elsewhere,
+            Ok(admitted) => PathResolution::InsideRoot {
+                resolved: admitted.canonical().to_owned(),
+                protection: admitted.protection(),
+            },
+            Err(AdmitError::Refused(AdmissionError::ReadOnlyRoot(_))) => PathResolution::ReadOnlyRoot,
+            Err(_) => PathResolution::OutsideRoots,
         };
-        Reached { asked: path, access, leads }
+        NamedPath { requested: path, access, resolution: leads }
     };
-    command.reaches = targets(&command).into_iter().map(look).collect();
+    command.named_paths = file_targets(&command).into_iter().map(look).collect();
     command
 }
 
-/// What a terminal shows.
+/// A snapshot of a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
-    /// The last text of the output.
+pub struct TerminalSnapshot {
+    /// The tail of the output.
     pub text: String,
-    /// Whether there was more.
+    /// Whether earlier output was dropped.
     pub truncated: bool,
-    /// How the command ended, if it did.
-    pub exit: Option<Exit>,
+    /// The exit of the command, if it has exited.
+    pub exit: Option<CommandExit>,
 }
 
-/// Terminals of one session.
+/// A backend for the terminals of one session.
 ///
-/// Tools are generic over who serves them; where that is decided at run time, an enum of those there are implements it.
-pub trait Terminals: Send + Sync {
-    /// Runs a command, and returns as soon as it runs.
+/// Tools are generic over the backend; where it is chosen at run time, an enum of the backends implements this trait.
+pub trait TerminalBackend: Send + Sync {
+    /// Starts a command, and returns as soon as it runs.
     ///
     /// # Errors
-    /// Says why it does not.
-    fn create(&self, asked: Asked) -> impl Future<Output = Result<TerminalId, Failure>> + Send;
+    /// Returns an error if it does not start.
+    fn create(&self, asked: CommandRequest) -> impl Future<Output = Result<TerminalId, RpcError>> + Send;
 
     /// Returns the output so far.
     ///
     /// # Errors
-    /// Says that there is no such terminal.
-    fn output(&self, id: &TerminalId) -> impl Future<Output = Result<Shown, Failure>> + Send;
+    /// Fails if the terminal does not exist.
+    fn output(&self, id: &TerminalId) -> impl Future<Output = Result<TerminalSnapshot, RpcError>> + Send;
 
-    /// Waits for the command to end, and says how it did.
+    /// Waits for the command to exit.
     ///
     /// # Errors
-    /// Says that there is no such terminal.
-    fn wait(&self, id: &TerminalId) -> impl Future<Output = Result<Exit, Failure>> + Send;
+    /// Fails if the terminal does not exist.
+    fn wait(&self, id: &TerminalId) -> impl Future<Output = Result<CommandExit, RpcError>> + Send;
 
-    /// Ends the command. Its output stays.
+    /// Kills the command. Its output is kept.
     ///
     /// # Errors
-    /// Says that there is no such terminal.
-    fn kill(&self, id: &TerminalId) -> impl Future<Output = Result<(), Failure>> + Send;
+    /// Fails if the terminal does not exist.
+    fn kill(&self, id: &TerminalId) -> impl Future<Output = Result<(), RpcError>> + Send;
 
-    /// Ends the command and forgets the terminal.
+    /// Kills the command and releases the terminal.
     ///
     /// # Errors
-    /// Says that there is no such terminal.
-    fn release(&self, id: &TerminalId) -> impl Future<Output = Result<(), Failure>> + Send;
+    /// Fails if the terminal does not exist.
+    fn release(&self, id: &TerminalId) -> impl Future<Output = Result<(), RpcError>> + Send;
 }
 
-/// Terminals of this machine. Clones share them; with the last one, every command ends.
+/// The terminals of this machine. Clones share them; dropping the last one ends every command.
 ///
 /// It has to be used within a tokio runtime that drives IO and time.
 #[derive(Debug, Clone)]
 pub struct LocalTerminals {
-    registry: Arc<Registry>,
+    registry: Arc<TerminalRegistry>,
 }
 
 impl LocalTerminals {
-    /// Returns the terminals of a session; there are none yet.
+    /// Returns the terminals of a session, initially none.
     #[must_use]
-    pub fn new(session: Session, settings: Settings) -> Self {
-        Self { registry: Arc::new(Registry::new(session, settings)) }
+    pub fn new(session: WorkspaceSession, settings: TerminalOptions) -> Self {
+        Self { registry: Arc::new(TerminalRegistry::new(session, settings)) }
     }
 
-    /// Returns the settings.
+    /// Returns the options.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
-        &self.registry.settings
+    pub fn options(&self) -> &TerminalOptions {
+        &self.registry.options
     }
 
-    /// Decides what it is that an agent asks for, so that it can be judged before it is started.
+    /// Resolves a request to the exact command, so that it can be approved before it starts.
     ///
     /// # Errors
-    /// Returns what is wrong with it.
-    pub fn prepare(&self, asked: Asked) -> Result<Prepared, TerminalError> {
-        let Registry { session, settings, .. } = &*self.registry;
-        let invocation = terminal::invocation(&asked.command, &asked.args)?;
-        let env = terminal::environment(&settings.inherited, &settings.allows, &asked.env)?;
+    /// Returns an error if the request is invalid.
+    pub fn prepare(&self, asked: CommandRequest) -> Result<PreparedCommand, TerminalError> {
+        let TerminalRegistry { session, options: settings, .. } = &*self.registry;
+        let invocation = terminal::parse_invocation(&asked.command, &asked.args)?;
+        let env = terminal::command_environment(&settings.inherited_env, &settings.allowed_env, &asked.env)?;
         let cwd = asked.cwd.unwrap_or_else(|| session.roots().cwd().to_owned());
         let directory = session.working_directory(&cwd)?;
-        let command = looked_at(session, invocation, directory.path.clone(), asked.env);
-        Ok(Prepared {
+        let command = resolve_command(session, invocation, directory.path.clone(), asked.env);
+        Ok(PreparedCommand {
             invocation: command.invocation,
             directory,
-            asked_env: command.env,
-            reaches: command.reaches,
+            requested_env: command.env,
+            reaches: command.named_paths,
             env,
             output_limit: asked.output_limit,
             pty: settings.pty,
@@ -280,15 +282,16 @@ impl LocalTerminals {
         })
     }
 
-    /// Runs a command, and returns as soon as it runs. If nobody waits for that any more, it is ended.
+    /// Starts a command, and returns as soon as it runs. Dropping the future before that ends the command.
     ///
     /// # Errors
-    /// Returns why it does not run.
-    pub async fn start(&self, prepared: Prepared) -> Result<TerminalId, TerminalError> {
-        let settings = &self.registry.settings;
+    /// Returns an error if it does not start.
+    pub async fn start(&self, prepared: PreparedCommand) -> Result<TerminalId, TerminalError> {
+        let settings = &self.registry.options;
         spawn::check_directory(&prepared.directory)?;
         let (number, id) = self.registry.new_id()?;
-        let scratch = prepared.confinement.as_ref().map(|_| settings.temporary.join(format!("bowline-{id}")));
+        let scratch =
+            prepared.confinement.as_ref().map(|_| settings.temp_directory.join(format!("bowline-{id}")));
         let mut env = prepared.env;
         if let Some(scratch) = &scratch {
             env.retain(|(name, _)| name != "TMPDIR");
@@ -297,205 +300,217 @@ impl LocalTerminals {
         if prepared.pty.is_some() && !env.iter().any(|(name, _)| name == "TERM") {
             env.push(("TERM".to_owned(), "xterm-256color".to_owned()));
         }
-        env.push((VARIABLE.to_owned(), id.to_string()));
-        let argv = job::argv(&prepared.invocation, &settings.shell);
+        env.push((TERMINAL_ID_VARIABLE.to_owned(), id.to_string()));
+        let argv = protocol::command_argv(&prepared.invocation, &settings.shell);
         let program = argv.first().cloned().unwrap_or_default();
-        let job = Job {
+        let job = CommandJob {
             argv,
             env,
             pty: prepared.pty,
-            input: Input::Null,
-            limits: settings.resources,
+            input: CommandInput::Null,
+            limits: settings.resource_limits,
             confinement: prepared.confinement,
             scratch,
-            grace: settings.grace,
+            grace: settings.grace_period,
         };
-        let output = Output::new(settings.limits.output(prepared.output_limit));
+        let output = TerminalOutput::new(settings.limits.output_limit(prepared.output_limit));
 
         let (requests, received) = mpsc::channel(16);
-        let (progress, observed) = watch::channel(Progress::default());
-        let ending = self.registry.ending();
+        let (progress, observed) = watch::channel(CommandProgress::default());
+        let ending = self.registry.ending_terminals();
         let gone = async {
             for mut progress in ending {
-                progress.wait_for(|progress| progress.gone).await.map_or_else(drop, drop);
+                progress.wait_for(|progress| progress.is_gone).await.map_or_else(drop, drop);
             }
         };
-        self.patiently(gone).await;
-        let unstarted =
-            self.registry.enter(&id, Handle { number, requests, progress: observed, released: false })?;
+        self.wait_for_end(gone).await;
+        let unstarted = self
+            .registry
+            .register(&id, TerminalHandle { number, requests, progress: observed, released: false })?;
         let unusable = |why: io::Error| TerminalError::Supervisor(why.to_string());
-        let streams = streams(prepared.directory).map_err(unusable)?;
+        let streams = command_streams(prepared.directory).map_err(unusable)?;
         let pool = self.registry.pool.clone();
-        let supervisor = if job.leaves_supervisor() { pool.take() } else { pool.start() };
+        let supervisor = if job.can_reuse_supervisor() { pool.take_or_start() } else { pool.start() };
         let supervisor = supervisor.map_err(unusable)?;
         let (started, answer) = oneshot::channel();
-        let terminal =
-            Terminal::new(id.clone(), job, output, streams, (supervisor, pool), progress.clone(), started);
+        let terminal = TerminalTask::new(
+            id.clone(),
+            job,
+            output,
+            streams,
+            (supervisor, pool),
+            progress.clone(),
+            started,
+        );
         let registry = Arc::downgrade(&self.registry);
         tokio::spawn(async move {
             let shown = terminal.run(received).await;
             if let (Some(registry), Some((id, shown))) = (registry.upgrade(), shown) {
-                registry.leave(id, shown);
+                registry.store_released(id, shown);
             }
-            // Whoever waits for the end of the terminal finds it put away.
+            // Dropped last, so that callers waiting for the end find the snapshot stored.
             drop(progress);
         });
         let late = || TerminalError::Supervisor("it did not answer".to_owned());
         let ended = || TerminalError::Supervisor("it ended early".to_owned());
-        let answer = timeout(START, answer).await.map_err(|_| late())?;
-        answer.map_err(|_| ended())?.map_err(|failed| TerminalError::not_started(&program, failed))?;
-        unstarted.has_started()?;
+        let answer = timeout(START_TIMEOUT, answer).await.map_err(|_| late())?;
+        answer.map_err(|_| ended())?.map_err(|failed| TerminalError::from_start_error(&program, failed))?;
+        unstarted.confirm_started()?;
         Ok(id)
     }
 
     /// Returns the output so far.
     ///
     /// # Errors
-    /// Says that there is no such terminal.
-    pub async fn output(&self, id: &TerminalId) -> Result<Shown, TerminalError> {
+    /// Fails if the terminal does not exist.
+    pub async fn output(&self, id: &TerminalId) -> Result<TerminalSnapshot, TerminalError> {
         let (requests, _) = self.registry.find(id)?;
-        ask(id, &requests, Request::Output).await
+        send_request(id, &requests, TerminalTaskRequest::Output).await
     }
 
-    /// Waits for the command to end, and says how it did. What it wrote is read by then.
+    /// Waits for the command to exit. Its output is read by then.
     ///
     /// # Errors
-    /// Says that there is no such terminal.
-    pub async fn wait(&self, id: &TerminalId) -> Result<Exit, TerminalError> {
-        self.exit(id).await
+    /// Fails if the terminal does not exist.
+    pub async fn wait(&self, id: &TerminalId) -> Result<CommandExit, TerminalError> {
+        self.wait_detached(id).await
     }
 
-    /// Does what [`wait`](Self::wait) does without being one of the handles: dropping those ends the command, whoever
-    /// waits for it.
+    /// Like [`wait`](Self::wait), without keeping a handle: dropping the handles ends the command even while this
+    /// future waits for it.
     ///
     /// # Errors
-    /// Says that there is no such terminal.
-    pub fn exit(&self, id: &TerminalId) -> impl Future<Output = Result<Exit, TerminalError>> + Send + use<> {
+    /// Fails if the terminal does not exist.
+    pub fn wait_detached(
+        &self,
+        id: &TerminalId,
+    ) -> impl Future<Output = Result<CommandExit, TerminalError>> + Send + use<> {
         let (found, id) = (self.registry.find(id), id.clone());
         async move {
             let (_, mut progress) = found?;
             let ended = progress.wait_for(|progress| progress.exit.is_some()).await;
             let exit = ended.ok().and_then(|progress| progress.exit.clone());
-            exit.ok_or(TerminalError::Unknown(id))
+            exit.ok_or(TerminalError::UnknownTerminal(id))
         }
     }
 
-    /// Ends the command and everything it started, and returns when nothing of it runs. The terminal stays.
+    /// Kills the command and everything it started, and returns when none of its processes is left. The terminal stays.
     ///
     /// # Errors
-    /// Says that there is no such terminal.
+    /// Fails if the terminal does not exist.
     pub async fn kill(&self, id: &TerminalId) -> Result<(), TerminalError> {
         let (requests, mut progress) = self.registry.find(id)?;
-        // A terminal whose task has ended is gone already.
-        requests.send(Request::Kill).await.unwrap_or_default();
-        let gone = async { progress.wait_for(|progress| progress.gone).await.map_or_else(drop, drop) };
-        self.patiently(gone).await;
+        // A terminal whose task has ended has no processes left.
+        requests.send(TerminalTaskRequest::Kill).await.unwrap_or_default();
+        let gone = async { progress.wait_for(|progress| progress.is_gone).await.map_or_else(drop, drop) };
+        self.wait_for_end(gone).await;
         Ok(())
     }
 
-    /// Ends the command and everything it started, forgets the terminal, and returns when nothing of it runs. From the
-    /// moment of the call the id is no terminal's, but [`display`](Self::display) knows it for a while.
+    /// Kills the command and everything it started, releases the terminal, and returns when none of its processes is
+    /// left. The id is invalid from the start of the call, except for [`last_snapshot`](Self::last_snapshot), which
+    /// knows it for a while.
     ///
     /// # Errors
-    /// Says that there is no such terminal.
+    /// Fails if the terminal does not exist.
     pub async fn release(&self, id: &TerminalId) -> Result<(), TerminalError> {
         let (requests, progress) = self.registry.release(id)?;
-        requests.send(Request::Release).await.unwrap_or_default();
-        self.patiently(closed(progress)).await;
+        requests.send(TerminalTaskRequest::Release).await.unwrap_or_default();
+        self.wait_for_end(wait_closed(progress)).await;
         Ok(())
     }
 
-    /// Releases every terminal, all at the same time, and for good: none can be created after the call, and one that is
-    /// being created ends.
+    /// Releases every terminal concurrently, and for good: none can be created after the call, and one that is being
+    /// created ends.
     pub async fn release_all(&self) {
         let released = self.registry.close();
         for (requests, _) in &released {
-            // One that ended meanwhile needs no order.
-            requests.send(Request::Release).await.unwrap_or_default();
+            // A task that has ended meanwhile needs no request.
+            requests.send(TerminalTaskRequest::Release).await.unwrap_or_default();
         }
         let idle = self.registry.pool.close();
         let all = async {
             for (_, progress) in released {
-                closed(progress).await;
+                wait_closed(progress).await;
             }
             for supervisor in idle {
-                supervisor.end().await;
+                supervisor.shut_down().await;
             }
         };
-        self.patiently(all).await;
+        self.wait_for_end(all).await;
     }
 
-    /// Returns what a terminal shows, also after it was released.
-    pub async fn display(&self, id: &TerminalId) -> Option<Shown> {
-        if let Some(requests) = self.registry.requests(id)
-            && let Ok(shown) = ask(id, &requests, Request::Output).await
+    /// Returns a snapshot of a terminal, even after its release.
+    pub async fn last_snapshot(&self, id: &TerminalId) -> Option<TerminalSnapshot> {
+        if let Some(requests) = self.registry.request_sender(id)
+            && let Ok(shown) = send_request(id, &requests, TerminalTaskRequest::Output).await
         {
             return Some(shown);
         }
-        // It is put away by now, if it ever was there.
-        self.registry.released(id)
+        // Its snapshot is stored by now, if the terminal ever existed.
+        self.registry.released_snapshot(id)
     }
 
-    /// Returns what a terminal shows, and from there on every byte of its output as it comes.
+    /// Returns a snapshot of a terminal, followed by every byte of its output as it arrives.
     ///
     /// # Errors
-    /// Says that there is no such terminal.
-    pub async fn watch(&self, id: &TerminalId) -> Result<Watcher, TerminalError> {
+    /// Fails if the terminal does not exist.
+    pub async fn subscribe(&self, id: &TerminalId) -> Result<OutputSubscription, TerminalError> {
         let (requests, _) = self.registry.find(id)?;
-        ask(id, &requests, Request::Watch).await
+        send_request(id, &requests, TerminalTaskRequest::Subscribe).await
     }
 
-    /// Waits for an end as long as it can reasonably take. What cannot be killed is not waited for; its supervisor goes
-    /// on trying.
-    async fn patiently(&self, end: impl Future<Output = ()>) {
-        timeout(self.registry.settings.grace + 2 * PATIENCE, end).await.unwrap_or_default();
+    /// Waits for an end, with a timeout. Processes that cannot be killed are left to the supervisor, which keeps
+    /// trying.
+    async fn wait_for_end(&self, end: impl Future<Output = ()>) {
+        timeout(self.registry.options.grace_period + 2 * KILL_TIMEOUT, end).await.unwrap_or_default();
     }
 }
 
-/// Returns where the output of a command is read, and what the command gets.
-fn streams(directory: WorkingDirectory) -> io::Result<(pipe::Receiver, Descriptors)> {
+/// Returns the reading end of a command's output, and the command's descriptors.
+fn command_streams(directory: WorkingDirectory) -> io::Result<(pipe::Receiver, CommandDescriptors)> {
     let (reader, writer) = io::pipe()?;
     let (output, errors) = (writer.try_clone()?.into(), writer.into());
-    let descriptors = Descriptors { directory: directory.handle, output, errors, input: None };
+    let descriptors = CommandDescriptors { directory: directory.handle, output, stderr: errors, input: None };
     Ok((pipe::Receiver::from_owned_fd(reader.into())?, descriptors))
 }
 
 /// Waits until a terminal's task has ended.
-async fn closed(mut progress: watch::Receiver<Progress>) {
+async fn wait_closed(mut progress: watch::Receiver<CommandProgress>) {
     while progress.changed().await.is_ok() {}
 }
 
-async fn ask<T>(
+async fn send_request<T>(
     id: &TerminalId,
-    requests: &mpsc::Sender<Request>,
-    request: impl FnOnce(oneshot::Sender<T>) -> Request,
+    requests: &mpsc::Sender<TerminalTaskRequest>,
+    request: impl FnOnce(oneshot::Sender<T>) -> TerminalTaskRequest,
 ) -> Result<T, TerminalError> {
     let (answer, answered) = oneshot::channel();
-    let unknown = || TerminalError::Unknown(id.clone());
+    let unknown = || TerminalError::UnknownTerminal(id.clone());
     requests.send(request(answer)).await.map_err(|_| unknown())?;
     answered.await.map_err(|_| unknown())
 }
 
-impl Terminals for LocalTerminals {
-    async fn create(&self, asked: Asked) -> Result<TerminalId, Failure> {
-        // Looking at the directory is short; it is not worth a thread.
+impl TerminalBackend for LocalTerminals {
+    async fn create(&self, asked: CommandRequest) -> Result<TerminalId, RpcError> {
+        // Examining the directory is quick, and not worth a blocking thread.
         let prepared = self.prepare(asked)?;
         Ok(self.start(prepared).await?)
     }
 
-    async fn output(&self, id: &TerminalId) -> Result<Shown, Failure> {
+    async fn output(&self, id: &TerminalId) -> Result<TerminalSnapshot, RpcError> {
         Ok(Self::output(self, id).await?)
     }
 
-    async fn wait(&self, id: &TerminalId) -> Result<Exit, Failure> {
+    async fn wait(&self, id: &TerminalId) -> Result<CommandExit, RpcError> {
         Ok(Self::wait(self, id).await?)
     }
 
-    async fn kill(&self, id: &TerminalId) -> Result<(), Failure> {
+    async fn kill(&self, id: &TerminalId) -> Result<(), RpcError> {
         Ok(Self::kill(self, id).await?)
     }
 
-    async fn release(&self, id: &TerminalId) -> Result<(), Failure> {
+    async fn release(&self, id: &TerminalId) -> Result<(), RpcError> {
         Ok(Self::release(self, id).await?)
     }
 }

@@ -1,116 +1,120 @@
 //! A workspace: its documents, its journal, and the sessions that work in it.
 //!
-//! Who owns what: one lock holds the open documents, one what the sessions saw, one the writer (journal and
-//! observation). Reads take the first two for a moment and read the disk beside them. Writes take the writer's, one at a
-//! time, and a lock file that other processes of Bowline honour; a write to an open document keeps the documents locked
-//! until it is done, so that typing and writing never pass each other unseen. They are always taken in the order writer,
-//! documents, ledgers.
+//! Three locks protect the state: one for the open documents, one for the ledgers (what each session has read), one for
+//! the writer (journal and observation). Reads hold the first two briefly and read the disk without them. Writes hold
+//! the writer lock, one at a time, and a lock file that other Bowline processes honour. A write to an open document
+//! also holds the documents lock until it finishes, so that it cannot interleave with typing. The lock order is always
+//! writer, documents, ledgers.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use bowline_state::changes::{Moment, Origin};
+use bowline_state::changes::{ChangeOrigin, Timestamp};
 use bowline_state::foreign_files::ForeignFiles;
-use bowline_state::ledger::{Ledger, Unseen};
+use bowline_state::ledger::{Ledger, UnseenWriteBehavior};
 use bowline_state::paths::Access;
 
-use crate::calls::Calls;
 use crate::clock::now;
-use crate::disk::Indexes;
+use crate::disk::LineIndexCache;
+use crate::disk_calls::DiskCalls;
 use crate::error::FilesError;
-use crate::journal::{Journal, LiveSessions, Notice, Retention};
-use crate::roots::{Admitted, Roots};
+use crate::journal::{Journal, JournalNotice, LiveSessions, Retention};
+use crate::roots::{AdmittedPath, Roots};
 
-mod applying;
-mod diagnosing;
+mod apply;
+mod browse;
+mod changes;
+mod diagnostics;
 mod documents;
 mod editor;
-mod editor_writing;
+mod editor_write;
 #[cfg(test)]
 mod fixture;
-mod foreseeing;
-mod kept;
-mod late;
+mod kept_texts;
+mod late_writes;
 mod location;
-mod looking;
-mod making_room;
+mod manual_reverts;
 mod merged_writes;
-mod observing;
-mod reading;
+mod notifications;
+mod observe;
+mod read;
 mod reaper;
-mod recovering;
+mod recover;
 mod reversal;
-mod reverted;
-mod sharing;
-mod telling;
 mod turn_titles;
-mod undoing;
-mod writing;
+mod undo;
+mod undo_obstacles;
+mod undo_preview;
+mod write;
 
+pub use browse::WorkingDirectory;
+pub use changes::{FilePatch, ListedChange};
 pub use documents::DocumentEvent;
 pub use editor::OpenDocument;
-pub use editor_writing::EditorWrite;
-pub use foreseeing::{Foreseen, Foresight};
-pub use kept::KeptText;
-pub use looking::WorkingDirectory;
-pub use observing::{Observed, Progress, Started, Watching};
-pub use reading::{ReadText, Served};
-pub use recovering::Recovered;
-pub use sharing::SharedNews;
-pub use telling::{Changed, FilePatch};
+pub use editor_write::EditorWrite;
+pub use kept_texts::KeptText;
+pub use notifications::WorkspaceNotification;
+pub use observe::{ObserveReport, ObserveStartReport, ScanProgress, WatchMode};
+pub use read::{ReadText, TextSource};
+pub use recover::RecoveredWrite;
 pub use turn_titles::TurnTitles;
-pub use undoing::{Reversed, TakenBack};
-pub use writing::{Agreed, PRIVILEGES_DROPPED, Preview, Written};
+pub use undo::{ReversedFile, UndoOutcome};
+pub use undo_preview::{FileUndoPreview, UndoPreview};
+pub use write::{PRIVILEGES_DROPPED, WriteAgreement, WriteOutcome, WritePreview};
 
 use documents::Documents;
 
-/// What may be set.
+/// The settings of a workspace.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// A read gives at most this many bytes. 10 MiB if nothing else is said.
-    pub max_read: u64,
-    /// A write takes, and replaces, at most this many bytes. 64 MiB if nothing else is said.
-    pub max_write: u64,
-    /// What becomes of a write to a file that the session did not see, or not all of.
-    pub unseen: Unseen,
-    /// What becomes of a write to a file that has other names.
-    pub hard_links: Guard,
-    /// What becomes of a write to a file that nobody may write.
-    pub read_only_files: Guard,
-    /// What the journal keeps, and for how long.
+pub struct WorkspaceOptions {
+    /// The maximum size of a read, in bytes. Defaults to 10 MiB.
+    pub max_read_bytes: u64,
+    /// The maximum size of a write, and of the file that it replaces, in bytes. Defaults to 64 MiB.
+    pub max_write_bytes: u64,
+    /// How to handle a write to a file that the session has not read completely.
+    pub unseen: UnseenWriteBehavior,
+    /// How to handle a write to a file with several hard links.
+    pub hard_links: RiskyWriteBehavior,
+    /// How to handle a write to a read-only file.
+    pub read_only_files: RiskyWriteBehavior,
+    /// How much the journal keeps, and for how long.
     pub retention: Retention,
-    /// Files that are other programs': found changed, they are not recorded.
+    /// Files that belong to other programs: observed changes to them are not recorded.
     pub foreign_files: ForeignFiles,
+    /// How often a background thread checks replaced files for late writes. Defaults to 100 ms.
+    pub reap_interval: Duration,
 }
 
-impl Default for Settings {
+impl Default for WorkspaceOptions {
     fn default() -> Self {
         Self {
-            max_read: 10 << 20,
-            max_write: 64 << 20,
-            unseen: Unseen::Overwrite,
-            hard_links: Guard::Refuse,
-            read_only_files: Guard::Refuse,
+            max_read_bytes: 10 << 20,
+            max_write_bytes: 64 << 20,
+            unseen: UnseenWriteBehavior::Overwrite,
+            hard_links: RiskyWriteBehavior::Refuse,
+            read_only_files: RiskyWriteBehavior::Refuse,
             retention: Retention::default(),
             foreign_files: ForeignFiles::default(),
+            reap_interval: Duration::from_millis(100),
         }
     }
 }
 
-/// What becomes of a write that is allowed by the system but may not be meant.
+/// How to handle a write that the system allows but that may be unintended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Guard {
-    /// It is refused.
+pub enum RiskyWriteBehavior {
+    /// Refuse the write.
     Refuse,
-    /// It is done.
+    /// Perform the write.
     Allow,
 }
 
-/// A workspace. Clones are the same one.
+/// A workspace. Clones share the same state.
 ///
-/// What its methods and those of a [`Session`] do they do at once, and wait for the disk: call them from a thread that may
-/// block. [`LocalFiles`](crate::files::LocalFiles) does so for asynchronous code.
+/// The methods of this type and of [`WorkspaceSession`] are synchronous and wait for the disk: call them from a thread
+/// that may block. [`LocalFiles`](crate::files::LocalFiles) does so for asynchronous code.
 #[derive(Debug, Clone)]
 pub struct Workspace {
     inner: Arc<Inner>,
@@ -119,120 +123,123 @@ pub struct Workspace {
 #[derive(Debug)]
 struct Inner {
     roots: Roots,
-    settings: Settings,
-    // The journal's directory.
-    journal: PathBuf,
-    calls: Calls,
-    indexes: Indexes,
-    reaper: reaper::Reaper,
-    writer: Mutex<Writer>,
+    options: WorkspaceOptions,
+    journal_directory: PathBuf,
+    calls: DiskCalls,
+    line_indexes: LineIndexCache,
+    reaper: reaper::DisplacedReaper,
+    writer: Mutex<WorkspaceWriter>,
     documents: Mutex<Documents>,
-    diagnosed: Mutex<diagnosing::Diagnosed>,
-    bell: sharing::Bell,
+    diagnostics: Mutex<diagnostics::SharedDiagnostics>,
+    notifier: notifications::Notifier,
     ledgers: Mutex<HashMap<String, Ledger>>,
-    live: Arc<LiveSessions>,
-    kept: kept::WaitingTexts,
+    live_sessions: Arc<LiveSessions>,
+    unreported_texts: kept_texts::UnreportedTexts,
 }
 
 #[derive(Debug)]
-struct Writer {
+struct WorkspaceWriter {
     journal: Journal,
-    // A write of ours was interrupted and not put right yet.
-    interrupted: bool,
-    lookout: observing::Lookout,
-    // When what the journal need not keep was last dropped, and how many bytes of texts were put in since.
-    pruned: Moment,
-    put_since_prune: u64,
-    // Texts that were kept in the journal in the course of the operation that is going on, or that was last.
-    kept: Vec<KeptText>,
+    // One of our writes was interrupted and has not been recovered yet.
+    needs_recovery: bool,
+    observer_state: observe::ObserverState,
+    // When the journal was last pruned, and how many bytes of text were added since.
+    pruned_at: Timestamp,
+    bytes_since_prune: u64,
+    // Texts kept in the journal by the current operation, or by the last one.
+    kept_texts: Vec<KeptText>,
 }
 
-/// A session's view of a workspace. It may have other roots than the workspace itself.
+/// A session's view of a workspace. Its roots may differ from the workspace's own.
 #[derive(Debug, Clone)]
-pub struct Session {
+pub struct WorkspaceSession {
     workspace: Workspace,
     id: Arc<str>,
     roots: Roots,
 }
 
-/// A workspace that was opened, and what its owner should be told.
+/// An opened workspace, and what to report to its owner.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedWorkspace {
     /// The workspace.
     pub workspace: Workspace,
-    /// What the journal has to say.
-    pub notices: Vec<Notice>,
-    /// Writes that a crash had interrupted.
-    pub recovered: Vec<Recovered>,
+    /// Notices from the journal.
+    pub notices: Vec<JournalNotice>,
+    /// Writes that a crash interrupted.
+    pub recovered: Vec<RecoveredWrite>,
 }
 
 impl Workspace {
-    /// Opens a workspace, with its journal in a directory of its own. Writes that were interrupted are put right.
+    /// Opens a workspace, with its journal in a separate directory. Recovers interrupted writes.
     ///
     /// # Errors
-    /// Fails if the journal cannot be used at all; a damaged one is set aside, and the notices say so.
-    pub fn open(roots: Roots, journal: &Path, settings: Settings) -> Result<Opened, FilesError> {
-        Self::open_with(roots, journal, settings, Calls::default())
+    /// Fails if the journal cannot be used at all. A damaged journal is set aside and reported in the notices.
+    pub fn open(
+        roots: Roots,
+        journal: &Path,
+        settings: WorkspaceOptions,
+    ) -> Result<OpenedWorkspace, FilesError> {
+        Self::open_with(roots, journal, settings, DiskCalls::default())
     }
 
-    /// Opens a workspace whose calls that change the disk go through a gate.
+    /// Opens a workspace whose disk-changing calls go through a gate.
     ///
     /// # Errors
     /// As [`Workspace::open`].
     pub fn open_with(
         roots: Roots,
         journal: &Path,
-        settings: Settings,
-        calls: Calls,
-    ) -> Result<Opened, FilesError> {
+        settings: WorkspaceOptions,
+        calls: DiskCalls,
+    ) -> Result<OpenedWorkspace, FilesError> {
         let (opened, notices) = Journal::open(journal, settings.retention, now())?;
         let own: PathBuf = opened.path().parent().unwrap_or(journal).to_owned();
-        location::remember(&own, roots.cwd());
-        let (bell, live) = (sharing::Bell::default(), opened.live_sessions().clone());
+        location::record_root(&own, roots.cwd());
+        let (bell, live) = (notifications::Notifier::default(), opened.live_sessions().clone());
         let inner = Inner {
-            roots: roots.keeping_out([&own]),
-            settings,
-            journal: own,
+            roots: roots.with_reserved_paths([&own]),
+            options: settings,
+            journal_directory: own,
             calls,
-            indexes: Indexes::default(),
-            reaper: reaper::Reaper::default(),
-            writer: Mutex::new(Writer {
+            line_indexes: LineIndexCache::default(),
+            reaper: reaper::DisplacedReaper::default(),
+            writer: Mutex::new(WorkspaceWriter {
                 journal: opened,
-                interrupted: true,
-                lookout: observing::Lookout::default(),
-                pruned: now(),
-                put_since_prune: 0,
-                kept: Vec::new(),
+                needs_recovery: true,
+                observer_state: observe::ObserverState::default(),
+                pruned_at: now(),
+                bytes_since_prune: 0,
+                kept_texts: Vec::new(),
             }),
             documents: Mutex::new(Documents::new(bell.clone())),
-            diagnosed: Mutex::default(),
-            bell,
+            diagnostics: Mutex::default(),
+            notifier: bell,
             ledgers: Mutex::default(),
-            live,
-            kept: Mutex::default(),
+            live_sessions: live,
+            unreported_texts: Mutex::default(),
         };
         let workspace = Self { inner: Arc::new(inner) };
         let recovered = workspace.recover(&mut workspace.writer(), &workspace.inner.roots)?;
         workspace.start_reaper();
-        Ok(Opened { workspace, notices, recovered })
+        Ok(OpenedWorkspace { workspace, notices, recovered })
     }
 
-    /// Returns the directory for the journal of a workspace, given the user's directory for state: the same for every
+    /// Returns the directory for a workspace's journal below the user's state directory. It is the same for every
     /// program that opens the same project.
     #[must_use]
     pub fn journal_directory(state: &Path, roots: &Roots) -> PathBuf {
         let root = roots.cwd();
         let name = root.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("root");
-        // For people who look; the hash tells workspaces apart.
+        // The name is for human readers; the hash identifies the workspace.
         let name: String =
             name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).take(40).collect();
-        location::named(state, &name, root)
+        location::workspace_directory(state, &name, root)
     }
 
-    /// Returns the directory for the audit log of a workspace that is not on this machine, given the names of its roots.
+    /// Returns the directory for the audit log of a workspace on another machine, given the names of its roots.
     #[must_use]
     pub fn remote_directory(state: &Path, roots: &[String]) -> PathBuf {
-        location::named(state, "elsewhere", &roots.concat())
+        location::workspace_directory(state, "elsewhere", &roots.concat())
     }
 
     /// Returns the workspace's own roots.
@@ -241,33 +248,33 @@ impl Workspace {
         &self.inner.roots
     }
 
-    /// Returns what may be set, as it is.
+    /// Returns the workspace's settings.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
-        &self.inner.settings
+    pub fn options(&self) -> &WorkspaceOptions {
+        &self.inner.options
     }
 
-    /// Returns a session's view. Asking for the same id again continues its ledger.
+    /// Returns the view of a session. A repeated id continues the same ledger.
     #[must_use]
-    pub fn session(&self, id: &str) -> Session {
-        self.session_within(id, self.inner.roots.clone())
+    pub fn session(&self, id: &str) -> WorkspaceSession {
+        self.session_with_roots(id, self.inner.roots.clone())
     }
 
-    /// Returns the view of a session that has other roots: additional directories, or those granted to its agent.
+    /// Returns the view of a session with different roots: additional directories, or those granted to its agent.
     ///
-    /// Documents and observation are the workspace's and stay within its own roots: what a command does elsewhere is not
-    /// found.
+    /// Documents and observation belong to the workspace and stay within its own roots: what a command does elsewhere
+    /// is not detected.
     #[must_use]
-    pub fn session_within(&self, id: &str, roots: Roots) -> Session {
-        let own = self.inner.roots.own();
+    pub fn session_with_roots(&self, id: &str, roots: Roots) -> WorkspaceSession {
+        let own = self.inner.roots.reserved_paths();
         if !id.is_empty() {
-            // If it cannot be marked as running now, its first change does it or fails.
-            self.inner.live.claim(id).ok();
+            // If it cannot be marked as running now, its first change marks it, or fails.
+            self.inner.live_sessions.mark_running(id).ok();
         }
-        Session { workspace: self.clone(), id: id.into(), roots: roots.keeping_out(own) }
+        WorkspaceSession { workspace: self.clone(), id: id.into(), roots: roots.with_reserved_paths(own) }
     }
 
-    fn writer(&self) -> MutexGuard<'_, Writer> {
+    fn writer(&self) -> MutexGuard<'_, WorkspaceWriter> {
         self.inner.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -281,7 +288,7 @@ impl Workspace {
     }
 }
 
-impl Session {
+impl WorkspaceSession {
     /// Returns the session's id.
     #[must_use]
     pub fn id(&self) -> &str {
@@ -300,17 +307,17 @@ impl Session {
         &self.workspace
     }
 
-    /// Finds out what a path leads to, for whoever has to judge it before anything is done.
+    /// Resolves a path, so that an access can be judged before anything is done.
     ///
     /// # Errors
-    /// Returns why the path is not for this session.
-    pub fn admit(&self, path: &str, access: Access) -> Result<Admitted, FilesError> {
+    /// Returns why the path is not accessible to this session.
+    pub fn admit(&self, path: &str, access: Access) -> Result<AdmittedPath, FilesError> {
         Ok(self.roots.admit(path, access)?)
     }
 
-    /// Ends the session: what it saw is forgotten. The journal keeps what it did, within its limits.
+    /// Ends the session and forgets its ledger. The journal keeps the session's changes, within its limits.
     pub fn end(&self) {
-        self.workspace.inner.live.release(&self.id);
+        self.workspace.inner.live_sessions.mark_ended(&self.id);
         let mut ledgers = self.workspace.inner.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
         ledgers.remove(&*self.id);
     }
@@ -319,9 +326,14 @@ impl Session {
         self.workspace.with_ledger(&self.id, act)
     }
 
-    /// Returns who does something in this session.
+    /// Returns the origin for a change made in this session.
     #[must_use]
-    pub fn origin(&self, turn: Option<u64>, call: Option<&str>) -> Origin {
-        Origin { session: Some(self.id.to_string()), turn, call: call.map(str::to_owned), command: None }
+    pub fn origin(&self, turn: Option<u64>, call: Option<&str>) -> ChangeOrigin {
+        ChangeOrigin {
+            session: Some(self.id.to_string()),
+            turn,
+            call: call.map(str::to_owned),
+            command: None,
+        }
     }
 }

@@ -1,9 +1,14 @@
-//! Other programs that have a file open for writing: how they are noticed and waited for.
+//! Other programs that have a file open for writing: detecting and awaiting them.
 //!
-//! A program that saves a file truncates it and then writes it, so a look in between sees a part of the text. Replacing
-//! the file in between is worse: the program goes on writing to a file that has no name. So reads and writes wait a
-//! moment until no program has the file open for writing. A lease tells (see [`file_lease`]), and keeps others from
-//! opening the file while it is held.
+//! A program that saves a file truncates it and then writes it, so a read in between sees a part of the text. Replacing
+//! the file in between is worse: the program continues to write to an unlinked file. Reads and writes therefore wait
+//! briefly until no program has the file open for writing. A lease detects this (see [`file_lease`]), and keeps others
+//! from opening the file while it is held.
+//!
+//! The wait lasts at most a second. If a program is still writing then, it is left alone, and the write fails. A
+//! program that keeps the file open but has been idle for that second keeps its file, which is then written in place.
+//! Where the system grants no lease, a write waits until the file has been unchanged for 50 ms, and its outcome says
+//! that it was not guarded.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -12,132 +17,132 @@ use std::time::{Duration, Instant, SystemTime};
 use file_lease::{Lease, LeaseError};
 use rustix::fs::Stat;
 
-/// How long a program that has a file open for writing is waited for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait for a program that has a file open for writing.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// A file that did not change for so long is read, although a program keeps it open for writing.
-const QUIET_FOR_READ: Duration = Duration::from_millis(200);
+/// A file unchanged for this long is read although a program keeps it open for writing.
+const QUIET_TIME_FOR_READ: Duration = Duration::from_millis(200);
 
 /// Where leases are unavailable, a file that changed more recently than this may still be being written.
-const QUIET_WITHOUT_LEASE: Duration = Duration::from_millis(50);
+const QUIET_TIME_WITHOUT_LEASE: Duration = Duration::from_millis(50);
 
-/// The first pause between two looks; each is twice as long as the one before, up to [`LONGEST_PAUSE`].
+/// The first pause between two checks; each is twice as long as the one before, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// What a file is waited for.
+/// The purpose of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// To be read: a text that another program keeps adding to is read as it is.
+pub(crate) enum WaitPurpose {
+    /// To read the file: a file that a program keeps appending to is read as it is.
     Read,
-    /// To be written: that needs a file at rest.
+    /// To write the file, which requires that no program is changing it.
     Write,
 }
 
 /// Whether a program has a file open for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriterState {
-    /// None has, and none can open it for writing as long as the lease is held.
+    /// No program has it open, and none can open it for writing as long as the lease is held.
     None,
-    /// A program keeps it open, but does not change it.
+    /// A program keeps it open without changing it.
     Idle,
     /// A program is writing to it.
     Busy,
-    /// The system cannot tell.
+    /// The system grants no lease.
     Unknown,
 }
 
 impl WriterState {
-    /// Says whether a program is known to have it open for writing.
+    /// Returns whether a program is known to have the file open for writing.
     pub(crate) fn has_writer(self) -> bool {
         matches!(self, Self::Idle | Self::Busy)
     }
 }
 
-/// The state that a wait ended with, and the lease that keeps it so.
+/// The state at the end of a wait, and the lease that preserves it.
 #[derive(Debug)]
 #[must_use = "the lease is released when this is dropped"]
-pub(crate) struct Waited<'a> {
+pub(crate) struct WriterWait<'a> {
     pub(crate) state: WriterState,
     _lease: Option<Lease<'a>>,
 }
 
-/// Waits until no program has a file open for writing, but no longer than [`PATIENCE`].
-pub(crate) fn wait(file: &File, purpose: Purpose) -> Waited<'_> {
-    let mut rest = Rest::new(file);
+/// Waits until no program has a file open for writing, at most for [`MAX_WAIT`].
+pub(crate) fn wait_for_writers(file: &File, purpose: WaitPurpose) -> WriterWait<'_> {
+    let mut rest = QuietTracker::new(file);
     let mut pause = FIRST_PAUSE;
     loop {
         let state = match Lease::try_shared(file.as_fd()) {
-            Ok(lease) => return Waited { state: WriterState::None, _lease: Some(lease) },
+            Ok(lease) => return WriterWait { state: WriterState::None, _lease: Some(lease) },
             Err(LeaseError::Contended) => WriterState::Idle,
             Err(LeaseError::Unavailable(_)) => WriterState::Unknown,
         };
-        rest.look(file);
+        rest.update(file);
         let is_at_rest = match (state, purpose) {
-            (WriterState::Unknown, Purpose::Read) => true,
-            (WriterState::Unknown, Purpose::Write) => rest.since_change() >= QUIET_WITHOUT_LEASE,
-            (_, Purpose::Read) => rest.since_change() >= QUIET_FOR_READ,
-            // However old the text is: a program that has just opened the file is about to change it.
-            (_, Purpose::Write) => rest.watched() >= PATIENCE,
+            (WriterState::Unknown, WaitPurpose::Read) => true,
+            (WriterState::Unknown, WaitPurpose::Write) => rest.quiet_time() >= QUIET_TIME_WITHOUT_LEASE,
+            (_, WaitPurpose::Read) => rest.quiet_time() >= QUIET_TIME_FOR_READ,
+            // The file's age does not matter: a program that has just opened it is about to change it.
+            (_, WaitPurpose::Write) => rest.observed_quiet_time() >= MAX_WAIT,
         };
         if is_at_rest {
-            return Waited { state, _lease: None };
+            return WriterWait { state, _lease: None };
         }
-        if rest.began.elapsed() >= PATIENCE {
-            return Waited { state: WriterState::Busy, _lease: None };
+        if rest.started.elapsed() >= MAX_WAIT {
+            return WriterWait { state: WriterState::Busy, _lease: None };
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
-/// For how long a file has not changed.
-struct Rest {
-    began: Instant,
-    // What it was like at the last look, and since when.
-    seen: Option<Stamp>,
-    since: Instant,
-    // How old its text was at the last look, if that tells anything.
+/// Tracks how long a file has been unchanged.
+struct QuietTracker {
+    started: Instant,
+    // The metadata at the last check, and since when they are unchanged.
+    last_seen: Option<SizeAndTimes>,
+    unchanged_since: Instant,
+    // The age of the text at the last check, where it is meaningful.
     age: Duration,
 }
 
 /// Size and times.
-type Stamp = (i64, i64, i64);
+type SizeAndTimes = (i64, i64, i64);
 
-impl Rest {
+impl QuietTracker {
     fn new(file: &File) -> Self {
         let began = Instant::now();
-        let seen = rustix::fs::fstat(file).ok().as_ref().map(stamp);
-        Self { began, seen, since: began, age: Duration::ZERO }
+        let seen = rustix::fs::fstat(file).ok().as_ref().map(size_and_times);
+        Self { started: began, last_seen: seen, unchanged_since: began, age: Duration::ZERO }
     }
 
-    /// Looks whether the file has changed since the last look.
-    fn look(&mut self, file: &File) {
+    /// Checks whether the file has changed since the last check.
+    fn update(&mut self, file: &File) {
         let stat = rustix::fs::fstat(file).ok();
-        let now = stat.as_ref().map(stamp);
-        if self.seen != now || now.is_none() {
-            (self.seen, self.since) = (now, Instant::now());
+        let now = stat.as_ref().map(size_and_times);
+        if self.last_seen != now || now.is_none() {
+            (self.last_seen, self.unchanged_since) = (now, Instant::now());
         }
-        // An empty file may be one that was just truncated: how old it is tells nothing.
+        // An empty file may have just been truncated, so its age means nothing.
         self.age = stat.filter(|stat| stat.st_size != 0).as_ref().map(age).unwrap_or_default();
     }
 
-    /// Returns for how long it was seen not to change.
-    fn watched(&self) -> Duration {
-        self.since.elapsed()
+    /// Returns how long the file was observed to be unchanged.
+    fn observed_quiet_time(&self) -> Duration {
+        self.unchanged_since.elapsed()
     }
 
-    /// Returns for how long it has not changed, as far as its time of change tells.
-    fn since_change(&self) -> Duration {
-        self.watched().max(self.age)
+    /// Returns how long the file has been unchanged, including its age by the modification time.
+    fn quiet_time(&self) -> Duration {
+        self.observed_quiet_time().max(self.age)
     }
 }
 
-fn stamp(stat: &Stat) -> Stamp {
+fn size_and_times(stat: &Stat) -> SizeAndTimes {
     (stat.st_size, stat.st_mtime, stat.st_mtime_nsec.cast_signed())
 }
 
-/// Returns how long ago the text of a file changed, by the system's clock.
+/// Returns how long ago the text of a file changed, by the system clock.
 fn age(stat: &Stat) -> Duration {
     let changed = Duration::new(stat.st_mtime.max(0).cast_unsigned(), stat.st_mtime_nsec as u32);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -148,7 +153,7 @@ fn age(stat: &Stat) -> Duration {
 mod tests {
     use super::*;
 
-    /// A program that saves a file opens it first, and may be kept from going on right there.
+    /// A program that saves a file opens it first, and may be suspended right there.
     #[test]
     fn a_program_that_has_just_opened_an_old_file_is_waited_for() {
         let saver = tempfile::NamedTempFile::new().expect("a file");
@@ -157,7 +162,7 @@ mod tests {
         saver.as_file().set_times(long_ago).expect("set");
         let file = File::open(saver.path()).expect("opened");
         let began = Instant::now();
-        assert_eq!(wait(&file, Purpose::Write).state, WriterState::Idle);
-        assert!(began.elapsed() >= PATIENCE, "it was taken for idle after {:?}", began.elapsed());
+        assert_eq!(wait_for_writers(&file, WaitPurpose::Write).state, WriterState::Idle);
+        assert!(began.elapsed() >= MAX_WAIT, "it was taken for idle after {:?}", began.elapsed());
     }
 }

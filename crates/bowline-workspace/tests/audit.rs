@@ -1,4 +1,4 @@
-//! The audit log on disk: what verifying finds, several writers, crashes, rotation.
+//! Tests of the audit log on disk: verification, concurrent writers, crashes, rotation.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{BufRead as _, BufReader};
@@ -8,29 +8,32 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::{env, fs, thread};
 
-use bowline_state::audit::{Action, Anchor, By, Chain, Decision, Entry, Report, Subject, Verifier};
-use bowline_state::changes::{ContentHash, Moment};
-use bowline_workspace::audit::{AuditLog, Filter, Settings, Sync, entries, verify};
+use bowline_state::audit::{
+    AuditAction, AuditAnchor, AuditDecision, AuditEntry, AuditSubject, AuditVerifier, ChainHead,
+    DecisionSource, VerificationReport,
+};
+use bowline_state::changes::{ContentHash, Timestamp};
+use bowline_workspace::audit::{AuditFilter, AuditLog, AuditOptions, AuditSync, read_entries, verify};
 use expect_test::{Expect, expect};
 use tempfile::TempDir;
 
 #[path = "audit/faults.rs"]
 mod faults;
 
-/// Where the log of a child is: a test that finds it is the child of another run of itself.
-const CHILD: &str = "BOWLINE_TEST_AUDIT";
+/// The environment variable with the log of a child process: a test that finds it set runs as a child of itself.
+const CHILD_VARIABLE: &str = "BOWLINE_TEST_AUDIT";
 
-struct Lab {
+struct AuditFixture {
     root: TempDir,
 }
 
-impl Lab {
+impl AuditFixture {
     fn new() -> Self {
         Self { root: TempDir::new().unwrap() }
     }
 
-    /// A log of so many entries.
-    fn with(count: u64) -> Self {
+    /// Returns a log with `count` entries.
+    fn with_entries(count: u64) -> Self {
         let lab = Self::new();
         let log = lab.open();
         (1..=count).for_each(|number| assert_eq!(log.append(&entry(number)).unwrap(), number));
@@ -38,10 +41,10 @@ impl Lab {
     }
 
     fn open(&self) -> AuditLog {
-        self.open_as(Settings::default())
+        self.open_with_options(AuditOptions::default())
     }
 
-    fn open_as(&self, settings: Settings) -> AuditLog {
+    fn open_with_options(&self, settings: AuditOptions) -> AuditLog {
         AuditLog::open(&self.directory(), &self.anchor(), settings).unwrap()
     }
 
@@ -53,61 +56,62 @@ impl Lab {
         self.root.path().join("elsewhere/anchor")
     }
 
-    /// The number of the newest entry that the anchor knows.
-    fn anchored(&self) -> u64 {
-        Anchor::read(&fs::read(self.anchor()).unwrap()).unwrap().end.seq
+    /// Returns the number of the newest entry covered by the anchor.
+    fn anchored_seq(&self) -> u64 {
+        AuditAnchor::decode(&fs::read(self.anchor()).unwrap()).unwrap().head.seq
     }
 
-    fn file(&self, number: u64) -> PathBuf {
+    fn log_file(&self, number: u64) -> PathBuf {
         self.directory().join(format!("audit-{number:08}.jsonl"))
     }
 
-    fn verify(&self) -> Report {
+    fn verify(&self) -> VerificationReport {
         verify(&self.directory(), &self.anchor()).unwrap()
     }
 
-    /// Changes the lines of the log by hand.
-    fn edit(&self, change: impl FnOnce(&mut Vec<String>)) {
-        let text = fs::read_to_string(self.file(1)).unwrap();
+    /// Edits the lines of the log by hand.
+    fn edit_lines(&self, change: impl FnOnce(&mut Vec<String>)) {
+        let text = fs::read_to_string(self.log_file(1)).unwrap();
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         change(&mut lines);
-        fs::write(self.file(1), lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+        fs::write(self.log_file(1), lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+            .unwrap();
     }
 }
 
-fn entry(number: u64) -> Entry {
-    let mut entry = Entry::new(Moment(1_700_000_000_000 + number as i64), Action::Write);
+fn entry(number: u64) -> AuditEntry {
+    let mut entry = AuditEntry::new(Timestamp(1_700_000_000_000 + number as i64), AuditAction::Write);
     entry.session = Some("s1".to_owned());
     entry.turn = Some(number / 10 + 1);
-    entry.subject = Subject::Path { asked: format!("/project/src/{number}.rs"), resolved: None };
-    entry.decision = Decision::Allowed;
-    entry.by = By::Rule("allow write src/**".to_owned());
-    entry.after = Some(ContentHash::of(&number.to_le_bytes()));
+    entry.subject = AuditSubject::Path { requested: format!("/project/src/{number}.rs"), resolved: None };
+    entry.decision = AuditDecision::Allowed;
+    entry.decided_by = DecisionSource::Rule("allow write src/**".to_owned());
+    entry.after = Some(ContentHash::digest(&number.to_le_bytes()));
     entry
 }
 
-/// A read that was allowed.
-fn read(number: u64) -> Entry {
-    Entry { action: Action::Read, after: None, ..entry(number) }
+/// Returns an entry of an allowed read.
+fn read_entry(number: u64) -> AuditEntry {
+    AuditEntry { action: AuditAction::Read, after: None, ..entry(number) }
 }
 
-fn told(report: &Report) -> String {
+fn describe_report(report: &VerificationReport) -> String {
     let mut told = format!("{} entries in {} files, {:?}\n", report.entries, report.files, report.range);
     report.findings.iter().for_each(|finding| told.push_str(&format!("! {finding}\n")));
     report
         .notes
         .iter()
-        .for_each(|note| told.push_str(&format!("# {} {}: {}\n", note.place, note.seq, note.text)));
-    if report.more > 0 {
-        told.push_str(&format!("{} more\n", report.more));
+        .for_each(|note| told.push_str(&format!("# {} {}: {}\n", note.position, note.seq, note.text)));
+    if report.omitted_findings > 0 {
+        told.push_str(&format!("{} more\n", report.omitted_findings));
     }
     told
 }
 
 fn check(change: impl FnOnce(&mut Vec<String>), expected: Expect) {
-    let lab = Lab::with(8);
-    lab.edit(change);
-    expected.assert_eq(&told(&lab.verify()));
+    let lab = AuditFixture::with_entries(8);
+    lab.edit_lines(change);
+    expected.assert_eq(&describe_report(&lab.verify()));
 }
 
 #[test]
@@ -118,7 +122,7 @@ fn an_untouched_log_verifies() {
         8 entries in 1 files, Some((1, 8))
     "#]],
     );
-    assert!(Lab::new().verify().is_intact());
+    assert!(AuditFixture::new().verify().is_intact());
 }
 
 #[test]
@@ -233,7 +237,7 @@ fn lines_that_were_moved_copied_or_put_in_are_found() {
     check(
         |lines| {
             let mut chain = chain_to(lines, 4);
-            lines.insert(4, chain.seal(&entry(99)));
+            lines.insert(4, chain.seal_entry(&entry(99)));
         },
         expect![[r#"
             9 entries in 1 files, Some((1, 8))
@@ -244,7 +248,7 @@ fn lines_that_were_moved_copied_or_put_in_are_found() {
     check(
         |lines| {
             let mut chain = chain_to(lines, 8);
-            lines.push(chain.seal(&entry(99)));
+            lines.push(chain.seal_entry(&entry(99)));
         },
         expect![[r#"
             9 entries in 1 files, Some((1, 9))
@@ -253,9 +257,9 @@ fn lines_that_were_moved_copied_or_put_in_are_found() {
     );
 }
 
-/// The chain as it is after so many lines.
-fn chain_to(lines: &[String], count: usize) -> Chain {
-    lines[..count].iter().fold(Chain::EMPTY, |chain, line| chain.after(line.as_bytes()).unwrap())
+/// Returns the chain after `count` lines.
+fn chain_to(lines: &[String], count: usize) -> ChainHead {
+    lines[..count].iter().fold(ChainHead::EMPTY, |chain, line| chain.next_head(line.as_bytes()).unwrap())
 }
 
 #[test]
@@ -263,7 +267,7 @@ fn a_log_that_was_hashed_anew_is_found() {
     let forged = |lines: &mut Vec<String>, from: usize| {
         let mut chain = chain_to(lines, from);
         for (number, line) in (100..).zip(&mut lines[from..]) {
-            *line = chain.seal(&entry(number));
+            *line = chain.seal_entry(&entry(number));
         }
     };
     check(
@@ -306,40 +310,40 @@ fn a_log_that_was_hashed_anew_is_found() {
 
 #[test]
 fn a_log_that_goes_on_after_it_was_changed_does_not_hide_it() {
-    let lab = Lab::with(8);
-    lab.edit(|lines| lines.truncate(5));
+    let lab = AuditFixture::with_entries(8);
+    lab.edit_lines(|lines| lines.truncate(5));
     assert_eq!(lab.open().append(&entry(9)).unwrap(), 10);
     expect![[r#"
         7 entries in 1 files, Some((1, 10))
         ! audit-00000001.jsonl:6: entries 6 to 8 were removed before this line
         # audit-00000001.jsonl:6 9: the log ended before what its anchor says
     "#]]
-    .assert_eq(&told(&lab.verify()));
+    .assert_eq(&describe_report(&lab.verify()));
 
-    let lab = Lab::with(8);
-    fs::remove_file(lab.file(1)).unwrap();
+    let lab = AuditFixture::with_entries(8);
+    fs::remove_file(lab.log_file(1)).unwrap();
     lab.open().append(&entry(9)).unwrap();
     expect![[r#"
         2 entries in 1 files, Some((9, 10))
         ! audit-00000001.jsonl:1: entries 1 to 8 were removed from the start, and not by rotation
         # audit-00000001.jsonl:1 9: the log ended before what its anchor says
     "#]]
-    .assert_eq(&told(&lab.verify()));
+    .assert_eq(&describe_report(&lab.verify()));
 
-    let lab = Lab::with(8);
+    let lab = AuditFixture::with_entries(8);
     fs::remove_file(lab.anchor()).unwrap();
     expect![[r#"
         8 entries in 1 files, Some((1, 8))
         ! audit-00000001.jsonl:8: the anchor is missing or unreadable: whether the end was cut off or all was written anew cannot be told
-    "#]].assert_eq(&told(&lab.verify()));
+    "#]].assert_eq(&describe_report(&lab.verify()));
     lab.open().append(&entry(9)).unwrap();
     expect![[r#"
         10 entries in 1 files, Some((1, 10))
         # audit-00000001.jsonl:9 9: the anchor was missing or unreadable, and was made anew from the log
     "#]]
-    .assert_eq(&told(&lab.verify()));
+    .assert_eq(&describe_report(&lab.verify()));
 
-    let lab = Lab::with(8);
+    let lab = AuditFixture::with_entries(8);
     let log = lab.open();
     log.append(&entry(9)).unwrap();
     fs::remove_file(lab.anchor()).unwrap();
@@ -350,26 +354,26 @@ fn a_log_that_goes_on_after_it_was_changed_does_not_hide_it() {
     );
 }
 
-/// A log of short entries, with a way to verify other bytes in its place.
-fn small_log(count: i64) -> (Vec<u8>, impl Fn(&[u8]) -> Report) {
-    let lab = Lab::new();
+/// Returns the bytes of a log of short entries, and a function that verifies other bytes in their place.
+fn small_log(count: i64) -> (Vec<u8>, impl Fn(&[u8]) -> VerificationReport) {
+    let lab = AuditFixture::new();
     let log = lab.open();
     for number in 1..=count {
-        log.append(&Entry::new(Moment(number), Action::Read)).unwrap();
+        log.append(&AuditEntry::new(Timestamp(number), AuditAction::Read)).unwrap();
     }
-    let anchor = Anchor::read(&fs::read(lab.anchor()).unwrap()).unwrap();
+    let anchor = AuditAnchor::decode(&fs::read(lab.anchor()).unwrap()).unwrap();
     let verdict = move |log: &[u8]| {
-        let mut verifier = Verifier::new(Some(anchor));
-        verifier.file("log");
+        let mut verifier = AuditVerifier::new(Some(anchor));
+        verifier.start_file("log");
         for line in log.split_inclusive(|&byte| byte == b'\n') {
             match line.strip_suffix(b"\n") {
-                Some(line) => verifier.line(line, true),
-                None => verifier.line(line, false),
+                Some(line) => verifier.verify_line(line, true),
+                None => verifier.verify_line(line, false),
             }
         }
         verifier.finish()
     };
-    (fs::read(lab.file(1)).unwrap(), verdict)
+    (fs::read(lab.log_file(1)).unwrap(), verdict)
 }
 
 #[test]
@@ -391,68 +395,72 @@ fn any_line_that_is_removed_copied_or_moved_is_found() {
     for first in 0..lines.len() {
         let mut without = lines.clone();
         without.remove(first);
-        assert!(!verdict(&without.concat()).is_unharmed(), "without line {first}");
+        assert!(!verdict(&without.concat()).has_only_crash_artifacts(), "without line {first}");
         for second in first + 1..lines.len() {
             let mut swapped = lines.clone();
             swapped.swap(first, second);
-            assert!(!verdict(&swapped.concat()).is_unharmed(), "lines {first} and {second} swapped");
+            assert!(
+                !verdict(&swapped.concat()).has_only_crash_artifacts(),
+                "lines {first} and {second} swapped"
+            );
             let mut copied = lines.clone();
             copied.insert(second, lines[first]);
-            assert!(!verdict(&copied.concat()).is_unharmed(), "line {first} copied to {second}");
+            assert!(!verdict(&copied.concat()).has_only_crash_artifacts(), "line {first} copied to {second}");
         }
     }
 }
 
 #[test]
 fn a_torn_line_is_told_from_one_that_was_cut_and_closed_by_the_next_entry() {
-    let lab = Lab::with(3);
-    let whole = fs::read_to_string(lab.file(1)).unwrap();
-    fs::write(lab.file(1), format!("{whole}{{\"seq\":4,\"prev\":\"12")).unwrap();
-    assert!(lab.verify().is_unharmed());
+    let lab = AuditFixture::with_entries(3);
+    let whole = fs::read_to_string(lab.log_file(1)).unwrap();
+    fs::write(lab.log_file(1), format!("{whole}{{\"seq\":4,\"prev\":\"12")).unwrap();
+    assert!(lab.verify().has_only_crash_artifacts());
     expect![[r#"
         3 entries in 1 files, Some((1, 3))
         ! audit-00000001.jsonl:4: the last line is torn: a crash leaves it so; had it been cut by hand, its entry would be in the anchor
-    "#]].assert_eq(&told(&lab.verify()));
+    "#]].assert_eq(&describe_report(&lab.verify()));
     lab.open().append(&entry(4)).unwrap();
     expect![[r#"
         5 entries in 1 files, Some((1, 5))
         # audit-00000001.jsonl:5 4: the last line was torn
     "#]]
-    .assert_eq(&told(&lab.verify()));
-    // What is left of the line may not change either.
-    let text = fs::read_to_string(lab.file(1)).unwrap();
-    fs::write(lab.file(1), text.replace("\"prev\":\"12\n", "\"prev\":\"13\n")).unwrap();
+    .assert_eq(&describe_report(&lab.verify()));
+    // The rest of the torn line may not change either.
+    let text = fs::read_to_string(lab.log_file(1)).unwrap();
+    fs::write(lab.log_file(1), text.replace("\"prev\":\"12\n", "\"prev\":\"13\n")).unwrap();
     expect![[r#"
         5 entries in 1 files, Some((1, 5))
         ! audit-00000001.jsonl:4: the line is not an entry: it was overwritten or put in
         # audit-00000001.jsonl:5 4: the last line was torn
     "#]]
-    .assert_eq(&told(&lab.verify()));
+    .assert_eq(&describe_report(&lab.verify()));
 
-    // A line that lacks only its end is taken over.
-    let lab = Lab::with(3);
-    fs::write(lab.file(1), whole.trim_end()).unwrap();
+    // A line that lacks only its line end is adopted.
+    let lab = AuditFixture::with_entries(3);
+    fs::write(lab.log_file(1), whole.trim_end()).unwrap();
     expect![[r#"
         3 entries in 1 files, Some((1, 3))
         ! audit-00000001.jsonl:3: the last line is torn: its entry is whole, only the line end is missing
     "#]]
-    .assert_eq(&told(&lab.verify()));
+    .assert_eq(&describe_report(&lab.verify()));
     lab.open().append(&entry(4)).unwrap();
     expect![[r#"
         5 entries in 1 files, Some((1, 5))
         # audit-00000001.jsonl:4 4: the log ended before what its anchor says; the last line was torn
     "#]]
-    .assert_eq(&told(&lab.verify()));
+    .assert_eq(&describe_report(&lab.verify()));
 }
 
 #[test]
 fn the_oldest_files_go_and_nothing_else_may() {
-    let lab = Lab::new();
-    let log = lab.open_as(Settings { max_file_bytes: 2000, max_files: 3, sync: Sync::Always });
+    let lab = AuditFixture::new();
+    let log =
+        lab.open_with_options(AuditOptions { max_file_bytes: 2000, max_files: 3, sync: AuditSync::Always });
     (1..=40).for_each(|number| assert_eq!(log.append(&entry(number)).unwrap(), number));
     log.sync().unwrap();
     let report = lab.verify();
-    assert!(report.is_intact(), "{}", told(&report));
+    assert!(report.is_intact(), "{}", describe_report(&report));
     assert_eq!(report.files, 3);
     let (first, last) = report.range.unwrap();
     assert!(first > 20 && last == 40, "{first} to {last}");
@@ -461,22 +469,24 @@ fn the_oldest_files_go_and_nothing_else_may() {
     files.sort();
     assert!(files.iter().all(|file| fs::metadata(file).unwrap().len() <= 2000));
     fs::remove_file(&files[0]).unwrap();
-    let faults: Vec<String> = lab.verify().findings.iter().map(|finding| finding.fault.to_string()).collect();
+    let faults: Vec<String> =
+        lab.verify().findings.iter().map(|finding| finding.defect.to_string()).collect();
     assert!(faults[0].contains("removed from the start, and not by rotation"), "{faults:?}");
     fs::remove_file(&files[2]).unwrap();
-    let faults: Vec<String> = lab.verify().findings.iter().map(|finding| finding.fault.to_string()).collect();
+    let faults: Vec<String> =
+        lab.verify().findings.iter().map(|finding| finding.defect.to_string()).collect();
     assert!(faults[1].contains("cut off the end"), "{faults:?}");
 }
 
 #[test]
 fn log_and_anchor_are_private_and_no_links() {
-    let lab = Lab::with(1);
+    let lab = AuditFixture::with_entries(1);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&lab.directory()), 0o700);
-    assert_eq!(mode(&lab.file(1)), 0o600);
+    assert_eq!(mode(&lab.log_file(1)), 0o600);
     assert_eq!(mode(&lab.anchor()), 0o600);
     let refused = |directory: &Path, anchor: &Path| {
-        let error = AuditLog::open(directory, anchor, Settings::default()).unwrap_err().to_string();
+        let error = AuditLog::open(directory, anchor, AuditOptions::default()).unwrap_err().to_string();
         error.replace(lab.root.path().to_str().unwrap(), "$ROOT")
     };
     let link = lab.root.path().join("link");
@@ -486,7 +496,7 @@ fn log_and_anchor_are_private_and_no_links() {
     let told = [
         refused(&link, &lab.anchor()),
         refused(&lab.directory(), &anchor_link),
-        refused(&lab.file(1), &lab.anchor()),
+        refused(&lab.log_file(1), &lab.anchor()),
         refused(&lab.directory(), &lab.directory()),
     ];
     expect![[r#"
@@ -498,12 +508,16 @@ fn log_and_anchor_are_private_and_no_links() {
 
 #[test]
 fn entries_are_listed_by_session_kind_and_age() {
-    let lab = Lab::new();
+    let lab = AuditFixture::new();
     let log = lab.open();
-    for (number, (session, action)) in
-        [("a", Action::Read), ("b", Action::Write), ("a", Action::TerminalCreate), ("a", Action::Write)]
-            .into_iter()
-            .enumerate()
+    for (number, (session, action)) in [
+        ("a", AuditAction::Read),
+        ("b", AuditAction::Write),
+        ("a", AuditAction::TerminalCreate),
+        ("a", AuditAction::Write),
+    ]
+    .into_iter()
+    .enumerate()
     {
         let mut entry = entry(number as u64);
         (entry.session, entry.action) = (Some(session.to_owned()), action);
@@ -511,9 +525,9 @@ fn entries_are_listed_by_session_kind_and_age() {
     }
     let list = |session: Option<&str>, operation: Option<&str>, newest: Option<usize>| {
         let filter =
-            Filter { session: session.map(Into::into), operation: operation.map(Into::into), newest };
+            AuditFilter { session: session.map(Into::into), operation: operation.map(Into::into), newest };
         let seqs: Vec<u64> =
-            entries(&lab.directory(), filter).unwrap().map(|record| record.unwrap().seq).collect();
+            read_entries(&lab.directory(), filter).unwrap().map(|record| record.unwrap().seq).collect();
         seqs
     };
     assert_eq!(list(None, None, None), [1, 2, 3, 4]);
@@ -526,60 +540,60 @@ fn entries_are_listed_by_session_kind_and_age() {
 
 #[test]
 fn the_anchor_knows_every_entry_that_was_answered_for() {
-    let lab = Lab::new();
+    let lab = AuditFixture::new();
     let log = lab.open();
     for number in 1..=20 {
-        let entry = if number % 3 == 0 { entry(number) } else { read(number) };
+        let entry = if number % 3 == 0 { entry(number) } else { read_entry(number) };
         assert_eq!(log.append(&entry).unwrap(), number);
-        assert_eq!(lab.anchored(), number);
+        assert_eq!(lab.anchored_seq(), number);
     }
-    // Removing the newest read or adding one is found.
-    lab.edit(|lines| drop(lines.pop()));
+    // Removing the newest entry or adding one is detected.
+    lab.edit_lines(|lines| drop(lines.pop()));
     expect![[r#"
         19 entries in 1 files, Some((1, 19))
         ! audit-00000001.jsonl:19: entry 20 was cut off the end, which the anchor knows
     "#]]
-    .assert_eq(&told(&lab.verify()));
-    lab.edit(|lines| {
+    .assert_eq(&describe_report(&lab.verify()));
+    lab.edit_lines(|lines| {
         let mut chain = chain_to(lines, 19);
-        (20..22).for_each(|number| lines.push(chain.seal(&read(number))));
+        (20..22).for_each(|number| lines.push(chain.seal_entry(&read_entry(number))));
     });
     expect![[r#"
         21 entries in 1 files, Some((1, 21))
         ! audit-00000001.jsonl:21: entry 21 was written after the anchor: a crash leaves one
     "#]]
-    .assert_eq(&told(&lab.verify()));
+    .assert_eq(&describe_report(&lab.verify()));
 }
 
 #[test]
 fn two_logs_at_once_know_of_each_others_reads() {
-    let lab = Lab::new();
-    let settings = Settings { max_file_bytes: 8 << 10, max_files: 100, sync: Sync::AtTurnEnd };
-    let logs = [lab.open_as(settings), lab.open()];
+    let lab = AuditFixture::new();
+    let settings = AuditOptions { max_file_bytes: 8 << 10, max_files: 100, sync: AuditSync::AtTurnEnd };
+    let logs = [lab.open_with_options(settings), lab.open()];
     for number in 0..200 {
         let log = &logs[usize::from(number % 7 < 3)];
-        let entry = if number % 5 == 0 { entry(number) } else { read(number) };
+        let entry = if number % 5 == 0 { entry(number) } else { read_entry(number) };
         assert_eq!(log.append(&entry).unwrap(), number + 1);
     }
     let report = lab.verify();
-    assert!(report.is_intact() && report.notes.is_empty(), "{}", told(&report));
+    assert!(report.is_intact() && report.notes.is_empty(), "{}", describe_report(&report));
     assert_eq!(report.entries, 200);
 }
 
-/// Starts this test again as a child that appends to the log.
-fn child(test: &str, lab: &Lab) -> std::process::Child {
+/// Starts this test again as a child process that appends to the log.
+fn spawn_child(test: &str, lab: &AuditFixture) -> std::process::Child {
     Command::new(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
-        .env(CHILD, lab.root.path())
+        .env(CHILD_VARIABLE, lab.root.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
 }
 
-fn as_child(max_files: usize) -> Option<AuditLog> {
-    let root = PathBuf::from(env::var_os(CHILD)?);
-    let settings = Settings { max_file_bytes: 64 << 10, max_files, sync: Sync::AtTurnEnd };
+fn open_as_child(max_files: usize) -> Option<AuditLog> {
+    let root = PathBuf::from(env::var_os(CHILD_VARIABLE)?);
+    let settings = AuditOptions { max_file_bytes: 64 << 10, max_files, sync: AuditSync::AtTurnEnd };
     Some(AuditLog::open(&root.join("log"), &root.join("elsewhere/anchor"), settings).unwrap())
 }
 
@@ -591,7 +605,7 @@ fn append_from_threads(log: AuditLog) {
             thread::spawn(move || {
                 for number in 0..100 {
                     let number = thread * 1000 + number;
-                    let entry = if number % 30 == 0 { entry(number) } else { read(number) };
+                    let entry = if number % 30 == 0 { entry(number) } else { read_entry(number) };
                     log.append(&entry).unwrap();
                 }
             })
@@ -602,34 +616,34 @@ fn append_from_threads(log: AuditLog) {
 
 #[test]
 fn threads_and_processes_append_to_one_chain() {
-    if let Some(log) = as_child(100) {
+    if let Some(log) = open_as_child(100) {
         return append_from_threads(log);
     }
-    let lab = Lab::new();
-    let settings = Settings { max_file_bytes: 64 << 10, max_files: 100, sync: Sync::AtTurnEnd };
-    let mut children = [(); 2].map(|()| child("threads_and_processes_append_to_one_chain", &lab));
-    append_from_threads(lab.open_as(settings));
+    let lab = AuditFixture::new();
+    let settings = AuditOptions { max_file_bytes: 64 << 10, max_files: 100, sync: AuditSync::AtTurnEnd };
+    let mut children = [(); 2].map(|()| spawn_child("threads_and_processes_append_to_one_chain", &lab));
+    append_from_threads(lab.open_with_options(settings));
     for child in &mut children {
         assert!(child.wait().unwrap().success());
     }
     let report = lab.verify();
-    assert!(report.is_intact() && report.notes.is_empty(), "{}", told(&report));
+    assert!(report.is_intact() && report.notes.is_empty(), "{}", describe_report(&report));
     assert_eq!(report.entries, 1200);
     assert!(report.files > 3);
 }
 
 #[test]
 fn a_writer_that_is_killed_leaves_a_log_that_is_whole() {
-    if let Some(log) = as_child(4) {
+    if let Some(log) = open_as_child(4) {
         println!("> appending");
         for number in 1.. {
-            let entry = if number % 30 == 0 { entry(number) } else { read(number) };
+            let entry = if number % 30 == 0 { entry(number) } else { read_entry(number) };
             log.append(&entry).unwrap();
         }
     }
-    let lab = Lab::new();
+    let lab = AuditFixture::new();
     for round in 0..8u64 {
-        let mut child = child("a_writer_that_is_killed_leaves_a_log_that_is_whole", &lab);
+        let mut child = spawn_child("a_writer_that_is_killed_leaves_a_log_that_is_whole", &lab);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap().contains("> appending")));
         let newest = || lab.verify().range.map_or(0, |(_, last)| last);
@@ -640,9 +654,9 @@ fn a_writer_that_is_killed_leaves_a_log_that_is_whole() {
         child.kill().unwrap();
         child.wait().unwrap();
         let report = lab.verify();
-        assert!(report.is_unharmed(), "{}", told(&report));
+        assert!(report.has_only_crash_artifacts(), "{}", describe_report(&report));
     }
     lab.open().append(&entry(0)).unwrap();
     let report = lab.verify();
-    assert!(report.is_intact(), "{}", told(&report));
+    assert!(report.is_intact(), "{}", describe_report(&report));
 }

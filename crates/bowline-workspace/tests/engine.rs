@@ -1,4 +1,4 @@
-//! The engine as an agent and a user see it: a file tree and steps in, what they are told out.
+//! Tests of the engine as an agent and a user see it: a file tree and steps in, their output out.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,23 +23,23 @@ mod writes;
 
 use bowline_workspace::roots::Resolver;
 use expect_test::Expect;
-use test_support::fixture::{self, Direct, Steps, Wired, World};
+use test_support::fixture::{self, DirectBackend, ScriptBackend, ScriptDirs, WireBackend};
 
-/// Runs a script on the engine, and through an agent, a wire and a host on the engine: the same comes of it.
+/// Runs a script on the engine directly, and through an agent, a connection and a host: the output must be the same.
 fn check(script: &str, expected: Expect) {
-    let directly = seen(script, |world| Direct::open(world, Resolver::Kernel));
+    let directly = run_script(script, |world| DirectBackend::open(world, Resolver::Kernel));
     expected.assert_eq(&directly);
-    assert_eq!(seen(script, Wired::open), directly, "over a wire comes the same as directly");
+    assert_eq!(run_script(script, WireBackend::open), directly, "over a wire comes the same as directly");
 }
 
 /// Runs a script with both resolvers, which have to agree.
 fn check_both(script: &str, expected: Expect) {
-    expected.assert_eq(&seen(script, |world| Direct::open(world, Resolver::Walk)));
+    expected.assert_eq(&run_script(script, |world| DirectBackend::open(world, Resolver::Walk)));
     check(script, expected);
 }
 
-fn seen<S: Steps>(script: &str, open: impl FnOnce(&World) -> anyhow::Result<S>) -> String {
-    let seen = fixture::run(script, open).expect("a script that can be run");
-    // The expected texts are read by people, in editors that a name should not be able to confuse.
+fn run_script<S: ScriptBackend>(script: &str, open: impl FnOnce(&ScriptDirs) -> anyhow::Result<S>) -> String {
+    let seen = fixture::run_script(script, open).expect("a script that can be run");
+    // Expected texts are read in editors, which a bidirectional override could confuse.
     seen.replace('\u{202e}', "\\u202e")
 }

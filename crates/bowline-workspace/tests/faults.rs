@@ -1,8 +1,8 @@
-//! Every call that changes the disk fails, or the process dies there; afterwards each file is old or new, the journal
-//! says which, undo works and nothing is left lying about.
+//! Tests in which every call that changes the disk fails, or the process dies there; afterwards each file is old or
+//! new, the journal says which, undo works and no stray file is left.
 //!
-//! One count runs through the calls of the writer and those of SQLite. Each scenario is run once to learn how many there
-//! are, then once for each with each kind of fault.
+//! One counter covers the calls of the writer and those of SQLite. Each scenario runs once to count them, then once per
+//! call for each kind of fault.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,8 +10,8 @@
     reason = "a test that cannot go on should say so and stop"
 )]
 
-#[path = "faults/lab.rs"]
-mod lab;
+#[path = "faults/fixture.rs"]
+mod fixture;
 #[path = "faults/plan.rs"]
 mod plan;
 #[path = "faults/scenarios.rs"]
@@ -26,41 +26,44 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use bowline_workspace::calls::Call;
+use bowline_workspace::disk_calls::DiskCall;
 use expect_test::{Expect, expect};
-use test_support::faulty_sqlite::losing_power;
+use test_support::faulty_sqlite::with_power_loss;
 
-use lab::{Lab, Told};
-use plan::{Action, Faults, Made, Why};
-use scenarios::{Scenario, Target};
+use fixture::{FaultFixture, ReportedOutcome};
+use plan::{FaultAction, FaultReason, FaultSchedule, RecordedCall};
+use scenarios::{FaultTarget, Scenario};
 
-/// What the process that is to die is told: scenario, directory, faults.
-const CHILD: &str = "BOWLINE_FAULTS_CHILD";
-const DONE: &str = "it is done";
+/// The environment variable with the arguments of the child process that dies: scenario, directory, faults.
+const CHILD_VARIABLE: &str = "BOWLINE_FAULTS_CHILD";
+const DONE_MESSAGE: &str = "it is done";
 
-/// At most so many failures are shown.
-const SHOWN: usize = 12;
+/// The maximum number of failures shown.
+const MAX_SHOWN_FAILURES: usize = 12;
 
 #[test]
 fn a_call_that_fails_changes_nothing_or_everything() {
     check(
         expect![""],
         |_, _, made, call| {
-            let mut faults = vec![Faults::at(call, Action::Fail(Why::Io))];
-            let why = if made.changes_the_disk() { Why::Full } else { Why::Io };
-            faults.push(Faults::at(call, Action::FailOn(why)));
+            let mut faults = vec![FaultSchedule::at(call, FaultAction::Fail(FaultReason::Io))];
+            let why = if made.changes_the_disk() { FaultReason::Full } else { FaultReason::Io };
+            faults.push(FaultSchedule::at(call, FaultAction::FailFromHere(why)));
             if made.is_write() {
-                faults.push(Faults::at(call, Action::Short).then(call + 1, Action::FailOn(Why::Full)));
+                faults.push(
+                    FaultSchedule::at(call, FaultAction::Short)
+                        .then(call + 1, FaultAction::FailFromHere(FaultReason::Full)),
+                );
             }
-            // What the writer does on an error may depend on which; SQLite's callers do not ask.
-            if made.is_writers() {
-                faults.push(Faults::at(call, Action::Fail(Why::Full)));
-                faults.push(Faults::at(call, Action::FailOn(Why::Io)));
-                faults.extend(made.is_write().then(|| Faults::at(call, Action::Short)));
+            // The writer may handle errors differently by kind; SQLite's callers do not.
+            if made.is_from_writer() {
+                faults.push(FaultSchedule::at(call, FaultAction::Fail(FaultReason::Full)));
+                faults.push(FaultSchedule::at(call, FaultAction::FailFromHere(FaultReason::Io)));
+                faults.extend(made.is_write().then(|| FaultSchedule::at(call, FaultAction::Short)));
             }
             faults
         },
-        fail_here,
+        fail_in_process,
     );
 }
 
@@ -69,8 +72,8 @@ fn a_process_that_met_a_failure_goes_on() {
     check(
         expect![""],
         |scenario, _, _, call| match scenario.target {
-            Target::Operation => vec![Faults::at(call, Action::Fail(Why::Io))],
-            Target::FirstOpening | Target::Recovery(_) => Vec::new(),
+            FaultTarget::Operation => vec![FaultSchedule::at(call, FaultAction::Fail(FaultReason::Io))],
+            FaultTarget::FirstOpening | FaultTarget::Recovery(_) => Vec::new(),
         },
         |scenario, lab, faults| lab.run_and_stay(scenario, faults.clone()),
     );
@@ -81,24 +84,26 @@ fn dying_on_the_way_back_is_no_worse() {
     check(
         expect![""],
         |scenario, lab, made, call| {
-            if !made.is_writers() {
+            if !made.is_from_writer() {
                 return Vec::new();
             }
-            let failing = Faults::at(call, Action::Fail(Why::Io));
+            let failing = FaultSchedule::at(call, FaultAction::Fail(FaultReason::Io));
             let (_, made) = lab.reset().run(scenario, failing.clone(), |_| {});
-            let way_back = made.iter().enumerate().skip(call).filter(|(_, made)| made.is_writers());
+            let way_back = made.iter().enumerate().skip(call).filter(|(_, made)| made.is_from_writer());
             way_back
                 .flat_map(|(at, made)| {
                     let next = at + 1;
-                    let dead = failing.clone().then(next, Action::FailOn(Why::Io));
-                    let torn =
-                        failing.clone().then(next, Action::Short).then(next + 1, Action::FailOn(Why::Io));
+                    let dead = failing.clone().then(next, FaultAction::FailFromHere(FaultReason::Io));
+                    let torn = failing
+                        .clone()
+                        .then(next, FaultAction::Short)
+                        .then(next + 1, FaultAction::FailFromHere(FaultReason::Io));
                     [Some(dead), made.is_write().then_some(torn)]
                 })
                 .flatten()
                 .collect()
         },
-        fail_here,
+        fail_in_process,
     );
 }
 
@@ -109,14 +114,14 @@ fn a_process_that_dies_has_done_it_or_not() {
         |_, _, made, call| {
             let mut faults = Vec::new();
             if made.changes_the_disk() {
-                faults.push(Faults::at(call, Action::Kill));
+                faults.push(FaultSchedule::at(call, FaultAction::Kill));
             }
             if made.is_write() {
-                faults.push(Faults::at(call, Action::Short).then(call + 1, Action::Kill));
+                faults.push(FaultSchedule::at(call, FaultAction::Short).then(call + 1, FaultAction::Kill));
             }
             faults
         },
-        die_there,
+        die_in_child,
     );
 }
 
@@ -125,11 +130,14 @@ fn what_a_user_writes_before_it_is_put_right_stays() {
     check(
         expect![""],
         |_, _, made, call| {
-            let fails = made.is_writers().then(|| Faults::at(call, Action::FailOn(Why::Io)));
-            let torn = made
-                .is_write()
-                .then(|| Faults::at(call, Action::Short).then(call + 1, Action::FailOn(Why::Io)));
-            fails.into_iter().chain(torn.filter(|_| made.is_writers())).collect()
+            let fails = made
+                .is_from_writer()
+                .then(|| FaultSchedule::at(call, FaultAction::FailFromHere(FaultReason::Io)));
+            let torn = made.is_write().then(|| {
+                FaultSchedule::at(call, FaultAction::Short)
+                    .then(call + 1, FaultAction::FailFromHere(FaultReason::Io))
+            });
+            fails.into_iter().chain(torn.filter(|_| made.is_from_writer())).collect()
         },
         |scenario, lab, faults| {
             lab.run(scenario, faults.clone(), |_| {});
@@ -138,38 +146,43 @@ fn what_a_user_writes_before_it_is_put_right_stays() {
     );
 }
 
-/// Of the files themselves nothing is lost here: a file that is changed while the intent is not durable is the worst.
+/// Only the journal loses unsynced data here, not the files: a file changed before its intent is durable is the worst
+/// case.
 #[test]
 fn power_that_fails_takes_nothing_that_was_relied_on() {
     check(
         expect![""],
         |_, _, made, call| {
-            let fails = made.changes_the_disk().then(|| Faults::at(call, Action::FailOn(Why::Io)));
+            let fails = made
+                .changes_the_disk()
+                .then(|| FaultSchedule::at(call, FaultAction::FailFromHere(FaultReason::Io)));
             fails.into_iter().collect()
         },
         |scenario, lab, faults| {
-            losing_power(|| lab.run(scenario, faults.clone(), |_| {}))
+            with_power_loss(|| lab.run(scenario, faults.clone(), |_| {}))
                 .map_err(|error| format!("the power cannot fail: {error}"))
                 .and_then(|(told, _)| lab.verify(scenario, told))
         },
     );
 }
 
-/// What the files lose with the power cannot be tried here. What stands against it is the order: the intent is synced before a file
-/// is touched, bytes are synced before they get their name, the name before the old file goes.
+/// Data loss in the files at a power cut cannot be simulated here. The order of calls prevents it: the intent is synced
+/// before a file is touched, bytes are synced before they get their name, and the name before the old file is removed.
 #[test]
 fn what_is_relied_on_is_durable_before() {
     let mut order = String::new();
-    for scenario in scenarios::all().into_iter().filter(|scenario| scenario.target == Target::Operation) {
-        let lab = Lab::new(&scenario);
-        let (_, mut made) = lab.run(&scenario, Faults::default(), |_| {});
+    for scenario in
+        scenarios::all_scenarios().into_iter().filter(|scenario| scenario.target == FaultTarget::Operation)
+    {
+        let lab = FaultFixture::new(&scenario);
+        let (_, mut made) = lab.run(&scenario, FaultSchedule::default(), |_| {});
         // Not every file system has attributes.
-        made.retain(|made| made.changes_the_disk() && *made != Made::Writer(Call::SetAttribute));
+        made.retain(|made| made.changes_the_disk() && *made != RecordedCall::Writer(DiskCall::SetAttribute));
         made.dedup();
         order.push_str(scenario.name);
-        for run in made.chunk_by(|one, next| one.is_writers() == next.is_writers()) {
+        for run in made.chunk_by(|one, next| one.is_from_writer() == next.is_from_writer()) {
             let calls: Vec<_> = run.iter().map(ToString::to_string).collect();
-            let who = if run[0].is_writers() { "files" } else { "journal" };
+            let who = if run[0].is_from_writer() { "files" } else { "journal" };
             order.push_str(&format!("\n  {who}: {}", calls.join(" ")));
         }
         order.push('\n');
@@ -232,34 +245,35 @@ fn what_is_relied_on_is_durable_before() {
     "#]].assert_eq(&order);
 }
 
-/// Is the process that dies: it is this test, run alone by [`die_there`]. As a test among others it has nothing to do.
+/// The child process that dies: this test, run alone by [`die_in_child`]. Run as an ordinary test, it does nothing.
 #[test]
 fn child_entry() {
-    let Ok(told) = env::var(CHILD) else { return };
+    let Ok(told) = env::var(CHILD_VARIABLE) else { return };
     let mut told = told.split('\n');
     let mut next = || told.next().expect("there are three lines");
     let (name, directory, faults) = (next(), next(), next());
-    let scenario = scenarios::all().into_iter().find(|scenario| scenario.name == name).expect("it is known");
-    let lab = Lab::at(PathBuf::from(directory));
+    let scenario =
+        scenarios::all_scenarios().into_iter().find(|scenario| scenario.name == name).expect("it is known");
+    let lab = FaultFixture::in_directory(PathBuf::from(directory));
     lab.run(&scenario, faults.parse().expect("they were printed"), |told| {
-        if told == Told::Done {
-            // The harness keeps what is printed otherwise.
-            std::io::stdout().write_all(DONE.as_bytes()).expect("somebody listens");
+        if told == ReportedOutcome::Done {
+            // The test harness captures `print!`.
+            std::io::stdout().write_all(DONE_MESSAGE.as_bytes()).expect("somebody listens");
             std::io::stdout().flush().expect("somebody listens");
         }
     });
 }
 
-/// Tries every scenario with every fault that is asked for, and compares what was not as promised.
+/// Runs every scenario with every requested fault, and compares the broken promises.
 fn check(
     expected: Expect,
-    faults: impl Fn(&Scenario, &Lab, Made, usize) -> Vec<Faults> + Sync,
-    attempt: impl Fn(&Scenario, &Lab, &Faults) -> Result<(), String> + Sync,
+    faults: impl Fn(&Scenario, &FaultFixture, RecordedCall, usize) -> Vec<FaultSchedule> + Sync,
+    attempt: impl Fn(&Scenario, &FaultFixture, &FaultSchedule) -> Result<(), String> + Sync,
 ) {
     let mut tries = Vec::new();
-    for scenario in scenarios::all() {
-        let lab = Lab::new(&scenario);
-        let (_, calls) = lab.run(&scenario, Faults::default(), |_| {});
+    for scenario in scenarios::all_scenarios() {
+        let lab = FaultFixture::new(&scenario);
+        let (_, calls) = lab.run(&scenario, FaultSchedule::default(), |_| {});
         assert!(!calls.is_empty(), "{} makes no calls", scenario.name);
         for (at, made) in calls.iter().enumerate() {
             tries.extend(
@@ -272,11 +286,11 @@ fn check(
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(2, usize::from) {
             scope.spawn(|| {
-                let mut laid_out: Option<(&str, Lab)> = None;
+                let mut laid_out: Option<(&str, FaultFixture)> = None;
                 while let Some((scenario, made, faults)) = tries.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let (_, lab) = match laid_out.take() {
                         Some((name, lab)) if name == scenario.name => laid_out.insert((name, lab)),
-                        _ => laid_out.insert((scenario.name, Lab::new(scenario))),
+                        _ => laid_out.insert((scenario.name, FaultFixture::new(scenario))),
                     };
                     if let Err(why) = attempt(scenario, lab.reset(), faults) {
                         let line = format!("{}, call {faults} {made:?}: {why}\n", scenario.name);
@@ -287,15 +301,15 @@ fn check(
         }
     });
     let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let more = failures.len().saturating_sub(SHOWN);
-    failures.truncate(SHOWN);
+    let more = failures.len().saturating_sub(MAX_SHOWN_FAILURES);
+    failures.truncate(MAX_SHOWN_FAILURES);
     if more > 0 {
         failures.push(format!("and {more} more of {}\n", tries.len()));
     }
     expected.assert_eq(&failures.concat());
 }
 
-fn fail_here(scenario: &Scenario, lab: &Lab, faults: &Faults) -> Result<(), String> {
+fn fail_in_process(scenario: &Scenario, lab: &FaultFixture, faults: &FaultSchedule) -> Result<(), String> {
     let (told, made) = lab.run(scenario, faults.clone(), |_| {});
     if faults.0.iter().any(|(call, _)| *call > made.len()) {
         return Err(format!("only {} calls were made", made.len()));
@@ -303,16 +317,16 @@ fn fail_here(scenario: &Scenario, lab: &Lab, faults: &Faults) -> Result<(), Stri
     lab.verify(scenario, told)
 }
 
-fn die_there(scenario: &Scenario, lab: &Lab, faults: &Faults) -> Result<(), String> {
+fn die_in_child(scenario: &Scenario, lab: &FaultFixture, faults: &FaultSchedule) -> Result<(), String> {
     let output = Command::new(env::current_exe().map_err(|error| error.to_string())?)
         .args(["--exact", "child_entry", "--nocapture", "--test-threads=1"])
-        .env(CHILD, format!("{}\n{}\n{faults}", scenario.name, lab.directory().display()))
+        .env(CHILD_VARIABLE, format!("{}\n{}\n{faults}", scenario.name, lab.directory().display()))
         .stdin(Stdio::null())
         .output()
         .map_err(|error| error.to_string())?;
     if output.status.signal() != Some(9) {
         return Err(format!("it was to die and did not: {}", String::from_utf8_lossy(&output.stderr)));
     }
-    let done = String::from_utf8_lossy(&output.stdout).contains(DONE);
-    lab.verify(scenario, if done { Told::Done } else { Told::Nothing })
+    let done = String::from_utf8_lossy(&output.stdout).contains(DONE_MESSAGE);
+    lab.verify(scenario, if done { ReportedOutcome::Done } else { ReportedOutcome::Unknown })
 }

@@ -1,4 +1,4 @@
-//! The trait `Files` as this machine serves it.
+//! Tests of the trait `FileBackend`, as served by this machine.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,41 +9,45 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use bowline_state::failure::Failure;
-use bowline_state::ledger::Verdict;
-use bowline_state::lines::Window;
-use bowline_workspace::files::{Asker, Files, LocalFiles, MAX_AT_ONCE};
-use bowline_workspace::listing::ListOptions;
+use bowline_state::ledger::WriteVerdict;
+use bowline_state::lines::LineWindow;
+use bowline_state::rpc_error::RpcError;
+use bowline_workspace::files::{FileBackend, LocalFiles, MAX_CONCURRENT_READS, Requester};
+use bowline_workspace::list::ListOptions;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::search::SearchQuery;
-use bowline_workspace::workspace::{Served, Settings, Workspace};
+use bowline_workspace::workspace::{TextSource, Workspace, WorkspaceOptions};
 use tempfile::TempDir;
 
-fn project() -> (LocalFiles, PathBuf, TempDir) {
+fn open_project() -> (LocalFiles, PathBuf, TempDir) {
     let scratch = TempDir::new().unwrap();
     let root = scratch.path().canonicalize().unwrap().join("project");
     std::fs::create_dir(&root).unwrap();
     std::fs::write(root.join("a.txt"), "one\ntwo\nthree\n").unwrap();
     let roots = Roots::open(&RootSpec::writable(root.to_str().unwrap()), &[]).unwrap();
     let workspace =
-        Workspace::open(roots, &scratch.path().join("state"), Settings::default()).unwrap().workspace;
+        Workspace::open(roots, &scratch.path().join("state"), WorkspaceOptions::default()).unwrap().workspace;
     (LocalFiles::new(workspace.session("s1")), root, scratch)
 }
 
-/// An agent's tool, written once for whoever serves the files.
-async fn shout(files: &impl Files, path: &str, asker: &Asker) -> Result<Option<Verdict>, Failure> {
-    let text = files.read(path, Window::default()).await?.text;
+/// An agent's tool, generic over the backend.
+async fn uppercase_file(
+    files: &impl FileBackend,
+    path: &str,
+    asker: &Requester,
+) -> Result<Option<WriteVerdict>, RpcError> {
+    let text = files.read(path, LineWindow::default()).await?.text;
     Ok(files.write(path, text.to_uppercase(), asker).await?.verdict)
 }
 
 #[tokio::test]
 async fn a_tool_reads_writes_lists_and_searches() {
-    let (files, root, _scratch) = project();
+    let (files, root, _scratch) = open_project();
     let path = root.join("a.txt").to_str().unwrap().to_owned();
-    let asker = Asker { turn: Some(3), call: Some("c7".to_owned()) };
-    let line = files.read(&path, Window { line: Some(2), limit: Some(1) }).await.unwrap();
-    assert_eq!((line.text.as_str(), line.served), ("two\n", Served::Disk));
-    assert_eq!(shout(&files, &path, &asker).await.unwrap(), Some(Verdict::Replaced));
+    let asker = Requester { turn: Some(3), call: Some("c7".to_owned()) };
+    let line = files.read(&path, LineWindow { line: Some(2), limit: Some(1) }).await.unwrap();
+    assert_eq!((line.text.as_str(), line.source), ("two\n", TextSource::Disk));
+    assert_eq!(uppercase_file(&files, &path, &asker).await.unwrap(), Some(WriteVerdict::Replaced));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "ONE\nTWO\nTHREE\n");
 
     let listing = files.list(root.to_str().unwrap(), ListOptions::default()).await.unwrap();
@@ -51,7 +55,8 @@ async fn a_tool_reads_writes_lists_and_searches() {
     let found = files.search(SearchQuery::literal("TWO"), None).await.unwrap();
     assert_eq!(found.matches.iter().map(|found| found.line).collect::<Vec<_>>(), [2]);
 
-    let changes = files.session().workspace().changes(&bowline_state::undo::Selection::default()).unwrap();
+    let changes =
+        files.session().workspace().changes(&bowline_state::undo::ChangeSelection::default()).unwrap();
     let origin = &changes[0].change.origin;
     assert_eq!(
         (origin.session.as_deref(), origin.turn, origin.call.as_deref()),
@@ -61,35 +66,35 @@ async fn a_tool_reads_writes_lists_and_searches() {
 
 #[tokio::test]
 async fn a_failure_is_the_same_whoever_serves_the_files() {
-    let (files, root, _scratch) = project();
+    let (files, root, _scratch) = open_project();
     let path = |name: &str| root.join(name).to_str().unwrap().to_owned();
-    let read = async |name: &str| files.read(&path(name), Window::default()).await.unwrap_err();
-    assert_eq!(read("missing").await, Failure::ResourceNotFound { uri: Some(path("missing")) });
-    assert_eq!(read("../x").await, Failure::OutsideRoots { path: path("../x") });
-    let past = files.read(&path("a.txt"), Window { line: Some(9), limit: None }).await.unwrap_err();
-    assert_eq!(past, Failure::PastEnd { lines: 3 });
+    let read = async |name: &str| files.read(&path(name), LineWindow::default()).await.unwrap_err();
+    assert_eq!(read("missing").await, RpcError::ResourceNotFound { uri: Some(path("missing")) });
+    assert_eq!(read("../x").await, RpcError::OutsideRoots { path: path("../x") });
+    let past = files.read(&path("a.txt"), LineWindow { line: Some(9), limit: None }).await.unwrap_err();
+    assert_eq!(past, RpcError::PastEnd { lines: 3 });
     std::fs::write(path("a.txt"), "ONE\ntwo\nthree\n").unwrap();
-    files.read(&path("a.txt"), Window::default()).await.unwrap();
+    files.read(&path("a.txt"), LineWindow::default()).await.unwrap();
     std::fs::write(path("a.txt"), "1\ntwo\nthree\n").unwrap();
-    match shout_stale(&files, &path("a.txt")).await {
-        Failure::Conflict { hunks, .. } => assert_eq!((hunks.len(), hunks[0].ours.as_str()), (1, "1\n")),
+    match write_stale(&files, &path("a.txt")).await {
+        RpcError::Conflict { hunks, .. } => assert_eq!((hunks.len(), hunks[0].ours.as_str()), (1, "1\n")),
         other => panic!("{other:?}"),
     }
 }
 
-async fn shout_stale(files: &LocalFiles, path: &str) -> Failure {
-    files.write(path, "uno\ntwo\nthree\n".to_owned(), &Asker::default()).await.unwrap_err()
+async fn write_stale(files: &LocalFiles, path: &str) -> RpcError {
+    files.write(path, "uno\ntwo\nthree\n".to_owned(), &Requester::default()).await.unwrap_err()
 }
 
 #[tokio::test]
 async fn many_at_once_are_all_served() {
-    let (files, root, _scratch) = project();
-    let tasks: Vec<_> = (0..4 * MAX_AT_ONCE)
+    let (files, root, _scratch) = open_project();
+    let tasks: Vec<_> = (0..4 * MAX_CONCURRENT_READS)
         .map(|at| {
             let (files, path) = (files.clone(), root.join(format!("{at}.txt")).to_str().unwrap().to_owned());
             tokio::spawn(async move {
-                files.write(&path, format!("{at}\n"), &Asker::default()).await.unwrap();
-                files.read(&path, Window::default()).await.unwrap().text.to_string()
+                files.write(&path, format!("{at}\n"), &Requester::default()).await.unwrap();
+                files.read(&path, LineWindow::default()).await.unwrap().text.to_string()
             })
         })
         .collect();
@@ -100,21 +105,21 @@ async fn many_at_once_are_all_served() {
 
 #[tokio::test]
 async fn a_write_that_nobody_waits_for_is_done_whole_or_not_begun() {
-    let (files, root, _scratch) = project();
+    let (files, root, _scratch) = open_project();
     let path = root.join("large.txt").to_str().unwrap().to_owned();
     let text = "a line\n".repeat(100_000);
     for _ in 0..20 {
-        let asker = Asker::default();
+        let asker = Requester::default();
         let write = files.write(&path, text.clone(), &asker);
-        // Polled once, which begins it, and dropped.
+        // Polled once, which starts the operation, and dropped.
         tokio::select! {
             biased;
             written = write => { written.unwrap(); }
             () = std::future::ready(()) => {}
         }
     }
-    // The next one waits for those before it.
-    files.write(&path, text.clone(), &Asker::default()).await.unwrap();
+    // The next write waits for those before it.
+    files.write(&path, text.clone(), &Requester::default()).await.unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     let names: Vec<_> = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
@@ -122,7 +127,7 @@ async fn a_write_that_nobody_waits_for_is_done_whole_or_not_begun() {
 
 #[test]
 fn a_command_works_in_a_directory_of_the_session_and_nowhere_else() {
-    let (files, root, scratch) = project();
+    let (files, root, scratch) = open_project();
     let session = files.session();
     std::fs::create_dir(root.join("src")).unwrap();
     std::os::unix::fs::symlink(root.join("src"), root.join("inside")).unwrap();
@@ -133,14 +138,14 @@ fn a_command_works_in_a_directory_of_the_session_and_nowhere_else() {
     let handle = std::fs::File::from(there.handle).metadata().unwrap();
     assert_eq!(handle.ino(), std::fs::metadata(path("src")).unwrap().ino());
     for name in ["outside", "a.txt", "missing", "../project"] {
-        let failure = session.working_directory(&path(name)).map_err(Failure::from);
+        let failure = session.working_directory(&path(name)).map_err(RpcError::from);
         assert_eq!(failure.is_ok(), name == "../project", "{name}: {failure:?}");
     }
 }
 
 #[test]
 fn a_project_has_one_journal_whoever_opens_it() {
-    let (files, root, scratch) = project();
+    let (files, root, scratch) = open_project();
     std::os::unix::fs::symlink(&root, scratch.path().join("alias")).unwrap();
     let state = Path::new("/state");
     let directory = |path: &Path| {

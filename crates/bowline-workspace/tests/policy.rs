@@ -1,4 +1,4 @@
-//! The user's rules on disk, and the recogniser of shell lines beside a real shell.
+//! Tests of the policy file, and of the shell parser against a real shell.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,24 +13,24 @@ use std::path::PathBuf;
 use std::process::{Command as Process, Stdio};
 use std::thread;
 
-use bowline_state::changes::Moment;
-use bowline_state::operation::{Command, Invocation, Kind, Operation, Target};
+use bowline_state::changes::Timestamp;
+use bowline_state::operation::{CommandSpec, Invocation, Operation, OperationKind, OperationTarget};
 use bowline_state::policy::{
-    Context, Effect, Lifetime, MAX_RULES, Matcher, Preset, Rule, RuleSpec, Source, shell,
+    Effect, MAX_RULES, PolicyContext, Preset, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec, shell,
 };
-use bowline_workspace::policy::{MAX_POLICY_BYTES, PolicyError, PolicyFile, Scope};
+use bowline_workspace::policy::{MAX_POLICY_BYTES, PolicyError, PolicyFile, RuleScope};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// A workspace, and beside it a directory for the user's rules.
-struct World {
+/// A workspace, and a separate directory for the policy file.
+struct PolicyFixture {
     scratch: TempDir,
     root: PathBuf,
     file: PathBuf,
 }
 
-impl World {
+impl PolicyFixture {
     fn new() -> Self {
         let scratch = TempDir::new().unwrap();
         let base = scratch.path().canonicalize().unwrap();
@@ -39,8 +39,8 @@ impl World {
         Self { scratch, root, file }
     }
 
-    /// Puts a file of rules there, in which `$ROOT` stands for the workspace.
-    fn with(text: &str) -> Self {
+    /// Writes a policy file, in which `$ROOT` stands for the workspace.
+    fn with_text(text: &str) -> Self {
         let world = Self::new();
         fs::create_dir(world.file.parent().unwrap()).unwrap();
         world.write(text);
@@ -49,10 +49,10 @@ impl World {
 
     fn write(&self, text: &str) {
         fs::write(&self.file, text.replace("$ROOT", self.root.to_str().unwrap())).unwrap();
-        self.mode(0o600);
+        self.set_mode(0o600);
     }
 
-    fn mode(&self, mode: u32) {
+    fn set_mode(&self, mode: u32) {
         fs::set_permissions(&self.file, Permissions::from_mode(mode)).unwrap();
     }
 
@@ -60,61 +60,65 @@ impl World {
         PolicyFile::open(&self.file, std::slice::from_ref(&self.root))
     }
 
-    fn clean(&self, text: &str) -> String {
+    fn redact_paths(&self, text: &str) -> String {
         let base = self.scratch.path().canonicalize().unwrap();
         text.replace(self.root.to_str().unwrap(), "$ROOT").replace(base.to_str().unwrap(), "$BASE")
     }
 
-    fn fails(&self) -> String {
-        self.clean(&self.open().expect_err("the rules should be refused").to_string())
+    fn open_error(&self) -> String {
+        self.redact_paths(&self.open().expect_err("the rules should be refused").to_string())
     }
 
     fn text(&self) -> String {
-        self.clean(&fs::read_to_string(&self.file).unwrap())
+        self.redact_paths(&fs::read_to_string(&self.file).unwrap())
     }
 }
 
-fn rule(effect: Effect, kind: Kind, matcher: Matcher) -> Rule {
+fn rule(effect: Effect, kind: OperationKind, matcher: RuleMatcher) -> Rule {
     rule_until(effect, kind, matcher, None)
 }
 
-fn rule_until(effect: Effect, kind: Kind, matcher: Matcher, expires: Option<Moment>) -> Rule {
-    let source = Source::Answer { session: "s1".to_owned() };
-    let lifetime = Lifetime::Project;
+fn rule_until(effect: Effect, kind: OperationKind, matcher: RuleMatcher, expires: Option<Timestamp>) -> Rule {
+    let source = RuleSource::UserAnswer { session: "s1".to_owned() };
+    let lifetime = RuleLifetime::Project;
     Rule::new(RuleSpec { effect, kinds: kind.into(), matcher, lifetime, expires, source, note: None })
         .unwrap()
 }
 
-fn command(line: &str) -> Rule {
-    rule(Effect::Allow, Kind::Execute, Matcher::Command(line.split(' ').map(ToOwned::to_owned).collect()))
+fn command_rule(line: &str) -> Rule {
+    rule(
+        Effect::Allow,
+        OperationKind::Execute,
+        RuleMatcher::Command(line.split(' ').map(ToOwned::to_owned).collect()),
+    )
 }
 
-/// Shows what a file says for the workspace, or why it is refused.
+/// Shows the policy of a file for the workspace, or the error.
 fn check(text: &str, expected: Expect) {
-    let world = World::with(text);
+    let world = PolicyFixture::with_text(text);
     let mut out = String::new();
     match world.open() {
         Err(error) => writeln!(out, "! {error}").unwrap(),
         Ok(file) => {
-            let policy = file.current().unwrap();
+            let policy = file.policy().unwrap();
             writeln!(out, "{}", policy.preset).unwrap();
             for rule in &policy.rules {
                 writeln!(out, "{rule}").unwrap();
             }
         }
     }
-    expected.assert_eq(&world.clean(&out));
+    expected.assert_eq(&world.redact_paths(&out));
 }
 
 #[test]
 fn rules_are_as_they_are_on_disk() {
-    let world = World::with("");
+    let world = PolicyFixture::with_text("");
     let file = world.open().unwrap();
-    let stated = || file.stated().map(|(policy, preset)| (preset, policy.rules.len()));
+    let stated = || file.policy_and_preset().map(|(policy, preset)| (preset, policy.rules.len()));
     assert_eq!(stated().unwrap(), (None, 0));
     world.write("preset = \"deny\"\n");
     assert_eq!(stated().unwrap(), (Some(Preset::Deny), 0));
-    file.remember(&command("ls"), Scope::Workspace).unwrap();
+    file.add_rule(&command_rule("ls"), RuleScope::Workspace).unwrap();
     assert_eq!(stated().unwrap(), (Some(Preset::Deny), 1));
     world.write("preset = 1\n");
     stated().unwrap_err();
@@ -166,14 +170,14 @@ host = "*.example.org"
 
 #[test]
 fn rules_for_a_directory_are_not_for_those_below_it() {
-    let world = World::with(
+    let world = PolicyFixture::with_text(
         "[workspaces.\"$ROOT\"]\npreset = \"full\"\n[[workspaces.\"$ROOT\".rules]]\neffect = \"allow\"\ncommand = \"ls\"\n",
     );
     let below = world.root.join("below");
     fs::create_dir(&below).unwrap();
-    let policy = PolicyFile::open(&world.file, &[below]).unwrap().current().unwrap();
+    let policy = PolicyFile::open(&world.file, &[below]).unwrap().policy().unwrap();
     assert_eq!((policy.preset, policy.rules.len()), (Preset::Ask, 0));
-    assert_eq!(world.open().unwrap().current().unwrap().preset, Preset::Full);
+    assert_eq!(world.open().unwrap().policy().unwrap().preset, Preset::Full);
 }
 
 #[test]
@@ -216,7 +220,7 @@ fn what_is_not_understood_is_an_error_with_its_place() {
         rule("effect = \"deny\"\ncommand = \"rm\"\nnote = 1"),
         "[[workspaces.\"/a\".rules]]\neffect = \"deny\"\nhost = \"a b\"".to_owned(),
     ] {
-        let error = World::with(&text).fails();
+        let error = PolicyFixture::with_text(&text).open_error();
         writeln!(
             out,
             "{}\n    {}",
@@ -302,45 +306,45 @@ fn a_file_that_an_agent_or_another_user_could_change_is_refused() {
     let mut out = String::new();
     let mut say = |what: &str, error: String| writeln!(out, "{what}: {error}").unwrap();
 
-    let mut world = World::new();
+    let mut world = PolicyFixture::new();
     world.file = world.root.join("policy.toml");
-    say("in the workspace, not there yet", world.fails());
+    say("in the workspace, not there yet", world.open_error());
     fs::create_dir(world.root.join("sub")).unwrap();
     symlink(world.root.join("sub"), world.scratch.path().join("link")).unwrap();
     world.file = world.scratch.path().canonicalize().unwrap().join("link/policy.toml");
-    say("through a link to a directory", world.fails());
-    let world = World::with("");
+    say("through a link to a directory", world.open_error());
+    let world = PolicyFixture::with_text("");
     fs::write(world.root.join("p.toml"), "").unwrap();
     fs::remove_file(&world.file).unwrap();
     symlink(world.root.join("p.toml"), &world.file).unwrap();
-    say("a link into the workspace", world.fails());
+    say("a link into the workspace", world.open_error());
     fs::remove_file(world.root.join("p.toml")).unwrap();
-    say("a link that leads nowhere", world.fails());
+    say("a link that leads nowhere", world.open_error());
 
-    let world = World::with("");
-    world.mode(0o620);
-    say("writable by the group", world.fails());
-    world.mode(0o602);
-    say("writable by all", world.fails());
-    world.mode(0o600);
+    let world = PolicyFixture::with_text("");
+    world.set_mode(0o620);
+    say("writable by the group", world.open_error());
+    world.set_mode(0o602);
+    say("writable by all", world.open_error());
+    world.set_mode(0o600);
     fs::set_permissions(world.file.parent().unwrap(), Permissions::from_mode(0o777)).unwrap();
-    say("in a directory writable by all", world.fails());
+    say("in a directory writable by all", world.open_error());
 
-    let world = World::with("");
+    let world = PolicyFixture::with_text("");
     fs::remove_file(&world.file).unwrap();
     fs::create_dir(&world.file).unwrap();
-    say("a directory", world.fails());
+    say("a directory", world.open_error());
     fs::remove_dir(&world.file).unwrap();
     assert!(Process::new("mkfifo").arg(&world.file).status().unwrap().success());
-    world.mode(0o600);
-    say("a pipe", world.fails());
-    let world = World::with(&"#".repeat(usize::try_from(MAX_POLICY_BYTES).unwrap() + 1));
-    say("too large", world.fails());
-    let world = World::with("");
+    world.set_mode(0o600);
+    say("a pipe", world.open_error());
+    let world = PolicyFixture::with_text(&"#".repeat(usize::try_from(MAX_POLICY_BYTES).unwrap() + 1));
+    say("too large", world.open_error());
+    let world = PolicyFixture::with_text("");
     fs::write(&world.file, b"\xff").unwrap();
-    say("not UTF-8", world.fails());
-    let world = World::with(&"[[rules]]\neffect=\"ask\"\ncommand=\"a\"\n".repeat(MAX_RULES + 1));
-    say("too many rules", world.fails());
+    say("not UTF-8", world.open_error());
+    let world = PolicyFixture::with_text(&"[[rules]]\neffect=\"ask\"\ncommand=\"a\"\n".repeat(MAX_RULES + 1));
+    say("too many rules", world.open_error());
     let relative = PolicyFile::open("policy.toml".as_ref(), std::slice::from_ref(&world.root)).unwrap_err();
     say("relative", relative.to_string());
     let no_root = PolicyFile::open(&world.file, &[]).is_err();
@@ -365,46 +369,46 @@ fn a_file_that_an_agent_or_another_user_could_change_is_refused() {
 
 #[test]
 fn no_file_means_to_ask_and_a_broken_one_to_refuse() {
-    let world = World::new();
+    let world = PolicyFixture::new();
     let file = world.open().unwrap();
-    assert_eq!(file.current().unwrap().preset, Preset::Ask);
+    assert_eq!(file.policy().unwrap().preset, Preset::Ask);
     fs::create_dir(world.file.parent().unwrap()).unwrap();
     world.write("preset = \"full\"");
-    assert_eq!(file.current().unwrap().preset, Preset::Full);
+    assert_eq!(file.policy().unwrap().preset, Preset::Full);
     world.write("preset = \"deny\"");
-    assert_eq!(file.current().unwrap().preset, Preset::Deny);
+    assert_eq!(file.policy().unwrap().preset, Preset::Deny);
     world.write("preset = \"full");
-    assert!(matches!(file.current(), Err(PolicyError::Syntax { line: 1, .. })));
-    assert!(file.current().is_err());
-    assert!(file.remember(&command("ls"), Scope::Workspace).is_err());
+    assert!(matches!(file.policy(), Err(PolicyError::Syntax { line: 1, .. })));
+    assert!(file.policy().is_err());
+    assert!(file.add_rule(&command_rule("ls"), RuleScope::Workspace).is_err());
     world.write("preset = \"read-only\"");
-    assert_eq!(file.current().unwrap().preset, Preset::ReadOnly);
-    world.mode(0o666);
-    assert!(matches!(file.current(), Err(PolicyError::WritableByOthers(_))));
-    world.mode(0o600);
+    assert_eq!(file.policy().unwrap().preset, Preset::ReadOnly);
+    world.set_mode(0o666);
+    assert!(matches!(file.policy(), Err(PolicyError::WritableByOthers(_))));
+    world.set_mode(0o600);
     fs::remove_file(&world.file).unwrap();
-    assert_eq!(file.current().unwrap().preset, Preset::Ask);
+    assert_eq!(file.policy().unwrap().preset, Preset::Ask);
 }
 
 #[test]
 fn a_rule_is_added_and_all_else_stays() {
-    let world = World::with(
+    let world = PolicyFixture::with_text(
         "# mine\npreset = \"ask\" # really\n\n[[rules]]\neffect = \"deny\"\ncommand = \"rm\"   # never\n\n\
          [workspaces.\"/other\"] # elsewhere\npreset = \"full\"\n# the end\n",
     );
     let file = world.open().unwrap();
-    file.remember(&command("cargo test"), Scope::Workspace).unwrap();
-    file.remember(&command("cargo test"), Scope::Workspace).unwrap();
-    file.remember(&command("ls"), Scope::Everywhere).unwrap();
-    let odd = Matcher::Command(vec!["a b".to_owned(), "c$d".to_owned()]);
-    let end = Some(Moment(1_800_000_000_123));
-    file.remember(&rule_until(Effect::Ask, Kind::Execute, odd, end), Scope::Workspace).unwrap();
-    let line = Matcher::Exact(Invocation::Shell("a \"b\" | c".to_owned()));
-    file.remember(&rule(Effect::Allow, Kind::Execute, line), Scope::Workspace).unwrap();
-    let path = Matcher::Path("src/\u{e9}/**".to_owned());
-    file.remember(&rule(Effect::Allow, Kind::Write, path), Scope::Workspace).unwrap();
-    let variable = Matcher::Variable("NODE_OPTIONS".to_owned());
-    file.remember(&rule(Effect::Allow, Kind::Execute, variable), Scope::Workspace).unwrap();
+    file.add_rule(&command_rule("cargo test"), RuleScope::Workspace).unwrap();
+    file.add_rule(&command_rule("cargo test"), RuleScope::Workspace).unwrap();
+    file.add_rule(&command_rule("ls"), RuleScope::Global).unwrap();
+    let odd = RuleMatcher::Command(vec!["a b".to_owned(), "c$d".to_owned()]);
+    let end = Some(Timestamp(1_800_000_000_123));
+    file.add_rule(&rule_until(Effect::Ask, OperationKind::Execute, odd, end), RuleScope::Workspace).unwrap();
+    let line = RuleMatcher::Exact(Invocation::Shell("a \"b\" | c".to_owned()));
+    file.add_rule(&rule(Effect::Allow, OperationKind::Execute, line), RuleScope::Workspace).unwrap();
+    let path = RuleMatcher::Path("src/\u{e9}/**".to_owned());
+    file.add_rule(&rule(Effect::Allow, OperationKind::Write, path), RuleScope::Workspace).unwrap();
+    let variable = RuleMatcher::Variable("NODE_OPTIONS".to_owned());
+    file.add_rule(&rule(Effect::Allow, OperationKind::Execute, variable), RuleScope::Workspace).unwrap();
     expect![[r##"
         # mine
         preset = "ask" # really
@@ -450,7 +454,7 @@ fn a_rule_is_added_and_all_else_stays() {
     "##]]
     .assert_eq(&world.text());
     let shown: Vec<String> =
-        file.rules().unwrap().iter().map(|rule| world.clean(&rule.to_string())).collect();
+        file.rules().unwrap().iter().map(|rule| world.redact_paths(&rule.to_string())).collect();
     expect![[r#"
         rule 1 of $BASE/config/policy.toml (deny execute: command `rm`)
         rule 2 of $BASE/config/policy.toml (allow execute: command `ls`)
@@ -461,21 +465,21 @@ fn a_rule_is_added_and_all_else_stays() {
         rule 7 of $BASE/config/policy.toml for this workspace (allow execute: variable `NODE_OPTIONS`)"#]]
     .assert_eq(&shown.join("\n"));
 
-    assert!(file.forget(&command("cargo test"), Scope::Workspace).unwrap());
-    assert!(!file.forget(&command("cargo test"), Scope::Workspace).unwrap());
-    assert!(!file.forget(&command("ls"), Scope::Workspace).unwrap());
-    assert!(file.forget(&command("ls"), Scope::Everywhere).unwrap());
+    assert!(file.remove_rule(&command_rule("cargo test"), RuleScope::Workspace).unwrap());
+    assert!(!file.remove_rule(&command_rule("cargo test"), RuleScope::Workspace).unwrap());
+    assert!(!file.remove_rule(&command_rule("ls"), RuleScope::Workspace).unwrap());
+    assert!(file.remove_rule(&command_rule("ls"), RuleScope::Global).unwrap());
     assert_eq!(file.rules().unwrap().len(), 5);
     assert!(world.text().contains("# never") && world.text().contains("# the end"));
-    let turn = Lifetime::Session { session: "s1".to_owned() };
-    let short = Rule::new(RuleSpec { lifetime: turn, ..command("ls").spec().clone() }).unwrap();
-    assert!(matches!(file.remember(&short, Scope::Workspace), Err(PolicyError::NotLasting)));
+    let turn = RuleLifetime::Session { session: "s1".to_owned() };
+    let short = Rule::new(RuleSpec { lifetime: turn, ..command_rule("ls").spec().clone() }).unwrap();
+    assert!(matches!(file.add_rule(&short, RuleScope::Workspace), Err(PolicyError::NotPersistent)));
 }
 
 #[test]
 fn a_new_file_is_private() {
-    let world = World::new();
-    world.open().unwrap().remember(&command("ls"), Scope::Everywhere).unwrap();
+    let world = PolicyFixture::new();
+    world.open().unwrap().add_rule(&command_rule("ls"), RuleScope::Global).unwrap();
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&world.file), mode(world.file.parent().unwrap())), (0o600, 0o700));
     expect![[r#"
@@ -489,12 +493,12 @@ fn a_new_file_is_private() {
 
 #[test]
 fn a_link_to_the_file_stays_a_link() {
-    let world = World::with("");
+    let world = PolicyFixture::with_text("");
     let real = world.file.with_file_name("dotfiles.toml");
     fs::rename(&world.file, &real).unwrap();
     symlink(&real, &world.file).unwrap();
     let file = world.open().unwrap();
-    file.remember(&command("ls"), Scope::Everywhere).unwrap();
+    file.add_rule(&command_rule("ls"), RuleScope::Global).unwrap();
     assert!(fs::symlink_metadata(&world.file).unwrap().is_symlink());
     assert_eq!(file.rules().unwrap().len(), 1);
 }
@@ -502,29 +506,29 @@ fn a_link_to_the_file_stays_a_link() {
 #[test]
 fn forms_that_cannot_be_added_to_are_left_alone() {
     let text = "workspaces.\"$ROOT\".preset = \"full\"\n";
-    let world = World::with(text);
+    let world = PolicyFixture::with_text(text);
     let file = world.open().unwrap();
-    match file.remember(&command("ls"), Scope::Workspace) {
+    match file.add_rule(&command_rule("ls"), RuleScope::Workspace) {
         Ok(()) => assert_eq!(file.rules().unwrap().len(), 1),
         Err(error) => {
             assert!(matches!(error, PolicyError::CannotEdit(_) | PolicyError::Syntax { .. }), "{error}");
             assert_eq!(world.text(), text);
         }
     }
-    assert_eq!(file.current().unwrap().preset, Preset::Full);
+    assert_eq!(file.policy().unwrap().preset, Preset::Full);
 }
 
 #[test]
 fn those_who_edit_at_once_lose_nothing() {
-    let world = World::new();
+    let world = PolicyFixture::new();
     thread::scope(|scope| {
         for who in 0..4 {
             let world = &world;
             scope.spawn(move || {
                 let file = world.open().unwrap();
                 for number in 0..8 {
-                    file.remember(&command(&format!("c{who} {number}")), Scope::Workspace).unwrap();
-                    file.current().unwrap();
+                    file.add_rule(&command_rule(&format!("c{who} {number}")), RuleScope::Workspace).unwrap();
+                    file.policy().unwrap();
                 }
             });
         }
@@ -534,18 +538,19 @@ fn those_who_edit_at_once_lose_nothing() {
 
 #[test]
 fn a_rule_from_the_file_says_so_when_it_decides() {
-    let world = World::with("[[workspaces.\"$ROOT\".rules]]\neffect = \"deny\"\ncommand = \"rm\"\n");
-    let policy = world.open().unwrap().current().unwrap();
+    let world =
+        PolicyFixture::with_text("[[workspaces.\"$ROOT\".rules]]\neffect = \"deny\"\ncommand = \"rm\"\n");
+    let policy = world.open().unwrap().policy().unwrap();
     let invocation = Invocation::Shell("ls && rm -rf build".to_owned());
-    let command = Command {
+    let command = CommandSpec {
         invocation,
         cwd: world.root.to_str().unwrap().to_owned(),
         env: Vec::new(),
-        reaches: Vec::new(),
+        named_paths: Vec::new(),
     };
-    let operation = Operation { kind: Kind::Execute, target: Target::Command(command) };
-    let context = Context { session: "s1".to_owned(), turn: Some(1), now: Moment(0) };
-    let ruling = world.clean(&policy.judge(&operation, &context).to_string());
+    let operation = Operation { kind: OperationKind::Execute, target: OperationTarget::Command(command) };
+    let context = PolicyContext { session: "s1".to_owned(), turn: Some(1), now: Timestamp(0) };
+    let ruling = world.redact_paths(&policy.evaluate(&operation, &context).to_string());
     expect![[r#"
         deny: `rm -rf build`: rule 1 of $BASE/config/policy.toml for this workspace (deny execute: command `rm`)
         ask: `ls`: no rule covers it, and preset ask asks before commands
@@ -553,17 +558,17 @@ fn a_rule_from_the_file_says_so_when_it_decides() {
     .assert_eq(&ruling);
 }
 
-/// Runs a line in a shell in which every program is a function that writes down its words, each ended by a mark, and
+/// Runs a line in a shell in which every program is a function that logs its words, each followed by a mark, and then
 /// another mark. The programs are `a` to `e`.
-fn run(shell: &str, line: &str) -> Vec<u8> {
+fn run_in_shell(shell: &str, line: &str) -> Vec<u8> {
     let scratch = TempDir::new().unwrap();
     let log = scratch.path().join("log");
     let work = scratch.path().join("work");
     fs::create_dir(&work).unwrap();
     let mut script = String::new();
     for name in ["a", "b", "c", "d", "e"] {
-        // Descriptor 9 is the log, whatever the line redirects. Commands that run at once must each write in one go, so
-        // no line ends, at which a shell writes out what it has.
+        // Descriptor 9 is the log, which no redirection of the line affects. Concurrent commands must each write in one
+        // call, so the output has no line ends, at which a shell flushes.
         writeln!(script, "{name}() {{ printf '%s\\001' {name} \"$@\" '\u{2}' >&9; }}").unwrap();
     }
     writeln!(script, "{line}\nwait").unwrap();
@@ -580,9 +585,9 @@ fn run(shell: &str, line: &str) -> Vec<u8> {
     fs::read(&log).unwrap_or_default()
 }
 
-/// Returns what the same line should write down, as the recogniser has it: each command on a line.
-fn expected(line: &shell::Line) -> Vec<Vec<u8>> {
-    let each = |command: &shell::Simple| {
+/// Returns the log expected of a line, according to the parser: one element per command.
+fn expected_words(line: &shell::ShellLine) -> Vec<Vec<u8>> {
+    let each = |command: &shell::SimpleCommand| {
         let mut out = Vec::new();
         for word in &command.words {
             out.extend_from_slice(word.text.as_bytes());
@@ -593,14 +598,16 @@ fn expected(line: &shell::Line) -> Vec<Vec<u8>> {
     line.commands.iter().filter(|command| !command.words.is_empty()).map(each).collect()
 }
 
-/// Says whether a shell runs a line as the recogniser reads it. Commands that run at once may write in any order.
-fn agrees(shell: &str, line: &str) -> Result<(), TestCaseError> {
+/// Checks that a shell runs a line as the parser reads it. Concurrent commands may write in any order.
+fn check_shell_agrees(shell: &str, line: &str) -> Result<(), TestCaseError> {
     let Ok(parsed) = shell::parse(line) else { return Ok(()) };
-    // What it writes stays in the directory of the test.
+    // Redirections stay within the directory of the test.
     let is_safe = |found: &shell::Redirection| {
-        found.access == shell::Access::Write && found.target.is_literal && !found.target.text.contains('/')
+        found.access == shell::RedirectionAccess::Write
+            && found.target.is_literal
+            && !found.target.text.contains('/')
     };
-    let known = |command: &shell::Simple| {
+    let known = |command: &shell::SimpleCommand| {
         command.words.first().is_none_or(|word| ["a", "b", "c", "d", "e"].contains(&word.text.as_str()))
             && command.words.iter().all(|word| word.is_literal && !word.text.contains('\n'))
             && command.redirections.iter().all(is_safe)
@@ -608,15 +615,15 @@ fn agrees(shell: &str, line: &str) -> Result<(), TestCaseError> {
     if !parsed.commands.iter().all(known) {
         return Ok(());
     }
-    let log = run(shell, line);
+    let log = run_in_shell(shell, line);
     let mut ran: Vec<Vec<u8>> = log.split(|byte| *byte == 2).map(<[u8]>::to_vec).collect();
-    // Each ends with its own mark and that of a word.
+    // Each command ends with its own mark and that of a word.
     ran.pop();
     for command in ran.iter_mut().skip(1) {
         command.remove(0);
     }
-    let mut read = expected(&parsed);
-    // Whatever ran is one of the commands that were read; nothing else did. After `||` and failures some do not run.
+    let mut read = expected_words(&parsed);
+    // Every command that ran must be one that was parsed. After `||` and failures, some do not run.
     let certain = !line.contains("||") && !line.contains('>');
     ran.sort();
     read.sort();
@@ -663,12 +670,12 @@ fn lines_are_read_as_real_shells_read_them() {
             "a \"a\\\\\"",
             "a -n -- --x=y",
         ] {
-            agrees(shell, line).unwrap();
+            check_shell_agrees(shell, line).unwrap();
         }
     }
 }
 
-/// A line that is mostly in order, so that most are accepted.
+/// A mostly valid line, so that most are accepted.
 fn any_line() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "x", "y-z", "'q r'", "\"s t\"", "\\ ", "\\\"", "\\\\", "''", "\"\\\"\"", "'\\'", "\"\\u\"", "1", "=",
@@ -714,26 +721,26 @@ proptest! {
             1..14,
         ),
     ) {
-        agrees("/bin/bash", &line.concat())?;
+        check_shell_agrees("/bin/bash", &line.concat())?;
     }
 
     #[test]
     fn orderly_lines_run_as_they_are_read(line in any_line()) {
-        agrees("/bin/bash", &line)?;
-        // Other shells have no `|&`, and do not read such a line at all.
-        agrees("/bin/sh", &line.replace("|&", "|"))?;
+        check_shell_agrees("/bin/bash", &line)?;
+        // Other shells have no `|&`, and reject the whole line.
+        check_shell_agrees("/bin/sh", &line.replace("|&", "|"))?;
     }
 }
 
 #[test]
 fn a_preset_is_stated_and_taken_out_with_all_else_as_it_was() {
-    let world = World::with("# mine\n[[rules]] # never\neffect = \"deny\"\ncommand = \"rm\"\n");
+    let world = PolicyFixture::with_text("# mine\n[[rules]] # never\neffect = \"deny\"\ncommand = \"rm\"\n");
     let file = world.open().unwrap();
-    assert!(file.state_preset(Some(Preset::AcceptEdits), Scope::Workspace).unwrap());
-    assert!(!file.state_preset(Some(Preset::AcceptEdits), Scope::Workspace).unwrap());
-    assert!(file.state_preset(Some(Preset::ReadOnly), Scope::Everywhere).unwrap());
-    assert_eq!(file.current().unwrap().preset, Preset::AcceptEdits);
-    file.remember(&command("ls"), Scope::Workspace).unwrap();
+    assert!(file.set_preset(Some(Preset::AcceptEdits), RuleScope::Workspace).unwrap());
+    assert!(!file.set_preset(Some(Preset::AcceptEdits), RuleScope::Workspace).unwrap());
+    assert!(file.set_preset(Some(Preset::ReadOnly), RuleScope::Global).unwrap());
+    assert_eq!(file.policy().unwrap().preset, Preset::AcceptEdits);
+    file.add_rule(&command_rule("ls"), RuleScope::Workspace).unwrap();
     expect![[r#"
         preset = "read-only"
         # mine
@@ -750,19 +757,19 @@ fn a_preset_is_stated_and_taken_out_with_all_else_as_it_was() {
         command = "ls"
     "#]]
     .assert_eq(&world.text());
-    assert!(file.state_preset(None, Scope::Workspace).unwrap());
-    assert!(!file.state_preset(None, Scope::Workspace).unwrap());
-    assert_eq!(file.preset(Scope::Workspace).unwrap(), None);
-    assert_eq!(file.preset(Scope::Everywhere).unwrap(), Some(Preset::ReadOnly));
-    assert_eq!(file.current().unwrap().preset, Preset::ReadOnly);
+    assert!(file.set_preset(None, RuleScope::Workspace).unwrap());
+    assert!(!file.set_preset(None, RuleScope::Workspace).unwrap());
+    assert_eq!(file.preset(RuleScope::Workspace).unwrap(), None);
+    assert_eq!(file.preset(RuleScope::Global).unwrap(), Some(Preset::ReadOnly));
+    assert_eq!(file.policy().unwrap().preset, Preset::ReadOnly);
     assert_eq!(file.rules().unwrap().len(), 2);
-    let inline = World::with("workspaces = { }\n");
+    let inline = PolicyFixture::with_text("workspaces = { }\n");
     assert!(inline.open().is_err());
 }
 
 #[test]
 fn dates_are_read_as_people_write_them() {
-    let read = |text: &str| bowline_workspace::policy::moment(text).map(|Moment(at)| at);
+    let read = |text: &str| bowline_workspace::policy::parse_timestamp(text).map(|Timestamp(at)| at);
     assert_eq!(read("1970-01-02"), Some(86_400_000));
     assert_eq!(read("1970-01-01T01:00:00Z"), Some(3_600_000));
     assert_eq!(read("1970-01-01 01:00:00+01:00"), Some(0));

@@ -1,7 +1,7 @@
-//! Races: names that change places under the engine, and editors that write the files it writes.
+//! Tests of races: paths that are swapped under the engine, and editors that write the same files.
 //!
-//! Nothing here waits for a certain order: both sides run as fast as they can, and what must never be seen is looked for
-//! all the time and in the end.
+//! No order is enforced: both sides run as fast as they can, and the forbidden states are checked for throughout and at
+//! the end.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,12 +16,12 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use bowline_state::changes::Moment;
-use bowline_state::lines::Window;
+use bowline_state::changes::Timestamp;
+use bowline_state::lines::LineWindow;
 use bowline_workspace::error::FilesError;
-use bowline_workspace::journal::{Entry, Filter, Journal, Retention};
+use bowline_workspace::journal::{ChangeFilter, Journal, JournalEntry, Retention};
 use bowline_workspace::roots::{Resolver, RootSpec, Roots};
-use bowline_workspace::workspace::{Session, Settings, Workspace};
+use bowline_workspace::workspace::{Workspace, WorkspaceOptions, WorkspaceSession};
 use rustix::fs::{CWD, RenameFlags};
 use tempfile::TempDir;
 
@@ -30,21 +30,21 @@ const WRITES: usize = 20_000;
 const CREATIONS: usize = 2_000;
 const EDITS: usize = 1_000;
 
-/// A directory in memory where there is one: what is raced here are names, not the speed of a disk.
-fn directory() -> TempDir {
+/// Returns a directory in memory where available: the races are between names, not limited by disk speed.
+fn temp_directory() -> TempDir {
     TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory")
 }
 
-/// A workspace with a directory `d` in it and a link `l` to the outside, which change places all the time.
-struct Swapped {
+/// A workspace with a directory `d` and a link `l` to the outside, which are swapped all the time.
+struct SwappedPaths {
     base: PathBuf,
-    session: Session,
+    session: WorkspaceSession,
     _directory: TempDir,
 }
 
-impl Swapped {
+impl SwappedPaths {
     fn new(resolver: Resolver) -> Self {
-        let directory = directory();
+        let directory = temp_directory();
         let base = directory.path().canonicalize().unwrap();
         for name in ["ws/d", "out", "state"] {
             fs::create_dir_all(base.join(name)).unwrap();
@@ -52,17 +52,17 @@ impl Swapped {
         fs::write(base.join("ws/d/f"), "inside\n").unwrap();
         fs::write(base.join("out/f"), "outside\n").unwrap();
         symlink(base.join("out"), base.join("ws/l")).unwrap();
-        let session = open(&base, resolver);
+        let session = open_session(&base, resolver);
         Self { base, session, _directory: directory }
     }
 
-    /// Runs something while the names change places, and says how often they did.
-    fn race(&self, act: impl FnOnce()) -> usize {
+    /// Runs a function while the names are swapped, and returns the number of swaps.
+    fn run_while_swapping(&self, act: impl FnOnce()) -> usize {
         let (one, other) = (self.base.join("ws/d"), self.base.join("ws/l"));
         let count = AtomicUsize::new(0);
-        swapping(act, || {
+        run_while(act, || {
             rustix::fs::renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
-            // At one pace the other side would always be met at the same step.
+            // At a constant pace, the other side would always be hit at the same step.
             let pause = count.fetch_add(1, Ordering::Relaxed).wrapping_mul(2_654_435_761) % 4096;
             (0..pause).for_each(|_| std::hint::spin_loop());
         })
@@ -72,7 +72,7 @@ impl Swapped {
         self.base.join("ws").join(below).to_str().unwrap().to_owned()
     }
 
-    /// Looks at everything outside.
+    /// Checks everything outside the workspace.
     fn assert_nothing_happened_outside(&self) {
         let outside: Vec<_> =
             fs::read_dir(self.base.join("out")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -81,15 +81,15 @@ impl Swapped {
     }
 }
 
-fn open(base: &Path, resolver: Resolver) -> Session {
+fn open_session(base: &Path, resolver: Resolver) -> WorkspaceSession {
     let cwd = RootSpec::writable(base.join("ws").to_str().unwrap());
     let roots = Roots::open_with(&cwd, &[], resolver).unwrap();
-    let opened = Workspace::open(roots, &base.join("state"), Settings::default()).unwrap();
+    let opened = Workspace::open(roots, &base.join("state"), WorkspaceOptions::default()).unwrap();
     opened.workspace.session("s1")
 }
 
-/// Runs `act` while `other` is done over and over, and says how often it was.
-fn swapping(act: impl FnOnce(), other: impl Fn() + Sync) -> usize {
+/// Runs `act` while `other` runs over and over, and returns how often it ran.
+fn run_while(act: impl FnOnce(), other: impl Fn() + Sync) -> usize {
     let stop = AtomicBool::new(false);
     let times = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -99,7 +99,7 @@ fn swapping(act: impl FnOnce(), other: impl Fn() + Sync) -> usize {
                 times.fetch_add(1, Ordering::Relaxed);
             }
         });
-        // The other thread has to end, too, if this one fails.
+        // The other thread has to stop even if this one panics.
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
         stop.store(true, Ordering::Relaxed);
         if let Err(panic) = done {
@@ -109,25 +109,25 @@ fn swapping(act: impl FnOnce(), other: impl Fn() + Sync) -> usize {
     times.into_inner()
 }
 
-/// What an agent may be told of a name that changes places: that it leads outside, or cannot be held fast.
-fn assert_is_about_the_place(error: &FilesError) {
+/// Checks the only errors allowed for a swapped path: it is outside, or keeps changing.
+fn assert_is_path_error(error: &FilesError) {
     let text = error.to_string();
     let expected = ["is outside the session's directories", "keeps changing"];
     assert!(expected.iter().any(|expected| text.contains(expected)), "{text}");
 }
 
 fn check_reads(resolver: Resolver) {
-    let swapped = Swapped::new(resolver);
+    let swapped = SwappedPaths::new(resolver);
     let path = swapped.path("d/f");
     let mut inside = 0;
-    let swaps = swapped.race(|| {
+    let swaps = swapped.run_while_swapping(|| {
         for _ in 0..READS {
-            match swapped.session.read(&path, Window::default()) {
+            match swapped.session.read(&path, LineWindow::default()) {
                 Ok(read) => {
                     assert_eq!(*read.text, "inside\n");
                     inside += 1;
                 }
-                Err(error) => assert_is_about_the_place(&error),
+                Err(error) => assert_is_path_error(&error),
             }
         }
     });
@@ -146,17 +146,17 @@ fn reads_never_follow_a_directory_that_becomes_a_link_by_the_walk() {
 }
 
 fn check_writes(resolver: Resolver) {
-    let swapped = Swapped::new(resolver);
+    let swapped = SwappedPaths::new(resolver);
     let path = swapped.path("d/f");
     let mut inside = 0;
     let origin = swapped.session.origin(None, None);
-    let swaps = swapped.race(|| {
+    let swaps = swapped.run_while_swapping(|| {
         for count in 0..WRITES {
-            // The directory has two names in turn: what was seen under one is old under the other.
+            // The directory alternates between two names: the view under one is stale under the other.
             swapped.session.end();
             match swapped.session.write(&path, &format!("inside {count}\n"), &origin) {
                 Ok(_) => inside += 1,
-                Err(error) => assert_is_about_the_place(&error),
+                Err(error) => assert_is_path_error(&error),
             }
             if count % 1000 == 0 {
                 swapped.assert_nothing_happened_outside();
@@ -179,14 +179,14 @@ fn writes_never_follow_a_directory_that_becomes_a_link_by_the_walk() {
 }
 
 fn check_creations(resolver: Resolver) {
-    let swapped = Swapped::new(resolver);
+    let swapped = SwappedPaths::new(resolver);
     let origin = swapped.session.origin(None, None);
     let mut created = 0;
-    swapped.race(|| {
+    swapped.run_while_swapping(|| {
         for count in 0..CREATIONS {
             match swapped.session.write(&swapped.path(&format!("d/{count}/y/z")), "inside\n", &origin) {
                 Ok(_) => created += 1,
-                Err(error) => assert_is_about_the_place(&error),
+                Err(error) => assert_is_path_error(&error),
             }
         }
     });
@@ -216,47 +216,47 @@ fn assert_no_temporary_file(directory: &Path) {
     }
 }
 
-/// Returns every line of every text that a journal keeps.
-fn kept_lines(directory: &Path) -> BTreeSet<String> {
-    let (journal, _) = Journal::open(directory, Retention::default(), Moment(0)).unwrap();
+/// Returns every line of every text in a journal.
+fn journal_lines(directory: &Path) -> BTreeSet<String> {
+    let (journal, _) = Journal::open(directory, Retention::default(), Timestamp(0)).unwrap();
     let mut lines = BTreeSet::new();
-    for Entry { change, .. } in journal.changes(&Filter::default()).unwrap() {
+    for JournalEntry { change, .. } in journal.changes(&ChangeFilter::default()).unwrap() {
         for state in [change.before, change.after].into_iter().flatten() {
-            let bytes = journal.blob(&state.hash).unwrap().unwrap_or_default();
+            let bytes = journal.content(&state.hash).unwrap().unwrap_or_default();
             lines.extend(String::from_utf8(bytes).unwrap().lines().map(str::to_owned));
         }
     }
     lines
 }
 
-/// A file whose first part an agent writes and whose last part an editor.
-const SHARED: &str = "agent:\n-\n-\nuser:\n";
+/// A file whose first part an agent writes and whose last part an editor writes.
+const SHARED_TEXT: &str = "agent:\n-\n-\nuser:\n";
 
-/// Lets an agent and an editor write their lines, and looks for all of them in the end. The editor is given the file and
-/// the line to add.
+/// Lets an agent and an editor write their lines, and checks for all of them at the end. The editor receives the file
+/// and the line to add.
 fn check_editor(edit: impl Fn(&Path, &str) + Sync) {
-    let directory = directory();
+    let directory = temp_directory();
     let base = directory.path().canonicalize().unwrap();
     fs::create_dir_all(base.join("ws")).unwrap();
     let file = base.join("ws/a.txt");
-    fs::write(&file, SHARED).unwrap();
-    let session = open(&base, Resolver::Kernel);
+    fs::write(&file, SHARED_TEXT).unwrap();
+    let session = open_session(&base, Resolver::Kernel);
     let origin = session.origin(None, None);
     let path = file.to_str().unwrap();
     let edits = AtomicUsize::new(0);
     let turns = AtomicUsize::new(0);
     let mut written = 0;
-    swapping(
+    run_while(
         || {
             while edits.load(Ordering::Relaxed) < EDITS {
                 let turn = turns.fetch_add(1, Ordering::Relaxed);
-                let read = session.read(path, Window::default()).unwrap();
-                // The agent's part is one line, the editor's is behind two others: both can always be merged.
+                let read = session.read(path, LineWindow::default()).unwrap();
+                // The agent's part is one line, and the editor's follows two others: both can always be merged.
                 let (_, rest) = read.text.split_once("-\n").unwrap();
                 match session.write(path, &format!("agent: {turn}\n-\n{rest}"), &origin) {
                     Ok(_) => written += 1,
                     Err(error) => assert!(
-                        matches!(error, FilesError::Rejected { .. } | FilesError::Unsteady(_)),
+                        matches!(error, FilesError::WriteRejected { .. } | FilesError::KeepsChanging(_)),
                         "{error}"
                     ),
                 }
@@ -264,7 +264,7 @@ fn check_editor(edit: impl Fn(&Path, &str) + Sync) {
         },
         || {
             let count = edits.load(Ordering::Relaxed);
-            // Neither runs ahead of the other for long.
+            // Keeps both sides at a similar pace.
             if count < EDITS.min(3 * turns.load(Ordering::Relaxed)) {
                 edit(&file, &format!("user {count}\n"));
                 edits.store(count + 1, Ordering::Relaxed);
@@ -277,10 +277,10 @@ fn check_editor(edit: impl Fn(&Path, &str) + Sync) {
     let there: BTreeSet<&str> = text.lines().collect();
     let missing: Vec<String> =
         (0..EDITS).map(|count| format!("user {count}")).filter(|line| !there.contains(&**line)).collect();
-    // An editor that read the file at the moment of an exchange may write over its own last line what it made of that.
-    // Then the line is in the journal.
+    // An editor that read the file at the moment of an exchange may overwrite its own last line with a stale text. The
+    // line is then in the journal.
     assert!(missing.len() < 20, "{} lines are not in the file", missing.len());
-    let kept = kept_lines(&base.join("state"));
+    let kept = journal_lines(&base.join("state"));
     let lost: Vec<&String> = missing.iter().filter(|line| !kept.contains(*line)).collect();
     assert_eq!(lost, Vec::<&String>::new(), "lines of the user are lost");
     assert!(written > EDITS / 10, "the agent wrote only {written} times");
@@ -289,8 +289,9 @@ fn check_editor(edit: impl Fn(&Path, &str) + Sync) {
 
 #[test]
 fn no_line_of_an_editor_that_appends_in_place_is_lost() {
-    // A handle that was opened before the file was replaced writes to what was replaced, whatever the engine does. An
-    // editor finds that out by a look at the name, and writes again; what was under the name at that look has to stay.
+    // A handle opened before the file was replaced writes to the old file, and the engine cannot prevent that. An
+    // editor detects that by checking the name, and writes again; the file that has the name at that check must keep
+    // its text.
     check_editor(|file, line| {
         loop {
             let mut handle = OpenOptions::new().append(true).open(file).unwrap();
@@ -316,23 +317,23 @@ fn no_line_of_an_editor_that_renames_is_lost() {
 
 #[test]
 fn a_file_that_grows_and_shrinks_while_it_is_read_is_read_to_an_end() {
-    // A24 and A25: what a look finds is a text of the file's lines, never more than a read gives, and never a fault.
-    let directory = directory();
+    // A24 and A25: a read returns lines of the file, never more than the read cap, and never an unexpected error.
+    let directory = temp_directory();
     let base = directory.path().canonicalize().unwrap();
     fs::create_dir_all(base.join("ws")).unwrap();
     let file = base.join("ws/log.txt");
     let lines = "a line of the log\n".repeat(50_000);
     fs::write(&file, &lines).unwrap();
-    let session = open(&base, Resolver::Kernel);
+    let session = open_session(&base, Resolver::Kernel);
     let path = file.to_str().unwrap();
     let handle = OpenOptions::new().append(true).open(&file).unwrap();
     let count = AtomicUsize::new(0);
-    swapping(
+    run_while(
         || {
-            // Each read waits for the program that writes, as long as a read may.
+            // Each read waits for the writing program up to its limit.
             for at in 0..5 {
-                let window = Window { line: Some(1 + at * 251), limit: Some(100) };
-                for window in [Window::default(), window] {
+                let window = LineWindow { line: Some(1 + at * 251), limit: Some(100) };
+                for window in [LineWindow::default(), window] {
                     match session.read(path, window) {
                         Ok(read) => assert!(
                             read.text

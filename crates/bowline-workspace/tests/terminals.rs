@@ -1,4 +1,4 @@
-//! Terminals with real processes, among them such that do not want to end.
+//! Tests of terminals with real processes, including ones that resist being killed.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,15 +6,15 @@
     reason = "a test that cannot go on should say so and stop"
 )]
 
-#[path = "terminals/confined.rs"]
-mod confined;
-#[path = "terminals/ends.rs"]
-mod ends;
-#[path = "terminals/lab.rs"]
-mod lab;
+#[path = "terminals/confinement.rs"]
+mod confinement;
+#[path = "terminals/fixture.rs"]
+mod fixture;
 #[path = "terminals/protocol.rs"]
 mod protocol;
 #[path = "terminals/pty.rs"]
 mod pty;
-#[path = "terminals/torture.rs"]
-mod torture;
+#[path = "terminals/shutdown.rs"]
+mod shutdown;
+#[path = "terminals/stress.rs"]
+mod stress;

@@ -1,4 +1,4 @@
-//! Other programs that write a file at the moment that the engine reads, writes or undoes it: no saved line is lost.
+//! Tests of other programs that write a file while the engine reads, writes or undoes it: no saved line is lost.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,31 +13,31 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bowline_state::lines::Window;
-use bowline_state::undo::Selection;
-use bowline_workspace::calls::{Call, Calls, Gate};
+use bowline_state::lines::LineWindow;
+use bowline_state::undo::ChangeSelection;
+use bowline_workspace::disk_calls::{DiskCall, DiskCalls, DiskFaultInjector};
 use bowline_workspace::error::FilesError;
-use bowline_workspace::journal::Filter;
+use bowline_workspace::journal::ChangeFilter;
 use bowline_workspace::roots::{RootSpec, Roots};
-use bowline_workspace::workspace::{Session, Settings, Workspace};
+use bowline_workspace::workspace::{Workspace, WorkspaceOptions, WorkspaceSession};
 use tempfile::TempDir;
 
 /// A workspace with a file in it.
-struct Lab {
+struct WriterFixture {
     base: PathBuf,
-    calls: Calls,
+    calls: DiskCalls,
     _directory: TempDir,
 }
 
-impl Lab {
+impl WriterFixture {
     fn new(text: &str) -> Self {
-        Self::gated(text, |_, _| Ok(()))
+        Self::with_callback(text, |_, _| Ok(()))
     }
 
     /// Calls `act` before every call that changes the disk.
-    fn gated(
+    fn with_callback(
         text: &str,
-        act: impl Fn(&std::path::Path, Call) -> io::Result<()> + Send + Sync + 'static,
+        act: impl Fn(&std::path::Path, DiskCall) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
         let directory = TempDir::new().unwrap();
         let base = directory.path().canonicalize().unwrap();
@@ -45,15 +45,16 @@ impl Lab {
         fs::write(base.join("ws/d/f"), text).unwrap();
         let gate = {
             let base = base.clone();
-            Acting(Box::new(move |call| act(&base, call)))
+            CallbackInjector(Box::new(move |call| act(&base, call)))
         };
-        Self { base, calls: Calls::gated(Arc::new(gate)), _directory: directory }
+        Self { base, calls: DiskCalls::with_injector(Arc::new(gate)), _directory: directory }
     }
 
-    fn open(&self) -> Session {
+    fn open(&self) -> WorkspaceSession {
         let roots = Roots::open(&RootSpec::writable(self.base.join("ws").to_str().unwrap()), &[]).unwrap();
         let state = self.base.join("state");
-        let opened = Workspace::open_with(roots, &state, Settings::default(), self.calls.clone()).unwrap();
+        let opened =
+            Workspace::open_with(roots, &state, WorkspaceOptions::default(), self.calls.clone()).unwrap();
         opened.workspace.session("s1")
     }
 
@@ -70,50 +71,50 @@ impl Lab {
     }
 }
 
-struct Acting(Box<dyn Fn(Call) -> io::Result<()> + Send + Sync>);
+struct CallbackInjector(Box<dyn Fn(DiskCall) -> io::Result<()> + Send + Sync>);
 
-impl Gate for Acting {
-    fn pass(&self, call: Call, bytes: usize) -> io::Result<usize> {
+impl DiskFaultInjector for CallbackInjector {
+    fn before_call(&self, call: DiskCall, bytes: usize) -> io::Result<usize> {
         (self.0)(call).map(|()| bytes)
     }
 }
 
-fn read(session: &Session, path: &str) -> String {
-    session.read(path, Window::default()).unwrap().text.to_string()
+fn read(session: &WorkspaceSession, path: &str) -> String {
+    session.read(path, LineWindow::default()).unwrap().text.to_string()
 }
 
-/// Returns every text that the journal can give back of a file.
-fn journalled(session: &Session) -> String {
+/// Returns every text of a file that the journal can restore.
+fn journal_texts(session: &WorkspaceSession) -> String {
     let journal = session.workspace().roots().cwd().replace("/ws", "/state");
     let (journal, _) = bowline_workspace::journal::Journal::open(
         journal.as_ref(),
         bowline_workspace::journal::Retention::default(),
-        bowline_state::changes::Moment(i64::MAX / 4),
+        bowline_state::changes::Timestamp(i64::MAX / 4),
     )
     .unwrap();
     let mut texts = String::new();
-    for entry in journal.changes(&Filter::default()).unwrap() {
+    for entry in journal.changes(&ChangeFilter::default()).unwrap() {
         for side in [entry.change.before, entry.change.after].into_iter().flatten() {
-            let bytes = journal.blob(&side.hash).unwrap().unwrap_or_default();
+            let bytes = journal.content(&side.hash).unwrap().unwrap_or_default();
             texts.push_str(&String::from_utf8_lossy(&bytes));
         }
     }
     texts
 }
 
-/// A file of some length, so that lines of the agent and of the user are far apart.
+/// Returns a text long enough to keep the agent's and the user's lines far apart.
 fn long_text() -> String {
     (0..40).map(|line| format!("line {line}\n")).collect()
 }
 
 /// How an editor saves.
-type Save = fn(&std::path::Path, &str);
+type SaveFn = fn(&std::path::Path, &str);
 
 fn truncate_and_write(path: &std::path::Path, text: &str) {
     let mut file = File::create(path).unwrap();
     let (first, rest) = text.split_at(text.len() / 2);
     for part in [first, rest] {
-        // As a slow editor: others get their turn between the calls.
+        // Simulates a slow editor: others are scheduled between the calls.
         (0..3).for_each(|_| std::thread::yield_now());
         file.write_all(part.as_bytes()).unwrap();
     }
@@ -131,10 +132,11 @@ fn rename_over(path: &std::path::Path, text: &str) {
     fs::rename(&new, path).unwrap();
 }
 
-/// Lets a user save lines at the end while an agent writes at the beginning, and a user undoes if told so.
-fn check_saves(save: Save, undoes: bool) {
+/// Lets a user save lines at the end while an agent writes at the beginning, and, if `undoes` is set, undo the agent's
+/// writes.
+fn check_saves(save: SaveFn, undoes: bool) {
     const SAVES: usize = 400;
-    let lab = Lab::new(&long_text());
+    let lab = WriterFixture::new(&long_text());
     let session = lab.open();
     let (file, path) = (lab.file(), lab.path());
     let stop = AtomicBool::new(false);
@@ -144,23 +146,25 @@ fn check_saves(save: Save, undoes: bool) {
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                let Ok(seen) = session.read(&path, Window::default()) else { continue };
+                let Ok(seen) = session.read(&path, LineWindow::default()) else { continue };
                 let rest = seen.text.strip_prefix("agent ").and_then(|rest| rest.split_once('\n'));
                 let rest = rest.map_or(seen.text.as_str(), |(_, rest)| rest);
                 let text = format!("agent {number}\n{rest}");
                 let turn = session.origin(Some(number), None);
                 let is_written = session.write(&path, &text, &turn).is_ok();
                 if undoes && is_written && number % 2 == 0 {
-                    let turn = bowline_state::undo::Who::Turn { session: "s1".into(), turn: number };
-                    session.undo(&Selection { who: turn, ..Selection::default() }, &turn_less()).ok();
+                    let turn = bowline_state::undo::ChangeOwner::Turn { session: "s1".into(), turn: number };
+                    session
+                        .undo(&ChangeSelection { owner: turn, ..ChangeSelection::default() }, &user_origin())
+                        .ok();
                 }
             }
         });
         for number in 0..SAVES {
-            // An editor takes over what it finds on disk, then adds to it.
+            // The editor loads the file from disk, then appends to it.
             let mut text = fs::read_to_string(&file).unwrap();
             if !text.ends_with('\n') || text.lines().count() < 40 {
-                // A part of what the editor itself wrote cannot be seen: it is the only one who does.
+                // Only the editor itself writes in parts, so it never reads a partial text.
                 panic!("a text was cut: {text:?}");
             }
             text.push_str(&format!("user {number}\n"));
@@ -169,7 +173,7 @@ fn check_saves(save: Save, undoes: bool) {
         stop.store(true, Ordering::Relaxed);
     });
     session.workspace().merge_displaced();
-    let (text, journal) = (lab.text(), journalled(&session));
+    let (text, journal) = (lab.text(), journal_texts(&session));
     let lost: Vec<_> = (0..SAVES)
         .map(|number| format!("user {number}\n"))
         .filter(|line| !text.contains(line.as_str()) && !journal.contains(line.as_str()))
@@ -177,8 +181,8 @@ fn check_saves(save: Save, undoes: bool) {
     assert!(lost.is_empty(), "{} of {SAVES} saved lines are lost: {lost:?}", lost.len());
 }
 
-fn turn_less() -> bowline_state::changes::Origin {
-    bowline_state::changes::Origin::default()
+fn user_origin() -> bowline_state::changes::ChangeOrigin {
+    bowline_state::changes::ChangeOrigin::default()
 }
 
 #[test]
@@ -203,7 +207,7 @@ fn lines_that_are_saved_by_truncating_survive_undo() {
 
 #[test]
 fn a_file_that_is_being_saved_is_read_once_it_is_whole() {
-    let lab = Lab::new("old\n");
+    let lab = WriterFixture::new("old\n");
     let session = lab.open();
     let mut saver = File::create(lab.file()).unwrap();
     let (begun, begins) = std::sync::mpsc::sync_channel(1);
@@ -221,7 +225,7 @@ fn a_file_that_is_being_saved_is_read_once_it_is_whole() {
 
 #[test]
 fn a_file_that_is_held_open_is_written_in_place() {
-    let lab = Lab::new("one\ntwo\nthree\n");
+    let lab = WriterFixture::new("one\ntwo\nthree\n");
     let session = lab.open();
     let held = OpenOptions::new().read(true).append(true).open(lab.file()).unwrap();
     let inode = held.metadata().unwrap().ino();
@@ -232,14 +236,14 @@ fn a_file_that_is_held_open_is_written_in_place() {
     assert_eq!(lab.text(), "one\nTWO, and more\nthree\nappended\n");
     session.write(&lab.path(), "TWO, and more\nthree\n", &session.origin(Some(2), None)).unwrap();
     assert_eq!(lab.text(), "TWO, and more\nthree\nappended\n", "what was appended is merged");
-    session.workspace().undo(&Selection::turn("s1", 2)).unwrap();
+    session.workspace().undo(&ChangeSelection::turn("s1", 2)).unwrap();
     assert_eq!(lab.text(), "one\nTWO, and more\nthree\nappended\n");
     assert_eq!(fs::metadata(lab.file()).unwrap().ino(), inode);
 }
 
 #[test]
 fn a_file_that_a_program_is_writing_is_left_alone() {
-    let lab = Lab::new("one\n");
+    let lab = WriterFixture::new("one\n");
     let session = lab.open();
     read(&session, &lab.path());
     let logger = OpenOptions::new().append(true).open(lab.file()).unwrap();
@@ -257,15 +261,15 @@ fn a_file_that_a_program_is_writing_is_left_alone() {
     assert!(lab.text().starts_with("one\n."));
 }
 
-/// Opens the old file once the new one has its place, as a program does that looked up the name before.
-fn late_opener(late: &Arc<Mutex<Option<File>>>) -> Lab {
+/// Opens the old file once the new one is in place, as a program does that looked up the name before.
+fn fixture_with_late_opener(late: &Arc<Mutex<Option<File>>>) -> WriterFixture {
     let late = late.clone();
-    Lab::gated(&long_text(), move |base, call| {
+    WriterFixture::with_callback(&long_text(), move |base, call| {
         let is_temp = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "tmp");
         let entries = fs::read_dir(base.join("ws/d")).into_iter().flatten().flatten();
         let temp = entries.map(|entry| entry.path()).find(is_temp);
         let mut late = late.lock().unwrap();
-        if let (Call::SyncDirectory, Some(temp), None) = (call, temp, late.as_ref()) {
+        if let (DiskCall::SyncDirectory, Some(temp), None) = (call, temp, late.as_ref()) {
             *late = Some(OpenOptions::new().write(true).open(temp).unwrap());
         }
         Ok(())
@@ -275,7 +279,7 @@ fn late_opener(late: &Arc<Mutex<Option<File>>>) -> Lab {
 #[test]
 fn what_arrives_in_a_replaced_file_is_merged() {
     let late = Arc::default();
-    let lab = late_opener(&late);
+    let lab = fixture_with_late_opener(&late);
     let session = lab.open();
     let text = read(&session, &lab.path());
     session.write(&lab.path(), &format!("agent\n{text}"), &session.origin(Some(1), None)).unwrap();
@@ -290,7 +294,7 @@ fn what_arrives_in_a_replaced_file_is_merged() {
 #[test]
 fn what_arrives_in_a_replaced_file_after_a_crash_is_merged() {
     let late = Arc::default();
-    let lab = late_opener(&late);
+    let lab = fixture_with_late_opener(&late);
     let text = {
         let session = lab.open();
         let text = read(&session, &lab.path());
@@ -306,8 +310,8 @@ fn what_arrives_in_a_replaced_file_after_a_crash_is_merged() {
 
 #[test]
 fn a_write_into_a_directory_that_was_moved_out_is_taken_back() {
-    for (call, name) in [(Call::Exchange, "f"), (Call::Rename, "new")] {
-        let lab = Lab::gated("old\n", move |base, at| {
+    for (call, name) in [(DiskCall::Exchange, "f"), (DiskCall::Rename, "new")] {
+        let lab = WriterFixture::with_callback("old\n", move |base, at| {
             if at == call {
                 fs::rename(base.join("ws/d"), base.join("outside")).ok();
             }
@@ -317,22 +321,22 @@ fn a_write_into_a_directory_that_was_moved_out_is_taken_back() {
         read(&session, &lab.path());
         let path = lab.base.join("ws/d").join(name);
         let refused = session.write(path.to_str().unwrap(), "new\n", &session.origin(Some(1), None));
-        assert!(matches!(refused, Err(FilesError::Denied(_))), "{refused:?}");
+        assert!(matches!(refused, Err(FilesError::NotAdmitted(_))), "{refused:?}");
         let outside = fs::read_dir(lab.base.join("outside")).unwrap();
         let names: Vec<_> = outside.map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["f"]);
         assert_eq!(fs::read_to_string(lab.base.join("outside/f")).unwrap(), "old\n");
-        assert!(session.workspace().undo(&Selection::turn("s1", 1)).is_err(), "nothing was done");
+        assert!(session.workspace().undo(&ChangeSelection::turn("s1", 1)).is_err(), "nothing was done");
     }
 }
 
 #[test]
 fn the_right_to_run_as_another_user_does_not_survive_a_write() {
-    let lab = Lab::new("#!/bin/sh\n");
+    let lab = WriterFixture::new("#!/bin/sh\n");
     let session = lab.open();
     fs::set_permissions(lab.file(), fs::Permissions::from_mode(0o6755)).unwrap();
     read(&session, &lab.path());
-    let preview = session.preview(&lab.path(), "#!/bin/sh\nid\n").unwrap();
+    let preview = session.preview_write(&lab.path(), "#!/bin/sh\nid\n").unwrap();
     assert!(preview.drops_privileges);
     let written = session.write(&lab.path(), "#!/bin/sh\nid\n", &session.origin(Some(1), None)).unwrap();
     assert!(written.drops_privileges);

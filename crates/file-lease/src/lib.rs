@@ -1,10 +1,10 @@
-//! Leases on open files: tells whether another program has a file open for writing.
+//! Leases on open files, which detect whether another program has a file open for writing.
 //!
 //! Linux grants a shared lease on a file only while no program has it open for writing. While a lease is held, a
-//! program that opens the file for writing waits until the lease is released, or for 45 seconds. Hold a lease for as
-//! long as one read or one rename takes.
+//! program that opens the file for writing blocks until the lease is released, or for 45 seconds. Hold a lease only for
+//! the duration of one read or one rename.
 //!
-//! A program that opens the file with `O_NONBLOCK` does not wait: its `open` fails with `EWOULDBLOCK`.
+//! A program that opens the file with `O_NONBLOCK` does not block: its `open` fails with `EWOULDBLOCK`.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -16,22 +16,24 @@ pub struct Lease<'a> {
     file: BorrowedFd<'a>,
 }
 
-/// Why there is no lease.
+/// Why a lease was not granted.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     /// A program has the file open for writing.
     #[error("a program has the file open for writing")]
     Contended,
-    /// The system grants no lease on this file: it belongs to another user, or its file system has none.
+    /// The system grants no lease on this file: it belongs to another user, or its file system does not support leases.
     #[error("leases are unavailable: {0}")]
     Unavailable(io::Error),
 }
 
 impl<'a> Lease<'a> {
-    /// Takes a shared lease: no program has the file open for writing. The file has to be open for reading only.
+    /// Takes a shared lease, which guarantees that no program has the file open for writing. The file must be open for
+    /// reading only.
     ///
     /// # Errors
-    /// Returns [`LeaseError::Contended`] if a program has the file open for writing.
+    /// Returns [`LeaseError::Contended`] if a program has the file open for writing, and [`LeaseError::Unavailable`] if
+    /// the system grants no lease.
     pub fn try_shared(file: BorrowedFd<'a>) -> Result<Self, LeaseError> {
         system::set_lease(file, system::SHARED)?;
         Ok(Self { file })
@@ -40,7 +42,7 @@ impl<'a> Lease<'a> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        // It cannot fail: the descriptor is open and the lease is its own.
+        // This cannot fail: the descriptor is open and owns the lease.
         system::set_lease(self.file, system::NONE).ok();
     }
 }
@@ -60,17 +62,17 @@ mod system {
 
     pub(super) fn set_lease(file: BorrowedFd<'_>, lease: libc::c_int) -> Result<(), LeaseError> {
         if lease != NONE {
-            // The holder of a lease is signalled when another program wants the file, by SIGIO, which ends the
+            // When another program opens the file, the kernel signals the lease holder with SIGIO, which terminates the
             // process. SIGURG is ignored by default. Releasing a lease resets this.
-            control(file, F_SETSIG, libc::SIGURG).map_err(LeaseError::Unavailable)?;
+            fcntl_retrying(file, F_SETSIG, libc::SIGURG).map_err(LeaseError::Unavailable)?;
         }
-        control(file, libc::F_SETLEASE, lease).map_err(|why| match why.raw_os_error() {
+        fcntl_retrying(file, libc::F_SETLEASE, lease).map_err(|why| match why.raw_os_error() {
             Some(libc::EAGAIN) => LeaseError::Contended,
             _ => LeaseError::Unavailable(why),
         })
     }
 
-    fn control(file: BorrowedFd<'_>, command: libc::c_int, argument: libc::c_int) -> io::Result<()> {
+    fn fcntl_retrying(file: BorrowedFd<'_>, command: libc::c_int, argument: libc::c_int) -> io::Result<()> {
         loop {
             // SAFETY: the descriptor is open for as long as it is borrowed, and these commands take an integer.
             if unsafe { libc::fcntl(file.as_raw_fd(), command, argument) } != -1 {
@@ -120,7 +122,7 @@ mod tests {
         drop(other);
     }
 
-    /// Without a harmless signal the process would end here.
+    /// With the default signal the process would be terminated here.
     #[test]
     fn a_program_that_wants_the_file_waits_for_the_lease() {
         let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();

@@ -1,4 +1,5 @@
-//! What agents of others find in their homes and around them, so that they ask a model of the test and nobody else.
+//! Home directories and environments for third-party agents, set up so that the agents contact only the test's model
+//! server.
 
 use std::path::Path;
 
@@ -7,75 +8,75 @@ use serde_json::json;
 
 use crate::model_server::MODEL;
 
-/// The variables that an agent is started with.
-pub type Variables = Vec<(&'static str, String)>;
+/// The environment variables that an agent is started with.
+pub type EnvVars = Vec<(&'static str, String)>;
 
 /// Prepares a home for gemini-cli.
 ///
 /// # Errors
-/// Fails if it cannot be written.
-pub fn gemini(home: &Path, model: &str) -> Result<Variables> {
+/// Fails if the home cannot be written.
+pub fn prepare_gemini(home: &Path, model: &str) -> Result<EnvVars> {
     let settings =
         json!({"security": {"auth": {"selectedType": "gemini-api-key"}}, "telemetry": {"enabled": false}});
-    put(&home.join(".gemini"), "settings.json", &settings.to_string())?;
+    write_file(&home.join(".gemini"), "settings.json", &settings.to_string())?;
     Ok(vec![("GEMINI_API_KEY", "x".to_owned()), ("GOOGLE_GEMINI_BASE_URL", model.to_owned())])
 }
 
-/// Prepares a home for opencode, which asks before it edits or runs anything.
+/// Prepares a home for opencode, configured to ask before it edits or runs anything.
 ///
 /// # Errors
-/// Fails if it cannot be written.
-pub fn opencode(home: &Path, model: &str) -> Result<Variables> {
+/// Fails if the home cannot be written.
+pub fn prepare_opencode(home: &Path, model: &str) -> Result<EnvVars> {
     let google = json!({"options": {"baseURL": format!("{model}/v1beta"), "apiKey": "x"}});
     let settings = json!({
         "model": "google/gemini-2.5-flash", "autoupdate": false, "share": "disabled",
         "permission": {"edit": "ask", "bash": "ask"},
-        // Else it asks the model for a title beside the conversation.
+        // Otherwise it makes an extra request to the model for a title.
         "agent": {"title": {"disable": true}},
         "provider": {"google": google},
     });
-    put(&home.join(".config/opencode"), "opencode.json", &settings.to_string())?;
+    write_file(&home.join(".config/opencode"), "opencode.json", &settings.to_string())?;
     let alone = ["OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_LSP_DOWNLOAD"];
     Ok(alone.map(|name| (name, "1".to_owned())).to_vec())
 }
 
-/// Returns the variables for claude-agent-acp, which needs nothing in its home.
+/// Returns the variables for claude-agent-acp, which needs no files in its home.
 #[must_use]
-pub fn claude(model: &str) -> Variables {
+pub fn claude_env(model: &str) -> EnvVars {
     vec![
         ("ANTHROPIC_BASE_URL", model.to_owned()),
         ("ANTHROPIC_API_KEY", "x".to_owned()),
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
-        // Else it refuses some of its modes to root, which tests in containers are run as.
+        // Otherwise it refuses some of its modes to root, and tests in containers run as root.
         ("IS_SANDBOX", "1".to_owned()),
     ]
 }
 
-/// Prepares a home for codex-acp, which asks the user before it changes anything; by itself it asks a model.
+/// Prepares a home for codex-acp, configured to ask the user before each change; by default it asks a model.
 ///
 /// # Errors
-/// Fails if it cannot be written.
-pub fn codex(home: &Path, model: &str) -> Result<Variables> {
+/// Fails if the home cannot be written.
+pub fn prepare_codex(home: &Path, model: &str) -> Result<EnvVars> {
     let settings = format!(
         "model = \"{MODEL}\"\nmodel_provider = \"test\"\n\n[model_providers.test]\nname = \"test\"\n\
          base_url = \"{model}/v1\"\nwire_api = \"responses\"\nenv_key = \"TEST_KEY\"\n"
     );
-    put(&home.join(".codex"), "config.toml", &settings)?;
+    write_file(&home.join(".codex"), "config.toml", &settings)?;
     Ok(vec![("TEST_KEY", "x".to_owned()), ("INITIAL_AGENT_MODE", "workspace-write".to_owned())])
 }
 
 /// Prepares a home for qwen-code.
 ///
 /// # Errors
-/// Fails if it cannot be written.
-pub fn qwen(home: &Path, model: &str) -> Result<Variables> {
+/// Fails if the home cannot be written.
+pub fn prepare_qwen(home: &Path, model: &str) -> Result<EnvVars> {
     let settings = json!({
         "security": {"auth": {"selectedType": "openai"}}, "telemetry": {"enabled": false},
-        // Else it asks the model after a turn what to remember of it, and what the user might say next.
+        // Otherwise it asks the model after each turn for memories and for follow-up suggestions.
         "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false},
         "ui": {"enableFollowupSuggestions": false},
     });
-    put(&home.join(".qwen"), "settings.json", &settings.to_string())?;
+    write_file(&home.join(".qwen"), "settings.json", &settings.to_string())?;
     Ok(vec![
         ("OPENAI_API_KEY", "x".to_owned()),
         ("OPENAI_BASE_URL", format!("{model}/v1")),
@@ -83,9 +84,9 @@ pub fn qwen(home: &Path, model: &str) -> Result<Variables> {
     ])
 }
 
-/// Returns the variables for kimi-code, which needs nothing in its home.
+/// Returns the variables for kimi-code, which needs no files in its home.
 #[must_use]
-pub fn kimi(model: &str) -> Variables {
+pub fn kimi_env(model: &str) -> EnvVars {
     vec![
         ("KIMI_MODEL_NAME", MODEL.to_owned()),
         ("KIMI_MODEL_PROVIDER_TYPE", "openai".to_owned()),
@@ -96,7 +97,7 @@ pub fn kimi(model: &str) -> Variables {
     ]
 }
 
-fn put(directory: &Path, name: &str, text: &str) -> Result<()> {
+fn write_file(directory: &Path, name: &str, text: &str) -> Result<()> {
     std::fs::create_dir_all(directory)?;
     Ok(std::fs::write(directory.join(name), text)?)
 }

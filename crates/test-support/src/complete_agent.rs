@@ -1,4 +1,5 @@
-//! An agent with every method of the protocol: each says in its answer, or in an update, that it was called.
+//! An agent that implements every method of the protocol: each reports in its response, or in an update, that it was
+//! called.
 
 use bowline_wire::methods::{SetSessionModelRequest, SetSessionModelResponse};
 use bowline_wire::schema::v1::{
@@ -15,28 +16,28 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Serves the client on stdin and stdout until it is gone.
+/// Serves the client on stdin and stdout until it disconnects.
 ///
 /// # Errors
-/// Fails when stdin or stdout does.
+/// Fails on an error of stdin or stdout.
 pub fn run() -> std::io::Result<()> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run_agent(Complete))
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run_agent(CompleteAgent))
 }
 
-struct Complete;
+struct CompleteAgent;
 
-/// Makes a value of the protocol from JSON.
-fn value<T: DeserializeOwned>(json: Value) -> Result<T, Error> {
+/// Deserialises a protocol value from JSON.
+fn from_json<T: DeserializeOwned>(json: Value) -> Result<T, Error> {
     T::deserialize(json).map_err(Error::into_internal_error)
 }
 
-async fn say(client: &ClientHandle, session: &SessionId, text: String) -> Result<(), CallError> {
+async fn send_text(client: &ClientHandle, session: &SessionId, text: String) -> Result<(), CallError> {
     let chunk = SessionUpdate::AgentMessageChunk(ContentChunk::new(text.into()));
     client.update(session.clone(), chunk).await
 }
 
-/// Says what a call of the client came to.
-async fn report<T: Serialize>(
+/// Sends the outcome of a client call as an update.
+async fn send_outcome<T: Serialize>(
     client: &ClientHandle,
     session: &SessionId,
     what: &str,
@@ -46,12 +47,12 @@ async fn report<T: Serialize>(
         Ok(answer) => json!(answer).to_string(),
         Err(error) => format!("! {error}"),
     };
-    say(client, session, format!("{what}: {outcome}")).await
+    send_text(client, session, format!("{what}: {outcome}")).await
 }
 
-impl Agent for Complete {
+impl Agent for CompleteAgent {
     async fn initialize(&self, _: InitializeRequest, _: AgentContext) -> Result<InitializeResponse, Error> {
-        value(json!({
+        from_json(json!({
             "protocolVersion": 1,
             "agentCapabilities": {
                 "loadSession": true,
@@ -86,7 +87,7 @@ impl Agent for Complete {
         request: NewSessionRequest,
         _: AgentContext,
     ) -> Result<NewSessionResponse, Error> {
-        value(json!({
+        from_json(json!({
             "sessionId": format!("new in {} with {:?}", request.cwd.display(), request.additional_directories),
             "modes": {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}]},
         }))
@@ -97,8 +98,8 @@ impl Agent for Complete {
         request: LoadSessionRequest,
         cx: AgentContext,
     ) -> Result<LoadSessionResponse, Error> {
-        say(cx.client(), &request.session_id, "replayed 1".to_owned()).await?;
-        say(cx.client(), &request.session_id, "replayed 2".to_owned()).await?;
+        send_text(cx.client(), &request.session_id, "replayed 1".to_owned()).await?;
+        send_text(cx.client(), &request.session_id, "replayed 2".to_owned()).await?;
         Ok(LoadSessionResponse::new())
     }
 
@@ -116,8 +117,8 @@ impl Agent for Complete {
         _: AgentContext,
     ) -> Result<ListSessionsResponse, Error> {
         match request.cursor {
-            None => value(json!({"sessions": [{"sessionId": "one", "cwd": "/a"}], "nextCursor": "+/=="})),
-            Some(cursor) => value(json!({"sessions": [{"sessionId": cursor, "cwd": "/b"}]})),
+            None => from_json(json!({"sessions": [{"sessionId": "one", "cwd": "/a"}], "nextCursor": "+/=="})),
+            Some(cursor) => from_json(json!({"sessions": [{"sessionId": cursor, "cwd": "/b"}]})),
         }
     }
 
@@ -151,7 +152,7 @@ impl Agent for Complete {
         cx: AgentContext,
     ) -> Result<SetSessionModeResponse, Error> {
         let update = json!({"sessionUpdate": "current_mode_update", "currentModeId": request.mode_id});
-        cx.client().update(request.session_id, value::<SessionUpdate>(update)?).await?;
+        cx.client().update(request.session_id, from_json::<SessionUpdate>(update)?).await?;
         Ok(SetSessionModeResponse::new())
     }
 
@@ -160,7 +161,7 @@ impl Agent for Complete {
         request: SetSessionConfigOptionRequest,
         _: AgentContext,
     ) -> Result<SetSessionConfigOptionResponse, Error> {
-        value(json!({"configOptions": [{
+        from_json(json!({"configOptions": [{
             "id": request.config_id, "name": "Model", "type": "select", "currentValue": "fast",
             "options": [{"value": "fast", "name": "Fast"}],
         }]}))
@@ -171,14 +172,14 @@ impl Agent for Complete {
         request: SetSessionModelRequest,
         cx: AgentContext,
     ) -> Result<SetSessionModelResponse, Error> {
-        say(cx.client(), &request.session_id, format!("model {}", request.model_id)).await?;
+        send_text(cx.client(), &request.session_id, format!("model {}", request.model_id)).await?;
         Ok(SetSessionModelResponse {})
     }
 
     async fn prompt(&self, request: PromptRequest, cx: AgentContext) -> Result<PromptResponse, Error> {
         let (client, session) = (cx.client(), &request.session_id);
         if request.prompt.is_empty() {
-            say(client, session, "waiting".to_owned()).await?;
+            send_text(client, session, "waiting".to_owned()).await?;
             cx.cancelled().await;
             return Ok(PromptResponse::new(StopReason::Cancelled));
         }
@@ -187,37 +188,42 @@ impl Agent for Complete {
             "toolCall": {"toolCallId": "t"},
             "options": [{"optionId": "no", "name": "No", "kind": "reject_once"}],
         });
-        report(client, session, "permission", client.request_permission(value(ask)?).await).await?;
+        send_outcome(client, session, "permission", client.request_permission(from_json(ask)?).await).await?;
         let read = json!({"sessionId": session, "path": "/a", "line": 2, "limit": 3});
-        report(client, session, "read", client.read_text_file(value(read)?).await).await?;
+        send_outcome(client, session, "read", client.read_text_file(from_json(read)?).await).await?;
         let write = json!({"sessionId": session, "path": "/b", "content": "text"});
-        report(client, session, "write", client.write_text_file(value(write)?).await).await?;
+        send_outcome(client, session, "write", client.write_text_file(from_json(write)?).await).await?;
         let create =
             json!({"sessionId": session, "command": "ls", "args": ["-l"], "cwd": "/", "outputByteLimit": 9});
-        report(client, session, "create", client.create_terminal(value(create)?).await).await?;
+        send_outcome(client, session, "create", client.create_terminal(from_json(create)?).await).await?;
         let terminal = || json!({"sessionId": session, "terminalId": "t1"});
-        report(client, session, "output", client.terminal_output(value(terminal())?).await).await?;
-        report(client, session, "kill", client.kill_terminal(value(terminal())?).await).await?;
-        report(client, session, "exit", client.wait_for_terminal_exit(value(terminal())?).await).await?;
-        report(client, session, "release", client.release_terminal(value(terminal())?).await).await?;
+        send_outcome(client, session, "output", client.terminal_output(from_json(terminal())?).await).await?;
+        send_outcome(client, session, "kill", client.kill_terminal(from_json(terminal())?).await).await?;
+        send_outcome(client, session, "exit", client.wait_for_terminal_exit(from_json(terminal())?).await)
+            .await?;
+        send_outcome(client, session, "release", client.release_terminal(from_json(terminal())?).await)
+            .await?;
         let form = json!({
             "sessionId": session, "mode": "form", "message": "Name?",
             "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
         });
-        report(client, session, "elicitation", client.create_elicitation(value(form)?).await).await?;
+        send_outcome(client, session, "elicitation", client.create_elicitation(from_json(form)?).await)
+            .await?;
         client.complete_elicitation(CompleteElicitationNotification::new("e1")).await?;
-        let ext = ExtRequest::new("_ask", raw(json!({"why": "to see"}))?.into());
-        report(client, session, "extension", client.ext_request(ext).await).await?;
-        client.ext_notification(ExtNotification::new("_told", raw(json!([1, 2]))?.into())).await?;
+        let ext = ExtRequest::new("_ask", to_raw_value(json!({"why": "to see"}))?.into());
+        send_outcome(client, session, "extension", client.ext_request(ext).await).await?;
+        client.ext_notification(ExtNotification::new("_told", to_raw_value(json!([1, 2]))?.into())).await?;
         Ok(PromptResponse::new(StopReason::EndTurn))
     }
 
     async fn cancel(&self, notification: CancelNotification, client: ClientHandle) {
-        say(&client, &notification.session_id, "cancel".to_owned()).await.ok();
+        send_text(&client, &notification.session_id, "cancel".to_owned()).await.ok();
     }
 
     async fn ext_request(&self, request: ExtRequest, _: AgentContext) -> Result<ExtResponse, Error> {
-        Ok(ExtResponse::new(raw(json!({"method": &*request.method, "params": request.params}))?.into()))
+        Ok(ExtResponse::new(
+            to_raw_value(json!({"method": &*request.method, "params": request.params}))?.into(),
+        ))
     }
 
     async fn ext_notification(&self, notification: ExtNotification, client: ClientHandle) {
@@ -225,6 +231,6 @@ impl Agent for Complete {
     }
 }
 
-fn raw(json: Value) -> Result<Box<serde_json::value::RawValue>, Error> {
+fn to_raw_value(json: Value) -> Result<Box<serde_json::value::RawValue>, Error> {
     serde_json::value::to_raw_value(&json).map_err(Error::into_internal_error)
 }

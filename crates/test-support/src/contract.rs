@@ -1,4 +1,4 @@
-//! What our own agents and clients share of the contract in `tests/peers/README.md`.
+//! The parts of the contract in `tests/peers/README.md` that our own agents and clients share.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -9,33 +9,33 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How many texts of chunks a step's line holds.
-const KEPT_CHUNKS: usize = 50;
+/// The maximum number of chunk texts in a step's line.
+const MAX_LOGGED_CHUNKS: usize = 50;
 
-/// The line that a file under `/bench` repeats.
-const LINE: &str = "        if let Some(value) = map.get(\"key\") { out.push(value); }\n";
+/// The line that the files under `/bench` repeat.
+const BENCH_LINE: &str = "        if let Some(value) = map.get(\"key\") { out.push(value); }\n";
 
-/// What a prompt asks an agent to do.
+/// A task for an agent, as a prompt contains it.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Task {
-    /// `count` reads of `path`, `inflight` of them at any time.
+pub enum PeerTask {
+    /// `count` reads of `path`, `inflight` of them concurrently.
     Read {
         /// The file to read.
         path: String,
-        /// How often.
+        /// The number of reads.
         count: usize,
-        /// How many at any time.
+        /// The number of concurrent reads.
         inflight: usize,
     },
     /// `count` chunks of `size` bytes.
     Stream {
-        /// How many chunks.
+        /// The number of chunks.
         count: usize,
-        /// The bytes of each.
+        /// The size of each chunk in bytes.
         size: usize,
     },
-    /// Every method of the client once.
+    /// Every client method once.
     Flow {
         /// The file to read.
         path: String,
@@ -46,8 +46,8 @@ pub enum Task {
     Wait,
 }
 
-impl Task {
-    /// Returns the task in a prompt's first text, `None` if that text is to be echoed.
+impl PeerTask {
+    /// Returns the task in a prompt's first text, or `None` if the agent should echo that text.
     pub fn from_text(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
@@ -56,27 +56,27 @@ impl Task {
 /// One step of a client's plan.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Step {
-    /// What is sent, as JSON text in one text block.
+pub struct PlanStep {
+    /// The prompt, sent as JSON text in one text block.
     pub prompt: Value,
-    /// Whether the turn is cancelled once its first chunk came.
+    /// Whether to cancel the turn after its first chunk.
     #[serde(default)]
     pub cancel_on_first_chunk: bool,
 }
 
 /// A client's command line.
 #[derive(Debug)]
-pub struct ClientArguments {
+pub struct PeerClientArgs {
     /// The kind of the option that answers a permission request.
-    pub approve: PermissionOptionKind,
-    /// The steps to take.
-    pub plan: Vec<Step>,
+    pub approval_kind: PermissionOptionKind,
+    /// The steps to run.
+    pub plan: Vec<PlanStep>,
     /// The agent's program and arguments.
     pub agent: Vec<String>,
 }
 
-impl ClientArguments {
-    /// Reads `--approve allow|reject --plan JSON -- AGENT ARG…`.
+impl PeerClientArgs {
+    /// Parses `--approve allow|reject --plan JSON -- AGENT ARG…`.
     pub fn parse(mut given: impl Iterator<Item = String>) -> Result<Self> {
         let (mut approve, mut plan) = (PermissionOptionKind::AllowOnce, None);
         while let Some(name) = given.next() {
@@ -91,7 +91,7 @@ impl ClientArguments {
                 _ => bail!("unknown argument {name} {value}"),
             }
         }
-        Ok(Self { approve, plan: plan.context("--plan is missing")?, agent: given.collect() })
+        Ok(Self { approval_kind: approve, plan: plan.context("--plan is missing")?, agent: given.collect() })
     }
 }
 
@@ -107,8 +107,8 @@ impl StepLog {
     /// Counts one update.
     pub fn record(&mut self, update: SessionUpdate) {
         self.updates += 1;
-        *self.kinds.entry(kind(&update)).or_default() += 1;
-        if self.chunks.len() < KEPT_CHUNKS
+        *self.kinds.entry(update_kind(&update)).or_default() += 1;
+        if self.chunks.len() < MAX_LOGGED_CHUNKS
             && let SessionUpdate::AgentMessageChunk(chunk) = update
             && let ContentBlock::Text(text) = chunk.content
         {
@@ -116,36 +116,36 @@ impl StepLog {
         }
     }
 
-    /// Whether no chunk has come yet.
+    /// Returns whether no chunk has arrived yet.
     pub fn has_no_chunk(&self) -> bool {
         self.chunks.is_empty()
     }
 
-    /// Returns the JSON line of the step, which ended so after `took`.
-    pub fn line(&self, stop: StopReason, took: Duration) -> Result<String> {
+    /// Returns the JSON line of the step, with its stop reason and duration.
+    pub fn to_json_line(&self, stop: StopReason, took: Duration) -> Result<String> {
         #[derive(Serialize)]
-        struct Line<'a> {
+        struct StepLogLine<'a> {
             stop: StopReason,
             seconds: f64,
             #[serde(flatten)]
             log: &'a StepLog,
         }
-        Ok(serde_json::to_string(&Line { stop, seconds: took.as_secs_f64(), log: self })?)
+        Ok(serde_json::to_string(&StepLogLine { stop, seconds: took.as_secs_f64(), log: self })?)
     }
 }
 
-/// The texts under `/bench` by their length, made once and kept.
+/// The texts under `/bench` by length, generated once and cached.
 #[derive(Debug, Default)]
 pub struct BenchTexts {
-    made: HashMap<usize, String>,
+    texts: HashMap<usize, String>,
 }
 
 impl BenchTexts {
-    /// Returns the text of `/bench/N`, `None` for any other path.
+    /// Returns the text of `/bench/N`, or `None` for any other path.
     pub fn get(&mut self, path: &Path) -> Option<&str> {
         let bytes = path.to_str()?.strip_prefix("/bench/")?.parse().ok()?;
-        let text = self.made.entry(bytes).or_insert_with(|| {
-            let mut text = LINE.repeat(usize::div_ceil(bytes, LINE.len()));
+        let text = self.texts.entry(bytes).or_insert_with(|| {
+            let mut text = BENCH_LINE.repeat(usize::div_ceil(bytes, BENCH_LINE.len()));
             text.truncate(bytes);
             text
         });
@@ -154,7 +154,7 @@ impl BenchTexts {
 }
 
 /// Returns the wire name of an update's kind.
-fn kind(update: &SessionUpdate) -> &'static str {
+fn update_kind(update: &SessionUpdate) -> &'static str {
     match update {
         SessionUpdate::UserMessageChunk(_) => "user_message_chunk",
         SessionUpdate::AgentMessageChunk(_) => "agent_message_chunk",
@@ -167,7 +167,7 @@ fn kind(update: &SessionUpdate) -> &'static str {
         SessionUpdate::ConfigOptionUpdate(_) => "config_option_update",
         SessionUpdate::SessionInfoUpdate(_) => "session_info_update",
         SessionUpdate::UsageUpdate(_) => "usage_update",
-        // The enum is open; a kind that no peer of these tests sends is counted under one name.
+        // The enum is non-exhaustive; kinds that no peer in these tests sends share one name.
         _ => "other",
     }
 }

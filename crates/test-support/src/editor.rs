@@ -1,5 +1,5 @@
-//! An editor in memory that serves an agent as real ones do, and as bad ones do: it formats on save, its user types and
-//! refuses, it stalls, answers nonsense and dies. Everything that it is asked and told is written down.
+//! An in-memory editor that serves an agent as real editors do, and as bad ones do: it formats on save, its user types
+//! and refuses, it stalls, sends malformed responses and dies. It logs every request and notification.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;
@@ -14,20 +14,20 @@ use agent_client_protocol_schema::v1::{
     WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use anyhow::Result;
-use bowline_state::failure::Failure;
-use bowline_state::lines::{Window, slice};
+use bowline_state::lines::{LineWindow, slice_lines};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::version;
 use bowline_wire::{
-    Agent, AgentHandle, Client, ClientContext, ClientHandle, Limits, connect_agent, connect_client,
+    Agent, AgentHandle, Client, ClientContext, ClientHandle, ConnectionLimits, connect_agent, connect_client,
 };
 use serde_json::json;
 use tokio::sync::Notify;
 
-mod told;
+mod format;
 
-/// What an editor offers.
+/// The client capabilities of an editor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Offers {
+pub struct EditorCapabilities {
     /// Reading files.
     pub read: bool,
     /// Writing files.
@@ -36,213 +36,213 @@ pub struct Offers {
     pub terminal: bool,
 }
 
-impl Offers {
-    /// Everything.
+impl EditorCapabilities {
+    /// Every capability.
     pub const ALL: Self = Self { read: true, write: true, terminal: true };
-    /// Nothing.
+    /// No capability.
     pub const NONE: Self = Self { read: false, write: false, terminal: false };
 }
 
-/// What an editor does in place of what it is asked.
+/// A fault: what an editor does instead of serving a request.
 #[derive(Debug, Clone)]
-pub enum Trouble {
-    /// It answers an error.
-    Refuses(Error),
-    /// It never answers; that the request is cancelled is written down.
-    Stalls,
-    /// It is gone before it does anything.
-    Dies,
-    /// It does what it is asked, and is gone before it answers.
-    DiesAfterwards,
-    /// It does what it is asked, and never says so.
-    StallsAfterwards,
-    /// It does nothing until the request is cancelled, and then does what it was asked, and says so.
-    ActsLate,
+pub enum EditorFault {
+    /// Responds with an error.
+    Refuse(Error),
+    /// Never responds; logs the cancellation of the request.
+    Stall,
+    /// Disconnects before it acts.
+    Disconnect,
+    /// Acts on the request, and disconnects before it responds.
+    DisconnectAfterActing,
+    /// Acts on the request, and never responds.
+    StallAfterActing,
+    /// Does nothing until the request is cancelled, then acts on it and responds.
+    ActAfterCancel,
 }
 
-/// What the user says.
+/// The user's answer to a permission request.
 #[derive(Debug, Clone)]
-pub enum Says {
-    /// The first option of this kind.
-    Kind(PermissionOptionKind),
-    /// The option of this id, offered or not.
-    Id(&'static str),
-    /// No, and why: as our own host tells it.
-    NoBecause(&'static str),
-    /// The turn is cancelled.
+pub enum UserAnswer {
+    /// Selects the first option of this kind.
+    OptionKind(PermissionOptionKind),
+    /// Selects the option with this id, offered or not.
+    OptionId(&'static str),
+    /// Rejects with a reason, in the form that our own host uses.
+    RejectWithReason(&'static str),
+    /// Reports that the turn is cancelled.
     Cancelled,
-    /// The editor cannot ask.
-    Fails(Error),
-    /// Nothing.
-    Nothing,
+    /// Fails to ask the user.
+    Failed(Error),
+    /// Never answers.
+    NoAnswer,
 }
 
-/// A command as it will run.
+/// A simulated command.
 #[derive(Debug, Clone)]
-pub struct Run {
-    /// What it puts out.
+pub struct FakeCommand {
+    /// The output.
     pub output: String,
-    /// How it ends; if nothing is said, only when it is killed.
+    /// How the command ends; `None` for a command that runs until it is killed.
     pub exit: Option<TerminalExitStatus>,
-    /// Whether the editor says that some output is missing.
+    /// Whether the editor reports the output as truncated.
     pub truncated: bool,
 }
 
-impl Run {
-    /// A command that ends with a code.
-    pub fn ended(output: &str, code: u32) -> Self {
+impl FakeCommand {
+    /// Creates a command that exits with a code.
+    pub fn exited(output: &str, code: u32) -> Self {
         let exit = Some(TerminalExitStatus::new().exit_code(code));
         Self { output: output.to_owned(), exit, truncated: false }
     }
 
-    /// A command that runs until it is killed.
+    /// Creates a command that runs until it is killed.
     pub fn endless(output: &str) -> Self {
         Self { output: output.to_owned(), exit: None, truncated: false }
     }
 }
 
-/// What files hold, by path.
-pub type Documents = BTreeMap<String, String>;
+/// The text of files, by path.
+pub type EditorDocuments = BTreeMap<String, String>;
 
-type Formatter = Box<dyn Fn(&str, &str) -> String + Send>;
-type Hook = Box<dyn FnOnce(&mut Documents) + Send>;
+type FormatFn = Box<dyn Fn(&str, &str) -> String + Send>;
+type AfterHook = Box<dyn FnOnce(&mut EditorDocuments) + Send>;
 
 /// An editor with documents in memory.
-pub struct Editor {
-    offers: Offers,
+pub struct FakeEditor {
+    capabilities: EditorCapabilities,
     state: Mutex<State>,
     changed: Notify,
-    death: Notify,
+    disconnect: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    documents: Documents,
-    formatter: Option<Formatter>,
-    troubles: Vec<(&'static str, Trouble)>,
-    hooks: Vec<(&'static str, Hook)>,
-    says: VecDeque<Says>,
-    runs: VecDeque<Run>,
-    terminals: HashMap<TerminalId, Run>,
-    created: u32,
+    documents: EditorDocuments,
+    formatter: Option<FormatFn>,
+    faults: Vec<(&'static str, EditorFault)>,
+    hooks: Vec<(&'static str, AfterHook)>,
+    answers: VecDeque<UserAnswer>,
+    commands: VecDeque<FakeCommand>,
+    terminals: HashMap<TerminalId, FakeCommand>,
+    terminals_created: u32,
     is_empty_past_end: bool,
     log: Vec<String>,
-    hidden: Vec<(String, String)>,
+    replacements: Vec<(String, String)>,
 }
 
-impl Editor {
-    /// Returns an editor that has no document, and whose user allows everything once.
-    pub fn new(offers: Offers) -> Arc<Self> {
+impl FakeEditor {
+    /// Creates an editor without documents, whose user allows every request once.
+    pub fn new(offers: EditorCapabilities) -> Arc<Self> {
         let (state, changed, death) = (Mutex::default(), Notify::new(), Notify::new());
-        Arc::new(Self { offers, state, changed, death })
+        Arc::new(Self { capabilities: offers, state, changed, disconnect: death })
     }
 
-    /// Connects an agent in the same process, and greets it. Returns both ends: the client as the agent sees it, and the
-    /// agent as the editor does.
+    /// Connects an agent in the same process, and initialises the connection. Returns both ends: the client as the
+    /// agent sees it, and the agent as the editor sees it.
     ///
     /// # Errors
-    /// Fails if the two cannot agree.
+    /// Fails if the initialisation fails.
     pub async fn connect(self: &Arc<Self>, agent: impl Agent) -> Result<(ClientHandle, AgentHandle)> {
         let (ours, theirs) = tokio::io::duplex(64 << 10);
         let (reader, writer) = tokio::io::split(theirs);
-        let (client, serving) = connect_agent(Arc::new(agent), reader, writer, Limits::DEFAULT);
+        let (client, serving) = connect_agent(Arc::new(agent), reader, writer, ConnectionLimits::DEFAULT);
         tokio::spawn(serving);
         let (reader, writer) = tokio::io::split(ours);
-        let (agent, serving) = connect_client(self.clone(), reader, writer, Limits::DEFAULT);
+        let (agent, serving) = connect_client(self.clone(), reader, writer, ConnectionLimits::DEFAULT);
         let its = self.clone();
         tokio::spawn(async move {
             tokio::select! {
                 ended = serving => drop(ended),
-                () = its.death.notified() => {}
+                () = its.disconnect.notified() => {}
             }
         });
-        agent.initialize(self.greeting()).await?;
+        agent.initialize(self.initialize_request()).await?;
         Ok((client, agent))
     }
 
-    /// Returns what the editor says first.
-    pub fn greeting(&self) -> InitializeRequest {
-        let Offers { read, write, terminal } = self.offers;
+    /// Returns the editor's `initialize` request.
+    pub fn initialize_request(&self) -> InitializeRequest {
+        let EditorCapabilities { read, write, terminal } = self.capabilities;
         let files = FileSystemCapabilities::new().read_text_file(read).write_text_file(write);
         let capabilities = ClientCapabilities::new().fs(files).terminal(terminal);
         InitializeRequest::new(version::LATEST).client_capabilities(capabilities)
     }
 
     /// Opens a document, or changes it as its user would.
-    pub fn put(&self, path: &str, text: &str) {
+    pub fn set_document(&self, path: &str, text: &str) {
         self.state().documents.insert(path.to_owned(), text.to_owned());
     }
 
-    /// Returns what a document holds.
-    pub fn get(&self, path: &str) -> Option<String> {
+    /// Returns the text of a document.
+    pub fn document(&self, path: &str) -> Option<String> {
         self.state().documents.get(path).cloned()
     }
 
-    /// Formats every text that is written.
-    pub fn format(&self, formatter: impl Fn(&str, &str) -> String + Send + 'static) {
+    /// Formats every written text with a function.
+    pub fn set_formatter(&self, formatter: impl Fn(&str, &str) -> String + Send + 'static) {
         self.state().formatter = Some(Box::new(formatter));
     }
 
-    /// Gives nothing, in place of an error, where lines are asked for that a document does not have.
-    pub fn be_empty_past_end(&self) {
+    /// Responds with an empty text instead of an error to reads past the end of a document.
+    pub fn return_empty_past_end(&self) {
         self.state().is_empty_past_end = true;
     }
 
-    /// Does something else than it is asked, the next time that this method is called.
-    pub fn trouble(&self, method: &'static str, trouble: Trouble) {
-        self.state().troubles.push((method, trouble));
+    /// Makes the next call of this method fail with a fault.
+    pub fn queue_fault(&self, method: &'static str, trouble: EditorFault) {
+        self.state().faults.push((method, trouble));
     }
 
-    /// Lets the user type something, right after this method is answered the next time.
-    pub fn after(&self, method: &'static str, act: impl FnOnce(&mut Documents) + Send + 'static) {
+    /// Runs a hook on the documents, such as the user's typing, right after the next response to this method.
+    pub fn run_after(&self, method: &'static str, act: impl FnOnce(&mut EditorDocuments) + Send + 'static) {
         self.state().hooks.push((method, Box::new(act)));
     }
 
-    /// Says what the user says to the next question that has no answer yet.
-    pub fn say(&self, says: Says) {
-        self.state().says.push_back(says);
+    /// Queues the user's answer to a permission request.
+    pub fn queue_answer(&self, says: UserAnswer) {
+        self.state().answers.push_back(says);
     }
 
-    /// Says how the next command runs that nothing was said of yet; others end at once, with no output.
-    pub fn run(&self, run: Run) {
-        self.state().runs.push_back(run);
+    /// Queues a command for the next terminal; without one, a command ends at once with no output.
+    pub fn queue_command(&self, run: FakeCommand) {
+        self.state().commands.push_back(run);
     }
 
-    /// Changes what a terminal shows, and lets its command end.
-    pub fn terminal(&self, id: &str, change: impl FnOnce(&mut Run)) {
+    /// Changes the command of a terminal: its output, or how it ends.
+    pub fn update_terminal(&self, id: &str, change: impl FnOnce(&mut FakeCommand)) {
         if let Some(run) = self.state().terminals.get_mut(&TerminalId::new(id)) {
             change(run);
         }
         self.changed.notify_waiters();
     }
 
-    /// Returns the terminals that were not given up.
+    /// Returns the number of terminals that are not released.
     pub fn open_terminals(&self) -> usize {
         self.state().terminals.len()
     }
 
-    /// Writes something else in place of a text, wherever it comes: a directory that has another name each time.
-    pub fn hide(&self, text: &str, name: &str) {
-        self.state().hidden.push((text.to_owned(), name.to_owned()));
+    /// Replaces a text everywhere in the log, such as a directory whose name differs between runs.
+    pub fn replace_in_log(&self, text: &str, name: &str) {
+        self.state().replacements.push((text.to_owned(), name.to_owned()));
     }
 
     /// Closes the connection at once.
-    pub fn die(&self) {
-        self.death.notify_one();
+    pub fn disconnect(&self) {
+        self.disconnect.notify_one();
     }
 
-    /// Returns what was asked and told since the last time, line by line.
+    /// Returns the log since the last call, line by line.
     pub fn take_log(&self) -> String {
         let lines = std::mem::take(&mut self.state().log);
         lines.into_iter().map(|line| line + "\n").collect()
     }
 
-    /// Waits until something that was asked or told has this text in it.
-    pub async fn until(&self, text: &str) {
-        self.wait(|state| state.log.iter().any(|line| line.contains(text))).await;
+    /// Waits until a line of the log contains this text.
+    pub async fn wait_for_log(&self, text: &str) {
+        self.wait_until(|state| state.log.iter().any(|line| line.contains(text))).await;
     }
 
-    async fn wait(&self, condition: impl Fn(&State) -> bool) {
+    async fn wait_until(&self, condition: impl Fn(&State) -> bool) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -254,9 +254,9 @@ impl Editor {
         }
     }
 
-    fn note(&self, line: String) {
+    fn log_line(&self, line: String) {
         let mut state = self.state();
-        let line = state.hidden.iter().fold(line, |line, (text, name)| line.replace(text, name));
+        let line = state.replacements.iter().fold(line, |line, (text, name)| line.replace(text, name));
         state.log.push(line);
         drop(state);
         self.changed.notify_waiters();
@@ -266,7 +266,7 @@ impl Editor {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does what was asked, unless there is trouble.
+    /// Acts on a request, unless a fault is queued.
     async fn serve<T>(
         &self,
         method: &'static str,
@@ -274,38 +274,38 @@ impl Editor {
         line: String,
         act: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        self.note(format!("< {method} {line}"));
+        self.log_line(format!("< {method} {line}"));
         let trouble = {
             let mut state = self.state();
-            let at = state.troubles.iter().position(|(its, _)| *its == method);
-            at.map(|at| state.troubles.remove(at).1)
+            let at = state.faults.iter().position(|(its, _)| *its == method);
+            at.map(|at| state.faults.remove(at).1)
         };
         match trouble {
-            Some(Trouble::Refuses(error)) => return Err(error),
-            Some(Trouble::Stalls) => return Err(self.stall(method, cx).await),
-            Some(Trouble::Dies) => {
-                self.die();
-                return Err(self.stall(method, cx).await);
+            Some(EditorFault::Refuse(error)) => return Err(error),
+            Some(EditorFault::Stall) => return Err(self.wait_for_cancel(method, cx).await),
+            Some(EditorFault::Disconnect) => {
+                self.disconnect();
+                return Err(self.wait_for_cancel(method, cx).await);
             }
-            Some(Trouble::DiesAfterwards) => {
+            Some(EditorFault::DisconnectAfterActing) => {
                 act.await?;
-                self.die();
-                return Err(self.stall(method, cx).await);
+                self.disconnect();
+                return Err(self.wait_for_cancel(method, cx).await);
             }
-            Some(Trouble::StallsAfterwards) => {
+            Some(EditorFault::StallAfterActing) => {
                 act.await?;
-                return Err(self.stall(method, cx).await);
+                return Err(self.wait_for_cancel(method, cx).await);
             }
-            Some(Trouble::ActsLate) => {
-                // That it is cancelled is no reason for such an editor.
-                drop(self.stall(method, cx).await);
+            Some(EditorFault::ActAfterCancel) => {
+                // This fault ignores the cancellation.
+                drop(self.wait_for_cancel(method, cx).await);
                 return act.await;
             }
             None => {}
         }
         let answer = tokio::select! {
             biased;
-            error = self.stall(method, cx) => Err(error),
+            error = self.wait_for_cancel(method, cx) => Err(error),
             answer = act => answer,
         };
         let mut state = self.state();
@@ -316,49 +316,52 @@ impl Editor {
         answer
     }
 
-    async fn stall(&self, method: &str, cx: &ClientContext) -> Error {
+    async fn wait_for_cancel(&self, method: &str, cx: &ClientContext) -> Error {
         cx.cancelled().await;
-        self.note(format!("< $/cancel_request for {method}"));
-        Failure::Cancelled.into()
+        self.log_line(format!("< $/cancel_request for {method}"));
+        RpcError::Cancelled.into()
     }
 
-    fn known(&self, id: &TerminalId) -> Result<Run, Error> {
+    fn find_terminal(&self, id: &TerminalId) -> Result<FakeCommand, Error> {
         let run = self.state().terminals.get(id).cloned();
-        run.ok_or_else(|| Failure::ResourceNotFound { uri: Some(id.to_string()) }.into())
+        run.ok_or_else(|| RpcError::ResourceNotFound { uri: Some(id.to_string()) }.into())
     }
 
-    fn answer(&self, request: &RequestPermissionRequest) -> Option<Result<RequestPermissionResponse, Error>> {
-        let says = self.state().says.pop_front();
+    fn answer_permission(
+        &self,
+        request: &RequestPermissionRequest,
+    ) -> Option<Result<RequestPermissionResponse, Error>> {
+        let says = self.state().answers.pop_front();
         let of_kind = |kind| request.options.iter().find(|option| option.kind == kind);
         let selected =
             |id: &str| RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(id.to_owned()));
         let kind = |kind| {
             of_kind(kind).map_or(RequestPermissionOutcome::Cancelled, |option| selected(&option.option_id.0))
         };
-        Some(Ok(match says.unwrap_or(Says::Kind(PermissionOptionKind::AllowOnce)) {
-            Says::Kind(wanted) => RequestPermissionResponse::new(kind(wanted)),
-            Says::Id(id) => RequestPermissionResponse::new(selected(id)),
-            Says::NoBecause(why) => {
+        Some(Ok(match says.unwrap_or(UserAnswer::OptionKind(PermissionOptionKind::AllowOnce)) {
+            UserAnswer::OptionKind(wanted) => RequestPermissionResponse::new(kind(wanted)),
+            UserAnswer::OptionId(id) => RequestPermissionResponse::new(selected(id)),
+            UserAnswer::RejectWithReason(why) => {
                 let mut meta = Meta::new();
                 meta.insert("bowline".to_owned(), json!({ "reason": why }));
                 RequestPermissionResponse::new(kind(PermissionOptionKind::RejectOnce)).meta(meta)
             }
-            Says::Cancelled => RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled),
-            Says::Fails(error) => return Some(Err(error)),
-            Says::Nothing => return None,
+            UserAnswer::Cancelled => RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled),
+            UserAnswer::Failed(error) => return Some(Err(error)),
+            UserAnswer::NoAnswer => return None,
         }))
     }
 }
 
-impl Client for Editor {
+impl Client for FakeEditor {
     async fn request_permission(
         &self,
         request: RequestPermissionRequest,
         cx: ClientContext,
     ) -> Result<RequestPermissionResponse, Error> {
-        let line = told::permission(&request);
+        let line = format::format_permission(&request);
         let answer = async {
-            match self.answer(&request) {
+            match self.answer_permission(&request) {
                 Some(answer) => answer,
                 None => std::future::pending().await,
             }
@@ -367,7 +370,7 @@ impl Client for Editor {
     }
 
     async fn session_update(&self, notification: SessionNotification, _: AgentHandle) {
-        self.note(told::update(&notification.update));
+        self.log_line(format::format_update(&notification.update));
     }
 
     async fn read_text_file(
@@ -376,17 +379,17 @@ impl Client for Editor {
         cx: ClientContext,
     ) -> Result<ReadTextFileResponse, Error> {
         let path = request.path.to_string_lossy().into_owned();
-        let window = Window { line: request.line, limit: request.limit };
+        let window = LineWindow { line: request.line, limit: request.limit };
         let part = |name: &str, value: Option<u32>| {
             value.map(|value| format!(" {name}={value}")).unwrap_or_default()
         };
         let line = format!("{path}{}{}", part("line", window.line), part("limit", window.limit));
         let read = async {
             let text =
-                self.get(&path).ok_or_else(|| Failure::ResourceNotFound { uri: Some(path.clone()) })?;
-            let part = match slice(&text, window) {
+                self.document(&path).ok_or_else(|| RpcError::ResourceNotFound { uri: Some(path.clone()) })?;
+            let part = match slice_lines(&text, window) {
                 Err(_) if self.state().is_empty_past_end => "",
-                part => part.map_err(Failure::from)?,
+                part => part.map_err(RpcError::from)?,
             };
             Ok(ReadTextFileResponse::new(part))
         };
@@ -419,13 +422,13 @@ impl Client for Editor {
     ) -> Result<CreateTerminalResponse, Error> {
         let create = async {
             let mut state = self.state();
-            state.created += 1;
-            let id = TerminalId::new(format!("t{}", state.created));
-            let run = state.runs.pop_front().unwrap_or_else(|| Run::ended("", 0));
+            state.terminals_created += 1;
+            let id = TerminalId::new(format!("t{}", state.terminals_created));
+            let run = state.commands.pop_front().unwrap_or_else(|| FakeCommand::exited("", 0));
             state.terminals.insert(id.clone(), run);
             Ok(CreateTerminalResponse::new(id))
         };
-        self.serve("terminal/create", &cx, told::command(&request), create).await
+        self.serve("terminal/create", &cx, format::format_command(&request), create).await
     }
 
     async fn terminal_output(
@@ -435,7 +438,7 @@ impl Client for Editor {
     ) -> Result<TerminalOutputResponse, Error> {
         let id = &request.terminal_id;
         let output = async {
-            let Run { output, exit, truncated } = self.known(id)?;
+            let FakeCommand { output, exit, truncated } = self.find_terminal(id)?;
             Ok(TerminalOutputResponse::new(output, truncated).exit_status(exit))
         };
         self.serve("terminal/output", &cx, id.to_string(), output).await
@@ -448,9 +451,9 @@ impl Client for Editor {
     ) -> Result<WaitForTerminalExitResponse, Error> {
         let id = &request.terminal_id;
         let waiting = async {
-            self.known(id)?;
-            self.wait(|state| state.terminals.get(id).is_none_or(|run| run.exit.is_some())).await;
-            let exit = self.known(id)?.exit.unwrap_or_default();
+            self.find_terminal(id)?;
+            self.wait_until(|state| state.terminals.get(id).is_none_or(|run| run.exit.is_some())).await;
+            let exit = self.find_terminal(id)?.exit.unwrap_or_default();
             Ok(WaitForTerminalExitResponse::new(exit))
         };
         self.serve("terminal/wait_for_exit", &cx, id.to_string(), waiting).await
@@ -463,8 +466,8 @@ impl Client for Editor {
     ) -> Result<KillTerminalResponse, Error> {
         let id = &request.terminal_id;
         let kill = async {
-            self.known(id)?;
-            self.terminal(&id.0, |run| {
+            self.find_terminal(id)?;
+            self.update_terminal(&id.0, |run| {
                 run.exit.get_or_insert_with(|| TerminalExitStatus::new().signal("SIGKILL".to_owned()));
             });
             Ok(KillTerminalResponse::new())
@@ -479,7 +482,7 @@ impl Client for Editor {
     ) -> Result<ReleaseTerminalResponse, Error> {
         let id = &request.terminal_id;
         let release = async {
-            self.known(id)?;
+            self.find_terminal(id)?;
             self.state().terminals.remove(id);
             self.changed.notify_waiters();
             Ok(ReleaseTerminalResponse::new())

@@ -1,9 +1,9 @@
-//! SQLite on a file system whose calls can be made to fail.
+//! SQLite on a file system with injectable faults.
 //!
-//! [`install`] puts a layer before the file system that SQLite uses by default. Every call that matters asks the gate of
-//! its thread first, if there is one ([`gated`]); the gate lets it pass, cuts a write short, or gives the error that the
-//! call is to fail with. A gate may as well end the process: then the call is never made. [`losing_power`] takes back
-//! what was written and not synced; [`unsynced_files`] says where that is.
+//! [`install`] wraps the default file system of SQLite. Every relevant call first asks the gate of its thread, if it
+//! has one ([`with_gate`]); the gate permits the call, shortens a write, or returns the error that the call fails with.
+//! A gate may also end the process, so that the call is never made. [`with_power_loss`] reverts writes that were not
+//! synced; [`unsynced_files`] returns the files that have such writes.
 #![allow(
     unsafe_code,
     reason = "SQLite takes a file system as a table of C functions over memory that it allocates"
@@ -22,55 +22,56 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rusqlite::ffi;
 
-/// The calls that ask.
+/// The calls that ask the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SqliteCall {
-    /// A file is opened, and created if need be.
+    /// Opens a file, creating it if necessary.
     Open,
-    /// Bytes are read.
+    /// Reads bytes.
     Read,
-    /// Bytes are written.
+    /// Writes bytes.
     Write,
-    /// A file is cut.
+    /// Truncates a file.
     Truncate,
-    /// A file is made durable.
+    /// Syncs a file.
     Sync,
-    /// A file is removed.
+    /// Deletes a file.
     Delete,
-    /// A part of the memory shared between processes is mapped, which makes its file longer if need be.
+    /// Maps a region of the memory shared between processes, extending its file if necessary.
     Map,
 }
 
 /// How a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SqliteFault {
-    /// The device failed.
+    /// An I/O error.
     Io,
-    /// There is no room.
+    /// A full disk.
     Full,
 }
 
-/// Says whether a call may be made.
+/// Decides which calls may be made.
 pub trait SqliteGate {
-    /// Is asked before every call. Of a write it may allow fewer than `bytes`, at least one; then it is asked again for
-    /// the rest. For other calls than reads and writes `bytes` is 0.
+    /// Returns the number of bytes that a call may process; called before every call. For a write it may be fewer than
+    /// `bytes`, but at least one; the gate is then asked again for the rest. For calls other than reads and writes,
+    /// `bytes` is 0.
     ///
     /// # Errors
-    /// Returns how the call is to fail.
-    fn pass(&self, call: SqliteCall, bytes: usize) -> Result<usize, SqliteFault>;
+    /// Returns the fault that the call fails with.
+    fn check_call(&self, call: SqliteCall, bytes: usize) -> Result<usize, SqliteFault>;
 }
 
 thread_local! {
     static GATE: RefCell<Option<Arc<dyn SqliteGate>>> = const { RefCell::new(None) };
-    // What was written and not synced, in order; none if nobody wants to know.
-    static UNSYNCED: RefCell<Option<Vec<Unsynced>>> = const { RefCell::new(None) };
+    // Unsynced writes in order; `None` unless a test records them.
+    static UNSYNCED: RefCell<Option<Vec<UnsyncedWrite>>> = const { RefCell::new(None) };
 }
 
-/// The files that any thread wrote to and did not sync since.
+/// The files with writes of any thread that are not synced.
 static UNSYNCED_FILES: Mutex<BTreeSet<CString>> = Mutex::new(BTreeSet::new());
 
-/// What a part of a file held before it was written or cut.
-struct Unsynced {
+/// The content of a part of a file before it was written or truncated.
+struct UnsyncedWrite {
     file: CString,
     offset: u64,
     bytes: Vec<u8>,
@@ -78,33 +79,32 @@ struct Unsynced {
     length: u64,
 }
 
-/// Puts the layer before the default file system, once for the whole process. Databases that are open already are not
-/// behind it.
+/// Wraps the default file system, once for the whole process. Databases that are already open are not affected.
 ///
 /// # Panics
-/// If SQLite does not take it: then no test of it means anything.
+/// Panics if SQLite rejects the file system, because the tests would then be meaningless.
 pub fn install() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| {
-        // SAFETY: no name asks for the default; what is found lives as long as the process.
+        // SAFETY: a null name requests the default file system, which lives as long as the process.
         let real = unsafe { ffi::sqlite3_vfs_find(ptr::null()) };
         assert!(!real.is_null(), "SQLite has no default file system");
-        // SAFETY: it is not null, and SQLite changes nothing of it but its place in a list.
+        // SAFETY: the pointer is not null, and SQLite changes nothing in the structure except its link in a list.
         let mut layer = unsafe { *real };
         layer.zName = c"faulty".as_ptr();
-        layer.szOsFile = own_offset(layer.szOsFile) + size_of::<Own>() as c_int;
+        layer.szOsFile = faulty_file_offset(layer.szOsFile) + size_of::<FaultyFile>() as c_int;
         layer.pNext = ptr::null_mut();
         layer.xOpen = Some(open);
         layer.xDelete = Some(delete);
-        let layer = Layer { layer, real };
+        let layer = FaultyVfs { vfs: layer, real };
         // SAFETY: SQLite keeps the pointer, so the memory is never freed.
         let registered = unsafe { ffi::sqlite3_vfs_register(Box::into_raw(Box::new(layer)).cast(), 1) };
         assert_eq!(registered, ffi::SQLITE_OK, "SQLite does not take the file system");
     });
 }
 
-/// Does something with a gate before the calls that SQLite makes on this thread.
-pub fn gated<T>(gate: Arc<dyn SqliteGate>, act: impl FnOnce() -> T) -> T {
+/// Runs an action with a gate in front of SQLite's calls on this thread.
+pub fn with_gate<T>(gate: Arc<dyn SqliteGate>, act: impl FnOnce() -> T) -> T {
     struct Restore(Option<Arc<dyn SqliteGate>>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -115,15 +115,17 @@ pub fn gated<T>(gate: Arc<dyn SqliteGate>, act: impl FnOnce() -> T) -> T {
     act()
 }
 
-/// Does something, then takes back what SQLite wrote meanwhile, on this thread, to files that it did not sync since: as
-/// if the power had failed. No database that was written to may be open any more. Names are taken to be durable.
+/// Runs an action, then reverts SQLite's writes on this thread that were not synced, as a power failure would. No
+/// database written to may still be open. File names are assumed to be durable.
 ///
 /// # Errors
-/// Fails if a file cannot be written to; then the test has no meaning.
-pub fn losing_power<T>(act: impl FnOnce() -> T) -> io::Result<T> {
+/// Fails if a file cannot be written to, which makes the test meaningless.
+pub fn with_power_loss<T>(act: impl FnOnce() -> T) -> io::Result<T> {
     UNSYNCED.replace(Some(Vec::new()));
     let done = act();
-    for Unsynced { file, offset, bytes, length } in UNSYNCED.replace(None).unwrap_or_default().iter().rev() {
+    for UnsyncedWrite { file, offset, bytes, length } in
+        UNSYNCED.replace(None).unwrap_or_default().iter().rev()
+    {
         let file = OpenOptions::new().write(true).open(OsStr::from_bytes(file.as_bytes()))?;
         file.write_all_at(bytes, *offset)?;
         file.set_len(*length)?;
@@ -131,43 +133,43 @@ pub fn losing_power<T>(act: impl FnOnce() -> T) -> io::Result<T> {
     Ok(done)
 }
 
-/// Returns the files that SQLite wrote to, on any thread since [`install`], and did not sync since.
+/// Returns the files that SQLite has written to, on any thread since [`install`], without syncing them.
 pub fn unsynced_files() -> Vec<PathBuf> {
     let files = UNSYNCED_FILES.lock().unwrap_or_else(PoisonError::into_inner);
     files.iter().map(|name| PathBuf::from(OsStr::from_bytes(name.as_bytes()))).collect()
 }
 
-/// A file system, and the one behind it.
+/// A file system wrapper, and the real file system behind it.
 #[repr(C)]
-struct Layer {
-    // The first member, so that a pointer to it is a pointer to the whole.
-    layer: ffi::sqlite3_vfs,
+struct FaultyVfs {
+    // Must be the first member, so that a pointer to it is also a pointer to the whole.
+    vfs: ffi::sqlite3_vfs,
     real: *mut ffi::sqlite3_vfs,
 }
 
-/// What is kept of an open file, in its own memory behind what the real file system keeps there.
+/// The wrapper's data of an open file, placed after the real file system's data in the file's memory.
 #[repr(C)]
-struct Own {
-    // The first member: the file's `pMethods` point to it, and so to the whole.
+struct FaultyFile {
+    // Must be the first member: the file's `pMethods` points to it, and so to the whole.
     methods: ffi::sqlite3_io_methods,
     real: *const ffi::sqlite3_io_methods,
     // Null for a file without a name. SQLite keeps it until the file is closed.
     name: *const c_char,
 }
 
-/// Returns where [`Own`] lies in a file's memory.
-fn own_offset(real_size: c_int) -> c_int {
-    let align = align_of::<Own>() as c_int;
+/// Returns the offset of [`FaultyFile`] in a file's memory.
+fn faulty_file_offset(real_size: c_int) -> c_int {
+    let align = align_of::<FaultyFile>() as c_int;
     (real_size + align - 1) / align * align
 }
 
-fn ask(call: SqliteCall, bytes: usize) -> Result<usize, SqliteFault> {
-    // The gate is not borrowed while it is asked, so that it may use SQLite itself.
+fn ask_gate(call: SqliteCall, bytes: usize) -> Result<usize, SqliteFault> {
+    // The gate is not borrowed while it is called, so that it may use SQLite itself.
     let gate = GATE.try_with(|gate| gate.borrow().clone()).ok().flatten();
-    gate.map_or(Ok(bytes), |gate| gate.pass(call, bytes))
+    gate.map_or(Ok(bytes), |gate| gate.check_call(call, bytes))
 }
 
-fn code(fault: SqliteFault, io: c_int) -> c_int {
+fn error_code(fault: SqliteFault, io: c_int) -> c_int {
     match fault {
         SqliteFault::Io => io,
         SqliteFault::Full => ffi::SQLITE_FULL,
@@ -177,39 +179,41 @@ fn code(fault: SqliteFault, io: c_int) -> c_int {
 /// Returns the methods of the real file system.
 ///
 /// # Safety
-/// The file was opened by [`open`] and is not closed.
-unsafe fn real(file: *mut ffi::sqlite3_file) -> &'static ffi::sqlite3_io_methods {
-    // SAFETY: `open` made them point to the first member of an `Own`; the tables of the real file system are static.
-    unsafe { &*(*(*file).pMethods.cast::<Own>()).real }
+/// The file must have been opened by [`open`] and not closed.
+unsafe fn real_methods(file: *mut ffi::sqlite3_file) -> &'static ffi::sqlite3_io_methods {
+    // SAFETY: `open` made `pMethods` point to the first member of a `FaultyFile`; the method tables of the real file
+    // system are static.
+    unsafe { &*(*(*file).pMethods.cast::<FaultyFile>()).real }
 }
 
 /// Returns the name of a file, if it has one.
 ///
 /// # Safety
-/// As for [`real`].
-unsafe fn name(file: *mut ffi::sqlite3_file) -> Option<CString> {
-    // SAFETY: as in `real`; the name is a C string as long as the file is open.
+/// As for [`real_methods`].
+unsafe fn file_name(file: *mut ffi::sqlite3_file) -> Option<CString> {
+    // SAFETY: as in `real_methods`; the name is a valid C string as long as the file is open.
     unsafe {
-        let name = (*(*file).pMethods.cast::<Own>()).name;
+        let name = (*(*file).pMethods.cast::<FaultyFile>()).name;
         (!name.is_null()).then(|| CStr::from_ptr(name).to_owned())
     }
 }
 
-/// Remembers that a file is written to, and what a part of it holds if a test takes that back later.
+/// Records that a file is written to, and the old content of the written part if a test will revert it.
 ///
 /// # Safety
-/// As for [`real`].
-unsafe fn remember(file: *mut ffi::sqlite3_file, offset: u64, amount: u64) {
-    // SAFETY: as for this function.
-    if let Some(name) = unsafe { name(file) } {
+/// As for [`real_methods`].
+unsafe fn remember_content(file: *mut ffi::sqlite3_file, offset: u64, amount: u64) {
+    // SAFETY: guaranteed by the caller.
+    if let Some(name) = unsafe { file_name(file) } {
         UNSYNCED_FILES.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
     }
     if UNSYNCED.with_borrow(Option::is_none) {
         return;
     }
-    // SAFETY: the methods are those of this file, and the buffer has the length that is given.
+    // SAFETY: the methods belong to this file, and the buffer has the given length.
     unsafe {
-        let (Some(name), Some(size), Some(read)) = (name(file), real(file).xFileSize, real(file).xRead)
+        let (Some(name), Some(size), Some(read)) =
+            (file_name(file), real_methods(file).xFileSize, real_methods(file).xRead)
         else {
             return;
         };
@@ -221,13 +225,13 @@ unsafe fn remember(file: *mut ffi::sqlite3_file, offset: u64, amount: u64) {
             let amount = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
             read(file, bytes.as_mut_ptr().cast(), amount, offset.cast_signed());
         }
-        let before = Unsynced { file: name, offset, bytes, length };
+        let before = UnsyncedWrite { file: name, offset, bytes, length };
         UNSYNCED.with_borrow_mut(|unsynced| unsynced.as_mut().map(|unsynced| unsynced.push(before)));
     }
 }
 
-/// Forgets what a file held: what it holds now is durable, or it is gone.
-fn forget(name: &CStr) {
+/// Discards the recorded content of a file that is now durable or deleted.
+fn forget_content(name: &CStr) {
     UNSYNCED_FILES.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     UNSYNCED.with_borrow_mut(|unsynced| {
         if let Some(unsynced) = unsynced {
@@ -243,26 +247,27 @@ unsafe extern "C" fn open(
     flags: c_int,
     out_flags: *mut c_int,
 ) -> c_int {
-    // SAFETY: SQLite calls with the file system that it was given and with a file of the size that was asked for. The
-    // real one sees a file as large as its own, and what is behind it belongs to this one.
+    // SAFETY: SQLite passes the registered file system, and a file of the requested size. The real file system uses the
+    // first part of that memory, and the rest belongs to the wrapper.
     unsafe {
         (*file).pMethods = ptr::null();
-        if let Err(fault) = ask(SqliteCall::Open, 0) {
-            return code(fault, ffi::SQLITE_CANTOPEN);
+        if let Err(fault) = ask_gate(SqliteCall::Open, 0) {
+            return error_code(fault, ffi::SQLITE_CANTOPEN);
         }
-        let vfs = (*vfs.cast::<Layer>()).real;
+        let vfs = (*vfs.cast::<FaultyVfs>()).real;
         let Some(real_open) = (*vfs).xOpen else { return ffi::SQLITE_MISUSE };
         let opened = real_open(vfs, name, file, flags, out_flags);
         let real = (*file).pMethods;
         if !real.is_null() {
-            let own = file.cast::<u8>().add(own_offset((*vfs).szOsFile) as usize).cast::<Own>();
+            let own =
+                file.cast::<u8>().add(faulty_file_offset((*vfs).szOsFile) as usize).cast::<FaultyFile>();
             let mut methods = *real;
             methods.xRead = Some(read);
             methods.xWrite = Some(write);
             methods.xTruncate = Some(truncate);
             methods.xSync = Some(sync);
             methods.xShmMap = methods.xShmMap.and(Some(map));
-            own.write(Own { methods, real, name });
+            own.write(FaultyFile { methods, real, name });
             (*file).pMethods = own.cast();
         }
         opened
@@ -270,13 +275,13 @@ unsafe extern "C" fn open(
 }
 
 unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, sync_directory: c_int) -> c_int {
-    if let Err(fault) = ask(SqliteCall::Delete, 0) {
-        return code(fault, ffi::SQLITE_IOERR_DELETE);
+    if let Err(fault) = ask_gate(SqliteCall::Delete, 0) {
+        return error_code(fault, ffi::SQLITE_IOERR_DELETE);
     }
-    // SAFETY: passed on as it came, to the file system that it is meant for.
+    // SAFETY: the arguments are forwarded unchanged to the real file system.
     unsafe {
-        forget(CStr::from_ptr(name));
-        let vfs = (*vfs.cast::<Layer>()).real;
+        forget_content(CStr::from_ptr(name));
+        let vfs = (*vfs.cast::<FaultyVfs>()).real;
         (*vfs).xDelete.map_or(ffi::SQLITE_MISUSE, |real| real(vfs, name, sync_directory))
     }
 }
@@ -287,11 +292,11 @@ unsafe extern "C" fn read(
     amount: c_int,
     offset: i64,
 ) -> c_int {
-    if let Err(fault) = ask(SqliteCall::Read, amount.unsigned_abs() as usize) {
-        return code(fault, ffi::SQLITE_IOERR_READ);
+    if let Err(fault) = ask_gate(SqliteCall::Read, amount.unsigned_abs() as usize) {
+        return error_code(fault, ffi::SQLITE_IOERR_READ);
     }
-    // SAFETY: passed on as it came; the file is one of `open`.
-    unsafe { real(file).xRead.map_or(ffi::SQLITE_MISUSE, |real| real(file, to, amount, offset)) }
+    // SAFETY: the arguments are forwarded unchanged; the file was opened by `open`.
+    unsafe { real_methods(file).xRead.map_or(ffi::SQLITE_MISUSE, |real| real(file, to, amount, offset)) }
 }
 
 unsafe extern "C" fn write(
@@ -303,16 +308,16 @@ unsafe extern "C" fn write(
     let mut written = 0;
     while written < amount {
         let left = amount - written;
-        let allowed = match ask(SqliteCall::Write, left.unsigned_abs() as usize) {
+        let allowed = match ask_gate(SqliteCall::Write, left.unsigned_abs() as usize) {
             Ok(allowed) => c_int::try_from(allowed).unwrap_or(left).clamp(1, left),
-            Err(fault) => return code(fault, ffi::SQLITE_IOERR_WRITE),
+            Err(fault) => return error_code(fault, ffi::SQLITE_IOERR_WRITE),
         };
-        // SAFETY: a part of the bytes that SQLite wants to be written, at their own place; the file is one of `open`.
+        // SAFETY: a part of the bytes that SQLite writes, at its own offset; the file was opened by `open`.
         let done = unsafe {
             let start = offset + i64::from(written);
-            remember(file, start.unsigned_abs(), allowed.unsigned_abs().into());
+            remember_content(file, start.unsigned_abs(), allowed.unsigned_abs().into());
             let from = from.cast::<u8>().add(written.unsigned_abs() as usize).cast();
-            real(file).xWrite.map_or(ffi::SQLITE_MISUSE, |real| real(file, from, allowed, start))
+            real_methods(file).xWrite.map_or(ffi::SQLITE_MISUSE, |real| real(file, from, allowed, start))
         };
         if done != ffi::SQLITE_OK {
             return done;
@@ -323,25 +328,25 @@ unsafe extern "C" fn write(
 }
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
-    if let Err(fault) = ask(SqliteCall::Truncate, 0) {
-        return code(fault, ffi::SQLITE_IOERR_TRUNCATE);
+    if let Err(fault) = ask_gate(SqliteCall::Truncate, 0) {
+        return error_code(fault, ffi::SQLITE_IOERR_TRUNCATE);
     }
-    // SAFETY: passed on as it came; the file is one of `open`.
+    // SAFETY: the arguments are forwarded unchanged; the file was opened by `open`.
     unsafe {
-        remember(file, size.unsigned_abs(), u64::MAX);
-        real(file).xTruncate.map_or(ffi::SQLITE_MISUSE, |real| real(file, size))
+        remember_content(file, size.unsigned_abs(), u64::MAX);
+        real_methods(file).xTruncate.map_or(ffi::SQLITE_MISUSE, |real| real(file, size))
     }
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
-    if let Err(fault) = ask(SqliteCall::Sync, 0) {
-        return code(fault, ffi::SQLITE_IOERR_FSYNC);
+    if let Err(fault) = ask_gate(SqliteCall::Sync, 0) {
+        return error_code(fault, ffi::SQLITE_IOERR_FSYNC);
     }
-    // SAFETY: passed on as it came; the file is one of `open`.
+    // SAFETY: the arguments are forwarded unchanged; the file was opened by `open`.
     unsafe {
-        let synced = real(file).xSync.map_or(ffi::SQLITE_MISUSE, |real| real(file, flags));
-        if let Some(name) = name(file).filter(|_| synced == ffi::SQLITE_OK) {
-            forget(&name);
+        let synced = real_methods(file).xSync.map_or(ffi::SQLITE_MISUSE, |real| real(file, flags));
+        if let Some(name) = file_name(file).filter(|_| synced == ffi::SQLITE_OK) {
+            forget_content(&name);
         }
         synced
     }
@@ -354,11 +359,13 @@ unsafe extern "C" fn map(
     extend: c_int,
     out: *mut *mut c_void,
 ) -> c_int {
-    if let Err(fault) = ask(SqliteCall::Map, 0) {
-        // SAFETY: SQLite wants to be told that there is no mapping.
+    if let Err(fault) = ask_gate(SqliteCall::Map, 0) {
+        // SAFETY: SQLite passes a valid pointer, and expects null if there is no mapping.
         unsafe { *out = ptr::null_mut() };
-        return code(fault, ffi::SQLITE_IOERR_SHMMAP);
+        return error_code(fault, ffi::SQLITE_IOERR_SHMMAP);
     }
-    // SAFETY: passed on as it came; the file is one of `open`.
-    unsafe { real(file).xShmMap.map_or(ffi::SQLITE_MISUSE, |real| real(file, region, size, extend, out)) }
+    // SAFETY: the arguments are forwarded unchanged; the file was opened by `open`.
+    unsafe {
+        real_methods(file).xShmMap.map_or(ffi::SQLITE_MISUSE, |real| real(file, region, size, extend, out))
+    }
 }

@@ -1,15 +1,15 @@
-//! The clock by which the system stamps files. It cannot be set, so a test that needs time to pass on it has to wait.
+//! The clock of file timestamps. It cannot be set, so a test that needs time to pass on it must wait.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::thread;
 use std::time::Duration;
 
-/// Returns when the stamps of new files are later by more than `time` than those of files that were written before.
+/// Waits until the timestamps of new files are later by more than `time` than those of files written before the call.
 ///
 /// # Panics
-/// Panics if there is no place for a temporary file.
+/// Panics if no temporary file can be created.
 #[allow(clippy::expect_used, reason = "a test that cannot go on should say so and stop")]
-pub fn pass(time: Duration) {
+pub fn wait_past(time: Duration) {
     let now = || {
         let file = tempfile::tempfile().expect("a temporary file");
         let found = file.metadata().expect("its metadata");

@@ -1,4 +1,4 @@
-//! A file tree and steps in, what the agent and the user see out: the language that tests of files are written in.
+//! The script language of file tests: a file tree and steps as input, the view of the agent and the user as output.
 //!
 //! A script has settings, then files, then steps:
 //! ```text
@@ -12,194 +12,202 @@
 //! <<
 //! > disk /src/a.txt "two\n"        what somebody does behind the engine's back
 //! ```
-//! A path that starts with `/` is below the workspace, `$ROOT`. There are also `$OUT`, a directory outside of every
-//! root, `$LIB`, one more that can be made a root, and `$BASE`, which holds them all. What starts with anything else is
-//! taken as it is, `@` before an absolute path stands for nothing, and a path in quotes is a JSON string.
+//! A path that starts with `/` is below the workspace, `$ROOT`. Other directories are `$OUT`, outside every root;
+//! `$LIB`, which can be made a root; and `$BASE`, which contains them all. Other paths are used as they are, a `@`
+//! before an absolute path is dropped, and a path in quotes is a JSON string.
 //!
-//! Whoever serves the steps implements [`Steps`]: the engine itself ([`Direct`]), or a host at the other end of a wire
-//! ([`Wired`]). The same script has to give the same text.
+//! A [`ScriptBackend`] serves the steps: the engine itself ([`DirectBackend`]), or a host at the other end of a wire
+//! ([`WireBackend`]). The same script must give the same text with both.
 
-mod direct;
+mod direct_backend;
 mod script;
-mod wired;
-mod world;
+mod script_dirs;
+mod wire_backend;
 
 use agent_client_protocol_schema::v1::Error;
 use anyhow::{Context, Result, bail};
 use bowline_state::changes::{ChangeId, Reversal};
-use bowline_state::lines::Window;
-use bowline_state::undo::{Selection, Who};
+use bowline_state::lines::LineWindow;
+use bowline_state::undo::{ChangeOwner, ChangeSelection};
 
-pub use direct::Direct;
-use script::{Body, Script, Words};
-pub use wired::Wired;
-pub use world::{Setting, World};
+pub use direct_backend::DirectBackend;
+use script::{FixtureScript, LineWords, StepBody};
+pub use script_dirs::{ScriptDirs, ScriptSetting};
+pub use wire_backend::WireBackend;
 
-/// Who takes a step: a session, in a turn, by a tool call.
+/// The actor of a step: a session, and its turn and tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Actor {
+pub struct StepActor {
     /// The session.
     pub session: String,
-    /// The turn, if one was begun.
+    /// The turn, if one has begun.
     pub turn: Option<u64>,
-    /// The tool call, if there is one.
+    /// The tool call, if any.
     pub call: Option<String>,
 }
 
-/// What came of a step.
+/// The answer to a step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answer {
-    /// What was said of it, each on a line of its own.
+pub struct StepAnswer {
+    /// Remarks on the step, one per line.
     pub notes: Vec<String>,
-    /// The text that it gave.
+    /// The resulting text.
     pub text: Option<String>,
 }
 
-impl Answer {
-    /// Returns an answer of one note.
+impl StepAnswer {
+    /// Creates an answer with one note.
     pub fn note(note: impl Into<String>) -> Self {
         Self { notes: vec![note.into()], text: None }
     }
 }
 
-/// What a step comes to: an answer, or the error that a peer gets.
-pub type Outcome = Result<Answer, Error>;
+/// The outcome of a step: an answer, or the error that a peer receives.
+pub type StepOutcome = Result<StepAnswer, Error>;
 
-/// Whoever serves the steps of a script. Paths are absolute, as a peer would send them.
-pub trait Steps {
-    /// An agent reads.
-    fn read(&mut self, actor: &Actor, path: &str, window: Window) -> Outcome;
-    /// An agent writes.
-    fn write(&mut self, actor: &Actor, path: &str, content: &str) -> Outcome;
-    /// An agent deletes.
-    fn delete(&mut self, actor: &Actor, path: &str) -> Outcome;
-    /// A session takes changes back.
-    fn undo(&mut self, actor: &Actor, selection: &Selection) -> Outcome;
-    /// A session takes undos back.
-    fn redo(&mut self, actor: &Actor, selection: &Selection) -> Outcome;
-    /// Somebody asks what changed.
-    fn changes(&mut self, selection: &Selection) -> Outcome;
-    /// Somebody asks for the changes as a patch.
-    fn diff(&mut self, selection: &Selection) -> Outcome;
-    /// The user opens a document.
-    fn open(&mut self, path: &str) -> Outcome;
-    /// The user changes the text of an open document.
-    fn change(&mut self, path: &str, text: &str) -> Outcome;
-    /// The user saves a document.
-    fn save(&mut self, path: &str) -> Outcome;
-    /// The user closes a document.
-    fn close(&mut self, path: &str) -> Outcome;
-    /// The user looks at an open document.
-    fn show(&mut self, path: &str) -> Outcome;
+/// The implementation that serves the steps of a script. Paths are absolute, as a peer would send them.
+pub trait ScriptBackend {
+    /// Reads a file for an agent.
+    fn read(&mut self, actor: &StepActor, path: &str, window: LineWindow) -> StepOutcome;
+    /// Writes a file for an agent.
+    fn write(&mut self, actor: &StepActor, path: &str, content: &str) -> StepOutcome;
+    /// Deletes a file for an agent.
+    fn delete(&mut self, actor: &StepActor, path: &str) -> StepOutcome;
+    /// Undoes changes for a session.
+    fn undo(&mut self, actor: &StepActor, selection: &ChangeSelection) -> StepOutcome;
+    /// Redoes undone changes for a session.
+    fn redo(&mut self, actor: &StepActor, selection: &ChangeSelection) -> StepOutcome;
+    /// Lists changes.
+    fn changes(&mut self, selection: &ChangeSelection) -> StepOutcome;
+    /// Returns changes as a patch.
+    fn diff(&mut self, selection: &ChangeSelection) -> StepOutcome;
+    /// Opens a document for the user.
+    fn open_document(&mut self, path: &str) -> StepOutcome;
+    /// Changes the text of an open document for the user.
+    fn change_document(&mut self, path: &str, text: &str) -> StepOutcome;
+    /// Saves a document for the user.
+    fn save_document(&mut self, path: &str) -> StepOutcome;
+    /// Closes a document for the user.
+    fn close_document(&mut self, path: &str) -> StepOutcome;
+    /// Returns the text of an open document.
+    fn show_document(&mut self, path: &str) -> StepOutcome;
 }
 
-/// Runs a script, with whoever `open` makes of the files, and returns what was seen.
+/// Runs a script on the backend that `open` creates, and returns the output.
 ///
 /// # Errors
-/// Fails if the script is wrong or the files cannot be made; what goes wrong in a step is part of what is seen.
-pub fn run<S: Steps>(script: &str, open: impl FnOnce(&World) -> Result<S>) -> Result<String> {
-    let script = Script::parse(script)?;
-    let world = World::create(&script)?;
+/// Fails if the script is malformed or the files cannot be created; a failed step is part of the output.
+pub fn run_script<S: ScriptBackend>(
+    script: &str,
+    open: impl FnOnce(&ScriptDirs) -> Result<S>,
+) -> Result<String> {
+    let script = FixtureScript::parse(script)?;
+    let world = ScriptDirs::create(&script)?;
     let steps = open(&world)?;
-    let mut runner = Runner { world, steps, actors: Vec::new(), seen: String::new() };
+    let mut runner = ScriptRunner { dirs: world, backend: steps, actors: Vec::new(), output: String::new() };
     for step in &script.steps {
         runner
-            .step(&step.line, step.body.as_ref())
+            .run_step(&step.line, step.body.as_ref())
             .with_context(|| format!("in the step {:?}", step.line))?;
     }
-    Ok(runner.world.show(&runner.seen))
+    Ok(runner.dirs.restore_variables(&runner.output))
 }
 
-struct Runner<S> {
-    world: World,
-    steps: S,
-    // Sessions that have begun a turn or a call.
-    actors: Vec<Actor>,
-    seen: String,
+struct ScriptRunner<S> {
+    dirs: ScriptDirs,
+    backend: S,
+    // Sessions with a turn or a call in progress.
+    actors: Vec<StepActor>,
+    output: String,
 }
 
-impl<S: Steps> Runner<S> {
-    fn step(&mut self, line: &str, body: Option<&Body>) -> Result<()> {
-        let mut words = Words::new(line);
+impl<S: ScriptBackend> ScriptRunner<S> {
+    fn run_step(&mut self, line: &str, body: Option<&StepBody>) -> Result<()> {
+        let mut words = LineWords::new(line);
         let mut verb = words.next()?.context("a step says what to do")?;
         let mut session = "s1".to_owned();
         if verb.starts_with('s') && verb.len() > 1 && verb[1..].bytes().all(|digit| digit.is_ascii_digit()) {
             session = std::mem::replace(&mut verb, words.next()?.context("a step says what to do")?);
         }
-        let actor = self.actor(&session).clone();
-        if self.user_step(&verb, &mut words, body)? || self.look(&verb, &mut words)? {
-            return words.end();
+        let actor = self.actor_mut(&session).clone();
+        if self.run_user_step(&verb, &mut words, body)? || self.run_disk_step(&verb, &mut words)? {
+            return words.expect_end();
         }
         let outcome = match verb.as_str() {
             "turn" => {
                 let turn = words.next()?.context("which turn")?.parse()?;
-                let actor = self.actor(&session);
+                let actor = self.actor_mut(&session);
                 (actor.turn, actor.call) = (Some(turn), None);
-                return words.end();
+                return words.expect_end();
             }
             "call" => {
-                self.actor(&session).call = Some(words.next()?.context("which call")?);
-                return words.end();
+                self.actor_mut(&session).call = Some(words.next()?.context("which call")?);
+                return words.expect_end();
             }
             "read" => {
-                let path = self.path(&mut words)?;
+                let path = self.next_path(&mut words)?;
                 let number = |word: Option<String>| {
                     word.filter(|word| word != "-").map(|word| word.parse()).transpose()
                 };
-                let window = Window { line: number(words.next()?)?, limit: number(words.next()?)? };
-                self.steps.read(&actor, &path, window)
+                let window = LineWindow { line: number(words.next()?)?, limit: number(words.next()?)? };
+                self.backend.read(&actor, &path, window)
             }
             "write" => {
-                let path = self.path(&mut words)?;
-                let content = text(body, &mut words)?;
-                self.steps.write(&actor, &path, &content)
+                let path = self.next_path(&mut words)?;
+                let content = step_text(body, &mut words)?;
+                self.backend.write(&actor, &path, &content)
             }
             "delete" => {
-                let path = self.path(&mut words)?;
-                self.steps.delete(&actor, &path)
+                let path = self.next_path(&mut words)?;
+                self.backend.delete(&actor, &path)
             }
             "undo" => {
-                let selection = self.selection(&session, &mut words)?;
-                self.steps.undo(&actor, &selection)
+                let selection = self.parse_selection(&session, &mut words)?;
+                self.backend.undo(&actor, &selection)
             }
             "redo" => {
-                let selection = self.selection(&session, &mut words)?;
-                self.steps.redo(&actor, &selection)
+                let selection = self.parse_selection(&session, &mut words)?;
+                self.backend.redo(&actor, &selection)
             }
             "changes" => {
-                let selection = self.selection(&session, &mut words)?;
-                self.steps.changes(&selection)
+                let selection = self.parse_selection(&session, &mut words)?;
+                self.backend.changes(&selection)
             }
             "diff" => {
-                let selection = self.selection(&session, &mut words)?;
-                self.steps.diff(&selection)
+                let selection = self.parse_selection(&session, &mut words)?;
+                self.backend.diff(&selection)
             }
             "open" | "save" | "close" | "show" => {
-                let path = self.path(&mut words)?;
+                let path = self.next_path(&mut words)?;
                 match verb.as_str() {
-                    "open" => self.steps.open(&path),
-                    "save" => self.steps.save(&path),
-                    "close" => self.steps.close(&path),
-                    _ => self.steps.show(&path),
+                    "open" => self.backend.open_document(&path),
+                    "save" => self.backend.save_document(&path),
+                    "close" => self.backend.close_document(&path),
+                    _ => self.backend.show_document(&path),
                 }
             }
             "type" => {
-                let path = self.path(&mut words)?;
-                let content = text(body, &mut words)?;
-                self.steps.change(&path, &content)
+                let path = self.next_path(&mut words)?;
+                let content = step_text(body, &mut words)?;
+                self.backend.change_document(&path, &content)
             }
             other => bail!("there is no step {other}"),
         };
-        words.end()?;
-        self.tell(outcome);
+        words.expect_end()?;
+        self.push_outcome(outcome);
         Ok(())
     }
 
-    /// Does what somebody does behind the engine's back. Says whether the step is such a one.
-    fn user_step(&mut self, verb: &str, words: &mut Words<'_>, body: Option<&Body>) -> Result<bool> {
+    /// Runs a step that changes the disk behind the engine's back. Returns whether `verb` is such a step.
+    fn run_user_step(
+        &mut self,
+        verb: &str,
+        words: &mut LineWords<'_>,
+        body: Option<&StepBody>,
+    ) -> Result<bool> {
         match verb {
             "disk" => {
-                let path = self.path(words)?;
+                let path = self.next_path(words)?;
                 let mut attributes = Vec::new();
                 let inline = loop {
                     match words.next_quoted()? {
@@ -209,92 +217,92 @@ impl<S: Steps> Runner<S> {
                     }
                 };
                 let content = inline.or_else(|| body.map(|body| body.text.clone()));
-                self.world.write(&path, &content.context("with which text")?, &attributes)?;
+                self.dirs.write_file(&path, &content.context("with which text")?, &attributes)?;
             }
             "rename" => {
-                let (from, to) = (self.path(words)?, self.path(words)?);
+                let (from, to) = (self.next_path(words)?, self.next_path(words)?);
                 std::fs::rename(from, to)?;
             }
-            "rm" => std::fs::remove_file(self.path(words)?)?,
-            "mkdir" => std::fs::create_dir_all(self.path(words)?)?,
+            "rm" => std::fs::remove_file(self.next_path(words)?)?,
+            "mkdir" => std::fs::create_dir_all(self.next_path(words)?)?,
             "link" => {
-                let (path, target) = (self.path(words)?, words.next()?.context("to where")?);
-                std::os::unix::fs::symlink(self.world.expand(&target), path)?;
+                let (path, target) = (self.next_path(words)?, words.next()?.context("to where")?);
+                std::os::unix::fs::symlink(self.dirs.expand_variables(&target), path)?;
             }
             "chmod" => {
-                let path = self.path(words)?;
-                world::set_mode(&path, &words.next()?.context("which mode")?)?;
+                let path = self.next_path(words)?;
+                script_dirs::set_mode(&path, &words.next()?.context("which mode")?)?;
             }
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// Looks at the disk. Says whether the step is such a one.
-    fn look(&mut self, verb: &str, words: &mut Words<'_>) -> Result<bool> {
+    /// Runs a step that shows the state of the disk. Returns whether `verb` is such a step.
+    fn run_disk_step(&mut self, verb: &str, words: &mut LineWords<'_>) -> Result<bool> {
         match verb {
             "cat" => {
-                let path = self.path(words)?;
+                let path = self.next_path(words)?;
                 match std::fs::read(&path) {
-                    Ok(bytes) => self.seen.push_str(&world::escaped(&bytes)),
-                    Err(why) => self.seen.push_str(&format!("nothing: {}\n", why.kind())),
+                    Ok(bytes) => self.output.push_str(&script_dirs::escape_bytes(&bytes)),
+                    Err(why) => self.output.push_str(&format!("nothing: {}\n", why.kind())),
                 }
             }
             "mode" => {
-                let path = self.path(words)?;
-                self.seen.push_str(&format!("{:04o}\n", world::mode(&path)?));
+                let path = self.next_path(words)?;
+                self.output.push_str(&format!("{:04o}\n", script_dirs::file_mode(&path)?));
             }
-            "tree" => self.seen.push_str(&self.world.tree()?),
+            "tree" => self.output.push_str(&self.dirs.format_tree()?),
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    fn tell(&mut self, outcome: Outcome) {
+    fn push_outcome(&mut self, outcome: StepOutcome) {
         match outcome {
             Ok(answer) => {
                 for note in answer.notes {
-                    self.seen.push_str(&note);
-                    self.seen.push('\n');
+                    self.output.push_str(&note);
+                    self.output.push('\n');
                 }
                 if let Some(text) = answer.text {
-                    self.seen.push_str(&shown(&text));
+                    self.output.push_str(&format_text(&text));
                 }
             }
             Err(error) => {
                 let said = error.data.unwrap_or_else(|| error.message.into());
-                let said: String = said.to_string().chars().map(visible).collect();
-                self.seen.push_str(&format!("! {} {said}\n", i32::from(error.code)));
+                let said: String = said.to_string().chars().map(escape_character).collect();
+                self.output.push_str(&format!("! {} {said}\n", i32::from(error.code)));
             }
         }
     }
 
-    fn actor(&mut self, session: &str) -> &mut Actor {
+    fn actor_mut(&mut self, session: &str) -> &mut StepActor {
         let known = self.actors.iter().position(|actor| actor.session == session);
         let at = known.unwrap_or_else(|| {
-            self.actors.push(Actor { session: session.to_owned(), turn: None, call: None });
+            self.actors.push(StepActor { session: session.to_owned(), turn: None, call: None });
             self.actors.len() - 1
         });
         &mut self.actors[at]
     }
 
-    fn path(&self, words: &mut Words<'_>) -> Result<String> {
-        Ok(self.world.path(&words.next()?.context("a path is missing")?))
+    fn next_path(&self, words: &mut LineWords<'_>) -> Result<String> {
+        Ok(self.dirs.resolve_path(&words.next()?.context("a path is missing")?))
     }
 
-    /// Reads which changes are meant: `turn 1`, `call c1`, `file /p`, `session`, `change 3 hunk 0`, `last 2`, in any
-    /// number.
-    fn selection(&self, session: &str, words: &mut Words<'_>) -> Result<Selection> {
-        let mut selection = Selection::default();
+    /// Parses a selection of changes: any number of `turn 1`, `call c1`, `file /p`, `session`, `change 3 hunk 0`,
+    /// `last 2`.
+    fn parse_selection(&self, session: &str, words: &mut LineWords<'_>) -> Result<ChangeSelection> {
+        let mut selection = ChangeSelection::default();
         while let Some(word) = words.next()? {
             let mut next = || words.next()?.with_context(|| format!("{word} says which"));
             let session = session.to_owned();
             match word.as_str() {
-                "session" => selection.who = Who::Session(session),
-                "turn" => selection.who = Who::Turn { session, turn: next()?.parse()? },
-                "call" => selection.who = Who::Call { session, call: next()? },
-                "file" => selection.path = Some(self.world.path(&next()?)),
-                "last" => selection.last = Some(next()?.parse()?),
+                "session" => selection.owner = ChangeOwner::Session(session),
+                "turn" => selection.owner = ChangeOwner::Turn { session, turn: next()?.parse()? },
+                "call" => selection.owner = ChangeOwner::Call { session, call: next()? },
+                "file" => selection.path = Some(self.dirs.resolve_path(&next()?)),
+                "last" => selection.limit = Some(next()?.parse()?),
                 "change" => {
                     let change = ChangeId(next()?.parse()?);
                     selection.change = Some(Reversal { change, hunks: None });
@@ -311,8 +319,8 @@ impl<S: Steps> Runner<S> {
     }
 }
 
-/// Returns the text of a step: what follows its line, or a JSON string on it.
-fn text(body: Option<&Body>, words: &mut Words<'_>) -> Result<String> {
+/// Returns the text of a step: the body after its line, or a JSON string on it.
+fn step_text(body: Option<&StepBody>, words: &mut LineWords<'_>) -> Result<String> {
     match (body, words.next_quoted()?) {
         (Some(body), None) => Ok(body.text.clone()),
         (None, Some((text, true))) => Ok(text),
@@ -320,23 +328,23 @@ fn text(body: Option<&Body>, words: &mut Words<'_>) -> Result<String> {
     }
 }
 
-/// Returns a text with every line behind a bar, so that ends and blanks can be seen.
-fn shown(text: &str) -> String {
+/// Formats a text with a bar before every line, so that line ends and blanks are visible.
+fn format_text(text: &str) -> String {
     if text.is_empty() {
         return "(empty)\n".to_owned();
     }
     let mut shown = String::new();
     for line in text.split_inclusive('\n') {
         let (line, end) = line.strip_suffix('\n').map_or((line, "\n\\ no newline\n"), |line| (line, "\n"));
-        let line: String = line.chars().map(visible).collect();
+        let line: String = line.chars().map(escape_character).collect();
         shown.push_str(format!("| {line}").trim_end());
         shown.push_str(end);
     }
     shown
 }
 
-/// Returns a character so that it can be seen: one that steers a terminal, or reorders text, by its number.
-fn visible(character: char) -> String {
+/// Escapes a character that controls a terminal or reorders text by its number.
+fn escape_character(character: char) -> String {
     match character {
         '\t' => "\t".to_owned(),
         control if control.is_control() => control.escape_default().to_string(),

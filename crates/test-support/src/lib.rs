@@ -1,7 +1,7 @@
-//! What tests and benchmarks share: an agent and a client that do as they are told, an editor that does as real ones do,
-//! an agent with every method, the language in which tests of files are written, a host with an agent and a person in one
-//! process, a model that says what a test wants, homes for agents of others, which
-//! processes a test has, a disk that fails SQLite when it is told to, and the clock by which files are stamped.
+//! Shared support for tests and benchmarks: a scripted agent and a scripted client, a fake editor, an agent with every
+//! method, the script language of file tests, a host with an agent and a user in one process, a scripted model server,
+//! homes for third-party agents, the processes of a test, SQLite on a faulty file system, and the clock of file
+//! timestamps.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ pub mod editor;
 pub mod faulty_sqlite;
 pub mod file_clock;
 pub mod fixture;
-pub mod lab;
+pub mod host_harness;
 pub mod model_server;
 pub mod processes;
 pub mod scripted_agent;
 pub mod scripted_client;
 
-/// How long a test waits for what is certain to come. Only a hang takes so long, however much else the machine does.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+/// How long a test waits for an event that is certain to come. Only a hang takes this long, even on a busy machine.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(300);

@@ -1,10 +1,10 @@
-//! Which processes of a test are there.
+//! The running processes of a test.
 
 use std::path::{Path, PathBuf};
 
-/// Returns the processes that work in a directory, or know of it: they have its name in their environment or arguments.
+/// Returns the processes that run in a directory, or have its name in their environment or arguments.
 #[must_use]
-pub fn working_in(base: &Path) -> Vec<String> {
+pub fn processes_in(base: &Path) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     let name = base.display().to_string();
     let here = |process: &PathBuf| {

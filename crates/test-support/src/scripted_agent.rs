@@ -1,4 +1,4 @@
-//! Bowline's agent that does what its prompt says, as `tests/peers/README.md` describes it.
+//! Bowline's scripted agent: it performs the task in its prompt, as `tests/peers/README.md` describes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,27 +16,27 @@ use bowline_wire::{Agent, AgentContext, CallError, ClientHandle, run_agent};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::contract::Task;
+use crate::contract::PeerTask;
 
-/// How the agent calls itself.
+/// The agent's name.
 const NAME: &str = "bowline-peer";
 
-/// Serves the client on stdin and stdout until it is gone.
+/// Serves the client on stdin and stdout until it disconnects.
 ///
 /// # Errors
-/// Fails when stdin or stdout does.
+/// Fails on an error of stdin or stdout.
 pub fn run() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run_agent(Scripted::default()))
+    runtime.block_on(run_agent(ScriptedAgent::default()))
 }
 
-/// Does what the prompt says.
+/// The agent, with its sessions.
 #[derive(Default)]
-struct Scripted {
+struct ScriptedAgent {
     sessions: AtomicUsize,
 }
 
-impl Agent for Scripted {
+impl Agent for ScriptedAgent {
     async fn initialize(
         &self,
         request: InitializeRequest,
@@ -52,18 +52,20 @@ impl Agent for Scripted {
     }
 
     async fn prompt(&self, request: PromptRequest, cx: AgentContext) -> Result<PromptResponse, Error> {
-        let turn = Turn { client: cx.client().clone(), session: request.session_id };
+        let turn = ScriptedTurn { client: cx.client().clone(), session: request.session_id };
         let text = match request.prompt.into_iter().next() {
             Some(ContentBlock::Text(text)) => text.text,
             _ => String::new(),
         };
-        match Task::from_text(&text) {
-            None => turn.say(text).await?,
-            Some(Task::Read { path, count, inflight }) => turn.read(&path, count, inflight).await?,
-            Some(Task::Stream { count, size }) => turn.stream(count, size).await?,
-            Some(Task::Flow { path, new_path }) => turn.flow(&path, &new_path).await?,
-            Some(Task::Wait) => {
-                turn.say("waiting".to_owned()).await?;
+        match PeerTask::from_text(&text) {
+            None => turn.send_text(text).await?,
+            Some(PeerTask::Read { path, count, inflight }) => {
+                turn.read_repeatedly(&path, count, inflight).await?
+            }
+            Some(PeerTask::Stream { count, size }) => turn.stream_chunks(count, size).await?,
+            Some(PeerTask::Flow { path, new_path }) => turn.run_flow(&path, &new_path).await?,
+            Some(PeerTask::Wait) => {
+                turn.send_text("waiting".to_owned()).await?;
                 cx.cancelled().await;
                 return Ok(PromptResponse::new(StopReason::Cancelled));
             }
@@ -74,29 +76,29 @@ impl Agent for Scripted {
 
 /// One turn of a session.
 #[derive(Clone)]
-struct Turn {
+struct ScriptedTurn {
     client: ClientHandle,
     session: SessionId,
 }
 
-impl Turn {
+impl ScriptedTurn {
     async fn update(&self, update: SessionUpdate) -> Result<(), CallError> {
         self.client.update(self.session.clone(), update).await
     }
 
-    async fn say(&self, text: String) -> Result<(), CallError> {
+    async fn send_text(&self, text: String) -> Result<(), CallError> {
         self.update(SessionUpdate::AgentMessageChunk(ContentChunk::new(text.into()))).await
     }
 
-    async fn stream(&self, count: usize, size: usize) -> Result<(), CallError> {
+    async fn stream_chunks(&self, count: usize, size: usize) -> Result<(), CallError> {
         let text = "x".repeat(size);
         for _ in 0..count {
-            self.say(text.clone()).await?;
+            self.send_text(text.clone()).await?;
         }
         Ok(())
     }
 
-    async fn read(&self, path: &str, count: usize, inflight: usize) -> Result<(), Error> {
+    async fn read_repeatedly(&self, path: &str, count: usize, inflight: usize) -> Result<(), Error> {
         let started = Arc::new(AtomicUsize::new(0));
         let mut readers = JoinSet::new();
         for _ in 0..inflight {
@@ -104,7 +106,7 @@ impl Turn {
             readers.spawn(async move {
                 let mut bytes = 0;
                 while started.fetch_add(1, Ordering::Relaxed) < count {
-                    bytes += turn.text(&path).await?.len();
+                    bytes += turn.read_text(&path).await?.len();
                 }
                 Ok::<_, CallError>(bytes)
             });
@@ -113,31 +115,34 @@ impl Turn {
         while let Some(read) = readers.join_next().await {
             bytes += read.map_err(Error::into_internal_error)??;
         }
-        Ok(self.say(json!({"reads": count, "bytes": bytes}).to_string()).await?)
+        Ok(self.send_text(json!({"reads": count, "bytes": bytes}).to_string()).await?)
     }
 
-    async fn text(&self, path: &str) -> Result<String, CallError> {
+    async fn read_text(&self, path: &str) -> Result<String, CallError> {
         let request = ReadTextFileRequest::new(self.session.clone(), path);
         Ok(self.client.read_text_file(request).await?.content)
     }
 
-    async fn flow(&self, path: &str, new_path: &str) -> Result<(), Error> {
+    async fn run_flow(&self, path: &str, new_path: &str) -> Result<(), Error> {
         let call = ToolCall::new("call_1", "Update config")
             .kind(ToolKind::Edit)
             .status(ToolCallStatus::Pending)
             .locations(vec![ToolCallLocation::new(path)])
             .raw_input(json!({ "path": path }));
         self.update(SessionUpdate::ToolCall(call)).await?;
-        let text = self.text(path).await?;
-        self.say(format!("read:{}", json!(text))).await?;
+        let text = self.read_text(path).await?;
+        self.send_text(format!("read:{}", json!(text))).await?;
         let window = ReadTextFileRequest::new(self.session.clone(), path).line(2).limit(1);
-        self.say(format!("window:{}", json!(self.client.read_text_file(window).await?.content))).await?;
-        self.write(new_path, format!("{text}written by {NAME}\n")).await?;
-        match self.text(&format!("{path}.missing")).await {
-            Err(CallError::Refused(error)) => self.say(format!("missing:{}", i32::from(error.code))).await?,
-            other => self.say(format!("missing:{other:?}")).await?,
+        self.send_text(format!("window:{}", json!(self.client.read_text_file(window).await?.content)))
+            .await?;
+        self.write_with_permission(new_path, format!("{text}written by {NAME}\n")).await?;
+        match self.read_text(&format!("{path}.missing")).await {
+            Err(CallError::ErrorResponse(error)) => {
+                self.send_text(format!("missing:{}", i32::from(error.code))).await?
+            }
+            other => self.send_text(format!("missing:{other:?}")).await?,
         }
-        self.terminals().await?;
+        self.run_terminals().await?;
         let plan = Plan::new(vec![
             PlanEntry::new("Read the file", PlanEntryPriority::High, PlanEntryStatus::Completed),
             PlanEntry::new("Write the file", PlanEntryPriority::Medium, PlanEntryStatus::InProgress),
@@ -145,7 +150,7 @@ impl Turn {
         Ok(self.update(SessionUpdate::Plan(plan)).await?)
     }
 
-    async fn write(&self, path: &str, text: String) -> Result<(), Error> {
+    async fn write_with_permission(&self, path: &str, text: String) -> Result<(), Error> {
         let options = vec![
             PermissionOption::new("allow", "Allow", PermissionOptionKind::AllowOnce),
             PermissionOption::new("reject", "Reject", PermissionOptionKind::RejectOnce),
@@ -156,23 +161,23 @@ impl Turn {
             RequestPermissionOutcome::Selected(selected) => selected.option_id.to_string(),
             _ => "cancelled".to_owned(),
         };
-        self.say(format!("permission:{answer}")).await?;
+        self.send_text(format!("permission:{answer}")).await?;
         if answer != "allow" {
-            return Ok(self.progress(ToolCallUpdateFields::new().status(ToolCallStatus::Failed)).await?);
+            return Ok(self.update_call(ToolCallUpdateFields::new().status(ToolCallStatus::Failed)).await?);
         }
-        self.progress(ToolCallUpdateFields::new().status(ToolCallStatus::InProgress)).await?;
+        self.update_call(ToolCallUpdateFields::new().status(ToolCallStatus::InProgress)).await?;
         let request = WriteTextFileRequest::new(self.session.clone(), path, text.clone());
         self.client.write_text_file(request).await?;
         let diff = vec![ToolCallContent::Diff(Diff::new(path, text))];
-        self.progress(ToolCallUpdateFields::new().status(ToolCallStatus::Completed).content(diff)).await?;
-        Ok(self.say("wrote".to_owned()).await?)
+        self.update_call(ToolCallUpdateFields::new().status(ToolCallStatus::Completed).content(diff)).await?;
+        Ok(self.send_text("wrote".to_owned()).await?)
     }
 
-    async fn progress(&self, fields: ToolCallUpdateFields) -> Result<(), CallError> {
+    async fn update_call(&self, fields: ToolCallUpdateFields) -> Result<(), CallError> {
         self.update(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new("call_1", fields))).await
     }
 
-    async fn terminals(&self) -> Result<(), Error> {
+    async fn run_terminals(&self) -> Result<(), Error> {
         let (session, client) = (&self.session, &self.client);
         let echo = CreateTerminalRequest::new(session.clone(), "echo").args(vec!["hello".to_owned()]);
         let id = client.create_terminal(echo).await?.terminal_id;
@@ -181,13 +186,13 @@ impl Turn {
         let output =
             client.terminal_output(TerminalOutputRequest::new(session.clone(), id.clone())).await?.output;
         client.release_terminal(ReleaseTerminalRequest::new(session.clone(), id)).await?;
-        self.say(format!("terminal:{exit}:{}", json!(output))).await?;
+        self.send_text(format!("terminal:{exit}:{}", json!(output))).await?;
 
         let sleep = CreateTerminalRequest::new(session.clone(), "sleep").args(vec!["600".to_owned()]);
         let id = client.create_terminal(sleep).await?.terminal_id;
         client.kill_terminal(KillTerminalRequest::new(session.clone(), id.clone())).await?;
         client.wait_for_terminal_exit(WaitForTerminalExitRequest::new(session.clone(), id.clone())).await?;
         client.release_terminal(ReleaseTerminalRequest::new(session.clone(), id)).await?;
-        Ok(self.say("killed".to_owned()).await?)
+        Ok(self.send_text("killed".to_owned()).await?)
     }
 }

@@ -1,4 +1,4 @@
-//! Bowline's client that takes the steps of a plan, as `tests/peers/README.md` describes it.
+//! Bowline's scripted client: it runs the steps of a plan, as `tests/peers/README.md` describes.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -17,49 +17,49 @@ use agent_client_protocol_schema::v1::{
     WriteTextFileRequest, WriteTextFileResponse,
 };
 use anyhow::{Context, Result, ensure};
-use bowline_state::failure::Failure;
-use bowline_state::lines::{self, Window};
-use bowline_wire::{AgentHandle, Client, ClientContext, Grace, Limits, spawn_agent};
+use bowline_state::lines::{self, LineWindow};
+use bowline_state::rpc_error::RpcError;
+use bowline_wire::{AgentHandle, Client, ClientContext, ConnectionLimits, ShutdownGrace, spawn_agent};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::sync::{Notify, watch};
 
-use crate::contract::{BenchTexts, ClientArguments, Step, StepLog};
+use crate::contract::{BenchTexts, PeerClientArgs, PlanStep, StepLog};
 
-/// Takes the steps that the arguments say, and prints what came of each.
+/// Runs the steps in the arguments, and prints the result of each.
 ///
 /// # Errors
-/// Fails when the arguments are wrong, and when the agent does not do as the protocol has it.
+/// Fails when the arguments are wrong, and when the agent violates the protocol.
 pub fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
-    let arguments = ClientArguments::parse(arguments)?;
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(take_plan(arguments))
+    let arguments = PeerClientArgs::parse(arguments)?;
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run_plan(arguments))
 }
 
-async fn take_plan(arguments: ClientArguments) -> Result<()> {
-    let ClientArguments { approve, plan, agent } = arguments;
+async fn run_plan(arguments: PeerClientArgs) -> Result<()> {
+    let PeerClientArgs { approval_kind: approve, plan, agent } = arguments;
     let (program, rest) = agent.split_first().context("the agent's command is missing")?;
-    let client = Arc::new(Scripted::new(approve));
+    let client = Arc::new(ScriptedClient::new(approve));
     let mut command = Command::new(program);
     command.args(rest);
-    let (agent, process) = spawn_agent(command, Arc::clone(&client), Limits::DEFAULT)?;
-    let steps = take_steps(&client, &agent, plan).await;
-    // Peers on slow machines take their time, and whether they end by themselves is what is checked.
-    let grace = Grace { after_close: Duration::from_secs(120), ..Grace::default() };
+    let (agent, process) = spawn_agent(command, Arc::clone(&client), ConnectionLimits::DEFAULT)?;
+    let steps = run_steps(&client, &agent, plan).await;
+    // The agent must exit by itself, and peers on slow machines take long.
+    let grace = ShutdownGrace { after_close: Duration::from_secs(120), ..ShutdownGrace::default() };
     let exit = process.shutdown(grace).await;
     steps.with_context(|| exit.to_string())?;
     ensure!(exit.status.is_some_and(|status| status.success()), "{exit}");
     Ok(())
 }
 
-async fn take_steps(client: &Scripted, agent: &AgentHandle, plan: Vec<Step>) -> Result<()> {
+async fn run_steps(client: &ScriptedClient, agent: &AgentHandle, plan: Vec<PlanStep>) -> Result<()> {
     let capabilities = ClientCapabilities::new()
         .fs(FileSystemCapabilities::new().read_text_file(true).write_text_file(true))
         .terminal(true);
     let initialize = InitializeRequest::new(ProtocolVersion::V1).client_capabilities(capabilities);
     let answer = agent.initialize(initialize).await?;
     let name = answer.agent_info.map(|info| info.name);
-    print(&json!({"agent": name, "protocolVersion": answer.protocol_version}).to_string())?;
+    print_line(&json!({"agent": name, "protocolVersion": answer.protocol_version}).to_string())?;
     let session = agent.new_session(NewSessionRequest::new(std::env::current_dir()?)).await?.session_id;
     for step in plan {
         *lock(&client.log) = StepLog::default();
@@ -74,24 +74,24 @@ async fn take_steps(client: &Scripted, agent: &AgentHandle, plan: Vec<Step>) -> 
             Ok(())
         };
         let (answer, ()) = tokio::try_join!(turn, cancel)?;
-        print(&lock(&client.log).line(answer.stop_reason, start.elapsed())?)?;
+        print_line(&lock(&client.log).to_json_line(answer.stop_reason, start.elapsed())?)?;
     }
     Ok(())
 }
 
-/// Serves what the contract says.
-struct Scripted {
-    approve: PermissionOptionKind,
+/// The client's side of the contract.
+struct ScriptedClient {
+    approval_kind: PermissionOptionKind,
     texts: Mutex<BenchTexts>,
     log: Mutex<StepLog>,
     first_chunk: Notify,
-    terminals: Mutex<HashMap<TerminalId, Terminal>>,
+    terminals: Mutex<HashMap<TerminalId, ClientTerminal>>,
 }
 
-impl Scripted {
+impl ScriptedClient {
     fn new(approve: PermissionOptionKind) -> Self {
-        Scripted {
-            approve,
+        ScriptedClient {
+            approval_kind: approve,
             texts: Mutex::default(),
             log: Mutex::default(),
             first_chunk: Notify::new(),
@@ -99,22 +99,22 @@ impl Scripted {
         }
     }
 
-    fn terminal(&self, id: &TerminalId) -> Result<Terminal, Error> {
+    fn find_terminal(&self, id: &TerminalId) -> Result<ClientTerminal, Error> {
         let terminals = lock(&self.terminals);
         terminals
             .get(id)
             .cloned()
-            .ok_or_else(|| Failure::ResourceNotFound { uri: Some(id.to_string()) }.into())
+            .ok_or_else(|| RpcError::ResourceNotFound { uri: Some(id.to_string()) }.into())
     }
 }
 
-impl Client for Scripted {
+impl Client for ScriptedClient {
     async fn request_permission(
         &self,
         request: RequestPermissionRequest,
         _: ClientContext,
     ) -> Result<RequestPermissionResponse, Error> {
-        let option = request.options.into_iter().find(|option| option.kind == self.approve);
+        let option = request.options.into_iter().find(|option| option.kind == self.approval_kind);
         Ok(RequestPermissionResponse::new(match option {
             Some(option) => {
                 RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option.option_id))
@@ -142,9 +142,10 @@ impl Client for Scripted {
         }
         let uri = request.path.display().to_string();
         let text = std::fs::read_to_string(&request.path)
-            .map_err(|_| Failure::ResourceNotFound { uri: Some(uri) })?;
-        let window = Window { line: request.line, limit: request.limit };
-        let text = lines::slice(&text, window).map_err(|past| Failure::PastEnd { lines: past.lines })?;
+            .map_err(|_| RpcError::ResourceNotFound { uri: Some(uri) })?;
+        let window = LineWindow { line: request.line, limit: request.limit };
+        let text =
+            lines::slice_lines(&text, window).map_err(|past| RpcError::PastEnd { lines: past.lines })?;
         Ok(ReadTextFileResponse::new(text))
     }
 
@@ -162,7 +163,7 @@ impl Client for Scripted {
         request: CreateTerminalRequest,
         _: ClientContext,
     ) -> Result<CreateTerminalResponse, Error> {
-        let terminal = Terminal::start(request).map_err(Error::into_internal_error)?;
+        let terminal = ClientTerminal::start(request).map_err(Error::into_internal_error)?;
         let mut terminals = lock(&self.terminals);
         let id = TerminalId::new(format!("terminal_{}", terminals.len() + 1));
         terminals.insert(id.clone(), terminal);
@@ -174,7 +175,7 @@ impl Client for Scripted {
         request: TerminalOutputRequest,
         _: ClientContext,
     ) -> Result<TerminalOutputResponse, Error> {
-        let terminal = self.terminal(&request.terminal_id)?;
+        let terminal = self.find_terminal(&request.terminal_id)?;
         let output = String::from_utf8_lossy(&lock(&terminal.output)).into_owned();
         Ok(TerminalOutputResponse::new(output, false))
     }
@@ -184,7 +185,7 @@ impl Client for Scripted {
         request: WaitForTerminalExitRequest,
         _: ClientContext,
     ) -> Result<WaitForTerminalExitResponse, Error> {
-        let mut exit = self.terminal(&request.terminal_id)?.exit;
+        let mut exit = self.find_terminal(&request.terminal_id)?.exit;
         let exit = exit.wait_for(Option::is_some).await.map_err(Error::into_internal_error)?.clone();
         Ok(WaitForTerminalExitResponse::new(exit.unwrap_or_default()))
     }
@@ -194,7 +195,7 @@ impl Client for Scripted {
         request: KillTerminalRequest,
         _: ClientContext,
     ) -> Result<KillTerminalResponse, Error> {
-        self.terminal(&request.terminal_id)?.kill.notify_one();
+        self.find_terminal(&request.terminal_id)?.kill.notify_one();
         Ok(KillTerminalResponse::new())
     }
 
@@ -203,21 +204,21 @@ impl Client for Scripted {
         request: ReleaseTerminalRequest,
         _: ClientContext,
     ) -> Result<ReleaseTerminalResponse, Error> {
-        self.terminal(&request.terminal_id)?.kill.notify_one();
+        self.find_terminal(&request.terminal_id)?.kill.notify_one();
         lock(&self.terminals).remove(&request.terminal_id);
         Ok(ReleaseTerminalResponse::new())
     }
 }
 
-/// A command that runs, or ran.
+/// A command, running or ended.
 #[derive(Clone)]
-struct Terminal {
+struct ClientTerminal {
     output: Arc<Mutex<Vec<u8>>>,
     exit: watch::Receiver<Option<TerminalExitStatus>>,
     kill: Arc<Notify>,
 }
 
-impl Terminal {
+impl ClientTerminal {
     fn start(request: CreateTerminalRequest) -> std::io::Result<Self> {
         let mut child = Command::new(&request.command)
             .args(&request.args)
@@ -226,7 +227,7 @@ impl Terminal {
             .kill_on_drop(true)
             .spawn()?;
         let (exited, exit) = watch::channel(None);
-        let terminal = Terminal { output: Arc::default(), exit, kill: Arc::default() };
+        let terminal = ClientTerminal { output: Arc::default(), exit, kill: Arc::default() };
         let (output, kill) = (Arc::clone(&terminal.output), Arc::clone(&terminal.kill));
         tokio::spawn(async move {
             let mut bytes = Vec::new();
@@ -256,6 +257,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn print(line: &str) -> Result<()> {
+fn print_line(line: &str) -> Result<()> {
     writeln!(std::io::stdout().lock(), "{line}").context("cannot write to stdout")
 }

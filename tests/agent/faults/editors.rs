@@ -1,5 +1,5 @@
-//! Whole turns with an editor that formats on save, whose user types and refuses, that stalls and that dies. The agent is
-//! in the same process, so that it need not wait a minute for an editor that stalls.
+//! Whole turns with editors that format on save, stall or die, and whose users type and refuse. The agent is in the
+//! same process, so that its timeouts can be short.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,82 +7,82 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_agent::agent::BowlineAgent;
+use bowline_agent::agent_options::{AgentOptions, AgentPaths};
 use bowline_agent::keys::Keyring;
-use bowline_agent::model::catalogue::{Models, ModelsSettings};
-use bowline_agent::settings::{Places, Settings};
-use bowline_state::failure::Failure;
+use bowline_agent::model::catalogue::{CatalogueOptions, ModelCatalogue};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{NewSessionRequest, PermissionOptionKind, PromptRequest};
-use bowline_workspace::terminals::{self, Supervisor};
+use bowline_workspace::terminals::{self, SupervisorProgram};
 use expect_test::{Expect, expect};
-use test_support::editor::{Editor, Offers, Run, Says, Trouble};
+use test_support::editor::{EditorCapabilities, EditorFault, FakeCommand, FakeEditor, UserAnswer};
 use test_support::faulty_sqlite;
 
-/// How long an editor is waited for, and a command.
-const LIMIT: Duration = Duration::from_secs(3);
+/// The timeout of requests to the editor, and of commands.
+const STEP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Returns an agent that keeps its state below a directory.
-fn agent(base: &Path) -> BowlineAgent {
-    let places = Places {
-        state: base.join("state"),
-        policy: base.join("config/policy.toml"),
-        anchors: base.join("anchors"),
-        keys: base.join("config/keys.json"),
+/// Returns an agent with its state below a directory.
+fn new_agent(base: &Path) -> BowlineAgent {
+    let places = AgentPaths {
+        state_dir: base.join("state"),
+        policy_file: base.join("config/policy.toml"),
+        anchors_dir: base.join("anchors"),
+        keys_file: base.join("config/keys.json"),
     };
-    let supervisor = Supervisor { program: "/no/supervisor".into(), args: Vec::new() };
-    let mut settings = Settings::new(places, terminals::Settings::new(supervisor));
-    settings.shell = true;
-    // An editor that does not stall answers at once, or a little later on a machine that does much else.
-    settings.client_timeout = LIMIT;
-    settings.review_timeout = LIMIT;
-    settings.command_timeout = LIMIT;
+    let supervisor = SupervisorProgram { program: "/no/supervisor".into(), args: Vec::new() };
+    let mut settings = AgentOptions::new(places, terminals::TerminalOptions::new(supervisor));
+    settings.is_shell_enabled = true;
+    // A responsive editor answers well within this, even on a busy machine.
+    settings.client_timeout = STEP_TIMEOUT;
+    settings.review_timeout = STEP_TIMEOUT;
+    settings.command_timeout = STEP_TIMEOUT;
     let keys = Keyring::new(None);
-    let models = Models::new(ModelsSettings { keys: keys.clone(), ..ModelsSettings::default() });
+    let models = ModelCatalogue::new(CatalogueOptions { keys: keys.clone(), ..CatalogueOptions::default() });
     BowlineAgent::new(settings, models, keys)
 }
 
-/// Takes a turn with an editor that has `a.txt` open, and returns what it was asked, what the agent said, and what the
-/// editor has in the end.
-async fn told(prepare: impl FnOnce(&Editor, &str), prompt: &str) -> String {
+/// Runs a turn with an editor that has `a.txt` open. Returns the requests to the editor, the agent's text, and the
+/// final text in the editor.
+async fn run_turn(prepare: impl FnOnce(&FakeEditor, &str), prompt: &str) -> String {
     let base = tempfile::tempdir().unwrap();
     let project = base.path().canonicalize().unwrap().join("project");
     std::fs::create_dir(&project).unwrap();
-    let agent = agent(base.path());
-    let editor = Editor::new(Offers::ALL);
-    editor.hide(&project.display().to_string(), "$ROOT");
+    let agent = new_agent(base.path());
+    let editor = FakeEditor::new(EditorCapabilities::ALL);
+    editor.replace_in_log(&project.display().to_string(), "$ROOT");
     let path = project.join("a.txt").display().to_string();
-    editor.put(&path, "one\ntwo\nthree\n");
+    editor.set_document(&path, "one\ntwo\nthree\n");
     let (_client, handle) = editor.connect(agent.clone()).await.unwrap();
     let session = handle.new_session(NewSessionRequest::new(&project)).await.unwrap().session_id;
-    editor.until("available_commands_update").await;
-    // The first turn reads what is to be read once.
+    editor.wait_for_log("available_commands_update").await;
+    // The first turn makes the reads that happen once per session.
     handle.prompt(PromptRequest::new(session.clone(), vec!["say hi".into()])).await.unwrap();
     editor.take_log();
     prepare(&editor, &path);
     let answer = handle.prompt(PromptRequest::new(session, vec![prompt.into()])).await;
-    let mut told = shown(&editor);
+    let mut told = take_exchange(&editor);
     match answer {
         Ok(answer) => writeln!(told, "{:?}", answer.stop_reason).unwrap(),
         Err(error) => writeln!(told, "! {error}").unwrap(),
     }
     agent.shut_down().await;
-    writeln!(told, "a.txt: {:?}, {} terminals", editor.get(&path), editor.open_terminals()).unwrap();
+    writeln!(told, "a.txt: {:?}, {} terminals", editor.document(&path), editor.open_terminals()).unwrap();
     told
 }
 
-fn shown(editor: &Arc<Editor>) -> String {
+fn take_exchange(editor: &Arc<FakeEditor>) -> String {
     let (mut asked, mut said) = (String::new(), String::new());
     for line in editor.take_log().lines() {
         if line.starts_with("< ") {
             writeln!(asked, "{line}").unwrap();
         } else if let Some(text) = line.strip_prefix("> text ") {
-            said.push_str(&without_time(text));
+            said.push_str(&strip_durations(text));
         }
     }
     format!("{asked}> {said}\n")
 }
 
-/// Returns a text without how long a command took.
-fn without_time(text: &str) -> String {
+/// Removes the durations of commands.
+fn strip_durations(text: &str) -> String {
     let taken = text.split_once("through the editor, ").and_then(|(before, rest)| {
         let (_, after) = rest.split_once(" s]")?;
         Some(format!("{before}through the editor, TIME]{after}"))
@@ -90,15 +90,16 @@ fn without_time(text: &str) -> String {
     taken.unwrap_or_else(|| text.to_owned())
 }
 
-async fn check(prepare: impl FnOnce(&Editor, &str), prompt: &str, expected: Expect) {
-    expected.assert_eq(&told(prepare, prompt).await);
+async fn check(prepare: impl FnOnce(&FakeEditor, &str), prompt: &str, expected: Expect) {
+    expected.assert_eq(&run_turn(prepare, prompt).await);
 }
 
-const EDIT: &str = "read a.txt\nreplace \"two\" with \"2\" in a.txt\nreplace \"2\" with \"zwei\" in a.txt";
+const EDIT_PROMPT: &str =
+    "read a.txt\nreplace \"two\" with \"2\" in a.txt\nreplace \"2\" with \"zwei\" in a.txt";
 
 #[tokio::test]
 async fn an_editor_that_formats_on_save_is_believed() {
-    check(|editor, _| editor.format(|_, text| text.to_uppercase()), EDIT, expect![[r#"
+    check(|editor, _| editor.set_formatter(|_, text| text.to_uppercase()), EDIT_PROMPT, expect![[r#"
         < fs/read_text_file $ROOT/a.txt
         < fs/read_text_file $ROOT/a.txt
         < session/request_permission turn2_2 "Edit a.txt"
@@ -121,11 +122,11 @@ async fn a_user_that_types_meanwhile_loses_nothing() {
     check(
         |editor, path| {
             let path = path.to_owned();
-            editor.after("session/request_permission", move |documents| {
+            editor.run_after("session/request_permission", move |documents| {
                 documents.insert(path, "one\ntwo\nthree\nfour, typed\n".to_owned());
             });
         },
-        EDIT,
+        EDIT_PROMPT,
         expect![[r#"
             < fs/read_text_file $ROOT/a.txt
             < fs/read_text_file $ROOT/a.txt
@@ -141,7 +142,7 @@ async fn a_user_that_types_meanwhile_loses_nothing() {
             < fs/read_text_file $ROOT/a.txt
             < fs/write_text_file $ROOT/a.txt "one\nzwei\nthree\nfour, typed\n"
             < fs/read_text_file $ROOT/a.txt
-            > "`a.txt`:\n\n```txt\n[a.txt: all of it, 3 lines, read through the editor]\none\ntwo\nthree\n```""Changed `a.txt`.\n\n```\nEdited a.txt in 1 place, through the editor.\nSomebody else had changed the file since you last saw it:\n@@ -3 +3,2 @@\n three\n+four, typed\n```""Changed `a.txt`."
+            > "`a.txt`:\n\n```txt\n[a.txt: all of it, 3 lines, read through the editor]\none\ntwo\nthree\n```""Changed `a.txt`.\n\n```\nEdited a.txt in 1 place, through the editor.\nAnother program changed the file since you last saw it:\n@@ -3 +3,2 @@\n three\n+four, typed\n```""Changed `a.txt`."
             EndTurn
             a.txt: Some("one\nzwei\nthree\nfour, typed\n"), 0 terminals
         "#]],
@@ -152,12 +153,12 @@ async fn a_user_that_types_meanwhile_loses_nothing() {
 #[tokio::test]
 async fn an_editor_that_refuses_is_told_of() {
     let refuses = |method: &'static str| {
-        move |editor: &Editor, _: &str| {
-            let error = Failure::Denied { why: "not now".to_owned() };
-            editor.trouble(method, Trouble::Refuses(error.into()));
+        move |editor: &FakeEditor, _: &str| {
+            let error = RpcError::Denied { reason: "not now".to_owned() };
+            editor.queue_fault(method, EditorFault::Refuse(error.into()));
         }
     };
-    check(refuses("fs/write_text_file"), EDIT, expect![[r#"
+    check(refuses("fs/write_text_file"), EDIT_PROMPT, expect![[r#"
         < fs/read_text_file $ROOT/a.txt
         < fs/read_text_file $ROOT/a.txt
         < session/request_permission turn2_2 "Edit a.txt"
@@ -179,7 +180,7 @@ async fn an_editor_that_refuses_is_told_of() {
         "#]],
     )
     .await;
-    check(|editor, _| editor.say(Says::Kind(PermissionOptionKind::RejectOnce)), EDIT, expect![[r#"
+    check(|editor, _| editor.queue_answer(UserAnswer::OptionKind(PermissionOptionKind::RejectOnce)), EDIT_PROMPT, expect![[r#"
         < fs/read_text_file $ROOT/a.txt
         < fs/read_text_file $ROOT/a.txt
         < session/request_permission turn2_2 "Edit a.txt"
@@ -191,8 +192,9 @@ async fn an_editor_that_refuses_is_told_of() {
 
 #[tokio::test]
 async fn an_editor_that_stalls_is_not_waited_for() {
-    let stalls =
-        |method: &'static str| move |editor: &Editor, _: &str| editor.trouble(method, Trouble::Stalls);
+    let stalls = |method: &'static str| {
+        move |editor: &FakeEditor, _: &str| editor.queue_fault(method, EditorFault::Stall)
+    };
     check(stalls("fs/read_text_file"), "read a.txt\nsay not reached", expect![[r#"
         < fs/read_text_file $ROOT/a.txt
         < $/cancel_request for fs/read_text_file
@@ -200,7 +202,7 @@ async fn an_editor_that_stalls_is_not_waited_for() {
         EndTurn
         a.txt: Some("one\ntwo\nthree\n"), 0 terminals
     "#]]).await;
-    check(stalls("fs/write_text_file"), EDIT, expect![[r#"
+    check(stalls("fs/write_text_file"), EDIT_PROMPT, expect![[r#"
         < fs/read_text_file $ROOT/a.txt
         < fs/read_text_file $ROOT/a.txt
         < session/request_permission turn2_2 "Edit a.txt"
@@ -213,8 +215,8 @@ async fn an_editor_that_stalls_is_not_waited_for() {
         a.txt: Some("one\ntwo\nthree\n"), 0 terminals
     "#]]).await;
     check(
-        |editor, _| editor.trouble("fs/write_text_file", Trouble::StallsAfterwards),
-        EDIT,
+        |editor, _| editor.queue_fault("fs/write_text_file", EditorFault::StallAfterActing),
+        EDIT_PROMPT,
         expect![[r#"
             < fs/read_text_file $ROOT/a.txt
             < fs/read_text_file $ROOT/a.txt
@@ -254,7 +256,7 @@ async fn an_editor_that_stalls_is_not_waited_for() {
         EndTurn
         a.txt: Some("one\ntwo\nthree\n"), 0 terminals
     "#]]).await;
-    check(|editor, _| editor.run(Run::endless("building\n")), "run make", expect![[r#"
+    check(|editor, _| editor.queue_command(FakeCommand::endless("building\n")), "run make", expect![[r#"
         < session/request_permission turn2_1 "Run make"
         < terminal/create "make" in $ROOT limit 262144
         < terminal/wait_for_exit t1
@@ -272,21 +274,21 @@ async fn an_editor_that_stalls_is_not_waited_for() {
 async fn an_editor_that_dies_ends_the_turn() {
     for method in ["fs/read_text_file", "fs/write_text_file", "session/request_permission", "terminal/create"]
     {
-        for trouble in [Trouble::Dies, Trouble::DiesAfterwards] {
-            let prompt = format!("{EDIT}\nrun make");
-            let ended = told(|editor, _| editor.trouble(method, trouble), &prompt).await;
+        for trouble in [EditorFault::Disconnect, EditorFault::DisconnectAfterActing] {
+            let prompt = format!("{EDIT_PROMPT}\nrun make");
+            let ended = run_turn(|editor, _| editor.queue_fault(method, trouble), &prompt).await;
             assert!(ended.contains("\n! "), "{method}: {ended}");
         }
     }
 }
 
-/// F22: what a turn came to survives a power failure from the moment that the client has its end.
+/// F22: a turn survives a power failure from the moment that the client has its end.
 #[tokio::test]
 async fn a_turn_is_durable_before_its_end_is_told() {
     faulty_sqlite::install();
     let base = tempfile::tempdir().unwrap();
-    let agent = agent(base.path());
-    let editor = Editor::new(Offers::ALL);
+    let agent = new_agent(base.path());
+    let editor = FakeEditor::new(EditorCapabilities::ALL);
     let (_client, handle) = editor.connect(agent.clone()).await.unwrap();
     let session = handle.new_session(NewSessionRequest::new(base.path())).await.unwrap().session_id;
     for prompt in ["say one", "say two"] {

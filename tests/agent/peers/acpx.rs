@@ -1,37 +1,37 @@
-//! acpx: what its user sees of the agent, whatever it serves and allows.
+//! acpx: its user's view of the agent, with all combinations of capabilities and permissions.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Output, Stdio};
 
 use expect_test::expect;
 use serde_json::Value;
-use xtask::peers::{OtherClient, is_there};
+use xtask::peers::{PublishedClient, is_available};
 
-use super::{THREE_THINGS, check, command, nothing_runs, scene};
-use crate::program::{Scene, bowline};
-use crate::programs::root;
+use super::{THREE_STEPS_PROMPT, check, check_nothing_runs, client_command, new_project};
+use crate::program::{AgentFixture, bowline_path};
+use crate::programs::workspace_root;
 
 /// Returns acpx with these arguments and the offline agent, if it is installed.
-fn acpx(scene: &Scene, arguments: &[&str], verb: &[&str]) -> Option<Command> {
-    let mut words = OtherClient::Acpx.command(&root());
-    if !is_there(OtherClient::Acpx.name(), &words) {
+fn acpx_command(scene: &AgentFixture, arguments: &[&str], verb: &[&str]) -> Option<Command> {
+    let mut words = PublishedClient::Acpx.command(&workspace_root());
+    if !is_available(PublishedClient::Acpx.name(), &words) {
         return None;
     }
-    let agent = format!("{} agent --model offline --shell", bowline().display());
+    let agent = format!("{} agent --model offline --shell", bowline_path().display());
     words.extend(arguments.iter().map(ToString::to_string));
     words.extend(["--agent".to_owned(), agent]);
     words.extend(verb.iter().map(ToString::to_string));
-    Some(command(scene, &words))
+    Some(client_command(scene, &words))
 }
 
-fn run(scene: &Scene, arguments: &[&str], verb: &[&str]) -> Option<Output> {
-    Some(acpx(scene, arguments, verb)?.output().unwrap())
+fn run_acpx(scene: &AgentFixture, arguments: &[&str], verb: &[&str]) -> Option<Output> {
+    Some(acpx_command(scene, arguments, verb)?.output().unwrap())
 }
 
 #[test]
 fn everything_goes_through_a_client_that_serves_everything() {
-    let scene = scene();
-    let Some(output) = run(&scene, &["--approve-all"], &["exec", THREE_THINGS]) else { return };
+    let scene = new_project();
+    let Some(output) = run_acpx(&scene, &["--approve-all"], &["exec", THREE_STEPS_PROMPT]) else { return };
     let code = check(
         &scene,
         &output,
@@ -135,15 +135,15 @@ fn everything_goes_through_a_client_that_serves_everything() {
     "#]],
     );
     assert_eq!(code, Some(0));
-    assert_eq!(scene.get("b.txt"), "hi");
-    nothing_runs(&scene);
+    assert_eq!(scene.read_file("b.txt"), "hi");
+    check_nothing_runs(&scene);
 }
 
 #[test]
 fn a_client_that_serves_nothing_has_it_done_on_this_machine() {
-    let scene = scene();
+    let scene = new_project();
     let arguments = ["--approve-all", "--no-fs", "--no-terminal"];
-    let Some(output) = run(&scene, &arguments, &["exec", THREE_THINGS]) else { return };
+    let Some(output) = run_acpx(&scene, &arguments, &["exec", THREE_STEPS_PROMPT]) else { return };
     let code = check(
         &scene,
         &output,
@@ -227,15 +227,15 @@ fn a_client_that_serves_nothing_has_it_done_on_this_machine() {
     "#]],
     );
     assert_eq!(code, Some(0));
-    assert_eq!(scene.get("b.txt"), "hi");
-    nothing_runs(&scene);
+    assert_eq!(scene.read_file("b.txt"), "hi");
+    check_nothing_runs(&scene);
 }
 
 #[test]
 fn files_of_the_client_and_commands_of_this_machine() {
-    let scene = scene();
+    let scene = new_project();
     let arguments = ["--approve-all", "--no-terminal", "--format", "quiet"];
-    let Some(output) = run(&scene, &arguments, &["exec", THREE_THINGS]) else { return };
+    let Some(output) = run_acpx(&scene, &arguments, &["exec", THREE_STEPS_PROMPT]) else { return };
     let code = check(
         &scene,
         &output,
@@ -256,14 +256,15 @@ fn files_of_the_client_and_commands_of_this_machine() {
     "#]],
     );
     assert_eq!(code, Some(0));
-    assert_eq!(scene.get("b.txt"), "hi");
-    nothing_runs(&scene);
+    assert_eq!(scene.read_file("b.txt"), "hi");
+    check_nothing_runs(&scene);
 }
 
 #[test]
 fn a_user_who_allows_nothing_has_nothing_done() {
-    let scene = scene();
-    let Some(output) = run(&scene, &["--deny-all", "--format", "quiet"], &["exec", THREE_THINGS]) else {
+    let scene = new_project();
+    let Some(output) = run_acpx(&scene, &["--deny-all", "--format", "quiet"], &["exec", THREE_STEPS_PROMPT])
+    else {
         return;
     };
     let code = check(
@@ -279,23 +280,23 @@ fn a_user_who_allows_nothing_has_nothing_done() {
         I stop here; 2 commands were not done.
     "#]],
     );
-    // The code that acpx has for it.
+    // acpx's exit code for this.
     assert_eq!(code, Some(5));
     for step in ["write b.txt: hi", "run touch c.txt"] {
         let arguments = ["--deny-all", "--no-fs", "--format", "quiet"];
-        let output = run(&scene, &arguments, &["exec", step]).unwrap();
+        let output = run_acpx(&scene, &arguments, &["exec", step]).unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
         assert!(said.contains("permission denied: the user said no"), "{step}: {said}");
     }
     assert_eq!(std::fs::read_dir(scene.project()).unwrap().count(), 1);
-    nothing_runs(&scene);
+    check_nothing_runs(&scene);
 }
 
 #[test]
 fn a_user_who_allows_reads_has_files_read() {
-    let scene = scene();
+    let scene = new_project();
     let arguments = ["--approve-reads", "--non-interactive-permissions", "deny", "--format", "quiet"];
-    let Some(output) = run(&scene, &arguments, &["exec", THREE_THINGS]) else { return };
+    let Some(output) = run_acpx(&scene, &arguments, &["exec", THREE_STEPS_PROMPT]) else { return };
     let code = check(
         &scene,
         &output,
@@ -316,17 +317,17 @@ fn a_user_who_allows_reads_has_files_read() {
     "#]],
     );
     assert_eq!(code, Some(5));
-    nothing_runs(&scene);
+    check_nothing_runs(&scene);
 }
 
-/// acpx writes down every message of both sides.
+/// acpx logs every message of both sides.
 #[test]
 fn every_call_ends_and_every_request_is_answered() {
-    let scene = scene();
+    let scene = new_project();
     let prompt =
-        format!("{THREE_THINGS}\nlist\nfind two\nplan: a; b\nthink hard\nrun exit 3\nread missing.txt");
+        format!("{THREE_STEPS_PROMPT}\nlist\nfind two\nplan: a; b\nthink hard\nrun exit 3\nread missing.txt");
     let arguments = ["--approve-all", "--format", "json", "--json-strict"];
-    let Some(output) = run(&scene, &arguments, &["exec", &prompt]) else { return };
+    let Some(output) = run_acpx(&scene, &arguments, &["exec", &prompt]) else { return };
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
     let mut told = String::new();
@@ -372,14 +373,14 @@ fn every_call_ends_and_every_request_is_answered() {
         turn1_6 failed
     "#]]
     .assert_eq(&told);
-    nothing_runs(&scene);
+    check_nothing_runs(&scene);
 }
 
 #[test]
 fn sessions_live_on_between_prompts() {
-    let scene = scene();
+    let scene = new_project();
     let usual = ["--approve-all", "--format", "quiet", "--ttl", "60"];
-    let Some(output) = run(&scene, &usual, &["sessions", "new", "--name", "mine"]) else { return };
+    let Some(output) = run_acpx(&scene, &usual, &["sessions", "new", "--name", "mine"]) else { return };
     assert_eq!(output.status.code(), Some(0));
     let id = String::from_utf8(output.stdout).unwrap();
     let mut told = String::new();
@@ -392,9 +393,9 @@ fn sessions_live_on_between_prompts() {
         &["sessions", "close", "mine"],
     ];
     for step in steps {
-        let output = run(&scene, &usual, step).unwrap();
+        let output = run_acpx(&scene, &usual, step).unwrap();
         told += &format!("$ {} => {:?}\n", step.join(" "), output.status.code());
-        told += &super::same_every_time(&scene.clean(&String::from_utf8(output.stdout).unwrap()));
+        told += &super::normalize_output(&scene.normalize(&String::from_utf8(output.stdout).unwrap()));
     }
     expect![[r#"
         $ prompt -s mine read a.txt => Some(0)
@@ -415,22 +416,22 @@ fn sessions_live_on_between_prompts() {
         Wrote `b.txt`.
         $ sessions close mine => Some(0)
     "#]].assert_eq(&told);
-    let listed = run(&scene, &usual, &["sessions", "list"]).unwrap();
+    let listed = run_acpx(&scene, &usual, &["sessions", "list"]).unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.contains(id.trim()), "{listed}");
-    nothing_runs(&scene);
+    check_nothing_runs(&scene);
 }
 
 #[test]
 fn ctrl_c_ends_the_turn_and_what_it_started() {
-    let scene = scene();
+    let scene = new_project();
     let prompt = "run echo begun > begun.txt; exec sleep 600";
     let begun = scene.project().join("begun.txt");
     for arguments in [&["--approve-all"][..], &["--approve-all", "--no-terminal"]] {
-        let Some(mut command) = acpx(&scene, arguments, &["exec", prompt]) else { return };
+        let Some(mut command) = acpx_command(&scene, arguments, &["exec", prompt]) else { return };
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        // The command runs, and the agent waits for its end: the client's, or its own.
+        // The command runs, and the agent waits for its end, in the client's terminal or its own.
         if !arguments.contains(&"--no-terminal") {
             assert!(lines.any(|line| line.starts_with("[client] terminal/wait_for_exit")));
         }
@@ -443,10 +444,10 @@ fn ctrl_c_ends_the_turn_and_what_it_started() {
         let rest: Vec<String> = lines.collect();
         let failed = rest.iter().any(|line| line.starts_with("[tool]") && line.ends_with("(failed)"));
         assert!(failed, "{rest:?}");
-        // What else the client says of a request that was cancelled may come before or after.
+        // The client's other output about a cancelled request may come before or after.
         assert!(rest.iter().any(|line| line == "[done] cancelled"), "{rest:?}");
         assert_eq!(child.wait().unwrap().code(), Some(0));
         std::fs::remove_file(&begun).unwrap();
-        nothing_runs(&scene);
+        check_nothing_runs(&scene);
     }
 }

@@ -1,26 +1,26 @@
-//! `bowline doctor -- COMMAND`: agents that work, and agents that fail in every way.
+//! Tests of `bowline doctor -- COMMAND`: agents that work, and agents that fail in every way.
 
 use expect_test::{Expect, expect};
 
-use super::told;
-use crate::program::{Scene, bowline, script};
+use super::run_doctor;
+use crate::fixture::{CliFixture, bowline, write_script};
 
-/// Looks at an agent that is a script, and shows what is said of it.
+/// Checks an agent that is a script, and compares the report.
 fn check(text: &str, expected: Expect) {
-    let scene = Scene::new();
-    let agent = script(&scene.base(), "agent", text);
-    expected.assert_eq(&section(&scene, &[&agent]));
+    let scene = CliFixture::new();
+    let agent = write_script(&scene.base(), "agent", text);
+    expected.assert_eq(&agent_section(&scene, &[&agent]));
 }
 
-fn section(scene: &Scene, command: &[&str]) -> String {
+fn agent_section(scene: &CliFixture, command: &[&str]) -> String {
     let mut arguments = vec!["doctor", "--timeout", "10", "--"];
     arguments.extend(command);
-    let told = told(scene, &arguments, &[]);
+    let told = run_doctor(scene, &arguments, &[]);
     told[told.find("The agent\n").unwrap()..].to_owned()
 }
 
-/// A script that answers requests in order, each with a text in which `$id` is the id of the request.
-fn answering(answers: &[&str]) -> String {
+/// A script that answers requests in order; `$id` in an answer is the id of the request.
+fn answering_script(answers: &[&str]) -> String {
     let mut text = "#!/bin/sh\n".to_owned();
     for answer in answers {
         text += "while read -r line; do case $line in *'\"method\"'*) break;; esac; done\n";
@@ -30,7 +30,7 @@ fn answering(answers: &[&str]) -> String {
     text + "while read -r line; do :; done\n"
 }
 
-/// Waits until a process that was killed is gone, which takes the system a moment.
+/// Waits until a killed process is gone, which takes the system a moment.
 fn assert_gone(pid: &str) {
     let begun = std::time::Instant::now();
     loop {
@@ -38,16 +38,16 @@ fn assert_gone(pid: &str) {
         if stat.is_empty() || stat.contains(") Z ") {
             return;
         }
-        assert!(begun.elapsed() < test_support::PATIENCE, "{stat}");
+        assert!(begun.elapsed() < test_support::TEST_TIMEOUT, "{stat}");
         std::thread::yield_now();
     }
 }
 
-const MET: &str = r#"{"jsonrpc":"2.0","id":$id,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true,"promptCapabilities":{"image":true}},"authMethods":[{"id":"key","name":"API key","description":"A key of yours"}],"agentInfo":{"name":"scripted","version":"7"}}}"#;
+const INITIALIZE_ANSWER: &str = r#"{"jsonrpc":"2.0","id":$id,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true,"promptCapabilities":{"image":true}},"authMethods":[{"id":"key","name":"API key","description":"A key of yours"}],"agentInfo":{"name":"scripted","version":"7"}}}"#;
 
 #[test]
 fn programs_that_cannot_be_started_are_told_apart() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     expect![[r#"
         The agent
           ✗ not found: no directory of PATH has a program no-such-agent
@@ -56,7 +56,7 @@ fn programs_that_cannot_be_started_are_told_apart() {
         bowline: one thing is broken: see ✗ above
         --- 1
     "#]]
-    .assert_eq(&section(&scene, &["no-such-agent", "--acp"]));
+    .assert_eq(&agent_section(&scene, &["no-such-agent", "--acp"]));
     expect![[r#"
         The agent
           ✗ not found: there is no file ./no-such-agent
@@ -65,7 +65,7 @@ fn programs_that_cannot_be_started_are_told_apart() {
         bowline: one thing is broken: see ✗ above
         --- 1
     "#]]
-    .assert_eq(&section(&scene, &["./no-such-agent"]));
+    .assert_eq(&agent_section(&scene, &["./no-such-agent"]));
     expect![[r#"
         The agent
           ✗ not found: no directory of PATH has a program "gemini --acp"
@@ -74,8 +74,8 @@ fn programs_that_cannot_be_started_are_told_apart() {
         bowline: one thing is broken: see ✗ above
         --- 1
     "#]]
-    .assert_eq(&section(&scene, &["gemini --acp"]));
-    scene.put("plain", "#!/bin/sh\n");
+    .assert_eq(&agent_section(&scene, &["gemini --acp"]));
+    scene.write_file("plain", "#!/bin/sh\n");
     expect![[r#"
         The agent
           ✗ not executable: ./plain
@@ -84,8 +84,8 @@ fn programs_that_cannot_be_started_are_told_apart() {
         bowline: one thing is broken: see ✗ above
         --- 1
     "#]]
-    .assert_eq(&section(&scene, &["./plain"]));
-    let agent = script(&scene.base(), "agent", "#!/no/such/interpreter -x\n");
+    .assert_eq(&agent_section(&scene, &["./plain"]));
+    let agent = write_script(&scene.base(), "agent", "#!/no/such/interpreter -x\n");
     expect![[r#"
         The agent
           ✗ cannot be started: $BASE/agent: there is no /no/such/interpreter
@@ -94,8 +94,8 @@ fn programs_that_cannot_be_started_are_told_apart() {
         bowline: one thing is broken: see ✗ above
         --- 1
     "#]]
-    .assert_eq(&section(&scene, &[&agent]));
-    let agent = script(&scene.base(), "other", "\u{7f}ELF and nothing else");
+    .assert_eq(&agent_section(&scene, &[&agent]));
+    let agent = write_script(&scene.base(), "other", "\u{7f}ELF and nothing else");
     expect![[r#"
         The agent
           ✗ cannot be started: $BASE/other: Exec format error (os error 8)
@@ -104,7 +104,7 @@ fn programs_that_cannot_be_started_are_told_apart() {
         bowline: one thing is broken: see ✗ above
         --- 1
     "#]]
-    .assert_eq(&section(&scene, &[&agent]));
+    .assert_eq(&agent_section(&scene, &[&agent]));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn an_agent_that_speaks_something_else_is_quoted() {
         "#]],
     );
     check(
-        &answering(&[r#"{"jsonrpc":"2.0","id":$id,"result":{"capabilities":{}}}"#]),
+        &answering_script(&[r#"{"jsonrpc":"2.0","id":$id,"result":{"capabilities":{}}}"#]),
         expect![[r#"
         The agent
           ✓ starts: $BASE/agent
@@ -194,7 +194,9 @@ fn an_agent_that_speaks_something_else_is_quoted() {
     "#]],
     );
     check(
-        &answering(&[r#"{"jsonrpc":"2.0","id":$id,"error":{"code":-32601,"message":"Method not found"}}"#]),
+        &answering_script(&[
+            r#"{"jsonrpc":"2.0","id":$id,"error":{"code":-32601,"message":"Method not found"}}"#,
+        ]),
         expect![[r#"
             The agent
               ✓ starts: $BASE/agent
@@ -242,7 +244,7 @@ fn an_agent_that_never_answers_is_not_waited_for() {
 #[test]
 fn an_agent_of_another_version_is_told() {
     check(
-        &answering(&[r#"{"jsonrpc":"2.0","id":$id,"result":{"protocolVersion":9}}"#]),
+        &answering_script(&[r#"{"jsonrpc":"2.0","id":$id,"result":{"protocolVersion":9}}"#]),
         expect![[r#"
         The agent
           ✓ starts: $BASE/agent
@@ -259,7 +261,7 @@ fn an_agent_of_another_version_is_told() {
 fn an_agent_that_wants_a_login_is_told() {
     let refused = r#"{"jsonrpc":"2.0","id":$id,"error":{"code":-32000,"message":"Authentication required"}}"#;
     check(
-        &answering(&[MET, refused]),
+        &answering_script(&[INITIALIZE_ANSWER, refused]),
         expect![[r#"
             The agent
               ✓ starts: $BASE/agent
@@ -290,7 +292,7 @@ fn an_agent_that_wants_a_login_is_told() {
 fn a_session_that_does_not_open_is_told() {
     let refused = r#"{"jsonrpc":"2.0","id":$id,"error":{"code":-32603,"message":"Internal error","data":{"why":"no disk"}}}"#;
     check(
-        &answering(&[MET, refused]),
+        &answering_script(&[INITIALIZE_ANSWER, refused]),
         expect![[r#"
         The agent
           ✓ starts: $BASE/agent
@@ -315,8 +317,8 @@ fn a_session_that_does_not_open_is_told() {
         --- 1
     "#]],
     );
-    // Its last words are told, also where it ends as if nothing were wrong.
-    let ending = answering(&[MET])
+    // Its last output is reported, even if it exits successfully.
+    let ending = answering_script(&[INITIALIZE_ANSWER])
         .replace("while read -r line; do :; done\n", "read -r line\necho 'out of luck' >&2\n");
     check(
         &ending,
@@ -347,7 +349,7 @@ fn a_session_that_does_not_open_is_told() {
     "#]],
     );
     check(
-        &answering(&[MET]),
+        &answering_script(&[INITIALIZE_ANSWER]),
         expect![[r#"
         The agent
           ✓ starts: $BASE/agent
@@ -379,7 +381,7 @@ fn what_an_agent_offers_is_listed() {
     let opened = r#"{"jsonrpc":"2.0","id":$id,"result":{"sessionId":"s","modes":{"currentModeId":"ask","availableModes":[{"id":"ask","name":"Ask"},{"id":"code","name":"Code"}]},"configOptions":[{"id":"model","name":"Model","type":"select","currentValue":"big","options":[{"value":"big","name":"Big"},{"value":"small","name":"Small"}]},{"id":"web","name":"Web","type":"boolean","currentValue":true}]}}
 {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"available_commands_update","availableCommands":[{"name":"plan","description":"Plans"},{"name":"undo","description":"Undoes"}]}}}"#;
     check(
-        &answering(&[&format!("a banner\n{MET}"), opened]),
+        &answering_script(&[&format!("a banner\n{INITIALIZE_ANSWER}"), opened]),
         expect![[r#"
             The agent
               ✓ starts: $BASE/agent
@@ -412,13 +414,13 @@ fn what_an_agent_offers_is_listed() {
 
 #[test]
 fn nothing_of_an_agent_stays_behind() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let pids = scene.base().join("pids");
-    let text = answering(&[MET, "sorry"]).replace(
+    let text = answering_script(&[INITIALIZE_ANSWER, "sorry"]).replace(
         "#!/bin/sh\n",
         &format!("#!/bin/sh\ntrap '' TERM\nsleep 600 &\necho $$ $! > {}\n", pids.display()),
     );
-    let agent = script(&scene.base(), "agent", &(text + "while :; do wait; done\n"));
+    let agent = write_script(&scene.base(), "agent", &(text + "while :; do wait; done\n"));
     expect![[r#"
         The agent
           ✓ starts: $BASE/agent
@@ -443,7 +445,7 @@ fn nothing_of_an_agent_stays_behind() {
         bowline: one thing is broken: see ✗ above
         --- 1
     "#]]
-    .assert_eq(&section(&scene, &[&agent]));
+    .assert_eq(&agent_section(&scene, &[&agent]));
     for pid in std::fs::read_to_string(pids).unwrap().split_whitespace() {
         assert_gone(pid);
     }
@@ -451,7 +453,7 @@ fn nothing_of_an_agent_stays_behind() {
 
 #[test]
 fn bowlines_own_agent_is_well() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let program = bowline().display().to_string();
     expect![[r#"
         The agent
@@ -477,16 +479,16 @@ fn bowlines_own_agent_is_well() {
               pages to send you to (elicitation/create)
           ✓ ends when its stdin is closed
         --- 0
-    "#]].assert_eq(&section(&scene, &[&program, "agent", "--shell"]));
-    // The session that was opened is not among the user's.
+    "#]].assert_eq(&agent_section(&scene, &[&program, "agent", "--shell"]));
+    // The probe's session is not among the user's.
     let listed = scene.run(&["sessions", "list"]);
     assert!(!listed.contains("$SESSION"), "{listed}");
 }
 
-/// Who gives up on an agent takes it along.
+/// An interrupt ends the agent, too.
 #[test]
 fn an_interrupt_ends_the_agent_too() {
-    let scene = Scene::new();
+    let scene = CliFixture::new();
     let (pid, ready) = (scene.base().join("pid"), scene.base().join("ready"));
     assert!(std::process::Command::new("mkfifo").arg(&ready).status().unwrap().success());
     let text = format!(
@@ -494,7 +496,7 @@ fn an_interrupt_ends_the_agent_too() {
         pid.display(),
         ready.display()
     );
-    let agent = script(&scene.base(), "agent", &text);
+    let agent = write_script(&scene.base(), "agent", &text);
     let mut command = scene.command(&["doctor", "--timeout", "600", "--", &agent]);
     let child =
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
@@ -507,7 +509,7 @@ fn an_interrupt_ends_the_agent_too() {
         bowline: interrupted
         --- 130
     "#]]
-    .assert_eq(&scene.told(&output));
+    .assert_eq(&scene.describe_output(&output));
     let pid = std::fs::read_to_string(pid).unwrap();
     assert_gone(pid.trim());
 }

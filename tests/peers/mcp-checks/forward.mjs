@@ -1,5 +1,5 @@
-// Passes requests on to a server, with its token: the conformance suite cannot send one.
-// Usage: forward.mjs URL TOKEN, prints the URL to use.
+// Forwards requests to a server and adds its token, which the conformance suite cannot send.
+// Usage: forward.mjs URL TOKEN; prints the URL to use.
 import http from "node:http";
 
 const [target, token] = process.argv.slice(2);
@@ -7,7 +7,7 @@ const { hostname, port, pathname } = new URL(target);
 
 const server = http.createServer((request, response) => {
   const own = `:${server.address().port}`;
-  // What names us has to name the server: host and origin.
+  // The headers `Host` and `Origin` must name the server instead of this program.
   const headers = request.rawHeaders.map((word) => word.replaceAll(own, `:${port}`));
   headers.push("Authorization", `Bearer ${token}`);
   const { method, url: path } = request;

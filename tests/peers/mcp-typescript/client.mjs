@@ -1,4 +1,4 @@
-// An MCP client on the official TypeScript SDK: takes the steps of a plan, and prints a line of JSON for each.
+// An MCP client on the official TypeScript SDK: it runs the steps of a plan, and prints a line of JSON for each.
 //
 // client.mjs [--answer DECISION] --plan JSON (-- COMMAND ARG... | --url URL --token TOKEN)
 

@@ -55,7 +55,7 @@ class PeerAgent(Agent):
 
     async def prompt(self, session_id, prompt, **kwargs):
         text = next((block.text for block in prompt if isinstance(block, TextContentBlock)), "")
-        # Made before anything is sent, so that a cancel that answers the first chunk is not lost.
+        # Created before anything is sent, so that a cancellation in response to the first chunk is not lost.
         cancelled = self.cancels[session_id] = asyncio.Event()
         stop_reason = await Turn(self.client, session_id, cancelled).run(text)
         return PromptResponse(stop_reason=stop_reason)

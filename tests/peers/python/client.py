@@ -135,7 +135,7 @@ class Terminal:
     def current_output(self):
         exited = self.reading.done() and self.process.returncode is not None
         return TerminalOutputResponse(
-            # A cut may have left a part of a character at the start, a read one at the end.
+            # Truncation may have left a partial character at the start, and a read one at the end.
             output=self.output.decode(errors="ignore"),
             truncated=self.truncated,
             exit_status=TerminalExitStatus(**self.status()) if exited else None,
@@ -176,7 +176,7 @@ class TurnLog:
 
 
 def read_window(path, line, limit):
-    # Lines end at "\n" only, and every byte of them is kept.
+    # Lines end only at "\n", and all of their bytes are kept.
     with open(path, encoding="utf-8", newline="\n") as file:
         if line is None and limit is None:
             return file.read()

@@ -1,6 +1,6 @@
 // The agent of `tests/peers/README.md` on the official TypeScript SDK, used as its documentation shows:
 // `agent()`, a handler per method, `ndJsonStream` over stdio.
-// Run the copy that the install puts beside `node_modules`: Node looks for the SDK from the file's own folder.
+// Run the copy that the installation puts next to `node_modules`: Node resolves the SDK from the file's own folder.
 
 import { randomUUID } from "node:crypto";
 import { Readable, Writable } from "node:stream";
@@ -215,7 +215,7 @@ const connection = acp
   .onRequest(agentMethods.session.new, () => ({ sessionId: randomUUID() }))
   .onRequest(agentMethods.session.prompt, async ({ params: { sessionId, prompt }, client }) => {
     const text = prompt.find((block) => block.type === "text")?.text ?? "";
-    // Made before anything is sent, so that a cancel that answers the first chunk is not lost.
+    // Created before anything is sent, so that a cancellation in response to the first chunk is not lost.
     const cancelled = new Promise((resolve) => cancels.set(sessionId, resolve));
     return { stopReason: await new Turn(client, sessionId, cancelled).run(text) };
   })

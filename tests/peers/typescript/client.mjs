@@ -1,6 +1,6 @@
 // The client of `tests/peers/README.md` on the official TypeScript SDK, used as its documentation shows:
 // `client()`, a handler per method, `ndJsonStream` over the agent's stdio, an `ActiveSession` for the updates.
-// Run the copy that the install puts beside `node_modules`: Node looks for the SDK from the file's own folder.
+// Run the copy that the installation puts next to `node_modules`: Node resolves the SDK from the file's own folder.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -60,7 +60,7 @@ class Terminal {
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.started = once(this.child, "spawn");
-    // "close" comes after the end of the output, so that what is asked for next is complete.
+    // "close" comes after the end of the output, so that a later request sees all of it.
     this.exited = new Promise((resolve) => {
       this.child.on("close", (exitCode, signal) => resolve((this.exitStatus = { exitCode, signal })));
     });
@@ -73,7 +73,7 @@ class Terminal {
     this.output = Buffer.concat([this.output, data]);
     if (this.output.length <= limit) return;
     let start = this.output.length - limit;
-    // A cut inside a character moves on to the next one.
+    // A cut inside a character moves to the next one.
     while ((this.output[start] & 0xc0) === 0x80) start++;
     this.output = this.output.subarray(start);
     this.truncated = true;
@@ -122,7 +122,7 @@ async function take(session, agent, step) {
   let updates = 0;
   let toCancel = step.cancelOnFirstChunk;
   const start = performance.now();
-  // A failed prompt is also an error of `nextUpdate`.
+  // A failed prompt is also reported by `nextUpdate`.
   const prompt = typeof step.prompt === "string" ? step.prompt : JSON.stringify(step.prompt);
   session.prompt(prompt).catch(() => {});
   for (;;) {

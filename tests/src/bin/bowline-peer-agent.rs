@@ -1,4 +1,4 @@
-//! Bowline's own peer, the agent, beside those in `tests/peers`.
+//! Bowline's peer agent: the counterpart of the agents in `tests/peers`.
 
 fn main() -> std::io::Result<()> {
     test_support::scripted_agent::run()

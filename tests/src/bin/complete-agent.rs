@@ -1,4 +1,4 @@
-//! The agent with every method, as a program.
+//! The agent with every protocol method, as a program.
 
 fn main() -> std::io::Result<()> {
     test_support::complete_agent::run()

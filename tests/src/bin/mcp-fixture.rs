@@ -1,13 +1,13 @@
-//! The server that the MCP conformance suite wants to check: its tools, resources and prompts, on Bowline's transport.
+//! The server under test of the MCP conformance suite: its tools, resources and prompts, on Bowline's transport.
 //!
-//! It prints where it listens and the token that requests have to carry, and ends with its stdin.
+//! It prints its address and the token that requests must carry, and exits when its stdin closes.
 #![allow(clippy::print_stdout, reason = "the program that starts it reads there where it listens")]
 #![allow(deprecated, reason = "the suite checks revisions of MCP that have logging and sampling")]
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-use bowline_mcp::server::{HttpServer, HttpSettings};
+use bowline_mcp::server::{HttpServer, HttpServerOptions};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ElicitRequestParams, GetPromptRequestParams,
     GetPromptResponse, GetPromptResult, Implementation, InitializeResult, ListPromptsResult,
@@ -22,53 +22,56 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// The secret that requests have to carry: only the test knows the port.
+/// The token that requests must carry. It may be public, because only the test knows the port.
 const TOKEN: &str = "fixture";
 
-/// One red pixel.
+/// An image of one red pixel.
 const PNG: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 
-/// No sample at all.
+/// A sound without samples.
 const WAV: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=";
 
-/// The server of one session. It keeps nothing.
-struct Fixture;
+/// The server of one session. It is stateless.
+struct ConformanceServer;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-    let settings =
-        HttpSettings { token: TOKEN.to_owned(), hosts: Vec::new(), idle: Duration::from_secs(3600) };
-    let server = HttpServer::start_with(|| Fixture, listener, settings)?;
+    let settings = HttpServerOptions {
+        token: TOKEN.to_owned(),
+        hosts: Vec::new(),
+        idle_timeout: Duration::from_secs(3600),
+    };
+    let server = HttpServer::start_with(|| ConformanceServer, listener, settings)?;
     println!("{} {TOKEN}", server.url());
     tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await?;
     server.stop().await;
     Ok(())
 }
 
-/// Makes a value of the protocol from what the suite's description shows.
-fn typed<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
+/// Deserialises a protocol value from the suite's description.
+fn from_json<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
     serde_json::from_value(value).map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
-fn unknown(kind: &str, name: &str) -> ErrorData {
+fn not_found_error(kind: &str, name: &str) -> ErrorData {
     ErrorData::invalid_params(format!("there is no {kind} {name}"), None)
 }
 
-fn failed(error: ServiceError) -> ErrorData {
+fn service_error(error: ServiceError) -> ErrorData {
     ErrorData::internal_error(error.to_string(), None)
 }
 
-fn text(text: impl Into<String>) -> Value {
+fn text_content(text: impl Into<String>) -> Value {
     json!({"type": "text", "text": text.into()})
 }
 
-fn image() -> Value {
+fn image_content() -> Value {
     json!({"type": "image", "data": PNG, "mimeType": "image/png"})
 }
 
-fn resource(uri: &str, kind: &str, text: &str) -> Value {
+fn resource_content(uri: &str, kind: &str, text: &str) -> Value {
     json!({"type": "resource", "resource": {"uri": uri, "mimeType": kind, "text": text}})
 }
 
@@ -111,32 +114,33 @@ fn address_schema() -> Value {
     })
 }
 
-/// Returns what the tools give that ask no question.
+/// Returns the content of the tools that ask no question.
 fn plain_content(tool: &str) -> Option<Value> {
     let data = r#"{"test":"data","value":123}"#;
     Some(match tool {
-        "test_simple_text" => json!([text("This is a simple text response for testing.")]),
-        "test_image_content" => json!([image()]),
+        "test_simple_text" => json!([text_content("This is a simple text response for testing.")]),
+        "test_image_content" => json!([image_content()]),
         "test_audio_content" => json!([{"type": "audio", "data": WAV, "mimeType": "audio/wav"}]),
         "test_embedded_resource" => {
-            json!([resource(
+            json!([resource_content(
                 "test://embedded-resource",
                 "text/plain",
                 "This is an embedded resource content."
             )])
         }
         "test_multiple_content_types" => json!([
-            text("Multiple content types test:"),
-            image(),
-            resource("test://mixed-content-resource", "application/json", data),
+            text_content("Multiple content types test:"),
+            image_content(),
+            resource_content("test://mixed-content-resource", "application/json", data),
         ]),
-        // The suite would have this one close its stream before it answers, which a handler cannot do. It does not insist.
-        "test_reconnection" | "json_schema_2020_12_tool" => json!([text("Done.")]),
+        // The suite suggests that this tool closes its stream before it responds, which a handler cannot do. It is not
+        // required.
+        "test_reconnection" | "json_schema_2020_12_tool" => json!([text_content("Done.")]),
         _ => return None,
     })
 }
 
-/// Returns what a user is asked by a tool, as a schema.
+/// Returns the schema of the question that a tool asks the user.
 fn requested_schema(tool: &str) -> Option<Value> {
     Some(match tool {
         "test_elicitation" => json!({
@@ -183,30 +187,30 @@ fn requested_schema(tool: &str) -> Option<Value> {
     })
 }
 
-async fn log(context: &RequestContext<RoleServer>) -> Result<String, ErrorData> {
+async fn send_log_messages(context: &RequestContext<RoleServer>) -> Result<String, ErrorData> {
     for message in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
         let message = LoggingMessageNotificationParam::new(LoggingLevel::Info, json!(message));
-        context.peer.notify_logging_message(message).await.map_err(failed)?;
+        context.peer.notify_logging_message(message).await.map_err(service_error)?;
     }
     Ok("Logged.".to_owned())
 }
 
-async fn tell_progress(context: &RequestContext<RoleServer>) -> Result<String, ErrorData> {
+async fn send_progress(context: &RequestContext<RoleServer>) -> Result<String, ErrorData> {
     let Some(token) = context.meta.get_progress_token() else {
         return Ok("Nobody wants to know.".to_owned());
     };
     for done in [0.0, 50.0, 100.0] {
         let mut progress = ProgressNotificationParam::new(token.clone(), done);
         progress.total = Some(100.0);
-        context.peer.notify_progress(progress).await.map_err(failed)?;
+        context.peer.notify_progress(progress).await.map_err(service_error)?;
     }
     Ok("Told.".to_owned())
 }
 
 async fn sample(context: &RequestContext<RoleServer>, prompt: &Value) -> Result<String, ErrorData> {
     let message = json!({"role": "user", "content": {"type": "text", "text": prompt}});
-    let request = typed(json!({"messages": [message], "maxTokens": 100}))?;
-    let answer = json!(context.peer.create_message(request).await.map_err(failed)?);
+    let request = from_json(json!({"messages": [message], "maxTokens": 100}))?;
+    let answer = json!(context.peer.create_message(request).await.map_err(service_error)?);
     Ok(format!("LLM response: {}", answer["content"]["text"].as_str().unwrap_or_default()))
 }
 
@@ -217,12 +221,12 @@ async fn elicit(
 ) -> Result<String, ErrorData> {
     let message = message.as_str().unwrap_or("Please answer.");
     let request: ElicitRequestParams =
-        typed(json!({"mode": "form", "message": message, "requestedSchema": schema}))?;
-    let answer = json!(context.peer.create_elicitation(request).await.map_err(failed)?);
+        from_json(json!({"mode": "form", "message": message, "requestedSchema": schema}))?;
+    let answer = json!(context.peer.create_elicitation(request).await.map_err(service_error)?);
     Ok(format!("User response: action={}, content={}", answer["action"], answer["content"]))
 }
 
-impl ServerHandler for Fixture {
+impl ServerHandler for ConformanceServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
@@ -254,7 +258,7 @@ impl ServerHandler for Fixture {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        typed(json!({"tools": tools()}))
+        from_json(json!({"tools": tools()}))
     }
 
     async fn call_tool(
@@ -265,23 +269,23 @@ impl ServerHandler for Fixture {
         let name = request.name.as_ref();
         let arguments = Value::from(request.arguments.unwrap_or_default());
         let said = match name {
-            "test_tool_with_logging" => log(&context).await?,
-            "test_tool_with_progress" => tell_progress(&context).await?,
+            "test_tool_with_logging" => send_log_messages(&context).await?,
+            "test_tool_with_progress" => send_progress(&context).await?,
             "test_sampling" => sample(&context, &arguments["prompt"]).await?,
             "test_error_handling" => {
-                let told = text("This tool intentionally returns an error for testing");
-                let result: CallToolResult = typed(json!({"content": [told], "isError": true}))?;
+                let told = text_content("This tool intentionally returns an error for testing");
+                let result: CallToolResult = from_json(json!({"content": [told], "isError": true}))?;
                 return Ok(result.into());
             }
             name => match (requested_schema(name), plain_content(name)) {
                 (Some(schema), _) => elicit(&context, &arguments["message"], schema).await?,
                 (None, Some(content)) => {
-                    return Ok(typed::<CallToolResult>(json!({"content": content}))?.into());
+                    return Ok(from_json::<CallToolResult>(json!({"content": content}))?.into());
                 }
-                (None, None) => return Err(unknown("tool", name)),
+                (None, None) => return Err(not_found_error("tool", name)),
             },
         };
-        Ok(typed::<CallToolResult>(json!({"content": [text(said)]}))?.into())
+        Ok(from_json::<CallToolResult>(json!({"content": [text_content(said)]}))?.into())
     }
 
     async fn list_resources(
@@ -295,7 +299,7 @@ impl ServerHandler for Fixture {
             resource("static-binary", "image/png"),
             resource("watched-resource", "text/plain"),
         ];
-        typed(json!({"resources": resources}))
+        from_json(json!({"resources": resources}))
     }
 
     async fn list_resource_templates(
@@ -306,7 +310,7 @@ impl ServerHandler for Fixture {
         let template = json!({
             "uriTemplate": "test://template/{id}/data", "name": "template", "mimeType": "application/json",
         });
-        typed(json!({"resourceTemplates": [template]}))
+        from_json(json!({"resourceTemplates": [template]}))
     }
 
     async fn read_resource(
@@ -331,7 +335,7 @@ impl ServerHandler for Fixture {
             }
             _ => return Err(ErrorData::resource_not_found(format!("there is no resource {uri}"), None)),
         };
-        Ok(typed::<ReadResourceResult>(json!({"contents": [content]}))?.into())
+        Ok(from_json::<ReadResourceResult>(json!({"contents": [content]}))?.into())
     }
 
     async fn subscribe(
@@ -365,7 +369,7 @@ impl ServerHandler for Fixture {
             prompt("test_prompt_with_embedded_resource", &["resourceUri"]),
             prompt("test_prompt_with_image", &[]),
         ];
-        typed(json!({"prompts": prompts}))
+        from_json(json!({"prompts": prompts}))
     }
 
     async fn get_prompt(
@@ -376,21 +380,23 @@ impl ServerHandler for Fixture {
         let arguments = json!(request.arguments);
         let argument = |name: &str| arguments[name].as_str().unwrap_or_default();
         let contents = match request.name.as_str() {
-            "test_simple_prompt" => vec![text("This is a simple prompt for testing.")],
+            "test_simple_prompt" => vec![text_content("This is a simple prompt for testing.")],
             "test_prompt_with_arguments" => {
                 let (one, two) = (argument("arg1"), argument("arg2"));
-                vec![text(format!("Prompt with arguments: arg1='{one}', arg2='{two}'"))]
+                vec![text_content(format!("Prompt with arguments: arg1='{one}', arg2='{two}'"))]
             }
             "test_prompt_with_embedded_resource" => {
                 let held = "Embedded resource content for testing.";
-                let embedded = resource(argument("resourceUri"), "text/plain", held);
-                vec![embedded, text("Please process the embedded resource above.")]
+                let embedded = resource_content(argument("resourceUri"), "text/plain", held);
+                vec![embedded, text_content("Please process the embedded resource above.")]
             }
-            "test_prompt_with_image" => vec![image(), text("Please analyze the image above.")],
-            name => return Err(unknown("prompt", name)),
+            "test_prompt_with_image" => {
+                vec![image_content(), text_content("Please analyze the image above.")]
+            }
+            name => return Err(not_found_error("prompt", name)),
         };
         let messages: Vec<Value> =
             contents.into_iter().map(|content| json!({"role": "user", "content": content})).collect();
-        Ok(typed::<GetPromptResult>(json!({"messages": messages}))?.into())
+        Ok(from_json::<GetPromptResult>(json!({"messages": messages}))?.into())
     }
 }

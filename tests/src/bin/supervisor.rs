@@ -1,4 +1,4 @@
-//! The supervisor of terminals, for the hosts that tests run in their own process.
+//! The supervisor of terminals, for hosts that run inside a test process.
 
 use std::process::ExitCode;
 

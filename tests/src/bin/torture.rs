@@ -1,39 +1,41 @@
-//! The parts that `cargo xtask torture` plays, in one program, with the engine that it is played against.
+//! The program behind `cargo xtask torture`: all of its roles, with the engine linked in.
 
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
 use bowline_workspace::error::FilesError;
-use bowline_workspace::roots::{Denied, RootSpec, Roots};
-use bowline_workspace::state::ledger::Verdict;
-use bowline_workspace::state::lines::Window;
-use bowline_workspace::workspace::{Session, Settings, Workspace};
-use xtask::torture::{Agent, AgentPlan, Files, ReadOutcome, WriteOutcome, play_part};
+use bowline_workspace::roots::{AdmitError, RootSpec, Roots};
+use bowline_workspace::state::ledger::WriteVerdict;
+use bowline_workspace::state::lines::LineWindow;
+use bowline_workspace::workspace::{Workspace, WorkspaceOptions, WorkspaceSession};
+use xtask::torture::{
+    AgentFiles, ReadOutcome, TortureAgent, TortureAgentOptions, WriteOutcome, torture_main,
+};
 
 fn main() -> ExitCode {
-    play_part(work_on_engine)
+    torture_main(work_on_engine)
 }
 
-/// Works for one turn on the engine, with the journal that `bowline` has for the same project and home.
-fn work_on_engine(plan: &AgentPlan) -> anyhow::Result<()> {
+/// Works on the engine for one turn, with the journal that `bowline` uses for the same project and home.
+fn work_on_engine(plan: &TortureAgentOptions) -> anyhow::Result<()> {
     let roots = Roots::open(&RootSpec::writable(plan.project.to_string_lossy()), &[])?;
     let home = std::env::var_os("HOME").unwrap_or_default();
     let journal = Workspace::journal_directory(&Path::new(&home).join(".local/state/bowline"), &roots);
-    let opened = Workspace::open(roots, &journal, Settings::default())?;
+    let opened = Workspace::open(roots, &journal, WorkspaceOptions::default())?;
     let session = opened.workspace.session(&format!("engine-{}", std::process::id()));
-    let mut agent = Agent::new(plan)?;
-    agent.work(&mut Engine(session))?;
+    let mut agent = TortureAgent::new(plan)?;
+    agent.work(&mut EngineFiles(session))?;
     Ok(())
 }
 
-struct Engine(Session);
+struct EngineFiles(WorkspaceSession);
 
-impl Files for Engine {
+impl AgentFiles for EngineFiles {
     fn read(&mut self, path: &Path) -> io::Result<ReadOutcome> {
-        Ok(match self.0.read(&path.to_string_lossy(), Window::default()) {
+        Ok(match self.0.read(&path.to_string_lossy(), LineWindow::default()) {
             Ok(read) => ReadOutcome::Text(read.text.to_string()),
-            Err(FilesError::Denied(Denied::NotFound(_))) => ReadOutcome::Missing,
+            Err(FilesError::NotAdmitted(AdmitError::NotFound(_))) => ReadOutcome::Missing,
             Err(error) => ReadOutcome::Refused(error.to_string()),
         })
     }
@@ -41,7 +43,7 @@ impl Files for Engine {
     fn write(&mut self, path: &Path, text: &str) -> io::Result<WriteOutcome> {
         let origin = self.0.origin(Some(1), None);
         Ok(match self.0.write(&path.to_string_lossy(), text, &origin) {
-            Ok(written) if written.verdict == Some(Verdict::Merged) => WriteOutcome::Merged,
+            Ok(written) if written.verdict == Some(WriteVerdict::Merged) => WriteOutcome::Merged,
             Ok(_) => WriteOutcome::Written,
             Err(error) => WriteOutcome::Refused(error.to_string()),
         })

@@ -1,42 +1,42 @@
-//! Clients that others have written, as they publish them, installed at pinned versions under `target/peers`.
+//! Third-party clients, as published, installed at pinned versions under `target/peers`.
 //!
-//! They drive our agent in tests. acpx brings an older version of the TypeScript SDK, with the SDK's example client;
-//! those of the Python SDK come with its sources.
+//! They drive our agent in tests. acpx depends on an older version of the TypeScript SDK, which contains the SDK's
+//! example client; the example clients of the Python SDK are in its source distribution.
 
-use super::agents::{Built, install_crate};
-use super::{Extent, Peer, Places, copy_files, is_current, stamp};
-use crate::World;
+use super::agents::{BuildProfile, install_crate};
+use super::{InstallScope, PeerDirs, SdkPeer, copy_files, is_current, write_stamp};
+use crate::RepoContext;
 use crate::command::run_as_progress;
-use crate::summary::Outcome;
+use crate::summary::StepOutcome;
 use anyhow::Context;
 use std::env::consts::ARCH;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Has no lock file of its own here: the crate carries one.
+/// Needs no lock file here: the published crate contains one.
 const YOPO: &str = "yopo@11.0.0";
 
 const ACPX: &str = "node_modules/acpx/dist/cli.js";
 
-/// The package whose sources hold the examples, as `tests/peers/python/requirements.txt` has it, and its sources' name.
+/// The Python SDK, whose source distribution contains the examples, as pinned in `tests/peers/python/requirements.txt`.
 const PYTHON_SDK: &str = "agent-client-protocol==0.12.1";
 const PYTHON_SOURCES: &str = "agent_client_protocol-0.12.1";
 
-/// A client that others have written.
+/// A third-party client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OtherClient {
-    /// The npm package `acpx`: a program for scripts, with files, terminals and sessions.
+pub enum PublishedClient {
+    /// The npm package `acpx`: a scriptable client with files, terminals and sessions.
     Acpx,
-    /// The crate `yopo`: sends one prompt, and serves nothing but permission.
+    /// The crate `yopo`: sends one prompt, and handles only permission requests.
     Yopo,
 }
 
-impl OtherClient {
-    /// Every one.
+impl PublishedClient {
+    /// Every client.
     pub const ALL: [Self; 2] = [Self::Acpx, Self::Yopo];
 
-    /// Returns its name, which is also that of its folders.
+    /// Returns the client's name, which is also the name of its folders.
     pub fn name(self) -> &'static str {
         match self {
             Self::Acpx => "acpx",
@@ -44,66 +44,71 @@ impl OtherClient {
         }
     }
 
-    /// Returns the command that starts it, to which its own arguments are added.
+    /// Returns the command that starts the client. Callers append the client's own arguments.
     pub fn command(self, root: &Path) -> Vec<String> {
-        let target = self.places(root).target;
+        let target = self.dirs(root).target;
         let words = match self {
-            Self::Acpx => vec![node(&target), target.join(ACPX)],
+            Self::Acpx => vec![node_program(&target), target.join(ACPX)],
             Self::Yopo => vec![target.join("bin/yopo")],
         };
         words.iter().map(|word| word.display().to_string()).collect()
     }
 
-    fn places(self, root: &Path) -> Places {
-        Places::named(self.name(), root)
+    fn dirs(self, root: &Path) -> PeerDirs {
+        PeerDirs::for_name(self.name(), root)
     }
 
-    /// Installs it, unless that was done before, or takes too long for what is to be installed.
-    pub(super) fn install(self, world: &World, extent: Extent) -> Outcome {
-        let places = self.places(&world.root);
+    /// Installs the client, unless it is up to date or takes too long for `extent`.
+    pub(super) fn install(self, world: &RepoContext, extent: InstallScope) -> StepOutcome {
+        let places = self.dirs(&world.root);
         match self {
-            Self::Acpx if !super::has_node() => Outcome::missing(format!("needs {}", super::NODE), world.ci),
-            Self::Acpx => Outcome::of(install_for_this_machine(&places, ACPX, &[])),
-            // Its two minutes of building are not worth it in every run.
-            Self::Yopo if extent == Extent::Usual && !self.is_installed(&world.root) => {
-                Outcome::Skipped("takes minutes to build: `cargo xtask peers --all` installs it".into())
+            Self::Acpx if !super::has_node() => {
+                StepOutcome::missing(format!("needs {}", super::NODE_REQUIREMENT), world.is_ci)
             }
-            Self::Yopo => Outcome::of(install_crate(&world.root, &places, YOPO, Built::Quickly)),
+            Self::Acpx => StepOutcome::from_result(npm_install_for_platform(&places, ACPX, &[])),
+            // Two minutes of building are too long for every test run.
+            Self::Yopo if extent == InstallScope::Usual && !self.is_installed(&world.root) => {
+                StepOutcome::Skipped("takes minutes to build: `cargo xtask peers --all` installs it".into())
+            }
+            Self::Yopo => {
+                StepOutcome::from_result(install_crate(&world.root, &places, YOPO, BuildProfile::Debug))
+            }
         }
     }
 
-    /// Whether it can be started, at the version that is pinned now.
+    /// Returns whether the client can be started, at the pinned version.
     pub(super) fn is_installed(self, root: &Path) -> bool {
-        let places = self.places(root);
+        let places = self.dirs(root);
         match self {
             Self::Acpx => is_current(&places, "package-lock.json") && places.target.join(ACPX).is_file(),
-            // Cargo itself knows what is there.
+            // Cargo decides whether the build is up to date.
             Self::Yopo => places.target.join("bin/yopo").is_file(),
         }
     }
 }
 
 /// Returns the command of an example client of the Python SDK, `client` or `gemini`.
-pub fn python_example(root: &Path, name: &str) -> Vec<String> {
-    let Places { target, .. } = Places::of(Peer::Python, root);
+pub fn python_example_command(root: &Path, name: &str) -> Vec<String> {
+    let PeerDirs { target, .. } = PeerDirs::for_sdk(SdkPeer::Python, root);
     let words = [target.join("bin/python"), target.join("examples").join(format!("{name}.py"))];
     words.iter().map(|word| word.display().to_string()).collect()
 }
 
-/// Returns the command of the example client of the TypeScript SDK, which starts `npx tsx agent.ts` as its agent.
-pub fn typescript_example(root: &Path) -> Vec<String> {
-    let Places { target, .. } = OtherClient::Acpx.places(root);
+/// Returns the command of the TypeScript SDK's example client, which starts `npx tsx agent.ts` as its agent.
+pub fn typescript_example_command(root: &Path) -> Vec<String> {
+    let PeerDirs { target, .. } = PublishedClient::Acpx.dirs(root);
     let client = target.join("node_modules/@agentclientprotocol/sdk/dist/examples/client.js");
-    [node(&target), client].iter().map(|word| word.display().to_string()).collect()
+    [node_program(&target), client].iter().map(|word| word.display().to_string()).collect()
 }
 
-/// Returns the Node that acpx brings, for whoever else needs a newer one than most systems have.
-pub(super) fn newer_node(root: &Path) -> PathBuf {
-    node(&OtherClient::Acpx.places(root).target)
+/// Returns the Node that is installed with acpx, for programs that need a newer one than most systems have.
+pub(super) fn acpx_node(root: &Path) -> PathBuf {
+    node_program(&PublishedClient::Acpx.dirs(root).target)
 }
 
-/// acpx needs a newer Node than most systems have, which comes as a package where there is one for this machine.
-fn node(target: &Path) -> PathBuf {
+/// Returns the Node that runs acpx. acpx needs a newer one than most systems have; it comes as a package, if one exists
+/// for this platform.
+fn node_program(target: &Path) -> PathBuf {
     let machine = match ARCH {
         "x86_64" => "x64",
         "aarch64" => "arm64",
@@ -113,9 +118,9 @@ fn node(target: &Path) -> PathBuf {
     if packaged.is_file() { packaged } else { "node".into() }
 }
 
-/// Installs packages of which some are for other machines: `npm ci` wants those to be in the lock file, and not every
-/// registry has them. `how` goes to npm.
-pub(super) fn install_for_this_machine(places: &Places, program: &str, how: &[&str]) -> anyhow::Result<()> {
+/// Installs packages of which some are for other platforms: `npm ci` requires those in the lock file, and not every
+/// registry has them. `how` is passed to npm.
+pub(super) fn npm_install_for_platform(places: &PeerDirs, program: &str, how: &[&str]) -> anyhow::Result<()> {
     if is_current(places, "package-lock.json") && places.target.join(program).is_file() {
         return Ok(());
     }
@@ -123,16 +128,16 @@ pub(super) fn install_for_this_machine(places: &Places, program: &str, how: &[&s
     let mut npm = Command::new("npm");
     npm.args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]).args(how);
     run_as_progress(npm.current_dir(&places.target))?;
-    stamp(places, "package-lock.json")
+    write_stamp(places, "package-lock.json")
 }
 
-/// Whether the examples of the Python SDK are there.
-pub(super) fn has_examples(places: &Places) -> bool {
+/// Returns whether the examples of the Python SDK are unpacked.
+pub(super) fn has_examples(places: &PeerDirs) -> bool {
     places.target.join("examples/gemini.py").is_file()
 }
 
-/// Fetches the sources of the Python SDK and takes the examples out of them, unless that was done before.
-pub(super) fn unpack_examples(places: &Places) -> anyhow::Result<()> {
+/// Downloads the source distribution of the Python SDK and extracts the examples, unless that is done.
+pub(super) fn unpack_examples(places: &PeerDirs) -> anyhow::Result<()> {
     if has_examples(places) {
         return Ok(());
     }
@@ -148,9 +153,11 @@ pub(super) fn unpack_examples(places: &Places) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{OtherClient, PYTHON_SDK, PYTHON_SOURCES, python_example, typescript_example};
-    use crate::World;
-    use crate::peers::{Extent, Places, stamp};
+    use super::{
+        PYTHON_SDK, PYTHON_SOURCES, PublishedClient, python_example_command, typescript_example_command,
+    };
+    use crate::RepoContext;
+    use crate::peers::{InstallScope, PeerDirs, write_stamp};
     use expect_test::expect;
     use std::fs;
     use std::path::Path;
@@ -158,8 +165,11 @@ mod tests {
     #[test]
     fn a_client_is_started_as_its_makers_say() {
         let root = Path::new("/my repo");
-        let mut commands = OtherClient::ALL.map(|client| client.command(root).join(" ")).to_vec();
-        commands.extend([python_example(root, "gemini").join(" "), typescript_example(root).join(" ")]);
+        let mut commands = PublishedClient::ALL.map(|client| client.command(root).join(" ")).to_vec();
+        commands.extend([
+            python_example_command(root, "gemini").join(" "),
+            typescript_example_command(root).join(" "),
+        ]);
         expect![[r#"
             node /my repo/target/peers/acpx/node_modules/acpx/dist/cli.js
             /my repo/target/peers/yopo/bin/yopo
@@ -171,21 +181,21 @@ mod tests {
     #[test]
     fn a_client_is_installed_once_its_program_and_packages_are_there() {
         let root = tempfile::tempdir().unwrap();
-        let Places { source, target } = OtherClient::Acpx.places(root.path());
+        let PeerDirs { source, target } = PublishedClient::Acpx.dirs(root.path());
         fs::create_dir_all(&source).unwrap();
         fs::create_dir_all(target.join("node_modules/acpx/dist")).unwrap();
         fs::write(source.join("package-lock.json"), "{}").unwrap();
         fs::write(target.join("node_modules/acpx/dist/cli.js"), "").unwrap();
-        assert!(!OtherClient::Acpx.is_installed(root.path()), "its packages are not all there");
-        stamp(&Places { source, target }, "package-lock.json").unwrap();
-        assert!(OtherClient::Acpx.is_installed(root.path()));
+        assert!(!PublishedClient::Acpx.is_installed(root.path()), "its packages are not all there");
+        write_stamp(&PeerDirs { source, target }, "package-lock.json").unwrap();
+        assert!(PublishedClient::Acpx.is_installed(root.path()));
     }
 
     #[test]
     fn what_takes_long_to_build_is_left_out_and_said_so() {
         let root = tempfile::tempdir().unwrap();
-        let world = World { root: root.path().to_owned(), ci: true };
-        let outcome = OtherClient::Yopo.install(&world, Extent::Usual);
+        let world = RepoContext { root: root.path().to_owned(), is_ci: true };
+        let outcome = PublishedClient::Yopo.install(&world, InstallScope::Usual);
         expect![[r#"Skipped("takes minutes to build: `cargo xtask peers --all` installs it")"#]]
             .assert_eq(&format!("{outcome:?}"));
     }

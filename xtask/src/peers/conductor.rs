@@ -1,12 +1,12 @@
-//! The official conductor, which passes messages between a client and an agent as our proxy does.
+//! The official conductor, which relays messages between a client and an agent, as our proxy does.
 
-use super::agents::{Built, install_crate};
-use super::{Extent, Places};
-use crate::World;
-use crate::summary::Outcome;
+use super::agents::{BuildProfile, install_crate};
+use super::{InstallScope, PeerDirs};
+use crate::RepoContext;
+use crate::summary::StepOutcome;
 use std::path::{Path, PathBuf};
 
-/// Has no lock file of its own here: the crate carries one.
+/// Needs no lock file here: the published crate contains one.
 const CRATE: &str = "agent-client-protocol-conductor@5.0.0";
 
 /// The program of the crate `agent-client-protocol-conductor`.
@@ -14,35 +14,38 @@ const CRATE: &str = "agent-client-protocol-conductor@5.0.0";
 pub struct Conductor;
 
 impl Conductor {
-    /// Its name, which is also that of its folder.
+    /// The conductor's name, which is also the name of its folder.
     pub const NAME: &'static str = "conductor";
 
-    /// Returns the command that starts an agent behind it. It takes the agent's command as one text.
+    /// Returns the command that starts an agent behind the conductor, which takes the agent's command line as one
+    /// argument.
     pub fn command(root: &Path, agent: &[String]) -> Vec<String> {
-        let words: Vec<String> = agent.iter().map(|word| quoted(word)).collect();
-        vec![program(root).display().to_string(), "agent".to_owned(), words.join(" ")]
+        let words: Vec<String> = agent.iter().map(|word| quote(word)).collect();
+        vec![program_path(root).display().to_string(), "agent".to_owned(), words.join(" ")]
     }
 
-    /// Builds it to be fast, unless that was done before, or takes too long for what is to be installed.
-    pub fn install(world: &World, extent: Extent) -> Outcome {
-        if extent == Extent::Usual && !program(&world.root).is_file() {
-            return Outcome::Skipped("takes minutes to build: `cargo xtask peers --all` installs it".into());
+    /// Builds the conductor in release mode, unless it is up to date or takes too long for `extent`.
+    pub fn install(world: &RepoContext, extent: InstallScope) -> StepOutcome {
+        if extent == InstallScope::Usual && !program_path(&world.root).is_file() {
+            return StepOutcome::Skipped(
+                "takes minutes to build: `cargo xtask peers --all` installs it".into(),
+            );
         }
-        Outcome::of(install_crate(
+        StepOutcome::from_result(install_crate(
             &world.root,
-            &Places::named(Self::NAME, &world.root),
+            &PeerDirs::for_name(Self::NAME, &world.root),
             CRATE,
-            Built::ToBeFast,
+            BuildProfile::Release,
         ))
     }
 }
 
-fn program(root: &Path) -> PathBuf {
-    Places::named(Conductor::NAME, root).target.join("bin/agent-client-protocol-conductor")
+fn program_path(root: &Path) -> PathBuf {
+    PeerDirs::for_name(Conductor::NAME, root).target.join("bin/agent-client-protocol-conductor")
 }
 
-/// Returns a word as a shell would need it.
-fn quoted(word: &str) -> String {
+/// Quotes a word for the shell, if necessary.
+fn quote(word: &str) -> String {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./".contains(character);
     if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }

@@ -1,8 +1,8 @@
-//! The steps' commands as text, and what a failure does to the steps after it.
+//! The steps' commands as text, and the effect of a failure on the steps after it.
 
-use super::{Step, take_each};
-use crate::command::shown;
-use crate::summary::{Outcome, Row};
+use super::{TestStep, run_each};
+use crate::command::to_command_line;
+use crate::summary::{StepOutcome, SummaryRow};
 use clap::ValueEnum;
 use expect_test::{Expect, expect};
 use std::path::Path;
@@ -10,10 +10,10 @@ use std::path::Path;
 #[test]
 fn every_step_shows_what_it_runs() {
     let mut out = String::new();
-    for step in Step::value_variants() {
+    for step in TestStep::value_variants() {
         out.push_str(&format!("{}: {}\n", step.name(), step.about()));
         for command in step.commands(Path::new("no-such-folder"), true) {
-            out.push_str(&format!("    {}\n", shown(&command)));
+            out.push_str(&format!("    {}\n", to_command_line(&command)));
         }
     }
     expect![[r#"
@@ -38,19 +38,19 @@ fn every_step_shows_what_it_runs() {
 
 #[test]
 fn without_nextest_cargo_runs_the_tests() {
-    let commands = Step::Test.commands(Path::new("no-such-folder"), false);
+    let commands = TestStep::Test.commands(Path::new("no-such-folder"), false);
     expect![
         "BOWLINE_BUILT=1 BOWLINE_PEERS='' CARGO_PROFILE_RELEASE_OPT_LEVEL=0 cargo test --workspace --locked --no-fail-fast --lib --bins --tests --examples"
     ]
-    .assert_eq(&shown(&commands[1]));
+    .assert_eq(&to_command_line(&commands[1]));
 }
 
-/// Takes every step, with those named `failing` failing, and shows how each ended.
-fn check(failing: &[Step], expected: Expect) {
-    let summary = take_each(Step::value_variants(), |step| {
+/// Runs every step, with those in `failing` failing, and compares how each ended.
+fn check(failing: &[TestStep], expected: Expect) {
+    let summary = run_each(TestStep::value_variants(), |step| {
         let outcome =
-            if failing.contains(&step) { Outcome::Failed("broken".into()) } else { Outcome::Passed };
-        vec![Row::timed(step.name(), || outcome)]
+            if failing.contains(&step) { StepOutcome::Failed("broken".into()) } else { StepOutcome::Passed };
+        vec![SummaryRow::timed(step.name(), || outcome)]
     });
     let lines: Vec<_> = summary.rows.iter().map(|row| format!("{} {:?}\n", row.name, row.outcome)).collect();
     expected.assert_eq(&lines.concat());
@@ -59,7 +59,7 @@ fn check(failing: &[Step], expected: Expect) {
 #[test]
 fn after_a_failed_check_the_others_still_run() {
     check(
-        &[Step::Fmt, Step::Clippy],
+        &[TestStep::Fmt, TestStep::Clippy],
         expect![[r#"
         fmt Failed("broken")
         clippy Failed("broken")
@@ -75,7 +75,7 @@ fn after_a_failed_check_the_others_still_run() {
 #[test]
 fn after_a_failed_build_nothing_is_tested() {
     check(
-        &[Step::Build],
+        &[TestStep::Build],
         expect![[r#"
         fmt Passed
         clippy Passed

@@ -1,39 +1,39 @@
-//! Code that stands in two places: runs of equal lines, once layout, comments, imports and attributes are set aside.
+//! Duplicated code: runs of equal lines, ignoring layout, comments, imports and attributes.
 
-use super::{Finding, Repo, Source};
+use super::{Repo, RustSource, TidyFinding};
 use std::collections::HashMap;
 
-/// How many equal lines in a row make a copy.
-const FEWEST: usize = 8;
+/// The length of the shortest run of equal lines that counts as a copy.
+const MIN_COPIED_LINES: usize = 8;
 
-/// Pairs of files that may be alike: the two paths in order, and why.
+/// Pairs of files that may share code: the two paths in order, and the reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
-/// No eight lines of production code stand in two places.
-pub fn no_copied_code(repo: &Repo) -> Vec<Finding> {
+/// No eight lines of production code occur twice.
+pub fn no_copied_code(repo: &Repo) -> Vec<TidyFinding> {
     check(repo, EXCEPTIONS)
 }
 
-fn check(repo: &Repo, exceptions: &[(&str, &str, &str)]) -> Vec<Finding> {
-    // The peers are built apart from the workspace and cannot share code with it.
+fn check(repo: &Repo, exceptions: &[(&str, &str, &str)]) -> Vec<TidyFinding> {
+    // The peers are built outside the workspace and cannot share code with it.
     let ours = repo.sources.iter().filter(|source| !source.path.starts_with("tests/peers/"));
-    let files: Vec<(&str, Vec<Kept>)> =
-        ours.map(|source| (source.path.as_str(), kept_lines(source))).collect();
+    let files: Vec<(&str, Vec<CodeLine>)> =
+        ours.map(|source| (source.path.as_str(), code_lines(source))).collect();
     let mut used = vec![false; exceptions.len()];
     let mut findings = Vec::new();
-    for copy in copies(&files) {
+    for copy in find_copies(&files) {
         let (first, second) = (files[copy.first.0].0, files[copy.second.0].0);
         if let Some(index) = exceptions.iter().position(|(a, b, _)| (*a, *b) == (first, second)) {
             used[index] = true;
             continue;
         }
-        let line = |(file, index): Place| files[file].1[index].number;
+        let line = |(file, index): LinePosition| files[file].1[index].number;
         let advice =
             format!("{} lines equal those at {first}:{}: give both one home", copy.lines, line(copy.first));
-        findings.push(Finding::new(second, line(copy.second), advice));
+        findings.push(TidyFinding::new(second, line(copy.second), advice));
     }
     for ((first, second, _), _) in exceptions.iter().zip(used).filter(|(_, used)| !used) {
-        findings.push(Finding::new(
+        findings.push(TidyFinding::new(
             *first,
             1,
             format!("is no copy of {second} any more: remove the exception in {}", file!()),
@@ -43,51 +43,51 @@ fn check(repo: &Repo, exceptions: &[(&str, &str, &str)]) -> Vec<Finding> {
     findings
 }
 
-/// A line that counts, with its layout made uniform.
-struct Kept {
+/// A significant line, with normalised layout.
+struct CodeLine {
     number: usize,
     text: String,
 }
 
-/// A file and a line of it, as indices.
-type Place = (usize, usize);
+/// A file and a line in it, as indices.
+type LinePosition = (usize, usize);
 
-/// A longest run of equal lines, at two places.
-struct Copy {
-    first: Place,
-    second: Place,
+/// A maximal run of equal lines at two positions.
+struct CopiedRun {
+    first: LinePosition,
+    second: LinePosition,
     lines: usize,
 }
 
-fn kept_lines(source: &Source) -> Vec<Kept> {
+fn code_lines(source: &RustSource) -> Vec<CodeLine> {
     let mut kept = Vec::new();
-    let mut inside = Inside::Code;
-    for line in source.production() {
+    let mut inside = LineContext::Code;
+    for line in source.production_lines() {
         let text = line.plain.split_whitespace().collect::<Vec<_>>().join(" ");
-        if inside == Inside::Code {
-            inside = Inside::entered_by(&text);
+        if inside == LineContext::Code {
+            inside = LineContext::starting_at(&text);
         }
-        let skipped = inside != Inside::Code || !text.contains(|c: char| c.is_alphanumeric());
-        if inside.is_left_by(&text) {
-            inside = Inside::Code;
+        let skipped = inside != LineContext::Code || !text.contains(|c: char| c.is_alphanumeric());
+        if inside.ends_at(&text) {
+            inside = LineContext::Code;
         }
         if !skipped {
-            kept.push(Kept { number: line.number, text });
+            kept.push(CodeLine { number: line.number, text });
         }
     }
     kept
 }
 
-/// What a line belongs to.
+/// The context of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Inside {
+enum LineContext {
     Code,
     Import,
     Attribute,
 }
 
-impl Inside {
-    fn entered_by(text: &str) -> Self {
+impl LineContext {
+    fn starting_at(text: &str) -> Self {
         let item = text
             .strip_prefix("pub")
             .map_or(text, |rest| rest.split_once(") ").map_or(rest, |(_, item)| item));
@@ -100,7 +100,7 @@ impl Inside {
         }
     }
 
-    fn is_left_by(self, text: &str) -> bool {
+    fn ends_at(self, text: &str) -> bool {
         match self {
             Self::Code => false,
             Self::Import => text.ends_with(';'),
@@ -113,15 +113,15 @@ fn is_closed(attribute: &str) -> bool {
     attribute.matches('[').count() == attribute.matches(']').count()
 }
 
-fn copies(files: &[(&str, Vec<Kept>)]) -> Vec<Copy> {
-    let mut places: HashMap<Vec<&str>, Vec<Place>> = HashMap::new();
+fn find_copies(files: &[(&str, Vec<CodeLine>)]) -> Vec<CopiedRun> {
+    let mut places: HashMap<Vec<&str>, Vec<LinePosition>> = HashMap::new();
     for (file, (_, lines)) in files.iter().enumerate() {
-        for (index, window) in lines.windows(FEWEST).enumerate() {
+        for (index, window) in lines.windows(MIN_COPIED_LINES).enumerate() {
             let window = window.iter().map(|kept| kept.text.as_str()).collect();
             places.entry(window).or_default().push((file, index));
         }
     }
-    let text = |(file, index): Place| files[file].1.get(index).map(|kept| kept.text.as_str());
+    let text = |(file, index): LinePosition| files[file].1.get(index).map(|kept| kept.text.as_str());
     let mut found = Vec::new();
     for group in places.values() {
         for (rank, &first) in group.iter().enumerate() {
@@ -133,15 +133,15 @@ fn copies(files: &[(&str, Vec<Kept>)]) -> Vec<Copy> {
                 if starts_earlier {
                     continue;
                 }
-                // In one file the second place starts where the first has ended, at the earliest.
+                // Within one file, the two runs must not overlap.
                 let room = if first.0 == second.0 { second.1 - first.1 } else { usize::MAX };
                 let equal = |offset: &usize| {
                     let line = text((first.0, first.1 + offset));
                     line.is_some() && line == text((second.0, second.1 + offset))
                 };
                 let lines = (0..room).take_while(equal).count();
-                if lines >= FEWEST {
-                    found.push(Copy { first, second, lines });
+                if lines >= MIN_COPIED_LINES {
+                    found.push(CopiedRun { first, second, lines });
                 }
             }
         }

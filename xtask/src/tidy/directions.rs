@@ -1,9 +1,9 @@
-//! Who may depend on whom: the picture in ARCHITECTURE.md as a table, held against the manifests.
+//! The allowed dependencies between packages: the picture in ARCHITECTURE.md as a table, compared with the manifests.
 
-use super::{File, Finding, Repo};
+use super::{Repo, RepoFile, TidyFinding};
 use toml::{Table, Value};
 
-/// What each package of the workspace may use of the others. Host, agent and proxy never use each other.
+/// The packages of the workspace that each package may depend on. Host, agent and proxy never depend on each other.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("file-lease", &[]),
     ("bowline-state", &[]),
@@ -35,7 +35,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
 
 const LIBRARIES: &[&str] = LIBRARIES_AND_XTASK.split_at(LIBRARIES_AND_XTASK.len() - 1).0;
 
-/// What `bowline-state` may use: data and text, nothing that does IO, reads a clock, locks or awaits.
+/// The dependencies allowed in `bowline-state`: data and text, nothing that does IO, reads a clock, locks or awaits.
 const STATE_MAY_USE: &[&str] = &[
     "agent-client-protocol-schema",
     "chardetng",
@@ -50,24 +50,24 @@ const STATE_MAY_USE: &[&str] = &[
     "thiserror",
 ];
 
-/// For tests only, so a dev-dependency wherever it is used but in packages that are nothing else.
+/// A package for tests only: it must be a dev-dependency, except in packages that consist of tests.
 const TEST_SUPPORT: &str = "test-support";
 const TEST_PACKAGES: &[&str] = &["bowline-tests", "bowline-benches"];
 
-/// Programs built on the official SDKs: what they prove is worth nothing once they share code with us.
-const PEERS: &str = "tests/peers/";
+/// Programs on the official SDKs. They prove interoperability only as long as they share no code with us.
+const PEERS_DIR: &str = "tests/peers/";
 
-/// Every edge between packages of the workspace is in the table, and `bowline-state` stays free of IO.
-pub fn crates_depend_in_one_direction(repo: &Repo) -> Vec<Finding> {
+/// Every dependency between packages of the workspace is in the table, and `bowline-state` stays free of IO.
+pub fn crates_depend_in_one_direction(repo: &Repo) -> Vec<TidyFinding> {
     let renames = repo.tree.file("Cargo.toml").map(renames).unwrap_or_default();
     let manifests = repo.tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml"));
     manifests.flat_map(|file| check(file, &renames)).collect()
 }
 
-fn check(file: &File, renames: &[(String, String)]) -> Vec<Finding> {
+fn check(file: &RepoFile, renames: &[(String, String)]) -> Vec<TidyFinding> {
     let manifest: Table = match file.text.parse() {
         Ok(manifest) => manifest,
-        Err(error) => return vec![Finding::new(&file.path, 1, format!("is not TOML: {error}"))],
+        Err(error) => return vec![TidyFinding::new(&file.path, 1, format!("is not TOML: {error}"))],
     };
     let Some(package) =
         manifest.get("package").and_then(|package| package.get("name")).and_then(Value::as_str)
@@ -75,23 +75,23 @@ fn check(file: &File, renames: &[(String, String)]) -> Vec<Finding> {
         return Vec::new();
     };
     let allowed = ALLOWED.iter().find(|(name, _)| *name == package).map(|(_, allowed)| *allowed);
-    let allowed = if file.path.starts_with(PEERS) { Some(&[][..]) } else { allowed };
+    let allowed = if file.path.starts_with(PEERS_DIR) { Some(&[][..]) } else { allowed };
     let Some(allowed) = allowed else {
         let advice =
             format!("package `{package}` is not in the table of {}: say there what it may use", file!());
-        return vec![Finding::new(&file.path, 1, advice)];
+        return vec![TidyFinding::new(&file.path, 1, advice)];
     };
     let mut findings = Vec::new();
     for dependency in dependencies(&manifest, renames) {
         let name = dependency.name.as_str();
         let ours = name == TEST_SUPPORT || ALLOWED.iter().any(|(package, _)| *package == name);
-        let advice = if name == TEST_SUPPORT && !file.path.starts_with(PEERS) {
-            (!dependency.dev && !TEST_PACKAGES.contains(&package))
+        let advice = if name == TEST_SUPPORT && !file.path.starts_with(PEERS_DIR) {
+            (!dependency.is_dev && !TEST_PACKAGES.contains(&package))
                 .then(|| format!("`{name}` is for tests: make it a dev-dependency"))
         } else if ours {
             (!allowed.contains(&name))
                 .then(|| format!("`{package}` must not use `{name}`: see the picture in ARCHITECTURE.md"))
-        } else if package == "bowline-state" && !dependency.dev {
+        } else if package == "bowline-state" && !dependency.is_dev {
             let advice = || {
                 format!("`bowline-state` decides and does no IO: `{name}` is not in the list of {}", file!())
             };
@@ -100,17 +100,17 @@ fn check(file: &File, renames: &[(String, String)]) -> Vec<Finding> {
             None
         };
         findings.extend(
-            advice.map(|advice| Finding::new(&file.path, line_of(&file.text, &dependency.key), advice)),
+            advice.map(|advice| TidyFinding::new(&file.path, find_line(&file.text, &dependency.key), advice)),
         );
     }
     findings
 }
 
-/// A dependency of a package: the key in its manifest, and the name of the package it stands for.
+/// A dependency of a package: its key in the manifest, and the name of the package.
 struct Dependency {
     key: String,
     name: String,
-    dev: bool,
+    is_dev: bool,
 }
 
 fn dependencies(manifest: &Table, renames: &[(String, String)]) -> Vec<Dependency> {
@@ -124,15 +124,15 @@ fn dependencies(manifest: &Table, renames: &[(String, String)]) -> Vec<Dependenc
             for (key, value) in scope.get(section).and_then(Value::as_table).into_iter().flatten() {
                 let inherited = renames.iter().find(|(alias, _)| alias == key).map(|(_, name)| name.as_str());
                 let name = value.get("package").and_then(Value::as_str).or(inherited).unwrap_or(key);
-                found.push(Dependency { key: key.clone(), name: name.to_owned(), dev });
+                found.push(Dependency { key: key.clone(), name: name.to_owned(), is_dev: dev });
             }
         }
     }
     found
 }
 
-/// The dependencies that the workspace's manifest gives another name: the name, and the package behind it.
-fn renames(root: &File) -> Vec<(String, String)> {
+/// Returns the dependencies that the workspace's manifest renames: the new name, and the package.
+fn renames(root: &RepoFile) -> Vec<(String, String)> {
     let manifest: Table = root.text.parse().unwrap_or_default();
     let shared = manifest
         .get("workspace")
@@ -145,7 +145,7 @@ fn renames(root: &File) -> Vec<(String, String)> {
     renamed.collect()
 }
 
-fn line_of(text: &str, key: &str) -> usize {
+fn find_line(text: &str, key: &str) -> usize {
     let names_key = |line: &str| {
         let line = line.trim().rsplit_once("dependencies.").map_or(line.trim(), |(_, rest)| rest);
         line.strip_prefix(key).is_some_and(|rest| rest.starts_with(['.', ' ', '=', ']']))

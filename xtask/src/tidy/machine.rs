@@ -1,14 +1,15 @@
-//! Nothing that is published names the machine or the network it was written on.
+//! Private details: no published file names the machine or the network that it was written on.
 
-use super::{Finding, Repo, Source};
+use super::{Repo, RustSource, TidyFinding};
 
-/// Where the folders of users are. They count with any user but the placeholder.
+/// The parent directories of home directories. Any user's home counts, except the placeholder's.
 const HOMES: [&str; 2] = ["home", "Users"];
 
-/// The user that examples of the protocol's documentation use.
+/// The user name in examples of the protocol's documentation.
 const PLACEHOLDER_USER: &str = "user";
 
-/// Hosts that packages come from, which depends on who builds. In two halves, so that this file keeps its own rule.
+/// Hosts of package registries, which depend on the build environment. Each is split in two, so that this file passes
+/// its own rule.
 const REGISTRIES: [&str; 5] = [
     concat!("index", ".crates.io"),
     concat!("static", ".crates.io"),
@@ -17,8 +18,8 @@ const REGISTRIES: [&str; 5] = [
     concat!("registry", ".npmjs.org"),
 ];
 
-/// No text file names a registry's host, and none but test data names a folder of somebody's machine.
-pub fn nothing_names_a_machine(repo: &Repo) -> Vec<Finding> {
+/// No text file names a registry's host, and only test data names a home directory.
+pub fn nothing_names_a_machine(repo: &Repo) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for file in &repo.tree.files {
         let source = repo.sources.iter().find(|source| source.path == file.path);
@@ -26,30 +27,30 @@ pub fn nothing_names_a_machine(repo: &Repo) -> Vec<Finding> {
             if let Some(host) = REGISTRIES.iter().find(|host| line.contains(*host)) {
                 let advice =
                     format!("`{host}` depends on who builds: leave the registry to the tool's configuration");
-                findings.push(Finding::new(&file.path, index + 1, advice));
+                findings.push(TidyFinding::new(&file.path, index + 1, advice));
             }
             if let Some(folder) = private_folder(line).filter(|_| !is_test_data(&file.path, source, index)) {
                 let advice = format!(
                     "`{folder}` is a path of somebody's machine: use a relative path or a temporary folder"
                 );
-                findings.push(Finding::new(&file.path, index + 1, advice));
+                findings.push(TidyFinding::new(&file.path, index + 1, advice));
             }
         }
     }
     findings
 }
 
-fn is_test_data(path: &str, source: Option<&Source>, index: usize) -> bool {
+fn is_test_data(path: &str, source: Option<&RustSource>, index: usize) -> bool {
     match source {
-        Some(source) => source.lines[index].test,
+        Some(source) => source.lines[index].is_test,
         None => path.split('/').any(|part| part == "tests") && !path.starts_with("tests/peers/"),
     }
 }
 
-/// The first absolute path in `line` that starts in a user's folder, cut after the part that gives it away.
+/// Returns the first absolute path in `line` that starts in a home directory, cut after the revealing part.
 fn private_folder(line: &str) -> Option<&str> {
     line.match_indices('/').find_map(|(at, _)| {
-        // In the middle of a relative path or an address, a slash starts nothing.
+        // A slash in the middle of a relative path or a URL does not start an absolute path.
         if line[..at].ends_with(|c: char| c.is_alphanumeric() || "_-./~}".contains(c)) {
             return None;
         }

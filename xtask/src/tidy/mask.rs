@@ -1,36 +1,36 @@
-//! Rust text with its comments and literals blanked out, so that a rule sees only what is code.
+//! Rust source with comments and literals blanked out, so that a rule sees only code.
 //!
-//! This is a scanner, not a parser: it knows comments, strings of every kind, character literals and lifetimes, and
+//! This is a scanner, not a parser: it recognises comments, all kinds of strings, character literals and lifetimes, and
 //! keeps every character in its column.
 
-/// One text in three views. Lines and columns are those of the original.
+/// A source text in three views, with the lines and columns of the original.
 #[derive(Debug, Default)]
-pub(super) struct Masked {
-    /// Without comments and without what is inside strings and character literals.
+pub(super) struct MaskedSource {
+    /// The text without comments and without the contents of strings and character literals.
     pub(super) code: String,
-    /// Without comments.
+    /// The text without comments.
     pub(super) plain: String,
-    /// What stands between the quotes of each string, as written, with its position in `code`.
+    /// The contents of each string, as written, with its position in `code`.
     pub(super) strings: Vec<(usize, String)>,
 }
 
 /// Blanks out the comments and literals of a Rust text.
-pub(super) fn mask(text: &str) -> Masked {
+pub(super) fn mask(text: &str) -> MaskedSource {
     let chars: Vec<char> = text.chars().collect();
-    let mut masked = Masked::default();
+    let mut masked = MaskedSource::default();
     let mut at = 0;
     while at < chars.len() {
-        let piece = piece_at(&chars, at);
+        let piece = token_at(&chars, at);
         let (open, close) = piece.quotes;
-        if matches!(piece.kind, Kind::Text) {
+        if matches!(piece.kind, MaskTokenKind::Text) {
             let inner = chars[at + open..piece.end - close].iter().collect();
             masked.strings.push((masked.code.len(), inner));
         }
         for (offset, &char) in chars[at..piece.end].iter().enumerate() {
             let inside = offset >= open && at + offset < piece.end - close;
             let blank = if char == '\n' { '\n' } else { ' ' };
-            masked.code.push(if piece.kind == Kind::Code || !inside { char } else { blank });
-            masked.plain.push(if piece.kind == Kind::Comment { blank } else { char });
+            masked.code.push(if piece.kind == MaskTokenKind::Code || !inside { char } else { blank });
+            masked.plain.push(if piece.kind == MaskTokenKind::Comment { blank } else { char });
         }
         at = piece.end;
     }
@@ -38,34 +38,36 @@ pub(super) fn mask(text: &str) -> Masked {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MaskTokenKind {
     Code,
     Comment,
     Text,
     Char,
 }
 
-/// A stretch of one kind: where it ends, and how many characters of it are opening and closing quotes.
-struct Piece {
-    kind: Kind,
+/// A token: where it ends, and how many of its characters are opening and closing quotes.
+struct MaskToken {
+    kind: MaskTokenKind,
     end: usize,
     quotes: (usize, usize),
 }
 
-fn piece_at(chars: &[char], at: usize) -> Piece {
+fn token_at(chars: &[char], at: usize) -> MaskToken {
     let next = |offset: usize| chars.get(at + offset).copied().unwrap_or('\0');
-    let piece = |kind, end: usize, quotes| Piece { kind, end: end.min(chars.len()), quotes };
+    let piece = |kind, end: usize, quotes| MaskToken { kind, end: end.min(chars.len()), quotes };
     match chars[at] {
-        '/' if next(1) == '/' => piece(Kind::Comment, line_end(chars, at), (0, 0)),
-        '/' if next(1) == '*' => piece(Kind::Comment, block_end(chars, at), (0, 0)),
-        '"' => quoted(chars, at),
+        '/' if next(1) == '/' => piece(MaskTokenKind::Comment, line_end(chars, at), (0, 0)),
+        '/' if next(1) == '*' => piece(MaskTokenKind::Comment, block_end(chars, at), (0, 0)),
+        '"' => string_token(chars, at),
         '\'' if next(1) == '\\' => {
             let close = chars.iter().skip(at + 3).position(|&c| c == '\'').unwrap_or(0);
-            piece(Kind::Char, at + 4 + close, (1, 1))
+            piece(MaskTokenKind::Char, at + 4 + close, (1, 1))
         }
-        '\'' if next(2) == '\'' => piece(Kind::Char, at + 3, (1, 1)),
-        'r' if starts_word(chars, at) => raw(chars, at).unwrap_or(piece(Kind::Code, at + 1, (0, 0))),
-        _ => piece(Kind::Code, at + 1, (0, 0)),
+        '\'' if next(2) == '\'' => piece(MaskTokenKind::Char, at + 3, (1, 1)),
+        'r' if starts_word(chars, at) => {
+            raw_string_token(chars, at).unwrap_or(piece(MaskTokenKind::Code, at + 1, (0, 0)))
+        }
+        _ => piece(MaskTokenKind::Code, at + 1, (0, 0)),
     }
 }
 
@@ -89,17 +91,21 @@ fn block_end(chars: &[char], at: usize) -> usize {
     here
 }
 
-fn quoted(chars: &[char], at: usize) -> Piece {
+fn string_token(chars: &[char], at: usize) -> MaskToken {
     let mut here = at + 1;
     while here < chars.len() && chars[here] != '"' {
         here += if chars[here] == '\\' { 2 } else { 1 };
     }
     let closed = here < chars.len();
-    Piece { kind: Kind::Text, end: (here + 1).min(chars.len()), quotes: (1, usize::from(closed)) }
+    MaskToken {
+        kind: MaskTokenKind::Text,
+        end: (here + 1).min(chars.len()),
+        quotes: (1, usize::from(closed)),
+    }
 }
 
-/// A raw string, if one starts at this `r`.
-fn raw(chars: &[char], at: usize) -> Option<Piece> {
+/// Returns the raw string that starts at this `r`, if any.
+fn raw_string_token(chars: &[char], at: usize) -> Option<MaskToken> {
     let hashes = chars[at + 1..].iter().take_while(|&&c| c == '#').count();
     let open = hashes + 2;
     if chars.get(at + open - 1) != Some(&'"') {
@@ -109,10 +115,10 @@ fn raw(chars: &[char], at: usize) -> Option<Piece> {
     let body = &chars[at + open..];
     let length = body.windows(closing.len()).position(|window| window == closing)?;
     let end = at + open + length + closing.len();
-    Some(Piece { kind: Kind::Text, end, quotes: (open, closing.len()) })
+    Some(MaskToken { kind: MaskTokenKind::Text, end, quotes: (open, closing.len()) })
 }
 
-/// Whether the `r` here begins a word; the `b` or `c` of `br""` and `cr""` may come before it.
+/// Returns whether the `r` here starts a word; the `b` or `c` of `br""` and `cr""` may precede it.
 fn starts_word(chars: &[char], at: usize) -> bool {
     let before = |back: usize| at.checked_sub(back).and_then(|i| chars.get(i)).copied();
     let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');

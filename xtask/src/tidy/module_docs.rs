@@ -1,23 +1,25 @@
-//! Files say what they are about: the subject on the first line, and a name that is not `mod.rs`.
+//! Module documentation: a file states its subject on the first line, and is not named `mod.rs`.
 
-use super::{Finding, Repo};
+use super::{Repo, TidyFinding};
 
 /// Every Rust file starts with a `//!` line.
-pub fn every_file_starts_with_its_subject(repo: &Repo) -> Vec<Finding> {
+pub fn every_file_starts_with_its_subject(repo: &Repo) -> Vec<TidyFinding> {
     let undocumented = repo.sources.iter().filter(|source| {
         let subject = source.lines.first().and_then(|line| line.text.strip_prefix("//!"));
         subject.is_none_or(|subject| subject.trim().is_empty())
     });
     undocumented
-        .map(|s| Finding::new(&s.path, 1, "start the file with its subject: `//! …` on line 1"))
+        .map(|s| TidyFinding::new(&s.path, 1, "start the file with its subject: `//! …` on line 1"))
         .collect()
 }
 
 /// A module's file is named after it.
-pub fn no_mod_rs(repo: &Repo) -> Vec<Finding> {
+pub fn no_mod_rs(repo: &Repo) -> Vec<TidyFinding> {
     let named_mod = repo.sources.iter().filter(|s| s.path == "mod.rs" || s.path.ends_with("/mod.rs"));
     named_mod
-        .map(|s| Finding::new(&s.path, 1, "name the file after its module: `thing.rs`, not `thing/mod.rs`"))
+        .map(|s| {
+            TidyFinding::new(&s.path, 1, "name the file after its module: `thing.rs`, not `thing/mod.rs`")
+        })
         .collect()
 }
 

@@ -1,61 +1,62 @@
-//! Every command in the README and in the guides below `docs` is run by a test.
+//! Tested documentation: a test runs every command in the README and in the guides under `docs`.
 //!
-//! Their shell blocks are held against the array `COMMANDS` in `tests/e2e/readme.rs`, whose strings are the
-//! commands that its test runs. Both must say the same, so neither a new command nor a removed one goes unnoticed.
+//! The rule compares their shell blocks with the array `COMMANDS` in `tests/e2e/readme.rs`, whose strings are the
+//! commands that its test runs. The two must be equal, so that every added or removed command is noticed.
 
 use super::mask::mask;
-use super::{Finding, Repo};
+use super::{Repo, TidyFinding};
 
 const README: &str = "README.md";
-const GUIDES: &str = "docs/";
-const RUNNER: &str = "tests/e2e/readme.rs";
+const GUIDES_DIR: &str = "docs/";
+const README_TEST: &str = "tests/e2e/readme.rs";
 
-/// Commands that a test cannot run inside itself, and what runs them instead.
+/// Commands that a test cannot run inside itself, and where they run instead.
 const RUN_ELSEWHERE: &[(&str, &str)] = &[("cargo xtask test", "it is what runs the tests; .ci/run calls it")];
 
 /// The shell commands of the README and the guides are those that `tests/e2e/readme.rs` runs.
-pub fn readme_commands_are_tested(repo: &Repo) -> Vec<Finding> {
+pub fn readme_commands_are_tested(repo: &Repo) -> Vec<TidyFinding> {
     if repo.tree.file(README).is_none() {
-        return vec![Finding::new(README, 1, "is missing: write it")];
+        return vec![TidyFinding::new(README, 1, "is missing: write it")];
     }
-    let runner = repo.tree.file(RUNNER).map_or("", |file| file.text.as_str());
+    let runner = repo.tree.file(README_TEST).map_or("", |file| file.text.as_str());
     let tested = tested_commands(runner);
-    let is_page = |path: &str| path == README || (path.starts_with(GUIDES) && path.ends_with(".md"));
+    let is_page = |path: &str| path == README || (path.starts_with(GUIDES_DIR) && path.ends_with(".md"));
     let mut findings = Vec::new();
     let mut shown = Vec::new();
     for page in repo.tree.files.iter().filter(|file| is_page(&file.path)) {
-        let Blocks { commands, unnamed } = blocks(&page.text);
+        let FencedBlocks { commands, unnamed } = parse_blocks(&page.text);
         findings.extend(unnamed.into_iter().map(|line| {
-            Finding::new(&page.path, line, "name the language of this block: `sh`, `console`, `text`, …")
+            TidyFinding::new(&page.path, line, "name the language of this block: `sh`, `console`, `text`, …")
         }));
         for (line, command) in commands {
             let elsewhere = RUN_ELSEWHERE.iter().any(|(known, _)| *known == command);
             if !elsewhere && !tested.iter().any(|(_, tested)| *tested == command) {
-                let told = format!("no test runs `{command}`: add it to `COMMANDS` in {RUNNER}");
-                findings.push(Finding::new(&page.path, line, told));
+                let told = format!("no test runs `{command}`: add it to `COMMANDS` in {README_TEST}");
+                findings.push(TidyFinding::new(&page.path, line, told));
             }
             shown.push(command);
         }
     }
     for (line, command) in tested {
         if !shown.contains(&command) {
-            let told = format!("`{command}` is not in {README} or {GUIDES}: remove it here or show it there");
-            findings.push(Finding::new(RUNNER, line, told));
+            let told =
+                format!("`{command}` is not in {README} or {GUIDES_DIR}: remove it here or show it there");
+            findings.push(TidyFinding::new(README_TEST, line, told));
         }
     }
     findings
 }
 
-/// What the fenced blocks of a Markdown text hold, by line.
+/// The fenced blocks of a Markdown text, with line numbers.
 #[derive(Default)]
-struct Blocks {
+struct FencedBlocks {
     commands: Vec<(usize, String)>,
-    /// Blocks that do not say what they are, and so could hide a command.
+    /// Blocks without a language, which could hide a command.
     unnamed: Vec<usize>,
 }
 
-fn blocks(markdown: &str) -> Blocks {
-    let mut found = Blocks::default();
+fn parse_blocks(markdown: &str) -> FencedBlocks {
+    let mut found = FencedBlocks::default();
     let mut language: Option<&str> = None;
     let mut open: Option<(usize, String)> = None;
     for (index, line) in markdown.lines().enumerate() {
@@ -88,7 +89,7 @@ fn blocks(markdown: &str) -> Blocks {
     found
 }
 
-/// The strings in the array `COMMANDS` of a Rust file, with their lines.
+/// Returns the strings in the array `COMMANDS` of a Rust file, with their lines.
 fn tested_commands(rust: &str) -> Vec<(usize, String)> {
     let masked = mask(rust);
     let Some(name) = masked.code.find("COMMANDS:") else {

@@ -1,33 +1,36 @@
-//! Only programs print, exit and read the environment. A library gets values: in an agent, stdout is the wire.
+//! Process-wide side effects: only programs print, exit and read the environment.
+//!
+//! A library receives values, and in an agent stdout is the wire.
 
 use super::words::first_word;
-use super::{Finding, Repo};
+use super::{Repo, TidyFinding};
 
-/// The crates below `crates/` that are no libraries: the binary, and what only tests use.
+/// The folders under `crates/` that are not libraries: programs, and code for tests only.
 const PROGRAMS: [&str; 3] =
     ["crates/bowline-cli/", "crates/test-support/", "crates/bowline-workspace/src/bin/"];
 
-const PRINTS: [&str; 5] = ["println!", "print!", "eprintln!", "eprint!", "dbg!"];
-const EXITS: [&str; 2] = ["process::exit(", "process::abort("];
-const READS: [&str; 5] = ["env::var", "env::args", "env::home_dir", "env::set_var", "env::remove_var"];
+const PRINT_MACROS: [&str; 5] = ["println!", "print!", "eprintln!", "eprint!", "dbg!"];
+const EXIT_CALLS: [&str; 2] = ["process::exit(", "process::abort("];
+const ENVIRONMENT_CALLS: [&str; 5] =
+    ["env::var", "env::args", "env::home_dir", "env::set_var", "env::remove_var"];
 
 /// No library crate prints, ends the process, or reads its environment.
-pub fn libraries_leave_the_process_alone(repo: &Repo) -> Vec<Finding> {
+pub fn libraries_leave_the_process_alone(repo: &Repo) -> Vec<TidyFinding> {
     let library =
         |path: &str| path.starts_with("crates/") && !PROGRAMS.iter().any(|program| path.starts_with(program));
     let mut findings = Vec::new();
     for source in repo.sources.iter().filter(|source| library(&source.path)) {
-        for line in source.production() {
+        for line in source.production_lines() {
             for (needles, advice) in [
-                (&PRINTS[..], "in a library: return the text; only bowline-cli prints"),
-                (&EXITS[..], "in a library: return an error; only bowline-cli exits"),
+                (&PRINT_MACROS[..], "in a library: return the text; only bowline-cli prints"),
+                (&EXIT_CALLS[..], "in a library: return an error; only bowline-cli exits"),
                 (
-                    &READS[..],
+                    &ENVIRONMENT_CALLS[..],
                     "in a library: take the value as a parameter; only bowline-cli reads the environment",
                 ),
             ] {
                 if let Some(found) = first_word(&line.code, needles) {
-                    findings.push(Finding::new(&source.path, line.number, format!("`{found}` {advice}")));
+                    findings.push(TidyFinding::new(&source.path, line.number, format!("`{found}` {advice}")));
                 }
             }
         }

@@ -1,35 +1,35 @@
-//! A Rust file, line by line, with the lines that only a test build compiles marked.
+//! A Rust file as lines, with those marked that only a test build compiles.
 
-use super::mask::{Masked, mask};
-use super::{File, Tree};
+use super::mask::{MaskedSource, mask};
+use super::{RepoFile, RepoTree};
 
 /// One Rust file.
 #[derive(Debug)]
-pub struct Source {
-    /// From the root of the repository.
+pub struct RustSource {
+    /// The path relative to the root of the repository.
     pub path: String,
     /// Every line.
-    pub lines: Vec<Line>,
+    pub lines: Vec<SourceLine>,
 }
 
-/// One line of a Rust file in several views.
+/// One line of a Rust file, in several views.
 #[derive(Debug)]
-pub struct Line {
-    /// Counted from 1.
+pub struct SourceLine {
+    /// The line number, counted from 1.
     pub number: usize,
-    /// As written.
+    /// The line as written.
     pub text: String,
-    /// Without comments and without the insides of literals.
+    /// The line without comments and without the contents of literals.
     pub code: String,
-    /// Without comments.
+    /// The line without comments.
     pub plain: String,
     /// Whether only a test build compiles this line.
-    pub test: bool,
+    pub is_test: bool,
 }
 
-impl Source {
+impl RustSource {
     /// Reads every Rust file of a tree.
-    pub fn all(tree: &Tree) -> Vec<Self> {
+    pub fn read_all(tree: &RepoTree) -> Vec<Self> {
         let rust = tree.files.iter().filter(|file| file.path.ends_with(".rs"));
         let (mut sources, modules): (Vec<_>, Vec<_>) = rust.map(Self::read).unzip();
         let modules: Vec<String> = modules.into_iter().flatten().collect();
@@ -39,19 +39,19 @@ impl Source {
                 stem.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             };
             if modules.iter().any(below) {
-                source.lines.iter_mut().for_each(|line| line.test = true);
+                source.lines.iter_mut().for_each(|line| line.is_test = true);
             }
         }
         sources
     }
 
     /// Returns the lines that a release build compiles.
-    pub fn production(&self) -> impl Iterator<Item = &Line> {
-        self.lines.iter().filter(|line| !line.test)
+    pub fn production_lines(&self) -> impl Iterator<Item = &SourceLine> {
+        self.lines.iter().filter(|line| !line.is_test)
     }
 
-    /// Reads one file; also returns the test-only modules it declares in files of their own, as paths without `.rs`.
-    fn read(file: &File) -> (Self, Vec<String>) {
+    /// Reads one file. Also returns its test-only modules in separate files, as paths without `.rs`.
+    fn read(file: &RepoFile) -> (Self, Vec<String>) {
         let masked = mask(&file.text);
         let regions = test_regions(&masked);
         let whole = is_test_path(&file.path);
@@ -61,23 +61,23 @@ impl Source {
             .filter_map(|region| Some(format!("{folder}{}", region.module.as_ref()?)))
             .collect();
         let views = file.text.lines().zip(masked.code.lines()).zip(masked.plain.lines());
-        let lines = views.enumerate().map(|(index, ((text, code), plain))| Line {
+        let lines = views.enumerate().map(|(index, ((text, code), plain))| SourceLine {
             number: index + 1,
             text: text.to_owned(),
             code: code.to_owned(),
             plain: plain.to_owned(),
-            test: whole || regions.iter().any(|region| (region.first..=region.last).contains(&index)),
+            is_test: whole || regions.iter().any(|region| (region.first..=region.last).contains(&index)),
         });
         (Self { path: file.path.clone(), lines: lines.collect() }, modules)
     }
 }
 
-/// Whether a file is a test by where it stands. The peers are programs that tests start.
+/// Returns whether a file's path makes it a test. The peers are programs that tests start.
 fn is_test_path(path: &str) -> bool {
     !path.starts_with("tests/peers/") && path.split('/').any(|part| part == "tests" || part == "tests.rs")
 }
 
-/// Where the modules that a file declares have their files, ending in `/`.
+/// Returns the folder of a file's submodules, ending in `/`.
 fn module_folder(path: &str) -> String {
     let stem = path.trim_end_matches(".rs");
     let parent = stem.rsplit_once('/').map_or("", |(parent, _)| parent);
@@ -88,17 +88,17 @@ fn module_folder(path: &str) -> String {
     }
 }
 
-/// An item under `#[cfg(test)]`, as line indices, and its name if it is a module in a file of its own.
-struct Region {
+/// An item under `#[cfg(test)]`, as line indices, and its name if it is a module in a separate file.
+struct TestRegion {
     first: usize,
     last: usize,
     module: Option<String>,
 }
 
-fn test_regions(masked: &Masked) -> Vec<Region> {
+fn test_regions(masked: &MaskedSource) -> Vec<TestRegion> {
     let code = &masked.code;
     let line_of = |position: usize| code[..position].matches('\n').count();
-    let mut regions: Vec<Region> = Vec::new();
+    let mut regions: Vec<TestRegion> = Vec::new();
     for marker in ["#[cfg(test)]", "#[cfg(all(test,"] {
         for (start, _) in code.match_indices(marker) {
             let item = code[start..].find(']').map_or(code.len(), |length| start + length + 1);
@@ -108,13 +108,13 @@ fn test_regions(masked: &Masked) -> Vec<Region> {
                 [.., "mod", name] => name.strip_suffix(';').map(str::to_owned),
                 _ => None,
             };
-            regions.push(Region { first: line_of(start), last: line_of(end.saturating_sub(1)), module });
+            regions.push(TestRegion { first: line_of(start), last: line_of(end.saturating_sub(1)), module });
         }
     }
     regions
 }
 
-/// Where the item that starts at `start` ends: after its block, or after its `;`.
+/// Returns where the item at `start` ends: after its block or its `;`.
 fn item_end(code: &str, start: usize) -> usize {
     let mut depth = 0;
     let mut braces = 0;
@@ -147,7 +147,7 @@ mod tests {
         let mut out = String::new();
         for source in repo(fixture).sources {
             for line in source.lines {
-                let mark = if line.test { 'T' } else { ' ' };
+                let mark = if line.is_test { 'T' } else { ' ' };
                 out.push_str(format!("{} {mark} {}", source.path, line.text).trim_end());
                 out.push('\n');
             }

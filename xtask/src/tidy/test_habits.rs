@@ -1,27 +1,27 @@
-//! Tests always run, and wait for what they test instead of sleeping.
+//! Test hygiene: every test runs, and waits for events instead of sleeping.
 
 use super::words::first_word;
-use super::{Finding, Line, Repo};
+use super::{Repo, SourceLine, TidyFinding};
 
-/// Shared by tests, and so a test itself.
+/// Code shared by tests, which is held to the same rules.
 const TEST_SUPPORT: &str = "crates/test-support/";
 
-/// No test is switched off: neither by an attribute nor by `ignore` on a doc test.
-pub fn no_ignored_tests(repo: &Repo) -> Vec<Finding> {
+/// No test is disabled, neither by an attribute nor by `ignore` on a doc test.
+pub fn no_ignored_tests(repo: &Repo) -> Vec<TidyFinding> {
     let advice = "an ignored test proves nothing: make it run everywhere, or delete it";
-    each_line(repo, |_, line| is_ignored(line).then(|| advice.to_owned()))
+    check_lines(repo, |_, line| is_ignored(line).then(|| advice.to_owned()))
 }
 
 /// No test sleeps.
-pub fn no_sleeping_tests(repo: &Repo) -> Vec<Finding> {
-    each_line(repo, |path, line| {
-        let test = line.test || path.starts_with(TEST_SUPPORT);
+pub fn no_sleeping_tests(repo: &Repo) -> Vec<TidyFinding> {
+    check_lines(repo, |path, line| {
+        let test = line.is_test || path.starts_with(TEST_SUPPORT);
         let found = first_word(&line.code, &["sleep(", "sleep_until(", "sleep_ms("]).filter(|_| test)?;
         Some(format!("`{found}…)` in a test hides a race: await the event, or pass the time in"))
     })
 }
 
-fn is_ignored(line: &Line) -> bool {
+fn is_ignored(line: &SourceLine) -> bool {
     let by_attribute =
         line.code.contains("#[ignore") || (line.code.contains("cfg_attr(") && line.code.contains("ignore"));
     // A comment is blank in the plain view; the same text in a string is not.
@@ -33,10 +33,10 @@ fn is_ignored(line: &Line) -> bool {
     by_attribute || fence.is_some_and(|words| words.split(',').any(|word| word.trim().starts_with("ignore")))
 }
 
-fn each_line(repo: &Repo, advice: impl Fn(&str, &Line) -> Option<String>) -> Vec<Finding> {
+fn check_lines(repo: &Repo, advice: impl Fn(&str, &SourceLine) -> Option<String>) -> Vec<TidyFinding> {
     let lines =
         repo.sources.iter().flat_map(|source| source.lines.iter().map(move |line| (&source.path, line)));
-    lines.filter_map(|(path, line)| Some(Finding::new(path, line.number, advice(path, line)?))).collect()
+    lines.filter_map(|(path, line)| Some(TidyFinding::new(path, line.number, advice(path, line)?))).collect()
 }
 
 #[cfg(test)]

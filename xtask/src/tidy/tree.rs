@@ -4,14 +4,14 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// What `.gitignore` leaves out, and the version control itself. A folder or file of this name is skipped anywhere.
-const SKIPPED: [&str; 7] =
+/// Files and folders that `.gitignore` excludes, and the version control directory. They are skipped at any depth.
+const SKIPPED_NAMES: [&str; 7] =
     [".git", "target", "node_modules", "__pycache__", "corpus", "artifacts", "mutants.out"];
 
 /// One text file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct File {
-    /// From the root of the repository, with `/` between the parts.
+pub struct RepoFile {
+    /// The path relative to the root of the repository, with `/` as separator.
     pub path: String,
     /// The whole text.
     pub text: String,
@@ -19,13 +19,13 @@ pub struct File {
 
 /// The text files of a repository, sorted by path.
 #[derive(Debug, Clone, Default)]
-pub struct Tree {
+pub struct RepoTree {
     /// The files.
-    pub files: Vec<File>,
+    pub files: Vec<RepoFile>,
 }
 
-impl Tree {
-    /// Reads every file below `root` that is UTF-8 text, except what `.gitignore` names.
+impl RepoTree {
+    /// Reads every UTF-8 text file under `root`, except those that `.gitignore` excludes.
     ///
     /// # Errors
     /// Fails when a folder or a file cannot be read.
@@ -37,16 +37,16 @@ impl Tree {
     }
 
     /// Returns the file at `path`.
-    pub fn file(&self, path: &str) -> Option<&File> {
+    pub fn file(&self, path: &str) -> Option<&RepoFile> {
         self.files.iter().find(|file| file.path == path)
     }
 }
 
-fn read_folder(folder: &Path, prefix: &str, files: &mut Vec<File>) -> io::Result<()> {
+fn read_folder(folder: &Path, prefix: &str, files: &mut Vec<RepoFile>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if SKIPPED.contains(&name.as_str()) {
+        if SKIPPED_NAMES.contains(&name.as_str()) {
             continue;
         }
         let path = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
@@ -56,7 +56,7 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut Vec<File>) -> io::Result
         } else if kind.is_file()
             && let Ok(text) = String::from_utf8(fs::read(entry.path())?)
         {
-            files.push(File { path, text });
+            files.push(RepoFile { path, text });
         }
     }
     Ok(())
@@ -64,7 +64,7 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut Vec<File>) -> io::Result
 
 #[cfg(test)]
 mod tests {
-    use super::Tree;
+    use super::RepoTree;
     use std::fs;
 
     #[test]
@@ -84,7 +84,7 @@ mod tests {
             fs::write(path, bytes).unwrap();
         }
 
-        let tree = Tree::read(root.path()).unwrap();
+        let tree = RepoTree::read(root.path()).unwrap();
 
         let found: Vec<_> = tree.files.iter().map(|f| (f.path.as_str(), f.text.as_str())).collect();
         assert_eq!(found, [(".ci/run", "three\n"), ("a.md", "one\n"), ("src/b.rs", "two\n")]);

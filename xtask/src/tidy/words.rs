@@ -1,6 +1,6 @@
-//! Finds a piece of code as a word of its own, not as the tail of a longer name.
+//! Word search: finds a piece of code as a word, not as the tail of a longer name.
 
-/// Returns the first of `needles` that stands in `code` with no letter, digit or `_` right before it.
+/// Returns the first of `needles` that occurs in `code` without a letter, digit or `_` right before it.
 pub(super) fn first_word<'n>(code: &str, needles: &[&'n str]) -> Option<&'n str> {
     needles.iter().copied().find(|needle| code.match_indices(needle).any(|(at, _)| starts_word(code, at)))
 }

@@ -1,20 +1,20 @@
-//! The agent as a program that speaks ACP: it reads and writes through its client, or writes to the disk itself.
+//! The ACP agent: it reads and writes through its client, or writes to the disk directly.
 
-use super::agent::{Agent, AgentPlan, Files, ReadOutcome, WriteOutcome, describe_text};
-use super::wire::{Wire, error_text};
+use super::agent::{AgentFiles, ReadOutcome, TortureAgent, TortureAgentOptions, WriteOutcome, describe_text};
+use super::wire::{JsonRpcConnection, error_text};
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Stdin, Stdout, Write as _};
 use std::path::Path;
 
-/// Serves the client on stdin and stdout until it is gone.
+/// Serves the client on stdin and stdout until the client disconnects.
 ///
 /// # Errors
-/// Fails when the client goes in the middle of a turn, or the disk fails.
-pub(super) fn run(plan: &AgentPlan) -> io::Result<()> {
-    let wire = Wire::new(BufReader::new(io::stdin()), io::stdout());
-    let mut client = Client { wire, session: String::new() };
-    let mut agent = Agent::new(plan)?;
+/// Fails when the client disconnects during a turn, or on a disk error.
+pub(super) fn run(plan: &TortureAgentOptions) -> io::Result<()> {
+    let wire = JsonRpcConnection::new(BufReader::new(io::stdin()), io::stdout());
+    let mut client = AcpClient { wire, session: String::new() };
+    let mut agent = TortureAgent::new(plan)?;
     while let Some(request) = client.wire.receive()? {
         match request["method"].as_str() {
             Some("initialize") => {
@@ -40,12 +40,12 @@ pub(super) fn run(plan: &AgentPlan) -> io::Result<()> {
     Ok(())
 }
 
-struct Client {
-    wire: Wire<BufReader<Stdin>, Stdout>,
+struct AcpClient {
+    wire: JsonRpcConnection<BufReader<Stdin>, Stdout>,
     session: String,
 }
 
-impl Files for Client {
+impl AgentFiles for AcpClient {
     fn read(&mut self, path: &Path) -> io::Result<ReadOutcome> {
         let params = json!({ "sessionId": self.session, "path": path });
         let answer = self.wire.call("fs/read_text_file", &params)?;
@@ -66,16 +66,16 @@ impl Files for Client {
     }
 }
 
-impl Client {
-    /// Writes to the disk itself, each write within a tool call. It locks out the saving programs meanwhile: what an
-    /// agent overwrites by itself is not Bowline's doing.
-    fn work_directly(&mut self, agent: &mut Agent, lock: &Path) -> io::Result<()> {
-        for number in 0..agent.plan().operations {
+impl AcpClient {
+    /// Writes to the disk directly, each write within a tool call. A lock excludes the saving programs meanwhile,
+    /// because Bowline is not responsible for lines that an agent overwrites by itself.
+    fn work_directly(&mut self, agent: &mut TortureAgent, lock: &Path) -> io::Result<()> {
+        for number in 0..agent.options().operations {
             if agent.is_stopped() {
                 return Ok(());
             }
             let style = agent.choose_style();
-            let path = agent.plan().project.join(style.file_name());
+            let path = agent.options().project.join(style.file_name());
             let call = format!("direct{number}");
             let begins = json!({
                 "sessionUpdate": "tool_call", "toolCallId": call, "title": "Edit", "kind": "edit",
@@ -88,7 +88,7 @@ impl Client {
             let new = agent.rewrite(&text);
             overwrite(&path, &new)?;
             drop(locked);
-            agent.note(style, &format!("wrote {} on disk", describe_text(&new)))?;
+            agent.record_event(style, &format!("wrote {} on disk", describe_text(&new)))?;
             let ends =
                 json!({ "sessionUpdate": "tool_call_update", "toolCallId": call, "status": "completed" });
             self.update(&ends)?;
@@ -101,7 +101,8 @@ impl Client {
     }
 }
 
-/// Writes a file without emptying it first: the agent ends with Bowline, and may not take the user's lines along.
+/// Writes a file without truncating it first: the agent is killed together with Bowline, and must not lose the user's
+/// lines.
 fn overwrite(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
     file.write_all(text.as_bytes())?;

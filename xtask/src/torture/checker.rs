@@ -1,52 +1,56 @@
-//! The account of a round: where is each line that the user saved and did not remove?
+//! The check of a round: where is each line that the user saved and did not remove?
 //!
-//! A line is accounted for if it is in the file; else if a named command brings it back from the journal, by what
-//! `bowline changes` and `bowline diff` show of it or `bowline restore` prints; else if Bowline told its user of it by name. A refusal that an agent
-//! got, or an undo that was refused, quotes lines that are still in their place, so neither counts as such a report.
+//! A line is accounted for if it is in the file; otherwise if a command can bring it back from the journal, because
+//! `bowline changes`, `bowline diff` or `bowline restore` prints it; otherwise if Bowline reported it to its user. A
+//! refused write or undo quotes lines that are still in place, so neither counts as a report.
 
-use super::record::{EVERY_FILE, Event, read_events};
+use super::record::{ALL_FILES, TortureEvent, read_events};
+use super::round_dir::RoundDir;
 use super::saver::{OwedLine, SaverAccount};
-use super::scene::Scene;
-use super::style::Style;
+use super::style::SaveStyle;
 use anyhow::ensure;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// How long before and after a line was lost the time line reaches, in microseconds.
-const AROUND: u64 = 8_000;
-/// A time line has at most so many events.
-const MOST_EVENTS: usize = 30;
+/// How far a timeline extends before and after a loss, in microseconds.
+const TIMELINE_MARGIN: u64 = 8_000;
+/// The maximum number of events in a timeline.
+const MAX_EVENTS: usize = 30;
 
-/// Where the lines of a saving program are.
+/// The whereabouts of a saving program's lines.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub(super) struct LineAccount {
     pub(super) in_file: usize,
     pub(super) in_journal: usize,
     pub(super) reported: usize,
     pub(super) lost: Vec<LostLine>,
 }
 
-/// A line that nothing accounts for.
+/// A line that is not accounted for.
 #[derive(Debug)]
 pub(super) struct LostLine {
     pub(super) line: OwedLine,
-    pub(super) timeline: Vec<Event>,
+    pub(super) timeline: Vec<TortureEvent>,
 }
 
-/// Accounts for every line that a saving program is owed.
-pub(super) fn account(scene: &Scene, style: Style, saved: &SaverAccount) -> anyhow::Result<Account> {
-    let text = fs::read(scene.file(style)).unwrap_or_default();
+/// Accounts for every line owed to a saving program.
+pub(super) fn account_for_lines(
+    scene: &RoundDir,
+    style: SaveStyle,
+    saved: &SaverAccount,
+) -> anyhow::Result<LineAccount> {
+    let text = fs::read(scene.saved_file(style)).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     let present: BTreeSet<&str> = text.lines().collect();
     let missing: Vec<&OwedLine> =
         saved.owed.iter().filter(|owed| !present.contains(owed.line.as_str())).collect();
-    let mut account = Account { in_file: saved.owed.len() - missing.len(), ..Account::default() };
+    let mut account = LineAccount { in_file: saved.owed.len() - missing.len(), ..LineAccount::default() };
     if missing.is_empty() {
         return Ok(account);
     }
     let wanted: BTreeSet<&str> = missing.iter().map(|owed| owed.line.as_str()).collect();
     let restorable = restorable_lines(scene, style, &wanted)?;
-    let notices = fs::read_to_string(scene.notices()).unwrap_or_default();
+    let notices = fs::read_to_string(scene.notices_file()).unwrap_or_default();
     let events = read_all_events(scene, style);
     for owed in missing {
         if restorable.contains(&owed.line) {
@@ -54,19 +58,19 @@ pub(super) fn account(scene: &Scene, style: Style, saved: &SaverAccount) -> anyh
         } else if notices.contains(&owed.line) {
             account.reported += 1;
         } else {
-            let timeline = timeline(&events, style, owed);
+            let timeline = build_timeline(&events, style, owed);
             account.lost.push(LostLine { line: owed.clone(), timeline });
         }
     }
     Ok(account)
 }
 
-/// Returns which of the wanted lines a user gets back by a command: those that a change of the journal removed or added,
-/// since `bowline undo` and `bowline redo` take exactly such a change back, and those of a text that `bowline restore`
+/// Returns which of the wanted lines a user can get back with a command: the lines that a change in the journal removed
+/// or added, since `bowline undo` and `bowline redo` revert exactly such a change, and the lines that `bowline restore`
 /// prints.
 fn restorable_lines(
-    scene: &Scene,
-    style: Style,
+    scene: &RoundDir,
+    style: SaveStyle,
     wanted: &BTreeSet<&str>,
 ) -> anyhow::Result<BTreeSet<String>> {
     let file = style.file_name();
@@ -89,7 +93,8 @@ fn restorable_lines(
     Ok(found)
 }
 
-/// Returns which of the wanted lines a list of changes shows as removed or added, and the changes whose hunks it cuts short.
+/// Returns which of the wanted lines a list of changes shows as removed or added, and the changes whose hunks the list
+/// truncates.
 fn search_list(list: &str, file: &str, wanted: &BTreeSet<&str>) -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut found, mut cut) = (BTreeSet::new(), BTreeSet::new());
     let mut change = None;
@@ -108,8 +113,8 @@ fn search_list(list: &str, file: &str, wanted: &BTreeSet<&str>) -> (BTreeSet<Str
     (found, cut)
 }
 
-fn command_output(scene: &Scene, arguments: &[&str]) -> anyhow::Result<String> {
-    let output = scene.bowline(arguments)?;
+fn command_output(scene: &RoundDir, arguments: &[&str]) -> anyhow::Result<String> {
+    let output = scene.run_bowline(arguments)?;
     ensure!(
         output.status.success(),
         "bowline {} fails: {}",
@@ -119,7 +124,7 @@ fn command_output(scene: &Scene, arguments: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// How often the agent did what.
+/// The number of the agent's operations, by kind.
 #[derive(Debug, Default)]
 pub(super) struct AgentCounts {
     pub(super) writes: usize,
@@ -127,9 +132,9 @@ pub(super) struct AgentCounts {
     pub(super) conflicts: usize,
 }
 
-pub(super) fn count_agent_events(scene: &Scene, style: Style) -> AgentCounts {
+pub(super) fn count_agent_events(scene: &RoundDir, style: SaveStyle) -> AgentCounts {
     let mut counts = AgentCounts::default();
-    for event in read_events(&scene.agent_records().join(style.name()), "agent") {
+    for event in read_events(&scene.agent_record_dir().join(style.name()), "agent") {
         match event.text.split(' ').next() {
             Some("wrote") => counts.writes += 1,
             Some("merged") => {
@@ -143,27 +148,26 @@ pub(super) fn count_agent_events(scene: &Scene, style: Style) -> AgentCounts {
     counts
 }
 
-fn read_all_events(scene: &Scene, style: Style) -> Vec<Event> {
-    let mut events: Vec<Event> = ["editor", "undo", "kill"]
+fn read_all_events(scene: &RoundDir, style: SaveStyle) -> Vec<TortureEvent> {
+    let mut events: Vec<TortureEvent> = ["editor", "undo", "kill"]
         .into_iter()
-        .flat_map(|actor| read_events(&scene.record(actor), actor))
+        .flat_map(|actor| read_events(&scene.record_file(actor), actor))
         .collect();
-    events.extend(read_events(&scene.record(style.name()), "user"));
-    events.extend(read_events(&scene.agent_records().join(style.name()), "agent"));
+    events.extend(read_events(&scene.record_file(style.name()), "user"));
+    events.extend(read_events(&scene.agent_record_dir().join(style.name()), "agent"));
     events.sort_by_key(|event| event.at);
     events
 }
 
-/// Returns what happened around the time at which a line got lost: between the last look that found it and the first that
-/// did not.
-fn timeline(events: &[Event], style: Style, owed: &OwedLine) -> Vec<Event> {
-    let from = owed.last_seen.unwrap_or(owed.saved_at).saturating_sub(AROUND);
-    let to = owed.missing_since.unwrap_or(owed.saved_at).max(owed.saved_at).saturating_add(AROUND);
-    let concerns = |event: &&Event| {
-        (event.style == style.name() || event.style == EVERY_FILE) && (from..=to).contains(&event.at)
+/// Returns the events around a loss: between the last look that found the line and the first that did not.
+fn build_timeline(events: &[TortureEvent], style: SaveStyle, owed: &OwedLine) -> Vec<TortureEvent> {
+    let from = owed.last_seen.unwrap_or(owed.saved_at).saturating_sub(TIMELINE_MARGIN);
+    let to = owed.missing_since.unwrap_or(owed.saved_at).max(owed.saved_at).saturating_add(TIMELINE_MARGIN);
+    let concerns = |event: &&TortureEvent| {
+        (event.style == style.name() || event.style == ALL_FILES) && (from..=to).contains(&event.at)
     };
-    let chosen: Vec<Event> = events.iter().filter(concerns).cloned().collect();
-    let skipped = chosen.len().saturating_sub(MOST_EVENTS);
+    let chosen: Vec<TortureEvent> = events.iter().filter(concerns).cloned().collect();
+    let skipped = chosen.len().saturating_sub(MAX_EVENTS);
     chosen.into_iter().skip(skipped).collect()
 }
 

@@ -1,42 +1,48 @@
-//! The editor in front of `bowline proxy`: it has every file open and unmodified, prompts the agent turn after turn, and
-//! writes what it is asked to, unless that would remove a line that its user saved.
+//! The editor in front of `bowline proxy`, with every file open and unmodified.
+//!
+//! It prompts the agent turn after turn, and performs the requested writes, unless one would remove a line that its
+//! user saved.
 
-use super::record::Recorder;
+use super::record::EventRecorder;
 use super::style::is_user_line;
-use super::wire::Wire;
+use super::wire::JsonRpcConnection;
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout};
 
-/// What an editor needs to know.
+/// The options of an editor.
 #[derive(Debug, Clone)]
-pub(super) struct EditorPlan {
+pub(super) struct TortureEditorOptions {
     pub(super) project: PathBuf,
-    /// Locked during each write, and by the saving programs: the editor and they are one person's.
+    /// The file that the editor and the saving programs lock for each write, since both belong to the same user.
     pub(super) lock: PathBuf,
     pub(super) record: PathBuf,
     pub(super) stop: PathBuf,
-    /// After so many turns the editor leaves.
+    /// The number of turns after which the editor quits.
     pub(super) turns: usize,
 }
 
-/// Works with a proxy until the turns are over, the round is, or the proxy is gone.
-pub(super) fn run(plan: &EditorPlan, stdin: ChildStdin, stdout: ChildStdout) -> io::Result<()> {
-    let record = Recorder::open(&plan.record)?;
-    let mut editor = Editor { plan, wire: Wire::new(BufReader::new(stdout), stdin), record };
+/// Works with a proxy until the turns or the round are over, or the proxy disconnects.
+pub(super) fn run(plan: &TortureEditorOptions, stdin: ChildStdin, stdout: ChildStdout) -> io::Result<()> {
+    let record = EventRecorder::open(&plan.record)?;
+    let mut editor = TortureEditor {
+        options: plan,
+        connection: JsonRpcConnection::new(BufReader::new(stdout), stdin),
+        record,
+    };
     let files = json!({ "readTextFile": true, "writeTextFile": true });
     let hello = json!({ "protocolVersion": 1, "clientCapabilities": { "fs": files } });
-    editor.wire.call("initialize", &hello)?;
-    let session = editor.wire.call("session/new", &json!({ "cwd": plan.project, "mcpServers": [] }))?;
+    editor.connection.call("initialize", &hello)?;
+    let session = editor.connection.call("session/new", &json!({ "cwd": plan.project, "mcpServers": [] }))?;
     let session = session["result"]["sessionId"].clone();
     for _ in 0..plan.turns {
         if plan.stop.exists() {
             break;
         }
         let prompt = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": "go" }] });
-        let id = editor.wire.request("session/prompt", &prompt)?;
+        let id = editor.connection.request("session/prompt", &prompt)?;
         if !editor.serve_turn(id)? {
             break;
         }
@@ -44,21 +50,21 @@ pub(super) fn run(plan: &EditorPlan, stdin: ChildStdin, stdout: ChildStdout) -> 
     Ok(())
 }
 
-struct Editor<'p> {
-    plan: &'p EditorPlan,
-    wire: Wire<BufReader<ChildStdout>, ChildStdin>,
-    record: Recorder,
+struct TortureEditor<'p> {
+    options: &'p TortureEditorOptions,
+    connection: JsonRpcConnection<BufReader<ChildStdout>, ChildStdin>,
+    record: EventRecorder,
 }
 
-impl Editor<'_> {
-    /// Serves files until a turn is answered; says whether the proxy is still there.
+impl TortureEditor<'_> {
+    /// Serves files until a turn is answered. Returns whether the proxy is still connected.
     fn serve_turn(&mut self, id: u64) -> io::Result<bool> {
-        while let Some(message) = self.wire.receive()? {
+        while let Some(message) = self.connection.receive()? {
             match message["method"].as_str() {
                 Some("fs/read_text_file") => self.serve_read(&message)?,
                 Some("fs/write_text_file") => self.serve_write(&message)?,
                 Some(_) if message.get("id").is_some() => {
-                    self.wire.refuse(&message, -32601, "no such method")?;
+                    self.connection.refuse(&message, -32601, "no such method")?;
                 }
                 None if message["id"] == id => return Ok(true),
                 _ => {}
@@ -70,15 +76,15 @@ impl Editor<'_> {
     fn serve_read(&mut self, request: &Value) -> io::Result<()> {
         let path = request["params"]["path"].as_str().unwrap_or_default();
         match fs::read_to_string(path) {
-            Ok(text) => self.wire.answer(request, &json!({ "content": text })),
-            Err(_) => self.wire.refuse(request, -32002, "Resource not found"),
+            Ok(text) => self.connection.answer(request, &json!({ "content": text })),
+            Err(_) => self.connection.refuse(request, -32002, "Resource not found"),
         }
     }
 
     fn serve_write(&mut self, request: &Value) -> io::Result<()> {
         let path = PathBuf::from(request["params"]["path"].as_str().unwrap_or_default());
         let text = request["params"]["content"].as_str().unwrap_or_default();
-        let lock = File::create(&self.plan.lock)?;
+        let lock = File::create(&self.options.lock)?;
         lock.lock()?;
         let found = fs::read_to_string(&path).unwrap_or_default();
         let removed = removed_user_line(&found, text);
@@ -90,17 +96,17 @@ impl Editor<'_> {
         match removed {
             None => {
                 self.record.record(&style, "the editor wrote what it was asked to")?;
-                self.wire.answer(request, &json!({}))
+                self.connection.answer(request, &json!({}))
             }
             Some(line) => {
                 self.record.record(&style, &format!("the editor refused to remove {line}"))?;
-                self.wire.refuse(request, -32000, "the file was changed by its user since")
+                self.connection.refuse(request, -32000, "the file was changed by its user since")
             }
         }
     }
 }
 
-/// Returns a line of the user that is in the one text and not in the other.
+/// Returns a user line that is in `found` and not in `text`.
 fn removed_user_line<'t>(found: &'t str, text: &str) -> Option<&'t str> {
     let kept: std::collections::HashSet<&str> = text.lines().collect();
     found.lines().find(|line| is_user_line(line) && !kept.contains(line))

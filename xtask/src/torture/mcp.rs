@@ -1,32 +1,32 @@
-//! The agent as a client of `bowline mcp`: it reads and writes by tools.
+//! The MCP agent: a client of `bowline mcp` that reads and writes with tools.
 
-use super::agent::{Agent, AgentPlan, Files, ReadOutcome, WriteOutcome};
-use super::wire::Wire;
+use super::agent::{AgentFiles, ReadOutcome, TortureAgent, TortureAgentOptions, WriteOutcome};
+use super::wire::JsonRpcConnection;
 use serde_json::{Value, json};
 use std::io::{self, BufReader};
 use std::path::Path;
 use std::process::{ChildStdin, ChildStdout};
 
-/// Works for one turn with a server, and leaves it.
-pub(super) fn run(plan: &AgentPlan, stdin: ChildStdin, stdout: ChildStdout) -> io::Result<()> {
-    let mut tools = Tools { wire: Wire::new(BufReader::new(stdout), stdin) };
+/// Works with a server for one turn, and disconnects.
+pub(super) fn run(plan: &TortureAgentOptions, stdin: ChildStdin, stdout: ChildStdout) -> io::Result<()> {
+    let mut tools = McpToolFiles { connection: JsonRpcConnection::new(BufReader::new(stdout), stdin) };
     let hello = json!({
         "protocolVersion": "2025-11-25", "capabilities": {},
         "clientInfo": { "name": "torture", "version": "1" },
     });
-    tools.wire.call("initialize", &hello)?;
-    tools.wire.notify("notifications/initialized", &json!({}))?;
-    Agent::new(plan)?.work(&mut tools)
+    tools.connection.call("initialize", &hello)?;
+    tools.connection.notify("notifications/initialized", &json!({}))?;
+    TortureAgent::new(plan)?.work(&mut tools)
 }
 
-struct Tools {
-    wire: Wire<BufReader<ChildStdout>, ChildStdin>,
+struct McpToolFiles {
+    connection: JsonRpcConnection<BufReader<ChildStdout>, ChildStdin>,
 }
 
-impl Tools {
-    /// Calls a tool; an error is what it says in place of doing it.
+impl McpToolFiles {
+    /// Calls a tool. The inner error is the tool's error message.
     fn call_tool(&mut self, name: &str, arguments: &Value) -> io::Result<Result<Value, String>> {
-        let answer = self.wire.call("tools/call", &json!({ "name": name, "arguments": arguments }))?;
+        let answer = self.connection.call("tools/call", &json!({ "name": name, "arguments": arguments }))?;
         let result = &answer["result"];
         let text = result["content"][0]["text"].as_str().unwrap_or_default();
         if answer.get("error").is_some() || result["isError"] == true {
@@ -37,7 +37,7 @@ impl Tools {
     }
 }
 
-impl Files for Tools {
+impl AgentFiles for McpToolFiles {
     fn read(&mut self, path: &Path) -> io::Result<ReadOutcome> {
         Ok(match self.call_tool("read_text_file", &json!({ "path": path }))? {
             Ok(result) => match whole_text(&result) {
@@ -59,7 +59,7 @@ impl Files for Tools {
     }
 }
 
-/// Returns the text of a file without the line that the tool puts above it; none if it is only a part of the file.
+/// Returns the text of a file without the tool's header line; `None` if the result holds only a part of the file.
 fn whole_text(result: &Value) -> Option<String> {
     let text = result["content"][0]["text"].as_str()?;
     let (_, text) = text.split_once('\n')?;

@@ -1,8 +1,8 @@
-//! Numbers that look random and are the same for the same seed.
+//! Pseudo-random numbers, reproducible from a seed.
 
 use std::time::Duration;
 
-/// A generator of numbers (SplitMix64).
+/// A pseudo-random number generator (SplitMix64).
 #[derive(Debug, Clone)]
 pub(super) struct Random {
     state: u64,
@@ -17,7 +17,7 @@ impl Random {
         Self { state: mixed }
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(super) fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -27,21 +27,21 @@ impl Random {
     /// Returns a number below a bound; 0 if the bound is 0.
     pub(super) fn below(&mut self, bound: usize) -> usize {
         let bound = bound.max(1) as u64;
-        usize::try_from(self.next() % bound).unwrap_or(0)
+        usize::try_from(self.next_u64() % bound).unwrap_or(0)
     }
 
-    /// Returns a number of a range, both ends included.
+    /// Returns a number in a range, both ends included.
     pub(super) fn between(&mut self, least: usize, most: usize) -> usize {
         least + self.below(most - least + 1)
     }
 
-    /// Says yes in so many of a hundred cases.
-    pub(super) fn percent(&mut self, percent: usize) -> bool {
+    /// Returns `true` with the given probability in percent.
+    pub(super) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// Returns a duration of a range, in microseconds.
-    pub(super) fn micros(&mut self, least: usize, most: usize) -> Duration {
+    /// Returns a duration in a range given in microseconds.
+    pub(super) fn duration_micros(&mut self, least: usize, most: usize) -> Duration {
         Duration::from_micros(self.between(least, most) as u64)
     }
 }
@@ -54,7 +54,7 @@ mod tests {
     fn a_seed_gives_the_same_numbers_and_actors_get_different_ones() {
         let numbers = |seed, actor| {
             let mut random = Random::new(seed, actor);
-            [random.next(), random.next()]
+            [random.next_u64(), random.next_u64()]
         };
         assert_eq!(numbers(1, "agent"), numbers(1, "agent"));
         assert_ne!(numbers(1, "agent"), numbers(1, "undo"));

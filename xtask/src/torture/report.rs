@@ -1,18 +1,18 @@
-//! What a run prints: a table by style and one by front, and the story of each line that is lost.
+//! The report of a run: a table by style, a table by front, and the story of each lost line.
 
 use super::checker::LostLine;
-use super::record::Event;
+use super::record::TortureEvent;
 use super::round::{RoundReport, StyleReport};
-use super::style::{Front, Style};
+use super::style::{EntryPoint, SaveStyle};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The story of so many lost lines of a style and front is told in full; the others are named.
-const MOST_STORIES: usize = 3;
+/// The number of lost lines per style and front with a full story; the others are only named.
+const MAX_STORIES: usize = 3;
 
-/// The sums of a row of a table.
+/// The totals in a row of a table.
 #[derive(Debug, Clone, Copy, Default)]
-struct Row {
+struct TableRow {
     saves: usize,
     writes: usize,
     merges: usize,
@@ -25,7 +25,7 @@ struct Row {
     lost: usize,
 }
 
-impl Row {
+impl TableRow {
     fn add(&mut self, report: &StyleReport) {
         self.saves += report.saves;
         self.writes += report.writes;
@@ -54,18 +54,18 @@ impl Row {
     }
 }
 
-/// What came of all rounds so far.
+/// The totals of all rounds so far.
 #[derive(Debug, Default)]
-pub(super) struct Report {
-    styles: BTreeMap<Style, Row>,
-    fronts: BTreeMap<Front, Row>,
-    told: BTreeMap<(Front, Style), usize>,
+pub(super) struct TortureReport {
+    styles: BTreeMap<SaveStyle, TableRow>,
+    fronts: BTreeMap<EntryPoint, TableRow>,
+    story_counts: BTreeMap<(EntryPoint, SaveStyle), usize>,
     lost: usize,
 }
 
-impl Report {
-    /// Adds a round, and returns the stories of the lines that it lost.
-    pub(super) fn add(&mut self, front: Front, seed: u64, round: RoundReport) -> String {
+impl TortureReport {
+    /// Adds a round, and returns the stories of its lost lines.
+    pub(super) fn add(&mut self, front: EntryPoint, seed: u64, round: RoundReport) -> String {
         let mut stories = String::new();
         self.fronts.entry(front).or_default().kills += round.kills;
         for (style, report) in round.styles {
@@ -74,11 +74,11 @@ impl Report {
             row.kills += round.kills;
             self.fronts.entry(front).or_default().add(&report);
             self.lost += report.account.lost.len();
-            let told = self.told.entry((front, style)).or_default();
+            let told = self.story_counts.entry((front, style)).or_default();
             for lost in &report.account.lost {
-                stories += &heading(front, style, seed, lost);
-                if *told < MOST_STORIES {
-                    stories += &timeline(lost);
+                stories += &format_heading(front, style, seed, lost);
+                if *told < MAX_STORIES {
+                    stories += &format_timeline(lost);
                 }
                 *told += 1;
             }
@@ -86,20 +86,20 @@ impl Report {
         stories
     }
 
-    /// Returns how many lines nothing accounts for.
+    /// Returns the number of lines that are not accounted for.
     pub(super) fn lost(&self) -> usize {
         self.lost
     }
 
-    /// Returns the tables.
-    pub(super) fn tables(&self) -> String {
-        let styles = table("style", self.styles.iter().map(|(style, row)| (style.name(), row)));
-        let fronts = table("front", self.fronts.iter().map(|(front, row)| (front.name(), row)));
+    /// Formats the tables.
+    pub(super) fn format_tables(&self) -> String {
+        let styles = format_table("style", self.styles.iter().map(|(style, row)| (style.name(), row)));
+        let fronts = format_table("front", self.fronts.iter().map(|(front, row)| (front.name(), row)));
         format!("{styles}\n{fronts}\nmerges are counted where an answer tells of them: engine and mcp\n")
     }
 }
 
-fn table<'r>(title: &str, rows: impl Iterator<Item = (&'static str, &'r Row)>) -> String {
+fn format_table<'r>(title: &str, rows: impl Iterator<Item = (&'static str, &'r TableRow)>) -> String {
     let mut text = String::new();
     for (number, (name, row)) in rows.enumerate() {
         if number == 0 {
@@ -113,13 +113,13 @@ fn table<'r>(title: &str, rows: impl Iterator<Item = (&'static str, &'r Row)>) -
     text
 }
 
-fn heading(front: Front, style: Style, seed: u64, lost: &LostLine) -> String {
+fn format_heading(front: EntryPoint, style: SaveStyle, seed: u64, lost: &LostLine) -> String {
     let (line, style, front) = (&lost.line.line, style.name(), front.name());
     format!("unaccounted: {line:?}, saved by {style} (front {front}, seed {seed})\n")
 }
 
-/// Returns what happened around the loss, in milliseconds from the save.
-fn timeline(lost: &LostLine) -> String {
+/// Formats the events around a loss, with times in milliseconds from the save.
+fn format_timeline(lost: &LostLine) -> String {
     let owed = &lost.line;
     let milliseconds = |at: u64| (i128::from(at) - i128::from(owed.saved_at)) as f64 / 1000.0;
     let mut text = String::new();
@@ -132,7 +132,7 @@ fn timeline(lost: &LostLine) -> String {
         seen(owed.last_seen, "never"),
         seen(owed.missing_since, "not noticed")
     );
-    for Event { at, actor, text: event, .. } in &lost.timeline {
+    for TortureEvent { at, actor, text: event, .. } in &lost.timeline {
         _ = writeln!(text, "  {:>+9.1} ms {actor:<6} {event}", milliseconds(*at));
     }
     text

@@ -1,13 +1,13 @@
-//! A program that saves a file again and again, as editors and loggers do, and accounts for its lines.
+//! A saving program: it saves a file again and again, as editors and loggers do, and accounts for its lines.
 //!
-//! Before each save an editor takes the text on disk into its buffer, as editors do with a file that changed under them;
-//! if the file is gone it keeps its buffer. Then it adds lines of its own, removes some that it sees, and saves. So a line
+//! Before each save an editor reloads the text on disk into its buffer, as editors do with a file that has changed; if
+//! the file is gone, it keeps its buffer. Then it adds lines, removes some that it sees, and saves. A line therefore
 //! leaves the account only if the user removed it from a text that showed it. Every other line of a completed save is
-//! owed to the user for ever: if the text on disk lacks it, another program took it away.
+//! owed to the user for ever: if the text on disk lacks it, another program removed it.
 
 use super::random::Random;
-use super::record::{Recorder, now};
-use super::style::Style;
+use super::record::{EventRecorder, now_micros};
+use super::style::SaveStyle;
 use anyhow::Context as _;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -17,21 +17,21 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// So many own lines an editor keeps in the file before it begins to remove some.
-const MOST_LINES: usize = 40;
-/// So many saves are made while the agent leaves the file alone, before the program waits for it.
+/// The number of its own lines that an editor keeps in the file before it starts to remove some.
+const MAX_OWN_LINES: usize = 40;
+/// The number of saves without a write by the agent, after which the program waits for the agent.
 const SAVES_AHEAD: usize = 4;
-/// How long it waits for the agent at most: Bowline may be on its way back from a kill, or wait for a program that writes.
-const WAITS_FOR_AGENT: Duration = Duration::from_millis(20);
-/// A program that only appends looks at the file after so many saves, for the time line of a loss.
-const LOOKS_EVERY: usize = 16;
+/// The maximum time to wait for the agent: Bowline may be recovering from a kill, or waiting for a program that writes.
+const AGENT_WAIT_TIMEOUT: Duration = Duration::from_millis(20);
+/// A program that only appends reads the file after this many saves, for the timeline of a loss.
+const CHECK_INTERVAL: usize = 16;
 
 /// What a saving program does.
 #[derive(Debug, Clone, clap::Args)]
-pub struct SaverPlan {
+pub struct SaverOptions {
     /// How it saves
     #[arg(long)]
-    pub style: Style,
+    pub style: SaveStyle,
     /// The file
     #[arg(long)]
     pub file: PathBuf,
@@ -62,15 +62,15 @@ pub struct SaverPlan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OwedLine {
     pub(super) line: String,
-    /// When the save was complete.
+    /// When the save completed.
     pub(super) saved_at: u64,
-    /// When the saving program last saw it on disk.
+    /// When the saving program last saw the line on disk.
     pub(super) last_seen: Option<u64>,
-    /// When it first did not, since it last did.
+    /// When the saving program first missed the line, since it last saw it.
     pub(super) missing_since: Option<u64>,
 }
 
-/// What a saving program owes an account of.
+/// The account of a saving program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SaverAccount {
     pub(super) saves: usize,
@@ -104,69 +104,74 @@ impl SaverAccount {
     }
 }
 
-/// Saves as often as the plan says, and writes the account.
+/// Makes the planned number of saves, and writes the account.
 ///
 /// # Errors
-/// Fails when the disk does.
-pub(super) fn run(plan: &SaverPlan) -> anyhow::Result<()> {
+/// Fails on a disk error.
+pub(super) fn run(plan: &SaverOptions) -> anyhow::Result<()> {
     let mut saver = Saver::new(plan)?;
     while saver.saves < plan.saves && !plan.stop.exists() {
         saver.wait_for_agent();
         saver.save().with_context(|| format!("cannot save {}", plan.file.display()))?;
-        let pause = saver.random.micros(0, 6000);
+        let pause = saver.random.duration_micros(0, 6000);
         sleep(pause);
     }
-    // What is open ends with the program, as a handle of any program does.
+    // Closes the open handle, as the end of a program does.
     saver.handle = None;
     let owed = saver.owed.into_values().collect();
     SaverAccount { saves: saver.saves, owed }.write(&plan.account).context("cannot write the account")
 }
 
 struct Saver<'p> {
-    plan: &'p SaverPlan,
+    options: &'p SaverOptions,
     prefix: String,
     random: Random,
-    record: Recorder,
+    record: EventRecorder,
     saves: usize,
-    lines: usize,
+    line_count: usize,
     buffer: String,
     handle: Option<File>,
     owed: BTreeMap<String, OwedLine>,
-    // How much the agent had recorded, and how often was saved since.
-    agent: (u64, usize),
+    // The size of the agent's record when last checked, and the number of saves since.
+    agent_progress: (u64, usize),
 }
 
 impl<'p> Saver<'p> {
-    fn new(plan: &'p SaverPlan) -> anyhow::Result<Self> {
+    fn new(plan: &'p SaverOptions) -> anyhow::Result<Self> {
         let handle = match plan.style {
-            Style::Logger => Some(OpenOptions::new().append(true).create(true).open(&plan.file)?),
-            Style::Held => Some(open_whole(&plan.file)?),
-            Style::InPlace | Style::Truncate | Style::Rename | Style::Backup | Style::Append => None,
+            SaveStyle::Logger => Some(OpenOptions::new().append(true).create(true).open(&plan.file)?),
+            SaveStyle::Held => Some(open_read_write(&plan.file)?),
+            SaveStyle::InPlace
+            | SaveStyle::Truncate
+            | SaveStyle::Rename
+            | SaveStyle::Backup
+            | SaveStyle::Append => None,
         };
         Ok(Self {
-            plan,
+            options: plan,
             prefix: plan.style.line_prefix(plan.seed),
             random: Random::new(plan.seed, plan.style.name()),
-            record: Recorder::open(&plan.record)?,
+            record: EventRecorder::open(&plan.record)?,
             saves: 0,
-            lines: 0,
+            line_count: 0,
             buffer: String::new(),
             handle,
             owed: BTreeMap::new(),
-            agent: (0, 0),
+            agent_progress: (0, 0),
         })
     }
 
-    /// Waits if the agent has left the file alone for some saves: without it there is nothing to lose a line by.
+    /// Waits if the agent has not touched the file for some saves: without the agent no line is at risk.
     fn wait_for_agent(&mut self) {
-        let deadline = Instant::now() + WAITS_FOR_AGENT;
+        let deadline = Instant::now() + AGENT_WAIT_TIMEOUT;
         loop {
-            let done = fs::metadata(&self.plan.agent_record).map_or(0, |found| found.len());
-            if done != self.agent.0 {
-                self.agent = (done, 0);
+            let done = fs::metadata(&self.options.agent_record).map_or(0, |found| found.len());
+            if done != self.agent_progress.0 {
+                self.agent_progress = (done, 0);
             }
-            if self.agent.1 < SAVES_AHEAD || Instant::now() >= deadline || self.plan.stop.exists() {
-                self.agent.1 += 1;
+            if self.agent_progress.1 < SAVES_AHEAD || Instant::now() >= deadline || self.options.stop.exists()
+            {
+                self.agent_progress.1 += 1;
                 return;
             }
             sleep(Duration::from_micros(500));
@@ -174,13 +179,13 @@ impl<'p> Saver<'p> {
     }
 
     fn save(&mut self) -> io::Result<()> {
-        let lock = self.plan.lock.as_deref().map(File::create).transpose()?;
+        let lock = self.options.lock.as_deref().map(File::create).transpose()?;
         if let Some(lock) = &lock {
             lock.lock()?;
         }
-        let added = if self.plan.style.only_appends() { self.append()? } else { self.edit()? };
+        let added = if self.options.style.only_appends() { self.append()? } else { self.edit()? };
         drop(lock);
-        let saved_at = now();
+        let saved_at = now_micros();
         for line in added {
             let owed = OwedLine { line: line.clone(), saved_at, last_seen: None, missing_since: None };
             self.owed.insert(line, owed);
@@ -196,36 +201,36 @@ impl<'p> Saver<'p> {
         match &mut self.handle {
             Some(handle) => handle.write_all(text.as_bytes())?,
             None => {
-                let mut file = OpenOptions::new().append(true).create(true).open(&self.plan.file)?;
+                let mut file = OpenOptions::new().append(true).create(true).open(&self.options.file)?;
                 file.write_all(text.as_bytes())?;
             }
         }
-        if self.saves.is_multiple_of(LOOKS_EVERY)
-            && let Some(found) = read_text(&self.plan.file)?
+        if self.saves.is_multiple_of(CHECK_INTERVAL)
+            && let Some(found) = read_text(&self.options.file)?
         {
-            self.look(&found);
+            self.note_present_lines(&found);
         }
-        self.note(&added, 0)?;
+        self.record_save(&added, 0)?;
         Ok(added)
     }
 
-    /// Takes the text on disk into the buffer, edits it and saves it. Returns the lines that are new.
+    /// Loads the text on disk into the buffer, edits it and saves it. Returns the new lines.
     fn edit(&mut self) -> io::Result<Vec<String>> {
         let found = match &self.handle {
             Some(handle) => Some(read_handle(handle)?),
-            None => read_text(&self.plan.file)?,
+            None => read_text(&self.options.file)?,
         };
         if let Some(found) = found {
             self.buffer = found;
             let seen = self.buffer.clone();
-            self.look(&seen);
+            self.note_present_lines(&seen);
         }
         let mut lines: Vec<String> = self.buffer.lines().map(str::to_owned).collect();
         let removed = self.choose_removed(&lines);
         lines.retain(|line| !removed.contains(line));
         let added: Vec<String> = (0..self.random.between(1, 2)).map(|_| self.new_line()).collect();
         for line in &added {
-            let at = if self.random.percent(70) { lines.len() } else { self.random.below(lines.len() + 1) };
+            let at = if self.random.chance(70) { lines.len() } else { self.random.below(lines.len() + 1) };
             lines.insert(at, line.clone());
         }
         self.buffer = lines.into_iter().map(|line| line + "\n").collect();
@@ -233,14 +238,14 @@ impl<'p> Saver<'p> {
         for line in &removed {
             self.owed.remove(line);
         }
-        self.note(&added, removed.len())?;
+        self.record_save(&added, removed.len())?;
         Ok(added)
     }
 
     /// Chooses own lines of the buffer to remove, once there are many.
     fn choose_removed(&mut self, lines: &[String]) -> Vec<String> {
         let own: Vec<&String> = lines.iter().filter(|line| line.starts_with(&self.prefix)).collect();
-        if own.len() <= MOST_LINES && !self.random.percent(10) {
+        if own.len() <= MAX_OWN_LINES && !self.random.chance(10) {
             return Vec::new();
         }
         (0..self.random.between(1, 3))
@@ -250,14 +255,14 @@ impl<'p> Saver<'p> {
 
     fn new_line(&mut self) -> String {
         const WORDS: [&str; 6] = ["the rabbit", "comes up", "out of", "the hole", "round", "the tree"];
-        self.lines += 1;
+        self.line_count += 1;
         let word = WORDS.get(self.random.below(WORDS.len())).copied().unwrap_or_default();
-        format!("{}{:06} {word}", self.prefix, self.lines)
+        format!("{}{:06} {word}", self.prefix, self.line_count)
     }
 
-    /// Notes which own lines a text on disk has.
-    fn look(&mut self, text: &str) {
-        let at = now();
+    /// Records which own lines a text on disk contains.
+    fn note_present_lines(&mut self, text: &str) {
+        let at = now_micros();
         let own: std::collections::BTreeSet<&str> =
             text.lines().filter(|line| line.starts_with(&self.prefix)).collect();
         for owed in self.owed.values_mut() {
@@ -270,73 +275,73 @@ impl<'p> Saver<'p> {
         }
     }
 
-    fn note(&mut self, added: &[String], removed: usize) -> io::Result<()> {
+    fn record_save(&mut self, added: &[String], removed: usize) -> io::Result<()> {
         let numbers: Vec<&str> = added.iter().filter_map(|line| line.split(' ').next()).collect();
         let text = format!("save {}: added {}, removed {removed}", self.saves + 1, numbers.join(" "));
-        self.record.record(self.plan.style.name(), &text)
+        self.record.record(self.options.style.name(), &text)
     }
 
     fn write_buffer(&mut self) -> io::Result<()> {
-        let (path, text) = (self.plan.file.as_path(), self.buffer.as_bytes());
+        let (path, text) = (self.options.file.as_path(), self.buffer.as_bytes());
         let random = &mut self.random;
-        match self.plan.style {
-            Style::InPlace => {
-                let mut file = open_whole(path)?;
+        match self.options.style {
+            SaveStyle::InPlace => {
+                let mut file = open_read_write(path)?;
                 file.write_all(text)?;
-                pause(random, 20, 300);
+                maybe_sleep(random, 20, 300);
                 file.set_len(text.len() as u64)
             }
-            Style::Truncate => {
+            SaveStyle::Truncate => {
                 let mut file = File::create(path)?;
-                sleep(random.micros(100, 2000));
+                sleep(random.duration_micros(100, 2000));
                 let (first, second) = text.split_at(random.below(text.len()));
                 file.write_all(first)?;
-                pause(random, 50, 2000);
+                maybe_sleep(random, 50, 2000);
                 file.write_all(second)
             }
-            Style::Rename => {
+            SaveStyle::Rename => {
                 let new = path.with_extension("new");
                 fs::write(&new, text)?;
-                pause(random, 20, 300);
+                maybe_sleep(random, 20, 300);
                 fs::rename(&new, path)
             }
-            Style::Backup => {
+            SaveStyle::Backup => {
                 let backup = path.with_extension("txt~");
                 match fs::rename(path, &backup) {
                     Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                     _ => {}
                 }
-                pause(random, 50, 1000);
+                maybe_sleep(random, 50, 1000);
                 fs::write(path, text)?;
                 match fs::remove_file(&backup) {
                     Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
                     _ => Ok(()),
                 }
             }
-            Style::Held => {
+            SaveStyle::Held => {
                 let Some(handle) = &self.handle else { return Ok(()) };
                 handle.write_all_at(text, 0)?;
-                pause(random, 20, 300);
+                maybe_sleep(random, 20, 300);
                 handle.set_len(text.len() as u64)
             }
-            // They have no buffer.
-            Style::Append | Style::Logger => Ok(()),
+            // These styles have no buffer.
+            SaveStyle::Append | SaveStyle::Logger => Ok(()),
         }
     }
 }
 
-/// Waits in some of the cases, so that the other side is met at every step.
-fn pause(random: &mut Random, percent: usize, most: usize) {
-    if random.percent(percent) {
-        sleep(random.micros(20, most));
+/// Sleeps in some cases, so that the other side interferes at every step.
+fn maybe_sleep(random: &mut Random, percent: usize, most: usize) {
+    if random.chance(percent) {
+        sleep(random.duration_micros(20, most));
     }
 }
 
-fn open_whole(path: &Path) -> io::Result<File> {
+fn open_read_write(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }
 
-/// Returns what a file holds; nothing if it is not there.
+/// Returns the contents of a file, or `None` if it does not exist.
 fn read_text(path: &Path) -> io::Result<Option<String>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),

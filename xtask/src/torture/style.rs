@@ -1,10 +1,10 @@
-//! How programs save, and through which of Bowline's programs the agent works.
+//! The styles of saving programs, and the programs of Bowline through which the agent works.
 
 use clap::ValueEnum;
 
 /// How a program saves a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum Style {
+pub enum SaveStyle {
     /// Overwrites the file from its beginning, then cuts it to its new length
     InPlace,
     /// Empties the file when it opens it, and writes later, in pieces (VS Code, `fs.writeFile`, shell `>`)
@@ -21,7 +21,7 @@ pub enum Style {
     Held,
 }
 
-impl Style {
+impl SaveStyle {
     /// Returns the name on the command line, in the table and in each line that such a program saves.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -42,27 +42,27 @@ impl Style {
         format!("{}.txt", self.name())
     }
 
-    /// Returns what every line of such a program begins with.
+    /// Returns the prefix of every line of such a program.
     pub(super) fn line_prefix(self, seed: u64) -> String {
         format!("{}-{seed}-", self.name())
     }
 
-    /// Whether the program only adds lines and never reads the file.
+    /// Returns whether the program only adds lines and never reads the file.
     pub(super) fn only_appends(self) -> bool {
         matches!(self, Self::Append | Self::Logger)
     }
 }
 
-/// Whether a line is one of a saving program, of any style and seed.
+/// Returns whether a line was written by a saving program, of any style and seed.
 pub(super) fn is_user_line(line: &str) -> bool {
-    Style::value_variants()
+    SaveStyle::value_variants()
         .iter()
         .any(|style| line.strip_prefix(style.name()).is_some_and(|rest| rest.starts_with('-')))
 }
 
 /// How the agent reaches the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum Front {
+pub enum EntryPoint {
     /// The engine, in a process of its own
     Engine,
     /// `bowline run`, with an agent that reads and writes over ACP
@@ -75,7 +75,7 @@ pub enum Front {
     Route,
 }
 
-impl Front {
+impl EntryPoint {
     /// Returns the name on the command line and in the table.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -88,8 +88,8 @@ impl Front {
         }
     }
 
-    /// Whether writes come from the editor or the agent itself, which Bowline cannot make atomic. They then exclude the
-    /// saving programs by a lock, so that each loss is Bowline's.
+    /// Returns whether writes come from the editor or the agent itself, which Bowline cannot make atomic. A lock then
+    /// excludes the saving programs, so that every loss is Bowline's.
     pub(super) fn needs_lock(self) -> bool {
         matches!(self, Self::Proxy | Self::Route)
     }

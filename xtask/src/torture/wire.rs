@@ -1,28 +1,29 @@
-//! JSON-RPC, a message a line, as plain as it can be: the agent, the MCP client and the editor that torture Bowline share
-//! no code with it.
+//! A minimal JSON-RPC connection with one message per line.
+//!
+//! The agent, the MCP client and the editor that torture Bowline use it, so that they share no code with Bowline.
 
 use serde_json::{Value, json};
 use std::io::{self, BufRead, ErrorKind, Write};
 
 /// One end of a connection.
-pub(super) struct Wire<R, W> {
+pub(super) struct JsonRpcConnection<R, W> {
     reader: R,
     writer: W,
     next_id: u64,
 }
 
-impl<R: BufRead, W: Write> Wire<R, W> {
+impl<R: BufRead, W: Write> JsonRpcConnection<R, W> {
     pub(super) fn new(reader: R, writer: W) -> Self {
         Self { reader, writer, next_id: 100 }
     }
 
     pub(super) fn send(&mut self, message: &Value) -> io::Result<()> {
-        // One write a message, so that none is cut in the middle by a kill of this process.
+        // One write per message, so that a kill of this process cuts no message in half.
         self.writer.write_all(format!("{message}\n").as_bytes())?;
         self.writer.flush()
     }
 
-    /// Returns the next message; none at the end, and where a killed peer left half a line.
+    /// Returns the next message, or `None` at the end of the stream and where a killed peer left half a line.
     pub(super) fn receive(&mut self) -> io::Result<Option<Value>> {
         let mut line = String::new();
         if self.reader.read_line(&mut line)? == 0 {
@@ -52,7 +53,7 @@ impl<R: BufRead, W: Write> Wire<R, W> {
         Ok(id)
     }
 
-    /// Calls a method and waits for its answer. Requests of the other side meanwhile are refused.
+    /// Calls a method and waits for its response. Refuses requests of the other side meanwhile.
     pub(super) fn call(&mut self, method: &str, params: &Value) -> io::Result<Value> {
         let id = self.request(method, params)?;
         loop {
@@ -67,7 +68,7 @@ impl<R: BufRead, W: Write> Wire<R, W> {
     }
 }
 
-/// Returns the text of an error answer.
+/// Returns the text of an error response.
 pub(super) fn error_text(error: &Value) -> String {
     let message = error["message"].as_str().unwrap_or_default();
     match error.get("data") {

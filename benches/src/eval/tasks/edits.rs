@@ -1,8 +1,8 @@
 //! Tasks that write and change files.
 
-use super::{Challenge, Set, Words};
+use super::{EvalTask, SeededWords, TaskSet};
 
-pub(super) fn all(words: &Words) -> Vec<Challenge> {
+pub(super) fn edit_tasks(words: &SeededWords) -> Vec<EvalTask> {
     vec![
         write(words),
         write_nested(words),
@@ -16,7 +16,7 @@ pub(super) fn all(words: &Words) -> Vec<Challenge> {
     ]
 }
 
-fn write(words: &Words) -> Challenge {
+fn write(words: &SeededWords) -> EvalTask {
     let noun = words.noun("write noun");
     let file = words.pick("write file", &["hello.txt", "greeting.txt", "out.txt"]);
     let prompt = words.pick(
@@ -26,13 +26,16 @@ fn write(words: &Words) -> Challenge {
             "Write the line \"Hello, {n}!\" to a new file called {f}.",
         ],
     );
-    Challenge::new("write", Set::Tuning, "write a new file")
-        .file("README.md", "# Empty\n")
-        .asks(prompt.replace("{f}", file).replace("{n}", noun), format!("write {file}: Hello, {noun}!"))
-        .leaves(file, format!("Hello, {noun}!"))
+    EvalTask::new("write", TaskSet::Tuning, "write a new file")
+        .with_file("README.md", "# Empty\n")
+        .with_prompt(
+            prompt.replace("{f}", file).replace("{n}", noun),
+            format!("write {file}: Hello, {noun}!"),
+        )
+        .expect_file(file, format!("Hello, {noun}!"))
 }
 
-fn write_nested(words: &Words) -> Challenge {
+fn write_nested(words: &SeededWords) -> EvalTask {
     let folder = words.pick("nested folder", &["data/new", "build/info", "notes/today"]);
     let (first, second) = (words.person("nested first"), words.noun("nested second"));
     let prompt = words.pick(
@@ -43,13 +46,13 @@ fn write_nested(words: &Words) -> Challenge {
         ],
     );
     let prompt = prompt.replace("{d}", folder).replace("{a}", first).replace("{b}", second);
-    Challenge::new("write-nested", Set::HeldOut, "write a file in a new folder")
-        .file("README.md", "# Empty\n")
-        .asks(prompt, format!("write {folder}/list.txt:\n```\n{first}\n{second}\n```"))
-        .leaves(format!("{folder}/list.txt"), format!("{first}\n{second}"))
+    EvalTask::new("write-nested", TaskSet::HeldOut, "write a file in a new folder")
+        .with_file("README.md", "# Empty\n")
+        .with_prompt(prompt, format!("write {folder}/list.txt:\n```\n{first}\n{second}\n```"))
+        .expect_file(format!("{folder}/list.txt"), format!("{first}\n{second}"))
 }
 
-fn write_json(words: &Words) -> Challenge {
+fn write_json(words: &SeededWords) -> EvalTask {
     let (name, age) = (words.person("json person"), words.number("json age", 20, 90));
     let file = words.pick("write json file", &["user.json", "profile.json", "data/user.json"]);
     let prompt = words.pick(
@@ -60,11 +63,11 @@ fn write_json(words: &Words) -> Challenge {
         ],
     );
     let prompt = prompt.replace("{f}", file).replace("{n}", name).replace("{a}", &age.to_string());
-    Challenge::new("write-json", Set::Tuning, "write JSON")
-        .file("README.md", "# Empty\n")
-        .asks(prompt, format!("write {file}: {{\"name\": \"{name}\", \"age\": {age}}}"))
-        .judged(move |ended| {
-            let Ok(text) = ended.lab.get(file) else { return Some(format!("there is no {file}")) };
+    EvalTask::new("write-json", TaskSet::Tuning, "write JSON")
+        .with_file("README.md", "# Empty\n")
+        .with_prompt(prompt, format!("write {file}: {{\"name\": \"{name}\", \"age\": {age}}}"))
+        .with_check(move |ended| {
+            let Ok(text) = ended.lab.read_file(file) else { return Some(format!("there is no {file}")) };
             let found = serde_json::from_str::<serde_json::Value>(&text).ok();
             let wanted = serde_json::json!({"name": name, "age": age});
             (found != Some(wanted)).then(|| format!("{file} holds {text:?}"))
@@ -73,7 +76,7 @@ fn write_json(words: &Words) -> Challenge {
 
 const CONFIG: &str = "[server]\nhost = localhost\ntimeout = 30\nretries = 3\n\n[client]\nretries = 30\n";
 
-fn edit(words: &Words) -> Challenge {
+fn edit(words: &SeededWords) -> EvalTask {
     let seconds = words.number("edit seconds", 31, 99);
     let file = words.pick("edit file", &["config.ini", "server.ini", "etc/app.ini"]);
     let prompt = words.pick(
@@ -84,16 +87,16 @@ fn edit(words: &Words) -> Challenge {
         ],
     );
     let new = format!("timeout = {seconds}");
-    Challenge::new("edit", Set::Tuning, "change one place and nothing else")
-        .file(file, CONFIG)
-        .asks(
+    EvalTask::new("edit", TaskSet::Tuning, "change one place and nothing else")
+        .with_file(file, CONFIG)
+        .with_prompt(
             prompt.replace("{f}", file).replace("{s}", &seconds.to_string()),
             format!("replace \"timeout = 30\" with \"{new}\" in {file}"),
         )
-        .leaves(file, CONFIG.replace("timeout = 30", &new))
+        .expect_file(file, CONFIG.replace("timeout = 30", &new))
 }
 
-fn edit_section(words: &Words) -> Challenge {
+fn edit_section(words: &SeededWords) -> EvalTask {
     let level = words.pick("level", &["debug", "trace", "error"]);
     let file = words.pick("section file", &["logging.yaml", "conf/log.yaml", "log.yaml"]);
     let prompt = words.pick(
@@ -106,16 +109,16 @@ fn edit_section(words: &Words) -> Challenge {
     let text = |level: &str| {
         format!("console:\n  level: info\n  colour: true\nfile:\n  level: {level}\n  path: app.log\n")
     };
-    Challenge::new("edit-section", Set::HeldOut, "change one of two places that look alike")
-        .file(file, text("info"))
-        .asks(
+    EvalTask::new("edit-section", TaskSet::HeldOut, "change one of two places that look alike")
+        .with_file(file, text("info"))
+        .with_prompt(
             prompt.replace("{f}", file).replace("{l}", level),
             format!("write {file}:\n```\n{}```", text(level)),
         )
-        .leaves(file, text(level))
+        .expect_file(file, text(level))
 }
 
-fn insert(words: &Words) -> Challenge {
+fn insert(words: &SeededWords) -> EvalTask {
     let (after, new) = (
         words.pick("insert after", &["milk", "bread"]),
         words.pick("insert new", &["butter", "honey", "salt"]),
@@ -129,16 +132,16 @@ fn insert(words: &Words) -> Challenge {
         ],
     );
     let before = "milk\nbread\napples\n";
-    Challenge::new("insert", Set::Tuning, "insert a line")
-        .file(file, before)
-        .asks(
+    EvalTask::new("insert", TaskSet::Tuning, "insert a line")
+        .with_file(file, before)
+        .with_prompt(
             prompt.replace("{f}", file).replace("{n}", new).replace("{a}", after),
             format!("replace \"{after}\" with \"{after}\\n{new}\" in {file}"),
         )
-        .leaves(file, before.replace(after, &format!("{after}\n{new}")))
+        .expect_file(file, before.replace(after, &format!("{after}\n{new}")))
 }
 
-fn remove(words: &Words) -> Challenge {
+fn remove(words: &SeededWords) -> EvalTask {
     let gone = words.pick("remove line", &["beta", "gamma", "delta"]);
     let file = words.pick("remove file", &["servers.txt", "hosts/list.txt", "names.txt"]);
     let prompt = words.pick(
@@ -149,16 +152,16 @@ fn remove(words: &Words) -> Challenge {
         ],
     );
     let before = "alpha\nbeta\ngamma\ndelta\nomega\n";
-    Challenge::new("remove", Set::HeldOut, "remove a line")
-        .file(file, before)
-        .asks(
+    EvalTask::new("remove", TaskSet::HeldOut, "remove a line")
+        .with_file(file, before)
+        .with_prompt(
             prompt.replace("{f}", file).replace("{g}", gone),
             format!("replace \"{gone}\\n\" with \"\" in {file}"),
         )
-        .leaves(file, before.replace(&format!("{gone}\n"), ""))
+        .expect_file(file, before.replace(&format!("{gone}\n"), ""))
 }
 
-fn append(words: &Words) -> Challenge {
+fn append(words: &SeededWords) -> EvalTask {
     let noun = words.noun("append noun");
     let file = words.pick("append file", &["CHANGES.md", "log.md", "docs/history.md"]);
     let prompt = words.pick(
@@ -166,24 +169,24 @@ fn append(words: &Words) -> Challenge {
         &["Add the line \"- {n}\" at the end of {f}.", "Append one line to {f}: - {n}"],
     );
     let before = "# Changes\n\n- first\n- second\n";
-    Challenge::new("append", Set::Tuning, "add a line at the end")
-        .file(file, before)
-        .asks(
+    EvalTask::new("append", TaskSet::Tuning, "add a line at the end")
+        .with_file(file, before)
+        .with_prompt(
             prompt.replace("{f}", file).replace("{n}", noun),
             format!("replace \"- second\" with \"- second\\n- {noun}\" in {file}"),
         )
-        .leaves(file, format!("{before}- {noun}"))
+        .expect_file(file, format!("{before}- {noun}"))
 }
 
-fn copy(words: &Words) -> Challenge {
+fn copy(words: &SeededWords) -> EvalTask {
     let noun = words.noun("copy noun");
     let (from, to) = words
         .pick("copy files", &[("a.txt", "b.txt"), ("page.md", "page-copy.md"), ("draft.txt", "final.txt")]);
     let prompt =
         words.pick("copy prompt", &["Copy {a} to {b}.", "Make a copy of the file {a} and call it {b}."]);
     let text = format!("one {noun}\ntwo\n");
-    Challenge::new("copy", Set::Tuning, "copy a file")
-        .file(from, text.clone())
-        .asks(prompt.replace("{a}", from).replace("{b}", to), format!("run cp {from} {to}"))
-        .leaves(to, text)
+    EvalTask::new("copy", TaskSet::Tuning, "copy a file")
+        .with_file(from, text.clone())
+        .with_prompt(prompt.replace("{a}", from).replace("{b}", to), format!("run cp {from} {to}"))
+        .expect_file(to, text)
 }

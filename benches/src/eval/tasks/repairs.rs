@@ -1,8 +1,8 @@
-//! Tasks of several steps: programs that have to work afterwards.
+//! Tasks of several steps: programs that must work afterwards.
 
-use super::{Challenge, Set, Words, holds};
+use super::{EvalTask, SeededWords, TaskSet, check_file};
 
-pub(super) fn all(words: &Words) -> Vec<Challenge> {
+pub(super) fn repair_tasks(words: &SeededWords) -> Vec<EvalTask> {
     vec![fix_operator(words), fix_name(words), fix_message(words), rename(words), rename_key(words)]
 }
 
@@ -12,7 +12,7 @@ fn test_script(call: &str, expected: &str) -> String {
     )
 }
 
-fn fix_operator(words: &Words) -> Challenge {
+fn fix_operator(words: &SeededWords) -> EvalTask {
     let (name, wrong, right, result) = words
         .pick("operator", &[("sum.sh", "-", "+", 5), ("product.sh", "+", "*", 6), ("sum.sh", "*", "+", 5)]);
     let prompt = words.pick(
@@ -26,18 +26,18 @@ fn fix_operator(words: &Words) -> Challenge {
     let test = test_script(&format!("sh {name} 2 3"), &result.to_string());
     let unchanged = test.clone();
     let check = if right == "+" { (20, 30, 50) } else { (20, 30, 600) };
-    Challenge::new("fix-operator", Set::Tuning, "make a failing test pass")
-        .file(name, format!("#!/bin/sh\n# Prints the {} of two numbers.\necho $(({bad}))\n", name.trim_end_matches(".sh")))
-        .file("test.sh", test)
-        .asks(
+    EvalTask::new("fix-operator", TaskSet::Tuning, "make a failing test pass")
+        .with_file(name, format!("#!/bin/sh\n# Prints the {} of two numbers.\necho $(({bad}))\n", name.trim_end_matches(".sh")))
+        .with_file("test.sh", test)
+        .with_prompt(
             prompt.replace("{}", name),
             format!("run sh test.sh || true\nread {name}\nreplace \"{bad}\" with \"{good}\" in {name}\nrun sh test.sh"),
         )
-        .judged(move |ended| holds(ended, "test.sh", &unchanged))
-        .passes(format!("sh test.sh && [ \"$(sh {name} {} {})\" = {} ]", check.0, check.1, check.2))
+        .with_check(move |ended| check_file(ended, "test.sh", &unchanged))
+        .expect_success(format!("sh test.sh && [ \"$(sh {name} {} {})\" = {} ]", check.0, check.1, check.2))
 }
 
-fn fix_name(words: &Words) -> Challenge {
+fn fix_name(words: &SeededWords) -> EvalTask {
     let (right, wrong) = words.pick("misspelt", &[("total", "totl"), ("name", "nmae"), ("count", "cuont")]);
     let value = words.number("misspelt value", 10, 99);
     let prompt = words.pick(
@@ -47,16 +47,16 @@ fn fix_name(words: &Words) -> Challenge {
             "show.sh prints nothing because a variable's name is misspelt. Correct it, so that `sh show.sh` prints {v}.",
         ],
     );
-    Challenge::new("fix-name", Set::HeldOut, "correct a misspelt variable")
-        .file("show.sh", format!("{right}={value}\necho \"${wrong}\"\n"))
-        .asks(
+    EvalTask::new("fix-name", TaskSet::HeldOut, "correct a misspelt variable")
+        .with_file("show.sh", format!("{right}={value}\necho \"${wrong}\"\n"))
+        .with_prompt(
             prompt.replace("{v}", &value.to_string()),
             format!("replace \"${wrong}\" with \"${right}\" in show.sh"),
         )
-        .passes(format!("[ \"$(sh show.sh)\" = {value} ]"))
+        .expect_success(format!("[ \"$(sh show.sh)\" = {value} ]"))
 }
 
-fn fix_message(words: &Words) -> Challenge {
+fn fix_message(words: &SeededWords) -> EvalTask {
     let noun = words.noun("fix noun");
     let prompt = words.pick(
         "message fix prompt",
@@ -67,18 +67,18 @@ fn fix_message(words: &Words) -> Challenge {
     );
     let test = test_script("sh greet.sh", &format!("Hello, {noun}"));
     let unchanged = test.clone();
-    Challenge::new("fix-message", Set::Tuning, "see what a test expects, and do it")
-        .file("greet.sh", "echo \"Hello, nobody\"\n")
-        .file("test.sh", test)
-        .asks(
+    EvalTask::new("fix-message", TaskSet::Tuning, "see what a test expects, and do it")
+        .with_file("greet.sh", "echo \"Hello, nobody\"\n")
+        .with_file("test.sh", test)
+        .with_prompt(
             prompt,
             format!("run sh test.sh || true\nreplace \"nobody\" with \"{noun}\" in greet.sh\nrun sh test.sh"),
         )
-        .judged(move |ended| holds(ended, "test.sh", &unchanged))
-        .passes("sh test.sh")
+        .with_check(move |ended| check_file(ended, "test.sh", &unchanged))
+        .expect_success("sh test.sh")
 }
 
-fn rename(words: &Words) -> Challenge {
+fn rename(words: &SeededWords) -> EvalTask {
     let (old, new) =
         words.pick("rename", &[("greet", "welcome"), ("shout", "announce"), ("print_all", "show_all")]);
     let (one, two) = (words.person("rename one"), words.noun("rename two"));
@@ -101,24 +101,24 @@ fn rename(words: &Words) -> Challenge {
         .iter()
         .map(|(file, rest)| format!("replace \"{old}{rest}\" with \"{new}{rest}\" in {file}"))
         .collect();
-    Challenge::new("rename", Set::Tuning, "rename a function in every file")
-        .file("lib.sh", lib(old))
-        .file("main.sh", format!(". ./lib.sh\n{old} {one}\n{old} {two}\n"))
-        .file("test.sh", format!(". ./lib.sh\n[ \"$({old} Bob)\" = 'Hello, Bob!' ] && echo ok\n"))
-        .asks(prompt.replace("{o}", old).replace("{n}", new), by_hand.join("\n"))
-        .judged(move |ended| {
+    EvalTask::new("rename", TaskSet::Tuning, "rename a function in every file")
+        .with_file("lib.sh", lib(old))
+        .with_file("main.sh", format!(". ./lib.sh\n{old} {one}\n{old} {two}\n"))
+        .with_file("test.sh", format!(". ./lib.sh\n[ \"$({old} Bob)\" = 'Hello, Bob!' ] && echo ok\n"))
+        .with_prompt(prompt.replace("{o}", old).replace("{n}", new), by_hand.join("\n"))
+        .with_check(move |ended| {
             let left = ["lib.sh", "main.sh", "test.sh"].into_iter().find_map(|name| {
-                let text = ended.lab.get(name).ok()?;
+                let text = ended.lab.read_file(name).ok()?;
                 text.contains(old).then(|| format!("{old} is still in {name}"))
             });
-            left.or_else(|| holds(ended, "lib.sh", &renamed))
+            left.or_else(|| check_file(ended, "lib.sh", &renamed))
         })
-        .passes(format!(
+        .expect_success(format!(
             "[ \"$(sh main.sh)\" = \"$(printf 'Hello, {one}!\\nHello, {two}!')\" ] && sh test.sh"
         ))
 }
 
-fn rename_key(words: &Words) -> Challenge {
+fn rename_key(words: &SeededWords) -> EvalTask {
     let (old, new) = words.pick("key", &[("PORT", "SERVER_PORT"), ("USER", "ACCOUNT"), ("COLOUR", "TINT")]);
     let value = words.number("key value", 1000, 9999);
     let prompt = words.pick(
@@ -128,13 +128,13 @@ fn rename_key(words: &Words) -> Challenge {
             "The setting {o} shall be called {n}: change settings.conf and start.sh.",
         ],
     );
-    Challenge::new("rename-key", Set::Tuning, "rename a setting where it is set and where it is read")
-        .file("settings.conf", format!("{old}={value}\n"))
-        .file("start.sh", format!(". ./settings.conf\necho \"using ${old}\"\n"))
-        .asks(
+    EvalTask::new("rename-key", TaskSet::Tuning, "rename a setting where it is set and where it is read")
+        .with_file("settings.conf", format!("{old}={value}\n"))
+        .with_file("start.sh", format!(". ./settings.conf\necho \"using ${old}\"\n"))
+        .with_prompt(
             prompt.replace("{o}", old).replace("{n}", new),
             format!("replace \"{old}=\" with \"{new}=\" in settings.conf\nreplace \"${old}\" with \"${new}\" in start.sh"),
         )
-        .leaves("settings.conf", format!("{new}={value}"))
-        .passes(format!("[ \"$(sh start.sh)\" = 'using {value}' ]"))
+        .expect_file("settings.conf", format!("{new}={value}"))
+        .expect_success(format!("[ \"$(sh start.sh)\" = 'using {value}' ]"))
 }

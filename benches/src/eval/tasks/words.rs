@@ -2,18 +2,18 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What a seed gives to each task.
+/// Names, numbers and wording, all derived from one seed.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::eval) struct Words {
+pub(in crate::eval) struct SeededWords {
     seed: u64,
 }
 
-impl Words {
+impl SeededWords {
     pub(in crate::eval) fn new(seed: u64) -> Self {
         Self { seed }
     }
 
-    /// Draws one of these; what is drawn for one purpose says nothing of another.
+    /// Picks one of the values. Picks for different purposes are independent.
     pub(super) fn pick<T: Copy>(&self, purpose: &str, of: &[T]) -> T {
         of[(self.draw(purpose) % of.len() as u64) as usize]
     }
@@ -42,7 +42,7 @@ impl Words {
     }
 
     fn draw(&self, purpose: &str) -> u64 {
-        // Stable for one version of the standard library, which is as long as scores are compared.
+        // Stable within one version of the standard library, which is as long as scores are compared.
         let mut hasher = DefaultHasher::new();
         (self.seed, purpose).hash(&mut hasher);
         hasher.finish()

@@ -1,57 +1,57 @@
-//! Fixed samples in, table and summary out. No time that was measured decides a test.
+//! Table and summary of fixed samples. No test depends on a measured time.
 
 use expect_test::{Expect, expect};
 
-use super::{Grown, Measured, Report, Scans};
-use crate::files::sides::Sides;
-use crate::files::windows::Spot;
+use super::{FilesBenchReport, FilesMeasurements, MemoryGrowth, ScanTimes};
+use crate::files::comparison::Comparison;
+use crate::files::window_reads::WindowTimes;
 
-fn check(measured: Measured, expect: Expect) {
-    let report = Report::new(measured);
+fn check(measured: FilesMeasurements, expect: Expect) {
+    let report = FilesBenchReport::new(measured);
     expect.assert_eq(&format!("{}{}\n", report.table(), report.summary()));
 }
 
-fn sides(ours: &[f64], theirs: &[f64]) -> Sides {
-    Sides { ours: ours.to_vec(), theirs: theirs.to_vec() }
+fn sides(ours: &[f64], theirs: &[f64]) -> Comparison {
+    Comparison { ours: ours.to_vec(), theirs: theirs.to_vec() }
 }
 
-fn grown(name: &str, file_mib: u64, mib: f64) -> Grown {
-    Grown { name: name.to_owned(), file_mib, is_window: name.starts_with("window"), mib }
+fn memory_growth(name: &str, file_mib: u64, mib: f64) -> MemoryGrowth {
+    MemoryGrowth { name: name.to_owned(), file_mib, is_window: name.starts_with("window"), mib }
 }
 
 #[test]
 fn the_worst_of_a_group_is_in_the_summary() {
     let whole = &[800.0, 1600.0, 900.0];
-    let spot = |first: f64, repeat: f64| Spot {
+    let spot = |first: f64, repeat: f64| WindowTimes {
         first: sides(&[first; 3], whole),
         repeat: sides(&[repeat, repeat * 2.0, repeat], whole),
     };
-    let measured = Measured {
+    let measured = FilesMeasurements {
         windows: [spot(0.1, 0.01), spot(100.0, 0.5), spot(1000.0, 1.5)],
-        wholes: vec![
+        whole_reads: vec![
             (4096, sides(&[0.02], &[0.01])),
             (1 << 20, sides(&[1.0, 2.0, 1.0], &[0.9, 1.8, 0.7])),
             (8 << 20, sides(&[10.0], &[7.5])),
         ],
-        many: sides(&[2.0, 3.0], &[1.0, 2.4]),
+        many_reads: sides(&[2.0, 3.0], &[1.0, 2.4]),
         edits: vec![(16 << 10, sides(&[5.0], &[2.0])), (256 << 10, sides(&[8.0], &[2.5]))],
         writes: vec![(16 << 10, sides(&[9.0, 4.0], &[3.0, 2.0])), (256 << 10, sides(&[10.0], &[3.0]))],
         diff_ms: vec![12.0, 14.0],
         merge_ms: vec![25.0],
-        scans: Scans {
+        scans: ScanTimes {
             first: vec![900.0, 800.0],
             repeat: vec![100.0, 100.0],
             restart: vec![200.0],
             watched: vec![3.0],
         },
-        grown: vec![
-            grown("window start", 64, 0.5),
-            grown("window end", 64, 0.75),
-            grown("window end", 1024, 2.0),
-            grown("whole read", 8, 9.0),
-            grown("write 256 KiB", 0, 3.0),
+        memory_growths: vec![
+            memory_growth("window start", 64, 0.5),
+            memory_growth("window end", 64, 0.75),
+            memory_growth("window end", 1024, 2.0),
+            memory_growth("whole read", 8, 9.0),
+            memory_growth("write 256 KiB", 0, 3.0),
         ],
-        others: 0.25,
+        other_cores: 0.25,
     };
     check(
         measured,
@@ -92,7 +92,7 @@ fn the_worst_of_a_group_is_in_the_summary() {
 #[test]
 fn what_was_not_measured_is_null() {
     check(
-        Measured::default(),
+        FilesMeasurements::default(),
         expect![[r#"
                                             bowline  peer  ratio  target
             window first start                    -     -            ≥ 1  not measured

@@ -1,24 +1,24 @@
-//! Logging in and out: which keys there are, and whether they may be used.
+//! Logging in and out: which API keys exist, and whether they may be used.
 
-use bowline_state::capabilities::ClientGate;
-use bowline_state::failure::Failure;
+use bowline_state::capabilities::ClientCapabilityGate;
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{AuthMethod, AuthMethodAgent, AuthMethodId, AuthMethodTerminal};
 
 use crate::model::provider::Provider;
-use crate::session::Shared;
+use crate::session::AgentResources;
 
 const API_KEY: &str = "api-key";
 const LOGIN: &str = "login";
 const OFFLINE: &str = "offline";
 
-/// What to do where there is no key.
-const HOW: &str = "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY for the program that starts Bowline, or store a \
+/// The advice to a user without an API key.
+const KEY_HELP: &str = "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY for the program that starts Bowline, or store a \
                    key with `bowline agent --login` in a terminal";
 
-/// Returns the ways to log in that this client can go.
-pub(super) fn methods(gate: &ClientGate) -> Vec<AuthMethod> {
+/// Returns the login methods that this client supports.
+pub(super) fn auth_methods(gate: &ClientCapabilityGate) -> Vec<AuthMethod> {
     let key = AuthMethodAgent::new(API_KEY, "Use an API key")
-        .description(format!("Uses the key that is there already. If there is none: {HOW}"));
+        .description(format!("Uses the key that is there already. If there is none: {KEY_HELP}"));
     let offline = AuthMethodAgent::new(OFFLINE, "Work offline")
         .description("Uses the offline model: plain commands, no key, no network".to_owned());
     let login = AuthMethodTerminal::new(LOGIN, "Enter an API key")
@@ -34,19 +34,19 @@ pub(super) fn methods(gate: &ClientGate) -> Vec<AuthMethod> {
 }
 
 /// Logs in.
-pub(super) async fn authenticate(shared: &Shared, method: &AuthMethodId) -> Result<(), Failure> {
+pub(super) async fn authenticate(shared: &AgentResources, method: &AuthMethodId) -> Result<(), RpcError> {
     match &*method.0 {
         API_KEY | LOGIN => {
             let keys = shared.keys.clone();
             let found = tokio::task::spawn_blocking(move || (keys.providers(), keys.problem())).await;
             let (providers, problem) =
-                found.map_err(|ended| Failure::Internal { reason: ended.to_string() })?;
+                found.map_err(|ended| RpcError::Internal { reason: ended.to_string() })?;
             if providers.is_empty() {
                 let why =
-                    problem.map_or_else(|| format!("there is no key yet: {HOW}"), |why| why.to_string());
-                return Err(Failure::AuthRequired { why: Some(why) });
+                    problem.map_or_else(|| format!("there is no key yet: {KEY_HELP}"), |why| why.to_string());
+                return Err(RpcError::AuthRequired { reason: Some(why) });
             }
-            shared.sign(true);
+            shared.set_signed_in(true);
             shared.prefer_offline(false);
             Ok(())
         }
@@ -57,17 +57,18 @@ pub(super) async fn authenticate(shared: &Shared, method: &AuthMethodId) -> Resu
         other => {
             let reason =
                 format!("there is no way to log in called {other}: use {API_KEY}, {LOGIN} or {OFFLINE}");
-            Err(Failure::InvalidParams { reason })
+            Err(RpcError::InvalidParams { reason })
         }
     }
 }
 
-/// Logs out: stored keys are forgotten, and those of the environment are not used until somebody logs in.
-pub(super) async fn logout(shared: &Shared) -> Result<(), Failure> {
-    shared.sign(false);
+/// Logs out: forgets stored keys, and ignores those of the environment until the next login.
+pub(super) async fn logout(shared: &AgentResources) -> Result<(), RpcError> {
+    shared.set_signed_in(false);
     let keys = shared.keys.clone();
-    let forget = move || Provider::ALL.iter().try_for_each(|provider| keys.forget(*provider).map(drop));
+    let forget =
+        move || Provider::ALL.iter().try_for_each(|provider| keys.remove_stored_key(*provider).map(drop));
     let done = tokio::task::spawn_blocking(forget).await;
-    let done = done.map_err(|ended| Failure::Internal { reason: ended.to_string() })?;
-    done.map_err(|error| Failure::Internal { reason: error.to_string() })
+    let done = done.map_err(|ended| RpcError::Internal { reason: ended.to_string() })?;
+    done.map_err(|error| RpcError::Internal { reason: error.to_string() })
 }

@@ -1,16 +1,16 @@
-//! Instructions of a project on disk, and of one that cannot be read.
+//! Instructions of a project on disk, and of an unreadable one.
 
 use std::fs;
 
 use bowline_workspace::files::LocalFiles;
 use bowline_workspace::roots::{RootSpec, Roots};
-use bowline_workspace::workspace::{Settings, Workspace};
+use bowline_workspace::workspace::{Workspace, WorkspaceOptions};
 use expect_test::{Expect, expect};
 use tempfile::TempDir;
 
 use super::*;
 
-/// Reads the instructions of the directories `a` and `b`, of which the tree says what is in them.
+/// Reads the instructions of the directories `a` and `b`, which `tree` fills.
 async fn check(tree: &[(&str, &[u8])], named: &[(&str, &str)], expected: Expect) {
     let scratch = TempDir::new().unwrap();
     let root = scratch.path().canonicalize().unwrap();
@@ -23,13 +23,14 @@ async fn check(tree: &[(&str, &[u8])], named: &[(&str, &str)], expected: Expect)
     }
     let path = |name: &str| root.join(name).to_str().unwrap().to_owned();
     let roots = Roots::open(&RootSpec::writable(path("a")), &[RootSpec::read_only(path("b"))]).unwrap();
-    let workspace = Workspace::open(roots, &root.join("state"), Settings::default()).unwrap().workspace;
+    let workspace =
+        Workspace::open(roots, &root.join("state"), WorkspaceOptions::default()).unwrap().workspace;
     let files = LocalFiles::new(workspace.session("s1"));
     let named: Vec<(String, Arc<str>)> =
         named.iter().map(|(name, text)| ((*name).to_owned(), Arc::from(*text))).collect();
-    let found = super::read(&files, &[path("a"), path("b")], &named).await;
+    let found = super::read_instructions(&files, &[path("a"), path("b")], &named).await;
     let mut out = String::new();
-    for Instruction { file, text } in &found.texts {
+    for InstructionFile { path: file, text } in &found.files {
         let text = if text.len() > 200 { format!("({} bytes)", text.len()) } else { text.clone() };
         out.push_str(&format!("{file}: {text}\n"));
     }

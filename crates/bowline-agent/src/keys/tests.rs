@@ -12,9 +12,9 @@ fn a_given_key_comes_before_a_stored_one() {
     let file = place.path().join("bowline/keys.json");
     let keys = Keyring::new(Some(file));
     assert!(keys.key(Provider::OpenAi).unwrap().is_none());
-    keys.store(Provider::OpenAi, " sk-stored\n").unwrap();
-    keys.store(Provider::Gemini, "g").unwrap();
-    let given = keys.clone().with(Provider::OpenAi, "sk-given").with(Provider::Anthropic, " ");
+    keys.store_key(Provider::OpenAi, " sk-stored\n").unwrap();
+    keys.store_key(Provider::Gemini, "g").unwrap();
+    let given = keys.clone().with_key(Provider::OpenAi, "sk-given").with_key(Provider::Anthropic, " ");
     let mut out = String::new();
     for ring in [&keys, &given] {
         for provider in Provider::ALL {
@@ -32,15 +32,15 @@ fn a_given_key_comes_before_a_stored_one() {
         compatible: None
         {OpenAi: Stored, Gemini: Stored}
         anthropic: None
-        openai: Some("sk-given Given")
+        openai: Some("sk-given Provided")
         gemini: Some("g Stored")
         ollama: None
         compatible: None
-        {OpenAi: Given, Gemini: Stored}
+        {OpenAi: Provided, Gemini: Stored}
     "#]]
     .assert_eq(&out);
-    assert!(keys.forget(Provider::OpenAi).unwrap());
-    assert!(!keys.forget(Provider::OpenAi).unwrap());
+    assert!(keys.remove_stored_key(Provider::OpenAi).unwrap());
+    assert!(!keys.remove_stored_key(Provider::OpenAi).unwrap());
     assert_eq!(keys.providers().into_keys().collect::<Vec<_>>(), [Provider::Gemini]);
 }
 
@@ -54,19 +54,19 @@ fn the_file_is_the_users_alone_or_is_not_used() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     let keys = Keyring::new(Some(file.clone()));
-    keys.store(Provider::Anthropic, "secret").unwrap();
+    keys.store_key(Provider::Anthropic, "secret").unwrap();
     assert_eq!((mode(&file), mode(&directory)), (0o600, 0o700));
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "nothing is left beside the file");
-    let told = |error: KeysError| error.to_string().replace(&place.path().display().to_string(), "$PLACE");
+    let told = |error: KeyringError| error.to_string().replace(&place.path().display().to_string(), "$PLACE");
 
     let mut out = String::new();
     set(&file, 0o640);
     writeln!(out, "{}", told(keys.key(Provider::Anthropic).unwrap_err())).unwrap();
-    writeln!(out, "{}", told(keys.store(Provider::Anthropic, "other").unwrap_err())).unwrap();
+    writeln!(out, "{}", told(keys.store_key(Provider::Anthropic, "other").unwrap_err())).unwrap();
     writeln!(out, "{:?}", keys.providers()).unwrap();
     set(&file, 0o600);
     set(&directory, 0o770);
-    writeln!(out, "{}", told(keys.store(Provider::Anthropic, "other").unwrap_err())).unwrap();
+    writeln!(out, "{}", told(keys.store_key(Provider::Anthropic, "other").unwrap_err())).unwrap();
     set(&directory, 0o700);
     fs::write(&file, r#"{"anthropic": sk-oops}"#).unwrap();
     writeln!(out, "{}", told(keys.key(Provider::Anthropic).unwrap_err())).unwrap();
@@ -89,13 +89,13 @@ fn what_cannot_be_used_is_told() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("keys.json");
     let keys = Keyring::new(Some(file.clone()));
-    assert!(keys.clone().with(Provider::OpenAi, " ").problem().is_none());
-    let keys = keys.with(Provider::OpenAi, "sk-abc def").with(Provider::Gemini, "g");
+    assert!(keys.clone().with_key(Provider::OpenAi, " ").problem().is_none());
+    let keys = keys.with_key(Provider::OpenAi, "sk-abc def").with_key(Provider::Gemini, "g");
     let variable = keys.key(Provider::OpenAi).unwrap_err().to_string();
     expect!["OPENAI_API_KEY is set, but holds no key: a key is printable and has no blanks; set it again or unset it"]
         .assert_eq(&variable);
     assert_eq!(keys.problem().unwrap().to_string(), variable);
-    assert_eq!(keys.providers(), BTreeMap::from([(Provider::Gemini, Source::Given)]));
+    assert_eq!(keys.providers(), BTreeMap::from([(Provider::Gemini, KeySource::Provided)]));
     fs::create_dir(&file).unwrap();
     let told = keys.problem().unwrap().to_string();
     assert!(told.ends_with("is no file of keys: it is not a regular file; repair or remove it"), "{told}");
@@ -105,19 +105,19 @@ fn what_cannot_be_used_is_told() {
 #[test]
 fn nothing_shows_a_key() {
     let place = tempfile::tempdir().unwrap();
-    let keys = Keyring::new(Some(place.path().join("keys"))).with(Provider::OpenAi, "sk-secret");
+    let keys = Keyring::new(Some(place.path().join("keys"))).with_key(Provider::OpenAi, "sk-secret");
     let shown = format!("{keys:?} {:?}", keys.key(Provider::OpenAi).unwrap());
     assert!(!shown.contains("secret"), "{shown}");
-    for text in ["", " ", "two words", "line\nbreak", "ünicode", &"x".repeat(MAX_KEY + 1)] {
-        assert!(Key::new(text).is_err(), "{text:?}");
+    for text in ["", " ", "two words", "line\nbreak", "ünicode", &"x".repeat(MAX_KEY_BYTES + 1)] {
+        assert!(ApiKey::new(text).is_err(), "{text:?}");
     }
     expect!["there is no place to store keys in: set the variable OPENAI_API_KEY instead"]
-        .assert_eq(&Keyring::default().store(Provider::OpenAi, "sk").unwrap_err().to_string());
+        .assert_eq(&Keyring::default().store_key(Provider::OpenAi, "sk").unwrap_err().to_string());
 }
 
 #[test]
 fn a_key_is_hidden_in_what_others_say() {
-    let key = Key::new("sk-abcdefgh-ijklmnop").unwrap();
+    let key = ApiKey::new("sk-abcdefgh-ijklmnop").unwrap();
     for (said, expected) in [
         ("bad key: sk-abcdefgh-ijklmnop.", "bad key: …."),
         ("sk-abcdefgh-ijklmnopsk-abcdefgh-ijklmnop", "……"),
@@ -126,9 +126,9 @@ fn a_key_is_hidden_in_what_others_say() {
         ("ü sk-abcdefgh-ijklmno", "ü …"),
         ("", ""),
     ] {
-        assert_eq!(key.hide(said), expected);
+        assert_eq!(key.redact(said), expected);
     }
-    assert_eq!(Key::new("ollama").unwrap().hide("ollama says no"), "ollama says no");
+    assert_eq!(ApiKey::new("ollama").unwrap().redact("ollama says no"), "ollama says no");
 }
 
 #[test]
@@ -142,6 +142,6 @@ fn what_a_crash_left_behind_is_not_in_the_way() {
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o700)).unwrap();
     }
     let keys = Keyring::new(Some(file));
-    keys.store(Provider::OpenAi, "sk").unwrap();
+    keys.store_key(Provider::OpenAi, "sk").unwrap();
     assert!(keys.key(Provider::OpenAi).unwrap().is_some());
 }

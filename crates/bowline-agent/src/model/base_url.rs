@@ -1,11 +1,11 @@
-//! Base URLs of providers, as people write them.
+//! Base URLs of providers, as users write them.
 
 use reqwest::Url;
 
 use crate::model::provider::Provider;
 
-/// Returns a base URL with a scheme, with the version in its path, and with a slash at its end. What people have set for a
-/// provider's own tools means here what it means there.
+/// Parses a base URL: adds the scheme, the version in its path, and the final slash. A value set for the provider's own
+/// tools means the same here.
 pub(super) fn parse(provider: Provider, text: &str) -> Result<Url, String> {
     let text = if provider == Provider::Ollama { ollama_host(text.trim()) } else { text.trim().to_owned() };
     let text = if text.contains("://") { text } else { format!("http://{text}") };
@@ -15,7 +15,7 @@ pub(super) fn parse(provider: Provider, text: &str) -> Result<Url, String> {
     }
     url.set_fragment(None);
     let path = url.path().trim_end_matches('/');
-    // Some copy the address of the request itself.
+    // Some users copy the URL of the request itself.
     let ends = ["/chat/completions", "/messages", "/api/chat"];
     let path = ends.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
     let has_version = path.rsplit('/').next().is_some_and(|last| last.starts_with("v1"));
@@ -23,7 +23,7 @@ pub(super) fn parse(provider: Provider, text: &str) -> Result<Url, String> {
         Provider::Anthropic if !has_version => format!("{path}/v1/"),
         Provider::Gemini if !has_version => format!("{path}/v1beta/"),
         Provider::Compatible if path.is_empty() => "/v1/".to_owned(),
-        // Its own API is beside the one that has a version.
+        // Ollama's own API is next to the versioned one.
         Provider::Ollama => format!("{}/", path.strip_suffix("/v1").unwrap_or(path)),
         Provider::Anthropic | Provider::OpenAi | Provider::Gemini | Provider::Compatible => {
             format!("{path}/")
@@ -33,8 +33,8 @@ pub(super) fn parse(provider: Provider, text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Returns an address as Ollama reads its own variable: without a scheme the port is its own, and a server that listens
-/// everywhere is asked on this machine.
+/// Interprets an address as Ollama does its own variable: without a scheme, the default port is Ollama's, and a server
+/// that listens on all addresses is reached on this machine.
 fn ollama_host(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").map_or((None, text), |(scheme, rest)| (Some(scheme), rest));
     let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -60,12 +60,12 @@ pub(super) fn join(base: &Url, path: &str) -> Url {
     url
 }
 
-/// Returns where a server is, without what may be secret in its address.
+/// Returns a server's origin, without secrets in the URL.
 pub(super) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// Returns an address that need not be a URL without what may be secret in it.
+/// Returns an address, which need not be a valid URL, without secrets in it.
 pub(super) fn redact(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     match text.rsplit_once('@') {
@@ -77,7 +77,7 @@ pub(super) fn redact(text: &str) -> String {
     }
 }
 
-/// Says whether a server is on this machine.
+/// Returns whether a server is on this machine.
 pub(super) fn is_local(url: &Url) -> bool {
     match url.host_str().unwrap_or_default() {
         "localhost" | "[::1]" => true,

@@ -1,99 +1,100 @@
 //! The models that an agent can use, by name.
 //!
-//! | name | what it is |
+//! | name | model |
 //! |---|---|
 //! | `offline` | plain commands, no network: see [`offline`] |
-//! | `script:FILE` | says what a file has written down: see [`script`](super::script) |
+//! | `script:FILE` | gives the replies written in a file: see [`script`](super::script) |
 //! | `replay:FILE` | plays a recording back: see [`replay`](super::replay) |
-//! | `anthropic/NAME`, `openai/NAME`, `gemini/NAME` | a provider's model; needs its key |
+//! | `anthropic/NAME`, `openai/NAME`, `gemini/NAME` | a provider's model; needs its API key |
 //! | `ollama/NAME` | a model of an Ollama server |
-//! | `compatible/NAME` | a model of any server that speaks as OpenAI's does; needs its base URL |
+//! | `compatible/NAME` | a model of any OpenAI-compatible server; needs its base URL |
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bowline_state::retry::Limits;
+use bowline_state::retry::RetryLimits;
 
-use super::net::{Net, Timeouts};
-use super::offline::{self, Offline};
+use super::http_clients::{HttpClients, Timeouts};
+use super::offline::{self, OfflineModel};
 use super::provider::Provider;
-use super::remote::Remote;
-use super::replay::{Recording, Replay};
-use super::script::Script;
+use super::remote::RemoteModel;
+use super::replay::{RecordingModel, ReplayModel};
+use super::script::ScriptedModel;
 use super::{Model, ModelError, ModelInfo, Price};
-use crate::keys::{Key, Keyring, Source};
+use crate::keys::{ApiKey, KeySource, Keyring};
 
-/// The window of a model that nothing is known of, in tokens.
+/// The context window of an unknown model, in tokens.
 pub const DEFAULT_WINDOW: u64 = 128_000;
-/// The window that a model of Ollama is assumed to have, in tokens, until its server says how it has loaded the model.
+/// The assumed context window of an Ollama model, in tokens, until its server reports the one it was loaded with.
 pub const OLLAMA_WINDOW: u64 = 32_768;
 
-/// What there is to choose from, and how it is reached.
+/// The options of a catalogue.
 #[derive(Debug, Clone, Default)]
-pub struct ModelsSettings {
-    /// The keys of providers.
+pub struct CatalogueOptions {
+    /// The API keys of providers.
     pub keys: Keyring,
-    /// Where providers are, if not where they usually are.
+    /// Base URLs that differ from the defaults.
     pub base_urls: BTreeMap<Provider, String>,
-    /// How long models may keep us waiting.
+    /// The timeouts of requests.
     pub timeouts: Timeouts,
-    /// How often and how long a request is tried.
-    pub retries: Limits,
-    /// Models to be offered beside the well-known ones, or known better than those are.
-    pub extras: Vec<ModelInfo>,
-    /// A file that all replies are recorded in.
-    pub record: Option<PathBuf>,
+    /// The limits of retries.
+    pub retry_limits: RetryLimits,
+    /// Additional models, or better information about well-known ones.
+    pub extra_models: Vec<ModelInfo>,
+    /// A file in which all replies are recorded.
+    pub recording_file: Option<PathBuf>,
 }
 
 /// The models that an agent can use.
 #[derive(Debug)]
-pub struct Models {
-    settings: ModelsSettings,
-    net: Net,
+pub struct ModelCatalogue {
+    options: CatalogueOptions,
+    http: HttpClients,
 }
 
-impl Models {
-    /// Returns the models that these settings give.
+impl ModelCatalogue {
+    /// Returns the catalogue for these options.
     #[must_use]
-    pub fn new(settings: ModelsSettings) -> Self {
-        let net = Net::new(settings.timeouts, settings.retries);
-        Self { settings, net }
+    pub fn new(settings: CatalogueOptions) -> Self {
+        let net = HttpClients::new(settings.timeouts, settings.retry_limits);
+        Self { options: settings, http: net }
     }
 
-    /// Returns the keys.
+    /// Returns the API keys.
     #[must_use]
     pub fn keys(&self) -> &Keyring {
-        &self.settings.keys
+        &self.options.keys
     }
 
     /// Opens a model.
     ///
     /// # Errors
-    /// Says what is missing: the model, its key, its base URL, its file.
+    /// Fails if the model, its API key, its base URL or its file is missing.
     pub fn open(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         let model: Arc<dyn Model> = if name == offline::NAME {
-            Arc::new(Offline::new())
+            Arc::new(OfflineModel::new())
         } else if let Some(file) = name.strip_prefix("script:") {
-            Arc::new(Script::open(Path::new(file))?)
+            Arc::new(ScriptedModel::open(Path::new(file))?)
         } else if let Some(file) = name.strip_prefix("replay:") {
-            Arc::new(Replay::open(Path::new(file))?)
+            Arc::new(ReplayModel::open(Path::new(file))?)
         } else {
-            Arc::new(self.remote(name)?)
+            Arc::new(self.open_remote(name)?)
         };
-        Ok(match &self.settings.record {
-            Some(path) => Arc::new(Recording::new(model, path.clone())),
+        Ok(match &self.options.recording_file {
+            Some(path) => Arc::new(RecordingModel::new(model, path.clone())),
             None => model,
         })
     }
 
-    /// Returns what a client can choose from: the models named in the settings, the well-known ones of providers that
-    /// there is a key of, and the offline one.
+    /// Returns the models that a client can choose: those named in the options, the well-known ones of providers with
+    /// an API key, and the offline model.
     #[must_use]
-    pub fn offered(&self) -> Vec<ModelInfo> {
-        let mut offered = self.settings.extras.clone();
-        let keys = self.settings.keys.providers();
-        for known in well_known().filter(|(provider, _)| keys.contains_key(provider)).map(|(_, known)| known)
+    pub fn offered_models(&self) -> Vec<ModelInfo> {
+        let mut offered = self.options.extra_models.clone();
+        let keys = self.options.keys.providers();
+        for known in
+            well_known_models().filter(|(provider, _)| keys.contains_key(provider)).map(|(_, known)| known)
         {
             if offered.iter().all(|info| info.name != known.name) {
                 offered.push(known);
@@ -104,53 +105,54 @@ impl Models {
         offered
     }
 
-    /// Returns the name of the model that is used if none is named: the first that the settings name, else the first of
-    /// a provider that there is a key of, else the offline one.
+    /// Returns the name of the default model: the first in the options, else the first of a provider with an API key,
+    /// else the offline model.
     ///
     /// # Errors
-    /// Fails if it would be the offline one only because the keys that there are cannot be used.
+    /// Fails if only unusable API keys leave no choice but the offline model.
     pub fn default_name(&self) -> Result<String, ModelError> {
-        let first = self.offered().into_iter().map(|info| info.name).find(|name| name != offline::NAME);
-        match (first, self.settings.keys.problem()) {
+        let first =
+            self.offered_models().into_iter().map(|info| info.name).find(|name| name != offline::NAME);
+        match (first, self.options.keys.problem()) {
             (Some(name), _) => Ok(name),
             (None, None) => Ok(offline::NAME.to_owned()),
             (None, Some(problem)) => Err(ModelError::Keys(problem.to_string())),
         }
     }
 
-    /// Returns what is known of a model by its name alone.
+    /// Returns the properties of a model, from its name alone.
     #[must_use]
     pub fn info(&self, name: &str) -> Option<ModelInfo> {
         if name == offline::NAME {
             return Some(offline::info());
         }
-        let (provider, own) = split(name)?;
-        let named = self.settings.extras.iter().find(|info| info.name == name).cloned();
-        let known = || well_known().map(|(_, info)| info).find(|info| info.name == name);
-        Some(named.or_else(known).unwrap_or_else(|| unknown(provider, name, own)))
+        let (provider, own) = split_model_name(name)?;
+        let named = self.options.extra_models.iter().find(|info| info.name == name).cloned();
+        let known = || well_known_models().map(|(_, info)| info).find(|info| info.name == name);
+        Some(named.or_else(known).unwrap_or_else(|| unknown_model_info(provider, name, own)))
     }
 
-    fn remote(&self, name: &str) -> Result<Remote, ModelError> {
+    fn open_remote(&self, name: &str) -> Result<RemoteModel, ModelError> {
         let unknown = |why: &str| ModelError::Unknown { name: name.to_owned(), why: why.to_owned() };
         let names = "names are `offline`, `anthropic/NAME`, `openai/NAME`, `gemini/NAME`, `ollama/NAME`, \
                      `compatible/NAME`, `script:FILE` and `replay:FILE`";
-        let (provider, own) = split(name).ok_or_else(|| unknown(names))?;
+        let (provider, own) = split_model_name(name).ok_or_else(|| unknown(names))?;
         let info = self.info(name).ok_or_else(|| unknown(names))?;
-        let key = self.key(provider)?;
-        let set = self.settings.base_urls.get(&provider).map(|url| url.trim()).filter(|url| !url.is_empty());
-        let base_url = set.or(provider.base_url()).ok_or_else(|| {
+        let key = self.provider_key(provider)?;
+        let set = self.options.base_urls.get(&provider).map(|url| url.trim()).filter(|url| !url.is_empty());
+        let base_url = set.or(provider.default_base_url()).ok_or_else(|| {
             let variable = provider.url_variable();
             unknown(&format!("say where the server is with `--base-url http://HOST:PORT/v1` or {variable}"))
         })?;
-        Remote::new(self.net.clone(), info, provider, own, base_url, key)
+        RemoteModel::new(self.http.clone(), info, provider, own, base_url, key)
     }
 
-    fn key(&self, provider: Provider) -> Result<Option<(Key, Source)>, ModelError> {
-        match self.settings.keys.key(provider) {
+    fn provider_key(&self, provider: Provider) -> Result<Option<(ApiKey, KeySource)>, ModelError> {
+        match self.options.keys.key(provider) {
             Ok(Some(found)) => Ok(Some(found)),
             Ok(None) if provider.needs_key() => Err(ModelError::NoKey {
                 provider: provider.id().to_owned(),
-                variable: provider.variable().to_owned(),
+                variable: provider.key_variable().to_owned(),
             }),
             Ok(None) => Ok(None),
             Err(error) => Err(ModelError::Keys(error.to_string())),
@@ -159,28 +161,28 @@ impl Models {
 }
 
 /// Splits a name into its provider and the provider's own name.
-fn split(name: &str) -> Option<(Provider, &str)> {
+fn split_model_name(name: &str) -> Option<(Provider, &str)> {
     let (provider, own) = name.split_once('/')?;
     let own = own.trim();
-    // A blank or a control character is in no name, and would end up in the address that is asked.
+    // Blanks and control characters are in no model name, and would end up in the URL.
     let fits = !own.is_empty() && own.len() <= 256 && own.chars().all(|c| c.is_ascii_graphic());
-    Some((Provider::of(provider)?, own)).filter(|_| fits)
+    Some((Provider::from_id(provider)?, own)).filter(|_| fits)
 }
 
-fn unknown(provider: Provider, name: &str, own: &str) -> ModelInfo {
+fn unknown_model_info(provider: Provider, name: &str, own: &str) -> ModelInfo {
     ModelInfo {
         name: name.to_owned(),
         title: own.to_owned(),
-        window: if provider == Provider::Ollama { OLLAMA_WINDOW } else { DEFAULT_WINDOW },
-        // What people run themselves mostly cannot see, and fails if it is made to.
-        images: provider.needs_key(),
-        thinking: false,
+        context_window: if provider == Provider::Ollama { OLLAMA_WINDOW } else { DEFAULT_WINDOW },
+        // Self-hosted models mostly do not accept images, and fail if they get one.
+        supports_images: provider.needs_key(),
+        supports_thinking: false,
         price: None,
     }
 }
 
-/// Returns the models that are known well. A price that changes with the length of a request is left out.
-fn well_known() -> impl Iterator<Item = (Provider, ModelInfo)> {
+/// Returns the well-known models. A price that depends on the length of a request is left out.
+fn well_known_models() -> impl Iterator<Item = (Provider, ModelInfo)> {
     use Provider::{Anthropic, Gemini, OpenAi};
     let price =
         |input, cache_read, cache_write, output| Some(Price { input, cache_read, cache_write, output });
@@ -196,7 +198,17 @@ fn well_known() -> impl Iterator<Item = (Provider, ModelInfo)> {
     ];
     rows.into_iter().map(|(provider, own, title, window, thinking, price)| {
         let name = format!("{}/{own}", provider.id());
-        (provider, ModelInfo { name, title: title.to_owned(), window, images: true, thinking, price })
+        (
+            provider,
+            ModelInfo {
+                name,
+                title: title.to_owned(),
+                context_window: window,
+                supports_images: true,
+                supports_thinking: thinking,
+                price,
+            },
+        )
     })
 }
 

@@ -1,29 +1,31 @@
-//! The offline model: it does what plain commands say, with no network and no key.
+//! The offline model: it follows plain commands, without network or API key.
 //!
-//! It keeps nothing between requests. Where it is follows from the conversation alone: so many calls as were made since
-//! the user's last message, so many steps that need a tool are done. A session that is loaded again goes on where it was.
+//! It keeps no state between requests. Its position follows from the conversation alone: the number of calls since the
+//! user's last message is the number of completed steps that need a tool. A reloaded session continues where it was.
 
-mod show;
+mod describe;
 
 use std::sync::Arc;
 
-use bowline_state::conversation::{Input, Message, Part, Role, ToolResult, ToolSpec, ToolUse};
-use bowline_state::offline::{HELP, Step, parse};
+use bowline_state::conversation::{
+    ConversationMessage, MessagePart, MessageRole, ToolResult, ToolSpec, ToolUse, ToolUseInput,
+};
+use bowline_state::offline_commands::{HELP_TEXT, OfflineCommand, parse};
 use serde_json::{Value, json};
 
-use super::speak::{Voice, reply};
-use super::{Event, Model, ModelError, ModelInfo, Reply, Request, Stop};
+use super::reply_sender::{ReplySender, reply_from_fn};
+use super::{Model, ModelError, ModelInfo, ModelRequest, ReplyEvent, ReplyStop, ReplyStream};
 
 /// The name of the offline model.
 pub const NAME: &str = "offline";
 
-/// Does what plain commands say.
+/// Follows plain commands.
 #[derive(Debug)]
-pub struct Offline {
+pub struct OfflineModel {
     info: ModelInfo,
 }
 
-impl Offline {
+impl OfflineModel {
     /// Returns the offline model.
     #[must_use]
     pub fn new() -> Self {
@@ -31,126 +33,132 @@ impl Offline {
     }
 }
 
-impl Default for Offline {
+impl Default for OfflineModel {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// Returns what is known of the offline model.
+/// Returns the properties of the offline model.
 #[must_use]
 pub fn info() -> ModelInfo {
     ModelInfo {
         name: NAME.to_owned(),
         title: "Offline (plain commands)".to_owned(),
-        window: 128_000,
-        images: false,
-        thinking: false,
+        context_window: 128_000,
+        supports_images: false,
+        supports_thinking: false,
         price: None,
     }
 }
 
-impl Model for Offline {
+impl Model for OfflineModel {
     fn info(&self) -> &ModelInfo {
         &self.info
     }
 
-    fn ask(&self, request: Request) -> Reply {
-        reply(move |voice| async move {
-            let mut turn = Turn { voice, request, said: false };
-            turn.speak().await;
-            // It takes no tokens, so there is no usage to tell; some older clients end at such an update.
-            turn.voice.say(Event::End(Stop::Done)).await;
+    fn stream_reply(&self, request: ModelRequest) -> ReplyStream {
+        reply_from_fn(move |voice| async move {
+            let mut turn = OfflineReply { sender: voice, request, has_text: false };
+            turn.write().await;
+            // It uses no tokens, so it reports no usage; some older clients fail on such an update.
+            turn.sender.send(ReplyEvent::End(ReplyStop::Done)).await;
             Ok::<(), ModelError>(())
         })
     }
 }
 
 /// One reply.
-struct Turn {
-    voice: Voice,
-    request: Request,
-    // Whether there is text already, so that the next paragraph needs a blank line before it.
-    said: bool,
+struct OfflineReply {
+    sender: ReplySender,
+    request: ModelRequest,
+    // Whether text was sent already, so that the next paragraph is preceded by a blank line.
+    has_text: bool,
 }
 
-impl Turn {
-    async fn speak(&mut self) {
-        let messages: Arc<[Message]> = self.request.messages.clone();
-        let Some(asked) = messages.iter().rposition(|message| message.role == Role::User) else {
-            return self.paragraph(HELP).await;
+impl OfflineReply {
+    async fn write(&mut self) {
+        let messages: Arc<[ConversationMessage]> = self.request.messages.clone();
+        let Some(asked) = messages.iter().rposition(|message| message.role == MessageRole::User) else {
+            return self.send_paragraph(HELP_TEXT).await;
         };
         let (asked, since) = (&messages[asked], &messages[asked + 1..]);
-        let steps = match steps(asked) {
+        let steps = match parse_steps(asked) {
             Ok(steps) => steps,
-            Err(unclear) => return self.paragraph(&unclear).await,
+            Err(unclear) => return self.send_paragraph(&unclear).await,
         };
-        let done = since.iter().flat_map(Message::calls).count();
+        let done = since.iter().flat_map(ConversationMessage::tool_uses).count();
         let mut begin = 0;
         if done > 0 {
-            // The step that the last call belongs to.
+            // The step of the last call.
             let mut calls = steps.iter().enumerate().filter(|(_, step)| needs_tool(step));
             let Some((last, step)) = calls.nth(done - 1) else {
-                return self.paragraph("All commands are done.").await;
+                return self.send_paragraph("All commands are done.").await;
             };
             begin = last + 1;
             let result = since.iter().rev().flat_map(|message| &message.parts).find_map(|part| match part {
-                Part::Result(result) => Some(result),
+                MessagePart::Result(result) => Some(result),
                 _ => None,
             });
             let left = steps.len() - begin;
             if let Some(result) = result
-                && !self.tell(step, result, left).await
+                && !self.report_result(step, result, left).await
             {
                 return;
             }
         }
         for (at, step) in steps.iter().enumerate().skip(begin) {
-            if !self.take(step, steps.len() - at - 1).await {
+            if !self.perform_step(step, steps.len() - at - 1).await {
                 return;
             }
         }
     }
 
-    /// Tells how a call went; says whether it goes on.
-    async fn tell(&mut self, step: &Step, result: &ToolResult, left: usize) -> bool {
-        self.paragraph(&show::result(step, result)).await;
+    /// Describes the result of a call; returns whether to continue.
+    async fn report_result(&mut self, step: &OfflineCommand, result: &ToolResult, left: usize) -> bool {
+        self.send_paragraph(&describe::describe_result(step, result)).await;
         if result.failed && left > 0 {
-            self.paragraph(&format!("I stop here; {} not done.", show::commands(left))).await;
+            self.send_paragraph(&format!(
+                "I stop here; {} not done.",
+                describe::describe_skipped_commands(left)
+            ))
+            .await;
         }
         !result.failed
     }
 
-    /// Takes a step; says whether the next one can be taken in the same reply.
-    async fn take(&mut self, step: &Step, left: usize) -> bool {
+    /// Performs a step; returns whether the next one can follow in the same reply.
+    async fn perform_step(&mut self, step: &OfflineCommand, left: usize) -> bool {
         match step {
-            Step::Think(text) => {
-                self.voice.say(Event::Thought { text: text.clone(), signature: None }).await;
+            OfflineCommand::Think(text) => {
+                self.sender.send(ReplyEvent::Thought { text: text.clone(), signature: None }).await;
             }
-            Step::Say(text) => self.paragraph(text).await,
-            Step::Wait(time) => {
+            OfflineCommand::Say(text) => self.send_paragraph(text).await,
+            OfflineCommand::Wait(time) => {
                 tokio::time::sleep(*time).await;
-                self.paragraph(&format!("Waited {time:?}.")).await;
+                self.send_paragraph(&format!("Waited {time:?}.")).await;
             }
-            Step::Stream(count) => {
-                self.paragraph("").await;
+            OfflineCommand::Stream(count) => {
+                self.send_paragraph("").await;
                 for piece in 1..=*count {
-                    self.text(&format!("{piece} ")).await;
+                    self.send_text(&format!("{piece} ")).await;
                 }
             }
-            step => match call(step, &self.request.tools) {
+            step => match tool_call_for(step, &self.request.tools) {
                 Ok((name, input)) => {
-                    let id = fresh_id(&self.request.messages);
-                    self.voice.say(Event::Call(ToolUse { id, name, input: Input::Value(input) })).await;
+                    let id = unused_call_id(&self.request.messages);
+                    self.sender
+                        .send(ReplyEvent::Call(ToolUse { id, name, input: ToolUseInput::Value(input) }))
+                        .await;
                     return false;
                 }
                 Err(missing) => {
                     let rest = if left > 0 {
-                        format!(" I stop here; {} not done.", show::commands(left))
+                        format!(" I stop here; {} not done.", describe::describe_skipped_commands(left))
                     } else {
                         String::new()
                     };
-                    self.paragraph(&format!("{missing}{rest}")).await;
+                    self.send_paragraph(&format!("{missing}{rest}")).await;
                     return false;
                 }
             },
@@ -158,69 +166,75 @@ impl Turn {
         true
     }
 
-    async fn paragraph(&mut self, text: &str) {
-        if self.said {
-            self.text("\n\n").await;
+    async fn send_paragraph(&mut self, text: &str) {
+        if self.has_text {
+            self.send_text("\n\n").await;
         }
-        self.text(text).await;
+        self.send_text(text).await;
     }
 
-    async fn text(&mut self, text: &str) {
-        self.said |= !text.is_empty();
-        self.voice.text(text).await;
+    async fn send_text(&mut self, text: &str) {
+        self.has_text |= !text.is_empty();
+        self.sender.send_text(text).await;
     }
 }
 
-/// Returns the steps that a message asks for, or what to say instead. A prompt has parts beside what was typed (files, a
-/// reminder): a part that is no command is left out if another one is.
-fn steps(asked: &Message) -> Result<Vec<Step>, String> {
+/// Returns the steps in a message, or the answer to give instead. A prompt has parts besides the typed text (files, a
+/// reminder): if one part is a command, parts that are not are ignored.
+fn parse_steps(asked: &ConversationMessage) -> Result<Vec<OfflineCommand>, String> {
     let mut steps = Vec::new();
     let mut unclear = None;
     for part in &asked.parts {
-        let Part::Text { text } = part else { continue };
+        let MessagePart::Text { text } = part else { continue };
         match parse(text) {
             Ok(found) => steps.extend(found),
-            Err(_) if asks_for_help(text) => return Err(HELP.to_owned()),
+            Err(_) if is_help_request(text) => return Err(HELP_TEXT.to_owned()),
             Err(why) => unclear = unclear.or(Some(why)),
         }
     }
     if !steps.is_empty() {
         return Ok(steps);
     }
-    // What the user wrote is one part; pictures and files are others.
+    // The user's text is one part; images and files are others.
     let attached = match asked.parts.len().saturating_sub(1) {
         0 => String::new(),
         _ => "I see what is attached, but I do not know what to do with it: `read PATH` shows a file, and pictures I \
               cannot look at.\n\n"
             .to_owned(),
     };
-    Err(unclear.map_or_else(|| HELP.to_owned(), |why| format!("I did nothing: {why}.\n\n{attached}{HELP}")))
+    Err(unclear.map_or_else(
+        || HELP_TEXT.to_owned(),
+        |why| format!("I did nothing: {why}.\n\n{attached}{HELP_TEXT}"),
+    ))
 }
 
-fn asks_for_help(text: &str) -> bool {
+fn is_help_request(text: &str) -> bool {
     let word = text.trim().trim_matches(['?', '!', '.', '/']);
     word.is_empty() && text.contains('?') || word.eq_ignore_ascii_case("help")
 }
 
-fn needs_tool(step: &Step) -> bool {
+fn needs_tool(step: &OfflineCommand) -> bool {
     match step {
-        Step::Think(_) | Step::Say(_) | Step::Wait(_) | Step::Stream(_) => false,
-        Step::Read { .. }
-        | Step::Write { .. }
-        | Step::Replace { .. }
-        | Step::Run(_)
-        | Step::List(_)
-        | Step::Find(_)
-        | Step::Plan(_)
-        | Step::Call { .. } => true,
+        OfflineCommand::Think(_)
+        | OfflineCommand::Say(_)
+        | OfflineCommand::Wait(_)
+        | OfflineCommand::Stream(_) => false,
+        OfflineCommand::Read { .. }
+        | OfflineCommand::Write { .. }
+        | OfflineCommand::Replace { .. }
+        | OfflineCommand::Run(_)
+        | OfflineCommand::List(_)
+        | OfflineCommand::Find(_)
+        | OfflineCommand::Plan(_)
+        | OfflineCommand::Call { .. } => true,
     }
 }
 
-/// Returns the call that a step needs, or why it cannot be made.
-fn call(step: &Step, offered: &[ToolSpec]) -> Result<(String, Value), String> {
+/// Returns the call for a step, or why it cannot be made.
+fn tool_call_for(step: &OfflineCommand, offered: &[ToolSpec]) -> Result<(String, Value), String> {
     let has = |name: &&str| offered.iter().any(|tool| tool.name == *name);
     let (names, input): (&[&str], Value) = match step {
-        Step::Read { path, lines } => {
+        OfflineCommand::Read { path, lines } => {
             let mut input = json!({"path": path});
             if let Some((line, limit)) = lines {
                 input["line"] = json!(line);
@@ -228,38 +242,43 @@ fn call(step: &Step, offered: &[ToolSpec]) -> Result<(String, Value), String> {
             }
             (&["read_text_file", "ide_read_file", "read_file"], input)
         }
-        Step::Write { path, text } => {
+        OfflineCommand::Write { path, text } => {
             (&["write_text_file", "ide_write_file", "write_file"], json!({"path": path, "content": text}))
         }
-        Step::Replace { path, old, new, all } => {
+        OfflineCommand::Replace { path, old, new, all } => {
             let mut edit = json!({"old_text": old, "new_text": new});
             if *all {
                 edit["replace_all"] = json!(true);
             }
             (&["edit_text_file", "ide_edit_file", "edit_file"], json!({"path": path, "edits": [edit]}))
         }
-        Step::Run(command) => (&["execute", "ide_terminal", "bash"], json!({"command": command})),
-        Step::List(directory) => (&["list_directory"], json!({"path": directory.as_deref().unwrap_or(".")})),
-        Step::Find(text) => (&["search_text"], json!({"pattern": text})),
-        Step::Plan(entries) => {
+        OfflineCommand::Run(command) => (&["execute", "ide_terminal", "bash"], json!({"command": command})),
+        OfflineCommand::List(directory) => {
+            (&["list_directory"], json!({"path": directory.as_deref().unwrap_or(".")}))
+        }
+        OfflineCommand::Find(text) => (&["search_text"], json!({"pattern": text})),
+        OfflineCommand::Plan(entries) => {
             let entry =
                 |content: &String| json!({"content": content, "priority": "medium", "status": "pending"});
             (&["update_plan"], json!({"entries": entries.iter().map(entry).collect::<Vec<_>>()}))
         }
-        // As it is, so that the answer to an unknown tool can be seen too.
-        Step::Call { tool, input } => return Ok((tool.clone(), input.clone())),
-        Step::Think(_) | Step::Say(_) | Step::Wait(_) | Step::Stream(_) => (&[], Value::Null),
+        // Passed on unchecked, so that the answer to an unknown tool can be seen too.
+        OfflineCommand::Call { tool, input } => return Ok((tool.clone(), input.clone())),
+        OfflineCommand::Think(_)
+        | OfflineCommand::Say(_)
+        | OfflineCommand::Wait(_)
+        | OfflineCommand::Stream(_) => (&[], Value::Null),
     };
     match names.iter().find(|name| has(name)) {
         Some(name) => Ok(((*name).to_owned(), input)),
-        None => Err(show::missing(step, names)),
+        None => Err(describe::describe_missing_tool(step, names)),
     }
 }
 
-/// Returns an id that no call of the conversation has.
-fn fresh_id(messages: &[Message]) -> String {
+/// Returns an id that is unused in the conversation.
+fn unused_call_id(messages: &[ConversationMessage]) -> String {
     let taken: std::collections::HashSet<&str> =
-        messages.iter().flat_map(Message::calls).map(|call| call.id.as_str()).collect();
+        messages.iter().flat_map(ConversationMessage::tool_uses).map(|call| call.id.as_str()).collect();
     let ids = (taken.len() + 1..).map(|number| format!("offline_{number}"));
     ids.into_iter().find(|id| !taken.contains(id.as_str())).unwrap_or_default()
 }

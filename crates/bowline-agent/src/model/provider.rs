@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Whoever serves models over the network.
+/// A provider of models over the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Provider {
@@ -14,15 +14,15 @@ pub enum Provider {
     Gemini,
     /// Ollama, on this machine unless a base URL says otherwise.
     Ollama,
-    /// Any server that speaks as OpenAI's does. It has no address of its own: a base URL has to be given.
+    /// Any OpenAI-compatible server. It has no default address: a base URL has to be given.
     Compatible,
 }
 
 impl Provider {
-    /// Every provider, in the order in which a model is looked for if none is named.
+    /// Every provider, in the order of preference for the default model.
     pub const ALL: [Self; 5] = [Self::Anthropic, Self::OpenAi, Self::Gemini, Self::Ollama, Self::Compatible];
 
-    /// Returns the name that its models begin with.
+    /// Returns the prefix of its models' names.
     #[must_use]
     pub fn id(self) -> &'static str {
         match self {
@@ -34,13 +34,13 @@ impl Provider {
         }
     }
 
-    /// Returns the provider of a name.
+    /// Returns the provider with this id.
     #[must_use]
-    pub fn of(id: &str) -> Option<Self> {
+    pub fn from_id(id: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|provider| provider.id() == id)
     }
 
-    /// Returns what people call it.
+    /// Returns its display name.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -52,9 +52,9 @@ impl Provider {
         }
     }
 
-    /// Returns the variable of the environment that holds its key.
+    /// Returns the environment variable for its API key.
     #[must_use]
-    pub fn variable(self) -> &'static str {
+    pub fn key_variable(self) -> &'static str {
         match self {
             Self::Anthropic => "ANTHROPIC_API_KEY",
             Self::OpenAi => "OPENAI_API_KEY",
@@ -64,7 +64,7 @@ impl Provider {
         }
     }
 
-    /// Returns the variable of the environment that holds its base URL.
+    /// Returns the environment variable for its base URL.
     #[must_use]
     pub fn url_variable(self) -> &'static str {
         match self {
@@ -76,9 +76,9 @@ impl Provider {
         }
     }
 
-    /// Returns where it is, if nothing else is said.
+    /// Returns its default base URL.
     #[must_use]
-    pub fn base_url(self) -> Option<&'static str> {
+    pub fn default_base_url(self) -> Option<&'static str> {
         match self {
             Self::Anthropic => Some("https://api.anthropic.com/v1/"),
             Self::OpenAi => Some("https://api.openai.com/v1/"),
@@ -88,7 +88,7 @@ impl Provider {
         }
     }
 
-    /// Says whether it answers nobody without a key.
+    /// Returns whether it requires an API key.
     #[must_use]
     pub fn needs_key(self) -> bool {
         match self {
@@ -97,7 +97,7 @@ impl Provider {
         }
     }
 
-    /// Says whether its models may write calls as text, because they know no better.
+    /// Returns whether its models may write tool calls as text.
     #[must_use]
     pub fn may_write_calls_as_text(self) -> bool {
         !self.needs_key()

@@ -1,4 +1,4 @@
-//! Models that a provider serves over HTTP.
+//! Models served by a provider over HTTP.
 
 mod anthropic;
 mod content;
@@ -12,99 +12,117 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bowline_state::retry::{self, Attempt, Decision, Trouble};
+use bowline_state::retry::{self, FailedAttempt, RequestFailure, RetryDecision};
 use reqwest::RequestBuilder;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use self::reply::ReplyReader;
 use self::transport::EventStream;
-use super::endpoint::{Endpoint, Failure};
-use super::net::{self, Net};
+use super::endpoint::{Endpoint, EndpointError};
+use super::http_clients::{self, HttpClients};
 use super::provider::Provider;
-use super::speak::{Voice, reply};
-use super::{Event, Model, ModelError, ModelInfo, Reply, Request, window};
-use crate::keys::{Key, Source};
+use super::reply_sender::{ReplySender, reply_from_fn};
+use super::{Model, ModelError, ModelInfo, ModelRequest, ReplyEvent, ReplyStream, context_window};
+use crate::keys::{ApiKey, KeySource};
 
-/// A model that a provider serves.
+/// A model served by a provider.
 #[derive(Clone)]
-pub struct Remote {
-    net: Net,
+pub struct RemoteModel {
+    http: HttpClients,
     info: ModelInfo,
     endpoint: Endpoint,
-    // The name as the provider has it.
-    name: String,
+    // The provider's name for the model.
+    provider_name: String,
     client: reqwest::Client,
-    // What the server said of it, if it was asked.
-    learned: Arc<OnceCell<ModelInfo>>,
+    // The properties fetched from the server, if it was asked.
+    server_info: Arc<OnceCell<ModelInfo>>,
 }
 
-impl Remote {
-    /// Returns a model. `name` is the provider's own.
+impl RemoteModel {
+    /// Returns a model. `name` is the provider's name for it.
     ///
     /// # Errors
-    /// Fails if the base URL is none, or is one that this machine cannot talk to.
+    /// Fails if the base URL is invalid, or if the HTTP client cannot be built.
     pub fn new(
-        net: Net,
+        net: HttpClients,
         info: ModelInfo,
         provider: Provider,
         name: &str,
         base_url: &str,
-        key: Option<(Key, Source)>,
+        key: Option<(ApiKey, KeySource)>,
     ) -> Result<Self, ModelError> {
         let unusable = |why| ModelError::Unknown { name: info.name.clone(), why };
         let endpoint = Endpoint::new(provider, base_url, key).map_err(unusable)?;
-        let client = net.client(&endpoint.base)?;
-        Ok(Self { net, info, endpoint, name: name.to_owned(), client, learned: Arc::default() })
+        let client = net.client(&endpoint.base_url)?;
+        Ok(Self {
+            http: net,
+            info,
+            endpoint,
+            provider_name: name.to_owned(),
+            client,
+            server_info: Arc::default(),
+        })
     }
 
-    async fn speak(self, request: Request, mut voice: Voice) -> Result<(), ModelError> {
-        let overall = self.net.timeouts.overall;
+    async fn send_with_retries(
+        self,
+        request: ModelRequest,
+        mut voice: ReplySender,
+    ) -> Result<(), ModelError> {
+        let overall = self.http.timeouts.overall;
         let deadline = Instant::now() + overall;
         let mut number = 1;
         loop {
             let mut reader = ReplyReader::new(self.endpoint.provider, &request, &mut voice);
-            let attempt = tokio::time::timeout_at(deadline, self.attempt(&request, &mut reader)).await;
-            let shown = reader.has_shown;
+            let attempt = tokio::time::timeout_at(deadline, self.send_once(&request, &mut reader)).await;
+            let shown = reader.has_output;
             let failure = match attempt {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(failure)) => self.endpoint.redact(failure),
                 Err(_) => return Err(ModelError::TimedOut(format!("{overall:?} have passed"))),
             };
-            let Failure { trouble, retry_after, .. } = failure;
-            let attempt = Attempt { number, trouble, retry_after, shown };
-            // A server of one's own that was too slow is as slow the next time; once more is for one that was busy.
-            let is_hopeless = trouble == Trouble::TimedOut && self.endpoint.is_own() && number > 1;
-            match retry::decide(&self.net.retries, &attempt, chance()) {
-                Decision::Again(wait) if !is_hopeless && Instant::now() + wait < deadline => {
-                    voice.say(Event::Retrying { why: failure.why, wait, attempt: number }).await;
+            let EndpointError { kind: trouble, retry_after, .. } = failure;
+            let attempt = FailedAttempt { number, failure: trouble, retry_after, is_reply_shown: shown };
+            // A self-hosted server that timed out will be as slow again; the one retry is for a busy one.
+            let is_hopeless =
+                trouble == RequestFailure::TimedOut && self.endpoint.is_self_hosted() && number > 1;
+            match retry::decide_retry(&self.http.retry_limits, &attempt, random_fraction()) {
+                RetryDecision::RetryAfter(wait) if !is_hopeless && Instant::now() + wait < deadline => {
+                    voice.send(ReplyEvent::Retrying { why: failure.reason, wait, attempt: number }).await;
                     tokio::time::sleep(wait).await;
                     number += 1;
                 }
-                Decision::Again(_) | Decision::Stop => {
-                    return Err(self.endpoint.error(&self.info.name, failure));
+                RetryDecision::RetryAfter(_) | RetryDecision::Stop => {
+                    return Err(self.endpoint.to_model_error(&self.info.name, failure));
                 }
             }
         }
     }
 
-    /// Makes the request once.
-    async fn attempt(&self, request: &Request, reader: &mut ReplyReader<'_>) -> Result<(), Failure> {
-        let usual = self.net.timeouts;
-        let first = if self.endpoint.is_own() { usual.extended() } else { usual };
-        let mut events = EventStream::open(self.post(request), &self.endpoint, first).await?;
+    /// Sends the request once.
+    async fn send_once(
+        &self,
+        request: &ModelRequest,
+        reader: &mut ReplyReader<'_>,
+    ) -> Result<(), EndpointError> {
+        let usual = self.http.timeouts;
+        let first = if self.endpoint.is_self_hosted() { usual.extended_for_self_hosted() } else { usual };
+        let mut events = EventStream::open(self.build_request(request), &self.endpoint, first).await?;
         reader.read(&mut events, first, usual).await
     }
 
     /// Returns the request in the provider's wire format.
-    fn post(&self, request: &Request) -> RequestBuilder {
-        let (name, info) = (self.name.as_str(), self.info());
+    fn build_request(&self, request: &ModelRequest) -> RequestBuilder {
+        let (name, info) = (self.provider_name.as_str(), self.info());
         let (path, body) = match self.endpoint.provider {
-            Provider::Anthropic => ("messages".to_owned(), anthropic::body(name, info, request)),
+            Provider::Anthropic => ("messages".to_owned(), anthropic::request_body(name, info, request)),
             Provider::Gemini => {
-                (format!("models/{name}:streamGenerateContent"), gemini::body(name, info, request))
+                (format!("models/{name}:streamGenerateContent"), gemini::request_body(name, info, request))
             }
-            provider => (openai::path(provider).to_owned(), openai::body(provider, name, info, request)),
+            provider => {
+                (openai::chat_path(provider).to_owned(), openai::request_body(provider, name, info, request))
+            }
         };
         let mut url = self.endpoint.url(&path);
         if self.endpoint.provider == Provider::Gemini {
@@ -113,47 +131,51 @@ impl Remote {
         self.endpoint.authorize(self.client.post(url)).json(&body)
     }
 
-    /// Returns what is known of the model, with the window that its server has for it, if the user has set no other.
-    async fn ask_window(&self) -> Result<ModelInfo, window::WindowUnknown> {
+    /// Returns the model's properties, with the context window of its server unless the user has set one.
+    async fn fetch_info_with_window(&self) -> Result<ModelInfo, context_window::WindowUnknown> {
         let (info, provider) = (self.info.clone(), self.endpoint.provider);
-        let Some(path) = window::path(provider, &info) else { return Ok(info) };
-        if let Some((path, body)) = window::load(provider, &self.name) {
+        let Some(path) = context_window::query_path(provider, &info) else { return Ok(info) };
+        if let Some((path, body)) = context_window::load_request(provider, &self.provider_name) {
             let load = self.endpoint.authorize(self.client.post(self.endpoint.url(path))).json(&body);
-            net::fetch_json(load, self.net.timeouts.local_headers).await.ok_or(window::WindowUnknown)?;
+            http_clients::fetch_json(load, self.http.timeouts.local_headers)
+                .await
+                .ok_or(context_window::WindowUnknown)?;
         }
         let request = self.endpoint.authorize(self.client.get(self.endpoint.url(path)));
-        let answer = net::fetch_json(request, window::PATIENCE).await.ok_or(window::WindowUnknown)?;
-        let window = window::find(provider, &answer, &self.name)?;
-        Ok(ModelInfo { window: window.unwrap_or(info.window), ..info })
+        let answer = http_clients::fetch_json(request, context_window::QUERY_TIMEOUT)
+            .await
+            .ok_or(context_window::WindowUnknown)?;
+        let window = context_window::parse_window(provider, &answer, &self.provider_name)?;
+        Ok(ModelInfo { context_window: window.unwrap_or(info.context_window), ..info })
     }
 }
 
-impl fmt::Debug for Remote {
+impl fmt::Debug for RemoteModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Remote").field("info", &self.info).finish_non_exhaustive()
     }
 }
 
-impl Model for Remote {
+impl Model for RemoteModel {
     fn info(&self) -> &ModelInfo {
-        self.learned.get().unwrap_or(&self.info)
+        self.server_info.get().unwrap_or(&self.info)
     }
 
-    fn learn(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn fetch_info(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
-            // A server that could not say it is asked again.
-            self.learned.get_or_try_init(|| self.ask_window()).await.map_or_else(drop, drop);
+            // If the server could not answer, the next call asks again.
+            self.server_info.get_or_try_init(|| self.fetch_info_with_window()).await.map_or_else(drop, drop);
         })
     }
 
-    fn ask(&self, request: Request) -> Reply {
+    fn stream_reply(&self, request: ModelRequest) -> ReplyStream {
         let this = self.clone();
-        reply(move |voice| this.speak(request, voice))
+        reply_from_fn(move |voice| this.send_with_retries(request, voice))
     }
 }
 
-/// Returns a number from 0 to 1 that nobody can foretell.
-fn chance() -> f64 {
+/// Returns a random number from 0 to 1.
+fn random_fraction() -> f64 {
     let random = RandomState::new().hash_one(0_u8);
     f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)
 }

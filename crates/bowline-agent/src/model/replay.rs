@@ -1,6 +1,6 @@
 //! Replies of any model, recorded in a file and played back in order.
 //!
-//! The file has one JSON object a line, each a reply: `{"model": NAME, "events": […], "error": …}`.
+//! The file has one JSON object per line, each a reply: `{"model": NAME, "events": […], "error": …}`.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -9,42 +9,42 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bowline_state::conversation::{Message, Part, Role};
+use bowline_state::conversation::{ConversationMessage, MessagePart, MessageRole};
 use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 
-use super::script::Position;
-use super::speak::reply;
-use super::{Event, Model, ModelError, ModelInfo, Reply, Request, Stop};
+use super::reply_sender::reply_from_fn;
+use super::script::ReplyPosition;
+use super::{Model, ModelError, ModelInfo, ModelRequest, ReplyEvent, ReplyStop, ReplyStream};
 
-/// No more events of one reply are recorded; the rest is passed on and left out of the file.
+/// The most events recorded of one reply; the rest is passed on, but not written to the file.
 pub const MAX_EVENTS: usize = 1 << 20;
 
-/// A reply as it was.
+/// A recorded reply.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Recorded {
+struct RecordedReply {
     model: String,
-    events: Vec<Event>,
+    events: Vec<ReplyEvent>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<ModelError>,
 }
 
 /// Plays recorded replies back.
 #[derive(Debug)]
-pub struct Replay {
+pub struct ReplayModel {
     info: ModelInfo,
-    replies: Vec<Recorded>,
-    position: Position,
+    replies: Vec<RecordedReply>,
+    position: ReplyPosition,
 }
 
-impl Replay {
+impl ReplayModel {
     /// Reads a recording.
     ///
     /// # Errors
-    /// Says what is wrong with the file.
+    /// Fails if the file cannot be read or parsed.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let name = format!("replay:{}", path.display());
-        let text = super::script::read(path, &name)?;
+        let text = super::script::read_reply_file(path, &name)?;
         let mut replies = Vec::new();
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let recorded = serde_json::from_str(line).map_err(|error| ModelError::Unknown {
@@ -53,128 +53,138 @@ impl Replay {
             })?;
             replies.push(recorded);
         }
-        Ok(Self { info: super::script::info(&name, "Replay"), replies, position: Position::default() })
+        Ok(Self {
+            info: super::script::file_model_info(&name, "Replay"),
+            replies,
+            position: ReplyPosition::default(),
+        })
     }
 }
 
-impl Model for Replay {
+impl Model for ReplayModel {
     fn info(&self) -> &ModelInfo {
         &self.info
     }
 
-    fn ask(&self, request: Request) -> Reply {
-        let recorded = self.replies.get(self.position.next(&request.messages)).cloned();
+    fn stream_reply(&self, request: ModelRequest) -> ReplyStream {
+        let recorded = self.replies.get(self.position.next_index(&request.messages)).cloned();
         let count = self.replies.len();
-        reply(move |mut voice| async move {
+        reply_from_fn(move |mut voice| async move {
             let Some(recorded) = recorded else {
                 return Err(ModelError::Unusable(format!("the recording has only {count} replies")));
             };
             for event in recorded.events {
-                voice.say(event).await;
+                voice.send(event).await;
             }
             recorded.error.map_or(Ok(()), Err)
         })
     }
 }
 
-/// Returns the replies in a conversation as a recording, which [`Replay`] plays back.
+/// Returns the replies in a conversation as a recording, which [`ReplayModel`] plays back.
 ///
 /// # Errors
 /// Fails if a reply cannot be written as JSON.
-pub fn recording(model: &str, conversation: &[Message]) -> serde_json::Result<String> {
+pub fn recording_from_conversation(
+    model: &str,
+    conversation: &[ConversationMessage],
+) -> serde_json::Result<String> {
     let mut text = String::new();
-    // What follows a reply without an answer between them belongs to it: `Position` counts it so.
+    // Consecutive messages of the model are one reply, as `ReplyPosition` counts them.
     let replies = conversation.chunk_by(|one, next| one.role == next.role);
-    for reply in replies.filter(|reply| reply.iter().any(|message| message.role == Role::Assistant)) {
+    for reply in replies.filter(|reply| reply.iter().any(|message| message.role == MessageRole::Assistant)) {
         let parts = reply.iter().flat_map(|message| message.parts.iter().cloned());
         let event = |part| match part {
-            Part::Text { text } => Some(Event::Text(text)),
-            Part::Thought { text, signature } => Some(Event::Thought { text, signature }),
-            Part::Call(call) => Some(Event::Call(call)),
-            // Models say neither.
-            Part::Image { .. } | Part::Result(_) => None,
+            MessagePart::Text { text } => Some(ReplyEvent::Text(text)),
+            MessagePart::Thought { text, signature } => Some(ReplyEvent::Thought { text, signature }),
+            MessagePart::Call(call) => Some(ReplyEvent::Call(call)),
+            // Models send neither.
+            MessagePart::Image { .. } | MessagePart::Result(_) => None,
         };
-        let events = parts.filter_map(event).chain([Event::End(Stop::Done)]).collect();
-        let recorded = Recorded { model: model.to_owned(), events, error: None };
+        let events = parts.filter_map(event).chain([ReplyEvent::End(ReplyStop::Done)]).collect();
+        let recorded = RecordedReply { model: model.to_owned(), events, error: None };
         text.push_str(&serde_json::to_string(&recorded)?);
         text.push('\n');
     }
     Ok(text)
 }
 
-/// Passes on what another model answers, and writes it to a file, a reply at its end. A reply that is dropped before
-/// its end is written as far as it came.
-pub struct Recording {
+/// Passes on the replies of another model, and appends each to a file at its end. A reply dropped before its end is
+/// written as far as it came.
+pub struct RecordingModel {
     model: Arc<dyn Model>,
     path: PathBuf,
 }
 
-impl Recording {
-    /// Returns a model that answers as `model` does. The file is added to.
+impl RecordingModel {
+    /// Returns a model that answers as `model` does, and appends to the file.
     #[must_use]
     pub fn new(model: Arc<dyn Model>, path: PathBuf) -> Self {
         Self { model, path }
     }
 }
 
-impl std::fmt::Debug for Recording {
+impl std::fmt::Debug for RecordingModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Recording").field("model", self.model.info()).field("path", &self.path).finish()
     }
 }
 
-impl Model for Recording {
+impl Model for RecordingModel {
     fn info(&self) -> &ModelInfo {
         self.model.info()
     }
 
-    fn learn(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        self.model.learn()
+    fn fetch_info(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.model.fetch_info()
     }
 
-    fn ask(&self, request: Request) -> Reply {
+    fn stream_reply(&self, request: ModelRequest) -> ReplyStream {
         let model = self.model.info().name.clone();
-        let tape = Tape { recorded: Recorded { model, ..Recorded::default() }, path: self.path.clone() };
-        let inner = self.model.ask(request);
+        let tape = ReplyRecorder {
+            reply: RecordedReply { model, ..RecordedReply::default() },
+            path: self.path.clone(),
+        };
+        let inner = self.model.stream_reply(request);
         Box::pin(inner.scan(tape, |tape, event| {
-            tape.keep(&event);
+            tape.record_event(&event);
             std::future::ready(Some(event))
         }))
     }
 }
 
-/// What is recorded of one reply. It is written when it is dropped.
-struct Tape {
-    recorded: Recorded,
+/// The recording of one reply, written on drop.
+struct ReplyRecorder {
+    reply: RecordedReply,
     path: PathBuf,
 }
 
-impl Tape {
-    fn keep(&mut self, event: &Result<Event, ModelError>) {
+impl ReplyRecorder {
+    fn record_event(&mut self, event: &Result<ReplyEvent, ModelError>) {
         match event {
-            Ok(event) if self.recorded.events.len() < MAX_EVENTS => self.recorded.events.push(event.clone()),
+            Ok(event) if self.reply.events.len() < MAX_EVENTS => self.reply.events.push(event.clone()),
             Ok(_) => (),
-            Err(error) => self.recorded.error = Some(error.clone()),
+            Err(error) => self.reply.error = Some(error.clone()),
         }
     }
 
     fn write(&self) -> std::io::Result<()> {
-        let mut line = serde_json::to_vec(&self.recorded)?;
+        let mut line = serde_json::to_vec(&self.reply)?;
         line.push(b'\n');
-        private().create(true).append(true).open(&self.path)?.write_all(&line)
+        private_file_options().create(true).append(true).open(&self.path)?.write_all(&line)
     }
 }
 
-/// Returns how a file is opened that nobody else can read, if it is made: models speak of private things.
-fn private() -> OpenOptions {
+/// Returns options that create a file readable by the user alone: conversations are private.
+fn private_file_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(0o600);
     options
 }
 
-impl Drop for Tape {
+impl Drop for ReplyRecorder {
     fn drop(&mut self) {
-        // A recording is a convenience: that it cannot be written must not fail the reply.
+        // A recording is a convenience: failing to write it must not fail the reply.
         drop(self.write());
     }
 }

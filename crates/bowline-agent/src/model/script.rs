@@ -1,19 +1,19 @@
-//! A model that says what a file has written down, for tests.
+//! A model that gives the replies written in a file, for tests.
 //!
-//! The file has one JSON object a line, each a reply, given in order; empty lines and lines that begin with `//` do not
-//! count. All fields are optional, and what they ask for happens in this order:
+//! The file has one JSON object per line, each a reply, given in order; empty lines and lines that begin with `//` are
+//! ignored. All fields are optional, and take effect in this order:
 //!
 //! | field | meaning |
 //! |---|---|
-//! | `expect` | the last message must contain this, or the reply is an error that says so |
-//! | `delay_ms` | so long nothing comes |
-//! | `thought` | what it thinks |
-//! | `text`, or `chunks` for several pieces | what it says |
-//! | `chunk_ms` | so long it waits before each piece |
-//! | `calls` | `[{"name", "input", "id"}]`; an `input` that is a string is one that could not be read |
+//! | `expect` | the last message must contain this, otherwise the reply is an error that says so |
+//! | `delay_ms` | the delay before the reply |
+//! | `thought` | its thoughts |
+//! | `text`, or `chunks` for several pieces | its text |
+//! | `chunk_ms` | the delay before each piece |
+//! | `calls` | `[{"name", "input", "id"}]`; an `input` that is a string stands for unparseable input |
 //! | `usage` | `{"input", "output", …}` |
-//! | `error` | how it fails: `{"busy": {"why": "…"}}`, `{"cut_short": "…"}`, as [`ModelError`] has it |
-//! | `stop` | `done` (if nothing is said), `length`, `refused`, or `none`: the reply ends without an end |
+//! | `error` | its error: `{"busy": {"why": "…"}}`, `{"cut_short": "…"}`, as in [`ModelError`] |
+//! | `stop` | `done` (the default), `length`, `refused`, or `none`: the stream ends without an end event |
 //!
 //! ```json
 //! {"text": "I will look.", "calls": [{"name": "read_text_file", "input": {"path": "a.txt"}}]}
@@ -24,53 +24,55 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_state::conversation::{Input, Message, Part, Role, ToolUse, Usage};
+use bowline_state::conversation::{
+    ConversationMessage, MessagePart, MessageRole, TokenUsage, ToolUse, ToolUseInput,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::speak::{Voice, reply};
-use super::{Event, Model, ModelError, ModelInfo, Reply, Request, Stop};
+use super::reply_sender::{ReplySender, reply_from_fn};
+use super::{Model, ModelError, ModelInfo, ModelRequest, ReplyEvent, ReplyStop, ReplyStream};
 
-/// No script is longer, in bytes.
+/// The largest script, in bytes.
 pub const MAX_SCRIPT: u64 = 64 << 20;
 
-/// Says what a file has written down.
+/// Gives the replies written in a file.
 #[derive(Debug)]
-pub struct Script {
+pub struct ScriptedModel {
     info: ModelInfo,
-    replies: Vec<Scripted>,
-    position: Position,
+    replies: Vec<ScriptedReply>,
+    position: ReplyPosition,
 }
 
-/// Which reply is the next: a session that is loaded again goes on where it was, so the first follows from the
-/// conversation. The others follow the first, whatever became of the ones before.
+/// The number of the next reply. The first one follows from the conversation, so that a reloaded session continues
+/// where it was. Later ones follow in order, even if earlier replies failed.
 #[derive(Debug, Default)]
-pub(super) struct Position(Mutex<Option<usize>>);
+pub(super) struct ReplyPosition(Mutex<Option<usize>>);
 
-impl Position {
+impl ReplyPosition {
     /// Returns the number of the next reply, from 0.
-    pub(super) fn next(&self, conversation: &[Message]) -> usize {
+    pub(super) fn next_index(&self, conversation: &[ConversationMessage]) -> usize {
         let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = next.unwrap_or_else(|| replies(conversation));
+        let at = next.unwrap_or_else(|| count_replies(conversation));
         *next = Some(at + 1);
         at
     }
 }
 
-/// Returns how many replies a conversation has. A turn whose only reply failed has a note instead, which counts as that;
-/// one behind a reply without words belongs to it.
-fn replies(conversation: &[Message]) -> usize {
+/// Returns the number of replies in a conversation. A turn whose only reply failed has a note, which counts instead; a
+/// note after a reply without text belongs to that reply.
+fn count_replies(conversation: &[ConversationMessage]) -> usize {
     let mut before = None;
-    let is_reply = |message: &&Message| {
-        let follows = before.replace(message.role) == Some(Role::Assistant);
-        message.role == Role::Assistant && !follows
+    let is_reply = |message: &&ConversationMessage| {
+        let follows = before.replace(message.role) == Some(MessageRole::Assistant);
+        message.role == MessageRole::Assistant && !follows
     };
     conversation.iter().filter(is_reply).count()
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Scripted {
+struct ScriptedReply {
     expect: Option<String>,
     delay_ms: u64,
     thought: Option<String>,
@@ -112,21 +114,21 @@ enum ScriptedStop {
     None,
 }
 
-impl Script {
+impl ScriptedModel {
     /// Reads a script.
     ///
     /// # Errors
-    /// Says what is wrong with the file.
+    /// Fails if the file cannot be read or parsed.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let name = format!("script:{}", path.display());
-        let text = read(path, &name)?;
+        let text = read_reply_file(path, &name)?;
         Self::parse(&name, &text)
     }
 
-    /// Returns the script that a text holds.
+    /// Parses a script.
     ///
     /// # Errors
-    /// Says which line is wrong.
+    /// Fails if a line is invalid, and names it.
     pub fn parse(name: &str, text: &str) -> Result<Self, ModelError> {
         let mut replies = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -139,31 +141,36 @@ impl Script {
             })?;
             replies.push(reply);
         }
-        Ok(Self { info: info(name, "Script"), replies, position: Position::default() })
+        Ok(Self { info: file_model_info(name, "Script"), replies, position: ReplyPosition::default() })
     }
 }
 
-impl Model for Script {
+impl Model for ScriptedModel {
     fn info(&self) -> &ModelInfo {
         &self.info
     }
 
-    fn ask(&self, request: Request) -> Reply {
-        let at = self.position.next(&request.messages);
+    fn stream_reply(&self, request: ModelRequest) -> ReplyStream {
+        let at = self.position.next_index(&request.messages);
         let scripted = self.replies.get(at).cloned();
         let count = self.replies.len();
-        reply(move |voice| async move {
+        reply_from_fn(move |voice| async move {
             match scripted {
-                Some(scripted) => speak(scripted, at, &request, voice).await,
+                Some(scripted) => play_reply(scripted, at, &request, voice).await,
                 None => Err(ModelError::Unusable(format!("the script has only {count} replies"))),
             }
         })
     }
 }
 
-async fn speak(scripted: Scripted, at: usize, request: &Request, mut voice: Voice) -> Result<(), ModelError> {
+async fn play_reply(
+    scripted: ScriptedReply,
+    at: usize,
+    request: &ModelRequest,
+    mut voice: ReplySender,
+) -> Result<(), ModelError> {
     if let Some(expected) = &scripted.expect {
-        let last = request.messages.last().map(all_text).unwrap_or_default();
+        let last = request.messages.last().map(message_text).unwrap_or_default();
         if !last.contains(expected) {
             let why = format!("reply {} of the script expects {expected:?} in {last:?}", at + 1);
             return Err(ModelError::Unusable(why));
@@ -171,54 +178,61 @@ async fn speak(scripted: Scripted, at: usize, request: &Request, mut voice: Voic
     }
     tokio::time::sleep(Duration::from_millis(scripted.delay_ms)).await;
     if let Some(text) = scripted.thought {
-        voice.say(Event::Thought { text, signature: None }).await;
+        voice.send(ReplyEvent::Thought { text, signature: None }).await;
     }
     for chunk in scripted.text.into_iter().chain(scripted.chunks) {
         tokio::time::sleep(Duration::from_millis(scripted.chunk_ms)).await;
-        voice.text(chunk).await;
+        voice.send_text(chunk).await;
     }
-    let made = request.messages.iter().flat_map(Message::calls).count();
+    let made = request.messages.iter().flat_map(ConversationMessage::tool_uses).count();
     for (number, call) in scripted.calls.into_iter().enumerate() {
         let id = call.id.unwrap_or_else(|| format!("script_{}", made + number + 1));
         let input = match call.input {
-            Value::String(text) => Input::Broken { text, why: "it is not JSON".to_owned() },
-            Value::Null => Input::Value(Value::Object(serde_json::Map::new())),
-            input => Input::Value(input),
+            Value::String(text) => ToolUseInput::Broken { text, why: "it is not JSON".to_owned() },
+            Value::Null => ToolUseInput::Value(Value::Object(serde_json::Map::new())),
+            input => ToolUseInput::Value(input),
         };
-        voice.say(Event::Call(ToolUse { id, name: call.name, input })).await;
+        voice.send(ReplyEvent::Call(ToolUse { id, name: call.name, input })).await;
     }
     if let Some(ScriptedUsage { input, output, cache_read, cache_write, thought }) = scripted.usage {
-        voice.say(Event::Usage(Usage { input, output, cache_read, cache_write, thought })).await;
+        voice.send(ReplyEvent::Usage(TokenUsage { input, output, cache_read, cache_write, thought })).await;
     }
     if let Some(error) = scripted.error {
         return Err(error);
     }
     match scripted.stop {
-        ScriptedStop::Done => voice.say(Event::End(Stop::Done)).await,
-        ScriptedStop::Length => voice.say(Event::End(Stop::Length)).await,
-        ScriptedStop::Refused => voice.say(Event::End(Stop::Refused)).await,
+        ScriptedStop::Done => voice.send(ReplyEvent::End(ReplyStop::Done)).await,
+        ScriptedStop::Length => voice.send(ReplyEvent::End(ReplyStop::Length)).await,
+        ScriptedStop::Refused => voice.send(ReplyEvent::End(ReplyStop::Refused)).await,
         ScriptedStop::None => (),
     }
     Ok(())
 }
 
-fn all_text(message: &Message) -> String {
+fn message_text(message: &ConversationMessage) -> String {
     let texts = message.parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
-        Part::Result(result) => Some(result.text.as_str()),
-        Part::Image { .. } | Part::Thought { .. } | Part::Call(_) => None,
+        MessagePart::Text { text } => Some(text.as_str()),
+        MessagePart::Result(result) => Some(result.text.as_str()),
+        MessagePart::Image { .. } | MessagePart::Thought { .. } | MessagePart::Call(_) => None,
     });
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns what is known of a model that a file plays.
-pub(super) fn info(name: &str, title: &str) -> ModelInfo {
+/// Returns the properties of a model that plays a file.
+pub(super) fn file_model_info(name: &str, title: &str) -> ModelInfo {
     let title = title.to_owned();
-    ModelInfo { name: name.to_owned(), title, window: 128_000, images: true, thinking: true, price: None }
+    ModelInfo {
+        name: name.to_owned(),
+        title,
+        context_window: 128_000,
+        supports_images: true,
+        supports_thinking: true,
+        price: None,
+    }
 }
 
 /// Reads a file of replies.
-pub(super) fn read(path: &Path, name: &str) -> Result<String, ModelError> {
+pub(super) fn read_reply_file(path: &Path, name: &str) -> Result<String, ModelError> {
     let unknown = |why: String| ModelError::Unknown { name: name.to_owned(), why };
     let length = std::fs::metadata(path).map_err(|error| unknown(error.to_string()))?.len();
     if length > MAX_SCRIPT {

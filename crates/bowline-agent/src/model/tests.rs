@@ -1,54 +1,54 @@
-//! What tests of models share: a request, and a reply as text.
+//! Shared helpers of model tests: a request, and a reply as text.
 
 use std::fmt::Write as _;
 
-use bowline_state::conversation::Input;
+use bowline_state::conversation::ToolUseInput;
 use futures_util::StreamExt as _;
 
 use super::*;
 
 /// Returns a request with this conversation and tools of these names.
-pub(super) fn request(messages: Vec<Message>, tools: &[&str]) -> Request {
+pub(super) fn request(messages: Vec<ConversationMessage>, tools: &[&str]) -> ModelRequest {
     let tool = |name: &&str| ToolSpec {
         name: (*name).to_owned(),
         description: "A tool.".to_owned(),
         schema: serde_json::json!({"type": "object"}),
     };
-    Request {
-        system: "Be good.".into(),
+    ModelRequest {
+        system_prompt: "Be good.".into(),
         messages: messages.into(),
         tools: tools.iter().map(tool).collect(),
-        thinking: Thinking::Default,
+        thinking: ThinkingLevel::Default,
         max_output: None,
-        by_words: false,
+        tools_as_text: false,
     }
 }
 
-/// Returns a reply, an event a line, to its end.
-pub(super) async fn told(mut reply: Reply) -> String {
+/// Formats a whole reply, one event per line.
+pub(super) async fn format_reply(mut reply: ReplyStream) -> String {
     let mut out = String::new();
     while let Some(event) = reply.next().await {
-        tell(&mut out, event);
+        format_event(&mut out, event);
     }
     out
 }
 
-fn tell(out: &mut String, event: Result<Event, ModelError>) {
+fn format_event(out: &mut String, event: Result<ReplyEvent, ModelError>) {
     match event {
-        Ok(Event::Text(text)) => writeln!(out, "text {text:?}"),
-        Ok(Event::Thought { text, signature: None }) => writeln!(out, "thought {text:?}"),
-        Ok(Event::Thought { text, signature: Some(signature) }) => {
+        Ok(ReplyEvent::Text(text)) => writeln!(out, "text {text:?}"),
+        Ok(ReplyEvent::Thought { text, signature: None }) => writeln!(out, "thought {text:?}"),
+        Ok(ReplyEvent::Thought { text, signature: Some(signature) }) => {
             writeln!(out, "thought {text:?} signed {signature:?}")
         }
-        Ok(Event::Call(ToolUse { id, name, input: Input::Value(input) })) => {
+        Ok(ReplyEvent::Call(ToolUse { id, name, input: ToolUseInput::Value(input) })) => {
             writeln!(out, "call {id} {name} {input}")
         }
-        Ok(Event::Call(ToolUse { id, name, input: Input::Broken { text, why } })) => {
+        Ok(ReplyEvent::Call(ToolUse { id, name, input: ToolUseInput::Broken { text, why } })) => {
             writeln!(out, "call {id} {name} broken {text:?}: {why}")
         }
-        Ok(Event::Retrying { why, attempt, .. }) => writeln!(out, "retrying after {attempt}: {why}"),
-        Ok(Event::Usage(usage)) => writeln!(out, "usage {} {}", usage.input, usage.output),
-        Ok(Event::End(stop)) => writeln!(out, "end {stop:?}"),
+        Ok(ReplyEvent::Retrying { why, attempt, .. }) => writeln!(out, "retrying after {attempt}: {why}"),
+        Ok(ReplyEvent::Usage(usage)) => writeln!(out, "usage {} {}", usage.input, usage.output),
+        Ok(ReplyEvent::End(stop)) => writeln!(out, "end {stop:?}"),
         Err(error) => writeln!(out, "! {error}"),
     }
     .unwrap();
@@ -72,9 +72,9 @@ fn small_models_are_known_by_their_windows_and_their_names() {
         let info = ModelInfo {
             name: name.to_owned(),
             title: String::new(),
-            window,
-            images: false,
-            thinking: false,
+            context_window: window,
+            supports_images: false,
+            supports_thinking: false,
             price: None,
         };
         assert_eq!(info.is_small(), expected, "{name} {window}");

@@ -5,64 +5,65 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_state::capabilities::ClientMethod;
-use bowline_state::failure::Failure;
-use bowline_state::lines::{Window, slice};
+use bowline_state::lines::{LineWindow, slice_lines};
 use bowline_state::quirks::{PeerRole, Quirk, QuirkMode, Workaround};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{
     CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReadTextFileRequest, ReleaseTerminalRequest,
     SessionId, TerminalExitStatus, TerminalId, TerminalOutputRequest, WaitForTerminalExitRequest,
     WriteTextFileRequest,
 };
-use bowline_state::terminal::Exit;
+use bowline_state::terminal::CommandExit;
 use bowline_wire::{CallError, ClientHandle};
-use bowline_workspace::files::{Asker, Files, TextRead, TextWritten};
-use bowline_workspace::listing::{ListOptions, Listing};
+use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
+use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
-use bowline_workspace::terminals::{Asked, Shown, Terminals};
-use bowline_workspace::workspace::Served;
+use bowline_workspace::terminals::{CommandRequest, TerminalBackend, TerminalSnapshot};
+use bowline_workspace::workspace::TextSource;
 use tokio::time::timeout;
 
-use super::Fault;
-use crate::settings::{Log, Settings};
+use super::RuntimeError;
+use crate::agent_options::{AgentOptions, LogSink};
 
-/// Runs a call to the client for so long; dropping it tells the client.
-async fn bounded<T>(
+/// Runs a call to the client with a timeout; dropping the future cancels the request.
+async fn with_timeout<T>(
     method: ClientMethod,
     limit: Duration,
     call: impl Future<Output = Result<T, CallError>>,
-) -> Result<T, Fault> {
+) -> Result<T, RuntimeError> {
     let method = method.wire_name();
     match timeout(limit, call).await {
-        Ok(answer) => answer.map_err(|error| Fault::of(method, error)),
-        Err(_) => Err(Fault::TimedOut { method, after: limit }),
+        Ok(answer) => answer.map_err(|error| RuntimeError::from_call_error(method, error)),
+        Err(_) => Err(RuntimeError::TimedOut { method, after: limit }),
     }
 }
 
-/// Returns that something was done, also where the answer says so in a way of its own.
-fn done(answer: Result<(), Fault>) -> Result<(), Fault> {
+/// Treats an answer that cannot be parsed as success.
+fn accept_unreadable_answer(answer: Result<(), RuntimeError>) -> Result<(), RuntimeError> {
     match answer {
-        Err(Fault::Unreadable { .. }) => Ok(()),
+        Err(RuntimeError::InvalidAnswer { .. }) => Ok(()),
         answer => answer,
     }
 }
 
-/// How long a client may take for a request.
+/// The timeouts of requests to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
-    /// If it has only to do it.
+pub struct ClientTimeouts {
+    /// For requests that it carries out without asking.
     pub answer: Duration,
-    /// If it may ask its user first: before it writes a file or starts a command.
+    /// For requests that it may show to its user first: writing a file, starting a command.
     pub review: Duration,
 }
 
-/// A person may be asked about anything by a client that decides, and has as much time as for a question of the agent's own.
-const PERSONS_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+/// A client that authorizes operations may ask its user about any of them, who gets as long as for the agent's own
+/// questions.
+const USER_DECISION_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl Patience {
-    /// Returns how long a client is waited for.
-    pub(super) fn of(settings: &Settings, client: &ClientHandle) -> Self {
-        if client.gate().decides() {
-            return Self { answer: PERSONS_TIME, review: PERSONS_TIME };
+impl ClientTimeouts {
+    /// Returns the timeouts for a client.
+    pub(super) fn for_client(settings: &AgentOptions, client: &ClientHandle) -> Self {
+        if client.gate().authorizes_operations() {
+            return Self { answer: USER_DECISION_TIMEOUT, review: USER_DECISION_TIMEOUT };
         }
         Self { answer: settings.client_timeout, review: settings.review_timeout }
     }
@@ -73,45 +74,45 @@ impl Patience {
 pub struct ClientFiles {
     client: ClientHandle,
     session: SessionId,
-    patience: Patience,
+    timeouts: ClientTimeouts,
     quirks: QuirkMode,
-    log: Log,
+    log: LogSink,
 }
 
 impl ClientFiles {
     /// Returns the files of a session.
     #[must_use]
-    pub fn new(client: ClientHandle, session: SessionId, settings: &Settings) -> Self {
-        let patience = Patience::of(settings, &client);
-        Self { client, session, patience, quirks: settings.quirks, log: settings.log.clone() }
+    pub fn new(client: ClientHandle, session: SessionId, settings: &AgentOptions) -> Self {
+        let patience = ClientTimeouts::for_client(settings, &client);
+        Self { client, session, timeouts: patience, quirks: settings.quirks, log: settings.log.clone() }
     }
 
     /// Reads a file, or some lines of it.
     ///
     /// # Errors
-    /// Returns why there is no text.
-    pub async fn read(&self, path: &str, window: Window) -> Result<Arc<String>, Fault> {
+    /// Fails if the client returns no text.
+    pub async fn read(&self, path: &str, window: LineWindow) -> Result<Arc<String>, RuntimeError> {
         let request =
             ReadTextFileRequest::new(self.session.clone(), path).line(window.line).limit(window.limit);
         let read = self.client.read_text_file(request);
-        let read = bounded(ClientMethod::ReadTextFile, self.patience.answer, read).await;
-        let text = read.map_err(|fault| self.understood(fault, path))?.content;
-        // A client that gives more lines than it was asked for has taken no notice of the window.
+        let read = with_timeout(ClientMethod::ReadTextFile, self.timeouts.answer, read).await;
+        let text = read.map_err(|fault| self.apply_quirk(fault, path))?.content;
+        // A client that returns more lines than requested has ignored the window.
         let asked = window.limit.and_then(|limit| usize::try_from(limit).ok());
         if asked.is_some_and(|limit| text.lines().nth(limit).is_some()) {
-            let part = slice(&text, window).map_err(|past| Fault::Said(past.into()))?;
+            let part = slice_lines(&text, window).map_err(|past| RuntimeError::Failed(past.into()))?;
             return Ok(Arc::new(part.to_owned()));
         }
         Ok(Arc::new(text))
     }
 
-    /// Returns what a client means that is known to answer so.
-    fn understood(&self, fault: Fault, path: &str) -> Fault {
+    /// Translates an error of a client with a known quirk.
+    fn apply_quirk(&self, fault: RuntimeError, path: &str) -> RuntimeError {
         let (client, meant) = (self.client.info(), Workaround::MissingFileForNoContent);
         match (&fault, Quirk::find(self.quirks, PeerRole::Client, client, meant)) {
-            (Fault::Unreadable { .. }, Some(quirk)) => {
-                self.log.line(quirk.log_line(path));
-                Fault::no_content()
+            (RuntimeError::InvalidAnswer { .. }, Some(quirk)) => {
+                self.log.write_line(quirk.log_line(path));
+                RuntimeError::no_content()
             }
             _ => fault,
         }
@@ -120,32 +121,34 @@ impl ClientFiles {
     /// Writes a file.
     ///
     /// # Errors
-    /// Returns why it was not written, or that nobody knows.
-    pub async fn write(&self, path: &str, content: String) -> Result<(), Fault> {
+    /// Fails if the file was not written, or if the outcome is unknown.
+    pub async fn write(&self, path: &str, content: String) -> Result<(), RuntimeError> {
         let request = WriteTextFileRequest::new(self.session.clone(), path, content);
         let write = self.client.write_text_file(request);
-        done(bounded(ClientMethod::WriteTextFile, self.patience.review, write).await.map(drop))
+        accept_unreadable_answer(
+            with_timeout(ClientMethod::WriteTextFile, self.timeouts.review, write).await.map(drop),
+        )
     }
 }
 
-impl Files for ClientFiles {
-    async fn read(&self, path: &str, window: Window) -> Result<TextRead, Failure> {
+impl FileBackend for ClientFiles {
+    async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
         let text = Self::read(self, path, window).await?;
-        let whole = (window == Window::default()).then_some(true);
-        Ok(TextRead { text, served: Served::Document, whole })
+        let whole = (window == LineWindow::default()).then_some(true);
+        Ok(TextReadOutcome { text, source: TextSource::Document, is_whole: whole })
     }
 
-    async fn write(&self, path: &str, content: String, _: &Asker) -> Result<TextWritten, Failure> {
+    async fn write(&self, path: &str, content: String, _: &Requester) -> Result<TextWriteOutcome, RpcError> {
         Self::write(self, path, content).await?;
-        Ok(TextWritten::default())
+        Ok(TextWriteOutcome::default())
     }
 
-    async fn list(&self, _: &str, _: ListOptions) -> Result<Listing, Failure> {
-        Err(Failure::UnknownMethod { method: None })
+    async fn list(&self, _: &str, _: ListOptions) -> Result<Listing, RpcError> {
+        Err(RpcError::UnknownMethod { method: None })
     }
 
-    async fn search(&self, _: SearchQuery, _: Option<String>) -> Result<SearchResult, Failure> {
-        Err(Failure::UnknownMethod { method: None })
+    async fn search(&self, _: SearchQuery, _: Option<String>) -> Result<SearchResult, RpcError> {
+        Err(RpcError::UnknownMethod { method: None })
     }
 }
 
@@ -154,32 +157,32 @@ impl Files for ClientFiles {
 pub struct ClientTerminals {
     client: ClientHandle,
     session: SessionId,
-    patience: Patience,
+    timeouts: ClientTimeouts,
 }
 
 impl ClientTerminals {
-    /// Returns the terminals of a session; the client may take so long for each request but waiting.
+    /// Returns the terminals of a session; `patience` limits each request except waiting.
     #[must_use]
-    pub fn new(client: ClientHandle, session: SessionId, patience: Patience) -> Self {
-        Self { client, session, patience }
+    pub fn new(client: ClientHandle, session: SessionId, patience: ClientTimeouts) -> Self {
+        Self { client, session, timeouts: patience }
     }
 
-    /// Returns how long the client may take to start a command.
+    /// Returns the timeout for starting a command.
     #[must_use]
-    pub fn limit(&self) -> Duration {
-        self.patience.review
+    pub fn create_timeout(&self) -> Duration {
+        self.timeouts.review
     }
 
-    /// Runs a command, as it is asked for: nothing is added or taken apart. However long the client takes, it is waited
-    /// for; once `given_up` is done it is told that nobody wants the terminal, which is still returned if it made one.
+    /// Runs a command exactly as given. Waits as long as the client takes. Once `given_up` resolves, the request is
+    /// cancelled; if the client created a terminal all the same, it is still returned.
     ///
     /// # Errors
-    /// Returns why it does not run, or that nobody knows.
+    /// Fails if the command does not run, or if the outcome is unknown.
     pub async fn create(
         &self,
-        asked: Asked,
+        asked: CommandRequest,
         given_up: impl Future<Output = ()>,
-    ) -> Result<TerminalId, Fault> {
+    ) -> Result<TerminalId, RuntimeError> {
         let env = asked.env.into_iter().map(|(name, value)| EnvVariable::new(name, value)).collect();
         let request = CreateTerminalRequest::new(self.session.clone(), asked.command)
             .args(asked.args)
@@ -187,104 +190,111 @@ impl ClientTerminals {
             .cwd(asked.cwd.map(Into::into))
             .output_byte_limit(asked.output_limit);
         let created = self.client.create_terminal_until(request, given_up).await;
-        let created = created.map_err(|error| Fault::of(ClientMethod::CreateTerminal.wire_name(), error));
+        let created = created
+            .map_err(|error| RuntimeError::from_call_error(ClientMethod::CreateTerminal.wire_name(), error));
         Ok(created?.terminal_id)
     }
 
-    /// Returns the output so far; how the command ended may be left open by the client.
+    /// Returns the output so far; the client may omit how the command ended.
     ///
     /// # Errors
-    /// Returns why there is none.
-    pub async fn output(&self, id: &TerminalId) -> Result<(String, bool, Option<Ending>), Fault> {
+    /// Fails if the client returns no output.
+    pub async fn output(&self, id: &TerminalId) -> Result<(String, bool, Option<CommandEnd>), RuntimeError> {
         let request = TerminalOutputRequest::new(self.session.clone(), id.clone());
         let output = self.client.terminal_output(request);
-        let shown = bounded(ClientMethod::TerminalOutput, self.patience.answer, output).await?;
-        Ok((shown.output, shown.truncated, shown.exit_status.as_ref().map(Ending::of)))
+        let shown = with_timeout(ClientMethod::TerminalOutput, self.timeouts.answer, output).await?;
+        Ok((shown.output, shown.truncated, shown.exit_status.as_ref().map(CommandEnd::from_status)))
     }
 
-    /// Waits for the command to end, as long as it takes.
+    /// Waits for the command to end, without a timeout.
     ///
     /// # Errors
-    /// Returns why nobody can say when it does.
-    pub async fn wait(&self, id: &TerminalId) -> Result<Ending, Fault> {
+    /// Fails if the client cannot wait for it.
+    pub async fn wait(&self, id: &TerminalId) -> Result<CommandEnd, RuntimeError> {
         let request = WaitForTerminalExitRequest::new(self.session.clone(), id.clone());
         let method = ClientMethod::WaitForTerminalExit.wire_name();
         let waited = self.client.wait_for_terminal_exit(request).await;
-        Ok(Ending::of(&waited.map_err(|error| Fault::of(method, error))?.exit_status))
+        Ok(CommandEnd::from_status(
+            &waited.map_err(|error| RuntimeError::from_call_error(method, error))?.exit_status,
+        ))
     }
 
-    /// Ends the command. Its output stays.
+    /// Kills the command. Its output stays.
     ///
     /// # Errors
-    /// Returns why it was not ended.
-    pub async fn kill(&self, id: &TerminalId) -> Result<(), Fault> {
+    /// Fails if it was not killed.
+    pub async fn kill(&self, id: &TerminalId) -> Result<(), RuntimeError> {
         let request = KillTerminalRequest::new(self.session.clone(), id.clone());
         let kill = self.client.kill_terminal(request);
-        done(bounded(ClientMethod::KillTerminal, self.patience.answer, kill).await.map(drop))
+        accept_unreadable_answer(
+            with_timeout(ClientMethod::KillTerminal, self.timeouts.answer, kill).await.map(drop),
+        )
     }
 
-    /// Ends the command and gives the terminal up.
+    /// Kills the command and releases the terminal.
     ///
     /// # Errors
-    /// Returns why it was not given up.
-    pub async fn release(&self, id: &TerminalId) -> Result<(), Fault> {
+    /// Fails if it was not released.
+    pub async fn release(&self, id: &TerminalId) -> Result<(), RuntimeError> {
         let request = ReleaseTerminalRequest::new(self.session.clone(), id.clone());
         let release = self.client.release_terminal(request);
-        done(bounded(ClientMethod::ReleaseTerminal, self.patience.answer, release).await.map(drop))
+        accept_unreadable_answer(
+            with_timeout(ClientMethod::ReleaseTerminal, self.timeouts.answer, release).await.map(drop),
+        )
     }
 }
 
-/// How a command ended, as far as whoever ran it says.
+/// How a command ended, as far as its backend reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
-    /// By itself, or by a signal.
-    Known(Exit),
-    /// It ended, and nobody says how.
+pub enum CommandEnd {
+    /// It exited, or a signal ended it.
+    Known(CommandExit),
+    /// It ended, but its exit status was not reported.
     Unknown,
 }
 
-impl Ending {
-    fn of(status: &TerminalExitStatus) -> Self {
+impl CommandEnd {
+    fn from_status(status: &TerminalExitStatus) -> Self {
         match (&status.signal, status.exit_code) {
-            (Some(signal), _) => Self::Known(Exit::Signal(signal.clone())),
-            (None, Some(code)) => Self::Known(Exit::Code(i32::try_from(code).unwrap_or(-1))),
+            (Some(signal), _) => Self::Known(CommandExit::Signal(signal.clone())),
+            (None, Some(code)) => Self::Known(CommandExit::Code(i32::try_from(code).unwrap_or(-1))),
             (None, None) => Self::Unknown,
         }
     }
 
-    fn known(self) -> Result<Exit, Failure> {
+    fn into_exit(self) -> Result<CommandExit, RpcError> {
         match self {
             Self::Known(exit) => Ok(exit),
             Self::Unknown => {
-                Err(Failure::Internal { reason: "the editor does not say how the command ended".to_owned() })
+                Err(RpcError::Internal { reason: "the editor does not say how the command ended".to_owned() })
             }
         }
     }
 }
 
-impl Terminals for ClientTerminals {
-    async fn create(&self, asked: Asked) -> Result<TerminalId, Failure> {
+impl TerminalBackend for ClientTerminals {
+    async fn create(&self, asked: CommandRequest) -> Result<TerminalId, RpcError> {
         let create = Self::create(self, asked, std::future::pending());
         let method = ClientMethod::CreateTerminal.wire_name();
-        let after = self.patience.review;
+        let after = self.timeouts.review;
         let created = timeout(after, create).await;
-        Ok(created.unwrap_or(Err(Fault::TimedOut { method, after }))?)
+        Ok(created.unwrap_or(Err(RuntimeError::TimedOut { method, after }))?)
     }
 
-    async fn output(&self, id: &TerminalId) -> Result<Shown, Failure> {
+    async fn output(&self, id: &TerminalId) -> Result<TerminalSnapshot, RpcError> {
         let (text, truncated, ending) = Self::output(self, id).await?;
-        Ok(Shown { text, truncated, exit: ending.map(Ending::known).transpose()? })
+        Ok(TerminalSnapshot { text, truncated, exit: ending.map(CommandEnd::into_exit).transpose()? })
     }
 
-    async fn wait(&self, id: &TerminalId) -> Result<Exit, Failure> {
-        Self::wait(self, id).await?.known()
+    async fn wait(&self, id: &TerminalId) -> Result<CommandExit, RpcError> {
+        Self::wait(self, id).await?.into_exit()
     }
 
-    async fn kill(&self, id: &TerminalId) -> Result<(), Failure> {
+    async fn kill(&self, id: &TerminalId) -> Result<(), RpcError> {
         Ok(Self::kill(self, id).await?)
     }
 
-    async fn release(&self, id: &TerminalId) -> Result<(), Failure> {
+    async fn release(&self, id: &TerminalId) -> Result<(), RpcError> {
         Ok(Self::release(self, id).await?)
     }
 }

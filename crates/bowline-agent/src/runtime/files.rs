@@ -1,40 +1,45 @@
-//! The session's files by whoever serves them, for those who do not care who that is.
+//! The session's files through its chosen backend, for callers that need not know which it is.
 
 use std::sync::Arc;
 
-use bowline_state::failure::Failure;
-use bowline_state::lines::Window;
-use bowline_workspace::files::{Asker, Files, TextRead, TextWritten};
-use bowline_workspace::listing::{ListOptions, Listing};
+use bowline_state::lines::LineWindow;
+use bowline_state::rpc_error::RpcError;
+use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
+use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
-use bowline_workspace::workspace::Served;
+use bowline_workspace::workspace::TextSource;
 
-use super::{Runtimes, Server};
+use super::{Backend, SessionRuntime};
 
-impl Files for Runtimes {
-    async fn read(&self, path: &str, window: Window) -> Result<TextRead, Failure> {
-        let by = self.choice().read;
+impl FileBackend for SessionRuntime {
+    async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
+        let by = self.backend_choice().read;
         let read = self.read(by, path, window).await.map_err(|fault| match fault {
-            // Clients have many ways to say it.
-            fault if fault.is_missing() => Failure::ResourceNotFound { uri: Some(path.to_owned()) },
+            // Clients report a missing file in many ways.
+            fault if fault.is_file_missing() => RpcError::ResourceNotFound { uri: Some(path.to_owned()) },
             fault => fault.into(),
         })?;
         let served = match by {
-            Server::Client | Server::Workspace => Served::Document,
-            Server::Local => Served::Disk,
+            Backend::Client | Backend::Workspace => TextSource::Document,
+            Backend::Local => TextSource::Disk,
         };
-        Ok(TextRead { text: Arc::clone(&read.text), served, whole: read.whole })
+        Ok(TextReadOutcome { text: Arc::clone(&read.text), source: served, is_whole: read.whole })
     }
 
-    async fn write(&self, path: &str, content: String, asker: &Asker) -> Result<TextWritten, Failure> {
-        Ok(self.write(self.choice().write, path, content, asker).await?)
+    async fn write(
+        &self,
+        path: &str,
+        content: String,
+        asker: &Requester,
+    ) -> Result<TextWriteOutcome, RpcError> {
+        Ok(self.write(self.backend_choice().write, path, content, asker).await?)
     }
 
-    async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, Failure> {
+    async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RpcError> {
         Ok(Self::list(self, path, options).await?)
     }
 
-    async fn search(&self, query: SearchQuery, below: Option<String>) -> Result<SearchResult, Failure> {
-        Ok(Self::search(self, query, below).await?.found)
+    async fn search(&self, query: SearchQuery, below: Option<String>) -> Result<SearchResult, RpcError> {
+        Ok(Self::search(self, query, below).await?.result)
     }
 }

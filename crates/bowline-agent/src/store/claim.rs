@@ -1,4 +1,4 @@
-//! Who has a session: a lock of the system's on a file of its own, which ends with the process however that ends.
+//! The claim on a session: a system lock on a file of its own, released when the process ends for any reason.
 
 use std::path::Path;
 use std::process;
@@ -7,40 +7,40 @@ use std::time::Duration;
 
 use bowline_state::changes::ContentHash;
 use bowline_state::schema::v1::SessionId;
-use bowline_workspace::calls::Calls;
-use bowline_workspace::storage::{FileLock, Sharing, create_directory};
+use bowline_workspace::disk_calls::DiskCalls;
+use bowline_workspace::storage::{FileLock, LockMode, create_directory};
 
-use super::codec::Encoded;
+use super::codec::EncodedRecord;
 use super::error::StoreError;
 
 /// The directory of the locks.
-const LOCKS: &str = "sessions.locks";
-/// The lock's name is so much of the hash of the id: ids are what a client says, and no names of files.
-const NAME: usize = 32;
+const LOCKS_DIR: &str = "sessions.locks";
+/// The length of a lock's name, a prefix of the id's hash: clients choose ids, which need not be valid file names.
+const LOCK_NAME_LENGTH: usize = 32;
 
-/// A session in the hands of one who changes it.
+/// A session claimed by its one writer.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(super) struct SessionClaim {
     pub(super) id: SessionId,
-    /// What could not be saved yet. Only the store looks at it.
-    pub(super) waiting: Mutex<Vec<Encoded>>,
+    /// Records that could not be saved yet. Only the store accesses them.
+    pub(super) unsaved_records: Mutex<Vec<EncodedRecord>>,
     _lock: FileLock,
 }
 
-impl Claim {
+impl SessionClaim {
     pub(super) fn new(id: SessionId, lock: FileLock) -> Self {
-        Self { id, waiting: Mutex::default(), _lock: lock }
+        Self { id, unsaved_records: Mutex::default(), _lock: lock }
     }
 }
 
-/// Takes the right to change a session among those in a directory.
-pub(super) fn lock(directory: &Path, id: &SessionId) -> Result<FileLock, StoreError> {
-    let name = ContentHash::of(id.0.as_bytes()).to_string();
-    let path = directory.join(LOCKS).join(&name[..NAME]);
-    if let Some(mut lock) = FileLock::acquire(&path, Sharing::Alone, Duration::ZERO)? {
+/// Locks a session of a directory for changes.
+pub(super) fn lock_session(directory: &Path, id: &SessionId) -> Result<FileLock, StoreError> {
+    let name = ContentHash::digest(id.0.as_bytes()).to_string();
+    let path = directory.join(LOCKS_DIR).join(&name[..LOCK_NAME_LENGTH]);
+    if let Some(mut lock) = FileLock::acquire(&path, LockMode::Exclusive, Duration::ZERO)? {
         lock.make_temporary();
-        // Its length says who has it. Bytes would make its end a matter of milliseconds on some file systems.
-        // Without it others are told less.
+        // The file's length is the holder's process id. Writing bytes instead would make releasing take milliseconds on
+        // some file systems. If it fails, other processes only lack the id.
         drop(lock.file().set_len(process::id().into()));
         return Ok(lock);
     }
@@ -48,11 +48,11 @@ pub(super) fn lock(directory: &Path, id: &SessionId) -> Result<FileLock, StoreEr
     Err(StoreError::Busy { id: id.clone(), process: length.filter(|process| *process > 0) })
 }
 
-/// Makes the directory for locks, and removes those of processes that were killed.
-pub(super) fn sweep(directory: &Path) -> Result<(), StoreError> {
-    let locks = directory.join(LOCKS);
-    create_directory(&locks, &Calls::default())?;
-    // What cannot be removed does no harm.
-    drop(FileLock::held_in(&locks, ""));
+/// Creates the lock directory, and removes the locks of killed processes.
+pub(super) fn sweep_stale_locks(directory: &Path) -> Result<(), StoreError> {
+    let locks = directory.join(LOCKS_DIR);
+    create_directory(&locks, &DiskCalls::default())?;
+    // A lock that cannot be removed does no harm.
+    drop(FileLock::list_held(&locks, ""));
     Ok(())
 }

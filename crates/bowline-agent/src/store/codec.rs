@@ -1,13 +1,13 @@
-//! Records as bytes: JSON, compressed where that pays, with a checksum.
+//! The encoding of records: JSON, compressed where that pays, with a checksum.
 
-use bowline_state::conversation::Message;
+use bowline_state::conversation::ConversationMessage;
 use bowline_state::schema::v1::SessionUpdate;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::error::{Fault, StoreError};
-use super::{MAX_RECORD_BYTES, Record};
+use super::error::{StoreError, StoreTransactionError};
+use super::{MAX_RECORD_BYTES, SessionRecord};
 
 pub(super) const UPDATE: i64 = 0;
 const MESSAGE: i64 = 1;
@@ -15,62 +15,62 @@ pub(super) const COMPACTED: i64 = 2;
 
 const RAW: i64 = 0;
 const LZ4: i64 = 1;
-/// Up to this size a record is kept as it is: it takes a part of a page either way.
-const SMALL: usize = 1024;
-/// What is nested deeper is kept as text. A reader gives up at 128, and what a model sends may come close to that.
+/// Records up to this size are stored uncompressed: they occupy part of a page either way.
+const MAX_UNCOMPRESSED: usize = 1024;
+/// Values nested deeper are stored as text. The JSON parser's limit is 128, and model output may come close to it.
 const MAX_DEPTH: usize = 100;
 
-/// A record as it is kept.
+/// A record as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Encoded {
+pub(super) struct EncodedRecord {
     pub(super) kind: i64,
     pub(super) codec: i64,
-    /// How many bytes the JSON has.
+    /// The size of the JSON in bytes.
     pub(super) size: i64,
     pub(super) data: Vec<u8>,
-    pub(super) sum: [u8; 8],
+    pub(super) checksum: [u8; 8],
 }
 
-/// A record that was read, or that is of a kind that this program does not know.
+/// A decoded record, or one of an unknown kind.
 #[derive(Debug)]
-pub(super) enum Decoded {
+pub(super) enum DecodedRecord {
     Update(Box<SessionUpdate>),
-    Message(Message),
-    Compacted(Vec<Message>),
-    /// An update that is whole but cannot be read.
+    Message(ConversationMessage),
+    Compacted(Vec<ConversationMessage>),
+    /// An intact update that this version cannot parse.
     Unknown,
 }
 
-pub(super) fn encode(record: &Record) -> Result<Encoded, StoreError> {
+pub(super) fn encode(record: &SessionRecord) -> Result<EncodedRecord, StoreError> {
     let (kind, json) = match record {
-        Record::Update(update) => (UPDATE, json(update)?),
-        Record::Message(message) => (MESSAGE, json(message)?),
-        Record::Compacted(messages) => (COMPACTED, json(messages)?),
+        SessionRecord::Update(update) => (UPDATE, to_json(update)?),
+        SessionRecord::Message(message) => (MESSAGE, to_json(message)?),
+        SessionRecord::Compacted(messages) => (COMPACTED, to_json(messages)?),
     };
     if json.len() > MAX_RECORD_BYTES {
         return Err(StoreError::TooLarge { bytes: json.len() });
     }
     let size = i64::try_from(json.len()).unwrap_or(i64::MAX);
-    let compressed = (json.len() > SMALL).then(|| lz4_flex::block::compress(&json));
+    let compressed = (json.len() > MAX_UNCOMPRESSED).then(|| lz4_flex::block::compress(&json));
     let (codec, data) = match compressed {
         Some(compressed) if compressed.len() < json.len() - json.len() / 8 => (LZ4, compressed),
         _ => (RAW, json),
     };
     let sum = checksum(kind, codec, size, &data);
-    Ok(Encoded { kind, codec, size, data, sum })
+    Ok(EncodedRecord { kind, codec, size, data, checksum: sum })
 }
 
-impl Encoded {
-    /// Says whether it is what was written.
-    pub(super) fn is_whole(&self) -> bool {
+impl EncodedRecord {
+    /// Returns whether the record matches its checksum.
+    pub(super) fn is_intact(&self) -> bool {
         let known = matches!(self.kind, UPDATE | MESSAGE | COMPACTED) && matches!(self.codec, RAW | LZ4);
-        known && self.sum == checksum(self.kind, self.codec, self.size, &self.data)
+        known && self.checksum == checksum(self.kind, self.codec, self.size, &self.data)
     }
 
-    /// Reads it. A message that is whole but not understood is an error in words.
-    pub(super) fn decode(self) -> Result<Result<Decoded, String>, Fault> {
-        let damaged = || Fault::Damaged("a record is not what was written".to_owned());
-        if !self.is_whole() {
+    /// Decodes the record. For an intact message that this version cannot parse, the inner error is the reason.
+    pub(super) fn decode(self) -> Result<Result<DecodedRecord, String>, StoreTransactionError> {
+        let damaged = || StoreTransactionError::Damaged("a record is not what was written".to_owned());
+        if !self.is_intact() {
             return Err(damaged());
         }
         let size = usize::try_from(self.size).ok().filter(|size| *size <= MAX_RECORD_BYTES);
@@ -81,15 +81,15 @@ impl Encoded {
         };
         let decoded = match self.kind {
             UPDATE => Ok(serde_json::from_slice(&json)
-                .map_or(Decoded::Unknown, |update| Decoded::Update(Box::new(update)))),
-            MESSAGE => serde_json::from_slice(&json).map(Decoded::Message),
-            _ => serde_json::from_slice(&json).map(Decoded::Compacted),
+                .map_or(DecodedRecord::Unknown, |update| DecodedRecord::Update(Box::new(update)))),
+            MESSAGE => serde_json::from_slice(&json).map(DecodedRecord::Message),
+            _ => serde_json::from_slice(&json).map(DecodedRecord::Compacted),
         };
         Ok(decoded.map_err(|error| error.to_string()))
     }
 }
 
-/// Returns what tells whether some bytes are what they were.
+/// Returns a short checksum.
 pub(super) fn digest(parts: &[&[u8]]) -> [u8; 8] {
     let mut hash = Sha256::new();
     for part in parts {
@@ -106,18 +106,18 @@ fn checksum(kind: i64, codec: i64, size: i64, data: &[u8]) -> [u8; 8] {
     digest(&[&kind.to_le_bytes(), &codec.to_le_bytes(), &size.to_le_bytes(), data])
 }
 
-fn json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+fn to_json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     let json = serde_json::to_vec(value).map_err(StoreError::Unwritable)?;
-    if depth(&json) <= MAX_DEPTH {
+    if json_depth(&json) <= MAX_DEPTH {
         return Ok(json);
     }
     let mut value = serde_json::to_value(value).map_err(StoreError::Unwritable)?;
-    flatten(&mut value, MAX_DEPTH);
+    flatten_below(&mut value, MAX_DEPTH);
     serde_json::to_vec(&value).map_err(StoreError::Unwritable)
 }
 
-/// Returns how deep some JSON is nested.
-fn depth(json: &[u8]) -> usize {
+/// Returns the nesting depth of JSON text.
+fn json_depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_text, mut escaped) = (false, false);
     for byte in json {
@@ -136,12 +136,12 @@ fn depth(json: &[u8]) -> usize {
     deepest
 }
 
-/// Makes text of whatever is nested deeper than it may be.
-fn flatten(value: &mut Value, levels: usize) {
+/// Turns values nested deeper than `levels` into text.
+fn flatten_below(value: &mut Value, levels: usize) {
     match value {
         Value::Array(_) | Value::Object(_) if levels == 0 => *value = Value::String(value.to_string()),
-        Value::Array(items) => items.iter_mut().for_each(|item| flatten(item, levels - 1)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| flatten(field, levels - 1)),
+        Value::Array(items) => items.iter_mut().for_each(|item| flatten_below(item, levels - 1)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| flatten_below(field, levels - 1)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -1,4 +1,4 @@
-//! The database as one process uses it: opened when it is first needed, and again when it was damaged or replaced.
+//! The session database of one process: opened on first use, and reopened after it was damaged or replaced.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,124 +8,130 @@ use bowline_state::schema::v1::SessionId;
 use bowline_state::transcript;
 use bowline_workspace::clock::now;
 use bowline_workspace::storage::{
-    Database, DatabaseFile, DatabaseKind, Durability, FileLock, Newer, SetAside, Sharing, StorageError,
-    Unusable,
+    Database, DatabaseFile, DatabaseKind, Durability, FileLock, LockMode, NewerFormatPolicy,
+    SetAsideDatabase, StorageError, UnusableReason,
 };
 use rusqlite::{Connection, Transaction};
 
-use super::claim::{self, Claim};
-use super::error::{Fault, Notice, StoreError};
-use super::salvage::{self, Salvaged};
+use super::claim::{self, SessionClaim};
+use super::error::{StoreError, StoreNotice, StoreTransactionError};
+use super::salvage::{self, SalvageReport};
 use super::{
-    ListQuery, MAX_PAGE, MAX_WAITING_BYTES, Meta, Page, Record, Retention, Stored, codec, cursor, rows,
+    MAX_PAGE_SIZE, MAX_WAITING_BYTES, SessionMeta, SessionPage, SessionQuery, SessionRecord,
+    SessionRetention, StoredSession, codec, cursor, rows,
 };
 
-/// The name of the database.
-pub(super) const FILE: &str = "sessions.db";
+/// The file name of the database.
+pub(super) const DATABASE_FILE: &str = "sessions.db";
 /// The database of stored sessions.
-static SESSIONS: DatabaseKind = DatabaseKind {
+static SESSION_DATABASE: DatabaseKind = DatabaseKind {
     subject: "the sessions in",
-    file: FILE,
+    file: DATABASE_FILE,
     lock: "sessions.lock",
     // "Knot" in ASCII.
     application_id: 0x4b6e_6f74,
     format: 1,
     schema: include_str!("schema.sql"),
-    newer: Newer::Refuse,
+    newer_format: NewerFormatPolicy::Refuse,
     checked_table: Some("sessions"),
-    verify: rows::verify,
+    verify: rows::verify_rows,
 };
-/// How long one waits for other processes.
-const WAIT: Duration = Duration::from_secs(10);
-/// At most so many notices wait to be taken.
+/// How long to wait for locks of other processes.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most notices kept until they are taken.
 const MAX_NOTICES: usize = 64;
-/// A database that is replaced again and again is opened so often for one thing to do.
-const TRIES: usize = 4;
-/// At most so many sessions are removed when the database is opened: somebody waits for it.
-const PRUNED_AT_ONCE: usize = 64;
-/// A session in which nothing was ever said is kept this long, in milliseconds: a day.
-const EMPTY_AGE: i64 = 24 * 60 * 60 * 1000;
-/// So many free pages are given back to the file system at once.
+/// How often one operation opens the database if it keeps being replaced.
+const MAX_OPEN_ATTEMPTS: usize = 4;
+/// The most sessions removed when the database is opened, since the caller is waiting.
+const MAX_PRUNED_SESSIONS: usize = 64;
+/// How long a session without any content is kept, in milliseconds: a day.
+const EMPTY_SESSION_AGE_MS: i64 = 24 * 60 * 60 * 1000;
+/// The number of free pages returned to the file system at a time.
 const FREED_PAGES: i64 = 4096;
 
-/// What the user should hear of, until somebody takes it.
-pub(super) type Notices = Arc<Mutex<Vec<Notice>>>;
+/// The notices for the user, until they are taken.
+pub(super) type NoticeQueue = Arc<Mutex<Vec<StoreNotice>>>;
 
 /// The stored sessions of this process.
 #[derive(Debug)]
 pub(super) struct SessionDatabase {
     directory: PathBuf,
-    retention: Retention,
-    notices: Notices,
-    open: Option<Database>,
+    retention: SessionRetention,
+    notices: NoticeQueue,
+    database: Option<Database>,
 }
 
 impl SessionDatabase {
-    pub(super) fn new(directory: PathBuf, retention: Retention, notices: Notices) -> Self {
-        Self { directory, retention, notices, open: None }
+    pub(super) fn new(directory: PathBuf, retention: SessionRetention, notices: NoticeQueue) -> Self {
+        Self { directory, retention, notices, database: None }
     }
 
-    pub(super) fn create(&mut self, meta: Meta) -> Result<Claim, StoreError> {
-        let lock = self.lock(&meta.id)?;
-        self.write(Durability::Soon, |transaction| rows::insert(transaction, &meta))?;
-        Ok(Claim::new(meta.id, lock))
+    pub(super) fn create(&mut self, meta: SessionMeta) -> Result<SessionClaim, StoreError> {
+        let lock = self.lock_session(&meta.id)?;
+        self.write(Durability::Deferred, |transaction| rows::insert_session(transaction, &meta))?;
+        Ok(SessionClaim::new(meta.id, lock))
     }
 
-    pub(super) fn claim(&mut self, id: SessionId) -> Result<(Claim, Stored), StoreError> {
-        let lock = self.lock(&id)?;
+    pub(super) fn claim(&mut self, id: SessionId) -> Result<(SessionClaim, StoredSession), StoreError> {
+        let lock = self.lock_session(&id)?;
         let stored = self.load(&id)?;
-        Ok((Claim::new(id, lock), stored))
+        Ok((SessionClaim::new(id, lock), stored))
     }
 
-    pub(super) fn fork(&mut self, from: &SessionId, meta: Meta) -> Result<(Claim, Stored), StoreError> {
-        let lock = self.lock(&meta.id)?;
-        let stored = self.write(Durability::Soon, |transaction| {
-            rows::fork(transaction, from, &meta)?;
-            rows::load(transaction, &meta.id)
+    pub(super) fn fork(
+        &mut self,
+        from: &SessionId,
+        meta: SessionMeta,
+    ) -> Result<(SessionClaim, StoredSession), StoreError> {
+        let lock = self.lock_session(&meta.id)?;
+        let stored = self.write(Durability::Deferred, |transaction| {
+            rows::fork_session(transaction, from, &meta)?;
+            rows::load_session(transaction, &meta.id)
         })?;
-        Ok((Claim::new(meta.id, lock), stored))
+        Ok((SessionClaim::new(meta.id, lock), stored))
     }
 
-    pub(super) fn load(&mut self, id: &SessionId) -> Result<Stored, StoreError> {
-        self.read(|connection| rows::load(connection, id))
+    pub(super) fn load(&mut self, id: &SessionId) -> Result<StoredSession, StoreError> {
+        self.read(|connection| rows::load_session(connection, id))
     }
 
-    pub(super) fn list(&mut self, query: &ListQuery) -> Result<Page, StoreError> {
-        let before = query.cursor.as_deref().map_or(Ok(i64::MAX), cursor::parse)?;
-        let cwd = query.cwd.as_deref().map(rows::path_text).transpose()?;
-        let page = query.page.clamp(1, MAX_PAGE);
-        self.read(|connection| rows::list(connection, cwd, before, page))
+    pub(super) fn list(&mut self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
+        let before = query.cursor.as_deref().map_or(Ok(i64::MAX), cursor::parse_cursor)?;
+        let cwd = query.cwd.as_deref().map(rows::path_to_str).transpose()?;
+        let page = query.page_size.clamp(1, MAX_PAGE_SIZE);
+        self.read(|connection| rows::list_sessions(connection, cwd, before, page))
     }
 
     pub(super) fn delete(&mut self, id: &SessionId) -> Result<(), StoreError> {
-        let _lock = self.lock(id)?;
+        let _lock = self.lock_session(id)?;
         self.remove(id)
     }
 
-    /// Removes a session. The caller has it.
+    /// Removes a session that the caller has claimed.
     pub(super) fn remove(&mut self, id: &SessionId) -> Result<(), StoreError> {
-        if self.write(Durability::Now, |transaction| rows::delete(transaction, id))? {
-            self.with(|open| open.read(|connection| Ok(give_back(connection)?)))?;
+        if self.write(Durability::Synced, |transaction| rows::delete_session(transaction, id))? {
+            self.with_database(|open| open.read(|connection| Ok(free_pages(connection)?)))?;
         }
         Ok(())
     }
 
     pub(super) fn append(
         &mut self,
-        claim: &Claim,
-        records: Vec<Record>,
+        claim: &SessionClaim,
+        records: Vec<SessionRecord>,
         durability: Durability,
     ) -> Result<(), StoreError> {
-        let mut waiting = claim.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = claim.unsaved_records.lock().unwrap_or_else(PoisonError::into_inner);
         let before = waiting.len();
         let encoded = condense(records).iter().map(codec::encode).collect::<Result<Vec<_>, _>>()?;
         waiting.extend(encoded);
-        let (most, now) = (self.retention.session_bytes, now());
-        let saved =
-            self.write(durability, |transaction| rows::append(transaction, &claim.id, &waiting, most, now));
+        let (most, now) = (self.retention.max_session_bytes, now());
+        let saved = self.write(durability, |transaction| {
+            rows::append_records(transaction, &claim.id, &waiting, most, now)
+        });
         match &saved {
             Ok(()) => waiting.clear(),
-            // It will not be saved later either.
+            // A retry would fail as well.
             Err(StoreError::SessionFull { .. } | StoreError::NotFound(_)) => waiting.truncate(before),
             Err(_) => {
                 if waiting.iter().map(|record| record.data.len()).sum::<usize>() > MAX_WAITING_BYTES {
@@ -136,26 +142,29 @@ impl SessionDatabase {
         saved
     }
 
-    pub(super) fn change(
+    pub(super) fn update_meta(
         &mut self,
-        claim: &Claim,
-        change: impl FnOnce(&mut Meta),
-    ) -> Result<Meta, StoreError> {
-        let found = self.read(|connection| rows::find(connection, &claim.id))?;
+        claim: &SessionClaim,
+        change: impl FnOnce(&mut SessionMeta),
+    ) -> Result<SessionMeta, StoreError> {
+        let found = self.read(|connection| rows::find_session(connection, &claim.id))?;
         let (number, mut meta) = (found.number, found.meta);
         change(&mut meta);
         meta.id = claim.id.clone();
-        self.write(Durability::Soon, |transaction| rows::update(transaction, number, &meta))?;
+        self.write(Durability::Deferred, |transaction| rows::update_session(transaction, number, &meta))?;
         Ok(meta)
     }
 
-    /// Takes the right to change a session.
-    fn lock(&mut self, id: &SessionId) -> Result<FileLock, StoreError> {
-        claim::lock(self.opened()?.file().directory(), id)
+    /// Locks a session for changes.
+    fn lock_session(&mut self, id: &SessionId) -> Result<FileLock, StoreError> {
+        claim::lock_session(self.ensure_open()?.file().directory(), id)
     }
 
-    fn read<T>(&mut self, mut body: impl FnMut(&Connection) -> Result<T, Fault>) -> Result<T, StoreError> {
-        self.with(|open| {
+    fn read<T>(
+        &mut self,
+        mut body: impl FnMut(&Connection) -> Result<T, StoreTransactionError>,
+    ) -> Result<T, StoreError> {
+        self.with_database(|open| {
             open.read(|connection| {
                 let transaction = connection.unchecked_transaction()?;
                 body(&transaction)
@@ -163,61 +172,67 @@ impl SessionDatabase {
         })
     }
 
-    /// Changes something, all of it or nothing.
+    /// Runs a write transaction.
     fn write<T>(
         &mut self,
         durability: Durability,
-        mut body: impl FnMut(&Transaction<'_>) -> Result<T, Fault>,
+        mut body: impl FnMut(&Transaction<'_>) -> Result<T, StoreTransactionError>,
     ) -> Result<T, StoreError> {
-        self.with(|open| open.write(durability, &mut body))
+        self.with_database(|open| open.write(durability, &mut body))
     }
 
-    /// Does something with the open database while nobody can put another in its place. Met damage is put right, and then
-    /// it is done again.
-    fn with<T>(
+    /// Runs an operation on the open database, under a lock that keeps other processes from replacing the file. Repairs
+    /// damage it meets, then runs the operation again.
+    fn with_database<T>(
         &mut self,
         mut act: impl FnMut(&mut Database) -> Result<Result<T, StoreError>, StorageError>,
     ) -> Result<T, StoreError> {
         let mut repaired = false;
-        for _ in 0..TRIES {
-            let open = self.opened()?;
-            let _lock = open.file().lock(Sharing::Shared, WAIT)?;
+        for _ in 0..MAX_OPEN_ATTEMPTS {
+            let open = self.ensure_open()?;
+            let _lock = open.file().lock(LockMode::Shared, LOCK_TIMEOUT)?;
             match act(open) {
                 Err(StorageError::Moved(_)) => {}
                 Err(StorageError::Corrupt(..)) if !repaired => repaired = true,
                 done => return done?,
             }
-            // It is opened anew under the exclusive lock.
-            self.open = None;
+            // The next attempt reopens it under the exclusive lock.
+            self.database = None;
         }
-        Err(StorageError::Held(self.directory.clone()).into())
+        Err(StorageError::Locked(self.directory.clone()).into())
     }
 
-    fn opened(&mut self) -> Result<&mut Database, StoreError> {
-        if self.open.is_none() {
-            let file = DatabaseFile::prepare(&self.directory, &SESSIONS)?;
-            let alone = file.lock(Sharing::Alone, WAIT)?;
-            claim::sweep(file.directory())?;
-            let mut salvaged = Salvaged::default();
-            let (mut open, set_aside) = file.open(|file, fresh| salvage::copy(file, fresh, &mut salvaged))?;
-            if let Some(SetAside { path, why }) = set_aside {
+    fn ensure_open(&mut self) -> Result<&mut Database, StoreError> {
+        if self.database.is_none() {
+            let file = DatabaseFile::prepare(&self.directory, &SESSION_DATABASE)?;
+            let alone = file.lock(LockMode::Exclusive, LOCK_TIMEOUT)?;
+            claim::sweep_stale_locks(file.directory())?;
+            let mut salvaged = SalvageReport::default();
+            let (mut open, set_aside) =
+                file.open(|file, fresh| salvage::copy_readable(file, fresh, &mut salvaged))?;
+            if let Some(SetAsideDatabase { path, why }) = set_aside {
                 let why = match why {
-                    Unusable::Damaged(why) => why,
+                    UnusableReason::Damaged(why) => why,
                     other => other.to_string(),
                 };
-                self.tell(Notice::SetAside { path, why, whole: salvaged.whole, cut: salvaged.cut });
+                self.push_notice(StoreNotice::SetAside {
+                    path,
+                    why,
+                    whole: salvaged.intact,
+                    cut: salvaged.truncated,
+                });
             }
-            // That this fails is no reason to keep the user from the rest.
+            // The sessions are usable without pruning.
             if let Err(error) = prune(&mut open, &self.retention) {
-                self.tell(Notice::NotPruned(error.to_string()));
+                self.push_notice(StoreNotice::NotPruned(error.to_string()));
             }
             drop(alone);
-            self.open = Some(open);
+            self.database = Some(open);
         }
-        self.open.as_mut().ok_or(StoreError::Stopped)
+        self.database.as_mut().ok_or(StoreError::Stopped)
     }
 
-    fn tell(&self, notice: Notice) {
+    fn push_notice(&self, notice: StoreNotice) {
         let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
         if notices.len() < MAX_NOTICES {
             notices.push(notice);
@@ -227,50 +242,53 @@ impl SessionDatabase {
 
 impl Drop for SessionDatabase {
     fn drop(&mut self) {
-        if let Some(open) = self.open.take() {
-            // SQLite removes the log by its name if no other process has the database open: it must not be another one's by then.
-            let _lock = open.file().lock(Sharing::Shared, WAIT);
+        if let Some(open) = self.database.take() {
+            // If no other process has the database open, SQLite removes the log by name: the lock ensures that it is
+            // still our log.
+            let _lock = open.file().lock(LockMode::Shared, LOCK_TIMEOUT);
             drop(open);
         }
     }
 }
 
-/// Removes sessions that are too old or too many, the oldest first, and those in which nothing was said. One that
-/// somebody has stays.
-fn prune(open: &mut Database, retention: &Retention) -> Result<(), StoreError> {
-    let candidates = open.read(|connection| candidates(connection, retention))??;
+/// Removes sessions beyond the retention limits, oldest first, and those without any content. Sessions in use stay.
+fn prune(open: &mut Database, retention: &SessionRetention) -> Result<(), StoreError> {
+    let candidates = open.read(|connection| prune_candidates(connection, retention))??;
     if candidates.is_empty() {
         return Ok(());
     }
     let directory = open.file().directory();
     let locks: Vec<_> =
-        candidates.iter().filter_map(|id| Some((id, claim::lock(directory, id).ok()?))).collect();
-    open.write(Durability::Soon, |transaction| {
-        locks.iter().try_for_each(|(id, _)| rows::delete(transaction, id).map(drop))
+        candidates.iter().filter_map(|id| Some((id, claim::lock_session(directory, id).ok()?))).collect();
+    open.write(Durability::Deferred, |transaction| {
+        locks.iter().try_for_each(|(id, _)| rows::delete_session(transaction, id).map(drop))
     })??;
-    open.read(|connection| Ok(give_back(connection)?))?
+    open.read(|connection| Ok(free_pages(connection)?))?
 }
 
-/// Returns the sessions that are not kept any more.
-fn candidates(connection: &Connection, retention: &Retention) -> Result<Vec<SessionId>, Fault> {
+/// Returns the sessions beyond the retention limits.
+fn prune_candidates(
+    connection: &Connection,
+    retention: &SessionRetention,
+) -> Result<Vec<SessionId>, StoreTransactionError> {
     let (count, bytes): (i64, i64) =
         connection.query_row("SELECT count(*), ifnull(sum(bytes), 0) FROM sessions", [], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })?;
     let now = now().0;
     let aged = |age: i64| now.saturating_sub(age);
-    let mut too_many = count - i64::try_from(retention.sessions).unwrap_or(i64::MAX);
-    let mut too_much = bytes - i64::try_from(retention.bytes).unwrap_or(i64::MAX);
+    let mut too_many = count - i64::try_from(retention.max_sessions).unwrap_or(i64::MAX);
+    let mut too_much = bytes - i64::try_from(retention.max_bytes).unwrap_or(i64::MAX);
     let mut candidates = Vec::new();
     let mut oldest =
         connection.prepare("SELECT id, updated, records, bytes FROM sessions ORDER BY touched")?;
     let mut rows = oldest.query([])?;
     while let Some(row) = rows.next()?
-        && candidates.len() < PRUNED_AT_ONCE
+        && candidates.len() < MAX_PRUNED_SESSIONS
     {
         let (updated, records, bytes): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
-        let empty = records == 0 && updated < aged(EMPTY_AGE);
-        if too_many > 0 || too_much > 0 || updated < aged(retention.age_ms) || empty {
+        let empty = records == 0 && updated < aged(EMPTY_SESSION_AGE_MS);
+        if too_many > 0 || too_much > 0 || updated < aged(retention.max_age_ms) || empty {
             candidates.push(SessionId::from(row.get::<_, String>(0)?));
             too_many -= 1;
             too_much -= bytes;
@@ -279,22 +297,21 @@ fn candidates(connection: &Connection, retention: &Retention) -> Result<Vec<Sess
     Ok(candidates)
 }
 
-/// Gives the space of what was removed back to the file system.
-fn give_back(connection: &Connection) -> rusqlite::Result<()> {
+/// Returns the space of removed sessions to the file system.
+fn free_pages(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma(None, "incremental_vacuum", FREED_PAGES, |_| Ok(()))
 }
 
-/// Makes less of the updates among some records. Updates and messages are two lists: how they lie between each other means
-/// nothing.
-fn condense(records: Vec<Record>) -> Vec<Record> {
+/// Merges updates among some records. Updates and messages are separate lists: their relative order means nothing.
+fn condense(records: Vec<SessionRecord>) -> Vec<SessionRecord> {
     let mut updates = Vec::new();
     let mut condensed = Vec::new();
     for record in records {
         match record {
-            Record::Update(update) => updates.push(update),
+            SessionRecord::Update(update) => updates.push(update),
             other => condensed.push(other),
         }
     }
-    condensed.extend(transcript::condense(updates).into_iter().map(Record::Update));
+    condensed.extend(transcript::condense(updates).into_iter().map(SessionRecord::Update));
     condensed
 }

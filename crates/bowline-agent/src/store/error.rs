@@ -1,4 +1,4 @@
-//! What can go wrong with stored sessions, and what their owner should be told.
+//! Errors of the session store, and its notices for the user.
 
 use std::path::PathBuf;
 
@@ -7,24 +7,24 @@ use bowline_workspace::storage::{self, FileError, StorageError};
 
 use super::MAX_RECORD_BYTES;
 
-/// Why the store did not do what it was asked. What it held before is still there.
+/// Why a store operation failed. The stored data is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is no such session.
+    /// No session has this id.
     #[error("there is no session {0}")]
     NotFound(SessionId),
-    /// Somebody has the session: another process, or this one.
-    #[error("session {id} is in use{}: close it there first", by(*.process))]
+    /// Another process, or this one, has claimed the session.
+    #[error("session {id} is in use{}: close it there first", describe_holder(*.process))]
     Busy {
         /// The session.
         id: SessionId,
-        /// The process that has it, if that is known.
+        /// The process that holds it, if known.
         process: Option<u32>,
     },
-    /// There is a session of that id already.
+    /// The id is taken.
     #[error("there is a session {0} already")]
     Exists(SessionId),
-    /// The cursor is none that this store gave out.
+    /// The cursor is not from this store.
     #[error("the cursor is not one that this program gave out: list from the beginning")]
     BadCursor,
     /// One record is larger than [`MAX_RECORD_BYTES`].
@@ -33,81 +33,81 @@ pub enum StoreError {
         /// Its size.
         bytes: usize,
     },
-    /// The session is as large as one may be, and nothing of it can go.
+    /// The session has reached its size limit, and nothing in it can be dropped.
     #[error("session {id} has {bytes} bytes, which is more than one may have: compact it or begin another")]
     SessionFull {
         /// The session.
         id: SessionId,
-        /// What it would have.
+        /// The size it would have.
         bytes: u64,
     },
-    /// Something cannot be written as JSON: a path that is no text, say.
+    /// A value cannot be written as JSON: a path that is not valid text, for example.
     #[error("this cannot be kept: {0}")]
     Unwritable(serde_json::Error),
-    /// A message of the conversation is whole, but this program cannot read it.
+    /// A message of the conversation is intact, but this version cannot parse it.
     #[error("session {id} has a message that this Bowline cannot read ({why}): use the one that wrote it")]
     Unreadable {
         /// The session.
         id: SessionId,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// What keeps the sessions cannot be used.
+    /// The database cannot be used.
     #[error(transparent)]
     Unavailable(Box<dyn std::error::Error + Send + Sync>),
-    /// The program ends, or what does the work failed.
+    /// The program is ending, or the worker thread failed.
     #[error("stored sessions are out of order in this process: start it again")]
     Stopped,
 }
 
-fn by(process: Option<u32>) -> String {
+fn describe_holder(process: Option<u32>) -> String {
     process.map_or_else(String::new, |process| format!(" by process {process}"))
 }
 
-/// What the user should hear of.
+/// A notice for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Notice {
-    /// The database was damaged. A copy of it was set aside, and what could be read of it was taken over.
+pub enum StoreNotice {
+    /// The database was damaged. A copy was set aside, and its readable content was recovered.
     #[error(
-        "the stored sessions were damaged ({why}); a copy was set aside as {}; {}", path.display(), outcome(*.whole, .cut)
+        "the stored sessions were damaged ({why}); a copy was set aside as {}; {}", path.display(), describe_salvage(*.whole, .cut)
     )]
     SetAside {
-        /// The copy; its write-ahead log, if it had one, has the same name and `-wal`.
+        /// The copy; its write-ahead log, if any, has the same name with `-wal` appended.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage found.
         why: String,
-        /// How many sessions were taken over as they were.
+        /// The number of sessions recovered completely.
         whole: usize,
-        /// Those that lack their end now.
+        /// The sessions that lost their end.
         cut: Vec<SessionId>,
     },
-    /// Sessions that are older or more than are kept could not be removed.
+    /// Sessions beyond the retention limits could not be removed.
     #[error("old sessions could not be removed: {0}")]
     NotPruned(String),
 }
 
-/// At most so many sessions are named in a notice.
-const SHOWN: usize = 10;
+/// The most sessions named in a notice.
+const MAX_NAMED_SESSIONS: usize = 10;
 
-fn outcome(whole: usize, cut: &[SessionId]) -> String {
+fn describe_salvage(whole: usize, cut: &[SessionId]) -> String {
     if whole == 0 && cut.is_empty() {
         return "no session could be read".to_owned();
     }
     let mut told = format!("sessions that are whole: {whole}");
     if !cut.is_empty() {
-        let ids: Vec<&str> = cut.iter().take(SHOWN).map(|id| &*id.0).collect();
-        let more = if cut.len() > SHOWN { " and more" } else { "" };
+        let ids: Vec<&str> = cut.iter().take(MAX_NAMED_SESSIONS).map(|id| &*id.0).collect();
+        let more = if cut.len() > MAX_NAMED_SESSIONS { " and more" } else { "" };
         told.push_str(&format!("; {} lack their end: {}{more}", cut.len(), ids.join(", ")));
     }
     told
 }
 
 /// An error inside a transaction.
-pub(super) type Fault = storage::Fault<StoreError>;
+pub(super) type StoreTransactionError = storage::TransactionError<StoreError>;
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for StoreTransactionError {
     fn from(error: StoreError) -> Self {
-        Self::Known(error)
+        Self::Caller(error)
     }
 }
 

@@ -1,66 +1,66 @@
-//! Sessions and records as rows.
+//! The rows of sessions and records.
 
 use std::path::{Path, PathBuf};
 
-use bowline_state::changes::Moment;
-use bowline_state::conversation::{Thinking, Usage};
-use bowline_state::mode::Mode;
+use bowline_state::changes::Timestamp;
+use bowline_state::conversation::{ThinkingLevel, TokenUsage};
+use bowline_state::mode::AgentMode;
 use bowline_state::schema::v1::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, Row, Statement, params};
 use serde::{Deserialize, Serialize};
 
-use super::codec::{COMPACTED, Decoded, Encoded, UPDATE, digest};
-use super::error::{Fault, StoreError};
-use super::{MAX_TITLE_BYTES, Meta, Page, Stored};
+use super::codec::{COMPACTED, DecodedRecord, EncodedRecord, UPDATE, digest};
+use super::error::{StoreError, StoreTransactionError};
+use super::{MAX_TITLE_BYTES, SessionMeta, SessionPage, StoredSession};
 
-/// How many places a session has for records.
-const PLACES: i64 = 1 << 32;
-/// The details of a session are at most this large.
+/// The number of record keys reserved for each session.
+const KEYS_PER_SESSION: i64 = 1 << 32;
+/// The largest details of a session.
 const MAX_DETAILS_BYTES: usize = 1 << 20;
-/// What is dropped of a session that is too large makes room for this part of it, so that it is not done every time.
-const ROOM: i64 = 4;
+/// The fraction of the size limit freed when a session is too large, so that dropping is rare.
+const ROOM_DIVISOR: i64 = 4;
 
-/// A session as a row tells it.
+/// A session as its row describes it.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct SessionRow {
     pub(super) number: i64,
-    pub(super) meta: Meta,
+    pub(super) meta: SessionMeta,
     pub(super) touched: i64,
-    pub(super) next: i64,
+    pub(super) next_record: i64,
     pub(super) records: i64,
     pub(super) bytes: i64,
     pub(super) dropped: i64,
 }
 
-/// What is known of a session beside what is searched for.
+/// The metadata of a session that has no column of its own.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Details {
+struct SessionDetails {
     additional: Vec<PathBuf>,
     title: Option<String>,
-    mode: Mode,
+    mode: AgentMode,
     model: Option<String>,
-    thinking: Thinking,
+    thinking: ThinkingLevel,
     turns: u64,
-    usage: Usage,
+    usage: TokenUsage,
     cost: Option<f64>,
 }
 
 /// A session's text columns: directory, details, and their checksum.
-struct Columns {
+struct SessionColumns {
     cwd: String,
     details: String,
-    sum: [u8; 8],
+    checksum: [u8; 8],
 }
 
-impl Columns {
-    fn of(meta: &Meta) -> Result<Self, StoreError> {
+impl SessionColumns {
+    fn from_meta(meta: &SessionMeta) -> Result<Self, StoreError> {
         let mut title = meta.title.clone();
         if let Some(title) = &mut title {
             title.truncate(title.floor_char_boundary(MAX_TITLE_BYTES));
         }
-        let details = Details {
-            additional: meta.additional.clone(),
+        let details = SessionDetails {
+            additional: meta.additional_directories.clone(),
             title,
             mode: meta.mode,
             model: meta.model.clone(),
@@ -70,47 +70,49 @@ impl Columns {
             cost: meta.cost,
         };
         let details = serde_json::to_string(&details).map_err(StoreError::Unwritable)?;
-        let cwd = path_text(&meta.cwd)?.to_owned();
+        let cwd = path_to_str(&meta.cwd)?.to_owned();
         let bytes = details.len() + cwd.len() + meta.id.0.len();
         if bytes > MAX_DETAILS_BYTES {
             return Err(StoreError::TooLarge { bytes });
         }
-        let sum = sum_of(&meta.id.0, &cwd, meta.created.0, &details);
-        Ok(Self { cwd, details, sum })
+        let sum = session_checksum(&meta.id.0, &cwd, meta.created_at.0, &details);
+        Ok(Self { cwd, details, checksum: sum })
     }
 }
 
-fn sum_of(id: &str, cwd: &str, created: i64, details: &str) -> [u8; 8] {
+fn session_checksum(id: &str, cwd: &str, created: i64, details: &str) -> [u8; 8] {
     digest(&[id.as_bytes(), cwd.as_bytes(), &created.to_le_bytes(), details.as_bytes()])
 }
 
-/// Returns a path as the database has it.
-pub(super) fn path_text(path: &Path) -> Result<&str, StoreError> {
+/// Returns a path as stored in the database.
+pub(super) fn path_to_str(path: &Path) -> Result<&str, StoreError> {
     use serde::ser::Error as _;
     let error =
         || StoreError::Unwritable(serde_json::Error::custom(format!("{} is no text", path.display())));
     path.to_str().ok_or_else(error)
 }
 
-const COLUMNS: &str =
+const SESSION_COLUMNS: &str =
     "number, id, cwd, touched, created, updated, details, sum, next, records, bytes, dropped";
 
-/// Reads a session. What does not fit its checksum is damage.
-pub(super) fn session(row: &Row<'_>) -> Result<Session, Fault> {
+/// Reads a session. A checksum mismatch is damage.
+pub(super) fn read_session(row: &Row<'_>) -> Result<SessionRow, StoreTransactionError> {
     let (id, cwd, details): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(6)?);
     let (created, sum): (i64, [u8; 8]) = (row.get(4)?, row.get(7)?);
-    if sum != sum_of(&id, &cwd, created, &details) {
-        return Err(Fault::Damaged(format!("what is known of session {id:?} is not what was written")));
+    if sum != session_checksum(&id, &cwd, created, &details) {
+        return Err(StoreTransactionError::Damaged(format!(
+            "what is known of session {id:?} is not what was written"
+        )));
     }
-    // Fields of a later version are left out, and what this one misses is as for a new session.
-    let details: Details = serde_json::from_str(&details).unwrap_or_default();
-    let meta = Meta {
+    // Fields of a later version are ignored; missing fields get the defaults of a new session.
+    let details: SessionDetails = serde_json::from_str(&details).unwrap_or_default();
+    let meta = SessionMeta {
         id: SessionId::from(id),
         cwd: cwd.into(),
-        additional: details.additional,
+        additional_directories: details.additional,
         title: details.title,
-        created: Moment(created),
-        updated: Moment(row.get(5)?),
+        created_at: Timestamp(created),
+        updated_at: Timestamp(row.get(5)?),
         mode: details.mode,
         model: details.model,
         thinking: details.thinking,
@@ -118,11 +120,11 @@ pub(super) fn session(row: &Row<'_>) -> Result<Session, Fault> {
         usage: details.usage,
         cost: details.cost,
     };
-    Ok(Session {
+    Ok(SessionRow {
         number: row.get(0)?,
         meta,
         touched: row.get(3)?,
-        next: row.get(8)?,
+        next_record: row.get(8)?,
         records: row.get(9)?,
         bytes: row.get(10)?,
         dropped: row.get(11)?,
@@ -130,52 +132,64 @@ pub(super) fn session(row: &Row<'_>) -> Result<Session, Fault> {
 }
 
 /// Finds a session.
-pub(super) fn find(connection: &Connection, id: &SessionId) -> Result<Session, Fault> {
+pub(super) fn find_session(
+    connection: &Connection,
+    id: &SessionId,
+) -> Result<SessionRow, StoreTransactionError> {
     let mut statement =
-        connection.prepare_cached(&format!("SELECT {COLUMNS} FROM sessions WHERE id = ?1"))?;
+        connection.prepare_cached(&format!("SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?1"))?;
     let mut rows = statement.query([&*id.0])?;
     match rows.next()? {
-        Some(row) => session(row),
+        Some(row) => read_session(row),
         None => Err(StoreError::NotFound(id.clone()).into()),
     }
 }
 
-/// Asks for every session, by number and so without an index.
-pub(super) fn sessions<'c>(connection: &'c Connection, order: &str) -> rusqlite::Result<Statement<'c>> {
-    connection.prepare(&format!("SELECT {COLUMNS} FROM sessions ORDER BY number {order}"))
+/// Selects every session by number, and so without an index.
+pub(super) fn select_sessions<'c>(
+    connection: &'c Connection,
+    order: &str,
+) -> rusqlite::Result<Statement<'c>> {
+    connection.prepare(&format!("SELECT {SESSION_COLUMNS} FROM sessions ORDER BY number {order}"))
 }
 
-/// Puts a session in that has no records yet.
-pub(super) fn insert(connection: &Connection, meta: &Meta) -> Result<i64, Fault> {
+/// Inserts a session without records.
+pub(super) fn insert_session(
+    connection: &Connection,
+    meta: &SessionMeta,
+) -> Result<i64, StoreTransactionError> {
     let taken = connection.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?.exists([&*meta.id.0])?;
     if taken {
         return Err(StoreError::Exists(meta.id.clone()).into());
     }
-    let Columns { cwd, details, sum } = Columns::of(meta)?;
+    let SessionColumns { cwd, details, checksum: sum } = SessionColumns::from_meta(meta)?;
     let number = connection
         .prepare_cached(
             "INSERT INTO sessions (id, cwd, touched, created, updated, details, sum, next, records, bytes, dropped) \
              VALUES (?1, ?2, (SELECT ifnull(max(touched), 0) + 1 FROM sessions), ?3, ?4, ?5, ?6, 0, 0, 0, 0)",
         )?
-        .insert(params![&*meta.id.0, cwd, meta.created.0, meta.updated.0, details, sum])?;
+        .insert(params![&*meta.id.0, cwd, meta.created_at.0, meta.updated_at.0, details, sum])?;
     Ok(number)
 }
 
-/// Puts a session in as it was in another database, all but its records.
-pub(super) fn insert_again(connection: &Connection, session: &Session) -> Result<(), Fault> {
-    let Columns { cwd, details, sum } = Columns::of(&session.meta)?;
-    let Session { number, meta, touched, next, dropped, .. } = session;
+/// Inserts a session as it was in another database, without its records.
+pub(super) fn reinsert_session(
+    connection: &Connection,
+    session: &SessionRow,
+) -> Result<(), StoreTransactionError> {
+    let SessionColumns { cwd, details, checksum: sum } = SessionColumns::from_meta(&session.meta)?;
+    let SessionRow { number, meta, touched, next_record: next, dropped, .. } = session;
     connection
         .prepare_cached(&format!(
-            "INSERT INTO sessions ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, 0, ?10)"
+            "INSERT INTO sessions ({SESSION_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, 0, ?10)"
         ))?
         .execute(params![
             number,
             &*meta.id.0,
             cwd,
             touched,
-            meta.created.0,
-            meta.updated.0,
+            meta.created_at.0,
+            meta.updated_at.0,
             details,
             sum,
             next,
@@ -184,52 +198,63 @@ pub(super) fn insert_again(connection: &Connection, session: &Session) -> Result
     Ok(())
 }
 
-/// Replaces what is known of a session. Its id and its directory's place in lists follow.
-pub(super) fn update(connection: &Connection, number: i64, meta: &Meta) -> Result<(), Fault> {
-    let Columns { cwd, details, sum } = Columns::of(meta)?;
+/// Replaces a session's metadata, including the directory it is listed under.
+pub(super) fn update_session(
+    connection: &Connection,
+    number: i64,
+    meta: &SessionMeta,
+) -> Result<(), StoreTransactionError> {
+    let SessionColumns { cwd, details, checksum: sum } = SessionColumns::from_meta(meta)?;
     let changed = connection
         .prepare_cached("UPDATE sessions SET cwd = ?3, details = ?4, sum = ?5, updated = ?6 WHERE number = ?1 AND id = ?2")?
-        .execute(params![number, &*meta.id.0, cwd, details, sum, meta.updated.0])?;
+        .execute(params![number, &*meta.id.0, cwd, details, sum, meta.updated_at.0])?;
     if changed == 0 { Err(StoreError::NotFound(meta.id.clone()).into()) } else { Ok(()) }
 }
 
-/// Adds records to a session, and drops what they leave no room for.
-pub(super) fn append(
+/// Appends records to a session, and drops old ones to stay within the size limit.
+pub(super) fn append_records(
     connection: &Connection,
     id: &SessionId,
-    records: &[Encoded],
+    records: &[EncodedRecord],
     most: u64,
-    now: Moment,
-) -> Result<(), Fault> {
-    let mut session = find(connection, id)?;
+    now: Timestamp,
+) -> Result<(), StoreTransactionError> {
+    let mut session = find_session(connection, id)?;
     let mut insert = connection.prepare_cached(
         "INSERT INTO records (key, kind, codec, size, data, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
     let mut anew = None;
     for record in records {
-        let Encoded { kind, codec, size, data, sum } = record;
-        insert.execute(params![session.number * PLACES + session.next, kind, codec, size, data, sum])?;
-        anew = if *kind == COMPACTED { Some(session.next) } else { anew };
-        session.next += 1;
+        let EncodedRecord { kind, codec, size, data, checksum: sum } = record;
+        insert.execute(params![
+            session.number * KEYS_PER_SESSION + session.next_record,
+            kind,
+            codec,
+            size,
+            data,
+            sum
+        ])?;
+        anew = if *kind == COMPACTED { Some(session.next_record) } else { anew };
+        session.next_record += 1;
         session.records += 1;
         session.bytes += size;
     }
     if let Some(place) = anew {
-        // The conversation begins with these: the messages before are nobody's any more.
+        // The conversation restarts with these: earlier messages are obsolete.
         drop_records(connection, &mut session, place, |kind| kind != UPDATE, i64::MAX)?;
     }
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     if session.bytes > most {
-        let (before, excess) = (session.records, session.bytes - (most - most / ROOM));
-        drop_records(connection, &mut session, PLACES, |kind| kind == UPDATE, excess)?;
+        let (before, excess) = (session.records, session.bytes - (most - most / ROOM_DIVISOR));
+        drop_records(connection, &mut session, KEYS_PER_SESSION, |kind| kind == UPDATE, excess)?;
         session.dropped += before - session.records;
     }
     if session.bytes > most {
         return Err(StoreError::SessionFull { id: id.clone(), bytes: session.bytes.unsigned_abs() }.into());
     }
-    let Session { number, next, records: count, bytes, dropped, .. } = session;
-    // Never the same time twice: SQLite neither writes nor syncs a commit that changes nothing, and what came before would
-    // not be durable.
+    let SessionRow { number, next_record: next, records: count, bytes, dropped, .. } = session;
+    // The time must always change: SQLite neither writes nor syncs a commit that changes nothing, and earlier commits
+    // would not become durable.
     connection
         .prepare_cached(
             "UPDATE sessions SET next = ?2, records = ?3, bytes = ?4, dropped = ?5, updated = max(?6, updated + 1) \
@@ -247,15 +272,15 @@ pub(super) fn append(
     Ok(())
 }
 
-/// Drops the oldest records of some kinds before a place, until so many bytes are free.
+/// Drops the oldest records of some kinds before a position, until enough bytes are free.
 fn drop_records(
     connection: &Connection,
-    session: &mut Session,
+    session: &mut SessionRow,
     before: i64,
     which: impl Fn(i64) -> bool,
     excess: i64,
-) -> Result<(), Fault> {
-    let first = session.number * PLACES;
+) -> Result<(), StoreTransactionError> {
+    let first = session.number * KEYS_PER_SESSION;
     let mut oldest = connection
         .prepare_cached("SELECT key, kind, size FROM records WHERE key >= ?1 AND key < ?2 ORDER BY key")?;
     let mut rows = oldest.query([first, first + before])?;
@@ -280,32 +305,36 @@ fn drop_records(
     Ok(())
 }
 
-/// Gives every record of a session to `take`, in order, until it has had enough.
-pub(super) fn each_record(
+/// Passes each record of a session to `take`, in order, until it stops.
+pub(super) fn for_each_record(
     connection: &Connection,
     number: i64,
-    mut take: impl FnMut(i64, Encoded) -> Result<bool, Fault>,
-) -> Result<(), Fault> {
+    mut take: impl FnMut(i64, EncodedRecord) -> Result<bool, StoreTransactionError>,
+) -> Result<(), StoreTransactionError> {
     let mut statement = connection.prepare_cached(
         "SELECT key, kind, codec, size, data, sum FROM records WHERE key >= ?1 AND key < ?2 ORDER BY key",
     )?;
-    let mut rows = statement.query([number * PLACES, (number + 1) * PLACES])?;
+    let mut rows = statement.query([number * KEYS_PER_SESSION, (number + 1) * KEYS_PER_SESSION])?;
     while let Some(row) = rows.next()? {
-        if !take(row.get(0)?, encoded(row)?)? {
+        if !take(row.get(0)?, read_record(row)?)? {
             break;
         }
     }
     Ok(())
 }
 
-fn encoded(row: &Row<'_>) -> rusqlite::Result<Encoded> {
+fn read_record(row: &Row<'_>) -> rusqlite::Result<EncodedRecord> {
     let (kind, codec, size) = (row.get(1)?, row.get(2)?, row.get(3)?);
-    Ok(Encoded { kind, codec, size, data: row.get(4)?, sum: row.get(5)? })
+    Ok(EncodedRecord { kind, codec, size, data: row.get(4)?, checksum: row.get(5)? })
 }
 
-/// Puts a record in at the key it had in another database.
-pub(super) fn insert_record(connection: &Connection, key: i64, record: &Encoded) -> rusqlite::Result<()> {
-    let Encoded { kind, codec, size, data, sum } = record;
+/// Inserts a record under the key it had in another database.
+pub(super) fn insert_record(
+    connection: &Connection,
+    key: i64,
+    record: &EncodedRecord,
+) -> rusqlite::Result<()> {
+    let EncodedRecord { kind, codec, size, data, checksum: sum } = record;
     connection
         .prepare_cached(
             "INSERT INTO records (key, kind, codec, size, data, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -313,33 +342,36 @@ pub(super) fn insert_record(connection: &Connection, key: i64, record: &Encoded)
         .execute(params![key, kind, codec, size, data, sum])?;
     connection
         .prepare_cached("UPDATE sessions SET records = records + 1, bytes = bytes + ?2 WHERE number = ?1")?
-        .execute(params![key / PLACES, size])?;
+        .execute(params![key / KEYS_PER_SESSION, size])?;
     Ok(())
 }
 
 /// Reads a session with all its records.
-pub(super) fn load(connection: &Connection, id: &SessionId) -> Result<Stored, Fault> {
-    let session = find(connection, id)?;
-    let mut stored = Stored {
+pub(super) fn load_session(
+    connection: &Connection,
+    id: &SessionId,
+) -> Result<StoredSession, StoreTransactionError> {
+    let session = find_session(connection, id)?;
+    let mut stored = StoredSession {
         meta: session.meta,
         updates: Vec::new(),
         messages: Vec::new(),
-        dropped: session.dropped.unsigned_abs(),
+        dropped_updates: session.dropped.unsigned_abs(),
     };
     let mut count = 0;
-    each_record(connection, session.number, |_, record| {
+    for_each_record(connection, session.number, |_, record| {
         count += 1;
         let unreadable = |why| StoreError::Unreadable { id: id.clone(), why };
         match record.decode()?.map_err(unreadable)? {
-            Decoded::Update(update) => stored.updates.push(*update),
-            Decoded::Unknown => stored.dropped += 1,
-            Decoded::Message(message) => stored.messages.push(message),
-            Decoded::Compacted(messages) => stored.messages = messages,
+            DecodedRecord::Update(update) => stored.updates.push(*update),
+            DecodedRecord::Unknown => stored.dropped_updates += 1,
+            DecodedRecord::Message(message) => stored.messages.push(message),
+            DecodedRecord::Compacted(messages) => stored.messages = messages,
         }
         Ok(true)
     })?;
     if count != session.records {
-        return Err(Fault::Damaged(format!(
+        return Err(StoreTransactionError::Damaged(format!(
             "session {id} has {count} records and should have {}",
             session.records
         )));
@@ -347,26 +379,34 @@ pub(super) fn load(connection: &Connection, id: &SessionId) -> Result<Stored, Fa
     Ok(stored)
 }
 
-/// Puts a session in that begins with the records of another.
-pub(super) fn fork(connection: &Connection, from: &SessionId, meta: &Meta) -> Result<i64, Fault> {
-    let old = find(connection, from)?;
-    let number = insert(connection, meta)?;
+/// Inserts a session that begins with the records of another.
+pub(super) fn fork_session(
+    connection: &Connection,
+    from: &SessionId,
+    meta: &SessionMeta,
+) -> Result<i64, StoreTransactionError> {
+    let old = find_session(connection, from)?;
+    let number = insert_session(connection, meta)?;
     connection
         .prepare_cached(
             "INSERT INTO records (key, kind, codec, size, data, sum) \
              SELECT key + ?3, kind, codec, size, data, sum FROM records WHERE key >= ?1 AND key < ?2",
         )?
-        .execute([old.number * PLACES, (old.number + 1) * PLACES, (number - old.number) * PLACES])?;
+        .execute([
+            old.number * KEYS_PER_SESSION,
+            (old.number + 1) * KEYS_PER_SESSION,
+            (number - old.number) * KEYS_PER_SESSION,
+        ])?;
     connection
         .prepare_cached(
             "UPDATE sessions SET next = ?2, records = ?3, bytes = ?4, dropped = ?5 WHERE number = ?1",
         )?
-        .execute([number, old.next, old.records, old.bytes, old.dropped])?;
+        .execute([number, old.next_record, old.records, old.bytes, old.dropped])?;
     Ok(number)
 }
 
-/// Removes a session with all its records, and says whether there was one.
-pub(super) fn delete(connection: &Connection, id: &SessionId) -> Result<bool, Fault> {
+/// Removes a session with all its records, and returns whether it existed.
+pub(super) fn delete_session(connection: &Connection, id: &SessionId) -> Result<bool, StoreTransactionError> {
     let number: Option<i64> = connection
         .prepare_cached("DELETE FROM sessions WHERE id = ?1 RETURNING number")?
         .query_row([&*id.0], |row| row.get(0))
@@ -374,48 +414,48 @@ pub(super) fn delete(connection: &Connection, id: &SessionId) -> Result<bool, Fa
     let Some(number) = number else { return Ok(false) };
     connection
         .prepare_cached("DELETE FROM records WHERE key >= ?1 AND key < ?2")?
-        .execute([number * PLACES, (number + 1) * PLACES])?;
+        .execute([number * KEYS_PER_SESSION, (number + 1) * KEYS_PER_SESSION])?;
     Ok(true)
 }
 
-/// Lists sessions that were used before one, the latest first.
-pub(super) fn list(
+/// Lists sessions used before the cursor, most recent first.
+pub(super) fn list_sessions(
     connection: &Connection,
     cwd: Option<&str>,
     before: i64,
     page: usize,
-) -> Result<Page, Fault> {
+) -> Result<SessionPage, StoreTransactionError> {
     let filter = if cwd.is_some() { "cwd = ?3 AND" } else { "?3 IS NULL AND" };
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM sessions WHERE {filter} touched < ?1 ORDER BY touched DESC LIMIT ?2"
+        "SELECT {SESSION_COLUMNS} FROM sessions WHERE {filter} touched < ?1 ORDER BY touched DESC LIMIT ?2"
     ))?;
     let limit = i64::try_from(page).unwrap_or(i64::MAX).saturating_add(1);
     let mut rows = statement.query(params![before, limit, cwd])?;
-    let mut found = Page { sessions: Vec::new(), next: None };
+    let mut found = SessionPage { sessions: Vec::new(), next_cursor: None };
     let mut last = before;
     while let Some(row) = rows.next()? {
         if found.sessions.len() == page {
-            found.next = Some(super::cursor::text(last));
+            found.next_cursor = Some(super::cursor::format_cursor(last));
             break;
         }
-        let session = session(row)?;
+        let session = read_session(row)?;
         last = session.touched;
         found.sessions.push(session.meta);
     }
     Ok(found)
 }
 
-/// Says what is wrong with what the rows hold, if anything is.
-pub(super) fn verify(connection: &Connection) -> rusqlite::Result<Option<String>> {
-    let mut all = sessions(connection, "ASC")?;
+/// Checks the content of all rows, and describes the first fault.
+pub(super) fn verify_rows(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let mut all = select_sessions(connection, "ASC")?;
     let mut rows = all.query([])?;
     let mut expected = 0;
     while let Some(row) = rows.next()? {
-        match session(row) {
+        match read_session(row) {
             Ok(session) => expected += session.records,
-            Err(Fault::Sql(error)) => return Err(error),
-            Err(Fault::Damaged(why)) => return Ok(Some(why)),
-            Err(Fault::Known(error)) => return Ok(Some(error.to_string())),
+            Err(StoreTransactionError::Sql(error)) => return Err(error),
+            Err(StoreTransactionError::Damaged(why)) => return Ok(Some(why)),
+            Err(StoreTransactionError::Caller(error)) => return Ok(Some(error.to_string())),
         }
     }
     let mut records =
@@ -423,7 +463,7 @@ pub(super) fn verify(connection: &Connection) -> rusqlite::Result<Option<String>
     let mut rows = records.query([])?;
     let mut found = 0;
     while let Some(row) = rows.next()? {
-        if !encoded(row)?.is_whole() {
+        if !read_record(row)?.is_intact() {
             return Ok(Some("a record is not what was written".to_owned()));
         }
         found += 1;

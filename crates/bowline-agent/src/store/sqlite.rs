@@ -1,11 +1,10 @@
-//! Sessions in one SQLite file of the user's, `sessions.db`.
+//! Sessions in one SQLite file per user, `sessions.db`.
 //!
-//! Threads for blocking calls do the work, one thing at a time. Nothing happens before the first use, not even a look at the
-//! disk.
+//! Blocking threads do the work, one operation at a time. Nothing is opened or read before first use.
 //!
-//! What was appended is there when the process is killed at any moment, and also when the machine stops if it was
-//! appended to be durable [`Now`](Durability::Now). A damaged database is set aside, and what can be read of it goes on:
-//! [`SessionStore::take_notices`] tells. One of a newer format is left alone.
+//! Appended records survive a kill of the process at any moment; those appended with [`Durability::Synced`] also
+//! survive a crash of the machine. A damaged database is set aside and its readable content recovered, which
+//! [`SessionStore::take_notices`] reports. A database of a newer format is left alone.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -15,114 +14,121 @@ use bowline_workspace::storage::FileError;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
-use super::claim::Claim;
-use super::database::{FILE, Notices, SessionDatabase};
+use super::claim::SessionClaim;
+use super::database::{DATABASE_FILE, NoticeQueue, SessionDatabase};
 use super::{
-    Durability, ListQuery, Meta, MetaChange, Notice, Page, Record, Retention, SessionLease, SessionStore,
-    StoreError, StoreFuture, Stored,
+    Durability, MetaChange, SessionLease, SessionMeta, SessionPage, SessionQuery, SessionRecord,
+    SessionRetention, SessionStore, StoreError, StoreFuture, StoreNotice, StoredSession,
 };
 
-/// The stored sessions of a user, in a directory. Clones are the same one.
+/// The stored sessions of a user, in a directory. Clones share one database.
 #[derive(Debug, Clone)]
 pub struct SqliteSessionStore {
     database: Arc<Mutex<SessionDatabase>>,
-    notices: Notices,
+    notices: NoticeQueue,
 }
 
 impl SqliteSessionStore {
-    /// Returns the sessions that are kept in a directory. Nothing is opened yet.
+    /// Returns the store of a directory, without opening anything.
     #[must_use]
-    pub fn new(directory: &Path, retention: Retention) -> Self {
-        let notices = Notices::default();
+    pub fn new(directory: &Path, retention: SessionRetention) -> Self {
+        let notices = NoticeQueue::default();
         let database = SessionDatabase::new(directory.to_owned(), retention, Arc::clone(&notices));
         Self { database: Arc::new(Mutex::new(database)), notices }
     }
 
-    /// Says whether sessions were ever kept in a directory, without making anything.
+    /// Returns whether a directory has stored sessions, without creating anything.
     ///
     /// # Errors
-    /// Fails if that cannot be told.
+    /// Fails if the directory cannot be examined.
     pub fn exists(directory: &Path) -> Result<bool, FileError> {
-        // One that was only just made is put in its place when the sessions are used.
-        let exists = |path: PathBuf| path.try_exists().map_err(FileError::of("look at", &path));
-        Ok(exists(directory.join(FILE))? || exists(directory.join(format!("{FILE}.ready")))?)
+        // A database still under its temporary name is renamed on the next use.
+        let exists = |path: PathBuf| path.try_exists().map_err(FileError::io_error("look at", &path));
+        Ok(exists(directory.join(DATABASE_FILE))?
+            || exists(directory.join(format!("{DATABASE_FILE}.ready")))?)
     }
 
-    fn lease(&self, claim: Claim) -> Box<dyn SessionLease> {
+    fn new_lease(&self, claim: SessionClaim) -> Box<dyn SessionLease> {
         Box::new(SqliteSessionLease { store: self.clone(), claim: Arc::new(claim) })
     }
 
-    /// Does something with the database, after all that others asked for before.
-    async fn run<T: Send + 'static>(
+    /// Runs an operation on the database, after all earlier ones.
+    async fn run_blocking<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut SessionDatabase) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let mut database = Arc::clone(&self.database).lock_owned().await;
         let done = spawn_blocking(move || (act(&mut database), database)).await;
-        // The next one begins when this one is answered, so that answers come in the order of requests.
+        // Held until here, so that answers come in the order of requests.
         let (answer, _database) = done.map_err(|_| StoreError::Stopped)?;
         answer
     }
 }
 
 impl SessionStore for SqliteSessionStore {
-    fn take_notices(&self) -> Vec<Notice> {
+    fn take_notices(&self) -> Vec<StoreNotice> {
         std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn create(&self, meta: Meta) -> StoreFuture<'_, Box<dyn SessionLease>> {
-        Box::pin(async move { Ok(self.lease(self.run(move |database| database.create(meta)).await?)) })
-    }
-
-    fn claim(&self, id: &SessionId) -> StoreFuture<'_, (Box<dyn SessionLease>, Stored)> {
-        let id = id.clone();
+    fn create(&self, meta: SessionMeta) -> StoreFuture<'_, Box<dyn SessionLease>> {
         Box::pin(async move {
-            let (claim, stored) = self.run(move |database| database.claim(id)).await?;
-            Ok((self.lease(claim), stored))
+            Ok(self.new_lease(self.run_blocking(move |database| database.create(meta)).await?))
         })
     }
 
-    fn fork(&self, from: &SessionId, meta: Meta) -> StoreFuture<'_, (Box<dyn SessionLease>, Stored)> {
+    fn claim(&self, id: &SessionId) -> StoreFuture<'_, (Box<dyn SessionLease>, StoredSession)> {
+        let id = id.clone();
+        Box::pin(async move {
+            let (claim, stored) = self.run_blocking(move |database| database.claim(id)).await?;
+            Ok((self.new_lease(claim), stored))
+        })
+    }
+
+    fn fork(
+        &self,
+        from: &SessionId,
+        meta: SessionMeta,
+    ) -> StoreFuture<'_, (Box<dyn SessionLease>, StoredSession)> {
         let from = from.clone();
         Box::pin(async move {
-            let (claim, stored) = self.run(move |database| database.fork(&from, meta)).await?;
-            Ok((self.lease(claim), stored))
+            let (claim, stored) = self.run_blocking(move |database| database.fork(&from, meta)).await?;
+            Ok((self.new_lease(claim), stored))
         })
     }
 
-    fn read(&self, id: &SessionId) -> StoreFuture<'_, Stored> {
+    fn read(&self, id: &SessionId) -> StoreFuture<'_, StoredSession> {
         let id = id.clone();
-        Box::pin(self.run(move |database| database.load(&id)))
+        Box::pin(self.run_blocking(move |database| database.load(&id)))
     }
 
-    fn list(&self, query: ListQuery) -> StoreFuture<'_, Page> {
-        Box::pin(self.run(move |database| database.list(&query)))
+    fn list(&self, query: SessionQuery) -> StoreFuture<'_, SessionPage> {
+        Box::pin(self.run_blocking(move |database| database.list(&query)))
     }
 
     fn delete(&self, id: &SessionId) -> StoreFuture<'_, ()> {
         let id = id.clone();
-        Box::pin(self.run(move |database| database.delete(&id)))
+        Box::pin(self.run_blocking(move |database| database.delete(&id)))
     }
 }
 
 #[derive(Debug)]
 struct SqliteSessionLease {
     store: SqliteSessionStore,
-    claim: Arc<Claim>,
+    claim: Arc<SessionClaim>,
 }
 
 impl SessionLease for SqliteSessionLease {
-    fn append(&self, records: Vec<Record>, durability: Durability) -> StoreFuture<'_, ()> {
+    fn append(&self, records: Vec<SessionRecord>, durability: Durability) -> StoreFuture<'_, ()> {
         let claim = Arc::clone(&self.claim);
-        Box::pin(self.store.run(move |database| database.append(&claim, records, durability)))
+        Box::pin(self.store.run_blocking(move |database| database.append(&claim, records, durability)))
     }
 
-    fn set_meta(&self, change: MetaChange) -> StoreFuture<'_, Meta> {
+    fn update_meta(&self, change: MetaChange) -> StoreFuture<'_, SessionMeta> {
         let claim = Arc::clone(&self.claim);
-        Box::pin(self.store.run(move |database| database.change(&claim, change)))
+        Box::pin(self.store.run_blocking(move |database| database.update_meta(&claim, change)))
     }
 
     fn close(self: Box<Self>) -> StoreFuture<'static, ()> {
-        Box::pin(async move { self.append(Vec::new(), Durability::Now).await })
+        Box::pin(async move { self.append(Vec::new(), Durability::Synced).await })
     }
 }

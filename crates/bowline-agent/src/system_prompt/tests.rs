@@ -1,4 +1,4 @@
-//! What models are told, for the sessions there are.
+//! System prompts, for the kinds of sessions.
 
 use expect_test::{Expect, expect};
 use serde_json::json;
@@ -18,7 +18,7 @@ fn tools(names: &[&str]) -> Vec<ToolSpec> {
     names.iter().map(tool).collect()
 }
 
-const ALL: [&str; 7] = [
+const ALL_TOOLS: [&str; 7] = [
     "read_text_file",
     "write_text_file",
     "edit_text_file",
@@ -28,24 +28,24 @@ const ALL: [&str; 7] = [
     "update_plan",
 ];
 
-fn facts<'a>(tools: &'a [ToolSpec], instructions: &'a [Instruction]) -> Facts<'a> {
-    Facts {
+fn prompt_context<'a>(tools: &'a [ToolSpec], instructions: &'a [InstructionFile]) -> SystemPromptContext<'a> {
+    SystemPromptContext {
         cwd: "/w",
-        more: &[],
+        additional_directories: &[],
         platform: "Linux",
         date: "2026-01-31",
         tools,
         tool_set: ToolSet::Transparent,
-        files: Server::Editor,
-        commands: Some(Server::Editor),
-        mode: Mode::Ask,
+        file_machine: ToolMachine::Editor,
+        command_machine: Some(ToolMachine::Editor),
+        mode: AgentMode::Ask,
         instructions,
-        length: Length::Full,
+        length: PromptLength::Full,
     }
 }
 
-fn check(facts: &Facts<'_>, most_words: usize, expected: Expect) {
-    let text = system_prompt(facts);
+fn check(facts: &SystemPromptContext<'_>, most_words: usize, expected: Expect) {
+    let text = build_system_prompt(facts);
     let words = text.split_whitespace().count();
     assert!(words <= most_words, "{words} words");
     expected.assert_eq(&text);
@@ -53,10 +53,13 @@ fn check(facts: &Facts<'_>, most_words: usize, expected: Expect) {
 
 #[test]
 fn an_editor_serves_everything() {
-    let instructions = [Instruction { file: "/w/AGENTS.md".to_owned(), text: "Use tabs.".to_owned() }];
+    let instructions = [InstructionFile { path: "/w/AGENTS.md".to_owned(), text: "Use tabs.".to_owned() }];
     let more = ["/lib".to_owned()];
     check(
-        &Facts { more: &more, ..facts(&tools(&ALL), &instructions) },
+        &SystemPromptContext {
+            additional_directories: &more,
+            ..prompt_context(&tools(&ALL_TOOLS), &instructions)
+        },
         900,
         expect![[r#"
             You are Bowline, a coding agent. A user talks to you from an editor. You read and change the files of their project, run commands if you are given a tool for it, and answer their questions. Do what was asked, all of it, and no more.
@@ -104,9 +107,9 @@ fn an_editor_serves_everything() {
 
 #[test]
 fn a_small_model_is_told_how_to_call() {
-    let long = [Instruction { file: "/w/AGENTS.md".to_owned(), text: "Rule.\n".repeat(10_000) }];
+    let long = [InstructionFile { path: "/w/AGENTS.md".to_owned(), text: "Rule.\n".repeat(10_000) }];
     let tools = tools(&["read_text_file", "edit_text_file"]);
-    let facts = Facts { length: Length::Short, ..facts(&tools, &[]) };
+    let facts = SystemPromptContext { length: PromptLength::Short, ..prompt_context(&tools, &[]) };
     check(
         &facts,
         250,
@@ -149,13 +152,13 @@ fn a_small_model_is_told_how_to_call() {
 
             The project is in /w: use absolute paths below it."#]],
     );
-    let told = system_prompt(&Facts { instructions: &long, ..facts });
+    let told = build_system_prompt(&SystemPromptContext { instructions: &long, ..facts });
     assert!(told.len() < 5000, "{}", told.len());
 }
 
-/// Shows what a session is told of tools, permission and the rest that depends on it.
-fn told(facts: &Facts<'_>) -> String {
-    let text = system_prompt(facts);
+/// Returns the sections on tools, permissions and everything else that depends on the session.
+fn session_sections(facts: &SystemPromptContext<'_>) -> String {
+    let text = build_system_prompt(facts);
     let section =
         |name: &str| text.split("\n\n").find(|section| section.starts_with(name)).map(str::to_owned);
     let heads: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).collect();
@@ -169,21 +172,26 @@ fn told(facts: &Facts<'_>) -> String {
 
 #[test]
 fn what_is_told_depends_on_the_session() {
-    let (all, none) = (tools(&ALL), tools(&[]));
+    let (all, none) = (tools(&ALL_TOOLS), tools(&[]));
     let reading = tools(&["read_text_file", "list_directory", "search_text"]);
     let dual = tools(&["ide_read_file", "ide_edit_file", "ide_terminal", "read_file", "edit_file", "bash"]);
-    let all = facts(&all, &[]);
-    let here = Some(Server::Here);
+    let all = prompt_context(&all, &[]);
+    let here = Some(ToolMachine::Local);
     let mut out = String::new();
     for facts in [
-        Facts { files: Server::Here, commands: here, mode: Mode::Full, ..all },
-        Facts { commands: here, mode: Mode::AcceptEdits, ..all },
-        Facts { commands: None, ..all },
-        Facts { mode: Mode::ReadOnly, tools: &reading, ..all },
-        Facts { tools: &none, commands: None, ..all },
-        Facts { tool_set: ToolSet::Dual, tools: &dual, ..all },
+        SystemPromptContext {
+            file_machine: ToolMachine::Local,
+            command_machine: here,
+            mode: AgentMode::Full,
+            ..all
+        },
+        SystemPromptContext { command_machine: here, mode: AgentMode::AcceptEdits, ..all },
+        SystemPromptContext { command_machine: None, ..all },
+        SystemPromptContext { mode: AgentMode::ReadOnly, tools: &reading, ..all },
+        SystemPromptContext { tools: &none, command_machine: None, ..all },
+        SystemPromptContext { tool_set: ToolSet::Dual, tools: &dual, ..all },
     ] {
-        out.push_str(&told(&facts));
+        out.push_str(&session_sections(&facts));
         out.push('\n');
     }
     expect![[r#"

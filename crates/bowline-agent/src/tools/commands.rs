@@ -1,59 +1,60 @@
-//! Running commands: to their end or for so long, or in the background.
+//! Running commands: to their end, until a timeout, or in the background.
 
 use std::time::{Duration, Instant};
 
-use bowline_state::audit::Action;
-use bowline_state::failure::Failure;
-use bowline_state::operation::{Command, Kind, Operation, Target};
+use bowline_state::audit::AuditAction;
+use bowline_state::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
 use bowline_state::paths::{Access, LexicalPath};
-use bowline_state::question::Item;
+use bowline_state::question::QuestionItem;
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{ToolCallUpdateFields, ToolKind};
-use bowline_state::terminal::{self, Exit};
-use bowline_state::tooling::input::Fields;
-use bowline_state::tooling::output as shown;
-use bowline_state::tooling::telling::warning;
+use bowline_state::terminal::{self, CommandExit};
+use bowline_state::tools::describe::hidden_character_warning;
+use bowline_state::tools::input::ToolInputFields;
+use bowline_state::tools::output as shown;
 use bowline_state::{builders, display};
-use bowline_workspace::terminals::{Asked, looked_at_within};
+use bowline_workspace::terminals::{CommandRequest, resolve_command_in};
 use serde_json::json;
 use tokio::task::spawn_blocking;
 use tokio::time::{interval, timeout};
 
-pub(crate) mod book;
-mod line;
+mod command_line;
+pub(crate) mod registry;
 
-use super::before;
-use super::work::{Done, Stop, Work, excerpt, without_nulls};
-use crate::permission::{Became, Pass, Wish};
-use crate::runtime::{Commands, Ending, Fault, Output, Server};
-use book::{Background, Found, Owned};
+use super::active_call::{ActiveCall, CallStop, ToolOutput, excerpt, without_nulls};
+use super::preview;
+use crate::permission::{Authorization, OperationOutcome, OperationRequest};
+use crate::runtime::{Backend, CommandEnd, RuntimeError, RuntimeTerminalOutput, RuntimeTerminals};
+use registry::{BackgroundCommand, BackgroundHandle, OwnedTerminal};
 
-/// A command may be given so long at most.
+/// The longest timeout of a command.
 const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// So many bytes of output are kept by whoever runs it.
-const OUTPUT_LIMIT: u64 = 256 << 10;
+/// The most bytes of output that the backend keeps.
+const MAX_OUTPUT_BYTES: u64 = 256 << 10;
 
-/// How long ending a command, its last output and giving its terminal up may take, each.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The timeout for killing a command, for its last output, and for releasing its terminal, each.
+const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// As much of a command is told with what became of it, in bytes.
-const MAX_LABEL: usize = 300;
+/// The longest command quoted in a result, in bytes.
+const MAX_LABEL_BYTES: usize = 300;
 
-/// How often the output of a command of this machine is shown while it runs.
-const SHOW_EVERY: Duration = Duration::from_secs(1);
+/// How often the output of a running local command is shown.
+const SHOW_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs a tool that runs a command.
-pub(crate) async fn execute(work: &Work<'_>, by: Server) -> Result<Done, Stop> {
+pub(crate) async fn execute(work: &ActiveCall<'_>, by: Backend) -> Result<ToolOutput, CallStop> {
     let fields = work.fields()?;
-    let (command, args, env) = (fields.text("command")?, fields.texts("args")?, fields.pairs("env")?);
-    let cwd = work.resolve(fields.some_text("cwd")?.unwrap_or("."))?;
-    let settings = work.runtimes().settings();
+    let (command, args, env) =
+        (fields.required_text("command")?, fields.texts("args")?, fields.pairs("env")?);
+    let cwd = work.resolve_path(fields.optional_text("cwd")?.unwrap_or("."))?;
+    let settings = work.runtime().options();
     let limit = match fields.number("timeout_seconds")? {
         None | Some(0) => settings.command_timeout,
         Some(seconds) => Duration::from_secs(seconds.into()).min(MAX_TIMEOUT),
     };
     let in_background = fields.flag("background")?;
-    let (given, label) = given(&fields, &cwd)?;
+    let (given, label) = parse_command(&fields, &cwd)?;
     let title =
         if in_background { format!("Run in the background: {label}") } else { format!("Run {label}") };
     let variables: serde_json::Map<String, serde_json::Value> =
@@ -65,306 +66,341 @@ pub(crate) async fn execute(work: &Work<'_>, by: Server) -> Result<Done, Stop> {
         "env": (!variables.is_empty()).then_some(variables),
         "background": in_background.then_some(true),
     }));
-    let shown = before::command(given.clone());
-    work.start(&title, ToolKind::Execute, |call| call.raw_input(input).content(shown.clone())).await?;
-    let judged = judged(work, given).await;
-    let operation = Operation { kind: Kind::Execute, target: Target::Command(judged) };
-    let wish = Wish { action: Action::TerminalCreate, title, item: Item::plain(operation) };
-    let pass = work.tools.permissions.clear(by, work.call, work.cx, wish).await;
-    let mut pass = pass.map_err(|no| Stop::from(no).showing(shown))?;
+    let shown = preview::preview_command(given.clone());
+    work.announce(&title, ToolKind::Execute, |call| call.raw_input(input).content(shown.clone())).await?;
+    let judged = inspect_command(work, given).await;
+    let operation = Operation { kind: OperationKind::Execute, target: OperationTarget::Command(judged) };
+    let wish =
+        OperationRequest { action: AuditAction::TerminalCreate, title, item: QuestionItem::new(operation) };
+    let pass = work.toolbox.permissions.authorize(by, work.call, work.cx, wish).await;
+    let mut pass = pass.map_err(|no| CallStop::from(no).with_content(shown))?;
     let name = match in_background {
         true => {
-            let many =
-                || format!("{} commands run in the background already: end one first", book::MAX_BACKGROUND);
-            Some(work.tools.book.background_name().await.ok_or_else(many)?)
+            let many = || {
+                format!("{} commands run in the background already: end one first", registry::MAX_BACKGROUND)
+            };
+            Some(work.toolbox.commands.reserve_background_name().await.ok_or_else(many)?)
         }
         false => None,
     };
-    pass.begins().await?;
-    // A client that decides asks its user first.
-    let waits = pass.is_for_client();
+    pass.record_start().await?;
+    // A client that authorizes operations asks its user first.
+    let waits = pass.is_left_to_client();
     if !waits {
-        work.runs().await;
+        work.mark_running().await;
     }
-    work.runtimes().note_command();
+    work.runtime().record_command();
     let (program, arguments) = match by {
-        Server::Client => line::given(command, &args),
-        // The engine takes a line apart itself.
-        Server::Workspace | Server::Local => (command.to_owned(), args),
+        Backend::Client => command_line::split_command_line(command, &args),
+        // The engine parses the command line itself.
+        Backend::Workspace | Backend::Local => (command.to_owned(), args),
     };
-    let asked = Asked {
+    let asked = CommandRequest {
         command: program,
         args: arguments,
         env,
         cwd: Some(cwd.as_str().to_owned()),
-        output_limit: Some(OUTPUT_LIMIT),
+        output_limit: Some(MAX_OUTPUT_BYTES),
     };
-    let mut running = Running { work, by, label: &label, started: Instant::now() };
-    let created = async { work.tools.book.create(&work.runtimes().commands(by).await?, asked).await };
+    let mut running = CommandRun { call: work, backend: by, label: &label, started: Instant::now() };
+    let created =
+        async { work.toolbox.commands.create_terminal(&work.runtime().terminals(by).await?, asked).await };
     let owned = match created.await {
         Ok(owned) => owned,
-        Err(fault) => return Err(running.not_started(pass, &fault).await),
+        Err(fault) => return Err(running.report_not_started(pass, &fault).await),
     };
     if waits {
         running.started = Instant::now();
-        work.runs().await;
+        work.mark_running().await;
     }
-    if by == Server::Client {
-        // Before anything is waited for, so that the user sees what comes.
+    if by == Backend::Client {
+        // Sent before waiting, so that the user sees the output as it comes.
         let shown = vec![builders::terminal(owned.terminal.clone())];
-        work.show(ToolCallUpdateFields::new().content(shown)).await;
+        work.update(ToolCallUpdateFields::new().content(shown)).await;
     }
     match name {
-        Some(name) => Ok(running.leave(pass, owned, name).await),
-        None => running.to_the_end(pass, owned, limit).await,
+        Some(name) => Ok(running.leave_in_background(pass, owned, name).await),
+        None => running.run_to_end(pass, owned, limit).await,
     }
 }
 
-/// Returns a command as it was given, and what it is called.
-pub(crate) fn given(fields: &Fields<'_>, cwd: &LexicalPath) -> Result<(Command, String), Stop> {
-    let (command, args, env) = (fields.text("command")?, fields.texts("args")?, fields.pairs("env")?);
-    let invocation = terminal::invocation(command, &args).map_err(|bad| bad.to_string())?;
-    let label = display::line(&display::invocation(&invocation), MAX_LABEL);
-    Ok((Command { invocation, cwd: cwd.as_str().to_owned(), env, reaches: Vec::new() }, label))
+/// Returns a command as given, and its label.
+pub(crate) fn parse_command(
+    fields: &ToolInputFields<'_>,
+    cwd: &LexicalPath,
+) -> Result<(CommandSpec, String), CallStop> {
+    let (command, args, env) =
+        (fields.required_text("command")?, fields.texts("args")?, fields.pairs("env")?);
+    let invocation = terminal::parse_invocation(command, &args).map_err(|bad| bad.to_string())?;
+    let label = display::escape_line(&display::format_invocation(&invocation), MAX_LABEL_BYTES);
+    Ok((CommandSpec { invocation, cwd: cwd.as_str().to_owned(), env, named_paths: Vec::new() }, label))
 }
 
-/// Returns a command as rules judge it.
-pub(crate) async fn judged(work: &Work<'_>, given: Command) -> Command {
-    let Ok(roots) = work.runtimes().roots().await.cloned() else { return given };
+/// Returns a command as the policy judges it.
+pub(crate) async fn inspect_command(work: &ActiveCall<'_>, given: CommandSpec) -> CommandSpec {
+    let Ok(roots) = work.runtime().roots().await.cloned() else { return given };
     let its = given.clone();
     let looked = spawn_blocking(move || {
         let own = roots.admit(&its.cwd, Access::Read).map(|found| found.canonical().to_owned());
-        looked_at_within(&roots, its.invocation, own.unwrap_or(its.cwd), its.env)
+        resolve_command_in(&roots, its.invocation, own.unwrap_or(its.cwd), its.env)
     });
-    // What nobody looked at is asked about.
+    // A command that could not be inspected is left as it is, and the user is asked.
     looked.await.unwrap_or(given)
 }
 
-/// A command that was allowed.
-struct Running<'a, 'w> {
-    work: &'a Work<'w>,
-    by: Server,
+/// An authorized command.
+struct CommandRun<'a, 'w> {
+    call: &'a ActiveCall<'w>,
+    backend: Backend,
     label: &'a str,
     started: Instant,
 }
 
 /// How waiting for a command ended.
-enum Waited {
-    Ended(Ending),
+enum WaitOutcome {
+    Ended(CommandEnd),
     TimedOut,
-    Lost(Fault),
+    Lost(RuntimeError),
 }
 
-impl Running<'_, '_> {
-    async fn not_started(&self, pass: Pass, fault: &Fault) -> Stop {
+impl CommandRun<'_, '_> {
+    async fn report_not_started(&self, pass: Authorization, fault: &RuntimeError) -> CallStop {
         let label = self.label;
         let text = match fault {
-            fault if fault.is_open() => format!("it is not known whether `{label}` runs: {fault}"),
-            // What is not there, or outside, may be the program or its directory.
-            Fault::Said(Failure::OutsideRoots { .. }) => format!("`{label}` was not started: {fault}"),
-            fault if fault.is_missing() => format!("`{label}` was not started: {fault}"),
-            fault => fault.told(self.by, &format!("`{label}`")),
+            fault if fault.is_outcome_unknown() => format!("it is not known whether `{label}` runs: {fault}"),
+            // The missing or outside path may be the program or its directory.
+            RuntimeError::Failed(RpcError::OutsideRoots { .. }) => {
+                format!("`{label}` was not started: {fault}")
+            }
+            fault if fault.is_file_missing() => format!("`{label}` was not started: {fault}"),
+            fault => fault.describe_for_model(self.backend, &format!("`{label}`")),
         };
-        self.recorded(pass, None, Some(text.clone())).await;
+        self.record_outcome(pass, None, Some(text.clone())).await;
         text.into()
     }
 
-    async fn recorded(&self, pass: Pass, exit: Option<String>, failed: Option<String>) {
-        if let Err(why) = pass.became(Became { exit, failed, ..Became::default() }).await {
-            self.work.runtimes().settings().log.line(why);
+    async fn record_outcome(&self, pass: Authorization, exit: Option<String>, failed: Option<String>) {
+        if let Err(why) = pass
+            .record_outcome(OperationOutcome {
+                exit_status: exit,
+                failure: failed,
+                ..OperationOutcome::default()
+            })
+            .await
+        {
+            self.call.runtime().options().log.write_line(why);
         }
     }
 
     /// Leaves a command running.
-    async fn leave(&self, pass: Pass, owned: Owned, name: String) -> Done {
+    async fn leave_in_background(
+        &self,
+        pass: Authorization,
+        owned: OwnedTerminal,
+        name: String,
+    ) -> ToolOutput {
         let text = format!(
             "`{}` runs in the background as {name}, {}. Look at its output with execute_output, end it with \
              execute_kill.",
             self.label,
-            self.by.through()
+            self.backend.via_phrase()
         );
-        let output = json!({ "servedBy": self.by.word(), "id": name, "terminalId": owned.terminal });
-        let (line, turn) = (self.label.to_owned(), self.work.cx.turn);
-        owned.leave(Background { name, line, seen: String::new(), turn });
-        self.recorded(pass, None, None).await;
-        Done { text, output: Some(output), ..Done::default() }
+        let output = json!({ "servedBy": self.backend.as_str(), "id": name, "terminalId": owned.terminal });
+        let (line, turn) = (self.label.to_owned(), self.call.cx.turn);
+        owned.detach(BackgroundCommand { name, label: line, seen_output: String::new(), turn });
+        self.record_outcome(pass, None, None).await;
+        ToolOutput { text, raw_output: Some(output), ..ToolOutput::default() }
     }
 
-    /// Waits for a command, and for no longer than it may take.
-    async fn to_the_end(&self, pass: Pass, owned: Owned, limit: Duration) -> Result<Done, Stop> {
-        let waited = match timeout(limit, self.wait(&owned)).await {
-            Ok(Ok(ending)) => Waited::Ended(ending),
-            Ok(Err(fault)) => Waited::Lost(fault),
-            Err(_) => Waited::TimedOut,
+    /// Waits for a command, up to its timeout.
+    async fn run_to_end(
+        &self,
+        pass: Authorization,
+        owned: OwnedTerminal,
+        limit: Duration,
+    ) -> Result<ToolOutput, CallStop> {
+        let waited = match timeout(limit, self.wait_for_end(&owned)).await {
+            Ok(Ok(ending)) => WaitOutcome::Ended(ending),
+            Ok(Err(fault)) => WaitOutcome::Lost(fault),
+            Err(_) => WaitOutcome::TimedOut,
         };
-        self.work.runtimes().note_command();
-        let (commands, terminal) = (owned.commands.clone(), owned.terminal.clone());
-        if !matches!(waited, Waited::Ended(_)) {
-            // If it cannot be ended now, giving the terminal up ends it.
-            timeout(PATIENCE, commands.kill(&terminal)).await.ok();
+        self.call.runtime().record_command();
+        let (commands, terminal) = (owned.terminals.clone(), owned.terminal.clone());
+        if !matches!(waited, WaitOutcome::Ended(_)) {
+            // If killing fails now, releasing the terminal ends the command.
+            timeout(STEP_TIMEOUT, commands.kill(&terminal)).await.ok();
         }
-        let output = timeout(PATIENCE, commands.output(&terminal)).await;
-        let output = output.unwrap_or(Err(Fault::TimedOut { method: "terminal/output", after: PATIENCE }));
-        let released = timeout(PATIENCE, owned.release()).await;
+        let output = timeout(STEP_TIMEOUT, commands.output(&terminal)).await;
+        let output =
+            output.unwrap_or(Err(RuntimeError::TimedOut { method: "terminal/output", after: STEP_TIMEOUT }));
+        let released = timeout(STEP_TIMEOUT, owned.release()).await;
         if !matches!(released, Ok(Ok(()))) {
-            self.work.runtimes().settings().log.line(format!("the terminal {terminal} was not given up"));
+            self.call.runtime().options().log.write_line(format!("the terminal {terminal} was not given up"));
         }
-        Ok(self.told(pass, &waited, limit, output).await)
+        Ok(self.report_end(pass, &waited, limit, output).await)
     }
 
-    /// Waits for a command. What one of this machine puts out is shown meanwhile: a client shows its own.
-    async fn wait(&self, owned: &Owned) -> Result<Ending, Fault> {
-        let (commands, terminal) = (&owned.commands, &owned.terminal);
+    /// Waits for a command. Shows the output of a local one meanwhile: a client shows its own.
+    async fn wait_for_end(&self, owned: &OwnedTerminal) -> Result<CommandEnd, RuntimeError> {
+        let (commands, terminal) = (&owned.terminals, &owned.terminal);
         let waiting = commands.wait(terminal);
         tokio::pin!(waiting);
-        if let Commands::Client(_) = commands {
+        if let RuntimeTerminals::Client(_) = commands {
             return waiting.await;
         }
-        let mut ticks = interval(SHOW_EVERY);
+        let mut ticks = interval(SHOW_INTERVAL);
         ticks.tick().await;
         loop {
             tokio::select! {
                 ending = &mut waiting => return ending,
                 _ = ticks.tick() => {
                     if let Ok(output) = commands.output(terminal).await {
-                        let shown = excerpt(&shown::clip(&output.text));
-                        self.work.show(ToolCallUpdateFields::new().content(shown)).await;
+                        let shown = excerpt(&shown::clip_output(&output.text));
+                        self.call.update(ToolCallUpdateFields::new().content(shown)).await;
                     }
                 }
             }
         }
     }
 
-    async fn told(
+    async fn report_end(
         &self,
-        pass: Pass,
-        waited: &Waited,
+        pass: Authorization,
+        waited: &WaitOutcome,
         limit: Duration,
-        output: Result<Output, Fault>,
-    ) -> Done {
+        output: Result<RuntimeTerminalOutput, RuntimeError>,
+    ) -> ToolOutput {
         let took = self.started.elapsed().as_secs_f32();
         let (how, failed) = match waited {
-            Waited::Ended(ending) => how(ending),
-            Waited::TimedOut => (
+            WaitOutcome::Ended(ending) => describe_end(ending),
+            WaitOutcome::TimedOut => (
                 format!(
                     "was ended because it took longer than {} s; this is its output so far",
                     limit.as_secs_f32()
                 ),
                 true,
             ),
-            Waited::Lost(fault) => (format!("cannot be waited for: {fault}; it was ended"), true),
+            WaitOutcome::Lost(fault) => (format!("cannot be waited for: {fault}; it was ended"), true),
         };
         let exit = match waited {
-            Waited::Ended(Ending::Known(exit)) => Some(exit.to_string()),
+            WaitOutcome::Ended(CommandEnd::Known(exit)) => Some(exit.to_string()),
             _ => None,
         };
-        let why = (!matches!(waited, Waited::Ended(_))).then(|| how.clone());
-        self.recorded(pass, exit.clone(), why).await;
+        let why = (!matches!(waited, WaitOutcome::Ended(_))).then(|| how.clone());
+        self.record_outcome(pass, exit.clone(), why).await;
         let (shown, missing) = match &output {
             Ok(output) => (
-                shown::clip(&output.text),
+                shown::clip_output(&output.text),
                 if output.truncated { "; some of its output is missing" } else { "" },
             ),
             Err(fault) => (format!("[its output cannot be shown: {fault}]"), ""),
         };
-        let hidden = warning(&shown);
-        let head = format!("[`{}` {how}, {}, {took:.1} s{missing}{hidden}]", self.label, self.by.through());
+        let hidden = hidden_character_warning(&shown);
+        let head =
+            format!("[`{}` {how}, {}, {took:.1} s{missing}{hidden}]", self.label, self.backend.via_phrase());
         let truncated = output.as_ref().is_ok_and(|output| output.truncated);
         let raw = json!({
-            "servedBy": self.by.word(),
+            "servedBy": self.backend.as_str(),
             "exit": exit,
-            "timedOut": matches!(waited, Waited::TimedOut),
+            "timedOut": matches!(waited, WaitOutcome::TimedOut),
             "truncated": truncated,
             "output": shown,
         });
-        Done {
+        ToolOutput {
             text: format!("{head}\n{shown}"),
             failed,
-            // A client's terminal goes on showing what it has.
-            content: (self.by == Server::Local).then(|| excerpt(&format!("{head}\n{shown}"))),
-            output: Some(raw),
-            ..Done::default()
+            // A client's terminal keeps showing its output.
+            content: (self.backend == Backend::Local).then(|| excerpt(&format!("{head}\n{shown}"))),
+            raw_output: Some(raw),
+            ..ToolOutput::default()
         }
     }
 }
 
-fn how(ending: &Ending) -> (String, bool) {
+fn describe_end(ending: &CommandEnd) -> (String, bool) {
     match ending {
-        Ending::Known(Exit::Code(0)) => ("ended with exit code 0".to_owned(), false),
-        Ending::Known(Exit::Code(code)) => (format!("failed with exit code {code}"), true),
-        Ending::Known(Exit::Signal(signal)) => (format!("was ended by the signal {signal}"), true),
-        Ending::Unknown => ("ended, and the editor does not say how".to_owned(), false),
+        CommandEnd::Known(CommandExit::Code(0)) => ("ended with exit code 0".to_owned(), false),
+        CommandEnd::Known(CommandExit::Code(code)) => (format!("failed with exit code {code}"), true),
+        CommandEnd::Known(CommandExit::Signal(signal)) => (format!("was ended by the signal {signal}"), true),
+        CommandEnd::Unknown => ("ended, and the editor does not say how".to_owned(), false),
     }
 }
 
-/// Runs the tool that looks at a command in the background.
-pub(crate) async fn output(work: &Work<'_>) -> Result<Done, Stop> {
+/// Runs the tool that reads the output of a background command.
+pub(crate) async fn read_output(work: &ActiveCall<'_>) -> Result<ToolOutput, CallStop> {
     let fields = work.fields()?;
-    let found = found(work, fields.text("id")?)?;
+    let found = find_background(work, fields.required_text("id")?)?;
     let wait = Duration::from_secs(fields.number("wait_seconds")?.unwrap_or(0).into()).min(MAX_TIMEOUT);
-    let Found { key, commands, terminal, background } = found;
-    let title = format!("Output of {}: {}", background.name, background.line);
-    work.start(&title, ToolKind::Execute, |call| call.raw_input(json!({ "id": background.name }))).await?;
-    work.runs().await;
+    let BackgroundHandle { key, terminals: commands, terminal, background } = found;
+    let title = format!("Output of {}: {}", background.name, background.label);
+    work.announce(&title, ToolKind::Execute, |call| call.raw_input(json!({ "id": background.name }))).await?;
+    work.mark_running().await;
     if !wait.is_zero() {
-        // What it says by then is the answer, whether it has ended or not.
+        // The output is returned whether the command has ended or not.
         timeout(wait, commands.wait(&terminal)).await.ok();
     }
-    work.runtimes().note_command();
-    let by = commands.by();
-    let output = commands.output(&terminal).await.map_err(|fault| fault.told(by, &background.name))?;
-    let news = shown::since(&background.seen, &output.text);
-    let gap = match (news.gap && !background.seen.is_empty(), output.truncated) {
+    work.runtime().record_command();
+    let by = commands.backend();
+    let output =
+        commands.output(&terminal).await.map_err(|fault| fault.describe_for_model(by, &background.name))?;
+    let news = shown::output_since(&background.seen_output, &output.text);
+    let gap = match (news.has_gap && !background.seen_output.is_empty(), output.truncated) {
         (true, _) => ", some output in between is missing",
         (false, true) => ", some output is missing",
         (false, false) => "",
     };
-    let (how, failed) = match &output.ending {
-        Some(ending) => how(ending),
+    let (how, failed) = match &output.end {
+        Some(ending) => describe_end(ending),
         None => ("is running".to_owned(), false),
     };
-    let shown = shown::clip(news.text);
-    let hidden = warning(&shown);
+    let shown = shown::clip_output(news.text);
+    let hidden = hidden_character_warning(&shown);
     let text =
-        format!("[{} (`{}`) {how}{gap}{hidden}; new output:]\n{shown}", background.name, background.line);
-    let has_ended = output.ending.is_some();
-    work.tools.book.saw(key, output.text.clone());
+        format!("[{} (`{}`) {how}{gap}{hidden}; new output:]\n{shown}", background.name, background.label);
+    let has_ended = output.end.is_some();
+    work.toolbox.commands.record_seen_output(key, output.text.clone());
     if has_ended {
-        // All of it has been told.
-        timeout(PATIENCE, work.tools.book.release(key)).await.ok();
+        // The model has been given the complete output.
+        timeout(STEP_TIMEOUT, work.toolbox.commands.release(key)).await.ok();
     }
     let raw = json!({ "id": background.name, "ended": has_ended, "output": shown });
-    Ok(Done { content: Some(excerpt(&text)), text, failed, output: Some(raw), ..Done::default() })
+    Ok(ToolOutput {
+        content: Some(excerpt(&text)),
+        text,
+        failed,
+        raw_output: Some(raw),
+        ..ToolOutput::default()
+    })
 }
 
-/// Runs the tool that ends a command in the background.
-pub(crate) async fn kill(work: &Work<'_>) -> Result<Done, Stop> {
-    let found = found(work, work.fields()?.text("id")?)?;
-    let Found { key, commands, terminal, background } = found;
-    let title = format!("End {}: {}", background.name, background.line);
-    work.start(&title, ToolKind::Execute, |call| call.raw_input(json!({ "id": background.name }))).await?;
-    work.runs().await;
-    work.runtimes().note_command();
-    let by = commands.by();
-    let killed = timeout(PATIENCE, commands.kill(&terminal)).await;
-    let output = timeout(PATIENCE, commands.output(&terminal)).await;
-    let released = timeout(PATIENCE, work.tools.book.release(key)).await;
+/// Runs the tool that kills a background command.
+pub(crate) async fn kill_command(work: &ActiveCall<'_>) -> Result<ToolOutput, CallStop> {
+    let found = find_background(work, work.fields()?.required_text("id")?)?;
+    let BackgroundHandle { key, terminals: commands, terminal, background } = found;
+    let title = format!("End {}: {}", background.name, background.label);
+    work.announce(&title, ToolKind::Execute, |call| call.raw_input(json!({ "id": background.name }))).await?;
+    work.mark_running().await;
+    work.runtime().record_command();
+    let by = commands.backend();
+    let killed = timeout(STEP_TIMEOUT, commands.kill(&terminal)).await;
+    let output = timeout(STEP_TIMEOUT, commands.output(&terminal)).await;
+    let released = timeout(STEP_TIMEOUT, work.toolbox.commands.release(key)).await;
     if !matches!(killed, Ok(Ok(()))) && !matches!(released, Ok(Ok(()))) {
-        return Err(format!("{} could not be ended {}", background.name, by.through()).into());
+        return Err(format!("{} could not be ended {}", background.name, by.via_phrase()).into());
     }
     let news = match &output {
-        Ok(Ok(output)) => shown::clip(shown::since(&background.seen, &output.text).text),
+        Ok(Ok(output)) => shown::clip_output(shown::output_since(&background.seen_output, &output.text).text),
         _ => String::new(),
     };
-    let text = format!("[{} (`{}`) was ended; its last output:]\n{news}", background.name, background.line);
-    Ok(Done { content: Some(excerpt(&text)), text, ..Done::default() })
+    let text = format!("[{} (`{}`) was ended; its last output:]\n{news}", background.name, background.label);
+    Ok(ToolOutput { content: Some(excerpt(&text)), text, ..ToolOutput::default() })
 }
 
-fn found(work: &Work<'_>, name: &str) -> Result<Found, Stop> {
-    work.tools.book.find(name).ok_or_else(|| {
-        let names = work.tools.book.names();
+fn find_background(work: &ActiveCall<'_>, name: &str) -> Result<BackgroundHandle, CallStop> {
+    work.toolbox.commands.find_background(name).ok_or_else(|| {
+        let names = work.toolbox.commands.background_names();
         let there =
             if names.is_empty() { "none runs".to_owned() } else { format!("there are {}", names.join(", ")) };
-        Stop::from(format!("no command runs in the background as {name:?}: {there}"))
+        CallStop::from(format!("no command runs in the background as {name:?}: {there}"))
     })
 }

@@ -1,17 +1,17 @@
-//! The plan that a model shows its user.
+//! The plan that a model shows to the user.
 
 use bowline_state::schema::v1::{Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus, SessionUpdate};
 
-use super::work::{Done, Stop, Work};
+use super::active_call::{ActiveCall, CallStop, ToolOutput};
 
-/// A plan has at most so many entries.
+/// The most entries of a plan.
 const MAX_ENTRIES: usize = 100;
 
-/// Each has at most so many bytes.
-const MAX_CONTENT: usize = 1000;
+/// The longest entry, in bytes.
+const MAX_ENTRY_BYTES: usize = 1000;
 
-/// Reads the plan that a model gives. The client is told of it when [`send`] is called.
-pub(crate) fn read(work: &Work<'_>) -> Result<Plan, Stop> {
+/// Parses the plan that a model gives. [`send_plan`] sends it to the client.
+pub(crate) fn read_plan(work: &ActiveCall<'_>) -> Result<Plan, CallStop> {
     let entries = work.fields()?.objects("entries")?;
     if entries.len() > MAX_ENTRIES {
         return Err(format!("a plan has at most {MAX_ENTRIES} entries, these are {}", entries.len()).into());
@@ -19,8 +19,8 @@ pub(crate) fn read(work: &Work<'_>) -> Result<Plan, Stop> {
     let mut plan = Vec::new();
     for (index, entry) in entries.into_iter().enumerate() {
         let at = |why: String| format!("entry {}: {why}", index + 1);
-        let content = entry.text("content").map_err(at)?;
-        let priority = match entry.some_text("priority").map_err(at)?.unwrap_or("medium") {
+        let content = entry.required_text("content").map_err(at)?;
+        let priority = match entry.optional_text("priority").map_err(at)?.unwrap_or("medium") {
             "high" => PlanEntryPriority::High,
             "medium" => PlanEntryPriority::Medium,
             "low" => PlanEntryPriority::Low,
@@ -28,7 +28,7 @@ pub(crate) fn read(work: &Work<'_>) -> Result<Plan, Stop> {
                 return Err(at(format!("`priority` has to be high, medium or low, and is {other:?}")).into());
             }
         };
-        let status = match entry.some_text("status").map_err(at)?.unwrap_or("pending") {
+        let status = match entry.optional_text("status").map_err(at)?.unwrap_or("pending") {
             "pending" => PlanEntryStatus::Pending,
             "in_progress" => PlanEntryStatus::InProgress,
             "completed" => PlanEntryStatus::Completed,
@@ -37,17 +37,17 @@ pub(crate) fn read(work: &Work<'_>) -> Result<Plan, Stop> {
                 return Err(at(why).into());
             }
         };
-        let content = &content[..content.floor_char_boundary(MAX_CONTENT)];
+        let content = &content[..content.floor_char_boundary(MAX_ENTRY_BYTES)];
         plan.push(PlanEntry::new(content, priority, status));
     }
     Ok(Plan::new(plan))
 }
 
-/// Tells the client of a plan. It is no tool call: a client shows plans in a place of their own.
-pub(crate) async fn send(work: &Work<'_>, plan: Plan) -> Done {
+/// Sends a plan to the client. It is not shown as a tool call: clients display plans separately.
+pub(crate) async fn send_plan(work: &ActiveCall<'_>, plan: Plan) -> ToolOutput {
     let open = plan.entries.iter().filter(|entry| entry.status != PlanEntryStatus::Completed).count();
     let text = format!("The user sees the plan: {} entries, {open} of them open.", plan.entries.len());
-    // A client that is gone sees nothing; the next call will say so.
-    work.cx.reporter.update(SessionUpdate::Plan(plan)).await.ok();
-    Done { text, ..Done::default() }
+    // A disconnected client sees nothing; the next call will fail.
+    work.cx.reporter.send_update(SessionUpdate::Plan(plan)).await.ok();
+    ToolOutput { text, ..ToolOutput::default() }
 }

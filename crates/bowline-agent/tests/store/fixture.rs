@@ -1,39 +1,41 @@
-//! Sessions in a few words.
+//! Helpers for concise tests of sessions.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use bowline_agent::store::{Meta, Record, Retention, SqliteSessionStore, Stored};
-use bowline_state::conversation::Part;
+use bowline_agent::store::{SessionMeta, SessionRecord, SessionRetention, SqliteSessionStore, StoredSession};
+use bowline_state::conversation::MessagePart;
 use bowline_state::schema::v1::{ContentBlock, ContentChunk, SessionId, SessionUpdate};
 use tempfile::TempDir;
 
-/// An empty directory. Memory will do for a disk, and costs less.
-pub(crate) fn directory() -> TempDir {
+/// An empty directory, in memory where possible, which is faster than a disk.
+pub(crate) fn new_directory() -> TempDir {
     TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
 }
 
-/// The sessions of a directory, as a process that starts has them.
-pub(crate) fn store(directory: impl AsRef<Path>) -> SqliteSessionStore {
-    SqliteSessionStore::new(directory.as_ref(), Retention::default())
+/// Opens the sessions of a directory, as a new process does.
+pub(crate) fn open_store(directory: impl AsRef<Path>) -> SqliteSessionStore {
+    SqliteSessionStore::new(directory.as_ref(), SessionRetention::default())
 }
 
-pub(crate) fn at(id: &'static str) -> SessionId {
+pub(crate) fn session_id(id: &'static str) -> SessionId {
     SessionId::from(id)
 }
 
-pub(crate) fn meta(id: impl Into<String>, cwd: &str) -> Meta {
-    Meta::new(SessionId::from(id.into()), cwd.into())
+pub(crate) fn session_meta(id: impl Into<String>, cwd: &str) -> SessionMeta {
+    SessionMeta::new(SessionId::from(id.into()), cwd.into())
 }
 
-/// Something the client was told.
-pub(crate) fn said(text: impl Into<String>) -> Record {
-    Record::Update(SessionUpdate::AgentMessageChunk(ContentChunk::new(ContentBlock::from(text.into()))))
+/// An update sent to the client.
+pub(crate) fn agent_text(text: impl Into<String>) -> SessionRecord {
+    SessionRecord::Update(SessionUpdate::AgentMessageChunk(ContentChunk::new(ContentBlock::from(
+        text.into(),
+    ))))
 }
 
-/// The texts that the client was told.
-pub(crate) fn texts(stored: &Stored) -> Vec<&str> {
+/// The texts sent to the client.
+pub(crate) fn agent_texts(stored: &StoredSession) -> Vec<&str> {
     let text = |update| match update {
         &SessionUpdate::AgentMessageChunk(ContentChunk { content: ContentBlock::Text(ref text), .. }) => {
             text.text.as_str()
@@ -43,13 +45,13 @@ pub(crate) fn texts(stored: &Stored) -> Vec<&str> {
     stored.updates.iter().map(text).collect()
 }
 
-/// What the client was told and the conversation, one a line.
-pub(crate) fn shown(stored: &Stored) -> String {
-    let mut out: String = texts(stored).iter().map(|text| format!("{text:?}\n")).collect();
+/// Formats the updates and the conversation, one per line.
+pub(crate) fn format_session(stored: &StoredSession) -> String {
+    let mut out: String = agent_texts(stored).iter().map(|text| format!("{text:?}\n")).collect();
     for message in &stored.messages {
         write!(out, "{:?}", message.role).unwrap();
         for part in &message.parts {
-            let Part::Text { text } = part else { panic!("nobody said {part:?}") };
+            let MessagePart::Text { text } = part else { panic!("nobody said {part:?}") };
             write!(out, " {text}").unwrap();
         }
         out.push('\n');
@@ -57,8 +59,8 @@ pub(crate) fn shown(stored: &Stored) -> String {
     out
 }
 
-/// Every file below a directory with its permissions.
-pub(crate) fn files(directory: &Path) -> String {
+/// Lists every file below a directory with its permissions.
+pub(crate) fn list_files(directory: &Path) -> String {
     let mut found = Vec::new();
     let mut open = vec![directory.to_owned()];
     while let Some(next) = open.pop() {

@@ -3,9 +3,9 @@
 use bowline_state::schema::v1::TerminalExitStatus;
 use expect_test::{Expect, expect};
 use serde_json::json;
-use test_support::editor::{Offers, Run, Trouble};
+use test_support::editor::{EditorCapabilities, EditorFault, FakeCommand};
 
-use crate::stage::Stage;
+use crate::fixture::ToolboxFixture;
 
 fn check(actual: &str, expected: Expect) {
     expected.assert_eq(actual);
@@ -13,10 +13,10 @@ fn check(actual: &str, expected: Expect) {
 
 #[tokio::test]
 async fn a_command_runs_to_its_end_in_a_terminal_that_is_shown() {
-    let stage = Stage::open(Offers::ALL).await;
-    stage.editor.run(Run::ended("\u{1b}[31mone\u{1b}[0m\ntwo\n", 0));
+    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    stage.editor.queue_command(FakeCommand::exited("\u{1b}[31mone\u{1b}[0m\ntwo\n", 0));
     check(
-        &stage.watch("execute", json!({ "command": "cargo test --all" })).await,
+        &stage.call_and_log("execute", json!({ "command": "cargo test --all" })).await,
         expect![[r#"
             > tool_call turn1_1 "Run cargo test --all" Execute Pending
                 text "```\nrun cargo test --all\nin $ROOT\n```"
@@ -40,7 +40,7 @@ async fn a_command_runs_to_its_end_in_a_terminal_that_is_shown() {
 
 #[tokio::test]
 async fn how_a_command_is_given_to_the_editor() {
-    let stage = Stage::open(Offers::ALL).await;
+    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
     let mut told = String::new();
     for input in [
         json!({ "command": "ls -l 'a b'" }),
@@ -52,7 +52,7 @@ async fn how_a_command_is_given_to_the_editor() {
         json!({ "command": "echo $HOME" }),
         json!({ "command": "printf", "args": ["%s", "a|b"], "cwd": "src", "env": { "A": "1" } }),
     ] {
-        let log = stage.watch("execute", input).await;
+        let log = stage.call_and_log("execute", input).await;
         let line = log.lines().find(|line| line.contains("terminal/create"));
         told += &format!("{}\n", line.unwrap_or(&log));
     }
@@ -73,25 +73,29 @@ async fn how_a_command_is_given_to_the_editor() {
 
 #[tokio::test]
 async fn what_is_no_success_is_none() {
-    let stage = Stage::open(Offers::ALL).await;
+    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
     let mut told = String::new();
-    let with =
-        |exit: TerminalExitStatus| Run { output: "out\n".to_owned(), exit: Some(exit), truncated: true };
+    let with = |exit: TerminalExitStatus| FakeCommand {
+        output: "out\n".to_owned(),
+        exit: Some(exit),
+        truncated: true,
+    };
     for run in [
-        Run::ended("no such test\n", 101),
+        FakeCommand::exited("no such test\n", 101),
         with(TerminalExitStatus::new().signal("SIGSEGV".to_owned())),
         with(TerminalExitStatus::new()),
     ] {
-        stage.editor.run(run);
-        told += &stage.call("execute", json!({ "command": "make" })).await;
+        stage.editor.queue_command(run);
+        told += &stage.call_tool("execute", json!({ "command": "make" })).await;
     }
-    told += &stage.call("execute", json!({ "command": " " })).await;
-    stage
-        .editor
-        .trouble("terminal/create", Trouble::Refuses(bowline_state::schema::v1::Error::internal_error()));
-    told += &stage.call("execute", json!({ "command": "make" })).await;
-    stage.editor.trouble("terminal/create", Trouble::Stalls);
-    told += &stage.call("execute", json!({ "command": "make" })).await;
+    told += &stage.call_tool("execute", json!({ "command": " " })).await;
+    stage.editor.queue_fault(
+        "terminal/create",
+        EditorFault::Refuse(bowline_state::schema::v1::Error::internal_error()),
+    );
+    told += &stage.call_tool("execute", json!({ "command": "make" })).await;
+    stage.editor.queue_fault("terminal/create", EditorFault::Stall);
+    told += &stage.call_tool("execute", json!({ "command": "make" })).await;
     check(
         &told,
         expect![[r#"
@@ -110,16 +114,16 @@ async fn what_is_no_success_is_none() {
 
 #[tokio::test]
 async fn a_command_that_takes_too_long_is_ended_and_its_output_kept() {
-    let stage = Stage::with(
-        Offers::ALL,
-        bowline_state::mode::Mode::Full,
+    let stage = ToolboxFixture::open_with(
+        EditorCapabilities::ALL,
+        bowline_state::mode::AgentMode::Full,
         |settings| settings.command_timeout = std::time::Duration::from_millis(50),
         None,
     )
     .await;
-    stage.editor.run(Run::endless("listening\n"));
+    stage.editor.queue_command(FakeCommand::endless("listening\n"));
     check(
-        &stage.watch("execute", json!({ "command": "serve" })).await,
+        &stage.call_and_log("execute", json!({ "command": "serve" })).await,
         expect![[r#"
             > tool_call turn1_1 "Run serve" Execute Pending
                 text "```\nrun serve\nin $ROOT\n```"
@@ -144,10 +148,10 @@ async fn a_command_that_takes_too_long_is_ended_and_its_output_kept() {
 
 #[tokio::test]
 async fn long_output_is_shown_by_its_start_and_its_end() {
-    let stage = Stage::open(Offers::ALL).await;
+    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
     let output: String = (0..10_000).map(|line| format!("line {line}\n")).collect();
-    stage.editor.run(Run::ended(&output, 0));
-    let told = stage.call("execute", json!({ "command": "make" })).await;
+    stage.editor.queue_command(FakeCommand::exited(&output, 0));
+    let told = stage.call_tool("execute", json!({ "command": "make" })).await;
     let middle = told.lines().position(|line| line.contains("left out")).unwrap();
     let lines: Vec<&str> = told.lines().collect();
     check(
@@ -166,73 +170,73 @@ async fn long_output_is_shown_by_its_start_and_its_end() {
 #[tokio::test]
 async fn a_call_that_is_dropped_leaves_no_terminal() {
     for until in ["terminal/create", "terminal/wait_for_exit", "terminal/output", "terminal/release"] {
-        let stage = Stage::open(Offers::ALL).await;
+        let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
         match until {
-            "terminal/wait_for_exit" => stage.editor.run(Run::endless("")),
-            // It is created, and the answer comes after the call was dropped.
+            "terminal/wait_for_exit" => stage.editor.queue_command(FakeCommand::endless("")),
+            // The terminal is created, and the answer comes after the call was dropped.
             "terminal/create" => {}
-            stalls => stage.editor.trouble(stalls, Trouble::Stalls),
+            stalls => stage.editor.queue_fault(stalls, EditorFault::Stall),
         }
-        let call = stage.use_of("execute", json!({ "command": "serve" }));
+        let call = stage.tool_use("execute", json!({ "command": "serve" }));
         tokio::select! {
             biased;
-            () = stage.editor.until(until) => {}
-            told = stage.run(&call) => panic!("it ended: {told}"),
+            () = stage.editor.wait_for_log(until) => {}
+            told = stage.run_call(&call) => panic!("it ended: {told}"),
         }
         stage.toolbox.clean_up().await;
-        stage.editor.until("terminal/release").await;
+        stage.editor.wait_for_log("terminal/release").await;
         assert_eq!(stage.editor.open_terminals(), 0, "{until}");
     }
 }
 
 #[tokio::test]
 async fn a_terminal_that_is_never_created_is_given_up() {
-    let stage = Stage::open(Offers::ALL).await;
-    stage.editor.trouble("terminal/create", Trouble::Stalls);
-    let call = stage.use_of("execute", json!({ "command": "serve" }));
+    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    stage.editor.queue_fault("terminal/create", EditorFault::Stall);
+    let call = stage.tool_use("execute", json!({ "command": "serve" }));
     tokio::select! {
-        _ = stage.run(&call) => unreachable!("it is never created"),
-        () = stage.editor.until("terminal/create") => {}
+        _ = stage.run_call(&call) => unreachable!("it is never created"),
+        () = stage.editor.wait_for_log("terminal/create") => {}
     }
     stage.toolbox.clean_up().await;
-    stage.editor.until("$/cancel_request for terminal/create").await;
+    stage.editor.wait_for_log("$/cancel_request for terminal/create").await;
 }
 
 #[tokio::test]
 async fn a_terminal_that_is_created_too_late_is_ended() {
-    // The call is dropped, or it is not waited for any longer.
+    // The call is dropped, or it times out.
     for is_dropped in [true, false] {
-        let stage = Stage::open(Offers::ALL).await;
-        stage.editor.trouble("terminal/create", Trouble::ActsLate);
-        stage.editor.run(Run::endless(""));
-        let call = stage.use_of("execute", json!({ "command": "serve" }));
+        let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
+        stage.editor.queue_fault("terminal/create", EditorFault::ActAfterCancel);
+        stage.editor.queue_command(FakeCommand::endless(""));
+        let call = stage.tool_use("execute", json!({ "command": "serve" }));
         if is_dropped {
             tokio::select! {
-                _ = stage.run(&call) => unreachable!("it is not created yet"),
-                () = stage.editor.until("terminal/create") => {}
+                _ = stage.run_call(&call) => unreachable!("it is not created yet"),
+                () = stage.editor.wait_for_log("terminal/create") => {}
             }
             stage.toolbox.clean_up().await;
         } else {
-            stage.run(&call).await;
+            stage.run_call(&call).await;
         }
-        stage.editor.until("$/cancel_request for terminal/create").await;
-        stage.editor.until("terminal/kill t1").await;
-        stage.editor.until("terminal/release t1").await;
+        stage.editor.wait_for_log("$/cancel_request for terminal/create").await;
+        stage.editor.wait_for_log("terminal/kill t1").await;
+        stage.editor.wait_for_log("terminal/release t1").await;
     }
 }
 
 #[tokio::test]
 async fn a_cancelled_turn_ends_its_commands_in_the_background_and_no_others() {
-    let mut stage = Stage::open(Offers::ALL).await;
+    let mut stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
     for turn in [1, 2] {
         stage.cx.turn = turn;
-        stage.editor.run(Run::endless(""));
-        stage.call("execute", json!({ "command": "serve", "background": true })).await;
+        stage.editor.queue_command(FakeCommand::endless(""));
+        stage.call_tool("execute", json!({ "command": "serve", "background": true })).await;
     }
     stage.toolbox.end_turn(2).await;
-    stage.editor.until("terminal/release t2").await;
+    stage.editor.wait_for_log("terminal/release t2").await;
     check(
-        &stage.call("execute_output", json!({ "id": "bg2" })).await,
+        &stage.call_tool("execute_output", json!({ "id": "bg2" })).await,
         expect![[r#"
             ! no command runs in the background as "bg2": there are bg1
         "#]],
@@ -241,14 +245,14 @@ async fn a_cancelled_turn_ends_its_commands_in_the_background_and_no_others() {
 
 #[tokio::test]
 async fn commands_in_the_background_that_have_ended_make_room() {
-    let stage = Stage::open(Offers::ALL).await;
-    let start = || stage.call("execute", json!({ "command": "serve", "background": true }));
+    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    let start = || stage.call_tool("execute", json!({ "command": "serve", "background": true }));
     for _ in 0..16 {
-        stage.editor.run(Run::endless(""));
+        stage.editor.queue_command(FakeCommand::endless(""));
         start().await;
     }
     let mut told = start().await;
-    stage.editor.terminal("t3", |run| run.exit = Some(TerminalExitStatus::new().exit_code(0)));
+    stage.editor.update_terminal("t3", |run| run.exit = Some(TerminalExitStatus::new().exit_code(0)));
     told += &start().await;
     check(
         &told,
@@ -261,10 +265,10 @@ async fn commands_in_the_background_that_have_ended_make_room() {
 
 #[tokio::test]
 async fn a_command_in_the_background_tells_what_is_new() {
-    let stage = Stage::open(Offers::ALL).await;
-    stage.editor.run(Run::endless("one\n"));
+    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    stage.editor.queue_command(FakeCommand::endless("one\n"));
     check(
-        &stage.watch("execute", json!({ "command": "serve", "background": true })).await,
+        &stage.call_and_log("execute", json!({ "command": "serve", "background": true })).await,
         expect![[r#"
             > tool_call turn1_1 "Run in the background: serve" Execute Pending
                 text "```\nrun serve\nin $ROOT\n```"
@@ -278,18 +282,18 @@ async fn a_command_in_the_background_tells_what_is_new() {
             = `serve` runs in the background as bg1, through the editor. Look at its output with execute_output, end it with execute_kill.
         "#]],
     );
-    let mut told = stage.call("execute_output", json!({ "id": "bg1" })).await;
-    stage.editor.terminal("t1", |run| run.output.push_str("two\n"));
-    told += &stage.call("execute_output", json!({ "id": "bg1" })).await;
+    let mut told = stage.call_tool("execute_output", json!({ "id": "bg1" })).await;
+    stage.editor.update_terminal("t1", |run| run.output.push_str("two\n"));
+    told += &stage.call_tool("execute_output", json!({ "id": "bg1" })).await;
     // The start of the output is dropped.
-    stage.editor.terminal("t1", |run| run.output = "two\nthree\n".to_owned());
-    told += &stage.call("execute_output", json!({ "id": "bg1" })).await;
-    stage.editor.terminal("t1", |run| {
+    stage.editor.update_terminal("t1", |run| run.output = "two\nthree\n".to_owned());
+    told += &stage.call_tool("execute_output", json!({ "id": "bg1" })).await;
+    stage.editor.update_terminal("t1", |run| {
         run.output = "something else\n".to_owned();
         run.exit = Some(TerminalExitStatus::new().exit_code(3));
     });
-    told += &stage.call("execute_output", json!({ "id": "bg1", "wait_seconds": 5 })).await;
-    told += &stage.call("execute_output", json!({ "id": "bg1" })).await;
+    told += &stage.call_tool("execute_output", json!({ "id": "bg1", "wait_seconds": 5 })).await;
+    told += &stage.call_tool("execute_output", json!({ "id": "bg1" })).await;
     check(
         &told,
         expect![[r#"
@@ -309,13 +313,13 @@ async fn a_command_in_the_background_tells_what_is_new() {
 
 #[tokio::test]
 async fn a_command_in_the_background_is_ended_by_its_tool_and_with_the_session() {
-    let stage = Stage::open(Offers::ALL).await;
+    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
     for _ in 0..2 {
-        stage.editor.run(Run::endless("on and on\n"));
-        stage.call("execute", json!({ "command": "serve", "background": true })).await;
+        stage.editor.queue_command(FakeCommand::endless("on and on\n"));
+        stage.call_tool("execute", json!({ "command": "serve", "background": true })).await;
     }
     check(
-        &stage.watch("execute_kill", json!({ "id": "bg1" })).await,
+        &stage.call_and_log("execute_kill", json!({ "id": "bg1" })).await,
         expect![[r#"
             > tool_call turn1_3 "End bg1: serve" Execute Pending
                 input {"id":"bg1"}
@@ -330,9 +334,9 @@ async fn a_command_in_the_background_is_ended_by_its_tool_and_with_the_session()
             on and on
         "#]],
     );
-    // It is nobody's orphan: cleaning up after a turn leaves it alone.
+    // A background command is not an orphan: cleaning up after a turn leaves it alone.
     stage.toolbox.clean_up().await;
     assert_eq!(stage.editor.open_terminals(), 1);
-    stage.toolbox.end().await;
+    stage.toolbox.end_session().await;
     assert_eq!(stage.editor.open_terminals(), 0);
 }

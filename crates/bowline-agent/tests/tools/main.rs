@@ -1,17 +1,17 @@
-//! The tools of a session, called as a model would, with an editor at the other end that behaves well and badly.
+//! The tools of a session, called as a model would, with an editor that behaves well or badly.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "tests end where something is not as it should be"
 )]
 
-mod beside;
 mod commands;
-mod dropping;
-mod editing;
-mod linking;
-mod offering;
-mod permitting;
-mod reading;
-mod recording;
-mod stage;
+mod dropped_calls;
+mod edit;
+mod fixture;
+mod linked_files;
+mod permission;
+mod read;
+mod stale_editor;
+mod tool_sets;
+mod turn_record;

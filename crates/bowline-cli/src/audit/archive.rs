@@ -1,86 +1,87 @@
-//! Putting an audit log aside, and beginning a new one.
+//! Archiving an audit log and starting a new one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use bowline_state::audit::{Action, By, Entry};
+use bowline_state::audit::{AuditAction, AuditEntry, DecisionSource};
 use bowline_workspace::audit::AuditLog;
 use bowline_workspace::journal;
 use clap::Args;
 use serde_json::json;
 
-use super::{failed, nothing_yet};
-use crate::changes::Where;
-use crate::ending::Ending;
-use crate::records::here::{Here, Sign};
-use crate::records::showing::{note, print, safe};
+use super::{failed, no_log_message};
+use crate::changes::WorkspaceArguments;
+use crate::common::console::{escape_line, print, print_note};
+use crate::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
+use crate::error::CliError;
 use bowline_workspace::clock::now;
 
 pub(super) const EXAMPLES: &str = "\
-The log and its anchor go to a directory beside the log, named by a number, as they are. The first entry of the new log says
-where. No agent may be at work here meanwhile.
+The log and its anchor are moved unchanged to a numbered directory beside the log. The first entry
+of the new log names that directory. No agent may be running in this workspace.
 
-Exit status: 0 done; 1 if it cannot be done, or an agent is at work; 2 wrong usage.
+Exit status: 0 success, 1 failure or an agent is running, 2 wrong usage.
 
 Examples:
   bowline audit archive
   bowline audit archive --json | jq -r .archive";
 
-/// So many archives of one log are kept apart by their numbers.
+/// The maximum number of archives of one log; each has its own number.
 const MAX_ARCHIVES: u32 = 10_000;
 
 /// Which log.
 #[derive(Args, Debug)]
 pub(super) struct ArchiveArguments {
-    /// Prints one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Where,
+    workspace: WorkspaceArguments,
 }
 
-/// Puts the log aside.
-pub(super) fn archive(arguments: &ArchiveArguments) -> Result<(), Ending> {
-    let here = Here::find(arguments.place.cwd.as_deref(), Sign::Log)?;
-    if !here.known {
-        note(&nothing_yet(&here));
+/// Archives the log.
+pub(super) fn archive_log(arguments: &ArchiveArguments) -> Result<(), CliError> {
+    let here = WorkspaceLocation::find(arguments.workspace.cwd.as_deref(), WorkspaceMarker::AuditLog)?;
+    if !here.has_records {
+        print_note(&no_log_message(&here));
         return Ok(());
     }
-    if journal::is_in_use(&here.directory).map_err(failed)? {
+    if journal::is_in_use(&here.journal_dir).map_err(failed)? {
         let why = "an agent is at work here, and writes to the log: end it first";
         return Err(failed(anyhow::anyhow!(why)));
     }
-    let target = free_name(&here.directory).context("there are too many archives: remove some")?;
-    move_aside(&here, &target).with_context(|| format!("cannot archive to {}", target.display()))?;
-    let log = AuditLog::open(&here.log(), &here.anchor, Default::default()).map_err(failed)?;
-    let mut entry = Entry::new(now(), Action::Repair);
-    entry.by = By::User;
+    let target =
+        unused_archive_path(&here.journal_dir).context("there are too many archives: remove some")?;
+    move_to_archive(&here, &target).with_context(|| format!("cannot archive to {}", target.display()))?;
+    let log = AuditLog::open(&here.audit_log_dir(), &here.anchor, Default::default()).map_err(failed)?;
+    let mut entry = AuditEntry::new(now(), AuditAction::Repair);
+    entry.decided_by = DecisionSource::User;
     entry.reason = Some(format!("a new log was begun, the one before is in {}", target.display()));
     log.append(&entry).map_err(failed)?;
     log.sync().map_err(failed)?;
     let shown = target.to_string_lossy();
     if arguments.json {
-        return print(&format!("{}\n", json!({"archive": shown, "log": here.log()})));
+        return print(&format!("{}\n", json!({"archive": shown, "log": here.audit_log_dir()})));
     }
-    print(&format!("the audit log is in {}, and a new one is begun\n", safe(&shown)))
+    print(&format!("the audit log is in {}, and a new one is begun\n", escape_line(&shown)))
 }
 
-fn free_name(directory: &Path) -> Option<PathBuf> {
+fn unused_archive_path(directory: &Path) -> Option<PathBuf> {
     let name = |number: u32| directory.join(format!("audit.archived-{number}"));
     (1..=MAX_ARCHIVES).map(name).find(|name| fs::symlink_metadata(name).is_err())
 }
 
-/// Moves the log and its anchor. If the log is gone, there is the anchor alone.
-fn move_aside(here: &Here, target: &Path) -> anyhow::Result<()> {
-    let log = here.log();
+/// Moves the log and its anchor. If the log is missing, only the anchor is moved.
+fn move_to_archive(here: &WorkspaceLocation, target: &Path) -> anyhow::Result<()> {
+    let log = here.audit_log_dir();
     if fs::symlink_metadata(&log).is_ok() {
         fs::rename(&log, target)?;
     } else {
         fs::create_dir(target)?;
     }
     if here.anchor.exists() {
-        // It may lie on another file system.
+        // The anchor may be on another file system, so it is copied instead of renamed.
         fs::copy(&here.anchor, target.join("anchor"))?;
         fs::remove_file(&here.anchor)?;
     }

@@ -1,85 +1,85 @@
-//! Entries of an audit log, one a line.
+//! Entries of an audit log, one per line.
 
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
-use bowline_state::audit::{Decision, Entry, Record, Report, Subject};
-use bowline_state::changes::Moment;
-use bowline_workspace::audit::Entries;
-use bowline_workspace::clock::iso8601;
+use bowline_state::audit::{AuditDecision, AuditEntry, AuditRecord, AuditSubject, VerificationReport};
+use bowline_state::changes::Timestamp;
+use bowline_workspace::audit::AuditEntries;
+use bowline_workspace::clock::format_iso8601;
 use serde_json::{Value, json};
 
-use super::fold::Folded;
-use super::{ShowArguments, failed};
-use crate::ending::Ending;
-use crate::records::here::Here;
-use crate::records::names::shortened;
-use crate::records::showing::{Ink, Look, count, safe, written};
-use crate::records::times::{at, read, took};
+use super::fold::FoldedEntries;
+use super::{AuditShowArguments, failed};
+use crate::common::console::{OutputStyle, TextStyle, escape_line, ignore_broken_pipe, pluralize};
+use crate::common::names::shorten_id;
+use crate::common::times::{format_duration, format_time, parse_time};
+use crate::common::workspace_location::WorkspaceLocation;
+use crate::error::CliError;
 use bowline_workspace::clock::now;
 
-/// Which entries are wanted, and how.
-pub(super) struct Wanted<'a> {
-    arguments: &'a ShowArguments,
-    since: Option<Moment>,
+/// Which entries to show, and in which format.
+pub(super) struct EntryQuery<'a> {
+    arguments: &'a AuditShowArguments,
+    since: Option<Timestamp>,
 }
 
-impl<'a> Wanted<'a> {
-    /// Reads what is wanted.
+impl<'a> EntryQuery<'a> {
+    /// Reads the query from the arguments.
     ///
     /// # Errors
-    /// Says what cannot be read.
-    pub(super) fn of(arguments: &'a ShowArguments) -> Result<Self, Ending> {
-        let since = arguments.since.as_deref().map(|text| read(text, now(), -1)).transpose()?;
+    /// Names the argument that cannot be parsed.
+    pub(super) fn from_arguments(arguments: &'a AuditShowArguments) -> Result<Self, CliError> {
+        let since = arguments.since.as_deref().map(|text| parse_time(text, now(), -1)).transpose()?;
         Ok(Self { arguments, since })
     }
 
-    fn takes(&self, entry: &Entry) -> bool {
+    fn matches(&self, entry: &AuditEntry) -> bool {
         let wanted = self.arguments;
         let begins =
             |id: &String| entry.session.as_ref().is_some_and(|session| session.starts_with(id.as_str()));
         let names = |text: &String| match &entry.subject {
-            Subject::None => false,
-            Subject::Path { asked, resolved } => {
+            AuditSubject::None => false,
+            AuditSubject::Path { requested: asked, resolved } => {
                 asked.contains(text.as_str())
                     || resolved.as_ref().is_some_and(|own| own.contains(text.as_str()))
             }
-            Subject::Command { line: text_of, .. } | Subject::Url(text_of) | Subject::Text(text_of) => {
-                text_of.contains(text.as_str())
-            }
+            AuditSubject::Command { line: text_of, .. }
+            | AuditSubject::Url(text_of)
+            | AuditSubject::Text(text_of) => text_of.contains(text.as_str()),
         };
         wanted.session.as_ref().is_none_or(begins)
             && wanted.turn.is_none_or(|turn| entry.turn == Some(turn))
             && wanted.path.as_ref().is_none_or(names)
             && self.since.is_none_or(|since| entry.at >= since)
-            && (!wanted.denied || entry.decision == Decision::Denied)
+            && (!wanted.denied || entry.decision == AuditDecision::Denied)
     }
 
-    /// Writes them as they are read.
+    /// Writes matching entries as they are read.
     ///
     /// # Errors
-    /// Fails if the log cannot be read or they cannot be written.
-    pub(super) fn write(
+    /// Fails if the log cannot be read or the entries cannot be written.
+    pub(super) fn write_entries(
         &self,
-        entries: Entries,
-        folded: &Folded,
-        here: &Here,
-        look: Look,
+        entries: AuditEntries,
+        folded: &FoldedEntries,
+        here: &WorkspaceLocation,
+        look: OutputStyle,
         out: &mut dyn Write,
-    ) -> Result<(), Ending> {
-        let line = |record: &Record| match self.arguments.json {
-            true => format!("{}\n", object(record)),
-            false => format!("{}\n", line(record, here, look)),
+    ) -> Result<(), CliError> {
+        let line = |record: &AuditRecord| match self.arguments.json {
+            true => format!("{}\n", entry_to_json(record)),
+            false => format!("{}\n", format_entry(record, here, look)),
         };
-        let is_wanted = |record: &Record| self.takes(&record.entry) && !folded.hides(record);
+        let is_wanted = |record: &AuditRecord| self.matches(&record.entry) && !folded.is_hidden(record);
         let wanted = entries.filter(|record| record.as_ref().map_or(true, is_wanted));
         let mut kept = std::collections::VecDeque::new();
         for record in wanted {
             let text = line(&record.map_err(failed)?);
             let Some(last) = self.arguments.last else {
                 if let Err(error) = out.write_all(text.as_bytes()) {
-                    return written(Err(error));
+                    return ignore_broken_pipe(Err(error));
                 }
                 continue;
             };
@@ -90,55 +90,60 @@ impl<'a> Wanted<'a> {
         }
         for text in kept {
             if let Err(error) = out.write_all(text.as_bytes()) {
-                return written(Err(error));
+                return ignore_broken_pipe(Err(error));
             }
         }
         Ok(())
     }
 }
 
-/// Returns an entry for people.
-fn line(record: &Record, here: &Here, look: Look) -> String {
+/// Formats an entry for people.
+fn format_entry(record: &AuditRecord, here: &WorkspaceLocation, look: OutputStyle) -> String {
     let entry = &record.entry;
     let ink = match entry.decision {
-        Decision::Allowed => Ink::Good,
-        Decision::Denied | Decision::Failed => Ink::Bad,
-        // What a later version decided is to be looked at, too.
-        Decision::Cancelled | Decision::Other(_) => Ink::Mark,
+        AuditDecision::Allowed => TextStyle::Good,
+        AuditDecision::Denied | AuditDecision::Failed => TextStyle::Bad,
+        // Decisions made by a later version are highlighted, too.
+        AuditDecision::Cancelled | AuditDecision::Other(_) => TextStyle::Highlight,
     };
-    let decision = look.paint(ink, &format!("{:9}", safe(entry.decision.word())));
-    let mut text = format!("{:>5} {}  {decision} {}", record.seq, at(entry.at), safe(entry.action.word()));
+    let decision = look.paint(ink, &format!("{:9}", escape_line(entry.decision.as_str())));
+    let mut text = format!(
+        "{:>5} {}  {decision} {}",
+        record.seq,
+        format_time(entry.at),
+        escape_line(entry.action.as_str())
+    );
     // Writing to a string cannot fail.
     match &entry.subject {
-        Subject::None => {}
-        Subject::Path { asked, resolved } => {
-            _ = write!(text, " {}", safe(here.name(asked)));
+        AuditSubject::None => {}
+        AuditSubject::Path { requested: asked, resolved } => {
+            _ = write!(text, " {}", escape_line(here.relative_name(asked)));
             if let Some(own) = resolved {
-                _ = write!(text, " → {}", safe(here.name(own)));
+                _ = write!(text, " → {}", escape_line(here.relative_name(own)));
             }
         }
-        Subject::Command { line, cwd, env } => {
-            _ = write!(text, " `{}`", safe(line));
+        AuditSubject::Command { line, cwd, env } => {
+            _ = write!(text, " `{}`", escape_line(line));
             if *cwd != here.root {
-                _ = write!(text, " in {}", safe(here.name(cwd)));
+                _ = write!(text, " in {}", escape_line(here.relative_name(cwd)));
             }
             if !env.is_empty() {
-                _ = write!(text, " with {}", safe(&env.join(", ")));
+                _ = write!(text, " with {}", escape_line(&env.join(", ")));
             }
         }
-        Subject::Url(what) | Subject::Text(what) => _ = write!(text, " {}", safe(what)),
+        AuditSubject::Url(what) | AuditSubject::Text(what) => _ = write!(text, " {}", escape_line(what)),
     }
     let mut more = Vec::new();
-    match entry.by.to_string().as_str() {
+    match entry.decided_by.to_string().as_str() {
         "nobody" => {}
-        by => more.push(format!("by {}", safe(by))),
+        by => more.push(format!("by {}", escape_line(by))),
     }
-    more.extend(entry.latency_us.map(took));
+    more.extend(entry.latency_us.map(format_duration));
     more.extend(
-        entry.bytes.map(|bytes| count(usize::try_from(bytes).unwrap_or(usize::MAX), "byte", "bytes")),
+        entry.bytes.map(|bytes| pluralize(usize::try_from(bytes).unwrap_or(usize::MAX), "byte", "bytes")),
     );
-    more.extend(entry.exit.as_ref().map(|exit| format!("exit {}", safe(exit))));
-    more.extend(entry.reason.as_ref().map(|reason| safe(reason)));
+    more.extend(entry.exit.as_ref().map(|exit| format!("exit {}", escape_line(exit))));
+    more.extend(entry.reason.as_ref().map(|reason| escape_line(reason)));
     if !more.is_empty() {
         _ = write!(text, " · {}", more.join(" · "));
     }
@@ -147,36 +152,36 @@ fn line(record: &Record, here: &Here, look: Look) -> String {
         entry
             .session
             .as_ref()
-            .map(|session| format!("session {}", safe(shortened(session, std::iter::empty())))),
+            .map(|session| format!("session {}", escape_line(shorten_id(session, std::iter::empty())))),
     );
     whose.extend(entry.turn.map(|turn| format!("turn {turn}")));
-    whose.extend(entry.call.as_ref().map(|call| format!("call {}", safe(call))));
+    whose.extend(entry.call.as_ref().map(|call| format!("call {}", escape_line(call))));
     if !whose.is_empty() {
-        _ = write!(text, " {}", look.paint(Ink::Faint, &format!("({})", whose.join(", "))));
+        _ = write!(text, " {}", look.paint(TextStyle::Faint, &format!("({})", whose.join(", "))));
     }
     text
 }
 
-/// Returns an entry for programs.
-fn object(record: &Record) -> Value {
+/// Formats an entry for programs.
+fn entry_to_json(record: &AuditRecord) -> Value {
     let entry = &record.entry;
     let subject = match &entry.subject {
-        Subject::None => Value::Null,
-        Subject::Path { asked, resolved } => json!({"path": asked, "resolved": resolved}),
-        Subject::Command { line, cwd, env } => json!({"command": line, "cwd": cwd, "env": env}),
-        Subject::Url(url) => json!({"url": url}),
-        Subject::Text(text) => json!({"text": text}),
+        AuditSubject::None => Value::Null,
+        AuditSubject::Path { requested: asked, resolved } => json!({"path": asked, "resolved": resolved}),
+        AuditSubject::Command { line, cwd, env } => json!({"command": line, "cwd": cwd, "env": env}),
+        AuditSubject::Url(url) => json!({"url": url}),
+        AuditSubject::Text(text) => json!({"text": text}),
     };
     json!({
         "entry": record.seq,
-        "at": iso8601(entry.at),
+        "at": format_iso8601(entry.at),
         "session": entry.session,
         "turn": entry.turn,
         "call": entry.call,
-        "kind": entry.action.word(),
+        "kind": entry.action.as_str(),
         "subject": subject,
-        "decision": entry.decision.word(),
-        "by": entry.by.to_string(),
+        "decision": entry.decision.as_str(),
+        "by": entry.decided_by.to_string(),
         "reason": entry.reason,
         "latency_us": entry.latency_us,
         "before": entry.before.map(|hash| hash.to_string()),
@@ -186,25 +191,25 @@ fn object(record: &Record) -> Value {
     })
 }
 
-/// Returns what verifying found.
-pub(super) fn verified(report: &Report, log: &Path, look: Look) -> String {
-    let entries = count(usize::try_from(report.entries).unwrap_or(usize::MAX), "entry", "entries");
-    let files = count(usize::try_from(report.files).unwrap_or(usize::MAX), "file", "files");
+/// Formats the result of a verification.
+pub(super) fn format_verification(report: &VerificationReport, log: &Path, look: OutputStyle) -> String {
+    let entries = pluralize(usize::try_from(report.entries).unwrap_or(usize::MAX), "entry", "entries");
+    let files = pluralize(usize::try_from(report.files).unwrap_or(usize::MAX), "file", "files");
     let range = report.range.map_or_else(String::new, |(first, last)| format!(", {first} to {last}"));
-    let whole = match (report.is_intact(), report.is_unharmed()) {
-        (true, _) => look.paint(Ink::Good, "whole"),
-        (false, true) => look.paint(Ink::Good, "whole but for what a crash left"),
-        (false, false) => look.paint(Ink::Bad, "not as it was written"),
+    let whole = match (report.is_intact(), report.has_only_crash_artifacts()) {
+        (true, _) => look.paint(TextStyle::Good, "whole"),
+        (false, true) => look.paint(TextStyle::Good, "whole but for what a crash left"),
+        (false, false) => look.paint(TextStyle::Bad, "not as it was written"),
     };
-    let mut text = format!("{}\n{whole}: {entries} in {files}{range}\n", safe(&log.to_string_lossy()));
+    let mut text = format!("{}\n{whole}: {entries} in {files}{range}\n", escape_line(&log.to_string_lossy()));
     for finding in &report.findings {
-        _ = writeln!(text, "  {}", safe(&finding.to_string()));
+        _ = writeln!(text, "  {}", escape_line(&finding.to_string()));
     }
-    if report.more > 0 {
-        _ = writeln!(text, "  and {} more", report.more);
+    if report.omitted_findings > 0 {
+        _ = writeln!(text, "  and {} more", report.omitted_findings);
     }
     for note in &report.notes {
-        _ = writeln!(text, "  {}: the log itself tells: {}", note.place, safe(&note.text));
+        _ = writeln!(text, "  {}: the log itself tells: {}", note.position, escape_line(&note.text));
     }
     text
 }

@@ -1,100 +1,101 @@
-//! Which entries tell of the same operation: a log has one for its beginning and one for its end, and people want to see one.
+//! Folding of audit entries: a log has one entry for the beginning of an operation and one for its end, and people want
+//! to see one.
 
 use std::collections::{HashMap, HashSet};
 
-use bowline_state::audit::{Action, Decision, Entry, Record, Subject};
+use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry, AuditRecord, AuditSubject};
 
-/// What an entry says that is written before something is changed.
-const BEGINS: &str = "begins";
+/// The reason of an entry that is written before a change is made.
+const BEGIN_REASON: &str = "begins";
 
-/// The entries that need not be shown, as a later one tells the same and more.
+/// Entries that are hidden because a later entry repeats them with more detail.
 #[derive(Debug, Default)]
-pub(super) struct Folded {
+pub(super) struct FoldedEntries {
     hidden: HashSet<u64>,
-    // The beginnings whose end has not been found yet, by what they are about.
-    open: HashMap<Operation, u64>,
+    // Beginnings whose end has not been found yet, by operation.
+    pending_operations: HashMap<OperationKey, u64>,
 }
 
-/// What an operation is known by.
-type Operation = (Option<String>, Option<String>, String, Subject);
+/// The key that identifies an operation.
+type OperationKey = (Option<String>, Option<String>, String, AuditSubject);
 
-impl Folded {
-    /// Takes the entries in, the oldest first.
-    pub(super) fn add(&mut self, record: &Record) {
+impl FoldedEntries {
+    /// Adds an entry; entries must be added oldest first.
+    pub(super) fn add(&mut self, record: &AuditRecord) {
         let entry = &record.entry;
-        match step(entry) {
-            Step::Begin => _ = self.open.insert(operation(entry), record.seq),
-            Step::End => self.hidden.extend(self.open.remove(&operation(entry))),
-            Step::Noise => _ = self.hidden.insert(record.seq),
-            Step::Whole => {}
+        match entry_phase(entry) {
+            EntryPhase::Begin => _ = self.pending_operations.insert(operation_key(entry), record.seq),
+            EntryPhase::End => self.hidden.extend(self.pending_operations.remove(&operation_key(entry))),
+            EntryPhase::Redundant => _ = self.hidden.insert(record.seq),
+            EntryPhase::Complete => {}
         }
     }
 
-    /// Says whether an entry is told of by another one.
-    pub(super) fn hides(&self, record: &Record) -> bool {
+    /// Returns whether another entry covers this one.
+    pub(super) fn is_hidden(&self, record: &AuditRecord) -> bool {
         self.hidden.contains(&record.seq)
     }
 }
 
-enum Step {
+enum EntryPhase {
     Begin,
     End,
-    /// The end of something that has been told of.
-    Noise,
-    Whole,
+    /// The end of an operation that another entry already covers.
+    Redundant,
+    Complete,
 }
 
-fn step(entry: &Entry) -> Step {
-    let is_allowed = entry.decision == Decision::Allowed;
+fn entry_phase(entry: &AuditEntry) -> EntryPhase {
+    let is_allowed = entry.decision == AuditDecision::Allowed;
     match &entry.action {
-        _ if entry.reason.as_deref() == Some(BEGINS) => Step::Begin,
-        Action::TerminalCreate if is_allowed => Step::Begin,
-        Action::TerminalRelease if is_allowed => Step::Noise,
-        Action::Write | Action::TerminalExit => Step::End,
-        _ => Step::Whole,
+        _ if entry.reason.as_deref() == Some(BEGIN_REASON) => EntryPhase::Begin,
+        AuditAction::TerminalCreate if is_allowed => EntryPhase::Begin,
+        AuditAction::TerminalRelease if is_allowed => EntryPhase::Redundant,
+        AuditAction::Write | AuditAction::TerminalExit => EntryPhase::End,
+        _ => EntryPhase::Complete,
     }
 }
 
-fn operation(entry: &Entry) -> Operation {
+fn operation_key(entry: &AuditEntry) -> OperationKey {
     let name = match &entry.action {
-        Action::TerminalExit => Action::TerminalCreate.word().to_owned(),
-        action => action.word().to_owned(),
+        AuditAction::TerminalExit => AuditAction::TerminalCreate.as_str().to_owned(),
+        action => action.as_str().to_owned(),
     };
     (entry.session.clone(), entry.call.clone(), name, entry.subject.clone())
 }
 
 #[cfg(test)]
 mod tests {
-    use bowline_state::audit::{Action, Decision, Entry, Record, Subject};
-    use bowline_state::changes::Moment;
+    use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry, AuditRecord, AuditSubject};
+    use bowline_state::changes::Timestamp;
     use expect_test::expect;
 
-    use super::Folded;
+    use super::FoldedEntries;
 
-    fn record(seq: u64, action: Action, path: &str, reason: Option<&str>) -> Record {
-        let mut entry = Entry::new(Moment(0), action);
-        entry.subject = Subject::Path { asked: path.to_owned(), resolved: None };
+    fn record(seq: u64, action: AuditAction, path: &str, reason: Option<&str>) -> AuditRecord {
+        let mut entry = AuditEntry::new(Timestamp(0), action);
+        entry.subject = AuditSubject::Path { requested: path.to_owned(), resolved: None };
         entry.reason = reason.map(str::to_owned);
-        entry.decision = Decision::Allowed;
-        Record { seq, entry }
+        entry.decision = AuditDecision::Allowed;
+        AuditRecord { seq, entry }
     }
 
     #[test]
     fn an_operation_is_shown_once_and_one_without_an_end_stays() {
         let records = [
-            record(1, Action::Read, "/a", None),
-            record(2, Action::Write, "/a", Some("begins")),
-            record(3, Action::Write, "/b", Some("begins")),
-            record(4, Action::Write, "/a", None),
-            record(5, Action::TerminalCreate, "/c", None),
-            record(6, Action::TerminalRelease, "/t", None),
-            record(7, Action::TerminalExit, "/c", Some("killed")),
-            record(8, Action::Write, "/a", None),
+            record(1, AuditAction::Read, "/a", None),
+            record(2, AuditAction::Write, "/a", Some("begins")),
+            record(3, AuditAction::Write, "/b", Some("begins")),
+            record(4, AuditAction::Write, "/a", None),
+            record(5, AuditAction::TerminalCreate, "/c", None),
+            record(6, AuditAction::TerminalRelease, "/t", None),
+            record(7, AuditAction::TerminalExit, "/c", Some("killed")),
+            record(8, AuditAction::Write, "/a", None),
         ];
-        let mut folded = Folded::default();
+        let mut folded = FoldedEntries::default();
         records.iter().for_each(|record| folded.add(record));
         let shown: Vec<u64> =
-            records.iter().filter(|record| !folded.hides(record)).map(|record| record.seq).collect();
+            records.iter().filter(|record| !folded.is_hidden(record)).map(|record| record.seq).collect();
         expect!["[1, 3, 4, 7, 8]"].assert_eq(&format!("{shown:?}"));
     }
 }

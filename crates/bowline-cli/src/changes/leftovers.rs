@@ -1,39 +1,41 @@
-//! Directories and links that a turn made and that an undo of its files leaves behind.
+//! Directories and links that a turn created and that undoing its file changes leaves behind.
 //!
-//! The journal knows files. Directories that an undo empties are removed if they are as young as what was undone; links and
-//! other empty directories of that time are named, because the turn may not have made them.
+//! The journal records files only. Directories that an undo empties are removed if they were created at the time of the
+//! undone changes; links and other empty directories of that time are only named, because the turn may not have created
+//! them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use bowline_workspace::audit::{self, Filter};
-use bowline_workspace::workspace::{Reversed, Workspace};
+use bowline_workspace::audit::{self, AuditFilter};
+use bowline_workspace::workspace::{ReversedFile, Workspace};
 
-use crate::records::here::Here;
-use crate::records::showing::safe;
+use crate::common::console::escape_line;
+use crate::common::workspace_location::WorkspaceLocation;
 
-/// So many entries of directories are looked at for what remains.
-const MAX_LOOKED: usize = 20_000;
-/// So many that remain are named.
-const MAX_NAMED: usize = 10;
-/// Clocks of files tick slower than others.
-const TICK: Duration = Duration::from_millis(20);
+/// The maximum number of directory entries scanned for leftovers.
+const MAX_SCANNED: usize = 20_000;
+/// The maximum number of leftovers listed.
+const MAX_LISTED: usize = 10;
+/// File timestamps are coarser than the clock.
+const FILE_CLOCK_TICK: Duration = Duration::from_millis(20);
 
-/// What became of directories and links.
+/// The directories and links that an undo removed or left behind.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
-    /// Directories that were empty, and are gone.
+    /// Empty directories that were removed.
     pub(super) removed: Vec<String>,
-    /// Links and empty directories that are still there.
+    /// Links and empty directories that remain.
     pub(super) remaining: Vec<String>,
 }
 
 impl Leftovers {
-    pub(super) fn text(&self, here: &Here) -> String {
+    pub(super) fn to_text(&self, here: &WorkspaceLocation) -> String {
         let named = |paths: &[String]| {
-            let shown: Vec<String> = paths.iter().take(MAX_NAMED).map(|path| safe(here.name(path))).collect();
+            let shown: Vec<String> =
+                paths.iter().take(MAX_LISTED).map(|path| escape_line(here.relative_name(path))).collect();
             let more = paths.len() - shown.len();
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!("{}{more}", shown.join(", "))
@@ -52,26 +54,31 @@ impl Leftovers {
     }
 }
 
-/// When something was made.
+/// The span of time in which the undone changes were made.
 #[derive(Debug, Clone, Copy)]
-struct Span {
+struct TimeSpan {
     start: SystemTime,
     end: SystemTime,
 }
 
-impl Span {
-    // Where birth is not known, nothing is as young as that.
-    fn has(self, found: &Metadata) -> bool {
-        self.is_before(found) && found.created().is_ok_and(|born| born <= self.end + TICK)
+impl TimeSpan {
+    // Without a known creation time, nothing counts as created in the span.
+    fn contains_creation(self, found: &Metadata) -> bool {
+        self.starts_before_creation(found)
+            && found.created().is_ok_and(|born| born <= self.end + FILE_CLOCK_TICK)
     }
 
-    fn is_before(self, found: &Metadata) -> bool {
-        found.created().is_ok_and(|born| born + TICK >= self.start)
+    fn starts_before_creation(self, found: &Metadata) -> bool {
+        found.created().is_ok_and(|born| born + FILE_CLOCK_TICK >= self.start)
     }
 }
 
-/// Removes the directories that an undo emptied, and finds what else was made while the undone changes were.
-pub(super) fn clear(here: &Here, workspace: &Workspace, files: &[Reversed]) -> Option<Leftovers> {
+/// Removes the directories that an undo emptied, and finds what else was created during the undone changes.
+pub(super) fn clean_up(
+    here: &WorkspaceLocation,
+    workspace: &Workspace,
+    files: &[ReversedFile],
+) -> Option<Leftovers> {
     let mut undone = Vec::new();
     for file in files {
         let reverses = workspace.change(file.change).ok()?.reverses;
@@ -79,10 +86,10 @@ pub(super) fn clear(here: &Here, workspace: &Workspace, files: &[Reversed]) -> O
     }
     let sessions: BTreeSet<&str> =
         undone.iter().filter_map(|change| change.origin.session.as_deref()).collect();
-    let mut span: Option<Span> = None;
+    let mut span: Option<TimeSpan> = None;
     for session in sessions {
-        let filter = Filter { session: Some(session.to_owned()), ..Filter::default() };
-        for record in audit::entries(&here.log(), filter).ok()?.filter_map(Result::ok) {
+        let filter = AuditFilter { session: Some(session.to_owned()), ..AuditFilter::default() };
+        for record in audit::read_entries(&here.audit_log_dir(), filter).ok()?.filter_map(Result::ok) {
             let entry = &record.entry;
             let is_its = undone.iter().any(|change| match (change.origin.turn, &change.origin.call) {
                 (Some(turn), _) => entry.turn == Some(turn),
@@ -91,21 +98,22 @@ pub(super) fn clear(here: &Here, workspace: &Workspace, files: &[Reversed]) -> O
             });
             if is_its {
                 let at = SystemTime::UNIX_EPOCH + Duration::from_millis(entry.at.0.try_into().unwrap_or(0));
-                let known = *span.get_or_insert(Span { start: at, end: at });
-                span = Some(Span { start: known.start.min(at), end: known.end.max(at) });
+                let known = *span.get_or_insert(TimeSpan { start: at, end: at });
+                span = Some(TimeSpan { start: known.start.min(at), end: known.end.max(at) });
             }
         }
     }
     let span = span?;
     let mut leftovers = Leftovers::default();
-    let mut directories: Vec<&Path> = files.iter().flat_map(|file| above(here, &file.path)).collect();
-    // The deepest first, so that those above are empty in their turn.
+    let mut directories: Vec<&Path> =
+        files.iter().flat_map(|file| ancestors_in_workspace(here, &file.path)).collect();
+    // Deepest first, so that removing them empties their parents.
     directories.sort_by_key(|directory| std::cmp::Reverse(directory.components().count()));
     directories.dedup();
     for directory in directories {
-        // A redo makes directories anew, after the turn. One that is not empty stays.
-        let is_young =
-            fs::symlink_metadata(directory).is_ok_and(|found| found.is_dir() && span.is_before(&found));
+        // A redo creates directories anew, after the turn. A directory that is not empty stays.
+        let is_young = fs::symlink_metadata(directory)
+            .is_ok_and(|found| found.is_dir() && span.starts_before_creation(&found));
         if is_young && fs::remove_dir(directory).is_ok() {
             leftovers.removed.push(directory.to_string_lossy().into_owned());
         }
@@ -113,41 +121,42 @@ pub(super) fn clear(here: &Here, workspace: &Workspace, files: &[Reversed]) -> O
     leftovers.removed.sort();
     leftovers.removed.dedup();
     if undone.iter().any(|change| change.origin.command.is_some()) {
-        leftovers.remaining = remaining(Path::new(&here.root), span);
+        leftovers.remaining = find_remaining(Path::new(&here.root), span);
     }
     Some(leftovers)
 }
 
-/// Returns the directories above a file, as far as they are in the workspace.
-fn above<'p>(here: &Here, path: &'p str) -> impl Iterator<Item = &'p Path> {
+/// Returns the parent directories of a file that are inside the workspace.
+fn ancestors_in_workspace<'p>(here: &WorkspaceLocation, path: &'p str) -> impl Iterator<Item = &'p Path> {
     let root = PathBuf::from(&here.root);
     Path::new(path).ancestors().skip(1).take_while(move |above| above.starts_with(&root) && **above != *root)
 }
 
-/// Returns the links and empty directories that were made in a span of time.
-fn remaining(root: &Path, span: Span) -> Vec<String> {
+/// Returns the links and empty directories that were created in a span of time.
+fn find_remaining(root: &Path, span: TimeSpan) -> Vec<String> {
     let mut found = Vec::new();
     let mut waiting = vec![root.to_owned()];
     let mut looked = 0;
     while let Some(directory) = waiting.pop() {
-        // What cannot be listed is passed over: this is a hint.
+        // Directories that cannot be listed are skipped: the result is only a hint.
         let Ok(entries) = fs::read_dir(&directory) else { continue };
         let mut is_empty = true;
         for entry in entries.filter_map(Result::ok) {
             is_empty = false;
             looked += 1;
-            if looked > MAX_LOOKED {
+            if looked > MAX_SCANNED {
                 return Vec::new();
             }
             let path = entry.path();
             let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
             if metadata.is_dir() && entry.file_name() != ".git" {
                 waiting.push(path);
-            } else if metadata.is_symlink() && span.has(&metadata) {
+            } else if metadata.is_symlink() && span.contains_creation(&metadata) {
                 found.push(path.to_string_lossy().into_owned());
             }
         }
-        let is_young = || fs::symlink_metadata(&directory).is_ok_and(|metadata| span.has(&metadata));
+        let is_young =
+            || fs::symlink_metadata(&directory).is_ok_and(|metadata| span.contains_creation(&metadata));
         if is_empty && directory != root && is_young() {
             found.push(format!("{}/", directory.to_string_lossy()));
         }

@@ -1,4 +1,4 @@
-//! `bowline restore`: texts of yours that are only in the journal.
+//! `bowline restore`: the user's texts that exist only in the journal.
 
 use std::io::Write as _;
 
@@ -7,62 +7,63 @@ use bowline_state::changes::{Change, ChangeId};
 use bowline_workspace::workspace::Workspace;
 use clap::Args;
 
-use super::{Where, failed, undoing};
-use crate::ending::Ending;
-use crate::records::here::{Here, Sign};
-use crate::records::showing::{count, print, safe};
-use crate::records::times::at;
+use super::{WorkspaceArguments, failed, undo};
+use crate::common::console::{escape_line, pluralize, print};
+use crate::common::times::format_time;
+use crate::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
+use crate::error::CliError;
 
 const EXAMPLES: &str = "\
-If you save a file at the moment in which Bowline replaces it, both changes are merged. Where that cannot be, your text is
-kept in the journal, and you are told its number. Without a number, all such texts are listed.
+If you save a file at the moment Bowline replaces it, both changes are merged. If they cannot be
+merged, your text is kept in the journal and you are told its number. Without a number, all such
+texts are listed.
 
-To restore a text is to undo the change that it is listed as: if the file is still what it was when the text was kept, the
-file becomes your text; if it was edited since, the two are merged; if that is not possible, it is refused, and --print gives you
-the text. What the file held before stays in the journal: `bowline redo` brings it back.
+Restoring a text undoes the change with its number. If the file has not changed since, it gets your
+text; if it has, the two are merged. If they cannot be merged, the restore is refused, and --print
+shows the text. The earlier content of the file stays in the journal: `bowline redo` restores it.
 
-Exit status: 0; 1 if there is no such text or it cannot be restored; 2 for wrong usage.
+Exit status: 0 success, 1 no such text or it cannot be restored, 2 wrong usage.
 
 Examples:
-  bowline restore                  lists them
-  bowline restore 12 --print       shows one
+  bowline restore                  list the texts
+  bowline restore 12 --print       show one text
   bowline restore 12 --print > saved.txt
-  bowline restore 12               puts it into its file";
+  bowline restore 12               restore one text to its file";
 
 /// Which text.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RestoreArguments {
-    /// The number of the text, as you were told it and as `bowline changes` shows it
+    /// The number of the text, as `bowline changes` shows it
     #[arg(value_name = "ID")]
     id: Option<i64>,
-    /// Prints the text, byte for byte, and changes nothing
+    /// Print the text byte for byte and change nothing
     #[arg(long, requires = "id")]
     print: bool,
     #[command(flatten)]
-    place: Where,
+    workspace: WorkspaceArguments,
 }
 
 /// Lists, prints or restores texts that only the journal has.
-pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), Ending> {
-    let here = Here::find(arguments.place.cwd.as_deref(), Sign::Journal)?;
-    let Some(id) = arguments.id.map(ChangeId) else { return list(&here) };
+pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), CliError> {
+    let here = WorkspaceLocation::find(arguments.workspace.cwd.as_deref(), WorkspaceMarker::Journal)?;
+    let Some(id) = arguments.id.map(ChangeId) else { return list_kept_texts(&here) };
     let none = || failed(anyhow::anyhow!("there is no kept text {id} here: `bowline restore` lists them"));
-    if !here.known {
+    if !here.has_records {
         return Err(none());
     }
     let workspace = here.open(&[])?;
     let Ok(Some(bytes)) = workspace.kept_text(id) else { return Err(none()) };
     if !arguments.print {
-        return undoing::restore(&here, workspace, id);
+        return undo::restore_text(&here, workspace, id);
     }
     let mut out = std::io::stdout().lock();
     let printed = out.write_all(&bytes).and_then(|()| out.flush());
-    printed.context("cannot print the text").map_err(Ending::from)
+    printed.context("cannot print the text").map_err(CliError::from)
 }
 
-fn list(here: &Here) -> Result<(), Ending> {
-    let texts = if here.known { texts(here, &here.open(&[])?)? } else { Vec::new() };
+fn list_kept_texts(here: &WorkspaceLocation) -> Result<(), CliError> {
+    let texts = if here.has_records { kept_text_lines(here, &here.open(&[])?)? } else { Vec::new() };
     let mut text: String = texts.concat();
     text.push_str(&match texts.len() {
         0 => "no text is only in the journal\n".to_owned(),
@@ -70,17 +71,22 @@ fn list(here: &Here) -> Result<(), Ending> {
             let is = if number == 1 { "is" } else { "are" };
             format!(
                 "{} {is} only in the journal; bowline restore ID puts it into its file\n",
-                count(number, "text", "texts")
+                pluralize(number, "text", "texts")
             )
         }
     });
     print(&text)
 }
 
-fn texts(here: &Here, workspace: &Workspace) -> Result<Vec<String>, Ending> {
+fn kept_text_lines(here: &WorkspaceLocation, workspace: &Workspace) -> Result<Vec<String>, CliError> {
     let line = |change: &Change| {
         let size = change.before.map_or(0, |before| before.size);
-        format!("{} {}  {size} bytes  {}\n", change.id, safe(here.name(&change.path)), at(change.at))
+        format!(
+            "{} {}  {size} bytes  {}\n",
+            change.id,
+            escape_line(here.relative_name(&change.path)),
+            format_time(change.at)
+        )
     };
     Ok(workspace.kept_texts().map_err(failed)?.iter().map(line).collect())
 }

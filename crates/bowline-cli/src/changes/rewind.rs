@@ -1,129 +1,135 @@
-//! `bowline rewind`: the turns of agents by what they were asked to do, and going back to before one.
+//! `bowline rewind`: lists agents' turns by their prompts, and goes back to before one of them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use bowline_state::changes::{ChangeId, Moment};
-use bowline_state::undo::{Direction, Selection, Who};
-use bowline_workspace::clock::iso8601;
-use bowline_workspace::workspace::Changed;
+use bowline_state::changes::{ChangeId, Timestamp};
+use bowline_state::undo::{ChangeOwner, ChangeSelection, ReversalDirection};
+use bowline_workspace::clock::format_iso8601;
+use bowline_workspace::workspace::ListedChange;
 use clap::Args;
 use serde_json::json;
 
-use super::selecting::Meant;
-use super::undoing::{UndoRequest, perform};
-use super::{UndoOptions, Where, failed, history, nothing_yet};
-use crate::ending::Ending;
-use crate::records::here::{Here, Sign};
-use crate::records::names::Names;
-use crate::records::pager::page;
-use crate::records::showing::{Ink, Look, count, note, print, safe};
-use crate::records::times::ago;
+use super::selectors::ResolvedSelection;
+use super::undo::{UndoRequest, perform};
+use super::{UndoOptions, WorkspaceArguments, failed, no_changes_message, read_history};
+use crate::common::console::{OutputStyle, TextStyle, escape_line, pluralize, print, print_note};
+use crate::common::names::SessionNames;
+use crate::common::pager::print_paged;
+use crate::common::times::format_age;
+use crate::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
+use crate::error::CliError;
 use bowline_workspace::clock::now;
 
-/// So many turns are listed, unless all are wanted.
+/// The maximum number of turns listed, unless all are requested.
 const MAX_LISTED: usize = 20;
 
 const EXAMPLES: &str = "\
-Without a number, the turns that changed something and are not undone are listed, the newest first. With one, that turn is
-undone and everything that agents did after it, as one undo: your own edits stay, and `bowline redo` brings all of it back. The
-conversation of the agent is not changed: it does not know that its files went back.
+Without a number, rewind lists the turns that changed files and are not undone, newest first. With a
+number, it undoes that turn and every later change by agents, as one undo. Your own edits stay, and
+`bowline redo` reverts the rewind. The agent's conversation does not change: the agent does not know
+that the files were reverted.
 
-Exit status: 0 if all was taken back, 1 if nothing or not all of it could be; 2 for wrong usage.
+Exit status: 0 everything was undone, 1 nothing or only a part was undone, 2 wrong usage.
 
 Examples:
-  bowline rewind                lists the turns, each with its number
-  bowline rewind 12 --dry-run   the patch that would be applied
-  bowline rewind 12             goes back to before the turn with the number 12";
+  bowline rewind                list the turns with their numbers
+  bowline rewind 12 --dry-run   show the patch that would be applied
+  bowline rewind 12             go back to before turn 12";
 
 /// How far back.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RewindArguments {
-    /// The turn to go back to before, by its number in the list
+    /// Go back to before this turn, by its number in the list
     #[arg(value_name = "NUMBER")]
     turn: Option<i64>,
-    /// Takes back also files that were merely found changed, and that may be your own work
+    /// Also undo changes merely found on disk, which may be your own work
     #[arg(long)]
     found: bool,
-    /// Lists every turn, however many there are
+    /// List every turn (default: at most 20)
     #[arg(long, conflicts_with = "turn")]
     full: bool,
     #[command(flatten)]
     options: UndoOptions,
     #[command(flatten)]
-    place: Where,
+    workspace: WorkspaceArguments,
 }
 
-/// What an agent did at once: a turn, or a tool call where there are no turns.
-struct Step {
-    // The first change of it that is in effect.
+/// One step of an agent: a turn, or a tool call where there are no turns.
+struct RewindStep {
+    // Its first change that is in effect.
     first: ChangeId,
     last: ChangeId,
-    at: Moment,
+    at: Timestamp,
     session: String,
     turn: Option<u64>,
     call: Option<String>,
     files: BTreeSet<String>,
 }
 
-impl Step {
-    fn title(&self, names: &Names) -> String {
+impl RewindStep {
+    fn title(&self, names: &SessionNames) -> String {
         let title = self.turn.and_then(|turn| names.title(&self.session, turn));
         title.unwrap_or_else(|| match (self.turn, &self.call) {
             (Some(turn), _) => format!("turn {turn}"),
-            (None, Some(call)) => format!("tool call {}", safe(call)),
+            (None, Some(call)) => format!("tool call {}", escape_line(call)),
             (None, None) => "outside of turns".to_owned(),
         })
     }
 }
 
-/// Lists turns, or goes back to before one.
-pub(crate) fn rewind(arguments: &RewindArguments) -> Result<(), Ending> {
-    let here = Here::find(arguments.place.cwd.as_deref(), Sign::Journal)?;
-    let nothing = || failed(anyhow::anyhow!("there is nothing to rewind: {}", nothing_yet(&here, "rewind")));
-    if !here.known {
+/// Lists turns, or goes back to before one of them.
+pub(crate) fn rewind(arguments: &RewindArguments) -> Result<(), CliError> {
+    let here = WorkspaceLocation::find(arguments.workspace.cwd.as_deref(), WorkspaceMarker::Journal)?;
+    let nothing =
+        || failed(anyhow::anyhow!("there is nothing to rewind: {}", no_changes_message(&here, "rewind")));
+    if !here.has_records {
         return Err(nothing());
     }
     let workspace = here.open(&[])?;
-    let known = history(&workspace)?;
-    let names = Names::new(&known, workspace.turn_titles());
-    let steps = steps(&known);
+    let known = read_history(&workspace)?;
+    let names = SessionNames::new(&known, workspace.turn_titles());
+    let steps = rewind_steps(&known);
     if steps.is_empty() {
         let why = "there is nothing to rewind: no change of an agent is in effect here";
         return Err(failed(anyhow::anyhow!(why)));
     }
     let UndoOptions { dry_run, keep_going, conflicts, json } = arguments.options;
     let Some(number) = arguments.turn else {
-        return if json { print(&objects(&steps, &names)) } else { list(&steps, &names, arguments.full) };
+        return if json {
+            print(&steps_to_json_lines(&steps, &names))
+        } else {
+            print_steps(&steps, &names, arguments.full)
+        };
     };
-    let is_meant = |step: &&Step| (step.first.0..=step.last.0).contains(&number);
+    let is_meant = |step: &&RewindStep| (step.first.0..=step.last.0).contains(&number);
     let Some(step) = steps.iter().find(|step| step.first.0 == number).or(steps.iter().find(is_meant)) else {
         let why = format!("there is no turn {number} to go back to: `bowline rewind` lists them");
         return Err(failed(anyhow::anyhow!(why)));
     };
-    let selection = Selection {
-        who: Who::Agents,
+    let selection = ChangeSelection {
+        owner: ChangeOwner::Agents,
         since: Some(step.first),
-        explained: !arguments.found,
-        ..Selection::default()
+        only_explained: !arguments.found,
+        ..ChangeSelection::default()
     };
     let undone = steps.iter().filter(|other| other.last >= step.first).count();
     let on = if undone == 1 { "" } else { " and what came after it" };
-    let words = format!("{} ({}{on})", count(undone, "turn", "turns"), step.title(&names));
-    let request = UndoRequest { direction: Direction::Undo, dry_run, keep_going, conflicts, json };
-    perform(&here, workspace, &Meant { selection, words }, &known, request)
+    let words = format!("{} ({}{on})", pluralize(undone, "turn", "turns"), step.title(&names));
+    let request = UndoRequest { direction: ReversalDirection::Undo, dry_run, keep_going, conflicts, json };
+    perform(&here, workspace, &ResolvedSelection { selection, description: words }, &known, request)
 }
 
-/// Returns what agents did and is in effect, the newest first.
-fn steps(history: &[Changed]) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
-    let is_edit = |changed: &&Changed| changed.in_effect && changed.change.reverses.is_empty();
+/// Returns the agents' steps that are in effect, newest first.
+fn rewind_steps(history: &[ListedChange]) -> Vec<RewindStep> {
+    let mut steps: Vec<RewindStep> = Vec::new();
+    let is_edit = |changed: &&ListedChange| changed.is_in_effect && changed.change.reverses.is_empty();
     for change in history.iter().filter(is_edit).map(|changed| &changed.change) {
         let Some(session) = change.origin.session.clone() else { continue };
         let turn = change.origin.turn;
         let call = change.origin.call.clone().filter(|_| turn.is_none());
-        let same = |step: &&mut Step| step.session == session && step.turn == turn && step.call == call;
+        let same = |step: &&mut RewindStep| step.session == session && step.turn == turn && step.call == call;
         match steps.iter_mut().rev().find(same) {
             Some(step) => {
                 (step.last, step.at) = (change.id, change.at);
@@ -132,7 +138,7 @@ fn steps(history: &[Changed]) -> Vec<Step> {
             None => {
                 let files = BTreeSet::from([change.path.clone()]);
                 let (first, last, at) = (change.id, change.id, change.at);
-                steps.push(Step { first, last, at, session, turn, call, files });
+                steps.push(RewindStep { first, last, at, session, turn, call, files });
             }
         }
     }
@@ -140,41 +146,42 @@ fn steps(history: &[Changed]) -> Vec<Step> {
     steps
 }
 
-fn list(steps: &[Step], names: &Names, full: bool) -> Result<(), Ending> {
-    let (look, now) = (Look::of_stdout(), now());
+fn print_steps(steps: &[RewindStep], names: &SessionNames, full: bool) -> Result<(), CliError> {
+    let (look, now) = (OutputStyle::for_stdout(), now());
     let mut text = String::new();
     let listed = if full { steps.len() } else { MAX_LISTED };
     let digits = steps.first().map_or(0, |step| step.first.to_string().len());
     for step in steps.iter().take(listed) {
-        let files = count(step.files.len(), "file", "files");
-        let more = format!("{files} · {} · session {}", ago(step.at, now), names.session(&step.session));
+        let files = pluralize(step.files.len(), "file", "files");
+        let more =
+            format!("{files} · {} · session {}", format_age(step.at, now), names.session(&step.session));
         // Writing to a string cannot fail.
         _ = writeln!(
             text,
             "{:>digits$}  {}  {}",
             step.first.0,
-            look.paint(Ink::Head, &step.title(names)),
-            look.paint(Ink::Faint, &more)
+            look.paint(TextStyle::Heading, &step.title(names)),
+            look.paint(TextStyle::Faint, &more)
         );
     }
     let more = steps.len().saturating_sub(listed);
     if more > 0 {
         _ = writeln!(text, "… and {more} more (--full)");
     }
-    page(&text)?;
-    note("`bowline rewind NUMBER` goes back to before that turn");
+    print_paged(&text)?;
+    print_note("`bowline rewind NUMBER` goes back to before that turn");
     Ok(())
 }
 
-fn objects(steps: &[Step], names: &Names) -> String {
-    let object = |step: &Step| {
+fn steps_to_json_lines(steps: &[RewindStep], names: &SessionNames) -> String {
+    let object = |step: &RewindStep| {
         let object = json!({
             "number": step.first.0,
             "title": step.turn.and_then(|turn| names.title(&step.session, turn)),
             "session": step.session,
             "turn": step.turn,
             "call": step.call,
-            "at": iso8601(step.at),
+            "at": format_iso8601(step.at),
             "files": step.files,
         });
         format!("{object}\n")

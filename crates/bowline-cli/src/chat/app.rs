@@ -1,16 +1,16 @@
-//! What a conversation is at any moment, and what each event makes of it.
+//! The state of a conversation and its transitions.
 //!
-//! [`App`] is plain data, owned by one task. [`App::handle`] decides; whoever calls it does what the actions say and
-//! tells what became of them as further events.
+//! [`App`] is plain data, owned by one task. [`App::handle_event`] decides; the caller carries out the actions and
+//! reports their results as further events.
 
-mod gone;
+mod agent_exit;
+mod compose;
+mod config_options;
 mod keys;
+mod lifecycle;
 mod queue;
 mod search;
-mod settings;
 mod shell;
-mod waiting;
-mod writing;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,356 +22,372 @@ use bowline_state::schema::v1::{
 
 use crossterm::event::KeyCode;
 
-use super::approval::Approval;
-use super::changes::Changes;
+use super::approval::ApprovalPane;
+use super::changes::ChangesPane;
 use super::completion::Completion;
-use super::conversation::{Conversation, Tone};
-use super::event::{Action, Allowed, Can, Event, Opened};
-use super::form::FormView;
-use super::input::Input;
-use super::parts::entry::Entry;
+use super::conversation::{Conversation, NoteLevel};
+use super::elicitation::ElicitationPane;
+use super::event::{ChatAction, ChatEvent, OpenedChatSession, PermissionSummary, SessionFeatures};
+use super::input::PromptInput;
 use super::picker::Picker;
+use super::widgets::line_editor::LineEditor;
 use crate::client::ApprovedChanges;
-pub(crate) use keys::HELP;
-use settings::Setting;
+use config_options::ConfigChoice;
+pub(crate) use keys::KEY_HELP;
 
-/// How long a short message is shown.
-const FLASH: Duration = Duration::from_secs(5);
+/// How long a flash message is shown.
+const FLASH_DURATION: Duration = Duration::from_secs(5);
 
-/// How long a second Ctrl-C means that the person wants to leave.
-const TWICE: Duration = Duration::from_secs(3);
+/// The time within which a second Ctrl-C quits.
+const QUIT_WINDOW: Duration = Duration::from_secs(3);
 
-/// Who wrote something less than so long ago goes on with that when a question comes.
-const TYPING: Duration = Duration::from_secs(2);
+/// A user who typed text within this time keeps typing when a question appears.
+const TYPING_WINDOW: Duration = Duration::from_secs(2);
 
-/// After any other key, so long none is pressed before one answers a question.
-const QUIET: Duration = Duration::from_millis(300);
+/// The pause required after any other key before a key may answer a question.
+const ANSWER_QUIET_TIME: Duration = Duration::from_millis(300);
 
-/// So long the key that answered a question answers no other. Longer than most keyboards wait before a key that is held
-/// repeats itself.
-const HELD: Duration = Duration::from_millis(700);
+/// The time in which the key that answered a question answers no other. It is longer than most keyboards' delay before
+/// a held key repeats.
+const KEY_REPEAT_WINDOW: Duration = Duration::from_millis(700);
 
-/// So long a question is in sight before a key answers it: nobody sees it sooner and presses one for it.
-const REACTION: Duration = Duration::from_millis(100);
+/// The time for which a question must be visible before a key may answer it: no one reacts faster.
+const REACTION_TIME: Duration = Duration::from_millis(100);
 
-/// A conversation.
+/// The state of a conversation.
 #[derive(Debug)]
 pub(crate) struct App {
-    /// What was said and done.
+    /// Its messages, tool calls and notes.
     pub(crate) conversation: Conversation,
-    /// What is being written.
-    pub(crate) input: Input,
-    /// What it could be completed to.
+    /// The prompt being written.
+    pub(crate) input: PromptInput,
+    /// The open completion list.
     pub(crate) completion: Option<Completion>,
     /// Where keys go.
-    pub(crate) focus: Focus,
-    /// What lies over the conversation.
-    pub(crate) pane: Option<Pane>,
-    /// The questions that wait, the first in sight.
-    pub(crate) questions: VecDeque<Asked>,
-    /// The forms that wait, the first in sight.
-    pub(crate) forms: VecDeque<(u64, FormView)>,
-    /// How far things are.
-    pub(crate) stage: Stage,
-    /// The turn that goes on.
-    pub(crate) turn: Option<Turn>,
-    /// What is looked for in the conversation.
-    pub(crate) search: Option<Entry>,
-    /// The command of the person's own that runs, and since when.
-    pub(crate) shell: Option<(String, Duration)>,
-    /// What is sent when the turn is over, the first first.
-    pub(crate) queued: VecDeque<String>,
-    /// How the agent calls itself.
+    pub(crate) focus: KeyFocus,
+    /// The pane over the conversation.
+    pub(crate) pane: Option<OverlayPane>,
+    /// Pending questions; the first is shown.
+    pub(crate) pending_approvals: VecDeque<PendingApproval>,
+    /// Pending forms; the first is shown.
+    pub(crate) elicitations: VecDeque<(u64, ElicitationPane)>,
+    /// Whether the agent is starting, ready or gone.
+    pub(crate) status: AgentStatus,
+    /// The running turn.
+    pub(crate) turn: Option<RunningTurn>,
+    /// The text being searched for in the conversation.
+    pub(crate) search_input: Option<LineEditor>,
+    /// The user's running shell command, and when it started.
+    pub(crate) shell_command: Option<(String, Duration)>,
+    /// Prompts to send after the turn, oldest first.
+    pub(crate) queued_prompts: VecDeque<String>,
+    /// The agent's name for itself.
     pub(crate) agent: String,
-    /// The directory of the workspace, for people.
+    /// The workspace directory, for display.
     pub(crate) cwd: String,
     /// The options of the session.
-    pub(crate) options: Vec<SessionConfigOption>,
+    pub(crate) config_options: Vec<SessionConfigOption>,
     /// The mode of the session.
     pub(crate) mode: Option<SessionModeId>,
-    /// What the session is about, if the agent ever said.
+    /// The session's title, if the agent has sent one.
     pub(crate) title: Option<String>,
     /// Whether the whole plan is shown.
-    pub(crate) whole_plan: bool,
+    pub(crate) shows_whole_plan: bool,
     /// What the agent can do.
-    pub(crate) can: Can,
-    /// What Bowline itself allows the agent.
-    pub(crate) allowed: Allowed,
-    /// Whether the agent is Bowline's own, whose modes are what Bowline allows.
-    pub(crate) is_own: bool,
-    /// How long a turn may take.
-    pub(crate) limit: Option<Duration>,
+    pub(crate) session_features: SessionFeatures,
+    /// What Bowline itself allows the agent to do.
+    pub(crate) permissions: PermissionSummary,
+    /// Whether the agent is Bowline's own, whose modes are Bowline's permission levels.
+    pub(crate) is_own_agent: bool,
+    /// The time limit of a turn.
+    pub(crate) turn_timeout: Option<Duration>,
     /// The time, counted from the start.
     pub(crate) now: Duration,
     session: Option<SessionId>,
     flash: Option<(String, Duration)>,
-    // When Ctrl-C was pressed last with nothing to cancel, or to cancel.
-    interrupted: Option<Duration>,
-    // When a key was pressed last, whatever for; and when one wrote text. The last: before the one that is looked at.
-    touched: Option<Duration>,
-    typed: Option<Duration>,
-    pressed: Option<Duration>,
-    // The key that answered a question last, and when it was pressed last since.
-    answered: Option<(KeyCode, Duration)>,
-    // Whether the screen was too small to show anything when it was drawn last.
-    too_small: bool,
+    // When Ctrl-C was last pressed.
+    interrupted_at: Option<Duration>,
+    // When a key was last pressed, for any purpose; when one last typed text; and when the key before the one being
+    // handled was pressed.
+    last_key_at: Option<Duration>,
+    last_typed_at: Option<Duration>,
+    previous_key_at: Option<Duration>,
+    // The key that answered the last question, and when it was last pressed since.
+    answer_key: Option<(KeyCode, Duration)>,
+    // Whether the screen was too small for the last frame.
+    is_too_small: bool,
     files: Vec<String>,
     files_truncated: bool,
-    files_asked: Option<Duration>,
-    notices: u64,
-    approved: ApprovedChanges,
-    wants_changes: bool,
-    wants_sessions: bool,
-    // Whether something was said in the session, here.
-    said: bool,
-    // When the stage was another one last.
-    staged: Duration,
+    files_requested_at: Option<Duration>,
+    notices_shown: u64,
+    approved_changes: ApprovedChanges,
+    awaits_changes: bool,
+    awaits_sessions: bool,
+    // Whether a prompt was sent in the session from here.
+    has_prompted: bool,
+    // When the status last changed.
+    status_since: Duration,
 }
 
-/// A question, and when it may be answered.
+/// A question, and whether it may be answered yet.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    /// Its number.
+pub(crate) struct PendingApproval {
+    /// Its id.
     pub(crate) id: QuestionId,
-    /// What is shown of it.
-    pub(crate) approval: Approval,
-    // Whether it is on the screen, and since when at the latest.
-    drawn: bool,
-    since: Option<Duration>,
-    // Whether a key could have answered it: from then on no key is meant for anything else.
-    was_ready: bool,
+    /// The pane that shows it.
+    pub(crate) approval: ApprovalPane,
+    // Whether it is on the screen, and the latest time at which it appeared.
+    is_drawn: bool,
+    visible_since: Option<Duration>,
+    // Whether it could already be answered: from then on, all keys go to it.
+    has_been_ready: bool,
 }
 
 /// Where keys go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Focus {
-    /// To what is being written.
+pub(crate) enum KeyFocus {
+    /// The prompt input.
     Input,
-    /// To the conversation: to look at what can be opened.
+    /// The conversation, to select items.
     Conversation,
 }
 
-/// What lies over the conversation.
+/// A pane over the conversation.
 #[derive(Debug)]
-pub(crate) enum Pane {
-    /// The keys, from a line on.
+pub(crate) enum OverlayPane {
+    /// The key help, scrolled to a line.
     Help(usize),
-    /// What was changed here.
-    Changes(Box<Changes>),
-    /// The sessions there are; the first row is a new one.
+    /// The changes made here.
+    Changes(Box<ChangesPane>),
+    /// The known sessions; the first row opens a new one.
     Sessions(Vec<SessionInfo>, Picker),
     /// Values to choose from.
-    Settings(Vec<Setting>, Picker),
+    ConfigOptions(Vec<ConfigChoice>, Picker),
 }
 
-/// How far things are.
+/// The state of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// An agent is being started, or a session opened: what is said of it.
+pub(crate) enum AgentStatus {
+    /// An agent is starting or a session is opening, with a description.
     Opening(String),
     /// A session is open.
     Ready,
-    /// The agent is gone, with these last words.
-    Dead(String),
+    /// The agent has exited, with its last output.
+    Exited(String),
 }
 
-/// A turn.
+/// A running turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct RunningTurn {
     /// When it began.
-    pub(crate) since: Duration,
+    pub(crate) started_at: Duration,
     /// When it was cancelled.
-    pub(crate) cancelled: Option<Duration>,
+    pub(crate) cancelled_at: Option<Duration>,
 }
 
 impl App {
-    /// Returns a conversation that has not begun, with an agent, in a directory: its name, and its name for people.
+    /// Returns the state of a new conversation with an agent. `root` is the workspace directory, `cwd` its display
+    /// form.
     pub(crate) fn new(agent: String, root: String, cwd: String) -> Self {
         Self {
             conversation: Conversation::new(root),
-            input: Input::default(),
+            input: PromptInput::default(),
             completion: None,
-            focus: Focus::Input,
+            focus: KeyFocus::Input,
             pane: None,
-            questions: VecDeque::new(),
-            forms: VecDeque::new(),
-            stage: Stage::Opening(format!("starting {agent}")),
+            pending_approvals: VecDeque::new(),
+            elicitations: VecDeque::new(),
+            status: AgentStatus::Opening(format!("starting {agent}")),
             turn: None,
-            search: None,
-            shell: None,
-            queued: VecDeque::new(),
+            search_input: None,
+            shell_command: None,
+            queued_prompts: VecDeque::new(),
             agent,
             cwd,
-            options: Vec::new(),
+            config_options: Vec::new(),
             mode: None,
             title: None,
-            whole_plan: false,
-            can: Can::default(),
-            allowed: Allowed::default(),
-            is_own: false,
-            limit: None,
+            shows_whole_plan: false,
+            session_features: SessionFeatures::default(),
+            permissions: PermissionSummary::default(),
+            is_own_agent: false,
+            turn_timeout: None,
             now: Duration::ZERO,
             session: None,
             flash: None,
-            interrupted: None,
-            touched: None,
-            typed: None,
-            pressed: None,
-            answered: None,
-            too_small: false,
+            interrupted_at: None,
+            last_key_at: None,
+            last_typed_at: None,
+            previous_key_at: None,
+            answer_key: None,
+            is_too_small: false,
             files: Vec::new(),
             files_truncated: false,
-            files_asked: None,
-            notices: 0,
-            approved: ApprovedChanges::default(),
-            wants_changes: false,
-            wants_sessions: false,
-            said: false,
-            staged: Duration::ZERO,
+            files_requested_at: None,
+            notices_shown: 0,
+            approved_changes: ApprovedChanges::default(),
+            awaits_changes: false,
+            awaits_sessions: false,
+            has_prompted: false,
+            status_since: Duration::ZERO,
         }
     }
 
-    /// Takes in what happened at a time, and returns what is to be done.
-    pub(crate) fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
+    /// Handles an event that happened at `now`, and returns the actions to carry out.
+    pub(crate) fn handle_event(&mut self, event: ChatEvent, now: Duration) -> Vec<ChatAction> {
         self.now = now;
         let mut actions = Vec::new();
-        self.arm();
+        self.update_readiness();
         match event {
-            Event::Key(key) => (actions, self.pressed) = (self.key(key), Some(now)),
-            Event::Paste(text) => self.paste(&text),
-            Event::Wheel(lines) => self.wheel(lines),
-            Event::Tick => actions = self.out_of_time(),
-            Event::Opened(opened) => actions = self.opened(*opened),
-            Event::NotOpened { why, alive } => self.not_opened(why, alive),
-            Event::Refused(why) => actions = self.refused(why),
-            Event::Updated(session, snapshot) => {
-                // Another session may still have something to say after it was left.
+            ChatEvent::Key(key) => (actions, self.previous_key_at) = (self.handle_key(key), Some(now)),
+            ChatEvent::Paste(text) => self.paste(&text),
+            ChatEvent::MouseWheel(lines) => self.scroll_wheel(lines),
+            ChatEvent::Tick => actions = self.check_turn_timeout(),
+            ChatEvent::SessionOpened(opened) => actions = self.handle_session_opened(*opened),
+            ChatEvent::SessionOpenFailed { reason: why, is_agent_running: alive } => {
+                self.handle_open_failed(why, alive)
+            }
+            ChatEvent::StartRefused(why) => actions = self.handle_start_refused(why),
+            ChatEvent::SessionUpdated(session, snapshot) => {
+                // A session that was left may still send updates.
                 if self.session.as_ref() == Some(&session) {
-                    self.updated(snapshot);
+                    self.apply_snapshot(snapshot);
                 }
             }
-            Event::Remark(tone, text) => self.conversation.note(tone, text),
-            Event::Asked(question) => {
-                let differences = self.approved.differences(&question);
-                let (id, approval) = (question.id, Approval::new(question, differences));
+            ChatEvent::Note(tone, text) => self.conversation.add_note(tone, text),
+            ChatEvent::PermissionRequested(question) => {
+                let differences = self.approved_changes.differences(&question);
+                let (id, approval) = (question.id, ApprovalPane::new(question, differences));
                 let (drawn, since, was_ready) = (false, None, false);
-                self.questions.push_back(Asked { id, approval, drawn, since, was_ready });
-                actions.push(Action::Bell);
+                self.pending_approvals.push_back(PendingApproval {
+                    id,
+                    approval,
+                    is_drawn: drawn,
+                    visible_since: since,
+                    has_been_ready: was_ready,
+                });
+                actions.push(ChatAction::RingBell);
             }
-            Event::Withdrawn(id) => self.questions.retain(|asked| asked.id != id),
-            Event::Elicited { number, agent, request } => {
-                self.forms.push_back((number, FormView::new(agent, request)));
-                actions.push(Action::Bell);
+            ChatEvent::PermissionWithdrawn(id) => self.pending_approvals.retain(|asked| asked.id != id),
+            ChatEvent::ElicitationRequested { id: number, agent, request } => {
+                self.elicitations.push_back((number, ElicitationPane::new(agent, request)));
+                actions.push(ChatAction::RingBell);
             }
-            Event::ElicitationWithdrawn(number) => self.forms.retain(|(known, _)| *known != number),
-            Event::ElicitationCompleted => self.flash("the page has done its work"),
-            Event::TurnEnded(end) => actions = self.turn_ended(end),
-            Event::Died(words) => self.died(words),
-            Event::Sessions(found) => self.show_sessions(found),
-            Event::Changes(found) => match found {
+            ChatEvent::ElicitationWithdrawn(number) => {
+                self.elicitations.retain(|(known, _)| *known != number)
+            }
+            ChatEvent::ElicitationCompleted => self.show_flash("the page has done its work"),
+            ChatEvent::TurnEnded(end) => actions = self.handle_turn_ended(end),
+            ChatEvent::AgentExited(words) => self.handle_agent_exit(words),
+            ChatEvent::SessionsListed(found) => self.show_sessions(found),
+            ChatEvent::ChangesListed(found) => match found {
                 Ok(listed) => match &mut self.pane {
-                    Some(Pane::Changes(changes)) => changes.update(listed),
-                    None if self.wants_changes => {
-                        self.pane = Some(Pane::Changes(Box::new(Changes::new(listed))));
+                    Some(OverlayPane::Changes(changes)) => changes.update(listed),
+                    None if self.awaits_changes => {
+                        self.pane = Some(OverlayPane::Changes(Box::new(ChangesPane::new(listed))));
                     }
-                    // Whoever left the pane meanwhile does not want it back.
+                    // The user has closed the pane meanwhile.
                     Some(_) | None => {}
                 },
-                Err(why) => self.flash(why),
+                Err(why) => self.show_flash(why),
             },
-            Event::TakenBack(result) => {
+            ChatEvent::UndoFinished(result) => {
                 let failed = result.is_err();
                 let (Ok(text) | Err(text)) = result;
                 match &mut self.pane {
-                    Some(Pane::Changes(changes)) => {
-                        changes.done(text);
-                        actions.push(Action::ListChanges);
+                    Some(OverlayPane::Changes(changes)) => {
+                        changes.finish_action(text);
+                        actions.push(ChatAction::ListChanges);
                     }
-                    _ if failed => self.conversation.note(Tone::Error, text),
-                    _ => self.conversation.note(Tone::Quiet, text),
+                    _ if failed => self.conversation.add_note(NoteLevel::Error, text),
+                    _ => self.conversation.add_note(NoteLevel::Info, text),
                 }
             }
-            Event::Files { names, truncated } => {
+            ChatEvent::FilesListed { names, truncated } => {
                 (self.files, self.files_truncated) = (names, truncated);
-                self.look_for_completion();
-                self.tell_of_more_files();
+                self.update_completion();
+                self.warn_of_truncated_files();
             }
-            Event::ShellEnded(result) => self.shell_ended(result),
-            Event::Options(options) => self.options = options,
-            Event::Mode(mode) => self.mode = Some(mode),
-            Event::TerminalStarted(id) => self.conversation.terminals().started(id),
-            Event::TerminalOutput(id, bytes) => self.conversation.terminals().output(&id, &bytes),
-            Event::TerminalEnded(id, exit) => self.conversation.terminals().ended(&id, exit),
-            Event::Progress(what, done) => self.flash(format!("{what}: {done}")),
+            ChatEvent::ShellEnded(result) => self.handle_shell_ended(result),
+            ChatEvent::ConfigOptionsChanged(options) => self.config_options = options,
+            ChatEvent::ModeChanged(mode) => self.mode = Some(mode),
+            ChatEvent::TerminalStarted(id) => self.conversation.terminals_mut().add(id),
+            ChatEvent::TerminalOutput(id, bytes) => self.conversation.terminals_mut().feed(&id, &bytes),
+            ChatEvent::TerminalEnded(id, exit) => self.conversation.terminals_mut().set_exit(&id, exit),
+            ChatEvent::Progress(what, done) => self.show_flash(format!("{what}: {done}")),
         }
-        self.conversation.tick(now, self.turn.is_some());
-        self.arm();
+        self.conversation.set_time(now, self.turn.is_some());
+        self.update_readiness();
         actions
     }
 
-    /// Cancels a turn that takes longer than it may.
-    fn out_of_time(&mut self) -> Vec<Action> {
-        match (&mut self.turn, self.limit) {
+    /// Cancels a turn that exceeds its time limit.
+    fn check_turn_timeout(&mut self) -> Vec<ChatAction> {
+        match (&mut self.turn, self.turn_timeout) {
             (Some(turn), Some(limit))
-                if turn.cancelled.is_none() && self.now.saturating_sub(turn.since) >= limit =>
+                if turn.cancelled_at.is_none() && self.now.saturating_sub(turn.started_at) >= limit =>
             {
-                turn.cancelled = Some(self.now);
-                let text = format!("the turn took longer than {}: cancelling it", super::entry::took(limit));
-                self.conversation.note(Tone::Warning, text);
-                vec![Action::Cancel]
+                turn.cancelled_at = Some(self.now);
+                let text = format!(
+                    "the turn took longer than {}: cancelling it",
+                    super::item_lines::format_elapsed(limit)
+                );
+                self.conversation.add_note(NoteLevel::Warning, text);
+                vec![ChatAction::CancelTurn]
             }
             _ => Vec::new(),
         }
     }
 
-    /// Lets the question in sight be answered once it was drawn, and nobody types. What is in the queue of keys when it is
-    /// drawn was pressed before: the time counts from the first event after that.
-    fn arm(&mut self) {
-        let (now, touched) = (self.now, self.touched);
-        if let Some(asked) = self.questions.front_mut() {
-            let since = asked.drawn.then(|| *asked.since.get_or_insert(now));
-            let in_sight = since.is_some_and(|since| now.saturating_sub(since) >= REACTION);
-            let ready = in_sight && touched.is_none_or(|touched| now.saturating_sub(touched) >= QUIET);
-            asked.approval.ready(ready);
-            asked.was_ready |= ready;
+    /// Marks the visible question as answerable once it has been drawn and the user is not typing. Keys that were
+    /// queued when it was drawn were pressed before, so the time counts from the first event after that.
+    fn update_readiness(&mut self) {
+        let (now, touched) = (self.now, self.last_key_at);
+        if let Some(asked) = self.pending_approvals.front_mut() {
+            let since = asked.is_drawn.then(|| *asked.visible_since.get_or_insert(now));
+            let in_sight = since.is_some_and(|since| now.saturating_sub(since) >= REACTION_TIME);
+            let ready =
+                in_sight && touched.is_none_or(|touched| now.saturating_sub(touched) >= ANSWER_QUIET_TIME);
+            asked.approval.set_ready(ready);
+            asked.has_been_ready |= ready;
         }
     }
 
-    /// Takes in that everything was drawn, or that there was no room for it.
-    pub(crate) fn was_drawn(&mut self, fits: bool) {
-        self.too_small = !fits;
-        if let Some(asked) = self.questions.front_mut()
-            && asked.drawn != fits
+    /// Records that a frame was drawn, or that the screen was too small for it.
+    pub(crate) fn record_drawn(&mut self, fits: bool) {
+        self.is_too_small = !fits;
+        if let Some(asked) = self.pending_approvals.front_mut()
+            && asked.is_drawn != fits
         {
-            (asked.drawn, asked.since) = (fits, None);
+            (asked.is_drawn, asked.visible_since) = (fits, None);
         }
     }
 
-    /// Says whether somebody is in the middle of writing something, and has not had the time to see a question.
-    fn goes_on_typing(&self) -> bool {
-        let fresh = self.questions.front().is_some_and(|asked| !asked.was_ready);
-        fresh && self.typed.is_some_and(|typed| self.now.saturating_sub(typed) < TYPING)
+    /// Returns whether the user is typing and has not had time to notice a question.
+    fn is_still_typing(&self) -> bool {
+        let fresh = self.pending_approvals.front().is_some_and(|asked| !asked.has_been_ready);
+        fresh && self.last_typed_at.is_some_and(|typed| self.now.saturating_sub(typed) < TYPING_WINDOW)
     }
 
-    /// Scrolls whatever is in sight.
-    fn wheel(&mut self, lines: isize) {
-        if let Some(asked) = self.questions.front_mut() {
+    /// Scrolls the topmost pane.
+    fn scroll_wheel(&mut self, lines: isize) {
+        if let Some(asked) = self.pending_approvals.front_mut() {
             asked.approval.scroll(lines);
-        } else if let Some(Pane::Changes(changes)) = &mut self.pane {
+        } else if let Some(OverlayPane::Changes(changes)) = &mut self.pane {
             changes.scroll(lines);
-        } else if self.forms.is_empty() && self.pane.is_none() {
+        } else if self.elicitations.is_empty() && self.pane.is_none() {
             self.conversation.scroll(lines);
         }
     }
 
-    /// Says whether something moves even if nothing happens.
-    pub(crate) fn is_moving(&self) -> bool {
-        let opens = matches!(self.stage, Stage::Opening(_));
+    /// Returns whether the screen changes without events.
+    pub(crate) fn is_animated(&self) -> bool {
+        let opens = matches!(self.status, AgentStatus::Opening(_));
         opens
             || self.turn.is_some()
-            || self.shell.is_some()
-            || self.flashing().is_some()
-            || !self.questions.is_empty()
+            || self.shell_command.is_some()
+            || self.flash_text().is_some()
+            || !self.pending_approvals.is_empty()
     }
 
     /// Returns the session.
@@ -379,82 +395,82 @@ impl App {
         self.session.as_ref()
     }
 
-    /// Shows a short message for a while.
-    pub(crate) fn flash(&mut self, text: impl Into<String>) {
-        self.flash = Some((text.into(), self.now + FLASH));
+    /// Shows a short message for a few seconds.
+    pub(crate) fn show_flash(&mut self, text: impl Into<String>) {
+        self.flash = Some((text.into(), self.now + FLASH_DURATION));
     }
 
-    /// Returns the short message that is shown.
-    pub(crate) fn flashing(&self) -> Option<&str> {
+    /// Returns the short message that is currently shown.
+    pub(crate) fn flash_text(&self) -> Option<&str> {
         self.flash.as_ref().filter(|(_, until)| self.now < *until).map(|(text, _)| text.as_str())
     }
 
-    fn opened(&mut self, opened: Opened) -> Vec<Action> {
-        match (opened.goes_on, &self.session) {
-            (true, _) => self.conversation.go_on(),
+    fn handle_session_opened(&mut self, opened: OpenedChatSession) -> Vec<ChatAction> {
+        match (opened.keeps_transcript, &self.session) {
+            (true, _) => self.conversation.continue_in_new_session(),
             (false, Some(_)) => self.conversation.clear(),
-            // What was remarked while it was opened is still of interest.
+            // Notes from opening the session are kept.
             (false, None) => {}
         }
-        // The agent was started again: what was set before is what the person wants.
+        // After a restart, the user's previous settings still apply.
         let is_same = self.session.as_ref() == Some(&opened.session);
-        let before = is_same.then(|| (self.mode.take(), std::mem::take(&mut self.options)));
-        self.said &= is_same;
+        let before = is_same.then(|| (self.mode.take(), std::mem::take(&mut self.config_options)));
+        self.has_prompted &= is_same;
         self.title.take_if(|_| !is_same);
         self.session = Some(opened.session);
         self.agent = opened.agent;
-        self.can = opened.can;
-        self.stage = Stage::Ready;
+        self.session_features = opened.session_features;
+        self.status = AgentStatus::Ready;
         (self.turn, self.pane) = (None, None);
-        (self.mode, self.options) = (None, Vec::new());
-        self.notices = 0;
-        self.updated(opened.snapshot);
-        if let Some(remark) = opened.remark {
-            self.conversation.note(Tone::Quiet, remark);
+        (self.mode, self.config_options) = (None, Vec::new());
+        self.notices_shown = 0;
+        self.apply_snapshot(opened.snapshot);
+        if let Some(remark) = opened.note {
+            self.conversation.add_note(NoteLevel::Info, remark);
         }
-        self.conversation.go_to_end();
-        let mut actions = before.map_or_else(Vec::new, |(mode, options)| self.restore(mode, &options));
-        actions.extend(self.next_prompt());
+        self.conversation.scroll_to_end();
+        let mut actions = before.map_or_else(Vec::new, |(mode, options)| self.restore_config(mode, &options));
+        actions.extend(self.send_next_queued());
         actions
     }
 
-    fn not_opened(&mut self, why: String, alive: bool) {
+    fn handle_open_failed(&mut self, why: String, alive: bool) {
         if alive {
-            self.stage = Stage::Ready;
-            // What was to be said was for another session.
+            self.status = AgentStatus::Ready;
+            // The queued prompts were for another session.
             self.unqueue_all();
-            self.conversation.note(Tone::Error, why);
+            self.conversation.add_note(NoteLevel::Error, why);
         } else {
-            self.died(why);
+            self.handle_agent_exit(why);
         }
     }
 
-    fn updated(&mut self, snapshot: bowline_state::accumulator::Snapshot) {
+    fn apply_snapshot(&mut self, snapshot: bowline_state::accumulator::SessionSnapshot) {
         let before = self.conversation.snapshot();
-        // What was set here holds until the agent says otherwise.
+        // Values set here hold until the agent reports others.
         if before.map(|before| before.config_options()) != Some(snapshot.config_options())
             && !snapshot.config_options().is_empty()
         {
-            self.options = snapshot.config_options().to_vec();
+            self.config_options = snapshot.config_options().to_vec();
         }
         if before.and_then(|before| before.current_mode()) != snapshot.current_mode() {
             self.mode = snapshot.current_mode().cloned();
         }
         let title = snapshot.title().filter(|title| !title.trim().is_empty());
         self.title = title.map(ToOwned::to_owned).or(self.title.take());
-        let total = snapshot.notices_total();
-        let new = usize::try_from(total.saturating_sub(self.notices)).unwrap_or(usize::MAX);
-        self.notices = total;
-        let notices: Vec<(Tone, String)> = snapshot
+        let total = snapshot.notice_count();
+        let new = usize::try_from(total.saturating_sub(self.notices_shown)).unwrap_or(usize::MAX);
+        self.notices_shown = total;
+        let notices: Vec<(NoteLevel, String)> = snapshot
             .notices()
             .rev()
             .take(new)
             .map(|notice| {
                 let tone = match notice.severity {
-                    NoticeSeverity::Error => Tone::Error,
-                    NoticeSeverity::Warning => Tone::Warning,
-                    // Whatever is less, or not known here.
-                    _ => Tone::Quiet,
+                    NoticeSeverity::Error => NoteLevel::Error,
+                    NoticeSeverity::Warning => NoteLevel::Warning,
+                    // Lower levels, and levels unknown here.
+                    _ => NoteLevel::Info,
                 };
                 let more = notice.description.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
                 (tone, format!("{}{more}", notice.title))
@@ -462,34 +478,39 @@ impl App {
             .collect();
         self.conversation.update(snapshot, self.now);
         for (tone, text) in notices.into_iter().rev() {
-            self.conversation.note(tone, text);
+            self.conversation.add_note(tone, text);
         }
     }
 
-    fn turn_ended(&mut self, end: Result<StopReason, String>) -> Vec<Action> {
+    fn handle_turn_ended(&mut self, end: Result<StopReason, String>) -> Vec<ChatAction> {
         let Some(turn) = self.turn.take() else { return Vec::new() };
-        let took = super::entry::took(self.now.saturating_sub(turn.since));
+        let took = super::item_lines::format_elapsed(self.now.saturating_sub(turn.started_at));
         match &end {
             Ok(StopReason::EndTurn) => {}
             Ok(StopReason::Cancelled) => {
-                self.conversation.note(Tone::Warning, format!("cancelled after {took}"))
+                self.conversation.add_note(NoteLevel::Warning, format!("cancelled after {took}"))
             }
             Ok(StopReason::MaxTokens) => {
-                self.conversation.note(Tone::Warning, "stopped: the answer became too long for the model");
+                self.conversation
+                    .add_note(NoteLevel::Warning, "stopped: the answer became too long for the model");
             }
             Ok(StopReason::MaxTurnRequests) => {
-                self.conversation
-                    .note(Tone::Warning, "stopped: the turn took too many steps; say \"go on\" to go on");
+                self.conversation.add_note(
+                    NoteLevel::Warning,
+                    "stopped: the turn took too many steps; say \"go on\" to go on",
+                );
             }
-            Ok(StopReason::Refusal) => self.conversation.note(Tone::Warning, "the agent refused to go on"),
-            // A reason of a later protocol.
-            Ok(other) => self.conversation.note(Tone::Warning, format!("stopped: {other:?}")),
-            Err(why) => self.conversation.note(Tone::Error, why.clone()),
+            Ok(StopReason::Refusal) => {
+                self.conversation.add_note(NoteLevel::Warning, "the agent refused to go on")
+            }
+            // A stop reason of a later protocol version.
+            Ok(other) => self.conversation.add_note(NoteLevel::Warning, format!("stopped: {other:?}")),
+            Err(why) => self.conversation.add_note(NoteLevel::Error, why.clone()),
         }
         if matches!(end, Ok(StopReason::EndTurn)) {
-            return self.next_prompt();
+            return self.send_next_queued();
         }
-        // What was to come after it may not be wanted any more.
+        // The prompts queued behind it may no longer be wanted.
         self.unqueue_all();
         Vec::new()
     }

@@ -1,21 +1,21 @@
-//! A question: every file of a request, the whole command, what is dangerous, and the keys to answer. It takes as many rows
-//! of the screen as it needs, below the conversation, or all of them.
+//! The approval pane: every file of a request, the whole command, the dangers, and the keys to answer. It takes as many
+//! rows as it needs below the conversation, or the whole screen.
 //!
-//! Nothing is an answer by default: Enter never is, no key is while somebody types ([`Approval::ready`]), none that repeats
-//! because it is held, and none that is held with Control or Alt.
+//! There is no default answer: Enter never answers, nor does any key while the user types
+//! ([`ApprovalPane::set_ready`]), nor a key that repeats because it is held, nor one pressed with Control or Alt.
 
 mod body;
-mod choice;
 mod detail;
 mod edit;
 mod footer;
-mod words;
+mod header;
+mod scope_picker;
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use bowline_state::diff::Stat;
-use bowline_state::question::{Answer, Choice, Keep, Question, Reply};
+use bowline_state::diff::DiffStat;
+use bowline_state::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -23,307 +23,328 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 use ratatui::widgets::Clear;
 
-use super::diff::Layout;
-use super::parts::cells::{self, Stays};
-use super::parts::entry::Entry;
-use super::parts::view::View;
-use super::parts::{put, put_all, split_bottom, split_top, theme};
-use crate::client::Difference;
-use choice::{Chosen, Keeping};
+use super::diff::DiffLayout;
+use super::widgets::cells::{self, Truncation};
+use super::widgets::line_editor::LineEditor;
+use super::widgets::viewport::Viewport;
+use super::widgets::{draw_line, draw_lines, split_bottom, split_top, theme};
+use crate::client::ApprovalDifference;
 pub(crate) use edit::EditableText;
-use words::{Words, help_lines};
+use header::{ApprovalHeader, help_lines};
+use scope_picker::{ScopePicker, ScopePickerOutcome};
 
-/// As much of a title or a reason is shown, in bytes.
+/// The maximum length of a title or a reason that is shown, in bytes.
 const MAX_TEXT: usize = 4096;
 
-/// So many rows of the head are for the agent's own words, which must not push the warnings out of sight.
+/// The maximum number of header rows for the agent's own words, so that they cannot push the warnings out of sight.
 const TITLE_ROWS: usize = 2;
 
-/// From so many columns on the list of operations stands beside what is chosen in it, so wide.
-const LIST_BESIDE: (u16, u16) = (110, 38);
+/// The minimum screen width for showing the list of operations beside the selected one, and the width of that list.
+const SIDE_LIST: (u16, u16) = (110, 38);
 
-/// With fewer rows than this, one thing after the other has the screen.
-const SMALL: u16 = 12;
+/// With fewer rows than this, the parts are shown one at a time.
+const SMALL_HEIGHT: u16 = 12;
 
-/// A screen with fewer rows than this is not shared with the conversation.
-const LEAST_SHARED: u16 = 18;
+/// With fewer rows than this, the screen is not shared with the conversation.
+const MIN_SHARED_HEIGHT: u16 = 18;
 
-/// So many rows of a screen are for the conversation at least.
+/// The minimum number of rows left for the conversation.
 const CONVERSATION_ROWS: u16 = 6;
 
-/// With fewer columns than this there are fewer words.
-const LEAST_WORDS: u16 = 26;
+/// With fewer columns than this, labels are shortened.
+const MIN_LABEL_WIDTH: u16 = 26;
 
-/// A question that a person looks at.
+/// A question that is shown to the user.
 #[derive(Debug)]
-pub(crate) struct Approval {
+pub(crate) struct ApprovalPane {
     question: Arc<Question>,
-    // What of each operation is not as it was approved.
-    differences: Vec<Option<Difference>>,
-    armed: bool,
+    // How each operation differs from what was approved.
+    differences: Vec<Option<ApprovalDifference>>,
+    is_ready: bool,
     selected: usize,
-    // Whether all of an operation was in sight, and how many rows from the first on of the one that is chosen.
-    looked_at: Vec<bool>,
-    covered: usize,
-    // How many rows of warnings there was no room for, and whether somebody looked at all of them.
-    hidden: usize,
-    read: bool,
-    // How many of the agent's own answers are in sight.
-    offered: usize,
-    // What was not in sight when a yes was said; that is said until there is an answer.
-    warned: Option<String>,
-    stats: Vec<Option<Stat>>,
-    // What the agent wants to write, once the person has changed that.
-    agents_text: Option<Arc<String>>,
-    // Whether the person wants to change it in an editor.
+    // Whether each operation has been shown in full, and how many rows of the selected one, counted from its first.
+    seen_items: Vec<bool>,
+    seen_rows: usize,
+    // How many rows of warnings did not fit, and whether the user has seen all of them.
+    hidden_warning_rows: usize,
+    has_read_header: bool,
+    // How many of the agent's own answers are visible.
+    visible_offers: usize,
+    // What was not visible when the user pressed yes; shown until there is an answer.
+    unseen_warning: Option<String>,
+    stats: Vec<Option<DiffStat>>,
+    // The agent's original text, once the user has edited it.
+    original_text: Option<Arc<String>>,
+    // Whether the user wants to edit the text in an editor.
     wants_editor: bool,
-    // None means what suits the width.
-    layout: Option<Layout>,
-    view: View,
-    mode: Mode,
-    // Whether it has the whole screen, and whether that is a small one.
-    whole: bool,
-    small: bool,
-    drawn: Option<Drawn>,
+    // `None` chooses the layout by width.
+    layout: Option<DiffLayout>,
+    viewport: Viewport,
+    mode: ApprovalMode,
+    // Whether the pane has the whole screen, and whether that is small.
+    is_full_screen: bool,
+    is_small: bool,
+    rendered: Option<RenderedItem>,
 }
 
 #[derive(Debug)]
-enum Mode {
-    Looking,
-    Keeping(Keeping),
-    Reason(Entry),
-    // Text over all else: help, or all words of the head.
-    Reading { help: bool, view: View },
+enum ApprovalMode {
+    Review,
+    ScopePicker(ScopePicker),
+    Reason(LineEditor),
+    // Text over everything else: the help, or the full header.
+    Reader { is_help: bool, viewport: Viewport },
 }
 
-/// The lines of an operation, and what they were drawn for.
+/// The rendered lines of an operation, and what they were rendered for.
 #[derive(Debug)]
-struct Drawn {
-    key: (usize, u16, Layout),
+struct RenderedItem {
+    key: (usize, u16, DiffLayout),
     lines: Vec<Line<'static>>,
     // The rows of each hunk.
     hunks: Vec<Range<usize>>,
 }
 
-impl Approval {
-    /// Returns a question that cannot be answered before [`Approval::ready`].
-    pub(crate) fn new(question: Arc<Question>, differences: Vec<Option<Difference>>) -> Self {
+impl ApprovalPane {
+    /// Returns a pane that cannot be answered before [`ApprovalPane::set_ready`].
+    pub(crate) fn new(question: Arc<Question>, differences: Vec<Option<ApprovalDifference>>) -> Self {
         let items = question.items.len();
         Self {
             question,
             differences,
-            armed: false,
+            is_ready: false,
             selected: 0,
-            looked_at: vec![false; items],
-            covered: 0,
-            hidden: 0,
-            read: false,
-            offered: 0,
-            warned: None,
+            seen_items: vec![false; items],
+            seen_rows: 0,
+            hidden_warning_rows: 0,
+            has_read_header: false,
+            visible_offers: 0,
+            unseen_warning: None,
             stats: vec![None; items],
-            agents_text: None,
+            original_text: None,
             wants_editor: false,
             layout: None,
-            view: View::default(),
-            mode: Mode::Looking,
-            whole: false,
-            small: false,
-            drawn: None,
+            viewport: Viewport::default(),
+            mode: ApprovalMode::Review,
+            is_full_screen: false,
+            is_small: false,
+            rendered: None,
         }
     }
 
-    /// Returns what is asked.
+    /// Returns the question.
     pub(crate) fn question(&self) -> &Question {
         &self.question
     }
 
-    /// Takes answers from now on, or not: only whoever has stopped typing has seen the question.
-    pub(crate) fn ready(&mut self, ready: bool) {
-        self.armed = ready;
+    /// Sets whether keys answer: a user who is still typing has not seen the question.
+    pub(crate) fn set_ready(&mut self, ready: bool) {
+        self.is_ready = ready;
     }
 
-    /// Says, once, that the person wants to change the text in an editor.
+    /// Returns, once, whether the user wants to edit the text in an editor.
     pub(crate) fn take_wants_editor(&mut self) -> bool {
         std::mem::take(&mut self.wants_editor)
     }
 
-    /// Takes in a key, and returns the answer if it was one.
-    pub(crate) fn key(&mut self, key: KeyEvent) -> Option<Reply> {
+    /// Handles a key, and returns the reply if it was an answer.
+    pub(crate) fn handle_key(&mut self, key: KeyEvent) -> Option<QuestionReply> {
         if key.kind == KeyEventKind::Release {
             return None;
         }
-        self.press(key).map(|reply| self.with_text(reply))
+        self.handle_mode_key(key).map(|reply| self.add_edited_text(reply))
     }
 
-    fn press(&mut self, key: KeyEvent) -> Option<Reply> {
+    fn handle_mode_key(&mut self, key: KeyEvent) -> Option<QuestionReply> {
         match &mut self.mode {
-            Mode::Looking => self.look(key),
-            Mode::Reason(entry) => match key.code {
+            ApprovalMode::Review => self.handle_review_key(key),
+            ApprovalMode::Reason(entry) => match key.code {
                 KeyCode::Esc => {
-                    self.mode = Mode::Looking;
+                    self.mode = ApprovalMode::Review;
                     None
                 }
                 KeyCode::Enter if key.kind == KeyEventKind::Press => {
                     let reason = Some(entry.text().trim().to_owned()).filter(|text| !text.is_empty());
-                    let (choice, keep, scope) = (Choice::Deny, Keep::Once, Vec::new());
-                    Some(Reply::Answered(Answer { choice, keep, scope, reason, option: None, text: None }))
+                    let (choice, keep, scope) = (AnswerChoice::Deny, AnswerLifetime::Once, Vec::new());
+                    Some(QuestionReply::Answered(QuestionAnswer {
+                        choice,
+                        lifetime: keep,
+                        scope,
+                        reason,
+                        option_id: None,
+                        edited_text: None,
+                    }))
                 }
                 _ => {
-                    entry.key(key);
+                    entry.handle_key(key);
                     None
                 }
             },
             _ if !is_plain(key) || key.kind != KeyEventKind::Press => None,
-            Mode::Keeping(keeping) if self.armed || !keeping.answers(key.code) => match keeping.key(key.code)
-            {
-                Chosen::Open => None,
-                Chosen::Back => {
-                    self.mode = Mode::Looking;
-                    None
+            ApprovalMode::ScopePicker(keeping) if self.is_ready || !keeping.is_answer_key(key.code) => {
+                match keeping.handle_key(key.code) {
+                    ScopePickerOutcome::Pending => None,
+                    ScopePickerOutcome::Cancelled => {
+                        self.mode = ApprovalMode::Review;
+                        None
+                    }
+                    ScopePickerOutcome::Reply(reply) => Some(reply),
                 }
-                Chosen::Reply(reply) => Some(reply),
-            },
-            Mode::Keeping(_) => None,
-            Mode::Reading { view, .. } => {
-                if !view.key(key.code) {
-                    self.mode = Mode::Looking;
+            }
+            ApprovalMode::ScopePicker(_) => None,
+            ApprovalMode::Reader { viewport: view, .. } => {
+                if !view.handle_key(key.code) {
+                    self.mode = ApprovalMode::Review;
                 }
                 None
             }
         }
     }
 
-    /// Scrolls what is in sight by some lines.
+    /// Scrolls the visible text by some lines.
     pub(crate) fn scroll(&mut self, lines: isize) {
         match &mut self.mode {
-            Mode::Reading { view, .. } => view.scroll(lines),
-            _ => self.view.scroll(lines),
+            ApprovalMode::Reader { viewport: view, .. } => view.scroll(lines),
+            _ => self.viewport.scroll(lines),
         }
     }
 
-    /// Takes in pasted text, which answers nothing.
+    /// Handles pasted text, which never answers.
     pub(crate) fn paste(&mut self, text: &str) {
-        if let Mode::Reason(entry) = &mut self.mode {
+        if let ApprovalMode::Reason(entry) = &mut self.mode {
             entry.paste(text);
         }
     }
 
-    fn look(&mut self, key: KeyEvent) -> Option<Reply> {
+    fn handle_review_key(&mut self, key: KeyEvent) -> Option<QuestionReply> {
         if !is_plain(key) {
             return None;
         }
-        // A key that is held repeats what was meant for something else.
-        let answers = self.armed && key.kind == KeyEventKind::Press;
+        // A held key repeats a press that was meant for something else.
+        let answers = self.is_ready && key.kind == KeyEventKind::Press;
         match key.code {
-            KeyCode::Char('y') if answers => return self.answer(Choice::Allow, Keep::Once),
-            KeyCode::Char('s') if answers => return self.answer(Choice::Allow, Keep::Session),
-            KeyCode::Char('p') if answers => return self.answer(Choice::Allow, Keep::Project),
-            KeyCode::Char('n') if answers => return self.answer(Choice::Deny, Keep::Once),
-            KeyCode::Char('N') if answers => return self.answer(Choice::Deny, Keep::Project),
-            KeyCode::Char(digit @ '1'..='9') if answers => return self.choose(digit),
-            KeyCode::Char('r') if answers => self.mode = Mode::Reason(Entry::default()),
-            KeyCode::Char('m') if answers => self.keep(),
-            KeyCode::Char('e') if answers => self.wants_editor = self.editable().is_some(),
-            KeyCode::Char('x') if answers => self.leave_out_hunk(),
-            KeyCode::Char('z') if answers => self.restore(),
+            KeyCode::Char('y') if answers => return self.answer(AnswerChoice::Allow, AnswerLifetime::Once),
+            KeyCode::Char('s') if answers => {
+                return self.answer(AnswerChoice::Allow, AnswerLifetime::Session);
+            }
+            KeyCode::Char('p') if answers => {
+                return self.answer(AnswerChoice::Allow, AnswerLifetime::Project);
+            }
+            KeyCode::Char('n') if answers => return self.answer(AnswerChoice::Deny, AnswerLifetime::Once),
+            KeyCode::Char('N') if answers => return self.answer(AnswerChoice::Deny, AnswerLifetime::Project),
+            KeyCode::Char(digit @ '1'..='9') if answers => return self.choose_offer(digit),
+            KeyCode::Char('r') if answers => self.mode = ApprovalMode::Reason(LineEditor::default()),
+            KeyCode::Char('m') if answers => self.open_scope_picker(),
+            KeyCode::Char('e') if answers => self.wants_editor = self.editable_text().is_some(),
+            KeyCode::Char('x') if answers => self.exclude_hunk(),
+            KeyCode::Char('z') if answers => self.restore_original(),
             KeyCode::Char('v') => {
                 let (_, width, layout) =
-                    self.drawn.as_ref().map_or((0, 0, Layout::Unified), |drawn| drawn.key);
-                self.layout = Some(self.layout.unwrap_or(layout).other()).filter(|_| width > 0);
+                    self.rendered.as_ref().map_or((0, 0, DiffLayout::Unified), |drawn| drawn.key);
+                self.layout = Some(self.layout.unwrap_or(layout).toggled()).filter(|_| width > 0);
             }
-            KeyCode::Char('?') | KeyCode::F(1) => self.read(true),
-            KeyCode::Char('w') => self.read(false),
-            KeyCode::Char('f') => self.whole = !self.whole,
-            KeyCode::Tab | KeyCode::Right => self.select(self.selected + 1),
-            KeyCode::BackTab | KeyCode::Left => self.select(self.selected.saturating_sub(1)),
+            KeyCode::Char('?') | KeyCode::F(1) => self.open_reader(true),
+            KeyCode::Char('w') => self.open_reader(false),
+            KeyCode::Char('f') => self.is_full_screen = !self.is_full_screen,
+            KeyCode::Tab | KeyCode::Right => self.select_item(self.selected + 1),
+            KeyCode::BackTab | KeyCode::Left => self.select_item(self.selected.saturating_sub(1)),
             code => {
-                self.view.key(code);
+                self.viewport.handle_key(code);
             }
         }
         None
     }
 
-    fn read(&mut self, help: bool) {
-        self.read |= !help;
-        self.mode = Mode::Reading { help, view: View::default() };
+    fn open_reader(&mut self, help: bool) {
+        self.has_read_header |= !help;
+        self.mode = ApprovalMode::Reader { is_help: help, viewport: Viewport::default() };
     }
 
-    /// Takes one of the agent's own answers, if it was in sight.
-    fn choose(&mut self, digit: char) -> Option<Reply> {
+    /// Chooses one of the agent's own answers, if it was visible.
+    fn choose_offer(&mut self, digit: char) -> Option<QuestionReply> {
         let number = usize::try_from(digit.to_digit(10)?).ok()?;
-        let offer = self.question.choices().get(number.checked_sub(1)?)?;
-        let answer = Answer::chosen(offer);
-        let in_sight = self.read || number <= self.offered;
-        (in_sight && (answer.choice == Choice::Deny || !self.goes_on())).then_some(Reply::Answered(answer))
+        let offer = self.question.selectable_options().get(number.checked_sub(1)?)?;
+        let answer = QuestionAnswer::from_agent_option(offer);
+        let in_sight = self.has_read_header || number <= self.visible_offers;
+        (in_sight && (answer.choice == AnswerChoice::Deny || !self.advance_to_unseen()))
+            .then_some(QuestionReply::Answered(answer))
     }
 
-    /// Goes on to what was not in sight yet, once; and says whether there was such a thing: then a yes is none yet.
-    fn goes_on(&mut self) -> bool {
-        let is_answer_hidden =
-            self.question.default_number(Choice::Allow).is_some_and(|number| number > self.offered);
-        let unread = (self.hidden > 0 || is_answer_hidden) && !self.read;
-        let unseen = self.looked_at.iter().position(|looked_at| !looked_at);
-        if self.warned.is_some() || (unseen.is_none() && !unread) {
+    /// The first time, moves on to a part that was not visible yet, and returns whether there was one: then a yes does
+    /// not count yet.
+    fn advance_to_unseen(&mut self) -> bool {
+        let is_answer_hidden = self
+            .question
+            .default_option_number(AnswerChoice::Allow)
+            .is_some_and(|number| number > self.visible_offers);
+        let unread = (self.hidden_warning_rows > 0 || is_answer_hidden) && !self.has_read_header;
+        let unseen = self.seen_items.iter().position(|looked_at| !looked_at);
+        if self.unseen_warning.is_some() || (unseen.is_none() && !unread) {
             return false;
         }
-        let missing = self.looked_at.iter().filter(|looked_at| !**looked_at).count();
-        self.warned = Some(match self.looked_at.len() {
-            _ if unread && self.hidden == 0 => "there are several answers".to_owned(),
+        let missing = self.seen_items.iter().filter(|looked_at| !**looked_at).count();
+        self.unseen_warning = Some(match self.seen_items.len() {
+            _ if unread && self.hidden_warning_rows == 0 => "there are several answers".to_owned(),
             _ if unread => "there are warnings".to_owned(),
             1 => "there is more of it".to_owned(),
             items => format!("{missing} of {items} were not all in sight"),
         });
         match unseen {
-            _ if unread => self.read(false),
-            Some(_) if !self.looked_at[self.selected] => {
-                self.view.key(KeyCode::PageDown);
+            _ if unread => self.open_reader(false),
+            Some(_) if !self.seen_items[self.selected] => {
+                self.viewport.handle_key(KeyCode::PageDown);
             }
-            Some(item) => self.select(item),
+            Some(item) => self.select_item(item),
             None => {}
         }
         true
     }
 
-    /// Returns an answer, if all of what is allowed was in sight. One that lasts holds for the narrowest that a rule can be
-    /// made for.
-    fn answer(&mut self, choice: Choice, keep: Keep) -> Option<Reply> {
+    /// Returns a reply, unless it allows something that was not visible and the user has not been warned yet. A lasting
+    /// reply covers the narrowest scope that a rule can express.
+    fn answer(&mut self, choice: AnswerChoice, keep: AnswerLifetime) -> Option<QuestionReply> {
         let reply = match keep {
-            Keep::Once => Reply::answer(choice, keep),
-            _ => Keeping::new(&self.question, choice)?.reply(keep)?,
+            AnswerLifetime::Once => QuestionReply::answer(choice, keep),
+            _ => ScopePicker::new(&self.question, choice)?.to_reply(keep)?,
         };
-        (choice == Choice::Deny || !self.goes_on()).then_some(reply)
+        (choice == AnswerChoice::Deny || !self.advance_to_unseen()).then_some(reply)
     }
 
-    /// Lets the person choose what an answer holds for, and how long.
-    fn keep(&mut self) {
-        if let Some(keeping) = Keeping::new(&self.question, Choice::Allow)
-            && !self.goes_on()
+    /// Lets the user choose the scope and the lifetime of an answer.
+    fn open_scope_picker(&mut self) {
+        if let Some(keeping) = ScopePicker::new(&self.question, AnswerChoice::Allow)
+            && !self.advance_to_unseen()
         {
-            self.mode = Mode::Keeping(keeping);
+            self.mode = ApprovalMode::ScopePicker(keeping);
         }
     }
 
-    fn select(&mut self, item: usize) {
+    fn select_item(&mut self, item: usize) {
         let item = item.min(self.question.items.len().saturating_sub(1));
         if item != self.selected {
-            (self.selected, self.covered) = (item, 0);
-            self.view.reset();
+            (self.selected, self.seen_rows) = (item, 0);
+            self.viewport.reset();
         }
     }
 
-    /// Returns how many rows of a screen it takes: as many as it needs, if that leaves the conversation some.
-    pub(crate) fn rows(&mut self, screen: Rect) -> u16 {
-        if self.whole || screen.height < LEAST_SHARED || matches!(self.mode, Mode::Reading { .. }) {
+    /// Returns how many rows of the screen the pane takes: as many as it needs, if that leaves some for the
+    /// conversation.
+    pub(crate) fn needed_rows(&mut self, screen: Rect) -> u16 {
+        if self.is_full_screen
+            || screen.height < MIN_SHARED_HEIGHT
+            || matches!(self.mode, ApprovalMode::Reader { .. })
+        {
             return screen.height;
         }
-        self.small = false;
-        let Words { title, dangers, because, .. } = Words::of(&self.question, screen.width);
+        self.is_small = false;
+        let ApprovalHeader { title, dangers, reason: because, .. } =
+            ApprovalHeader::new(&self.question, screen.width);
         let head = title.len().min(TITLE_ROWS + 1) + dangers.len() + because.len();
-        let needed = head + self.body_rows(screen.width) + self.footer(screen).len();
+        let needed = head + self.body_rows(screen.width) + self.footer_lines(screen).len();
         u16::try_from(needed).unwrap_or(u16::MAX).min(screen.height - CONVERSATION_ROWS)
     }
 
-    /// Draws all of it, over whatever is there. So many questions wait behind it.
+    /// Draws the pane over the area. `waiting` is the number of questions behind it.
     pub(crate) fn draw(&mut self, frame: &mut Frame<'_>, area: Rect, waiting: usize) {
         let area = area.intersection(frame.area());
         if area.is_empty() {
@@ -331,46 +352,57 @@ impl Approval {
         }
         frame.render_widget(Clear, area);
         let screen = frame.area();
-        self.small = screen.height < SMALL;
-        if let Mode::Reading { help, view } = &mut self.mode {
-            let lines =
-                if *help { help_lines(area.width) } else { Words::of(&self.question, area.width).all() };
+        self.is_small = screen.height < SMALL_HEIGHT;
+        if let ApprovalMode::Reader { is_help: help, viewport: view } = &mut self.mode {
+            let lines = if *help {
+                help_lines(area.width)
+            } else {
+                ApprovalHeader::new(&self.question, area.width).into_lines()
+            };
             let (body, last) = split_bottom(area, 1);
             view.draw(frame, body, &lines);
-            let position = view.position().map_or_else(String::new, |position| format!(" {position} ·"));
-            put(frame, last, &Line::styled(format!("{position} any other key: back"), theme::aside()));
+            let position =
+                view.describe_position().map_or_else(String::new, |position| format!(" {position} ·"));
+            draw_line(
+                frame,
+                last,
+                &Line::styled(format!("{position} any other key: back"), theme::secondary()),
+            );
             return;
         }
-        let footer = self.footer(Rect { height: screen.height, ..area });
+        let footer = self.footer_lines(Rect { height: screen.height, ..area });
         let (rest, bottom) = split_bottom(area, footer.len());
-        let head = self.head(rest);
+        let head = self.header_lines(rest);
         let (top, body) = split_top(rest, head.len());
-        put_all(frame, top, &head);
-        put_all(frame, bottom, &footer);
-        self.body(frame, body, waiting);
+        draw_lines(frame, top, &head);
+        draw_lines(frame, bottom, &footer);
+        self.draw_body(frame, body, waiting);
     }
 
-    /// Returns what stands above: the agent's words, the dangers, why it is asked. As much as leaves room for the rest,
-    /// and what is missing is said.
-    fn head(&mut self, area: Rect) -> Vec<Line<'static>> {
+    /// Returns the header: the agent's words, the dangers, the reason for asking. It is cut to leave room for the rest,
+    /// and says what is missing.
+    fn header_lines(&mut self, area: Rect) -> Vec<Line<'static>> {
         let (width, height) = (usize::from(area.width), usize::from(area.height));
         let body = self.body_rows(area.width).min(height / 2).min(8);
         let room = height.saturating_sub(body).max(1);
-        let note = |text: String, style: Style| Line::styled(cells::fit(&text, width, Stays::Start), style);
-        let Words { mut title, dangers, because, .. } = Words::of(&self.question, area.width);
+        let note = |text: String, style: Style| {
+            Line::styled(cells::truncate(&text, width, Truncation::KeepStart), style)
+        };
+        let ApprovalHeader { mut title, dangers, reason: because, .. } =
+            ApprovalHeader::new(&self.question, area.width);
         if title.len() > TITLE_ROWS {
             let text = format!("… {} more lines of its words: w shows all", title.len() - TITLE_ROWS);
-            title.splice(TITLE_ROWS.., [note(text, theme::aside())]);
+            title.splice(TITLE_ROWS.., [note(text, theme::secondary())]);
         }
         let (first, end) = (title.len(), title.len() + dangers.len());
         let mut lines = [title, dangers, because].concat();
-        self.hidden = 0;
+        self.hidden_warning_rows = 0;
         if lines.len() > room {
             let missing = lines.split_off(room - 1).len();
-            self.hidden = end.saturating_sub(lines.len().max(first));
-            let dangers = self.hidden;
+            self.hidden_warning_rows = end.saturating_sub(lines.len().max(first));
+            let dangers = self.hidden_warning_rows;
             lines.push(match dangers {
-                0 => note(format!("… {missing} more: w"), theme::aside()),
+                0 => note(format!("… {missing} more: w"), theme::secondary()),
                 _ => note(format!("! more warnings: w ({dangers} lines)"), theme::danger()),
             });
         }
@@ -378,7 +410,7 @@ impl Approval {
     }
 }
 
-/// Returns whether a key is pressed by itself, Shift apart.
+/// Returns whether a key is pressed without modifiers other than Shift.
 fn is_plain(key: KeyEvent) -> bool {
     (key.modifiers - KeyModifiers::SHIFT).is_empty()
 }

@@ -1,189 +1,190 @@
-//! The pane of changes: what was changed here, and undo and redo by hunk.
+//! The changes pane: lists what was changed here, and undoes and redoes it by hunk.
 //!
-//! Agents' changes are listed; the others are behind a key. Of those any may be the user's own work, so that taking one back
-//! has to be confirmed by name.
+//! Agents' changes are listed; a key shows the others. Those may be the user's own work, so undoing one needs a
+//! confirmation that names it.
 
+mod change_list;
 mod draw;
-mod listed;
-mod listing;
+mod recent_changes;
 
 use bowline_state::changes::{Change, ChangeId, Reversal};
-use bowline_state::diff::{Stat, hunks, stat};
-use bowline_state::undo::{Selection, Who};
-use bowline_workspace::workspace::Changed;
+use bowline_state::diff::{DiffStat, compute_hunks, compute_stat};
+use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_workspace::workspace::ListedChange;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::diff::{Drawn, Layout};
-use super::parts::view::View;
-pub(crate) use listed::{Listed, Older, may_be_users, newest};
-use listing::{Listing, Scope};
+use super::diff::{DiffLayout, RenderedDiff};
+use super::widgets::viewport::Viewport;
+use change_list::{ChangesPaneList, ListScope};
+pub(crate) use recent_changes::{OlderCounts, RecentChanges, is_possibly_users, select_newest};
 
 /// One change with its texts.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
-    /// The change, as the workspace tells it. Undos and redos belong to a list too: what is taken back is told by them.
-    pub(crate) changed: Changed,
-    /// The text before; none if there was no file, or it is no text or not kept.
+pub(crate) struct ChangeEntry {
+    /// The change, as the workspace lists it. Undos and redos are entries too: they determine what is undone.
+    pub(crate) record: ListedChange,
+    /// The text before; `None` if there was no file, or it is not text or not kept.
     pub(crate) before: Option<String>,
-    /// The text after, likewise.
+    /// The text after; `None` in the same cases.
     pub(crate) after: Option<String>,
-    /// What its turn was asked to do, if that is known.
+    /// The prompt of its turn, if known.
     pub(crate) title: Option<String>,
 }
 
-impl Entry {
+impl ChangeEntry {
     fn change(&self) -> &Change {
-        &self.changed.change
+        &self.record.change
     }
 
-    fn may_be_users(&self) -> bool {
-        may_be_users(self.change())
+    fn is_possibly_users(&self) -> bool {
+        is_possibly_users(self.change())
     }
 
     fn texts(&self) -> [&str; 2] {
         [&self.before, &self.after].map(|text| text.as_deref().unwrap_or_default())
     }
 
-    fn stat(&self) -> Stat {
+    fn stat(&self) -> DiffStat {
         let [before, after] = self.texts();
-        stat(before, after)
+        compute_stat(before, after)
     }
 
-    fn hunks(&self) -> usize {
+    fn hunk_count(&self) -> usize {
         let [before, after] = self.texts();
-        hunks(before, after).len()
+        compute_hunks(before, after).len()
     }
 
-    /// Returns whether the texts are known where there was a file.
-    fn is_text(&self) -> bool {
+    /// Returns whether the text is known on each side that has a file.
+    fn has_texts(&self) -> bool {
         let Change { before, after, .. } = self.change();
         (self.before.is_some() || before.is_none()) && (self.after.is_some() || after.is_none())
     }
 }
 
-/// What the person wants.
+/// An action that the user requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// To leave the pane.
+pub(crate) enum ChangesAction {
+    /// Close the pane.
     Close,
-    /// To take back changes. [`Changes::done`] tells what came of it.
-    Undo(Selection),
-    /// To have back what was taken back.
-    Redo(Selection),
-    /// To see what is there now.
+    /// Undo changes. [`ChangesPane::finish_action`] reports the result.
+    Undo(ChangeSelection),
+    /// Redo undone changes.
+    Redo(ChangeSelection),
+    /// List the changes again.
     Refresh,
 }
 
-/// The changes, and where the person is in them.
+/// The changes, and the user's position in them.
 #[derive(Debug)]
-pub(crate) struct Changes {
-    entries: Vec<Entry>,
-    older: Older,
-    scope: Scope,
-    listing: Listing,
-    // Which of the listing's edits, and which of its hunks.
-    selected: usize,
-    hunk: usize,
-    focus: Focus,
-    layout: Option<Layout>,
-    list: View,
-    view: View,
+pub(crate) struct ChangesPane {
+    entries: Vec<ChangeEntry>,
+    older_counts: OlderCounts,
+    list_scope: ListScope,
+    change_list: ChangesPaneList,
+    // The selected edit of the list, and the selected hunk of the edit.
+    selected_edit: usize,
+    selected_hunk: usize,
+    focus: ChangesFocus,
+    layout: Option<DiffLayout>,
+    list_viewport: Viewport,
+    diff_viewport: Viewport,
     message: Option<String>,
-    // An undo that may take back the user's own work, until it is confirmed.
-    confirmation: Option<Selection>,
-    // Whether something is being taken back or done again.
-    busy: bool,
-    help: Option<View>,
-    drawn: Option<Shown>,
-    // Whether the hunk under the cursor should come into sight.
-    follow: bool,
+    // An undo that may revert the user's own work, until it is confirmed.
+    confirmation: Option<ChangeSelection>,
+    // Whether an undo or redo is running.
+    is_busy: bool,
+    help_viewport: Option<Viewport>,
+    rendered: Option<RenderedChange>,
+    // Whether to scroll to the hunk under the cursor.
+    reveals_hunk: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Focus {
+enum ChangesFocus {
     List,
     Diff,
 }
 
-/// The diff of a change, and what it was drawn for.
+/// The rendered diff of a change, and what it was rendered for.
 #[derive(Debug)]
-struct Shown {
-    key: (ChangeId, u16, Layout),
-    drawn: Drawn,
+struct RenderedChange {
+    key: (ChangeId, u16, DiffLayout),
+    diff: RenderedDiff,
 }
 
-impl Changes {
-    /// Returns the pane, at the newest change of an agent.
-    pub(crate) fn new(listed: Listed) -> Self {
-        let Listed { entries, older } = listed;
-        let scope = Scope::Agents;
-        let listing = Listing::of(&entries, scope);
-        let selected = listing.newest(&entries);
+impl ChangesPane {
+    /// Returns the pane, with the newest change of an agent selected.
+    pub(crate) fn new(listed: RecentChanges) -> Self {
+        let RecentChanges { entries, older_counts: older } = listed;
+        let scope = ListScope::Agents;
+        let listing = ChangesPaneList::new(&entries, scope);
+        let selected = listing.newest_edit(&entries);
         Self {
             entries,
-            older,
-            scope,
-            listing,
-            selected,
-            hunk: 0,
-            focus: Focus::List,
+            older_counts: older,
+            list_scope: scope,
+            change_list: listing,
+            selected_edit: selected,
+            selected_hunk: 0,
+            focus: ChangesFocus::List,
             layout: None,
-            list: View::default(),
-            view: View::default(),
+            list_viewport: Viewport::default(),
+            diff_viewport: Viewport::default(),
             message: None,
             confirmation: None,
-            busy: false,
-            help: None,
-            drawn: None,
-            follow: false,
+            is_busy: false,
+            help_viewport: None,
+            rendered: None,
+            reveals_hunk: false,
         }
     }
 
-    /// Shows what is there now. The person stays at the same change, or near where it was.
-    pub(crate) fn update(&mut self, listed: Listed) {
-        let chosen = self.entry().map(|entry| entry.change().id);
-        (self.entries, self.older) = (listed.entries, listed.older);
-        self.list_again(chosen);
+    /// Updates the list. The selection stays at the same change, or near its position.
+    pub(crate) fn update(&mut self, listed: RecentChanges) {
+        let chosen = self.selected_entry().map(|entry| entry.change().id);
+        (self.entries, self.older_counts) = (listed.entries, listed.older_counts);
+        self.rebuild_list(chosen);
     }
 
-    /// Lists agents' changes only, or all.
+    /// Toggles between agents' changes and all changes.
     fn toggle_scope(&mut self) {
-        let chosen = self.entry().map(|entry| entry.change().id);
-        self.scope = self.scope.other();
-        self.list_again(chosen);
+        let chosen = self.selected_entry().map(|entry| entry.change().id);
+        self.list_scope = self.list_scope.toggled();
+        self.rebuild_list(chosen);
     }
 
-    fn list_again(&mut self, chosen: Option<ChangeId>) {
-        self.listing = Listing::of(&self.entries, self.scope);
-        let same = self.listing.edits.iter().position(|at| Some(self.entries[*at].change().id) == chosen);
-        self.selected = same.unwrap_or(self.selected).min(self.listing.edits.len().saturating_sub(1));
+    fn rebuild_list(&mut self, chosen: Option<ChangeId>) {
+        self.change_list = ChangesPaneList::new(&self.entries, self.list_scope);
+        let same = self.change_list.edits.iter().position(|at| Some(self.entries[*at].change().id) == chosen);
+        self.selected_edit =
+            same.unwrap_or(self.selected_edit).min(self.change_list.edits.len().saturating_sub(1));
         if same.is_none() {
-            self.hunk = 0;
-            self.view.reset();
+            self.selected_hunk = 0;
+            self.diff_viewport.reset();
         }
-        // What is to be confirmed may have changed, or not be in sight any more.
-        (self.drawn, self.follow, self.confirmation) = (None, true, None);
+        // The change to be confirmed may be different now, or no longer visible.
+        (self.rendered, self.reveals_hunk, self.confirmation) = (None, true, None);
     }
 
-    /// Tells what came of an undo or redo, until the next key.
-    pub(crate) fn done(&mut self, text: String) {
-        self.busy = false;
-        self.say(text);
+    /// Shows the result of an undo or redo until the next key.
+    pub(crate) fn finish_action(&mut self, text: String) {
+        self.is_busy = false;
+        self.show_message(text);
     }
 
     /// Scrolls the diff, or the help, by some lines.
     pub(crate) fn scroll(&mut self, lines: isize) {
-        self.help.as_mut().unwrap_or(&mut self.view).scroll(lines);
+        self.help_viewport.as_mut().unwrap_or(&mut self.diff_viewport).scroll(lines);
     }
 
-    fn say(&mut self, text: String) {
+    fn show_message(&mut self, text: String) {
         self.message = Some(text);
-        // What is said takes room from the diff.
-        self.follow = true;
+        // The message takes rows from the diff.
+        self.reveals_hunk = true;
     }
 
-    /// Takes in a key, and returns what the person wants.
-    pub(crate) fn key(&mut self, key: KeyEvent) -> Option<Outcome> {
+    /// Handles a key, and returns the requested action.
+    pub(crate) fn handle_key(&mut self, key: KeyEvent) -> Option<ChangesAction> {
         if key.kind == KeyEventKind::Release {
             return None;
         }
@@ -191,176 +192,184 @@ impl Changes {
         if let Some(selection) = self.confirmation.take() {
             return self.confirm(key, selection);
         }
-        if let Some(view) = &mut self.help {
-            if !view.key(key.code) {
-                self.help = None;
+        if let Some(view) = &mut self.help_viewport {
+            if !view.handle_key(key.code) {
+                self.help_viewport = None;
             }
             return None;
         }
         if key.code == KeyCode::Char('r') && key.modifiers == KeyModifiers::CONTROL {
-            return Some(Outcome::Refresh);
+            return Some(ChangesAction::Refresh);
         }
         if !(key.modifiers - KeyModifiers::SHIFT).is_empty() {
             return None;
         }
         match key.code {
-            KeyCode::Esc | KeyCode::Char('q') => return Some(Outcome::Close),
-            KeyCode::F(5) => return Some(Outcome::Refresh),
-            KeyCode::Char('?') | KeyCode::F(1) => self.help = Some(View::default()),
-            KeyCode::Char('u' | 'U' | 'T' | 'S' | 'r' | 'R') if self.busy => {
-                self.say("wait: what was asked for before is still being done".to_owned());
+            KeyCode::Esc | KeyCode::Char('q') => return Some(ChangesAction::Close),
+            KeyCode::F(5) => return Some(ChangesAction::Refresh),
+            KeyCode::Char('?') | KeyCode::F(1) => self.help_viewport = Some(Viewport::default()),
+            KeyCode::Char('u' | 'U' | 'T' | 'S' | 'r' | 'R') if self.is_busy => {
+                self.show_message("wait: what was asked for before is still being done".to_owned());
             }
-            KeyCode::Char('u') => return self.undo_hunk().and_then(|what| self.undo_entry(what)),
-            KeyCode::Char('U') => return self.of_file().and_then(|what| self.undo_entry(what)),
+            KeyCode::Char('u') => return self.hunk_selection().and_then(|what| self.request_undo(what)),
+            KeyCode::Char('U') => return self.file_selection().and_then(|what| self.request_undo(what)),
             KeyCode::Char('a') => self.toggle_scope(),
-            KeyCode::Char('T') => return self.of_turn().map(|what| self.undo(what)),
-            KeyCode::Char('S') => return self.of_session().map(|what| self.undo(what)),
-            KeyCode::Char('r') => return self.redo_here().map(|what| self.redo(what)),
-            KeyCode::Char('R') => return self.redo_last().map(|what| self.redo(what)),
-            KeyCode::Char('v') => self.layout = self.drawn.as_ref().map(|shown| shown.key.2.other()),
+            KeyCode::Char('T') => return self.turn_selection().map(|what| self.start_undo(what)),
+            KeyCode::Char('S') => return self.session_selection().map(|what| self.start_undo(what)),
+            KeyCode::Char('r') => return self.redo_selection().map(|what| self.start_redo(what)),
+            KeyCode::Char('R') => return self.redo_last_selection().map(|what| self.start_redo(what)),
+            KeyCode::Char('v') => self.layout = self.rendered.as_ref().map(|shown| shown.key.2.toggled()),
             KeyCode::Tab | KeyCode::BackTab | KeyCode::Enter => {
                 self.focus = match self.focus {
-                    Focus::List => Focus::Diff,
-                    Focus::Diff => Focus::List,
+                    ChangesFocus::List => ChangesFocus::Diff,
+                    ChangesFocus::Diff => ChangesFocus::List,
                 };
             }
-            KeyCode::Left | KeyCode::Char('h') => self.focus = Focus::List,
-            KeyCode::Right | KeyCode::Char('l') => self.focus = Focus::Diff,
-            KeyCode::Char('n') => self.go_to_hunk(self.hunk + 1),
-            KeyCode::Char('p') => self.go_to_hunk(self.hunk.saturating_sub(1)),
-            KeyCode::Down | KeyCode::Char('j') if self.focus == Focus::List => self.select(self.selected + 1),
-            KeyCode::Up | KeyCode::Char('k') if self.focus == Focus::List => {
-                self.select(self.selected.saturating_sub(1));
+            KeyCode::Left | KeyCode::Char('h') => self.focus = ChangesFocus::List,
+            KeyCode::Right | KeyCode::Char('l') => self.focus = ChangesFocus::Diff,
+            KeyCode::Char('n') => self.select_hunk(self.selected_hunk + 1),
+            KeyCode::Char('p') => self.select_hunk(self.selected_hunk.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') if self.focus == ChangesFocus::List => {
+                self.select_edit(self.selected_edit + 1)
             }
-            KeyCode::Down | KeyCode::Char('j') => self.go_to_hunk(self.hunk + 1),
-            KeyCode::Up | KeyCode::Char('k') => self.go_to_hunk(self.hunk.saturating_sub(1)),
-            KeyCode::Home if self.focus == Focus::List => self.select(0),
-            KeyCode::End if self.focus == Focus::List => self.select(usize::MAX),
+            KeyCode::Up | KeyCode::Char('k') if self.focus == ChangesFocus::List => {
+                self.select_edit(self.selected_edit.saturating_sub(1));
+            }
+            KeyCode::Down | KeyCode::Char('j') => self.select_hunk(self.selected_hunk + 1),
+            KeyCode::Up | KeyCode::Char('k') => self.select_hunk(self.selected_hunk.saturating_sub(1)),
+            KeyCode::Home if self.focus == ChangesFocus::List => self.select_edit(0),
+            KeyCode::End if self.focus == ChangesFocus::List => self.select_edit(usize::MAX),
             code => {
-                self.view.key(code);
+                self.diff_viewport.handle_key(code);
             }
         }
         None
     }
 
-    /// Undoes the chosen change, or a part of it, once it is confirmed if it may be the user's own work.
-    fn undo_entry(&mut self, selection: Selection) -> Option<Outcome> {
-        if self.entry()?.may_be_users() {
+    /// Undoes the selected change or a part of it; asks for confirmation first if it may be the user's own work.
+    fn request_undo(&mut self, selection: ChangeSelection) -> Option<ChangesAction> {
+        if self.selected_entry()?.is_possibly_users() {
             self.confirmation = Some(selection);
-            self.follow = true;
+            self.reveals_hunk = true;
             return None;
         }
-        Some(self.undo(selection))
+        Some(self.start_undo(selection))
     }
 
-    /// Takes the answer to a confirmation: only `y` is a yes.
-    fn confirm(&mut self, key: KeyEvent, selection: Selection) -> Option<Outcome> {
+    /// Handles the answer to a confirmation: only `y` confirms.
+    fn confirm(&mut self, key: KeyEvent, selection: ChangeSelection) -> Option<ChangesAction> {
         if key.code == KeyCode::Char('y') && key.modifiers.is_empty() && key.kind == KeyEventKind::Press {
-            return Some(self.undo(selection));
+            return Some(self.start_undo(selection));
         }
-        self.say("not undone".to_owned());
+        self.show_message("not undone".to_owned());
         None
     }
 
-    fn undo(&mut self, what: Selection) -> Outcome {
-        self.busy = true;
-        self.say("undoing …".to_owned());
-        Outcome::Undo(what)
+    fn start_undo(&mut self, what: ChangeSelection) -> ChangesAction {
+        self.is_busy = true;
+        self.show_message("undoing …".to_owned());
+        ChangesAction::Undo(what)
     }
 
-    fn redo(&mut self, what: Selection) -> Outcome {
-        self.busy = true;
-        self.say("redoing …".to_owned());
-        Outcome::Redo(what)
+    fn start_redo(&mut self, what: ChangeSelection) -> ChangesAction {
+        self.is_busy = true;
+        self.show_message("redoing …".to_owned());
+        ChangesAction::Redo(what)
     }
 
-    fn entry(&self) -> Option<&Entry> {
-        self.entries.get(*self.listing.edits.get(self.selected)?)
+    fn selected_entry(&self) -> Option<&ChangeEntry> {
+        self.entries.get(*self.change_list.edits.get(self.selected_edit)?)
     }
 
-    fn select(&mut self, edit: usize) {
-        let edit = edit.min(self.listing.edits.len().saturating_sub(1));
-        if edit != self.selected {
-            (self.selected, self.hunk) = (edit, 0);
-            self.view.reset();
+    fn select_edit(&mut self, edit: usize) {
+        let edit = edit.min(self.change_list.edits.len().saturating_sub(1));
+        if edit != self.selected_edit {
+            (self.selected_edit, self.selected_hunk) = (edit, 0);
+            self.diff_viewport.reset();
         }
     }
 
-    /// Returns how many hunks the chosen change has, also if it was not drawn since it was chosen.
-    fn hunks(&self) -> usize {
-        let Some(entry) = self.entry().filter(|entry| entry.is_text()) else { return 0 };
-        match &self.drawn {
-            Some(shown) if shown.key.0 == entry.change().id => shown.drawn.hunks.len(),
-            _ => entry.hunks(),
+    /// Returns how many hunks the selected change has, even if it has not been drawn since it was selected.
+    fn hunk_count(&self) -> usize {
+        let Some(entry) = self.selected_entry().filter(|entry| entry.has_texts()) else { return 0 };
+        match &self.rendered {
+            Some(shown) if shown.key.0 == entry.change().id => shown.diff.hunks.len(),
+            _ => entry.hunk_count(),
         }
     }
 
-    fn go_to_hunk(&mut self, hunk: usize) {
-        self.hunk = hunk.min(self.hunks().saturating_sub(1));
-        self.follow = true;
+    fn select_hunk(&mut self, hunk: usize) {
+        self.selected_hunk = hunk.min(self.hunk_count().saturating_sub(1));
+        self.reveals_hunk = true;
     }
 
-    fn undo_hunk(&self) -> Option<Selection> {
-        let entry = self.entry()?;
-        // What has no hunks can only be taken back whole: a file that is no text, or new bits.
-        let hunks = self.hunks().checked_sub(1).map(|last| vec![self.hunk.min(last)]);
+    fn hunk_selection(&self) -> Option<ChangeSelection> {
+        let entry = self.selected_entry()?;
+        // A change without hunks can only be undone whole: a file that is not text, or changed mode bits.
+        let hunks = self.hunk_count().checked_sub(1).map(|last| vec![self.selected_hunk.min(last)]);
         let change = Some(Reversal { change: entry.change().id, hunks });
-        Some(Selection { change, ..Selection::default() })
+        Some(ChangeSelection { change, ..ChangeSelection::default() })
     }
 
-    fn of_file(&self) -> Option<Selection> {
-        let change = self.entry()?.change();
+    fn file_selection(&self) -> Option<ChangeSelection> {
+        let change = self.selected_entry()?.change();
         let Some(session) = change.origin.session.clone() else {
-            // What others changed in the file is not meant.
+            // Others' changes to the file are not selected.
             let change = Some(Reversal { change: change.id, hunks: None });
-            return Some(Selection { change, ..Selection::default() });
+            return Some(ChangeSelection { change, ..ChangeSelection::default() });
         };
-        let selection = Selection {
+        let selection = ChangeSelection {
             path: Some(change.path.clone()),
-            who: Who::Session(session),
-            // Unless it is such a change itself that is chosen, what may be the user's own work stays.
-            explained: !change.is_unexplained(),
-            ..Selection::default()
+            owner: ChangeOwner::Session(session),
+            // Possible work of the user stays, unless it is the selected change itself.
+            only_explained: !change.is_unattributed(),
+            ..ChangeSelection::default()
         };
         Some(selection)
     }
 
-    fn of_turn(&mut self) -> Option<Selection> {
-        let origin = &self.entry()?.change().origin;
-        let selection = origin
-            .session
-            .as_deref()
-            .zip(origin.turn)
-            .map(|(session, turn)| Selection { explained: true, ..Selection::turn(session, turn) });
+    fn turn_selection(&mut self) -> Option<ChangeSelection> {
+        let origin = &self.selected_entry()?.change().origin;
+        let selection = origin.session.as_deref().zip(origin.turn).map(|(session, turn)| ChangeSelection {
+            only_explained: true,
+            ..ChangeSelection::turn(session, turn)
+        });
         if selection.is_none() {
-            self.say("this change belongs to no turn: u and U take back it alone".to_owned());
+            self.show_message("this change belongs to no turn: u and U take back it alone".to_owned());
         }
         selection
     }
 
-    fn of_session(&mut self) -> Option<Selection> {
-        let session = self.entry()?.change().origin.session.clone();
+    fn session_selection(&mut self) -> Option<ChangeSelection> {
+        let session = self.selected_entry()?.change().origin.session.clone();
         if session.is_none() {
-            self.say("this change belongs to no session: u and U take back it alone".to_owned());
+            self.show_message("this change belongs to no session: u and U take back it alone".to_owned());
         }
-        Some(Selection { who: Who::Session(session?), explained: true, ..Selection::default() })
+        Some(ChangeSelection {
+            owner: ChangeOwner::Session(session?),
+            only_explained: true,
+            ..ChangeSelection::default()
+        })
     }
 
-    /// Returns the undo that took back the hunk under the cursor, to be taken back itself.
-    fn redo_here(&mut self) -> Option<Selection> {
-        let id = self.entry()?.change().id;
-        let undo = self.listing.undo_of(id, Some(self.hunk)).or_else(|| self.listing.undo_of(id, None));
+    /// Returns the undo that reverted the hunk under the cursor, to be undone itself.
+    fn redo_selection(&mut self) -> Option<ChangeSelection> {
+        let id = self.selected_entry()?.change().id;
+        let undo = self
+            .change_list
+            .find_undo(id, Some(self.selected_hunk))
+            .or_else(|| self.change_list.find_undo(id, None));
         if undo.is_none() {
-            self.say("this is not undone".to_owned());
+            self.show_message("this is not undone".to_owned());
         }
         let change = Some(Reversal { change: undo?, hunks: None });
-        Some(Selection { change, ..Selection::default() })
+        Some(ChangeSelection { change, ..ChangeSelection::default() })
     }
 
-    fn redo_last(&self) -> Option<Selection> {
-        let session = self.entry()?.change().origin.session.clone();
-        let who = session.map_or(Who::Anyone, Who::Session);
-        Some(Selection { who, last: Some(1), ..Selection::default() })
+    fn redo_last_selection(&self) -> Option<ChangeSelection> {
+        let session = self.selected_entry()?.change().origin.session.clone();
+        let who = session.map_or(ChangeOwner::Anyone, ChangeOwner::Session);
+        Some(ChangeSelection { owner: who, limit: Some(1), ..ChangeSelection::default() })
     }
 }
 

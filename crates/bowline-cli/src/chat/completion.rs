@@ -1,128 +1,133 @@
-//! What `/` and `@` could be completed to.
+//! Completion of `/` commands and `@` mentions.
 
 use bowline_state::schema::v1::{AvailableCommand, AvailableCommandInput};
 
-/// So many are offered.
-const MAX_OFFERED: usize = 50;
+/// The maximum number of items offered.
+const MAX_ITEMS: usize = 50;
 
-/// What is being written at the cursor.
+/// The incomplete token at the cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Token {
-    /// A command of the agent's: what follows the `/`.
+pub(crate) enum CompletionToken {
+    /// An agent's command: the text after the `/`.
     Command(String),
-    /// A file: what follows the `@`.
+    /// A file: the text after the `@`.
     File(String),
-    /// A file in quotes: what follows the `@"`.
-    Quoted(String),
+    /// A quoted file: the text after the `@"`.
+    QuotedFile(String),
 }
 
-/// One thing to complete to.
+/// An item to complete to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Offer {
-    /// What is inserted, with its `/` or `@`.
+pub(crate) struct CompletionItem {
+    /// The text to insert, with its `/` or `@`.
     pub(crate) text: String,
-    /// What it is.
-    pub(crate) about: String,
+    /// Its description.
+    pub(crate) description: String,
 }
 
-/// What is offered at the moment.
+/// The open completion list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Completion {
-    /// What it is for.
-    pub(crate) token: Token,
-    /// The offers, the best first; never empty.
-    pub(crate) offers: Vec<Offer>,
-    /// Which is chosen.
+    /// The token being completed.
+    pub(crate) token: CompletionToken,
+    /// The items, best first; never empty.
+    pub(crate) items: Vec<CompletionItem>,
+    /// The index of the selected item.
     pub(crate) selected: usize,
 }
 
-impl Token {
-    /// Returns what is being written, if it can be completed: `before` is the line up to the cursor, `row` its number.
-    pub(crate) fn at(before: &str, row: usize) -> Option<Self> {
+impl CompletionToken {
+    /// Returns the token at the cursor, if it can be completed: `before` is the line up to the cursor, `row` its
+    /// number.
+    pub(crate) fn at_cursor(before: &str, row: usize) -> Option<Self> {
         if let Some(name) = before.strip_prefix('/')
             && row == 0
             && !name.contains(char::is_whitespace)
         {
             return Some(Self::Command(name.to_owned()));
         }
-        if let Some(path) = open_quote(before) {
-            return Some(Self::Quoted(path.to_owned()));
+        if let Some(path) = find_open_quote(before) {
+            return Some(Self::QuotedFile(path.to_owned()));
         }
         let word = before.rsplit(char::is_whitespace).next()?;
         let path = word.strip_prefix('@')?;
         Some(Self::File(path.to_owned()))
     }
 
-    /// Returns how many characters of it are before the cursor.
-    pub(crate) fn characters(&self) -> usize {
-        let sign = if let Self::Quoted(_) = self { 2 } else { 1 };
-        self.typed().chars().count() + sign
+    /// Returns how many of its characters are before the cursor.
+    pub(crate) fn char_count(&self) -> usize {
+        let sign = if let Self::QuotedFile(_) = self { 2 } else { 1 };
+        self.text().chars().count() + sign
     }
 
-    fn typed(&self) -> &str {
-        let (Self::Command(text) | Self::File(text) | Self::Quoted(text)) = self;
+    fn text(&self) -> &str {
+        let (Self::Command(text) | Self::File(text) | Self::QuotedFile(text)) = self;
         text
     }
 }
 
 impl Completion {
-    /// Returns what a token could be completed to; none if there is nothing, or nothing more.
-    pub(crate) fn of(token: Token, commands: &[AvailableCommand], files: &[String]) -> Option<Self> {
-        let typed = token.typed();
+    /// Returns the completions of a token; `None` if there are none, or it is complete.
+    pub(crate) fn for_token(
+        token: CompletionToken,
+        commands: &[AvailableCommand],
+        files: &[String],
+    ) -> Option<Self> {
+        let typed = token.text();
         let (offers, best) = match &token {
-            Token::Command(_) => {
-                let found = ranked(commands, typed, |command| &command.name);
+            CompletionToken::Command(_) => {
+                let found = rank_matches(commands, typed, |command| &command.name);
                 let best = found.first().map(|command| command.name.as_str());
-                let offer = |command: &&AvailableCommand| Offer {
+                let offer = |command: &&AvailableCommand| CompletionItem {
                     text: format!("/{} ", command.name),
-                    about: about(command),
+                    description: describe_command(command),
                 };
                 (found.iter().map(offer).collect::<Vec<_>>(), best)
             }
-            Token::File(_) | Token::Quoted(_) => {
-                let mut found = ranked(files, typed, |file| file);
-                // Whoever wrote a directory wants what is in it.
+            CompletionToken::File(_) | CompletionToken::QuotedFile(_) => {
+                let mut found = rank_matches(files, typed, |file| file);
+                // A complete directory is followed by its contents, not by itself.
                 found.retain(|file| !typed.ends_with('/') || *file != typed);
                 let best = found.first().map(|file| file.as_str());
-                (found.iter().filter_map(|file| mention(file)).collect(), best)
+                (found.iter().filter_map(|file| mention_item(file)).collect(), best)
             }
         };
         let is_done = best == Some(typed);
-        (!offers.is_empty() && !is_done).then_some(Self { token, offers, selected: 0 })
+        (!offers.is_empty() && !is_done).then_some(Self { token, items: offers, selected: 0 })
     }
 
-    /// Chooses the next, or the one before.
-    pub(crate) fn select(&mut self, forward: bool) {
-        let count = self.offers.len().max(1);
+    /// Selects the next item, or the previous one.
+    pub(crate) fn move_selection(&mut self, forward: bool) {
+        let count = self.items.len().max(1);
         let step = if forward { 1 } else { count - 1 };
         self.selected = (self.selected + step) % count;
     }
 
-    /// Returns what is chosen.
-    pub(crate) fn chosen(&self) -> Option<&Offer> {
-        self.offers.get(self.selected)
+    /// Returns the selected item.
+    pub(crate) fn selected_item(&self) -> Option<&CompletionItem> {
+        self.items.get(self.selected)
     }
 }
 
-/// Returns how a prompt mentions a file; none if it cannot.
-fn mention(file: &str) -> Option<Offer> {
+/// Returns the mention of a file; `None` if a prompt cannot mention it.
+fn mention_item(file: &str) -> Option<CompletionItem> {
     let has_blank = file.contains(char::is_whitespace);
-    // Quotes end at the next one, and without them a name ends at a blank.
+    // A quoted name ends at the next quote, an unquoted one at whitespace.
     if file.starts_with('"') || has_blank && file.contains(['"', '\n']) {
         return None;
     }
     let text = match (has_blank, file.ends_with('/')) {
-        // A directory is gone on with.
+        // Completion continues inside a directory.
         (true, true) => format!("@\"{file}"),
         (true, false) => format!("@\"{file}\" "),
         (false, true) => format!("@{file}"),
         (false, false) => format!("@{file} "),
     };
-    Some(Offer { text, about: String::new() })
+    Some(CompletionItem { text, description: String::new() })
 }
 
-/// Returns what follows an `@"` at the start of a word that no quote ends.
-fn open_quote(before: &str) -> Option<&str> {
+/// Returns the text after an unclosed `@"` at the start of a word.
+fn find_open_quote(before: &str) -> Option<&str> {
     let mut rest = before;
     loop {
         let at = rest.find("@\"")?;
@@ -136,7 +141,7 @@ fn open_quote(before: &str) -> Option<&str> {
     }
 }
 
-fn about(command: &AvailableCommand) -> String {
+fn describe_command(command: &AvailableCommand) -> String {
     match &command.input {
         Some(AvailableCommandInput::Unstructured(input)) if !input.hint.is_empty() => {
             format!("{}  ({})", command.description, input.hint)
@@ -145,9 +150,8 @@ fn about(command: &AvailableCommand) -> String {
     }
 }
 
-/// Returns what fits, the best first: what begins with the text, in whole or at a part of its path; what holds it; what
-/// has its letters in that order.
-fn ranked<'a, T>(all: &'a [T], typed: &str, name: impl Fn(&T) -> &str) -> Vec<&'a T> {
+/// Returns the matches, best first: prefixes of the path or of one of its parts, then substrings, then subsequences.
+fn rank_matches<'a, T>(all: &'a [T], typed: &str, name: impl Fn(&T) -> &str) -> Vec<&'a T> {
     let typed = typed.to_lowercase();
     let mut found: Vec<(u8, usize, &T)> = Vec::new();
     for one in all {
@@ -159,7 +163,7 @@ fn ranked<'a, T>(all: &'a [T], typed: &str, name: impl Fn(&T) -> &str) -> Vec<&'
             1
         } else if lower.contains(&typed) {
             2
-        } else if has_letters(&lower, &typed) {
+        } else if is_subsequence(&lower, &typed) {
             3
         } else {
             continue;
@@ -167,10 +171,10 @@ fn ranked<'a, T>(all: &'a [T], typed: &str, name: impl Fn(&T) -> &str) -> Vec<&'
         found.push((rank, name(one).len(), one));
     }
     found.sort_by_key(|(rank, length, _)| (*rank, *length));
-    found.into_iter().take(MAX_OFFERED).map(|(_, _, one)| one).collect()
+    found.into_iter().take(MAX_ITEMS).map(|(_, _, one)| one).collect()
 }
 
-fn has_letters(text: &str, letters: &str) -> bool {
+fn is_subsequence(text: &str, letters: &str) -> bool {
     let mut rest = text.chars();
     letters.chars().all(|letter| rest.any(|other| other == letter))
 }

@@ -1,134 +1,136 @@
 //! The conversation as lines on a screen.
 //!
-//! Only what is in sight is laid out: a place in the conversation is an item and a line of it, and not a number of lines
-//! from the start. What was laid out is kept until the item changes or the screen has another width.
+//! Only visible items are laid out: a position in the conversation is an item and a line within it, not a number of
+//! lines from the start. Layouts are cached until the item or the width of the screen changes.
 
-mod durations;
 mod search;
+mod timings;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use bowline_state::accumulator::{Compaction, Entry, Message, MessageKind, Snapshot, ToolCallView};
+use bowline_state::accumulator::{
+    Compaction, MessageKind, SessionMessage, SessionSnapshot, TimelineEntry, ToolCallView,
+};
 use ratatui::text::Line;
 
-use super::entry::{self, Look};
-use super::live::{Screen, Terminals};
-use durations::Timings;
-pub(crate) use search::Direction;
+use super::item_lines::{self, LayoutOptions};
+use super::terminals::{TerminalView, TerminalViews};
+pub(crate) use search::SearchDirection;
+use timings::ToolCallTimings;
 
-/// So many prompts and remarks of our own are kept; the oldest go.
-const MAX_OWN: usize = 2000;
+/// The maximum number of local prompts and notes kept; the oldest are dropped.
+const MAX_LOCAL_ITEMS: usize = 2000;
 
-/// So many items of a session before are kept; the oldest go.
-const MAX_PAST: usize = 2000;
+/// The maximum number of items of a previous session kept; the oldest are dropped.
+const MAX_PREVIOUS_ITEMS: usize = 2000;
 
-/// So many items are kept as they were laid out.
-const MAX_LAID: usize = 1000;
+/// The maximum number of cached layouts.
+const MAX_CACHED_LAYOUTS: usize = 1000;
 
-/// Names an item, as long as the session is open.
+/// Identifies an item while the session is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
+pub(crate) enum ConversationItemKey {
     /// A message, by its number.
     Message(u64),
     /// A tool call, by its number.
-    Call(u64),
+    ToolCall(u64),
     /// A compaction, by its number.
     Compaction(u64),
-    /// One of our own, by its number.
-    Own(u64),
-    /// One of a session before, by its number.
-    Past(u64),
+    /// A local item, by its number.
+    Local(u64),
+    /// An item of a previous session, by its number.
+    Previous(u64),
 }
 
-/// Something in the conversation.
+/// An item of the conversation.
 #[derive(Debug, Clone)]
-pub(crate) enum Item {
-    /// What was said or thought.
-    Message(Message),
+pub(crate) enum ConversationItem {
+    /// A message or thought.
+    Message(SessionMessage),
     /// A tool call.
-    Call(ToolCallView),
+    ToolCall(ToolCallView),
     /// A compaction.
     Compaction(Compaction),
-    /// What the person said here: most agents do not repeat it.
+    /// A prompt that the user sent here: most agents do not repeat it.
     Prompt(String),
-    /// A remark of the program's own.
-    Note(Note),
+    /// A note of Bowline's own.
+    Note(ConversationNote),
 }
 
-/// A remark of the program's own.
+/// A note of Bowline's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Note {
-    /// How grave it is.
-    pub(crate) tone: Tone,
-    /// What it says.
+pub(crate) struct ConversationNote {
+    /// Its severity.
+    pub(crate) level: NoteLevel,
+    /// Its text.
     pub(crate) text: String,
 }
 
-/// How grave a remark is.
+/// The severity of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tone {
-    /// Good to know.
-    Quiet,
-    /// What a command of the person's own wrote.
+pub(crate) enum NoteLevel {
+    /// Information.
+    Info,
+    /// The output of the user's shell command.
     Output,
-    /// Something to look at.
+    /// A warning.
     Warning,
-    /// Something went wrong.
+    /// An error.
     Error,
 }
 
-// Which things of the agent there were when something of our own was put behind them.
+// How many of the agent's items there were when a local item was added after them.
 #[derive(Debug, Clone, Copy, Default)]
-struct After {
+struct TimelinePosition {
     messages: u64,
     calls: u64,
     compactions: u64,
 }
 
 #[derive(Debug)]
-struct Own {
+struct LocalItem {
     number: u64,
-    after: After,
-    item: Item,
+    position: TimelinePosition,
+    item: ConversationItem,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scroll {
+enum ScrollPosition {
     End,
-    At(Key, usize),
+    At(ConversationItemKey, usize),
 }
 
 #[derive(Debug)]
-struct Laid {
-    print: entry::Print,
+struct CachedLayout {
+    key: item_lines::LayoutKey,
     lines: Vec<Line<'static>>,
 }
 
-/// Everything that was said and done, as it can be shown.
+/// All items of the conversation and their layout.
 #[derive(Debug)]
 pub(crate) struct Conversation {
-    snapshot: Option<Snapshot>,
-    // What was shown of a session before, which this one goes on with and cannot tell of.
-    past: Vec<Item>,
-    own: VecDeque<Own>,
-    owned: u64,
-    totals: After,
-    items: Vec<(Key, Item)>,
-    // What the person opened or closed; the rest is as its kind and state have it.
-    opened: HashMap<Key, bool>,
-    selected: Option<Key>,
-    // The line that was found last.
-    found: Option<(Key, usize)>,
-    scroll: Scroll,
-    // Where the first line in sight is, and the size, as it was drawn last.
-    top: Option<(Key, usize)>,
+    snapshot: Option<SessionSnapshot>,
+    // Items of a previous session that this one continues but cannot replay.
+    previous_items: Vec<ConversationItem>,
+    local_items: VecDeque<LocalItem>,
+    local_total: u64,
+    timeline_end: TimelinePosition,
+    items: Vec<(ConversationItemKey, ConversationItem)>,
+    // Items that the user opened or closed; the others follow their kind and state.
+    open_overrides: HashMap<ConversationItemKey, bool>,
+    selected: Option<ConversationItemKey>,
+    // The line of the last search match.
+    search_hit: Option<(ConversationItemKey, usize)>,
+    scroll: ScrollPosition,
+    // The first visible line, and the size, as of the last frame.
+    top: Option<(ConversationItemKey, usize)>,
     size: (usize, usize),
-    laid: HashMap<Key, Laid>,
-    timings: Timings,
-    terminals: Terminals,
+    layout_cache: HashMap<ConversationItemKey, CachedLayout>,
+    timings: ToolCallTimings,
+    terminals: TerminalViews,
     now: Duration,
-    running: bool,
+    is_turn_running: bool,
     root: String,
 }
 
@@ -136,219 +138,240 @@ impl Default for Conversation {
     fn default() -> Self {
         Self {
             snapshot: None,
-            past: Vec::new(),
-            own: VecDeque::new(),
-            owned: 0,
-            totals: After::default(),
+            previous_items: Vec::new(),
+            local_items: VecDeque::new(),
+            local_total: 0,
+            timeline_end: TimelinePosition::default(),
             items: Vec::new(),
-            opened: HashMap::new(),
+            open_overrides: HashMap::new(),
             selected: None,
-            found: None,
-            scroll: Scroll::End,
+            search_hit: None,
+            scroll: ScrollPosition::End,
             top: None,
             size: (80, 20),
-            laid: HashMap::new(),
-            timings: Timings::default(),
-            terminals: Terminals::default(),
+            layout_cache: HashMap::new(),
+            timings: ToolCallTimings::default(),
+            terminals: TerminalViews::default(),
             now: Duration::ZERO,
-            running: false,
+            is_turn_running: false,
             root: String::new(),
         }
     }
 }
 
 impl Conversation {
-    /// Returns a conversation in which nothing was said, about the files below a directory.
+    /// Returns an empty conversation about the files below a directory.
     pub(crate) fn new(root: String) -> Self {
         Self { root, ..Self::default() }
     }
 
-    /// Takes in the session as it stands.
-    pub(crate) fn update(&mut self, snapshot: Snapshot, now: Duration) {
+    /// Updates to a snapshot of the session.
+    pub(crate) fn update(&mut self, snapshot: SessionSnapshot, now: Duration) {
         self.now = now;
-        self.timings.update(&snapshot, now, self.running);
+        self.timings.update(&snapshot, now, self.is_turn_running);
         self.snapshot = Some(snapshot);
-        self.arrange();
+        self.rebuild_items();
     }
 
-    /// Forgets everything: another session is shown from here on.
+    /// Clears everything: another session is shown from here on.
     pub(crate) fn clear(&mut self) {
         let root = std::mem::take(&mut self.root);
         *self = Self { root, size: self.size, now: self.now, ..Self::default() };
     }
 
-    /// Goes on with another session below what is shown.
-    pub(crate) fn go_on(&mut self) {
+    /// Continues with another session below the current items.
+    pub(crate) fn continue_in_new_session(&mut self) {
         let items = std::mem::take(&mut self.items);
-        let skipped = items.len().saturating_sub(MAX_PAST);
+        let skipped = items.len().saturating_sub(MAX_PREVIOUS_ITEMS);
         let past = items.into_iter().skip(skipped).map(|(_, item)| item).collect();
         let timings = std::mem::take(&mut self.timings);
         let root = std::mem::take(&mut self.root);
-        *self = Self { past, timings, root, size: self.size, now: self.now, ..Self::default() };
-        self.arrange();
+        *self =
+            Self { previous_items: past, timings, root, size: self.size, now: self.now, ..Self::default() };
+        self.rebuild_items();
     }
 
-    /// Says what time it is, and whether a turn goes on.
-    pub(crate) fn tick(&mut self, now: Duration, running: bool) {
-        if self.running && !running {
-            // A call that its agent never ended does not go on for ever.
+    /// Sets the time, and whether a turn is running.
+    pub(crate) fn set_time(&mut self, now: Duration, running: bool) {
+        if self.is_turn_running && !running {
+            // A call that its agent never finished stops counting when the turn ends.
             self.timings.stop(now);
         }
-        (self.now, self.running) = (now, running);
+        (self.now, self.is_turn_running) = (now, running);
     }
 
-    /// Adds what the person said.
-    pub(crate) fn prompt(&mut self, text: String) {
-        self.add(Item::Prompt(text));
-        self.scroll = Scroll::End;
+    /// Adds the user's prompt.
+    pub(crate) fn add_prompt(&mut self, text: String) {
+        self.add_local_item(ConversationItem::Prompt(text));
+        self.scroll = ScrollPosition::End;
     }
 
-    /// Adds a remark.
-    pub(crate) fn note(&mut self, tone: Tone, text: impl Into<String>) {
-        self.add(Item::Note(Note { tone, text: text.into() }));
+    /// Adds a note.
+    pub(crate) fn add_note(&mut self, tone: NoteLevel, text: impl Into<String>) {
+        self.add_local_item(ConversationItem::Note(ConversationNote { level: tone, text: text.into() }));
     }
 
-    fn add(&mut self, item: Item) {
-        let after = self.totals;
-        self.own.push_back(Own { number: self.owned, after, item });
-        self.owned += 1;
-        if self.own.len() > MAX_OWN {
-            self.own.pop_front();
+    fn add_local_item(&mut self, item: ConversationItem) {
+        let after = self.timeline_end;
+        self.local_items.push_back(LocalItem { number: self.local_total, position: after, item });
+        self.local_total += 1;
+        if self.local_items.len() > MAX_LOCAL_ITEMS {
+            self.local_items.pop_front();
         }
-        self.arrange();
+        self.rebuild_items();
     }
 
-    /// Returns the commands that were started.
-    pub(crate) fn terminals(&mut self) -> &mut Terminals {
+    /// Returns the terminals of the session's commands.
+    pub(crate) fn terminals_mut(&mut self) -> &mut TerminalViews {
         &mut self.terminals
     }
 
-    /// Says whether there is nothing to show.
+    /// Returns whether there is nothing to show.
     pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Returns the session, if it has said anything.
-    pub(crate) fn snapshot(&self) -> Option<&Snapshot> {
+    /// Returns the session's snapshot, if it has sent anything.
+    pub(crate) fn snapshot(&self) -> Option<&SessionSnapshot> {
         self.snapshot.as_ref()
     }
 
-    /// Puts what the agent sent and what is our own in one order.
-    fn arrange(&mut self) {
-        let mut items: Vec<(Key, Item)> = Vec::with_capacity(self.items.len() + 1);
-        items.extend((0..).map(Key::Past).zip(self.past.iter().cloned()));
-        let mut own = self.own.iter().peekable();
-        let mut at = After::default();
+    /// Merges the agent's items and the local items into one order.
+    fn rebuild_items(&mut self) {
+        let mut items: Vec<(ConversationItemKey, ConversationItem)> =
+            Vec::with_capacity(self.items.len() + 1);
+        items.extend((0..).map(ConversationItemKey::Previous).zip(self.previous_items.iter().cloned()));
+        let mut own = self.local_items.iter().peekable();
+        let mut at = TimelinePosition::default();
         if let Some(snapshot) = &self.snapshot {
-            let dropped = snapshot.dropped();
-            at = After {
+            let dropped = snapshot.evictions();
+            at = TimelinePosition {
                 messages: dropped.messages.items,
                 calls: dropped.tool_calls.items,
                 compactions: dropped.compactions.items,
             };
             for entry in snapshot.timeline() {
-                let comes_before = |after: After| match entry {
-                    Entry::Message(_) => after.messages <= at.messages,
-                    Entry::ToolCall(_) => after.calls <= at.calls,
-                    Entry::Compaction(_) => after.compactions <= at.compactions,
+                let comes_before = |after: TimelinePosition| match entry {
+                    TimelineEntry::Message(_) => after.messages <= at.messages,
+                    TimelineEntry::ToolCall(_) => after.calls <= at.calls,
+                    TimelineEntry::Compaction(_) => after.compactions <= at.compactions,
                 };
-                while let Some(own) = own.next_if(|own| comes_before(own.after)) {
-                    // An agent that does repeat the prompt has it shown once.
+                while let Some(own) = own.next_if(|own| comes_before(own.position)) {
+                    // If an agent does repeat the prompt, it is shown once.
                     let repeated = match (&own.item, entry) {
-                        (Item::Prompt(text), Entry::Message(message)) => {
+                        (ConversationItem::Prompt(text), TimelineEntry::Message(message)) => {
                             message.kind == MessageKind::User && message.text().trim() == text.trim()
                         }
                         _ => false,
                     };
                     if !repeated {
-                        items.push((Key::Own(own.number), own.item.clone()));
+                        items.push((ConversationItemKey::Local(own.number), own.item.clone()));
                     }
                 }
                 let (key, item) = match entry {
-                    Entry::Message(message) => (Key::Message(at.messages), Item::Message(message.clone())),
-                    Entry::ToolCall(call) => (Key::Call(at.calls), Item::Call(call.clone())),
-                    Entry::Compaction(it) => (Key::Compaction(at.compactions), Item::Compaction(it.clone())),
+                    TimelineEntry::Message(message) => (
+                        ConversationItemKey::Message(at.messages),
+                        ConversationItem::Message(message.clone()),
+                    ),
+                    TimelineEntry::ToolCall(call) => {
+                        (ConversationItemKey::ToolCall(at.calls), ConversationItem::ToolCall(call.clone()))
+                    }
+                    TimelineEntry::Compaction(it) => (
+                        ConversationItemKey::Compaction(at.compactions),
+                        ConversationItem::Compaction(it.clone()),
+                    ),
                 };
                 match key {
-                    Key::Message(_) => at.messages += 1,
-                    Key::Call(_) => at.calls += 1,
+                    ConversationItemKey::Message(_) => at.messages += 1,
+                    ConversationItemKey::ToolCall(_) => at.calls += 1,
                     _ => at.compactions += 1,
                 }
                 items.push((key, item));
             }
         }
-        items.extend(own.map(|own| (Key::Own(own.number), own.item.clone())));
-        (self.items, self.totals) = (items, at);
+        items.extend(own.map(|own| (ConversationItemKey::Local(own.number), own.item.clone())));
+        (self.items, self.timeline_end) = (items, at);
     }
 
     fn is_open(&self, at: usize) -> bool {
         let Some((key, item)) = self.items.get(at) else { return false };
-        if let Some(open) = self.opened.get(key) {
+        if let Some(open) = self.open_overrides.get(key) {
             return *open;
         }
         let is_last = at + 1 == self.items.len();
-        entry::is_open(item, is_last && self.running)
+        item_lines::is_open_by_default(item, is_last && self.is_turn_running)
     }
 
-    /// Lays out an item if that has not been done, and returns its lines. A blank line comes before what does not
-    /// belong to what is above.
-    fn lay(&mut self, at: usize) -> &[Line<'static>] {
+    /// Lays out an item unless its layout is cached, and returns its lines. A blank line separates it from an unrelated
+    /// item above.
+    fn layout_item(&mut self, at: usize) -> &[Line<'static>] {
         let Some((key, item)) = self.items.get(at) else { return &[] };
         let key = *key;
         let before = at.checked_sub(1).and_then(|before| self.items.get(before));
-        let both_calls = matches!((before, item), (Some((_, Item::Call(_))), Item::Call(_)));
+        let both_calls = matches!(
+            (before, item),
+            (Some((_, ConversationItem::ToolCall(_))), ConversationItem::ToolCall(_))
+        );
         let took = match item {
-            Item::Call(call) => self.timings.took(&call.id, self.now),
+            ConversationItem::ToolCall(call) => self.timings.elapsed(&call.id, self.now),
             _ => None,
         };
-        let look =
-            Look { width: self.size.0, open: self.is_open(at), gap: before.is_some() && !both_calls, took };
-        let shown = entry::terminals(item).map(|id| self.terminals.get(id));
-        let shown: Vec<Option<&Screen>> = shown.collect();
+        let look = LayoutOptions {
+            width: self.size.0,
+            is_open: self.is_open(at),
+            has_gap: before.is_some() && !both_calls,
+            elapsed: took,
+        };
+        let shown = item_lines::terminal_ids(item).map(|id| self.terminals.get(id));
+        let shown: Vec<Option<&TerminalView>> = shown.collect();
         let version = shown.iter().flatten().map(|screen| screen.version() + 1).sum();
-        let print = entry::Print::of(item, look, version);
-        let is_laid = self.laid.get(&key).is_some_and(|laid| laid.print == print);
+        let print = item_lines::LayoutKey::new(item, look, version);
+        let is_laid = self.layout_cache.get(&key).is_some_and(|laid| laid.key == print);
         if !is_laid {
-            let lines = entry::lines(item, look, &shown, &self.root);
-            self.laid.insert(key, Laid { print, lines });
+            let lines = item_lines::render_item(item, look, &shown, &self.root);
+            self.layout_cache.insert(key, CachedLayout { key: print, lines });
         }
-        self.laid.get(&key).map_or(&[], |laid| &laid.lines)
+        self.layout_cache.get(&key).map_or(&[], |laid| &laid.lines)
     }
 
-    fn position(&self, key: Key) -> Option<usize> {
+    fn index_of(&self, key: ConversationItemKey) -> Option<usize> {
         self.items.iter().position(|(known, _)| *known == key)
     }
 
-    /// Returns the lines in sight, with where the selected item's own line is among them.
-    pub(crate) fn visible(&mut self, width: usize, height: usize) -> (Vec<Line<'static>>, Option<usize>) {
-        self.terminals.fit(width);
+    /// Returns the visible lines, with the position of the selected item's first line among them.
+    pub(crate) fn visible_lines(
+        &mut self,
+        width: usize,
+        height: usize,
+    ) -> (Vec<Line<'static>>, Option<usize>) {
+        self.terminals.resize(width);
         self.size = (width, height);
         let mut lines: VecDeque<(usize, usize, Line<'static>)> = VecDeque::new();
-        if let Scroll::At(key, line) = self.scroll {
-            match self.position(key) {
+        if let ScrollPosition::At(key, line) = self.scroll {
+            match self.index_of(key) {
                 Some(start) => {
                     let mut at = start;
                     while lines.len() < height && at < self.items.len() {
                         let from = if at == start { line } else { 0 };
                         let room = height - lines.len();
-                        let laid = self.lay(at).iter().cloned().enumerate().skip(from).take(room);
+                        let laid = self.layout_item(at).iter().cloned().enumerate().skip(from).take(room);
                         lines.extend(laid.map(|(number, line)| (at, number, line)));
                         at += 1;
                     }
                     if lines.len() < height {
-                        self.scroll = Scroll::End;
+                        self.scroll = ScrollPosition::End;
                     }
                 }
-                None => self.scroll = Scroll::End,
+                None => self.scroll = ScrollPosition::End,
             }
         }
-        if self.scroll == Scroll::End {
+        if self.scroll == ScrollPosition::End {
             lines.clear();
             let mut at = self.items.len();
             while lines.len() < height && at > 0 {
                 at -= 1;
                 let room = height - lines.len();
-                let laid = self.lay(at);
+                let laid = self.layout_item(at);
                 let skipped = laid.len().saturating_sub(room);
                 for (number, line) in laid.iter().cloned().enumerate().skip(skipped).rev() {
                     lines.push_front((at, number, line));
@@ -356,45 +379,45 @@ impl Conversation {
             }
         }
         self.top = lines.front().and_then(|(at, line, _)| Some((self.items.get(*at)?.0, *line)));
-        let in_sight: HashSet<Key> =
+        let in_sight: HashSet<ConversationItemKey> =
             lines.iter().filter_map(|(at, ..)| Some(self.items.get(*at)?.0)).collect();
-        if self.laid.len() > MAX_LAID {
-            self.laid.retain(|key, _| in_sight.contains(key));
+        if self.layout_cache.len() > MAX_CACHED_LAYOUTS {
+            self.layout_cache.retain(|key, _| in_sight.contains(key));
         }
-        let selected = self.selected.and_then(|key| self.position(key));
+        let selected = self.selected.and_then(|key| self.index_of(key));
         let mark = selected.and_then(|selected| {
-            // Its own line is the one behind the gap.
-            let gap = self.lay(selected).first().is_some_and(|line| line.width() == 0);
+            // Its first line comes after the blank line.
+            let gap = self.layout_item(selected).first().is_some_and(|line| line.width() == 0);
             lines.iter().position(|(at, line, _)| *at == selected && *line == usize::from(gap))
         });
-        let found = self.found.and_then(|(key, line)| Some((self.position(key)?, line)));
+        let found = self.search_hit.and_then(|(key, line)| Some((self.index_of(key)?, line)));
         let found = found.and_then(|place| lines.iter().position(|(at, line, _)| (*at, *line) == place));
         (lines.into_iter().map(|(_, _, line)| line).collect(), found.or(mark))
     }
 
-    /// Says whether the end is in sight.
-    pub(crate) fn follows(&self) -> bool {
-        self.scroll == Scroll::End
+    /// Returns whether the end is visible.
+    pub(crate) fn is_following(&self) -> bool {
+        self.scroll == ScrollPosition::End
     }
 
-    /// Moves by some lines: up if they are negative.
+    /// Scrolls by some lines; negative is up.
     pub(crate) fn scroll(&mut self, by: isize) {
         let Some((key, mut line)) = self.top else { return };
-        let Some(mut at) = self.position(key) else { return };
+        let Some(mut at) = self.index_of(key) else { return };
         let mut left = by.unsigned_abs();
         if by < 0 {
             while left > line && at > 0 {
                 left -= line;
                 at -= 1;
-                line = self.lay(at).len();
+                line = self.layout_item(at).len();
             }
             line = line.saturating_sub(left);
         } else {
-            if self.follows() {
+            if self.is_following() {
                 return;
             }
             while at < self.items.len() {
-                let rest = self.lay(at).len().saturating_sub(line);
+                let rest = self.layout_item(at).len().saturating_sub(line);
                 if left < rest {
                     break;
                 }
@@ -405,70 +428,70 @@ impl Conversation {
         }
         self.scroll = match self.items.get(at) {
             Some((key, _)) => {
-                // The next key may come before the next drawing.
+                // The next key may come before the next frame.
                 self.top = Some((*key, line));
-                Scroll::At(*key, line)
+                ScrollPosition::At(*key, line)
             }
-            None => Scroll::End,
+            None => ScrollPosition::End,
         };
     }
 
-    /// Moves by screens: up if they are negative.
+    /// Scrolls by screens; negative is up.
     pub(crate) fn scroll_page(&mut self, by: isize) {
         let page = isize::try_from(self.size.1.saturating_sub(2).max(1)).unwrap_or(1);
         self.scroll(by.saturating_mul(page));
     }
 
-    /// Goes to the first line.
-    pub(crate) fn go_to_start(&mut self) {
+    /// Scrolls to the first line.
+    pub(crate) fn scroll_to_start(&mut self) {
         if let Some((key, _)) = self.items.first() {
-            self.scroll = Scroll::At(*key, 0);
+            self.scroll = ScrollPosition::At(*key, 0);
         }
     }
 
-    /// Goes to the end, and stays there.
-    pub(crate) fn go_to_end(&mut self) {
-        self.scroll = Scroll::End;
+    /// Scrolls to the end, and follows it.
+    pub(crate) fn scroll_to_end(&mut self) {
+        self.scroll = ScrollPosition::End;
     }
 
-    /// Selects the next item that can be opened, or the one before; the last, if there is none yet. Returns whether
-    /// there is one.
-    pub(crate) fn select(&mut self, forward: bool) -> bool {
-        let can = |at: &usize| self.items.get(*at).is_some_and(|(_, item)| entry::can_open(item));
-        let found = match self.selected.and_then(|key| self.position(key)) {
+    /// Selects the next or previous item that can be opened, or the last one if none is selected. Returns whether there
+    /// is one.
+    pub(crate) fn move_selection(&mut self, forward: bool) -> bool {
+        let can = |at: &usize| self.items.get(*at).is_some_and(|(_, item)| item_lines::is_expandable(item));
+        let found = match self.selected.and_then(|key| self.index_of(key)) {
             None => (0..self.items.len()).rev().find(can),
             Some(at) if forward => (at + 1..self.items.len()).find(can).or(Some(at)),
             Some(at) => (0..at).rev().find(can).or(Some(at)),
         };
         let Some(at) = found else { return false };
         self.selected = self.items.get(at).map(|(key, _)| *key);
-        self.bring_in_sight(at);
+        self.scroll_into_view(at);
         true
     }
 
-    /// Selects nothing.
+    /// Clears the selection.
     pub(crate) fn deselect(&mut self) {
         self.selected = None;
     }
 
     /// Opens the selected item, or closes it.
-    pub(crate) fn toggle(&mut self) {
+    pub(crate) fn toggle_selected(&mut self) {
         let Some(key) = self.selected else { return };
-        let Some(at) = self.position(key) else { return };
+        let Some(at) = self.index_of(key) else { return };
         let open = !self.is_open(at);
-        self.opened.insert(key, open);
-        self.bring_in_sight(at);
+        self.open_overrides.insert(key, open);
+        self.scroll_into_view(at);
     }
 
-    fn bring_in_sight(&mut self, at: usize) {
+    fn scroll_into_view(&mut self, at: usize) {
         let (width, height) = self.size;
-        let (_, mark) = self.visible(width, height);
+        let (_, mark) = self.visible_lines(width, height);
         if mark.is_some() {
-            // Also the lines below it should be in sight, if they are not many.
+            // The lines below it should be visible too, if they are few.
             return;
         }
         if let Some((key, _)) = self.items.get(at) {
-            self.scroll = Scroll::At(*key, 0);
+            self.scroll = ScrollPosition::At(*key, 0);
             self.top = Some((*key, 0));
             self.scroll(-isize::try_from(height / 3).unwrap_or(0));
         }

@@ -2,49 +2,49 @@
 
 use std::ops::Range;
 
-use bowline_state::diff::{Hunk, hunks};
+use bowline_state::diff::{Hunk, compute_hunks};
 use bowline_state::display;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::parts::cells::{self, Break};
-use super::parts::theme;
+use super::widgets::cells::{self, WrapMode};
+use super::widgets::theme;
 
-/// So many rows a diff has on a screen. How many changed lines are missing is said in its last row.
+/// The maximum number of rows of a diff. The last row reports how many changed lines are missing.
 pub(crate) const MAX_ROWS: usize = 10_000;
 
-/// As many bytes of one line are shown; of longer ones the start and the end.
+/// The maximum number of bytes shown of one line; of longer ones, the start and the end are shown.
 const MAX_LINE: usize = 8 << 10;
 
-/// How many lines are shown around a change.
-const CONTEXT: usize = 3;
+/// The number of context lines around a change.
+const CONTEXT_LINES: usize = 3;
 
-/// Below this a diff is drawn as if there were so much room, and cut by whoever shows it.
+/// The minimum layout width. A narrower diff is laid out at this width and cut by the caller.
 const MIN_WIDTH: u16 = 8;
 
-/// From so many columns on there is room for two texts side by side.
-const WIDE: u16 = 120;
+/// The minimum width for two texts side by side.
+const SPLIT_WIDTH: u16 = 120;
 
-/// So many cells of text there must be beside line numbers.
-const TEXT_BESIDE_NUMBERS: usize = 24;
+/// The minimum number of cells for text beside line numbers.
+const MIN_NUMBERED_TEXT: usize = 24;
 
 /// How the two texts are arranged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layout {
+pub(crate) enum DiffLayout {
     /// Removed lines above added ones.
     Unified,
     /// The old text on the left, the new one on the right.
     Split,
 }
 
-impl Layout {
-    /// Returns what suits a width.
+impl DiffLayout {
+    /// Returns the layout that suits a width.
     pub(crate) fn for_width(width: u16) -> Self {
-        if width < WIDE { Self::Unified } else { Self::Split }
+        if width < SPLIT_WIDTH { Self::Unified } else { Self::Split }
     }
 
-    /// Returns the other one.
-    pub(crate) fn other(self) -> Self {
+    /// Returns the other layout.
+    pub(crate) fn toggled(self) -> Self {
         match self {
             Self::Unified => Self::Split,
             Self::Split => Self::Unified,
@@ -54,126 +54,135 @@ impl Layout {
 
 /// A diff, ready to be shown.
 #[derive(Debug)]
-pub(crate) struct Drawn {
+pub(crate) struct RenderedDiff {
     /// Its rows.
     pub(crate) lines: Vec<Line<'static>>,
-    /// The rows of each hunk, in the order of [`hunks`]; none of those that are not shown.
+    /// The rows of each hunk, in the order of [`compute_hunks`]; hunks that are not shown are left out.
     pub(crate) hunks: Vec<Range<usize>>,
-    /// How many changed lines are not shown, or not whole.
-    pub(crate) unshown: usize,
+    /// The number of changed lines that are hidden or truncated.
+    pub(crate) hidden_lines: usize,
 }
 
-/// Returns the difference between two texts, safe to show, in rows of `width` cells; no text means no file.
-pub(crate) fn lines(
+/// Returns the diff of two texts, with control characters escaped, in rows of `width` cells; `None` means no file.
+pub(crate) fn render_diff_lines(
     before: Option<&str>,
     after: Option<&str>,
     width: u16,
-    layout: Layout,
+    layout: DiffLayout,
 ) -> Vec<Line<'static>> {
-    draw(before, after, width, layout).lines
+    render_diff(before, after, width, layout).lines
 }
 
-/// Returns the same with what somebody needs who wants to move about in it.
-pub(crate) fn draw(before: Option<&str>, after: Option<&str>, width: u16, layout: Layout) -> Drawn {
+/// Returns the diff with the positions of its hunks, for navigation.
+pub(crate) fn render_diff(
+    before: Option<&str>,
+    after: Option<&str>,
+    width: u16,
+    layout: DiffLayout,
+) -> RenderedDiff {
     let (old, new) = (before.unwrap_or_default(), after.unwrap_or_default());
-    let found = hunks(old, new);
-    let texts = Texts {
+    let found = compute_hunks(old, new);
+    let texts = DiffTexts {
         old: old.split_inclusive('\n').collect(),
         new: new.split_inclusive('\n').collect(),
-        ends: Ends::of(old, new),
+        line_endings: DiffLineEndings::detect(old, new),
     };
     let longest = texts.old.len().max(texts.new.len());
-    let mut sheet = Sheet {
+    let mut sheet = DiffRenderer {
         texts,
         width: usize::from(width.max(MIN_WIDTH)),
         layout,
         digits: longest.to_string().len(),
-        drawn: Drawn { lines: Vec::new(), hunks: Vec::new(), unshown: 0 },
+        rendered: RenderedDiff { lines: Vec::new(), hunks: Vec::new(), hidden_lines: 0 },
     };
     match (before, after) {
-        (None, Some("")) => sheet.note("new file, empty"),
-        (None, Some(_)) => sheet.note("new file"),
-        (Some(_), None) => sheet.note("deleted"),
-        _ if found.is_empty() => sheet.note("no difference"),
+        (None, Some("")) => sheet.push_note("new file, empty"),
+        (None, Some(_)) => sheet.push_note("new file"),
+        (Some(_), None) => sheet.push_note("deleted"),
+        _ if found.is_empty() => sheet.push_note("no difference"),
         _ => {}
     }
-    if sheet.texts.ends == Ends::AllCrLf {
-        sheet.note(r"all lines end with \r\n");
+    if sheet.texts.line_endings == DiffLineEndings::AllCrLf {
+        sheet.push_note(r"all lines end with \r\n");
     }
-    for group in found.chunk_by(|one, next| next.old.start - one.old.end <= 2 * CONTEXT) {
-        sheet.group(group);
+    for group in found.chunk_by(|one, next| next.old.start - one.old.end <= 2 * CONTEXT_LINES) {
+        sheet.render_group(group);
     }
-    let Drawn { unshown, .. } = sheet.drawn;
+    let RenderedDiff { hidden_lines: unshown, .. } = sheet.rendered;
     if unshown > 0 {
         let what = if unshown == 1 { "changed line is" } else { "changed lines are" };
         let text = format!("… {unshown} {what} not shown, or not whole: too long");
-        let rows = cells::prose(&text, sheet.width).into_iter();
-        sheet.drawn.lines.extend(rows.map(|row| Line::styled(row, theme::danger())));
+        let rows = cells::wrap_prose(&text, sheet.width).into_iter();
+        sheet.rendered.lines.extend(rows.map(|row| Line::styled(row, theme::danger())));
     }
-    sheet.drawn
+    sheet.rendered
 }
 
-/// How the lines of both texts end.
+/// The line endings of both texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ends {
-    /// All with `\r\n`, so that it is enough to say it once.
+enum DiffLineEndings {
+    /// All `\r\n`, so that it is enough to say so once.
     AllCrLf,
-    /// In any other way: each `\r` is shown.
-    Others,
+    /// Anything else: each `\r` is shown.
+    Mixed,
 }
 
-impl Ends {
-    fn of(old: &str, new: &str) -> Self {
+impl DiffLineEndings {
+    fn detect(old: &str, new: &str) -> Self {
         let ends = || old.split_inclusive('\n').chain(new.split_inclusive('\n'));
         let mut whole = ends().filter(|line| line.ends_with('\n')).peekable();
         let is_some = whole.peek().is_some();
-        if is_some && whole.all(|line| line.ends_with("\r\n")) { Self::AllCrLf } else { Self::Others }
+        if is_some && whole.all(|line| line.ends_with("\r\n")) { Self::AllCrLf } else { Self::Mixed }
     }
 }
 
-struct Texts<'a> {
+struct DiffTexts<'a> {
     old: Vec<&'a str>,
     new: Vec<&'a str>,
-    ends: Ends,
+    line_endings: DiffLineEndings,
 }
 
-/// One line, as it is shown.
-struct Shown {
+/// A line, as displayed.
+struct DiffLine {
     text: String,
-    // Whether something of it is left out.
-    cut: bool,
-    // Whether it is the last line and has no end.
-    open: bool,
-    different: Range<usize>,
+    // Whether part of it is left out.
+    is_truncated: bool,
+    // Whether it is the last line and lacks a newline.
+    lacks_newline: bool,
+    changed_range: Range<usize>,
 }
 
-impl Shown {
-    fn of(line: &str, ends: Ends) -> Self {
+impl DiffLine {
+    fn new(line: &str, ends: DiffLineEndings) -> Self {
         let text = line.strip_suffix('\n');
         let open = text.is_none();
         let text = text.unwrap_or(line);
         let text = match ends {
-            Ends::AllCrLf if !open => text.strip_suffix('\r').unwrap_or(text),
-            Ends::AllCrLf | Ends::Others => text,
+            DiffLineEndings::AllCrLf if !open => text.strip_suffix('\r').unwrap_or(text),
+            DiffLineEndings::AllCrLf | DiffLineEndings::Mixed => text,
         };
         let cut = text.len() > MAX_LINE;
-        let text = if cut { cells::visible(&display::line(text, MAX_LINE)) } else { cells::expanded(text) };
-        Self { text, cut, open, different: 0..0 }
+        let text = if cut {
+            cells::escape_line(&display::escape_line(text, MAX_LINE))
+        } else {
+            cells::expand_tabs(text)
+        };
+        Self { text, is_truncated: cut, lacks_newline: open, changed_range: 0..0 }
     }
 }
 
-/// What a line is in a diff.
+/// The role of a line in a diff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sign {
-    Same,
+enum LineSign {
+    Context,
     Removed,
     Added,
 }
 
-impl Sign {
+impl LineSign {
     fn mark(self) -> &'static str {
         match self {
-            Self::Same => " ",
+            Self::Context => " ",
             Self::Removed => "-",
             Self::Added => "+",
         }
@@ -181,36 +190,36 @@ impl Sign {
 
     fn style(self) -> Style {
         match self {
-            Self::Same => Style::new(),
+            Self::Context => Style::new(),
             Self::Removed => theme::removed(),
             Self::Added => theme::added(),
         }
     }
 }
 
-struct Sheet<'a> {
-    texts: Texts<'a>,
+struct DiffRenderer<'a> {
+    texts: DiffTexts<'a>,
     width: usize,
-    layout: Layout,
+    layout: DiffLayout,
     digits: usize,
-    drawn: Drawn,
+    rendered: RenderedDiff,
 }
 
-impl Sheet<'_> {
-    fn note(&mut self, text: &str) {
-        let text = cells::fit(text, self.width, cells::Stays::Start);
-        self.drawn.lines.push(Line::styled(text, theme::aside()));
+impl DiffRenderer<'_> {
+    fn push_note(&mut self, text: &str) {
+        let text = cells::truncate(text, self.width, cells::Truncation::KeepStart);
+        self.rendered.lines.push(Line::styled(text, theme::secondary()));
     }
 
     fn is_full(&self) -> bool {
-        self.drawn.lines.len() >= MAX_ROWS
+        self.rendered.lines.len() >= MAX_ROWS
     }
 
-    /// Draws hunks whose surroundings meet.
-    fn group(&mut self, group: &[Hunk]) {
+    /// Draws a group of hunks whose context lines meet.
+    fn render_group(&mut self, group: &[Hunk]) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
-        let before = CONTEXT.min(first.old.start);
-        let after = CONTEXT.min(self.texts.old.len() - last.old.end);
+        let before = CONTEXT_LINES.min(first.old.start);
+        let after = CONTEXT_LINES.min(self.texts.old.len() - last.old.end);
         if !self.is_full() {
             let place = |start: usize, lines: usize| match lines {
                 0 => format!("{start},0"),
@@ -219,102 +228,112 @@ impl Sheet<'_> {
             };
             let old = first.old.start - before..last.old.end + after;
             let new = first.new.start - before..last.new.end + after;
-            self.note(&format!("@@ -{} +{} @@", place(old.start, old.len()), place(new.start, new.len())));
+            self.push_note(&format!(
+                "@@ -{} +{} @@",
+                place(old.start, old.len()),
+                place(new.start, new.len())
+            ));
         }
         let (mut old, mut new) = (first.old.start - before, first.new.start - before);
         for hunk in group {
-            self.same(old..hunk.old.start, new);
-            let start = self.drawn.lines.len();
+            self.render_context(old..hunk.old.start, new);
+            let start = self.rendered.lines.len();
             match self.layout {
-                Layout::Unified => self.above(hunk),
-                Layout::Split => self.beside(hunk),
+                DiffLayout::Unified => self.render_unified(hunk),
+                DiffLayout::Split => self.render_split(hunk),
             }
-            self.drawn.hunks.push(start..self.drawn.lines.len());
+            self.rendered.hunks.push(start..self.rendered.lines.len());
             (old, new) = (hunk.old.end, hunk.new.end);
         }
-        self.same(old..last.old.end + after, new);
+        self.render_context(old..last.old.end + after, new);
     }
 
-    /// Draws lines that both texts have, by their places in the old one and that of the first in the new one.
-    fn same(&mut self, old: Range<usize>, new: usize) {
+    /// Draws context lines, by their indices in the old text and the index of the first in the new text.
+    fn render_context(&mut self, old: Range<usize>, new: usize) {
         for (old, new) in old.zip(new..) {
             if self.is_full() {
                 return;
             }
-            let line = Shown::of(self.texts.old[old], self.texts.ends);
+            let line = DiffLine::new(self.texts.old[old], self.texts.line_endings);
             let rows = match self.layout {
-                Layout::Unified => self.rows(&[Some(old), Some(new)], Sign::Same, &line, self.width),
-                Layout::Split => {
-                    let [left, right] = self.halves();
-                    let left = self.rows(&[Some(old)], Sign::Same, &line, left);
-                    let right = self.rows(&[Some(new)], Sign::Same, &line, right);
-                    self.joined(left, right)
+                DiffLayout::Unified => {
+                    self.render_line(&[Some(old), Some(new)], LineSign::Context, &line, self.width)
+                }
+                DiffLayout::Split => {
+                    let [left, right] = self.column_widths();
+                    let left = self.render_line(&[Some(old)], LineSign::Context, &line, left);
+                    let right = self.render_line(&[Some(new)], LineSign::Context, &line, right);
+                    self.join_columns(left, right)
                 }
             };
-            self.drawn.lines.extend(rows);
+            self.rendered.lines.extend(rows);
         }
     }
 
-    fn above(&mut self, hunk: &Hunk) {
-        for (sign, places) in [(Sign::Removed, hunk.old.clone()), (Sign::Added, hunk.new.clone())] {
+    fn render_unified(&mut self, hunk: &Hunk) {
+        for (sign, places) in [(LineSign::Removed, hunk.old.clone()), (LineSign::Added, hunk.new.clone())] {
             for at in 0..places.len() {
                 if self.is_full() {
-                    self.drawn.unshown += places.len() - at;
+                    self.rendered.hidden_lines += places.len() - at;
                     break;
                 }
                 let place = places.start + at;
                 let (numbers, line) = match sign {
-                    Sign::Removed | Sign::Same => ([Some(place), None], self.pair(hunk, at)[0].take()),
-                    Sign::Added => ([None, Some(place)], self.pair(hunk, at)[1].take()),
+                    LineSign::Removed | LineSign::Context => {
+                        ([Some(place), None], self.line_pair(hunk, at)[0].take())
+                    }
+                    LineSign::Added => ([None, Some(place)], self.line_pair(hunk, at)[1].take()),
                 };
                 let Some(line) = line else { continue };
-                self.drawn.unshown += usize::from(line.cut);
-                let rows = self.rows(&numbers, sign, &line, self.width);
-                self.drawn.lines.extend(rows);
+                self.rendered.hidden_lines += usize::from(line.is_truncated);
+                let rows = self.render_line(&numbers, sign, &line, self.width);
+                self.rendered.lines.extend(rows);
             }
         }
     }
 
-    fn beside(&mut self, hunk: &Hunk) {
-        let [left, right] = self.halves();
+    fn render_split(&mut self, hunk: &Hunk) {
+        let [left, right] = self.column_widths();
         for at in 0..hunk.old.len().max(hunk.new.len()) {
             if self.is_full() {
-                self.drawn.unshown += hunk.old.len().saturating_sub(at) + hunk.new.len().saturating_sub(at);
+                self.rendered.hidden_lines +=
+                    hunk.old.len().saturating_sub(at) + hunk.new.len().saturating_sub(at);
                 return;
             }
-            let [old, new] = self.pair(hunk, at);
-            self.drawn.unshown += [&old, &new].into_iter().flatten().filter(|line| line.cut).count();
-            let rows = |line: Option<Shown>, place, sign, width| {
-                line.map_or_else(Vec::new, |line| self.rows(&[Some(place)], sign, &line, width))
+            let [old, new] = self.line_pair(hunk, at);
+            self.rendered.hidden_lines +=
+                [&old, &new].into_iter().flatten().filter(|line| line.is_truncated).count();
+            let rows = |line: Option<DiffLine>, place, sign, width| {
+                line.map_or_else(Vec::new, |line| self.render_line(&[Some(place)], sign, &line, width))
             };
-            let old = rows(old, hunk.old.start + at, Sign::Removed, left);
-            let new = rows(new, hunk.new.start + at, Sign::Added, right);
-            let joined = self.joined(old, new);
-            self.drawn.lines.extend(joined);
+            let old = rows(old, hunk.old.start + at, LineSign::Removed, left);
+            let new = rows(new, hunk.new.start + at, LineSign::Added, right);
+            let joined = self.join_columns(old, new);
+            self.rendered.lines.extend(joined);
         }
     }
 
-    /// Returns the lines of both sides at a place in a hunk, with what is different in them.
-    fn pair(&self, hunk: &Hunk, at: usize) -> [Option<Shown>; 2] {
+    /// Returns the lines of both sides at an index of a hunk, with their differing parts.
+    fn line_pair(&self, hunk: &Hunk, at: usize) -> [Option<DiffLine>; 2] {
         let shown = |lines: &[&str], places: &Range<usize>| {
             let place = places.start + at;
-            (place < places.end).then(|| Shown::of(lines[place], self.texts.ends))
+            (place < places.end).then(|| DiffLine::new(lines[place], self.texts.line_endings))
         };
         let mut pair = [shown(&self.texts.old, &hunk.old), shown(&self.texts.new, &hunk.new)];
         if let [Some(old), Some(new)] = &mut pair {
-            (old.different, new.different) = different(&old.text, &new.text);
+            (old.changed_range, new.changed_range) = changed_ranges(&old.text, &new.text);
         }
         pair
     }
 
     /// Returns the widths of the two sides.
-    fn halves(&self) -> [usize; 2] {
+    fn column_widths(&self) -> [usize; 2] {
         let left = (self.width - 1) / 2;
         [left, self.width - 1 - left]
     }
 
-    fn joined(&self, left: Vec<Line<'static>>, right: Vec<Line<'static>>) -> Vec<Line<'static>> {
-        let [width, _] = self.halves();
+    fn join_columns(&self, left: Vec<Line<'static>>, right: Vec<Line<'static>>) -> Vec<Line<'static>> {
+        let [width, _] = self.column_widths();
         let (mut left, mut right) = (left.into_iter(), right.into_iter());
         let mut rows = Vec::new();
         loop {
@@ -323,18 +342,24 @@ impl Sheet<'_> {
                 return rows;
             }
             let mut row = one.unwrap_or_default();
-            let used: usize = row.spans.iter().map(|span| cells::width(&span.content)).sum();
+            let used: usize = row.spans.iter().map(|span| cells::text_width(&span.content)).sum();
             row.push_span(Span::raw(" ".repeat(width.saturating_sub(used))));
-            row.push_span(Span::styled("│", theme::aside()));
+            row.push_span(Span::styled("│", theme::secondary()));
             row.spans.extend(other.unwrap_or_default().spans);
             rows.push(row);
         }
     }
 
-    /// Returns the rows of a line: numbers where there is room for them, sign, text.
-    fn rows(&self, numbers: &[Option<usize>], sign: Sign, line: &Shown, width: usize) -> Vec<Line<'static>> {
+    /// Returns the rows of a line: line numbers if they fit, sign, text.
+    fn render_line(
+        &self,
+        numbers: &[Option<usize>],
+        sign: LineSign,
+        line: &DiffLine,
+        width: usize,
+    ) -> Vec<Line<'static>> {
         let mut gutter = String::new();
-        if numbers.len() * (self.digits + 1) + 1 + TEXT_BESIDE_NUMBERS <= width {
+        if numbers.len() * (self.digits + 1) + 1 + MIN_NUMBERED_TEXT <= width {
             for number in numbers {
                 let number = number.map_or_else(String::new, |number| (number + 1).to_string());
                 gutter.push_str(&format!("{number:>digits$} ", digits = self.digits));
@@ -344,15 +369,16 @@ impl Sheet<'_> {
         let blank = " ".repeat(gutter.len());
         let room = width.saturating_sub(gutter.len() + 1).max(2);
         let mut rows = Vec::new();
-        for (at, row) in cells::wrap(&line.text, room, Break::Anywhere).into_iter().enumerate() {
-            // What goes on in the next row has a mark of its own: it must not look like a line that is the same.
+        for (at, row) in cells::wrap_ranges(&line.text, room, WrapMode::Anywhere).into_iter().enumerate() {
+            // A continuation row has a mark of its own, so that it cannot pass for an unchanged line.
             let (numbers, mark) = if at == 0 { (&gutter, sign.mark()) } else { (&blank, "┊") };
-            let mut spans = vec![Span::styled(numbers.clone(), theme::aside()), Span::styled(mark, style)];
+            let mut spans =
+                vec![Span::styled(numbers.clone(), theme::secondary()), Span::styled(mark, style)];
             let cut = |at: usize| at.clamp(row.start, row.end);
-            let Range { start, end } = &line.different;
+            let Range { start, end } = &line.changed_range;
             for (part, style) in [
                 (row.start..cut(*start), style),
-                (cut(*start)..cut(*end), theme::different(style)),
+                (cut(*start)..cut(*end), theme::changed_part(style)),
                 (cut(*end)..row.end, style),
             ] {
                 if !part.is_empty() {
@@ -361,19 +387,20 @@ impl Sheet<'_> {
             }
             rows.push(Line::from(spans));
         }
-        if line.open {
-            let text = cells::fit(r"\ No newline at end of file", room + 1, cells::Stays::Start);
-            rows.push(Line::from(vec![Span::raw(blank), Span::styled(text, theme::aside())]));
+        if line.lacks_newline {
+            let text =
+                cells::truncate(r"\ No newline at end of file", room + 1, cells::Truncation::KeepStart);
+            rows.push(Line::from(vec![Span::raw(blank), Span::styled(text, theme::secondary())]));
         }
         rows
     }
 }
 
-/// Returns the parts of two lines that differ, nothing if they have too little in common for that to tell anything. No
-/// part starts or ends within what is one piece on the screen.
-fn different(old: &str, new: &str) -> (Range<usize>, Range<usize>) {
+/// Returns the differing parts of two lines; empty if they have too little in common for that to help. No part starts
+/// or ends within a grapheme.
+fn changed_ranges(old: &str, new: &str) -> (Range<usize>, Range<usize>) {
     let nothing = (0..0, 0..0);
-    let (olds, news) = (cells::pieces(old), cells::pieces(new));
+    let (olds, news) = (cells::grapheme_sizes(old), cells::grapheme_sizes(new));
     let (mut start, mut same) = (0, 0);
     for ((bytes, _), _) in olds.iter().zip(&news) {
         let end = start + bytes;

@@ -1,4 +1,4 @@
-//! A conversation, drawn.
+//! Drawing of a conversation.
 
 mod status;
 
@@ -8,88 +8,90 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Wrap};
 
-use super::app::{App, Focus, HELP, Pane, Stage};
-use super::parts::{put, ruled, split_bottom, split_top, theme};
-use super::wrap::{Break, cut, safe, wrap};
+use super::app::{AgentStatus, App, KEY_HELP, KeyFocus, OverlayPane};
+use super::widgets::{draw_line, rule_line, split_bottom, split_top, theme};
+use super::wrap::{LineBreak, escape_line, truncate_end, wrap_spans};
 
-/// On less than this nothing can be shown.
-const SMALLEST: (u16, u16) = (20, 6);
+/// The minimum size of the screen.
+const MIN_SIZE: (u16, u16) = (20, 6);
 
-/// The input grows up to so many rows.
+/// The maximum number of rows of the input.
 const MAX_INPUT_ROWS: u16 = 8;
 
-/// So many offers of a completion are in sight.
-const MAX_OFFERS: usize = 8;
+/// The maximum number of visible completion items.
+const MAX_COMPLETION_ROWS: usize = 8;
 
-/// So many of the prompts that wait are in sight.
+/// The maximum number of visible queued prompts.
 const MAX_QUEUED_ROWS: usize = 3;
 
-/// So many columns are for what is said beside a text that is looked for.
-const FIND_HINTS: u16 = 44;
+/// The number of columns for the hint beside the search text.
+const SEARCH_HINT_WIDTH: u16 = 44;
 
-/// So many lines of the whole plan are in sight.
-const MAX_PLAN: usize = 8;
+/// The maximum number of visible lines of the full plan.
+const MAX_PLAN_ROWS: usize = 8;
 
-/// Whether colours are wanted.
+/// Whether colours are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Colours {
-    /// As things are.
+    /// Colours are used.
     On,
-    /// None: bold, faint and reversed have to do.
+    /// No colours: bold, dim and reversed text only.
     Off,
 }
 
 /// Draws a conversation.
 pub(crate) fn draw(app: &mut App, frame: &mut Frame<'_>, colours: Colours) {
     let area = frame.area();
-    let fits = area.width >= SMALLEST.0 && area.height >= SMALLEST.1;
-    app.was_drawn(fits);
+    let fits = area.width >= MIN_SIZE.0 && area.height >= MIN_SIZE.1;
+    app.record_drawn(fits);
     if !fits {
-        let text = format!("too small: {}x{} needed", SMALLEST.0, SMALLEST.1);
+        let text = format!("too small: {}x{} needed", MIN_SIZE.0, MIN_SIZE.1);
         frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
         return;
     }
-    let waiting = app.questions.len().saturating_sub(1);
-    let question_rows = app.questions.front_mut().map(|asked| asked.approval.rows(area));
+    let waiting = app.pending_approvals.len().saturating_sub(1);
+    let question_rows = app.pending_approvals.front_mut().map(|asked| asked.approval.needed_rows(area));
     if let Some(rows) = question_rows {
         let (above, below) = split_bottom(area, usize::from(rows));
         if !above.is_empty() {
-            beside_question(app, frame, above);
+            draw_above_approval(app, frame, above);
         }
-        if let Some(asked) = app.questions.front_mut() {
+        if let Some(asked) = app.pending_approvals.front_mut() {
             asked.approval.draw(frame, below, waiting);
         }
-    } else if let Some((_, form)) = app.forms.front_mut() {
+    } else if let Some((_, form)) = app.elicitations.front_mut() {
         form.draw(frame, area);
-    } else if let Some(Pane::Changes(changes)) = &mut app.pane {
+    } else if let Some(OverlayPane::Changes(changes)) = &mut app.pane {
         changes.draw(frame, area);
     } else {
-        conversation(app, frame, area);
+        draw_conversation(app, frame, area);
         match &app.pane {
-            Some(Pane::Help(from)) => help(frame, area, *from),
-            Some(Pane::Sessions(_, picker) | Pane::Settings(_, picker)) => picker.draw(frame, area),
-            Some(Pane::Changes(_)) | None => {
-                if let Stage::Dead(words) = &app.stage {
-                    dead(app, frame, area, words);
+            Some(OverlayPane::Help(from)) => draw_help(frame, area, *from),
+            Some(OverlayPane::Sessions(_, picker) | OverlayPane::ConfigOptions(_, picker)) => {
+                picker.draw(frame, area)
+            }
+            Some(OverlayPane::Changes(_)) | None => {
+                if let AgentStatus::Exited(words) = &app.status {
+                    draw_agent_exit(app, frame, area, words);
                 }
             }
         }
     }
     if colours == Colours::Off {
-        theme::without_colour(frame.buffer_mut());
+        theme::strip_colour(frame.buffer_mut());
     }
 }
 
-fn faint() -> Style {
+fn dim_style() -> Style {
     Style::new().add_modifier(Modifier::DIM)
 }
 
-fn conversation(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
+fn draw_conversation(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
     let width = usize::from(area.width);
     let rows =
-        app.input.rows(width.saturating_sub(2), usize::from(MAX_INPUT_ROWS.min(area.height / 3).max(1)));
-    let plan = status::plan(app, width, if area.height < 16 { 1 } else { MAX_PLAN });
-    let queued = app.queued.len().min(MAX_QUEUED_ROWS);
+        app.input.row_count(width.saturating_sub(2), usize::from(MAX_INPUT_ROWS.min(area.height / 3).max(1)));
+    let plan = status::plan_lines(app, width, if area.height < 16 { 1 } else { MAX_PLAN_ROWS });
+    let queued = app.queued_prompts.len().min(MAX_QUEUED_ROWS);
     let height = |rows: usize| Constraint::Length(u16::try_from(rows).unwrap_or(0));
     let [top, talk, steps, waiting, line, input, bottom] = Layout::vertical([
         Constraint::Length(1),
@@ -101,43 +103,46 @@ fn conversation(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
         Constraint::Length(1),
     ])
     .areas(area);
-    frame.render_widget(Paragraph::new(status::head(app, width)), top);
-    messages(app, frame, talk);
+    frame.render_widget(Paragraph::new(status::title_line(app, width)), top);
+    draw_messages(app, frame, talk);
     frame.render_widget(Paragraph::new(plan), steps);
     let row = |(at, text): (usize, &String)| {
-        let more = match app.queued.len().saturating_sub(MAX_QUEUED_ROWS) {
+        let more = match app.queued_prompts.len().saturating_sub(MAX_QUEUED_ROWS) {
             more if more > 0 && at + 1 == MAX_QUEUED_ROWS => format!("  (and {more} more)"),
             _ => String::new(),
         };
-        let text = cut(&format!("next: {}", text.replace('\n', " ")), width.saturating_sub(more.len()));
-        Line::styled(text + &more, faint())
+        let text =
+            truncate_end(&format!("next: {}", text.replace('\n', " ")), width.saturating_sub(more.len()));
+        Line::styled(text + &more, dim_style())
     };
-    let rows: Vec<Line<'static>> = app.queued.iter().enumerate().take(queued).map(row).collect();
+    let rows: Vec<Line<'static>> = app.queued_prompts.iter().enumerate().take(queued).map(row).collect();
     frame.render_widget(Paragraph::new(rows), waiting);
-    let below = if app.conversation.follows() { String::new() } else { " more below: Ctrl-End ".to_owned() };
-    let rule = Block::new().borders(Borders::TOP).border_style(faint()).title(Span::styled(below, faint()));
+    let below =
+        if app.conversation.is_following() { String::new() } else { " more below: Ctrl-End ".to_owned() };
+    let rule =
+        Block::new().borders(Borders::TOP).border_style(dim_style()).title(Span::styled(below, dim_style()));
     frame.render_widget(rule, line);
-    written(app, frame, input);
-    let status = match &app.search {
-        Some(search) if app.flashing().is_none() => {
+    draw_input(app, frame, input);
+    let status = match &app.search_input {
+        Some(search) if app.flash_text().is_none() => {
             let mut line = Line::from(vec![Span::styled(" find ", theme::title())]);
-            line.spans.extend(search.line(bottom.width.saturating_sub(FIND_HINTS), true).spans);
-            line.push_span(Span::styled("  Enter older · Down newer · Esc ends", faint()));
+            line.spans.extend(search.render(bottom.width.saturating_sub(SEARCH_HINT_WIDTH), true).spans);
+            line.push_span(Span::styled("  Enter older · Down newer · Esc ends", dim_style()));
             line
         }
-        _ => status::line(app, width),
+        _ => status::status_line(app, width),
     };
     frame.render_widget(Paragraph::new(status), bottom);
-    completion(app, frame, line);
+    draw_completion(app, frame, line);
 }
 
-/// Draws what was said and done.
-fn messages(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
+/// Draws the messages.
+fn draw_messages(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
     if app.conversation.is_empty() {
-        frame.render_widget(Paragraph::new(greeting(app, area)), area);
+        frame.render_widget(Paragraph::new(greeting_lines(app, area)), area);
         return;
     }
-    let (lines, selected) = app.conversation.visible(usize::from(area.width), usize::from(area.height));
+    let (lines, selected) = app.conversation.visible_lines(usize::from(area.width), usize::from(area.height));
     frame.render_widget(Paragraph::new(lines), area);
     if let Some(row) = selected.and_then(|row| u16::try_from(row).ok()) {
         let row = Rect { y: area.y + row, height: 1, ..area };
@@ -145,50 +150,56 @@ fn messages(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
     }
 }
 
-/// Draws what is being written.
-fn written(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
+/// Draws the prompt input.
+fn draw_input(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
     let [mark, text] = Layout::horizontal([Constraint::Length(2), Constraint::Min(1)]).areas(area);
     frame.render_widget(Paragraph::new(Span::styled("❯ ", Style::new().fg(Color::Green))), mark);
-    app.input.focus(app.focus == Focus::Input);
-    frame.render_widget(app.input.area(), text);
+    app.input.set_focused(app.focus == KeyFocus::Input);
+    frame.render_widget(app.input.text_area(), text);
 }
 
-/// Draws the conversation above a question: its end, and what was being written when the question came.
-fn beside_question(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
+/// Draws the conversation above a question: its end, and the prompt that was being written when the question came.
+fn draw_above_approval(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
     let (top, rest) = split_top(area, 1);
-    frame.render_widget(Paragraph::new(status::head(app, usize::from(area.width))), top);
+    frame.render_widget(Paragraph::new(status::title_line(app, usize::from(area.width))), top);
     let (rest, rule) = split_bottom(rest, 1);
     let (talk, input) = split_bottom(rest, usize::from(!app.input.is_empty()));
-    messages(app, frame, talk);
+    draw_messages(app, frame, talk);
     if !input.is_empty() {
-        written(app, frame, input);
+        draw_input(app, frame, input);
     }
-    put(frame, rule, &ruled("", "", rule.width).style(theme::question()));
+    draw_line(frame, rule, &rule_line("", "", rule.width).style(theme::approval_rule()));
 }
 
-fn greeting(app: &App, area: Rect) -> Vec<Line<'static>> {
+fn greeting_lines(app: &App, area: Rect) -> Vec<Line<'static>> {
     let width = usize::from(area.width);
-    let text = match &app.stage {
-        Stage::Opening(what) => format!("{what} …"),
-        Stage::Ready => format!(
+    let text = match &app.status {
+        AgentStatus::Opening(what) => format!("{what} …"),
+        AgentStatus::Ready => format!(
             "{} is ready in {}. {} F2 shows what it changed and takes it back.",
             app.agent,
             app.cwd,
-            status::allowed_in_words(app.allowed)
+            status::describe_permissions(app.permissions)
         ),
-        Stage::Dead(_) => String::new(),
+        AgentStatus::Exited(_) => String::new(),
     };
     let mut lines = vec![Line::default()];
-    lines.extend(wrap(&[Span::styled(safe(&text), faint())], width, Break::Words, &[], &[]));
-    if app.stage == Stage::Ready {
+    lines.extend(wrap_spans(
+        &[Span::styled(escape_line(&text), dim_style())],
+        width,
+        LineBreak::Words,
+        &[],
+        &[],
+    ));
+    if app.status == AgentStatus::Ready {
         lines.push(Line::default());
-        lines.extend(examples(app.is_offline(), width));
+        lines.extend(example_lines(app.is_offline(), width));
     }
     lines
 }
 
-/// Returns what could be said, for a user who has not said anything yet.
-fn examples(offline: bool, width: usize) -> Vec<Line<'static>> {
+/// Returns example prompts, for a user who has not sent one yet.
+fn example_lines(offline: bool, width: usize) -> Vec<Line<'static>> {
     let (head, examples, rest) = match offline {
         true => (
             "The offline model does plain commands, one a line. For example:",
@@ -205,7 +216,9 @@ fn examples(offline: bool, width: usize) -> Vec<Line<'static>> {
             "",
         ),
     };
-    let words = |text: &'static str| wrap(&[Span::styled(text, faint())], width, Break::Words, &[], &[]);
+    let words = |text: &'static str| {
+        wrap_spans(&[Span::styled(text, dim_style())], width, LineBreak::Words, &[], &[])
+    };
     let mut lines = words(head);
     let shown = |text| Line::from(vec![Span::raw("  ❯ "), Span::styled(text, Style::new().fg(Color::Cyan))]);
     lines.extend(examples.into_iter().map(shown));
@@ -214,34 +227,34 @@ fn examples(offline: bool, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// Draws what could be completed to, right above the input.
-fn completion(app: &App, frame: &mut Frame<'_>, line: Rect) {
+/// Draws the completion list right above the input.
+fn draw_completion(app: &App, frame: &mut Frame<'_>, line: Rect) {
     let Some(completion) = &app.completion else { return };
-    let rows = completion.offers.len().min(MAX_OFFERS).min(usize::from(line.y.saturating_sub(1)));
+    let rows = completion.items.len().min(MAX_COMPLETION_ROWS).min(usize::from(line.y.saturating_sub(1)));
     let height = u16::try_from(rows).unwrap_or(0);
     let place = Rect { y: line.y - height, height, ..line };
     frame.render_widget(Clear, place);
     let width = usize::from(place.width);
     let from = (completion.selected + 1).saturating_sub(rows);
-    let shown = completion.offers.iter().enumerate().skip(from).take(rows);
+    let shown = completion.items.iter().enumerate().skip(from).take(rows);
     let lines = shown.map(|(at, offer)| {
-        let text = cut(&format!(" {} ", offer.text.trim_end()), width);
+        let text = truncate_end(&format!(" {} ", offer.text.trim_end()), width);
         let room = width.saturating_sub(Span::raw(text.as_str()).width() + 1);
-        let about = format!(" {}", cut(&offer.about.replace('\n', " "), room));
+        let about = format!(" {}", truncate_end(&offer.description.replace('\n', " "), room));
         let blank = room.saturating_sub(Span::raw(about.as_str()).width().saturating_sub(1));
-        // The whole row is reversed, and nothing else of it: a colour or a faint word would be hard to read then.
+        // The row is only reversed: a colour or dim text would be hard to read.
         let line = Line::from(vec![
             Span::styled(text, theme::title()),
             Span::raw(about),
             Span::raw(" ".repeat(blank)),
         ]);
-        if at == completion.selected { line.style(theme::chosen()) } else { line }
+        if at == completion.selected { line.style(theme::selected()) } else { line }
     });
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), place);
 }
 
-/// Returns a place in the middle, and draws its frame.
-fn window(frame: &mut Frame<'_>, area: Rect, rows: usize, title: &str, hints: &str) -> Rect {
+/// Draws a centred window frame and returns the area inside it.
+fn draw_window(frame: &mut Frame<'_>, area: Rect, rows: usize, title: &str, hints: &str) -> Rect {
     let height = u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(2).min(area.height);
     let width = area.width.saturating_sub(2).min(90);
     let x = area.x + (area.width - width) / 2;
@@ -250,17 +263,17 @@ fn window(frame: &mut Frame<'_>, area: Rect, rows: usize, title: &str, hints: &s
     let block = Block::bordered()
         .title(Span::styled(format!(" {title} "), Style::new().add_modifier(Modifier::BOLD)))
         .title_bottom(format!(" {hints} "))
-        .border_style(theme::frame());
+        .border_style(theme::window());
     let inside = block.inner(place);
     frame.render_widget(block, place);
     inside
 }
 
-fn help(frame: &mut Frame<'_>, area: Rect, from: usize) {
-    let inside = window(frame, area, HELP.len(), "Keys", "Up, Down move · any other key closes");
-    let most = HELP.len().saturating_sub(usize::from(inside.height));
-    let column = HELP.iter().map(|(key, _)| key.chars().count()).max().unwrap_or(0) + 2;
-    let lines = HELP.iter().skip(from.min(most)).map(|(key, what)| {
+fn draw_help(frame: &mut Frame<'_>, area: Rect, from: usize) {
+    let inside = draw_window(frame, area, KEY_HELP.len(), "Keys", "Up, Down move · any other key closes");
+    let most = KEY_HELP.len().saturating_sub(usize::from(inside.height));
+    let column = KEY_HELP.iter().map(|(key, _)| key.chars().count()).max().unwrap_or(0) + 2;
+    let lines = KEY_HELP.iter().skip(from.min(most)).map(|(key, what)| {
         let padding = column.saturating_sub(key.chars().count());
         Line::from(vec![
             Span::styled(format!("{key}{}", " ".repeat(padding)), theme::title()),
@@ -270,9 +283,9 @@ fn help(frame: &mut Frame<'_>, area: Rect, from: usize) {
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), inside);
 }
 
-/// Draws that the agent is gone: the first of what it said, the end of it, and the keys.
-fn dead(app: &App, frame: &mut Frame<'_>, area: Rect, words: &str) {
-    // What is being written stays in sight.
+/// Draws the exit window of the agent: the first line of its last output, the end of it, and the keys.
+fn draw_agent_exit(app: &App, frame: &mut Frame<'_>, area: Rect, words: &str) {
+    // The prompt being written stays visible.
     let area = Rect { height: area.height.saturating_sub(MAX_INPUT_ROWS.min(area.height / 3)), ..area };
     let width = usize::from(area.width.saturating_sub(4).min(88));
     let bold = Style::new().add_modifier(Modifier::BOLD);
@@ -280,16 +293,16 @@ fn dead(app: &App, frame: &mut Frame<'_>, area: Rect, words: &str) {
         true => "r start it again and go on · n start it with a new session · q quit",
         false => "Ctrl-R start it again and go on · Ctrl-N start it with a new session · Ctrl-C twice quit",
     };
-    let keys = wrap(&[Span::styled(keys, bold)], width, Break::Words, &[], &[]);
+    let keys = wrap_spans(&[Span::styled(keys, bold)], width, LineBreak::Words, &[], &[]);
     let mut lines: Vec<Line<'static>> = Vec::new();
     for line in words.trim_end().lines() {
-        lines.extend(wrap(&[Span::raw(safe(line))], width, Break::Words, &[], &[]));
+        lines.extend(wrap_spans(&[Span::raw(escape_line(line))], width, LineBreak::Words, &[], &[]));
     }
     let room = usize::from(area.height).saturating_sub(keys.len() + 3).max(1);
     if lines.len() > room {
-        // Why it ended stands first.
+        // The reason for the exit comes first.
         let hidden = lines.len() + 1 - room;
-        let mark = Line::styled(format!("… {hidden} lines are above, in the conversation"), faint());
+        let mark = Line::styled(format!("… {hidden} lines are above, in the conversation"), dim_style());
         let first = usize::from(room > 2);
         lines.splice(first..(first + hidden).min(lines.len()), (room > 1).then_some(mark));
     }
@@ -301,7 +314,7 @@ fn dead(app: &App, frame: &mut Frame<'_>, area: Rect, words: &str) {
         Some(_) => "The agent is gone",
         None => "No session could be opened",
     };
-    let inside = window(frame, area, lines.len(), title, "what was said is still here: PgUp, PgDn");
+    let inside = draw_window(frame, area, lines.len(), title, "what was said is still here: PgUp, PgDn");
     frame.render_widget(Paragraph::new(lines), inside);
 }
 

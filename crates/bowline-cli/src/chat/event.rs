@@ -1,185 +1,185 @@
-//! What can happen to a conversation, and what it can want done.
+//! The events and actions of a conversation.
 
 use std::sync::Arc;
 
-use bowline_host::{Question, Reply};
-use bowline_state::accumulator::Snapshot;
+use bowline_host::{Question, QuestionReply};
+use bowline_state::accumulator::SessionSnapshot;
 use bowline_state::policy::Preset;
 use bowline_state::question::QuestionId;
 use bowline_state::schema::v1::{
     CreateElicitationRequest, ElicitationAction, SessionConfigId, SessionConfigOption,
     SessionConfigOptionValue, SessionId, SessionInfo, SessionModeId, StopReason, TerminalId,
 };
-use bowline_state::slash::Undo;
-use bowline_state::undo::Selection;
+use bowline_state::slash_command::UndoTarget;
+use bowline_state::undo::ChangeSelection;
 use crossterm::event::KeyEvent;
 
 use super::changes;
-use super::conversation::Tone;
+use super::conversation::NoteLevel;
 
-/// What happened.
+/// An event.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum ChatEvent {
     /// A key was pressed.
     Key(KeyEvent),
     /// Text was pasted.
     Paste(String),
-    /// The wheel was turned, by so many lines: up if they are negative.
-    Wheel(isize),
-    /// Time went by.
+    /// The wheel was turned by some lines; negative is up.
+    MouseWheel(isize),
+    /// Time has passed.
     Tick,
-    /// An agent was started, and a session opened.
-    Opened(Box<Opened>),
-    /// No session was opened. What was open before still is, if anything was.
-    NotOpened {
-        /// Why.
-        why: String,
-        /// Whether the agent runs.
-        alive: bool,
+    /// An agent was started and a session opened.
+    SessionOpened(Box<OpenedChatSession>),
+    /// No session was opened. A previously open session stays open.
+    SessionOpenFailed {
+        /// The reason.
+        reason: String,
+        /// Whether the agent is running.
+        is_agent_running: bool,
     },
-    /// What the command line asks for cannot be had, and why: there is nothing to talk about.
-    Refused(String),
-    /// A session stands thus now.
-    Updated(SessionId, Snapshot),
-    /// A prompt was sent with files, or without some that it mentions.
-    Remark(Tone, String),
-    /// Something is to be asked.
-    Asked(Arc<Question>),
-    /// It need not be answered any more.
-    Withdrawn(QuestionId),
-    /// A form is to be filled in, or a page to be visited.
-    Elicited {
+    /// The command line's request cannot be met, with the reason: the conversation cannot start.
+    StartRefused(String),
+    /// The new snapshot of a session.
+    SessionUpdated(SessionId, SessionSnapshot),
+    /// A note, such as on files that were attached to a prompt or could not be.
+    Note(NoteLevel, String),
+    /// A permission question for the user.
+    PermissionRequested(Arc<Question>),
+    /// The question no longer needs an answer.
+    PermissionWithdrawn(QuestionId),
+    /// A form to fill in or a page to visit.
+    ElicitationRequested {
         /// Its number.
-        number: u64,
-        /// Who wants it.
+        id: u64,
+        /// The agent that asks.
         agent: Option<String>,
-        /// What it is.
+        /// The request.
         request: Arc<CreateElicitationRequest>,
     },
-    /// It need not be filled in any more.
+    /// The elicitation no longer needs an answer.
     ElicitationWithdrawn(u64),
-    /// The page of an elicitation has done its work.
+    /// The page of an elicitation has completed.
     ElicitationCompleted,
-    /// The turn is over: how the agent ended it, or why it failed.
+    /// The turn has ended: the agent's stop reason, or the error.
     TurnEnded(Result<StopReason, String>),
-    /// The agent is gone, with its last words.
-    Died(String),
-    /// The agent told which sessions there are.
-    Sessions(Result<Vec<SessionInfo>, String>),
-    /// What was changed here.
-    Changes(Result<changes::Listed, String>),
-    /// Changes were taken back, or not.
-    TakenBack(Result<String, String>),
-    /// The files of the workspace: all of them, or the first of many.
-    Files {
+    /// The agent has exited, with its last output.
+    AgentExited(String),
+    /// The agent's list of sessions.
+    SessionsListed(Result<Vec<SessionInfo>, String>),
+    /// The changes made here.
+    ChangesListed(Result<changes::RecentChanges, String>),
+    /// An undo or redo has finished, with its result.
+    UndoFinished(Result<String, String>),
+    /// The files of the workspace: all of them, or the first ones.
+    FilesListed {
         /// Their names; those of directories end with a `/`.
         names: Vec<String>,
         /// Whether there are more.
         truncated: bool,
     },
-    /// A command of the person's own has ended: what it wrote, or why it could not be run.
+    /// The user's shell command has ended: its output, or why it could not be run.
     ShellEnded(Result<String, String>),
-    /// The options of the session are these now.
-    Options(Vec<SessionConfigOption>),
-    /// The mode of the session is this now.
-    Mode(SessionModeId),
-    /// A command was started.
+    /// The new options of the session.
+    ConfigOptionsChanged(Vec<SessionConfigOption>),
+    /// The new mode of the session.
+    ModeChanged(SessionModeId),
+    /// A terminal command has started.
     TerminalStarted(TerminalId),
-    /// A command wrote something.
+    /// A terminal command has written output.
     TerminalOutput(TerminalId, Vec<u8>),
-    /// A command ended.
+    /// A terminal command has ended.
     TerminalEnded(TerminalId, String),
-    /// Something is being done that takes long.
+    /// Progress of a long operation.
     Progress(String, u64),
 }
 
 /// A session that was opened.
 #[derive(Debug)]
-pub(crate) struct Opened {
-    /// Which.
+pub(crate) struct OpenedChatSession {
+    /// Its id.
     pub(crate) session: SessionId,
-    /// How the agent calls itself.
+    /// The agent's name for itself.
     pub(crate) agent: String,
-    /// What is known of the session.
-    pub(crate) snapshot: Snapshot,
-    /// Whether what was shown before is to stay: the agent was started again, and cannot tell of it.
-    pub(crate) goes_on: bool,
-    /// What the person should know.
-    pub(crate) remark: Option<String>,
+    /// The session's state.
+    pub(crate) snapshot: SessionSnapshot,
+    /// Whether the items shown before stay: the agent was restarted and cannot replay them.
+    pub(crate) keeps_transcript: bool,
+    /// A note for the user.
+    pub(crate) note: Option<String>,
     /// What the agent can do.
-    pub(crate) can: Can,
+    pub(crate) session_features: SessionFeatures,
 }
 
 /// What an agent can do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Can {
-    /// Tell which sessions there are.
-    pub(crate) list: bool,
-    /// Open sessions of before.
-    pub(crate) reopen: bool,
+pub(crate) struct SessionFeatures {
+    /// It can list its sessions.
+    pub(crate) can_list: bool,
+    /// It can reopen earlier sessions.
+    pub(crate) can_reopen: bool,
 }
 
-/// What Bowline itself allows an agent, whatever that calls its own mode.
+/// What Bowline itself allows an agent, independent of the agent's own mode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Allowed {
-    /// What holds where no rule does.
+pub(crate) struct PermissionSummary {
+    /// The preset that applies where no rule does.
     pub(crate) preset: Preset,
-    /// Whether the command line denies what changes something.
-    pub(crate) read_only: bool,
-    /// How many rules there are beside that.
-    pub(crate) rules: usize,
+    /// Whether the command line denies all changes.
+    pub(crate) is_read_only: bool,
+    /// The number of rules.
+    pub(crate) rule_count: usize,
 }
 
-/// What is to be done.
+/// An action to carry out.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Action {
+pub(crate) enum ChatAction {
     /// Send a prompt.
-    Prompt(String),
+    SendPrompt(String),
     /// Cancel the turn.
-    Cancel,
-    /// End the agent: it does not end its turn.
+    CancelTurn,
+    /// End the agent, because it does not end its turn.
     EndAgent,
-    /// Give up opening a session: the one before stays.
-    GiveUp,
+    /// Stop opening a session: the previous one stays.
+    AbandonOpening,
     /// Answer a question.
-    Answer(QuestionId, Reply),
+    AnswerPermission(QuestionId, QuestionReply),
     /// Answer an elicitation.
-    Elicitation(u64, ElicitationAction),
-    /// Find out what was changed here.
+    AnswerElicitation(u64, ElicitationAction),
+    /// List the changes made here.
     ListChanges,
-    /// Take changes back.
-    Undo(Selection),
-    /// Take back what the session changed, by turns, a file or all.
-    UndoTurns(Undo),
-    /// Do again what was taken back.
-    Redo(Selection),
-    /// Ask the agent which sessions there are.
+    /// Undo changes.
+    Undo(ChangeSelection),
+    /// Undo the session's changes: by turns, one file or all.
+    UndoTurns(UndoTarget),
+    /// Redo undone changes.
+    Redo(ChangeSelection),
+    /// Ask the agent for its sessions.
     ListSessions,
-    /// Open a session of before, or a new one, in place of this one.
-    Open(Option<SessionId>),
-    /// Find out which files there are.
+    /// Open an earlier session, or a new one, in place of this one.
+    OpenSession(Option<SessionId>),
+    /// List the workspace's files.
     ListFiles,
     /// Set an option of the session.
     SetOption(SessionConfigId, SessionConfigOptionValue),
     /// Set the mode of the session.
     SetMode(SessionModeId),
-    /// Start the agent again, with the session that was open or a new one.
-    Restart(Restart),
-    /// Run a command of the person's own.
+    /// Restart the agent, with the session that was open or a new one.
+    Restart(RestartTarget),
+    /// Run the user's shell command.
     RunShell(String),
-    /// End it.
+    /// End the shell command.
     EndShell,
-    /// Let the person write the prompt in an editor.
-    Edit,
-    /// Make a sound.
-    Bell,
-    /// Leave.
+    /// Open the prompt in an editor.
+    OpenEditor,
+    /// Ring the terminal bell.
+    RingBell,
+    /// Quit.
     Quit,
 }
 
-/// What an agent is started again for.
+/// The session that a restarted agent opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Restart {
+pub(crate) enum RestartTarget {
     /// The session that was open.
     SameSession,
     /// A new one.

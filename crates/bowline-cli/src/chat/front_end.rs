@@ -1,242 +1,246 @@
-//! How the host reaches the conversation: everything goes into an inbox that one task empties.
+//! The host's connection to the conversation: an inbox that one task drains.
 //!
-//! An agent may send far more than anybody can look at. Of a session only the newest state waits here, of a command's
-//! output its end, of remarks the last; questions wait in full, and the host lets only so many come.
+//! An agent may send far more than a user can read. For a session only the newest state is queued, for a command's
+//! output its end, for notes the newest; questions are queued in full, and the host limits their number.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_host::{BoxFuture, FrontEnd, Person, Question, Reply};
-use bowline_state::accumulator::Snapshot;
-use bowline_state::ledger::Verdict;
+use bowline_host::{Approver, BoxFuture, FrontEnd, Question, QuestionReply};
+use bowline_state::accumulator::SessionSnapshot;
+use bowline_state::ledger::WriteVerdict;
 use bowline_state::policy::Rule;
 use bowline_state::question::QuestionId;
 use bowline_state::schema::v1::{CreateElicitationRequest, ElicitationAction, SessionId, TerminalId};
-use bowline_workspace::terminals::{Live, LocalTerminals};
+use bowline_workspace::terminals::{LocalTerminals, OutputEvent};
 use tokio::sync::{Notify, oneshot};
 
-use super::conversation::Tone;
-use super::event::Event;
+use super::conversation::NoteLevel;
+use super::event::ChatEvent;
 use crate::policy::describe_saved_rule;
 
-/// So many events wait at most beside states and output. The oldest remarks go.
-const MAX_WAITING: usize = 1000;
+/// The maximum number of queued events besides states and output. The oldest notes are dropped.
+const MAX_QUEUED_EVENTS: usize = 1000;
 
-/// So many bytes of one command's output wait at most; the oldest go.
+/// The maximum number of queued bytes of one command's output; the oldest are dropped.
 const MAX_OUTPUT: usize = 256 << 10;
 
-/// So many lines of it are shown: more than that push the others out of it unseen.
-const MAX_LINES: usize = super::output::MAX_SCROLLBACK + super::output::ROWS;
+/// The maximum number of lines shown of it: earlier ones would scroll out unseen.
+const MAX_LINES: usize = super::terminal_emulator::MAX_SCROLLBACK + super::terminal_emulator::SCREEN_ROWS;
 
-/// What has happened, for the task that owns the conversation. Clones are the same one.
+/// The queued events for the task that owns the conversation. Clones share one queue.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Inbox(Arc<Shared>);
+pub(crate) struct Inbox(Arc<InboxShared>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    waiting: Mutex<Waiting>,
-    came: Notify,
-    elicitations: AtomicU64,
+struct InboxShared {
+    state: Mutex<InboxState>,
+    notify: Notify,
+    next_elicitation_id: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    events: VecDeque<Event>,
-    // The newest state of each session that said something.
-    snapshots: HashMap<SessionId, Snapshot>,
+struct InboxState {
+    events: VecDeque<ChatEvent>,
+    // The newest state of each session that has sent updates.
+    snapshots: HashMap<SessionId, SessionSnapshot>,
     output: HashMap<TerminalId, Vec<u8>>,
     progress: Option<(String, u64)>,
-    questions: HashMap<QuestionId, oneshot::Sender<Reply>>,
-    elicitations: HashMap<u64, oneshot::Sender<ElicitationAction>>,
+    permission_replies: HashMap<QuestionId, oneshot::Sender<QuestionReply>>,
+    elicitation_replies: HashMap<u64, oneshot::Sender<ElicitationAction>>,
 }
 
 impl Inbox {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> MutexGuard<'_, InboxState> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts in an event.
-    pub(crate) fn push(&self, event: Event) {
-        let mut waiting = self.waiting();
-        if let Event::Updated(session, snapshot) = event {
+    /// Queues an event.
+    pub(crate) fn push(&self, event: ChatEvent) {
+        let mut waiting = self.lock_state();
+        if let ChatEvent::SessionUpdated(session, snapshot) = event {
             waiting.snapshots.insert(session, snapshot);
             drop(waiting);
-            return self.0.came.notify_one();
+            return self.0.notify.notify_one();
         }
-        if waiting.events.len() >= MAX_WAITING {
-            // Only an agent that does nothing but complain gets here.
-            let oldest = waiting.events.iter().position(|event| matches!(event, Event::Remark(..)));
+        if waiting.events.len() >= MAX_QUEUED_EVENTS {
+            // Only an agent that sends nothing but errors gets here.
+            let oldest = waiting.events.iter().position(|event| matches!(event, ChatEvent::Note(..)));
             oldest.and_then(|at| waiting.events.remove(at));
         }
         waiting.events.push_back(event);
         drop(waiting);
-        self.0.came.notify_one();
+        self.0.notify.notify_one();
     }
 
-    /// Waits until something has happened.
-    pub(crate) async fn came(&self) {
-        self.0.came.notified().await;
+    /// Waits until an event is queued.
+    pub(crate) async fn wait_for_event(&self) {
+        self.0.notify.notified().await;
     }
 
-    /// Takes out all that has happened.
-    pub(crate) fn take(&self) -> Vec<Event> {
-        let mut waiting = self.waiting();
+    /// Takes all queued events.
+    pub(crate) fn take_events(&self) -> Vec<ChatEvent> {
+        let mut waiting = self.lock_state();
         let came = waiting.events.drain(..).collect::<Vec<_>>();
-        // A session is open before it has a state, a call known before its terminal, a session's last words before its
-        // turn has ended, and a command's before it has.
-        let (mut events, rest): (Vec<Event>, Vec<Event>) =
-            came.into_iter().partition(|event| matches!(event, Event::Opened(_)));
-        events.extend(waiting.snapshots.drain().map(|(session, snapshot)| Event::Updated(session, snapshot)));
-        let (rest, last): (Vec<Event>, Vec<Event>) =
-            rest.into_iter().partition(|event| !matches!(event, Event::TerminalEnded(..)));
+        // The order matters: a session opens before its first state, a tool call precedes its terminal, a session's
+        // last update precedes the end of its turn, and a command's last output precedes its end.
+        let (mut events, rest): (Vec<ChatEvent>, Vec<ChatEvent>) =
+            came.into_iter().partition(|event| matches!(event, ChatEvent::SessionOpened(_)));
+        events.extend(
+            waiting.snapshots.drain().map(|(session, snapshot)| ChatEvent::SessionUpdated(session, snapshot)),
+        );
+        let (rest, last): (Vec<ChatEvent>, Vec<ChatEvent>) =
+            rest.into_iter().partition(|event| !matches!(event, ChatEvent::TerminalEnded(..)));
         events.extend(rest);
         events.extend(waiting.output.drain().map(|(terminal, mut bytes)| {
-            bytes.drain(..unseen(&bytes));
-            Event::TerminalOutput(terminal, bytes)
+            bytes.drain(..hidden_prefix_len(&bytes));
+            ChatEvent::TerminalOutput(terminal, bytes)
         }));
         events.extend(last);
-        events.extend(waiting.progress.take().map(|(what, done)| Event::Progress(what, done)));
+        events.extend(waiting.progress.take().map(|(what, done)| ChatEvent::Progress(what, done)));
         events
     }
 
-    /// Answers a question, if somebody still waits for the answer.
-    pub(crate) fn answer(&self, id: QuestionId, reply: Reply) {
-        if let Some(asker) = self.waiting().questions.remove(&id) {
-            // Who has gone needs no answer.
+    /// Answers a question, if the agent still waits for it.
+    pub(crate) fn answer_permission(&self, id: QuestionId, reply: QuestionReply) {
+        if let Some(asker) = self.lock_state().permission_replies.remove(&id) {
+            // An asker that has gone needs no answer.
             asker.send(reply).ok();
         }
     }
 
-    /// Answers an elicitation, if somebody still waits for the answer.
-    pub(crate) fn fill(&self, number: u64, action: ElicitationAction) {
-        if let Some(asker) = self.waiting().elicitations.remove(&number) {
+    /// Answers an elicitation, if the agent still waits for it.
+    pub(crate) fn answer_elicitation(&self, number: u64, action: ElicitationAction) {
+        if let Some(asker) = self.lock_state().elicitation_replies.remove(&number) {
             asker.send(action).ok();
         }
     }
 
-    /// Passes on what a command writes until it has ended.
-    fn watch(&self, terminals: LocalTerminals, terminal: TerminalId) {
+    /// Forwards a command's output until the command ends.
+    fn follow_terminal(&self, terminals: LocalTerminals, terminal: TerminalId) {
         let inbox = self.clone();
         tokio::spawn(async move {
-            // One that is gone already has its output in the call.
-            let Ok(mut watcher) = terminals.watch(&terminal).await else { return };
+            // The output of a released terminal is in its tool call.
+            let Ok(mut watcher) = terminals.subscribe(&terminal).await else { return };
             drop(terminals);
-            inbox.output(&terminal, watcher.shown.text.as_bytes());
+            inbox.push_output(&terminal, watcher.snapshot.text.as_bytes());
             while let Some(live) = watcher.next().await {
                 match live {
-                    Live::Bytes(bytes) => inbox.output(&terminal, &bytes),
-                    Live::Skipped(count) => {
-                        inbox
-                            .output(&terminal, format!("\r\n… {count} bytes are not shown …\r\n").as_bytes());
+                    OutputEvent::Bytes(bytes) => inbox.push_output(&terminal, &bytes),
+                    OutputEvent::Skipped(count) => {
+                        inbox.push_output(
+                            &terminal,
+                            format!("\r\n… {count} bytes are not shown …\r\n").as_bytes(),
+                        );
                     }
                 }
             }
         });
     }
 
-    fn output(&self, terminal: &TerminalId, bytes: &[u8]) {
+    fn push_output(&self, terminal: &TerminalId, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
-        let mut waiting = self.waiting();
+        let mut waiting = self.lock_state();
         let output = waiting.output.entry(terminal.clone()).or_default();
         output.extend_from_slice(bytes);
         let excess = output.len().saturating_sub(MAX_OUTPUT);
         output.drain(..excess);
         drop(waiting);
-        self.0.came.notify_one();
+        self.0.notify.notify_one();
     }
 }
 
-/// Returns how many bytes of output are before the lines that can be seen.
-fn unseen(output: &[u8]) -> usize {
+/// Returns how many bytes of output precede the visible lines.
+fn hidden_prefix_len(output: &[u8]) -> usize {
     let ends = output.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
     ends.map(|(at, _)| at + 1).nth(MAX_LINES).unwrap_or(0)
 }
 
-/// Tells that nobody waits for an answer any more.
-struct Withdraw<'a> {
+/// Withdraws a question when its asker stops waiting.
+struct WithdrawOnDrop<'a> {
     inbox: &'a Inbox,
-    what: Option<Asked>,
+    request: Option<InputRequestId>,
 }
 
-enum Asked {
-    Question(QuestionId),
+enum InputRequestId {
+    Permission(QuestionId),
     Elicitation(u64),
 }
 
-impl Drop for Withdraw<'_> {
+impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
-        match self.what.take() {
-            Some(Asked::Question(id)) => {
-                self.inbox.waiting().questions.remove(&id);
-                self.inbox.push(Event::Withdrawn(id));
+        match self.request.take() {
+            Some(InputRequestId::Permission(id)) => {
+                self.inbox.lock_state().permission_replies.remove(&id);
+                self.inbox.push(ChatEvent::PermissionWithdrawn(id));
             }
-            Some(Asked::Elicitation(number)) => {
-                self.inbox.waiting().elicitations.remove(&number);
-                self.inbox.push(Event::ElicitationWithdrawn(number));
+            Some(InputRequestId::Elicitation(number)) => {
+                self.inbox.lock_state().elicitation_replies.remove(&number);
+                self.inbox.push(ChatEvent::ElicitationWithdrawn(number));
             }
             None => {}
         }
     }
 }
 
-impl Person for Inbox {
-    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Reply> {
+impl Approver for Inbox {
+    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, QuestionReply> {
         Box::pin(async move {
             let (asker, answered) = oneshot::channel();
             let id = question.id;
-            self.waiting().questions.insert(id, asker);
-            let mut withdraw = Withdraw { inbox: self, what: Some(Asked::Question(id)) };
-            self.push(Event::Asked(Arc::new(question.clone())));
+            self.lock_state().permission_replies.insert(id, asker);
+            let mut withdraw = WithdrawOnDrop { inbox: self, request: Some(InputRequestId::Permission(id)) };
+            self.push(ChatEvent::PermissionRequested(Arc::new(question.clone())));
             let reply = answered.await;
             if reply.is_ok() {
-                withdraw.what = None;
+                withdraw.request = None;
             }
-            reply.unwrap_or(Reply::Nobody)
+            reply.unwrap_or(QuestionReply::NoUser)
         })
     }
 
-    fn tell(&self, text: &str) {
-        self.push(Event::Remark(Tone::Warning, text.to_owned()));
+    fn notify(&self, text: &str) {
+        self.push(ChatEvent::Note(NoteLevel::Warning, text.to_owned()));
     }
 
-    fn rule_saved(&self, rule: &Rule) {
-        self.push(Event::Remark(Tone::Quiet, describe_saved_rule(rule)));
+    fn notify_rule_saved(&self, rule: &Rule) {
+        self.push(ChatEvent::Note(NoteLevel::Info, describe_saved_rule(rule)));
     }
 }
 
 impl FrontEnd for Inbox {
-    fn show(&self, event: bowline_host::Event<'_>) {
-        use bowline_host::Event as Shown;
+    fn show(&self, event: bowline_host::HostEvent<'_>) {
+        use bowline_host::HostEvent as Shown;
         match event {
             Shown::Update { notification, snapshot, .. } => {
-                self.push(Event::Updated(notification.session_id.clone(), snapshot));
+                self.push(ChatEvent::SessionUpdated(notification.session_id.clone(), snapshot));
             }
-            Shown::Breach { what, .. } => {
-                self.push(Event::Remark(Tone::Quiet, format!("the agent broke the protocol: {what}")));
+            Shown::Violation { description: what, .. } => {
+                self.push(ChatEvent::Note(NoteLevel::Info, format!("the agent broke the protocol: {what}")));
             }
-            Shown::Written { path, verdict: Some(Verdict::Merged), .. } => {
-                self.push(Event::Remark(Tone::Quiet, format!("merged with your own changes: {path}")));
+            Shown::FileWritten { path, verdict: Some(WriteVerdict::Merged), .. } => {
+                self.push(ChatEvent::Note(NoteLevel::Info, format!("merged with your own changes: {path}")));
             }
             Shown::TerminalStarted { terminal, terminals, .. } => {
-                self.push(Event::TerminalStarted(terminal.clone()));
-                self.watch(terminals.clone(), terminal.clone());
+                self.push(ChatEvent::TerminalStarted(terminal.clone()));
+                self.follow_terminal(terminals.clone(), terminal.clone());
             }
             Shown::TerminalEnded { terminal, exit, .. } => {
-                self.push(Event::TerminalEnded(terminal.clone(), exit.to_string()));
+                self.push(ChatEvent::TerminalEnded(terminal.clone(), exit.to_string()));
             }
-            Shown::ElicitationCompleted { .. } => self.push(Event::ElicitationCompleted),
-            Shown::Notice { text } => self.push(Event::Remark(Tone::Warning, text.to_owned())),
-            // Of turns and sessions, whoever began them hears; what is not known here has nothing to show.
+            Shown::ElicitationCompleted { .. } => self.push(ChatEvent::ElicitationCompleted),
+            Shown::Notice { text } => self.push(ChatEvent::Note(NoteLevel::Warning, text.to_owned())),
+            // The code that starts turns and sessions receives their results; unknown events have nothing to show.
             _ => {}
         }
     }
 
-    fn progress(&self, what: &str, done: u64) {
-        self.waiting().progress = Some((what.to_owned(), done));
-        self.0.came.notify_one();
+    fn show_progress(&self, what: &str, done: u64) {
+        self.lock_state().progress = Some((what.to_owned(), done));
+        self.0.notify.notify_one();
     }
 
     fn elicit<'a>(
@@ -246,14 +250,19 @@ impl FrontEnd for Inbox {
     ) -> BoxFuture<'a, ElicitationAction> {
         Box::pin(async move {
             let (asker, answered) = oneshot::channel();
-            let number = self.0.elicitations.fetch_add(1, Ordering::Relaxed);
-            self.waiting().elicitations.insert(number, asker);
-            let mut withdraw = Withdraw { inbox: self, what: Some(Asked::Elicitation(number)) };
+            let number = self.0.next_elicitation_id.fetch_add(1, Ordering::Relaxed);
+            self.lock_state().elicitation_replies.insert(number, asker);
+            let mut withdraw =
+                WithdrawOnDrop { inbox: self, request: Some(InputRequestId::Elicitation(number)) };
             let request = Arc::new(request.clone());
-            self.push(Event::Elicited { number, agent: agent.map(str::to_owned), request });
+            self.push(ChatEvent::ElicitationRequested {
+                id: number,
+                agent: agent.map(str::to_owned),
+                request,
+            });
             let action = answered.await;
             if action.is_ok() {
-                withdraw.what = None;
+                withdraw.request = None;
             }
             action.unwrap_or(ElicitationAction::Cancel)
         })

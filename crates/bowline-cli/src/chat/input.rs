@@ -1,47 +1,47 @@
-//! What the person types.
+//! The prompt input.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Span;
 use ratatui_textarea::{CursorMove, DataCursor, TextArea, WrapMode};
 
-use super::wrap::{Break, wrap};
+use super::wrap::{LineBreak, wrap_spans};
 
-/// As much may be typed or pasted, in bytes: with every key all of it is laid out again.
+/// The maximum length of the input, in bytes: every key lays all of it out again.
 pub(crate) const MAX_INPUT: usize = 64 << 10;
 
-/// So many prompts are remembered; the oldest go.
+/// The maximum number of remembered prompts; the oldest are dropped.
 const MAX_HISTORY: usize = 200;
 
-/// The text that is being written, and what was sent before it.
+/// The prompt being written, and the history of sent prompts.
 #[derive(Debug)]
-pub(crate) struct Input {
-    area: TextArea<'static>,
+pub(crate) struct PromptInput {
+    text_area: TextArea<'static>,
     history: Vec<String>,
-    // Which of the history is shown, and what was being written before it was.
-    browsing: Option<(usize, String)>,
+    // The history entry that is shown, and the text that was being written before.
+    history_position: Option<(usize, String)>,
 }
 
-/// What became of a key.
+/// The result of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Typed {
+pub(crate) enum InputOutcome {
     /// The text or the cursor changed.
     Edited,
-    /// The text is to be sent; the input is empty now.
-    Sent(String),
-    /// The key means nothing here.
+    /// The text is to be sent; the input is now empty.
+    Submitted(String),
+    /// The key has no meaning here.
     Ignored,
-    /// There is no room for more.
+    /// The input is full.
     Full,
 }
 
-impl Default for Input {
+impl Default for PromptInput {
     fn default() -> Self {
-        Self { area: area(""), history: Vec::new(), browsing: None }
+        Self { text_area: new_text_area(""), history: Vec::new(), history_position: None }
     }
 }
 
-fn area(text: &str) -> TextArea<'static> {
+fn new_text_area(text: &str) -> TextArea<'static> {
     let mut area = TextArea::new(text.split('\n').map(str::to_owned).collect());
     area.set_wrap_mode(WrapMode::WordOrGlyph);
     area.set_cursor_line_style(Style::new());
@@ -53,29 +53,31 @@ fn area(text: &str) -> TextArea<'static> {
     area
 }
 
-impl Input {
-    /// Takes a key.
-    pub(crate) fn key(&mut self, key: KeyEvent) -> Typed {
+impl PromptInput {
+    /// Handles a key.
+    pub(crate) fn handle_key(&mut self, key: KeyEvent) -> InputOutcome {
         let plain = key.modifiers.is_empty();
         let control = key.modifiers == KeyModifiers::CONTROL;
         match key.code {
-            KeyCode::Enter if plain => self.send(),
-            // Terminals that do not tell Shift+Enter send Ctrl-J at least.
+            KeyCode::Enter if plain => self.submit(),
+            // Terminals that do not report Shift+Enter at least send Ctrl-J.
             KeyCode::Enter => self.insert("\n"),
             KeyCode::Char('j') if control => self.insert("\n"),
-            KeyCode::Up if plain && self.cursor().0 == 0 => self.recall(true),
-            KeyCode::Down if plain && self.cursor().0 + 1 == self.area.lines().len() => self.recall(false),
+            KeyCode::Up if plain && self.cursor().0 == 0 => self.recall_history(true),
+            KeyCode::Down if plain && self.cursor().0 + 1 == self.text_area.lines().len() => {
+                self.recall_history(false)
+            }
             KeyCode::Char('u') if control => {
-                self.area.delete_line_by_head();
-                Typed::Edited
+                self.text_area.delete_line_by_head();
+                InputOutcome::Edited
             }
             KeyCode::Char(character) if !character.is_control() => {
                 let is_text = key.modifiers.difference(KeyModifiers::SHIFT).is_empty();
-                if is_text && self.bytes() >= MAX_INPUT {
-                    return Typed::Full;
+                if is_text && self.byte_len() >= MAX_INPUT {
+                    return InputOutcome::Full;
                 }
-                self.area.input(key);
-                Typed::Edited
+                self.text_area.input(key);
+                InputOutcome::Edited
             }
             KeyCode::Left
             | KeyCode::Right
@@ -83,39 +85,39 @@ impl Input {
             | KeyCode::Down
             | KeyCode::Backspace
             | KeyCode::Delete => {
-                self.area.input(key);
-                Typed::Edited
+                self.text_area.input(key);
+                InputOutcome::Edited
             }
-            _ => Typed::Ignored,
+            _ => InputOutcome::Ignored,
         }
     }
 
-    /// Puts text where the cursor is, as it was pasted.
-    pub(crate) fn insert(&mut self, text: &str) -> Typed {
+    /// Inserts text at the cursor, as pasted.
+    pub(crate) fn insert(&mut self, text: &str) -> InputOutcome {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         let text: String = text
             .chars()
             .filter(|character| !character.is_control() || matches!(character, '\n' | '\t'))
             .collect();
-        if self.bytes() + text.len() > MAX_INPUT {
-            return Typed::Full;
+        if self.byte_len() + text.len() > MAX_INPUT {
+            return InputOutcome::Full;
         }
-        self.area.insert_str(text);
-        Typed::Edited
+        self.text_area.insert_str(text);
+        InputOutcome::Edited
     }
 
-    fn send(&mut self) -> Typed {
+    fn submit(&mut self) -> InputOutcome {
         let text = self.text();
         if text.trim().is_empty() {
-            return Typed::Ignored;
+            return InputOutcome::Ignored;
         }
-        self.remember(&text);
-        self.set("");
-        Typed::Sent(text)
+        self.add_to_history(&text);
+        self.set_text("");
+        InputOutcome::Submitted(text)
     }
 
-    fn remember(&mut self, text: &str) {
-        self.browsing = None;
+    fn add_to_history(&mut self, text: &str) {
+        self.history_position = None;
         if self.history.last().is_none_or(|last| last != text) {
             self.history.push(text.to_owned());
         }
@@ -124,80 +126,80 @@ impl Input {
         }
     }
 
-    fn recall(&mut self, back: bool) -> Typed {
-        let next = match &self.browsing {
+    fn recall_history(&mut self, back: bool) -> InputOutcome {
+        let next = match &self.history_position {
             None if back => self.history.len().checked_sub(1),
-            None => return Typed::Ignored,
+            None => return InputOutcome::Ignored,
             Some((at, _)) if back => at.checked_sub(1),
             Some((at, _)) => Some(at + 1),
         };
-        let Some(next) = next else { return Typed::Ignored };
-        let draft = match self.browsing.take() {
+        let Some(next) = next else { return InputOutcome::Ignored };
+        let draft = match self.history_position.take() {
             Some((_, draft)) => draft,
             None => self.text(),
         };
         match self.history.get(next).cloned() {
             Some(text) => {
-                self.area = area(&text);
-                self.browsing = Some((next, draft));
+                self.text_area = new_text_area(&text);
+                self.history_position = Some((next, draft));
             }
-            None => self.area = area(&draft),
+            None => self.text_area = new_text_area(&draft),
         }
-        Typed::Edited
+        InputOutcome::Edited
     }
 
     /// Replaces the text.
-    pub(crate) fn set(&mut self, text: &str) {
-        self.area = area(text);
-        self.browsing = None;
+    pub(crate) fn set_text(&mut self, text: &str) {
+        self.text_area = new_text_area(text);
+        self.history_position = None;
     }
 
     /// Returns the text.
     pub(crate) fn text(&self) -> String {
-        self.area.lines().join("\n")
+        self.text_area.lines().join("\n")
     }
 
-    /// Says whether there is none.
+    /// Returns whether the text is empty.
     pub(crate) fn is_empty(&self) -> bool {
-        self.area.is_empty()
+        self.text_area.is_empty()
     }
 
-    fn bytes(&self) -> usize {
-        self.area.lines().iter().map(|line| line.len() + 1).sum()
+    fn byte_len(&self) -> usize {
+        self.text_area.lines().iter().map(|line| line.len() + 1).sum()
     }
 
-    /// Returns where the cursor is: the line, and the character in it.
+    /// Returns the position of the cursor: the line, and the character within it.
     pub(crate) fn cursor(&self) -> (usize, usize) {
-        let DataCursor(row, column) = self.area.cursor();
+        let DataCursor(row, column) = self.text_area.cursor();
         (row, column)
     }
 
-    /// Returns the text of the cursor's line before it.
-    pub(crate) fn before_cursor(&self) -> String {
+    /// Returns the text of the cursor's line before the cursor.
+    pub(crate) fn text_before_cursor(&self) -> String {
         let (row, column) = self.cursor();
-        self.area.lines().get(row).map(|line| line.chars().take(column).collect()).unwrap_or_default()
+        self.text_area.lines().get(row).map(|line| line.chars().take(column).collect()).unwrap_or_default()
     }
 
-    /// Replaces so many characters before the cursor.
-    pub(crate) fn complete(&mut self, characters: usize, text: &str) {
+    /// Replaces a number of characters before the cursor.
+    pub(crate) fn replace_before_cursor(&mut self, characters: usize, text: &str) {
         for _ in 0..characters {
-            self.area.delete_char();
+            self.text_area.delete_char();
         }
-        self.area.insert_str(text);
+        self.text_area.insert_str(text);
     }
 
-    /// Goes to the start of the line, or to its end.
-    pub(crate) fn go_to_edge(&mut self, end: bool) {
-        self.area.move_cursor(if end { CursorMove::End } else { CursorMove::Head });
+    /// Moves to the start of the line, or to its end.
+    pub(crate) fn move_to_line_edge(&mut self, end: bool) {
+        self.text_area.move_cursor(if end { CursorMove::End } else { CursorMove::Head });
     }
 
     /// Returns how many rows the text takes at a width, at most `most`.
-    pub(crate) fn rows(&self, width: usize, most: usize) -> usize {
+    pub(crate) fn row_count(&self, width: usize, most: usize) -> usize {
         let mut rows = 0;
-        for line in self.area.lines() {
+        for line in self.text_area.lines() {
             let start: String = line.chars().take(width.saturating_mul(most) + 1).collect();
-            // The cursor may stand behind the last character.
-            rows += wrap(&[Span::raw(start + "_")], width, Break::Words, &[], &[]).len();
+            // The cursor may be behind the last character.
+            rows += wrap_spans(&[Span::raw(start + "_")], width, LineBreak::Words, &[], &[]).len();
             if rows >= most {
                 return most;
             }
@@ -205,15 +207,15 @@ impl Input {
         rows.max(1)
     }
 
-    /// Returns the text area, to draw it.
-    pub(crate) fn area(&self) -> &TextArea<'static> {
-        &self.area
+    /// Returns the text area for drawing.
+    pub(crate) fn text_area(&self) -> &TextArea<'static> {
+        &self.text_area
     }
 
     /// Shows the cursor, or hides it.
-    pub(crate) fn focus(&mut self, focused: bool) {
+    pub(crate) fn set_focused(&mut self, focused: bool) {
         let style = if focused { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
-        self.area.set_cursor_style(style);
+        self.text_area.set_cursor_style(style);
     }
 }
 

@@ -1,150 +1,153 @@
 //! Markdown as styled lines.
 //!
-//! What an agent writes is shown in full: what is no markdown is text, and markup that has no look of its own here (HTML,
-//! images) is shown as it was written.
+//! An agent's text is shown in full: anything that is not Markdown is plain text, and markup without a rendering here
+//! (HTML, images) is shown verbatim.
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::wrap::{Break, prose, safe, wrap};
+use super::wrap::{LineBreak, escape_line, escape_prose, wrap_spans};
 
-/// Lists and quotations are indented so far at most, in levels: a text can nest them without end.
+/// The maximum indentation of lists and quotations, in levels: a text can nest them without end.
 const MAX_INDENT: usize = 8;
 
-/// Returns markdown as lines of at most `width` columns, on top of a style.
-pub(crate) fn lines(text: &str, width: usize, style: Style) -> Vec<Line<'static>> {
+/// Renders Markdown as lines of at most `width` columns, on top of a base style.
+pub(crate) fn render_markdown(text: &str, width: usize, style: Style) -> Vec<Line<'static>> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut page = Page::new(width, style);
+    let mut page = MarkdownRenderer::new(width, style);
     for event in Parser::new_ext(text, options) {
-        page.take(event);
+        page.handle_event(event);
     }
     page.finish()
 }
 
-/// What begins the lines of a list item or a quotation.
+/// The prefix of the lines of a list item or a quotation.
 #[derive(Debug, Clone)]
-enum Level {
+enum BlockPrefix {
     Quote,
-    /// An item: its mark, until it has been shown.
-    Item {
+    /// An item: its marker, until it has been shown.
+    ListItem {
         mark: Option<String>,
         width: usize,
     },
 }
 
-/// A page in the making.
-struct Page {
+/// The state of a rendering.
+struct MarkdownRenderer {
     width: usize,
     base: Style,
-    done: Vec<Line<'static>>,
-    // What is being written: spans of one paragraph.
+    lines: Vec<Line<'static>>,
+    // The spans of the current paragraph.
     spans: Vec<Span<'static>>,
     styles: Vec<Style>,
-    levels: Vec<Level>,
-    // The lists that are open: the number of the next item, if they count.
+    prefixes: Vec<BlockPrefix>,
+    // The open lists: the number of the next item, if they are ordered.
     lists: Vec<Option<u64>>,
     code: Option<String>,
     links: Vec<(String, usize)>,
-    table: Option<Table>,
-    // Whether something is to be kept apart from what comes next.
-    gap: bool,
+    table: Option<MarkdownTable>,
+    // Whether a blank line is needed before the next block.
+    needs_gap: bool,
 }
 
 #[derive(Default)]
-struct Table {
+struct MarkdownTable {
     rows: Vec<Vec<Vec<Span<'static>>>>,
-    heads: usize,
+    header_rows: usize,
 }
 
-impl Page {
+impl MarkdownRenderer {
     fn new(width: usize, base: Style) -> Self {
         Self {
             width: width.max(1),
             base,
-            done: Vec::new(),
+            lines: Vec::new(),
             spans: Vec::new(),
             styles: Vec::new(),
-            levels: Vec::new(),
+            prefixes: Vec::new(),
             lists: Vec::new(),
             code: None,
             links: Vec::new(),
             table: None,
-            gap: false,
+            needs_gap: false,
         }
     }
 
-    fn style(&self) -> Style {
+    fn current_style(&self) -> Style {
         self.styles.iter().fold(self.base, |style, more| style.patch(*more))
     }
 
-    fn take(&mut self, event: Event<'_>) {
+    fn handle_event(&mut self, event: Event<'_>) {
         match event {
-            Event::Start(tag) => self.start(tag),
-            Event::End(tag) => self.end(tag),
+            Event::Start(tag) => self.start_tag(tag),
+            Event::End(tag) => self.end_tag(tag),
             Event::Text(text) => match &mut self.code {
                 Some(code) => code.push_str(&text),
-                None => self.prose(&text),
+                None => self.push_prose(&text),
             },
             Event::Code(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
-                self.text(&text, self.style().fg(Color::Cyan));
+                self.push_text(&text, self.current_style().fg(Color::Cyan));
             }
             Event::Html(text) | Event::InlineHtml(text) | Event::FootnoteReference(text) => {
-                let style = self.style().add_modifier(Modifier::DIM);
+                let style = self.current_style().add_modifier(Modifier::DIM);
                 for (at, line) in text.split('\n').enumerate() {
                     if at > 0 {
-                        self.paragraph();
+                        self.end_paragraph();
                     }
                     if !line.is_empty() {
-                        self.text(line, style);
+                        self.push_text(line, style);
                     }
                 }
             }
-            Event::SoftBreak => self.text(" ", self.style()),
-            Event::HardBreak => self.paragraph(),
+            Event::SoftBreak => self.push_text(" ", self.current_style()),
+            Event::HardBreak => self.end_paragraph(),
             Event::Rule => {
-                self.block();
-                self.text(&"─".repeat(self.room().min(40)), self.base.add_modifier(Modifier::DIM));
-                self.paragraph();
-                self.gap = true;
+                self.begin_block();
+                self.push_text(
+                    &"─".repeat(self.available_width().min(40)),
+                    self.base.add_modifier(Modifier::DIM),
+                );
+                self.end_paragraph();
+                self.needs_gap = true;
             }
             Event::TaskListMarker(done) => {
-                self.text(if done { "[x] " } else { "[ ] " }, self.style());
+                self.push_text(if done { "[x] " } else { "[ ] " }, self.current_style());
             }
         }
     }
 
-    fn start(&mut self, tag: Tag<'_>) {
+    fn start_tag(&mut self, tag: Tag<'_>) {
         match tag {
             Tag::Heading { level, .. } => {
-                self.block();
-                self.styles.push(heading(level));
+                self.begin_block();
+                self.styles.push(heading_style(level));
             }
             Tag::BlockQuote(_) => {
-                self.block();
-                self.levels.push(Level::Quote);
+                self.begin_block();
+                self.prefixes.push(BlockPrefix::Quote);
             }
             Tag::CodeBlock(kind) => {
-                self.block();
+                self.begin_block();
                 self.code = Some(String::new());
                 if let CodeBlockKind::Fenced(language) = kind
                     && !language.is_empty()
                 {
-                    self.text(&language, self.base.add_modifier(Modifier::DIM));
-                    self.paragraph();
+                    self.push_text(&language, self.base.add_modifier(Modifier::DIM));
+                    self.end_paragraph();
                 }
             }
             Tag::List(number) => {
-                // A list in an item goes on with it.
+                // A nested list continues its item.
                 if self.lists.is_empty() {
-                    self.block();
+                    self.begin_block();
                 } else {
-                    self.paragraph();
+                    self.end_paragraph();
                 }
                 self.lists.push(number);
             }
             Tag::Item => {
-                self.paragraph();
+                self.end_paragraph();
                 let mark = match self.lists.last_mut() {
                     Some(Some(number)) => {
                         let mark = format!("{number}. ");
@@ -153,13 +156,13 @@ impl Page {
                     }
                     _ => "• ".to_owned(),
                 };
-                self.gap = false;
+                self.needs_gap = false;
                 let width = mark.chars().count();
-                self.levels.push(Level::Item { mark: Some(mark), width });
+                self.prefixes.push(BlockPrefix::ListItem { mark: Some(mark), width });
             }
             Tag::Table(_) => {
-                self.block();
-                self.table = Some(Table::default());
+                self.begin_block();
+                self.table = Some(MarkdownTable::default());
             }
             Tag::TableHead | Tag::TableRow => {
                 if let Some(table) = &mut self.table {
@@ -173,52 +176,55 @@ impl Page {
                 self.links.push((dest_url.to_string(), self.spans.len()));
                 self.styles.push(Style::new().fg(Color::Blue).add_modifier(Modifier::UNDERLINED));
             }
-            Tag::Paragraph => self.block(),
-            // What has no look of its own begins anew.
-            _ => self.paragraph(),
+            Tag::Paragraph => self.begin_block(),
+            // Blocks without a rendering of their own start a new paragraph.
+            _ => self.end_paragraph(),
         }
     }
 
-    fn end(&mut self, tag: TagEnd) {
+    fn end_tag(&mut self, tag: TagEnd) {
         match tag {
             TagEnd::Heading(_) => {
-                self.paragraph();
+                self.end_paragraph();
                 self.styles.pop();
-                self.gap = true;
+                self.needs_gap = true;
             }
             TagEnd::BlockQuote(_) => {
-                self.paragraph();
-                self.levels.pop();
-                self.gap = true;
+                self.end_paragraph();
+                self.prefixes.pop();
+                self.needs_gap = true;
             }
             TagEnd::CodeBlock => {
                 let code = self.code.take().unwrap_or_default();
                 let style = self.base.fg(Color::Cyan);
                 for line in code.strip_suffix('\n').unwrap_or(&code).split('\n') {
-                    self.spans.push(Span::styled(safe(line), style));
-                    self.write(Break::Anywhere, &[Span::styled("│ ", self.base.add_modifier(Modifier::DIM))]);
+                    self.spans.push(Span::styled(escape_line(line), style));
+                    self.write_paragraph(
+                        LineBreak::Anywhere,
+                        &[Span::styled("│ ", self.base.add_modifier(Modifier::DIM))],
+                    );
                 }
-                self.gap = true;
+                self.needs_gap = true;
             }
             TagEnd::List(_) => {
-                self.paragraph();
+                self.end_paragraph();
                 self.lists.pop();
-                self.gap = self.lists.is_empty();
+                self.needs_gap = self.lists.is_empty();
             }
             TagEnd::Item => {
-                if matches!(self.levels.last(), Some(Level::Item { mark: Some(_), .. })) {
-                    // An item with nothing in it.
-                    self.write(Break::Words, &[]);
+                if matches!(self.prefixes.last(), Some(BlockPrefix::ListItem { mark: Some(_), .. })) {
+                    // An empty item.
+                    self.write_paragraph(LineBreak::Words, &[]);
                 } else {
-                    self.paragraph();
+                    self.end_paragraph();
                 }
-                self.levels.pop();
-                self.gap = false;
+                self.prefixes.pop();
+                self.needs_gap = false;
             }
-            TagEnd::Table => self.end_table(),
+            TagEnd::Table => self.write_table(),
             TagEnd::TableHead => {
                 if let Some(table) = &mut self.table {
-                    table.heads = table.rows.len();
+                    table.header_rows = table.rows.len();
                 }
             }
             TagEnd::TableCell => {
@@ -236,58 +242,61 @@ impl Page {
                 let shown: String = self.spans.iter().skip(from).map(|span| span.content.as_ref()).collect();
                 let plain = address.strip_prefix("mailto:").unwrap_or(&address);
                 if !address.is_empty() && shown != plain {
-                    self.text(&format!(" ({address})"), self.style().add_modifier(Modifier::DIM));
+                    self.push_text(
+                        &format!(" ({address})"),
+                        self.current_style().add_modifier(Modifier::DIM),
+                    );
                 }
             }
             TagEnd::Paragraph => {
-                self.paragraph();
-                self.gap = true;
+                self.end_paragraph();
+                self.needs_gap = true;
             }
-            _ => self.paragraph(),
+            _ => self.end_paragraph(),
         }
     }
 
-    fn prose(&mut self, text: &str) {
-        self.spans.push(Span::styled(prose(&text.replace('\n', " ")), self.style()));
+    fn push_prose(&mut self, text: &str) {
+        self.spans.push(Span::styled(escape_prose(&text.replace('\n', " ")), self.current_style()));
     }
 
-    fn text(&mut self, text: &str, style: Style) {
-        self.spans.push(Span::styled(safe(&text.replace('\n', " ")), style));
+    fn push_text(&mut self, text: &str, style: Style) {
+        self.spans.push(Span::styled(escape_line(&text.replace('\n', " ")), style));
     }
 
-    /// Begins a block: what was written ends, and is kept apart from it.
-    fn block(&mut self) {
-        self.paragraph();
-        if std::mem::take(&mut self.gap) && !self.done.is_empty() {
-            let (_, rest) = self.prefixes();
-            self.done.push(Line::from(rest));
+    /// Begins a block: ends the current paragraph and separates it.
+    fn begin_block(&mut self) {
+        self.end_paragraph();
+        if std::mem::take(&mut self.needs_gap) && !self.lines.is_empty() {
+            let (_, rest) = self.line_prefixes();
+            self.lines.push(Line::from(rest));
         }
     }
 
-    /// Ends what is written, if it is anything.
-    fn paragraph(&mut self) {
+    /// Ends the current paragraph, unless it is empty.
+    fn end_paragraph(&mut self) {
         if !self.spans.is_empty() {
-            self.write(Break::Words, &[]);
+            self.write_paragraph(LineBreak::Words, &[]);
         }
     }
 
-    fn room(&self) -> usize {
-        let (_, rest) = self.prefixes();
+    fn available_width(&self) -> usize {
+        let (_, rest) = self.line_prefixes();
         let taken: usize = rest.iter().map(Span::width).sum();
         self.width.saturating_sub(taken).max(1)
     }
 
-    fn prefixes(&self) -> (Vec<Span<'static>>, Vec<Span<'static>>) {
+    fn line_prefixes(&self) -> (Vec<Span<'static>>, Vec<Span<'static>>) {
         let (mut first, mut rest) = (Vec::new(), Vec::new());
-        let skipped = self.levels.len().saturating_sub(MAX_INDENT);
-        for level in self.levels.iter().skip(skipped) {
+        let skipped = self.prefixes.len().saturating_sub(MAX_INDENT);
+        for level in self.prefixes.iter().skip(skipped) {
             match level {
-                Level::Quote => {
+                BlockPrefix::Quote => {
                     let bar = Span::styled("▌ ", self.base.add_modifier(Modifier::DIM));
                     first.push(bar.clone());
                     rest.push(bar);
                 }
-                Level::Item { mark, width } => {
+                BlockPrefix::ListItem { mark, width } => {
                     let blank = " ".repeat(*width);
                     first.push(Span::styled(mark.clone().unwrap_or_else(|| blank.clone()), self.base));
                     rest.push(Span::styled(blank, self.base));
@@ -297,36 +306,36 @@ impl Page {
         (first, rest)
     }
 
-    /// Writes what is gathered as one paragraph.
-    fn write(&mut self, breaks: Break, before: &[Span<'static>]) {
-        let (mut first, mut rest) = self.prefixes();
+    /// Writes the collected spans as one paragraph.
+    fn write_paragraph(&mut self, breaks: LineBreak, before: &[Span<'static>]) {
+        let (mut first, mut rest) = self.line_prefixes();
         first.extend_from_slice(before);
         rest.extend_from_slice(before);
         let spans = std::mem::take(&mut self.spans);
-        self.done.extend(wrap(&spans, self.width, breaks, &first, &rest));
-        for level in &mut self.levels {
-            if let Level::Item { mark, .. } = level {
+        self.lines.extend(wrap_spans(&spans, self.width, breaks, &first, &rest));
+        for level in &mut self.prefixes {
+            if let BlockPrefix::ListItem { mark, .. } = level {
                 *mark = None;
             }
         }
     }
 
-    /// Writes a table: in columns if it fits, and row by row if it does not.
-    fn end_table(&mut self) {
+    /// Writes a table: in columns if it fits, otherwise row by row.
+    fn write_table(&mut self) {
         let Some(table) = self.table.take() else { return };
         let width_of = |cell: &[Span<'_>]| cell.iter().map(Span::width).sum::<usize>();
         let columns = table.rows.iter().map(Vec::len).max().unwrap_or(0);
         let column =
             |at: usize| table.rows.iter().filter_map(|row| row.get(at)).map(|cell| width_of(cell)).max();
         let widths: Vec<usize> = (0..columns).map(|at| column(at).unwrap_or(0)).collect();
-        let fits = widths.iter().sum::<usize>() + 3 * columns.saturating_sub(1) <= self.room();
+        let fits = widths.iter().sum::<usize>() + 3 * columns.saturating_sub(1) <= self.available_width();
         let faint = self.base.add_modifier(Modifier::DIM);
         for (number, row) in table.rows.iter().enumerate() {
             for (at, cell) in row.iter().enumerate() {
                 if at > 0 {
                     self.spans.push(Span::styled(" │ ", faint));
                 }
-                let head = if number < table.heads { Modifier::BOLD } else { Modifier::empty() };
+                let head = if number < table.header_rows { Modifier::BOLD } else { Modifier::empty() };
                 self.spans.extend(cell.iter().cloned().map(|span| {
                     let style = span.style.add_modifier(head);
                     span.style(style)
@@ -336,26 +345,26 @@ impl Page {
                     self.spans.push(Span::styled(" ".repeat(padding), self.base));
                 }
             }
-            self.write(if fits { Break::Anywhere } else { Break::Words }, &[]);
-            if fits && number + 1 == table.heads {
+            self.write_paragraph(if fits { LineBreak::Anywhere } else { LineBreak::Words }, &[]);
+            if fits && number + 1 == table.header_rows {
                 let line: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
                 self.spans.push(Span::styled(line.join("─┼─"), faint));
-                self.write(Break::Anywhere, &[]);
+                self.write_paragraph(LineBreak::Anywhere, &[]);
             }
         }
-        self.gap = true;
+        self.needs_gap = true;
     }
 
     fn finish(mut self) -> Vec<Line<'static>> {
         if let Some(code) = self.code.take() {
-            self.text(&code, self.base);
+            self.push_text(&code, self.base);
         }
-        self.paragraph();
-        self.done
+        self.end_paragraph();
+        self.lines
     }
 }
 
-fn heading(level: HeadingLevel) -> Style {
+fn heading_style(level: HeadingLevel) -> Style {
     let style = Style::new().add_modifier(Modifier::BOLD);
     match level {
         HeadingLevel::H1 => style.fg(Color::Magenta).add_modifier(Modifier::UNDERLINED),

@@ -7,53 +7,53 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
-use super::parts::theme;
-use super::wrap::cut;
+use super::widgets::theme;
+use super::wrap::truncate_end;
 
 /// One row of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Row {
-    /// What it is called.
+pub(crate) struct PickerRow {
+    /// Its label.
     pub(crate) label: String,
-    /// What there is to say of it.
-    pub(crate) about: String,
-    /// Whether it is what holds now.
-    pub(crate) current: bool,
+    /// Its description.
+    pub(crate) description: String,
+    /// Whether it is the current value.
+    pub(crate) is_current: bool,
 }
 
-/// A list, what was typed to narrow it down, and what is chosen.
+/// A list, its filter text, and the selected row.
 #[derive(Debug, Clone)]
 pub(crate) struct Picker {
     title: String,
-    rows: Vec<Row>,
-    typed: String,
-    // A place among the rows that fit.
+    rows: Vec<PickerRow>,
+    filter: String,
+    // An index among the matching rows.
     selected: usize,
 }
 
-/// What became of a key.
+/// The result of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Picked {
-    /// The list is closed.
+pub(crate) enum PickerOutcome {
+    /// The list was closed.
     Closed,
     /// This row was chosen.
-    Row(usize),
+    Chosen(usize),
 }
 
 impl Picker {
-    /// Returns a list with what holds now chosen.
-    pub(crate) fn new(title: impl Into<String>, rows: Vec<Row>) -> Self {
-        let selected = rows.iter().position(|row| row.current).unwrap_or(0);
-        Self { title: title.into(), rows, typed: String::new(), selected }
+    /// Returns a picker with the current value selected.
+    pub(crate) fn new(title: impl Into<String>, rows: Vec<PickerRow>) -> Self {
+        let selected = rows.iter().position(|row| row.is_current).unwrap_or(0);
+        Self { title: title.into(), rows, filter: String::new(), selected }
     }
 
-    /// Takes a key.
-    pub(crate) fn key(&mut self, key: KeyEvent) -> Option<Picked> {
-        let fitting = self.fitting();
+    /// Handles a key.
+    pub(crate) fn handle_key(&mut self, key: KeyEvent) -> Option<PickerOutcome> {
+        let fitting = self.matching_rows();
         let last = fitting.len().saturating_sub(1);
         match key.code {
-            KeyCode::Esc => return Some(Picked::Closed),
-            KeyCode::Enter => return fitting.get(self.selected).map(|row| Picked::Row(*row)),
+            KeyCode::Esc => return Some(PickerOutcome::Closed),
+            KeyCode::Enter => return fitting.get(self.selected).map(|row| PickerOutcome::Chosen(*row)),
             KeyCode::Up => self.selected = self.selected.saturating_sub(1),
             KeyCode::Down => self.selected = (self.selected + 1).min(last),
             KeyCode::PageUp => self.selected = self.selected.saturating_sub(10),
@@ -61,12 +61,12 @@ impl Picker {
             KeyCode::Home => self.selected = 0,
             KeyCode::End => self.selected = last,
             KeyCode::Backspace => {
-                self.typed.pop();
+                self.filter.pop();
                 self.selected = 0;
             }
             KeyCode::Char(character) if key.modifiers.difference(KeyModifiers::SHIFT).is_empty() => {
-                if self.typed.len() < 200 {
-                    self.typed.push(character);
+                if self.filter.len() < 200 {
+                    self.filter.push(character);
                 }
                 self.selected = 0;
             }
@@ -75,17 +75,17 @@ impl Picker {
         None
     }
 
-    fn fitting(&self) -> Vec<usize> {
-        let typed = self.typed.to_lowercase();
-        let fits = |row: &Row| {
-            row.label.to_lowercase().contains(&typed) || row.about.to_lowercase().contains(&typed)
+    fn matching_rows(&self) -> Vec<usize> {
+        let typed = self.filter.to_lowercase();
+        let fits = |row: &PickerRow| {
+            row.label.to_lowercase().contains(&typed) || row.description.to_lowercase().contains(&typed)
         };
         self.rows.iter().enumerate().filter(|(_, row)| fits(row)).map(|(at, _)| at).collect()
     }
 
-    /// Draws the list over what is there.
+    /// Draws the list over the area.
     pub(crate) fn draw(&self, frame: &mut Frame<'_>, area: Rect) {
-        let fitting = self.fitting();
+        let fitting = self.matching_rows();
         let height = u16::try_from(fitting.len().max(1)).unwrap_or(u16::MAX).saturating_add(3);
         let width = area.width.saturating_sub(4).min(100).max(area.width.min(20));
         let height = height.min(area.height.saturating_sub(2)).max(area.height.min(4));
@@ -96,26 +96,30 @@ impl Picker {
         let block = Block::bordered()
             .title(Span::styled(format!(" {} ", self.title), Style::new().add_modifier(Modifier::BOLD)))
             .title_bottom(hints)
-            .border_style(theme::frame());
+            .border_style(theme::window());
         let inside = block.inner(place);
         frame.render_widget(block, place);
         let (inner, rows) = (usize::from(inside.width), usize::from(inside.height).saturating_sub(1));
-        let mut lines =
-            vec![Line::from(vec![Span::raw("❯ "), Span::raw(cut(&self.typed, inner.saturating_sub(3)))])];
+        let mut lines = vec![Line::from(vec![
+            Span::raw("❯ "),
+            Span::raw(truncate_end(&self.filter, inner.saturating_sub(3))),
+        ])];
         if fitting.is_empty() {
             lines.push(Line::styled("nothing fits", Style::new().add_modifier(Modifier::DIM)));
         }
         let from = self.selected.saturating_sub(rows.saturating_sub(1));
         for (at, row) in fitting.iter().enumerate().skip(from).take(rows) {
             let Some(row) = self.rows.get(*row) else { continue };
-            let mark = if row.current { "● " } else { "  " };
-            let label = cut(&row.label, inner.saturating_sub(2));
+            let mark = if row.is_current { "● " } else { "  " };
+            let label = truncate_end(&row.label, inner.saturating_sub(2));
             let room = inner.saturating_sub(4 + Span::raw(label.as_str()).width());
-            let about = format!("  {}", cut(&row.about, room));
+            let about = format!("  {}", truncate_end(&row.description, room));
             let blank = inner.saturating_sub(2 + Span::raw(format!("{label}{about}")).width());
             let text = format!("{mark}{label}{about}{}", " ".repeat(blank));
-            lines
-                .push(Line::styled(text, if at == self.selected { theme::chosen() } else { theme::frame() }));
+            lines.push(Line::styled(
+                text,
+                if at == self.selected { theme::selected() } else { theme::window() },
+            ));
         }
         frame.render_widget(Paragraph::new(lines), inside);
     }

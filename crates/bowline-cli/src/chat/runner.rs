@@ -1,405 +1,449 @@
-//! Does what a conversation wants done: prompts, sessions, undo. Everything that takes time is a task that tells of its
-//! end through the inbox.
+//! The runner of a conversation's actions: prompts, sessions, undo. Everything that takes time is a task that reports
+//! its end through the inbox.
 
-mod finding;
-mod settings;
+mod config_options;
+mod queries;
 mod shell;
-mod summary;
+mod turn_summary;
 mod undo;
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use bowline_host::{Connection, Session};
+use bowline_host::{Connection, HostSession};
 use bowline_state::capabilities::AgentMethod;
-use bowline_state::policy::Source;
+use bowline_state::policy::RuleSource;
 use bowline_state::schema::v1::{PromptCapabilities, SessionId};
-use bowline_state::slash::Undo;
-use bowline_state::undo::Selection;
-use bowline_wire::Grace;
-use bowline_workspace::listing::ListOptions;
-use bowline_workspace::walker::Kind;
+use bowline_state::slash_command::UndoTarget;
+use bowline_state::undo::ChangeSelection;
+use bowline_wire::ShutdownGrace;
+use bowline_workspace::list::ListOptions;
+use bowline_workspace::walker::EntryKind;
 use tokio::sync::{Mutex, Notify};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::conversation::Tone;
-use super::event::{Allowed, Can, Event, Opened, Restart};
+use super::conversation::NoteLevel;
+use super::event::{ChatEvent, OpenedChatSession, PermissionSummary, RestartTarget, SessionFeatures};
 use super::front_end::Inbox;
-use crate::client::{Client, Launch, prompt};
-use crate::ending::Ending;
-use finding::{changes, list_sessions, silent, taken_back, why};
-use summary::describe_turn;
+use crate::client::{AgentLauncher, LaunchedAgent, prompt};
+use crate::error::CliError;
+use queries::{describe_ending, describe_timeout, describe_undo, list_changes, list_sessions};
+use turn_summary::describe_turn;
 use undo::undo_turns;
 
-/// How long an agent may take to open another session.
-const OPEN: Duration = Duration::from_secs(60);
+/// The time limit for opening another session.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long an agent may take to list its sessions, and to set something.
-const ANSWER: Duration = Duration::from_secs(20);
+/// The time limit for listing sessions and for setting an option.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long an agent may take to leave a session.
-const LEAVE: Duration = Duration::from_secs(5);
+/// The time limit for closing a session.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// So many files are known to be completed to.
+/// The maximum number of files known for completion.
 const MAX_FILES: u64 = 100_000;
 
-/// How deep files are looked for.
+/// The maximum depth of the file listing.
 const MAX_DEPTH: usize = 12;
 
-/// The agent, the session, and what is being done for the conversation.
-pub(crate) struct Runner {
-    launch: Arc<Launch>,
+/// The agent, the session, and the tasks of the conversation.
+pub(crate) struct ActionRunner {
+    launcher: Arc<AgentLauncher>,
     inbox: Inbox,
-    // What is open. Tasks that open or end something hold it meanwhile, so that they come one after the other.
-    client: Arc<Mutex<Running>>,
-    // The session that is open: prompts and cancels do not wait for anybody.
-    current: Arc<std::sync::Mutex<Option<Current>>>,
-    refused: Arc<std::sync::Mutex<Option<Ending>>>,
-    // Told when a session that is being opened is not wanted any more.
-    given_up: Arc<Notify>,
+    // The running agent. Tasks that open or end something hold the lock meanwhile, so that they run one after the
+    // other.
+    agent: Arc<Mutex<AgentSlot>>,
+    // The open session, kept apart so that prompts and cancellations never wait for `agent`.
+    current_session: Arc<std::sync::Mutex<Option<CurrentSession>>>,
+    start_error: Arc<std::sync::Mutex<Option<CliError>>>,
+    // Notified when the session being opened is no longer wanted.
+    abandon_opening: Arc<Notify>,
     tasks: JoinSet<()>,
-    // The command of the person's own that was started last.
-    shell: Option<AbortHandle>,
+    // The user's shell command that was started last.
+    shell_task: Option<AbortHandle>,
 }
 
-/// The agent that runs, if one does, and how many ran before it.
+/// The running agent, if any, and how many ran before it.
 #[derive(Default)]
-struct Running {
-    client: Option<Client>,
-    count: u64,
+struct AgentSlot {
+    agent: Option<LaunchedAgent>,
+    generation: u64,
 }
 
-/// The session that is open, and what its agent takes in prompts.
+/// The open session, and the prompt capabilities of its agent.
 #[derive(Clone)]
-struct Current {
-    session: Session,
-    takes: PromptCapabilities,
+struct CurrentSession {
+    session: HostSession,
+    prompt_capabilities: PromptCapabilities,
 }
 
-impl Runner {
-    /// Returns somebody who can do things, with nothing done.
-    pub(crate) fn new(launch: Launch, inbox: Inbox) -> Self {
+impl ActionRunner {
+    /// Returns an idle runner.
+    pub(crate) fn new(launch: AgentLauncher, inbox: Inbox) -> Self {
         Self {
-            launch: Arc::new(launch),
+            launcher: Arc::new(launch),
             inbox,
-            client: Arc::default(),
-            current: Arc::default(),
-            refused: Arc::default(),
-            given_up: Arc::default(),
+            agent: Arc::default(),
+            current_session: Arc::default(),
+            start_error: Arc::default(),
+            abandon_opening: Arc::default(),
             tasks: JoinSet::new(),
-            shell: None,
+            shell_task: None,
         }
     }
 
-    fn hands(&self) -> Hands {
-        Hands {
-            launch: self.launch.clone(),
+    fn task_context(&self) -> TaskContext {
+        TaskContext {
+            launcher: self.launcher.clone(),
             inbox: self.inbox.clone(),
-            client: self.client.clone(),
-            current: self.current.clone(),
-            refused: self.refused.clone(),
-            given_up: self.given_up.clone(),
+            agent: self.agent.clone(),
+            current_session: self.current_session.clone(),
+            start_error: self.start_error.clone(),
+            abandon_opening: self.abandon_opening.clone(),
         }
     }
 
-    fn current(&self) -> Option<Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn current_session(&self) -> Option<CurrentSession> {
+        self.current_session.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn session(&self) -> Option<Session> {
-        self.current().map(|current| current.session)
+    fn session(&self) -> Option<HostSession> {
+        self.current_session().map(|current| current.session)
     }
 
-    fn spawn<F: Future<Output = ()> + Send + 'static>(&mut self, task: impl FnOnce(Hands) -> F) {
-        // What is done is forgotten.
+    fn spawn<F: Future<Output = ()> + Send + 'static>(&mut self, task: impl FnOnce(TaskContext) -> F) {
+        // Finished tasks are dropped.
         while self.tasks.try_join_next().is_some() {}
-        let task = task(self.hands());
+        let task = task(self.task_context());
         self.tasks.spawn(task);
     }
 
-    /// Says whether the agent is Bowline's own.
-    pub(crate) fn is_own(&self) -> bool {
-        self.launch.agent.is_own
+    /// Returns whether the agent is Bowline's own.
+    pub(crate) fn is_own_agent(&self) -> bool {
+        self.launcher.agent.is_own
     }
 
-    /// Returns what Bowline itself allows now.
-    pub(crate) fn allowed(&self, read_only: bool) -> Allowed {
-        // Rules that cannot be read are told when they are needed.
-        let policy = self.launch.host.approvals().policy().ok();
+    /// Returns what Bowline itself currently allows.
+    pub(crate) fn permission_summary(&self, read_only: bool) -> PermissionSummary {
+        // Unreadable rules are reported when they are needed.
+        let policy = self.launcher.host.approvals().policy().ok();
         let rules = policy.as_ref().map_or(0, |policy| {
-            policy.rules.iter().filter(|rule| rule.spec().source != Source::Flag).count()
+            policy.rules.iter().filter(|rule| rule.spec().source != RuleSource::CommandLine).count()
         });
-        Allowed { preset: policy.map(|policy| policy.preset).unwrap_or_default(), read_only, rules }
+        PermissionSummary {
+            preset: policy.map(|policy| policy.preset).unwrap_or_default(),
+            is_read_only: read_only,
+            rule_count: rules,
+        }
     }
 
-    /// Starts the agent with the session that the command line asks for.
-    pub(crate) fn start(&mut self) {
-        self.spawn(|hands| async move { hands.start(Start::AsAsked).await });
+    /// Starts the agent with the session that the command line requests.
+    pub(crate) fn start_agent(&mut self) {
+        self.spawn(|hands| async move { hands.start_agent(StartTarget::FromArguments).await });
     }
 
-    /// Starts the agent again.
-    pub(crate) fn restart(&mut self, restart: Restart) {
+    /// Restarts the agent.
+    pub(crate) fn restart_agent(&mut self, restart: RestartTarget) {
         let before = self.session().map(|session| session.id().clone());
         let start = match (restart, before) {
-            (Restart::SameSession, Some(id)) => Start::Again(id),
-            // Nothing was open yet: what was asked for still is, and not just any session.
-            (Restart::SameSession, None) => Start::AsAsked,
-            (Restart::NewSession, _) => Start::New,
+            (RestartTarget::SameSession, Some(id)) => StartTarget::Previous(id),
+            // No session was open yet: the command line's request still applies, instead of just any session.
+            (RestartTarget::SameSession, None) => StartTarget::FromArguments,
+            (RestartTarget::NewSession, _) => StartTarget::New,
         };
-        self.spawn(|hands| async move { hands.start(start).await });
+        self.spawn(|hands| async move { hands.start_agent(start).await });
     }
 
     /// Opens another session.
-    pub(crate) fn open(&mut self, session: Option<SessionId>) {
-        self.spawn(|hands| async move { hands.open(session).await });
+    pub(crate) fn open_session(&mut self, session: Option<SessionId>) {
+        self.spawn(|hands| async move { hands.open_session(session).await });
     }
 
-    /// Sends a prompt, and tells when its turn has ended.
-    pub(crate) fn prompt(&mut self, text: String) {
-        let current = self.current();
+    /// Sends a prompt, and reports the end of its turn.
+    pub(crate) fn send_prompt(&mut self, text: String) {
+        let current = self.current_session();
         self.spawn(|hands| async move {
-            let Some(Current { session, takes }) = current else {
-                return hands.inbox.push(Event::TurnEnded(Err("no session is open".to_owned())));
+            let Some(CurrentSession { session, prompt_capabilities: takes }) = current else {
+                return hands.inbox.push(ChatEvent::TurnEnded(Err("no session is open".to_owned())));
             };
-            let (launch, asked) = (hands.launch.clone(), session.clone());
+            let (launch, asked) = (hands.launcher.clone(), session.clone());
             let making = tokio::task::spawn_blocking(move || {
-                launch.remember(&asked);
-                prompt::prompt(&[prompt::Part::Typed(text)], asked.files(), launch.host.approvals(), &takes)
+                launch.remember_session(&asked);
+                prompt::build_prompt(
+                    &[prompt::PromptPart::Typed(text)],
+                    asked.files(),
+                    launch.host.approvals(),
+                    &takes,
+                )
             });
             let made = making.await;
             let made = match made {
                 Ok(made) => made,
-                Err(error) => return hands.inbox.push(Event::TurnEnded(Err(error.to_string()))),
+                Err(error) => return hands.inbox.push(ChatEvent::TurnEnded(Err(error.to_string()))),
             };
-            for attached in made.attached {
-                hands.inbox.push(Event::Remark(Tone::Quiet, attached));
+            for attached in made.attachments {
+                hands.inbox.push(ChatEvent::Note(NoteLevel::Info, attached));
             }
-            for note in made.notes {
-                hands.inbox.push(Event::Remark(Tone::Warning, note));
+            for note in made.warnings {
+                hands.inbox.push(ChatEvent::Note(NoteLevel::Warning, note));
             }
             let end = session.prompt(made.blocks).await;
             let caller = session.agent().caller();
-            if end.is_err() && caller.is_deaf() {
-                // It will never answer anything again.
+            if end.is_err() && caller.is_remote_closed() {
+                // The agent will not answer any pending request.
                 caller.close();
             }
             let turn = end.as_ref().ok().map(|end| end.turn);
-            let end = end.map(|end| end.stop).map_err(|error| error.to_string());
-            let (files, workspace) = (session.files().clone(), hands.launch.host.workspace().clone());
+            let end = end.map(|end| end.stop_reason).map_err(|error| error.to_string());
+            let (files, workspace) = (session.files().clone(), hands.launcher.host.workspace().clone());
             let changed = tokio::task::spawn_blocking(move || describe_turn(&workspace, files.id(), turn?));
             let changed = changed.await.ok().flatten();
-            // What it changed last, such as calls that were cancelled, was not told.
-            hands.inbox.push(Event::Updated(session.id().clone(), session.snapshot()));
+            // The last changes, such as cancelled tool calls, were not reported as updates.
+            hands.inbox.push(ChatEvent::SessionUpdated(session.id().clone(), session.snapshot()));
             if let Some(changed) = changed {
-                hands.inbox.push(Event::Remark(Tone::Quiet, changed));
+                hands.inbox.push(ChatEvent::Note(NoteLevel::Info, changed));
             }
-            hands.inbox.push(Event::TurnEnded(end));
+            hands.inbox.push(ChatEvent::TurnEnded(end));
         });
     }
 
     /// Cancels the turn.
-    pub(crate) fn cancel(&self) {
+    pub(crate) fn cancel_turn(&self) {
         if let Some(session) = self.session() {
             session.cancel();
-            self.inbox.push(Event::Updated(session.id().clone(), session.snapshot()));
+            self.inbox.push(ChatEvent::SessionUpdated(session.id().clone(), session.snapshot()));
         }
     }
 
-    /// Ends the agent, which does not do what it is told. That it is gone is told as if it had gone by itself.
+    /// Ends an unresponsive agent. Its exit is reported as if it had exited by itself.
     pub(crate) fn end_agent(&self) {
         if let Some(session) = self.session() {
             session.agent().caller().close();
         }
     }
 
-    /// Gives up the session that is being opened, if one is.
-    pub(crate) fn give_up(&self) {
-        self.given_up.notify_waiters();
+    /// Abandons the session being opened, if any.
+    pub(crate) fn abandon_opening(&self) {
+        self.abandon_opening.notify_waiters();
     }
 
-    /// Asks the agent which sessions there are.
+    /// Asks the agent for its sessions.
     pub(crate) fn list_sessions(&mut self) {
         let session = self.session();
-        let cwd = self.launch.cwd().to_owned();
+        let cwd = self.launcher.cwd().to_owned();
         self.spawn(|hands| async move {
             let found = match session {
-                Some(session) => match tokio::time::timeout(ANSWER, list_sessions(&session, cwd)).await {
-                    Ok(found) => found,
-                    Err(_) => Err(silent("list its sessions", ANSWER)),
-                },
+                Some(session) => {
+                    match tokio::time::timeout(ANSWER_TIMEOUT, list_sessions(&session, cwd)).await {
+                        Ok(found) => found,
+                        Err(_) => Err(describe_timeout("list its sessions", ANSWER_TIMEOUT)),
+                    }
+                }
                 None => Err("no session is open".to_owned()),
             };
-            hands.inbox.push(Event::Sessions(found));
+            hands.inbox.push(ChatEvent::SessionsListed(found));
         });
     }
 
-    /// Finds out what was changed here.
+    /// Lists the changes made here.
     pub(crate) fn list_changes(&mut self) {
-        let workspace = self.launch.host.workspace().clone();
-        self.blocking(move || Event::Changes(changes(&workspace)));
+        let workspace = self.launcher.host.workspace().clone();
+        self.spawn_blocking(move || ChatEvent::ChangesListed(list_changes(&workspace)));
     }
 
-    /// Takes changes back, or does them again.
-    pub(crate) fn take_back(&mut self, selection: Selection, again: bool) {
-        let workspace = self.launch.host.workspace().clone();
-        self.blocking(move || {
+    /// Undoes or redoes changes.
+    pub(crate) fn undo_or_redo(&mut self, selection: ChangeSelection, again: bool) {
+        let workspace = self.launcher.host.workspace().clone();
+        self.spawn_blocking(move || {
             let done = if again { workspace.redo(&selection) } else { workspace.undo(&selection) };
             let what = if again { "redone" } else { "undone" };
-            Event::TakenBack(done.map(|done| taken_back(what, &done)).map_err(|error| error.to_string()))
+            ChatEvent::UndoFinished(
+                done.map(|done| describe_undo(what, &done)).map_err(|error| error.to_string()),
+            )
         });
     }
 
-    /// Takes back what the session changed, by turns, a file or all.
-    pub(crate) fn undo_turns(&mut self, undo: Undo) {
+    /// Undoes the session's changes: by turns, one file or all.
+    pub(crate) fn undo_turns(&mut self, undo: UndoTarget) {
         let Some(session) = self.session() else {
-            return self.inbox.push(Event::TakenBack(Err("no session is open".to_owned())));
+            return self.inbox.push(ChatEvent::UndoFinished(Err("no session is open".to_owned())));
         };
-        self.blocking(move || {
-            Event::TakenBack(undo_turns(session.files(), &undo).map_err(|error| error.to_string()))
+        self.spawn_blocking(move || {
+            ChatEvent::UndoFinished(undo_turns(session.files(), &undo).map_err(|error| error.to_string()))
         });
     }
 
-    /// Finds out which files there are.
+    /// Lists the workspace's files.
     pub(crate) fn list_files(&mut self) {
         let Some(session) = self.session() else { return };
-        self.blocking(move || {
+        self.spawn_blocking(move || {
             let files = session.files();
             let options = ListOptions { depth: MAX_DEPTH, max_entries: MAX_FILES, ..ListOptions::default() };
-            // Without a list there is nothing to complete to, and that is all.
+            // Without a list there is no completion; nothing else depends on it.
             let listing = files.list(files.roots().cwd(), &options).unwrap_or_default();
             let named = listing.entries.into_iter().map(|entry| match entry.kind {
-                Kind::Directory => entry.path + "/",
+                EntryKind::Directory => entry.path + "/",
                 _ => entry.path,
             });
-            Event::Files { names: named.collect(), truncated: listing.truncated }
+            ChatEvent::FilesListed { names: named.collect(), truncated: listing.truncated }
         });
     }
 
-    fn blocking(&mut self, work: impl FnOnce() -> Event + Send + 'static) {
+    fn spawn_blocking(&mut self, work: impl FnOnce() -> ChatEvent + Send + 'static) {
         self.spawn(|hands| async move {
             match tokio::task::spawn_blocking(work).await {
                 Ok(event) => hands.inbox.push(event),
-                Err(error) => hands.inbox.push(Event::Remark(Tone::Error, error.to_string())),
+                Err(error) => hands.inbox.push(ChatEvent::Note(NoteLevel::Error, error.to_string())),
             }
         });
     }
 
-    /// Ends everything: what goes on is cancelled, the agent ends, and so does what it started. Returns why there never
-    /// was anything, if that is so.
-    pub(crate) async fn end(mut self) -> Option<Ending> {
+    /// Ends everything: running tasks are cancelled, and the agent ends with all its processes. If no session was ever
+    /// opened, returns the reason.
+    pub(crate) async fn shut_down(mut self) -> Option<CliError> {
         if let Some(session) = self.session() {
             session.cancel();
         }
         self.tasks.abort_all();
         while self.tasks.join_next().await.is_some() {}
-        if let Some(client) = self.client.lock().await.client.take() {
-            client.connection.shutdown(Grace::default()).await;
+        if let Some(client) = self.agent.lock().await.agent.take() {
+            client.connection.shutdown(ShutdownGrace::default()).await;
         }
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.start_error.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// What an agent is started for.
-enum Start {
-    /// The session that the command line asks for.
-    AsAsked,
-    /// A session that was open when the agent died.
-    Again(SessionId),
+/// The session that an agent is started for.
+enum StartTarget {
+    /// The session that the command line requests.
+    FromArguments,
+    /// The session that was open when the agent died.
+    Previous(SessionId),
     /// A new session.
     New,
 }
 
-/// What came of starting an agent.
-struct Attempt {
-    started: Result<Client, Ending>,
-    /// Whether what the agent does not tell again is to stay on the screen.
-    goes_on: bool,
-    remark: Option<String>,
-    /// Whether it was started for what the command line asks for.
-    is_first: bool,
+/// The result of starting an agent.
+struct StartAttempt {
+    result: Result<LaunchedAgent, CliError>,
+    /// Whether items that the agent does not replay stay on the screen.
+    keeps_transcript: bool,
+    note: Option<String>,
+    /// Whether it was started for the command line's request.
+    is_from_arguments: bool,
 }
 
-impl Attempt {
+impl StartAttempt {
     fn failed(why: &'static str) -> Self {
-        let started = Err(Ending::Failed(anyhow::anyhow!(why)));
-        Self { started, goes_on: false, remark: None, is_first: false }
+        let started = Err(CliError::Failed(anyhow::anyhow!(why)));
+        Self { result: started, keeps_transcript: false, note: None, is_from_arguments: false }
     }
 }
 
-/// What a task needs.
-struct Hands {
-    launch: Arc<Launch>,
+/// The context of a task.
+struct TaskContext {
+    launcher: Arc<AgentLauncher>,
     inbox: Inbox,
-    client: Arc<Mutex<Running>>,
-    current: Arc<std::sync::Mutex<Option<Current>>>,
-    refused: Arc<std::sync::Mutex<Option<Ending>>>,
-    given_up: Arc<Notify>,
+    agent: Arc<Mutex<AgentSlot>>,
+    current_session: Arc<std::sync::Mutex<Option<CurrentSession>>>,
+    start_error: Arc<std::sync::Mutex<Option<CliError>>>,
+    abandon_opening: Arc<Notify>,
 }
 
-impl Hands {
-    async fn start(self, start: Start) {
-        let mut open = self.client.lock().await;
-        if let Some(client) = open.client.take() {
-            client.connection.shutdown(Grace::default()).await;
+impl TaskContext {
+    async fn start_agent(self, start: StartTarget) {
+        let mut open = self.agent.lock().await;
+        if let Some(client) = open.agent.take() {
+            client.connection.shutdown(ShutdownGrace::default()).await;
         }
-        let given_up = self.given_up.clone();
+        let given_up = self.abandon_opening.clone();
         let attempt = tokio::select! {
-            attempt = self.attempt(start) => attempt,
-            () = given_up.notified() => Attempt::failed("starting it was given up"),
+            attempt = self.attempt_start(start) => attempt,
+            () = given_up.notified() => StartAttempt::failed("starting it was given up"),
         };
-        match attempt.started {
+        match attempt.result {
             Ok(client) => {
-                *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                self.tell(&client.connection, &client.session, attempt.goes_on, attempt.remark);
-                open.count += 1;
-                self.watch(&client.connection, open.count);
-                open.client = Some(client);
+                *self.start_error.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                self.publish_session(
+                    &client.connection,
+                    &client.session,
+                    attempt.keeps_transcript,
+                    attempt.note,
+                );
+                open.generation += 1;
+                self.watch_agent(&client.connection, open.generation);
+                open.agent = Some(client);
             }
-            Err(ending) if attempt.is_first => {
-                let why = why(&ending);
-                *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
-                self.inbox.push(Event::Refused(why));
+            Err(ending) if attempt.is_from_arguments => {
+                let why = describe_ending(&ending);
+                *self.start_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
+                self.inbox.push(ChatEvent::StartRefused(why));
             }
-            Err(ending) => self.inbox.push(Event::NotOpened { why: why(&ending), alive: false }),
+            Err(ending) => self.inbox.push(ChatEvent::SessionOpenFailed {
+                reason: describe_ending(&ending),
+                is_agent_running: false,
+            }),
         }
     }
 
-    async fn attempt(&self, start: Start) -> Attempt {
-        let (goes_on, is_first) = (false, matches!(start, Start::AsAsked));
+    async fn attempt_start(&self, start: StartTarget) -> StartAttempt {
+        let (goes_on, is_first) = (false, matches!(start, StartTarget::FromArguments));
         match start {
-            Start::AsAsked => Attempt { started: self.launch.start().await, goes_on, remark: None, is_first },
-            Start::New => {
-                Attempt { started: self.launch.start_with(None).await, goes_on, remark: None, is_first }
-            }
-            Start::Again(id) => match self.launch.start_with(Some(&id.0)).await {
+            StartTarget::FromArguments => StartAttempt {
+                result: self.launcher.start().await,
+                keeps_transcript: goes_on,
+                note: None,
+                is_from_arguments: is_first,
+            },
+            StartTarget::New => StartAttempt {
+                result: self.launcher.start_with_session(None).await,
+                keeps_transcript: goes_on,
+                note: None,
+                is_from_arguments: is_first,
+            },
+            StartTarget::Previous(id) => match self.launcher.start_with_session(Some(&id.0)).await {
                 Ok(client) => {
                     let goes_on = client.connection.agent().check(AgentMethod::LoadSession).is_err();
                     let remark = Some("the agent was started again".to_owned());
-                    Attempt { started: Ok(client), goes_on, remark, is_first }
+                    StartAttempt {
+                        result: Ok(client),
+                        keeps_transcript: goes_on,
+                        note: remark,
+                        is_from_arguments: is_first,
+                    }
                 }
-                Err(Ending::Interrupted) => {
-                    Attempt { started: Err(Ending::Interrupted), goes_on, remark: None, is_first }
-                }
-                // It may not have it any more, or not be able to open it.
+                Err(CliError::Interrupted) => StartAttempt {
+                    result: Err(CliError::Interrupted),
+                    keeps_transcript: goes_on,
+                    note: None,
+                    is_from_arguments: is_first,
+                },
+                // The agent may no longer have the session, or be unable to open it.
                 Err(ending) => {
-                    let why = why(&ending);
+                    let why = describe_ending(&ending);
                     let remark = format!("the session could not be opened again ({why}): this is a new one");
-                    let started = self.launch.start_with(None).await;
-                    Attempt { started, goes_on: true, remark: Some(remark), is_first }
+                    let started = self.launcher.start_with_session(None).await;
+                    StartAttempt {
+                        result: started,
+                        keeps_transcript: true,
+                        note: Some(remark),
+                        is_from_arguments: is_first,
+                    }
                 }
             },
         }
     }
 
-    /// Opens another session at the same agent, and leaves the one before.
-    async fn open(self, id: Option<SessionId>) {
-        let mut open = self.client.lock().await;
-        let Some(client) = open.client.as_mut() else {
-            return self
-                .inbox
-                .push(Event::NotOpened { why: "the agent is not running".to_owned(), alive: false });
+    /// Opens another session with the same agent, and closes the previous one.
+    async fn open_session(self, id: Option<SessionId>) {
+        let mut open = self.agent.lock().await;
+        let Some(client) = open.agent.as_mut() else {
+            return self.inbox.push(ChatEvent::SessionOpenFailed {
+                reason: "the agent is not running".to_owned(),
+                is_agent_running: false,
+            });
         };
-        let (connection, options) = (&client.connection, self.launch.options.clone());
+        let (connection, options) = (&client.connection, self.launcher.options.clone());
         let opening = async {
             match id {
                 None => connection.new_session(options).await,
@@ -410,55 +454,63 @@ impl Hands {
             }
         };
         let opened = tokio::select! {
-            opened = tokio::time::timeout(OPEN, opening) => match opened {
+            opened = tokio::time::timeout(OPEN_TIMEOUT, opening) => match opened {
                 Ok(opened) => opened.map_err(|why| why.to_string()),
-                Err(_) => Err(silent("open the session", OPEN)),
+                Err(_) => Err(describe_timeout("open the session", OPEN_TIMEOUT)),
             },
-            () = self.given_up.notified() => Err("the session was not opened: it was given up".to_owned()),
+            () = self.abandon_opening.notified() => Err("the session was not opened: it was given up".to_owned()),
         };
         match opened {
             Ok(session) => {
                 let before = std::mem::replace(&mut client.session, session);
-                self.tell(connection, &client.session, false, None);
-                // It is left, whatever the agent says to that, or if it says nothing.
-                tokio::time::timeout(LEAVE, connection.close_session(&before)).await.ok();
+                self.publish_session(connection, &client.session, false, None);
+                // The session is left even if the agent refuses or does not answer.
+                tokio::time::timeout(CLOSE_TIMEOUT, connection.close_session(&before)).await.ok();
             }
-            Err(why) => self.inbox.push(Event::NotOpened { why, alive: true }),
+            Err(why) => self.inbox.push(ChatEvent::SessionOpenFailed { reason: why, is_agent_running: true }),
         }
     }
 
-    fn tell(&self, connection: &Connection, session: &Session, goes_on: bool, remark: Option<String>) {
-        let initialized = connection.initialized();
+    fn publish_session(
+        &self,
+        connection: &Connection,
+        session: &HostSession,
+        goes_on: bool,
+        remark: Option<String>,
+    ) {
+        let initialized = connection.initialize_response();
         let takes = initialized.agent_capabilities.prompt_capabilities.clone();
-        let current = Current { session: session.clone(), takes };
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(current);
+        let current = CurrentSession { session: session.clone(), prompt_capabilities: takes };
+        *self.current_session.lock().unwrap_or_else(PoisonError::into_inner) = Some(current);
         let info = initialized.agent_info.as_ref();
         let agent = info.map(|info| info.title.clone().unwrap_or_else(|| info.name.clone()));
         let can = |method| connection.agent().check(method).is_ok();
-        let opened = Opened {
+        let opened = OpenedChatSession {
             session: session.id().clone(),
-            agent: agent.unwrap_or_else(|| self.launch.agent.name.clone()),
+            agent: agent.unwrap_or_else(|| self.launcher.agent.name.clone()),
             snapshot: session.snapshot(),
-            goes_on,
-            remark,
-            can: Can {
-                list: can(AgentMethod::ListSessions),
-                reopen: can(AgentMethod::LoadSession) || can(AgentMethod::ResumeSession),
+            keeps_transcript: goes_on,
+            note: remark,
+            session_features: SessionFeatures {
+                can_list: can(AgentMethod::ListSessions),
+                can_reopen: can(AgentMethod::LoadSession) || can(AgentMethod::ResumeSession),
             },
         };
-        self.inbox.push(Event::Opened(Box::new(opened)));
+        self.inbox.push(ChatEvent::SessionOpened(Box::new(opened)));
     }
 
-    /// Tells when the agent is gone, with its last words.
-    fn watch(&self, connection: &Connection, number: u64) {
-        let (agent, inbox, client) = (connection.agent().clone(), self.inbox.clone(), self.client.clone());
+    /// Reports the exit of the agent, with its last output.
+    fn watch_agent(&self, connection: &Connection, number: u64) {
+        let (agent, inbox, client) = (connection.agent().clone(), self.inbox.clone(), self.agent.clone());
         tokio::spawn(async move {
             agent.caller().closed().await;
             let mut open = client.lock().await;
-            // Whoever ended it on purpose has taken it, and may have started another.
-            let Some(client) = (open.count == number).then(|| open.client.take()).flatten() else { return };
-            let exit = client.connection.shutdown(Grace::default()).await;
-            inbox.push(Event::Died(
+            // A deliberate end takes the agent from the slot first, and may have started another.
+            let Some(client) = (open.generation == number).then(|| open.agent.take()).flatten() else {
+                return;
+            };
+            let exit = client.connection.shutdown(ShutdownGrace::default()).await;
+            inbox.push(ChatEvent::AgentExited(
                 exit.map_or_else(|| "the connection was closed".to_owned(), |exit| exit.to_string()),
             ));
         });

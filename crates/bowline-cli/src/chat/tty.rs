@@ -1,4 +1,4 @@
-//! The terminal that the person looks at: taken over, and always given back.
+//! The user's terminal: taken over, and always restored.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _, Stdout, Write as _};
@@ -17,19 +17,19 @@ use crossterm::{cursor, execute, queue};
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
 
-/// The terminal. Dropping it gives it back as it was.
+/// The terminal. Dropping it restores the previous state.
 pub(crate) struct Tty {
     screen: Terminal<CrosstermBackend<Stdout>>,
-    // Whether the terminal tells of the wheel. Then it selects text only while Shift is held.
-    mouse: bool,
+    // Whether the terminal reports the wheel. If so, it selects text only while Shift is held.
+    is_mouse_enabled: bool,
 }
 
-/// Whether the terminal is ours: a panic may come before or after that.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// Whether the terminal is taken over: a panic may come before or after that.
+static TERMINAL_TAKEN: AtomicBool = AtomicBool::new(false);
 
 impl Tty {
-    /// Says whether there is a terminal to write to and to read from, of a kind that can move its cursor.
-    pub(crate) fn is_there(kind: Option<&OsStr>) -> bool {
+    /// Returns whether stdin and stdout are a terminal that can move its cursor.
+    pub(crate) fn is_available(kind: Option<&OsStr>) -> bool {
         let is_able = kind.is_none_or(|kind| !kind.is_empty() && kind != "dumb");
         is_able && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
@@ -38,69 +38,69 @@ impl Tty {
     ///
     /// # Errors
     /// Returns why it cannot be used.
-    pub(crate) fn take() -> io::Result<Self> {
+    pub(crate) fn acquire() -> io::Result<Self> {
         static HOOK: Once = Once::new();
-        // What a panic says is to be read on the screen that was there before.
+        // A panic message must be readable on the original screen.
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
-                give_back();
+                restore_terminal();
                 before(info);
             }));
         });
-        Ok(Self { screen: take_over(true)?, mouse: true })
+        Ok(Self { screen: enter_screen(true)?, is_mouse_enabled: true })
     }
 
-    /// Says whether a shell with jobs started the program: nobody else would have it go on once it is stopped.
-    pub(crate) fn can_stop() -> bool {
+    /// Returns whether a job-control shell started the program: otherwise nothing would continue it after a stop.
+    pub(crate) fn can_suspend() -> bool {
         let session = rustix::process::getsid(None);
         session.is_ok_and(|session| session != rustix::process::getpgrp())
     }
 
-    /// Gives the terminal back and stops the program, until somebody has it go on.
+    /// Restores the terminal and stops the program until it is continued.
     ///
     /// # Errors
     /// Returns why the terminal cannot be used again.
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
-        give_back();
+        restore_terminal();
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
-        self.screen = take_over(self.mouse)?;
+        self.screen = enter_screen(self.is_mouse_enabled)?;
         Ok(())
     }
 
-    /// Gives the terminal back while something else is done on it.
+    /// Restores the terminal while `work` uses it.
     ///
     /// # Errors
     /// Returns why the terminal cannot be used again.
-    pub(crate) async fn lend<T>(&mut self, work: impl Future<Output = T>) -> io::Result<T> {
-        give_back();
+    pub(crate) async fn run_released<T>(&mut self, work: impl Future<Output = T>) -> io::Result<T> {
+        restore_terminal();
         let done = work.await;
-        self.screen = take_over(self.mouse)?;
+        self.screen = enter_screen(self.is_mouse_enabled)?;
         Ok(done)
     }
 
-    /// Has the terminal tell of the wheel, or leaves the mouse to it; and says which.
+    /// Toggles between reporting the wheel and leaving the mouse to the terminal, and returns whether it is reported.
     ///
     /// # Errors
     /// Returns why the terminal cannot be written to.
     pub(crate) fn toggle_mouse(&mut self) -> io::Result<bool> {
-        self.mouse = !self.mouse;
-        write_out(if self.mouse { MOUSE } else { NO_MOUSE })?;
-        Ok(self.mouse)
+        self.is_mouse_enabled = !self.is_mouse_enabled;
+        write_stdout(if self.is_mouse_enabled { ENABLE_MOUSE } else { DISABLE_MOUSE })?;
+        Ok(self.is_mouse_enabled)
     }
 
-    /// Has everything drawn anew with the next drawing, whatever is on the screen.
+    /// Clears the screen, so that the next frame redraws everything.
     ///
     /// # Errors
     /// Returns why the terminal cannot be written to.
     pub(crate) fn clear(&mut self) -> io::Result<()> {
-        // Not by the screen's own means: they ask where the cursor is, and not every terminal says so.
+        // The backend's own method queries the cursor position, which not every terminal answers.
         execute!(io::stdout(), Clear(ClearType::All))?;
         self.screen = Terminal::new(CrosstermBackend::new(io::stdout()))?;
         Ok(())
     }
 
-    /// Draws a whole screen. A terminal that can shows it at once, and never half of it.
+    /// Draws a whole screen, as one synchronised update where the terminal supports it.
     ///
     /// # Errors
     /// Returns why the terminal cannot be written to.
@@ -110,65 +110,65 @@ impl Tty {
         execute!(io::stdout(), EndSynchronizedUpdate)
     }
 
-    /// Makes a sound.
+    /// Rings the bell.
     pub(crate) fn bell(&mut self) {
-        // Nobody misses a sound that cannot be made.
+        // A bell that cannot be rung is not worth an error.
         io::stdout().write_all(b"\x07").and_then(|()| io::stdout().flush()).ok();
     }
 }
 
 impl Drop for Tty {
     fn drop(&mut self) {
-        give_back();
+        restore_terminal();
     }
 }
 
-/// Keeps the wheel from being sent as arrow keys, which mean what was sent before: what the terminal has is put aside.
-const NO_WHEEL: &[u8] = b"\x1b[?1007s\x1b[?1007l";
+/// Stops the wheel from being sent as arrow keys, which browse the prompt history. The terminal's setting is saved.
+const DISABLE_WHEEL_KEYS: &[u8] = b"\x1b[?1007s\x1b[?1007l";
 
-/// Has the wheel do what it did: what most terminals have, or what was put aside where they can.
-const WHEEL: &[u8] = b"\x1b[?1007h\x1b[?1007r";
+/// Restores the wheel: to the default of most terminals, or to the saved setting where that is supported.
+const RESTORE_WHEEL_KEYS: &[u8] = b"\x1b[?1007h\x1b[?1007r";
 
-/// Has the terminal tell of buttons, and so of the wheel, but not of every movement.
-const MOUSE: &[u8] = b"\x1b[?1000h\x1b[?1006h";
+/// Has the terminal report buttons, and so the wheel, but not every movement.
+const ENABLE_MOUSE: &[u8] = b"\x1b[?1000h\x1b[?1006h";
 
-const NO_MOUSE: &[u8] = b"\x1b[?1006l\x1b[?1000l";
+const DISABLE_MOUSE: &[u8] = b"\x1b[?1006l\x1b[?1000l";
 
-fn write_out(bytes: &[u8]) -> io::Result<()> {
+fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     io::stdout().write_all(bytes)?;
     io::stdout().flush()
 }
 
-fn take_over(mouse: bool) -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
-    TAKEN.store(true, Ordering::Relaxed);
+fn enter_screen(mouse: bool) -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
+    TERMINAL_TAKEN.store(true, Ordering::Relaxed);
     let taken = enable_raw_mode().and_then(|()| {
-        // With the second a terminal tells a key that is held from one that is pressed again and again.
+        // The second flag distinguishes a held key from repeated presses.
         let flags = KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES
             | KeyboardEnhancementFlags::REPORT_EVENT_TYPES;
         execute!(
             io::stdout(),
             EnterAlternateScreen,
             EnableBracketedPaste,
-            // Terminals that do not know this ignore it; those that do can tell Shift+Enter.
+            // Terminals that do not know this ignore it; the others report Shift+Enter.
             PushKeyboardEnhancementFlags(flags),
             cursor::Hide
         )?;
-        write_out(NO_WHEEL)?;
-        write_out(if mouse { MOUSE } else { b"" })?;
+        write_stdout(DISABLE_WHEEL_KEYS)?;
+        write_stdout(if mouse { ENABLE_MOUSE } else { b"" })?;
         Terminal::new(CrosstermBackend::new(io::stdout()))
     });
     if taken.is_err() {
-        give_back();
+        restore_terminal();
     }
     taken
 }
 
-/// Gives the terminal back, once.
-fn give_back() {
-    if TAKEN.swap(false, Ordering::Relaxed) {
-        // There is nobody left to tell of a failure.
-        write_out(NO_MOUSE).ok();
-        write_out(WHEEL).ok();
+/// Restores the terminal, once.
+fn restore_terminal() {
+    if TERMINAL_TAKEN.swap(false, Ordering::Relaxed) {
+        // A failure can no longer be reported.
+        write_stdout(DISABLE_MOUSE).ok();
+        write_stdout(RESTORE_WHEEL_KEYS).ok();
         execute!(
             io::stdout(),
             EndSynchronizedUpdate,

@@ -1,57 +1,57 @@
-//! Styled text, made safe for a terminal and broken into lines of a given width.
+//! Styled text, escaped for a terminal and wrapped to a given width.
 
 use bowline_state::display;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
-/// How wide a tab is shown.
-const TAB: &str = "    ";
+/// The spaces shown for a tab.
+const TAB_BLANKS: &str = "    ";
 
 /// Where a text may be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Break {
-    /// Between words; inside of those that are too long for a line. The space at a break is not shown.
+pub(crate) enum LineBreak {
+    /// Between words, and inside words that are too long for a line. The space at a break is not shown.
     Words,
     /// Anywhere: every space counts, as in code.
     Anywhere,
 }
 
-/// Returns text of others as it can be shown: on one line, unable to steer a terminal, tabs as spaces.
-pub(crate) fn safe(text: &str) -> String {
+/// Escapes untrusted text for display: on one line, without control sequences, tabs as spaces.
+pub(crate) fn escape_line(text: &str) -> String {
     let is_plain = |byte: u8| (0x20..0x7f).contains(&byte);
     if text.bytes().all(is_plain) {
         return text.to_owned();
     }
-    display::line(&text.replace('\t', TAB), usize::MAX)
+    display::escape_line(&text.replace('\t', TAB_BLANKS), usize::MAX)
 }
 
-/// Returns prose of others as it can be shown. Joiners that belong to what is written stay: those of emoji and keycaps, and
-/// those between letters of scripts that need them. Elsewhere they hide something, and are escaped as by [`safe`].
-pub(crate) fn prose(text: &str) -> String {
+/// Escapes untrusted prose for display. Legitimate joiners stay: those of emoji and keycaps, and those between letters
+/// of scripts that need them. Elsewhere they hide something, and are escaped as by [`escape_line`].
+pub(crate) fn escape_prose(text: &str) -> String {
     if text.is_ascii() || !text.contains(is_joiner) {
-        return safe(text);
+        return escape_line(text);
     }
     let characters: Vec<char> = text.chars().collect();
     let mut shown = String::new();
     let mut rest = String::new();
     for (at, character) in characters.iter().copied().enumerate() {
-        if is_joiner(character) && joins(&characters[..at], character, &characters[at + 1..]) {
-            shown.push_str(&safe(&std::mem::take(&mut rest)));
+        if is_joiner(character) && is_joiner_in_place(&characters[..at], character, &characters[at + 1..]) {
+            shown.push_str(&escape_line(&std::mem::take(&mut rest)));
             shown.push(character);
         } else {
             rest.push(character);
         }
     }
-    shown + &safe(&rest)
+    shown + &escape_line(&rest)
 }
 
 fn is_joiner(character: char) -> bool {
     matches!(character, '\u{200c}' | '\u{200d}' | '\u{fe0f}' | '\u{20e3}')
 }
 
-/// Says whether a joiner belongs to what stands before and after it.
-fn joins(before: &[char], joiner: char, after: &[char]) -> bool {
+/// Returns whether a joiner is legitimate between its neighbours.
+fn is_joiner_in_place(before: &[char], joiner: char, after: &[char]) -> bool {
     let is_key = |character: char| character.is_ascii_digit() || matches!(character, '#' | '*');
     let is_written = |character: char| {
         matches!(character, '\u{600}'..='\u{7bf}' | '\u{840}'..='\u{dff}' | '\u{f00}'..='\u{109f}' | '\u{1780}'..='\u{18af}'
@@ -71,9 +71,9 @@ fn is_emoji(character: char) -> bool {
     matches!(character, '\u{2190}'..='\u{27ff}' | '\u{2900}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}')
 }
 
-/// Returns text of others as the start of it that fits a width, with a mark where it was cut.
-pub(crate) fn cut(text: &str, width: usize) -> String {
-    let text = safe(text);
+/// Returns the start of untrusted text that fits a width, with a mark where it was cut.
+pub(crate) fn truncate_end(text: &str, width: usize) -> String {
+    let text = escape_line(text);
     if text.width() <= width {
         return text;
     }
@@ -93,9 +93,9 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     kept
 }
 
-/// Returns text of others as the end of it that fits a width, with a mark where it was cut.
-pub(crate) fn cut_front(text: &str, width: usize) -> String {
-    let text = safe(text);
+/// Returns the end of untrusted text that fits a width, with a mark where it was cut.
+pub(crate) fn truncate_start(text: &str, width: usize) -> String {
+    let text = escape_line(text);
     if text.width() <= width {
         return text;
     }
@@ -111,16 +111,16 @@ pub(crate) fn cut_front(text: &str, width: usize) -> String {
     std::iter::once(mark).chain(all[all.len() - count..].iter().copied()).collect()
 }
 
-/// Breaks spans into lines of at most `width` columns. `first` and `rest` begin the first line and the others; what is
-/// wider than the line by itself is left out.
-pub(crate) fn wrap(
+/// Wraps spans into lines of at most `width` columns. `first` and `rest` are the prefixes of the first line and the
+/// others; a prefix that leaves no room for text is omitted.
+pub(crate) fn wrap_spans(
     spans: &[Span<'_>],
     width: usize,
-    breaks: Break,
+    breaks: LineBreak,
     first: &[Span<'static>],
     rest: &[Span<'static>],
 ) -> Vec<Line<'static>> {
-    let mut lines = Lines::new(width.max(1), first, rest);
+    let mut lines = LineWrapper::new(width.max(1), first, rest);
     for span in spans {
         for grapheme in span.styled_graphemes(Style::default()) {
             let symbol = grapheme.symbol;
@@ -130,72 +130,81 @@ pub(crate) fn wrap(
     lines.finish()
 }
 
-/// Lines in the making.
-struct Lines<'a> {
+/// The state of a wrapping.
+struct LineWrapper<'a> {
     width: usize,
-    rest: &'a [Span<'static>],
-    done: Vec<Line<'static>>,
-    // The line that is filled: what begins it, and what can be broken.
+    next_prefix: &'a [Span<'static>],
+    lines: Vec<Line<'static>>,
+    // The current line: its prefix, and the cells that can be broken.
     prefix: Vec<Span<'static>>,
     room: usize,
     used: usize,
     cells: Vec<(String, Style, usize)>,
     // Where the last word begins in `cells`, if there is a space before it.
-    word: Option<usize>,
+    word_start: Option<usize>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineWrapper<'a> {
     fn new(width: usize, first: &[Span<'static>], rest: &'a [Span<'static>]) -> Self {
-        let (prefix, room) = Self::prefix(width, first);
-        Self { width, rest, done: Vec::new(), prefix, room, used: 0, cells: Vec::new(), word: None }
+        let (prefix, room) = Self::fit_prefix(width, first);
+        Self {
+            width,
+            next_prefix: rest,
+            lines: Vec::new(),
+            prefix,
+            room,
+            used: 0,
+            cells: Vec::new(),
+            word_start: None,
+        }
     }
 
-    fn prefix(width: usize, prefix: &[Span<'static>]) -> (Vec<Span<'static>>, usize) {
+    fn fit_prefix(width: usize, prefix: &[Span<'static>]) -> (Vec<Span<'static>>, usize) {
         let taken: usize = prefix.iter().map(Span::width).sum();
-        // What is left has room for the widest character.
+        // The rest must have room for the widest character.
         if taken + 2 <= width { (prefix.to_vec(), width - taken) } else { (Vec::new(), width) }
     }
 
-    fn push(&mut self, symbol: &str, style: Style, width: usize, breaks: Break) {
+    fn push(&mut self, symbol: &str, style: Style, width: usize, breaks: LineBreak) {
         // A wide character on a line of one column.
         let (symbol, width) = if width > self.room { ("…", 1) } else { (symbol, width) };
         let is_space = symbol.chars().all(|character| character == ' ');
         if self.used + width > self.room {
-            if breaks == Break::Words && is_space {
+            if breaks == LineBreak::Words && is_space {
                 self.break_line(self.cells.len());
                 return;
             }
-            let at = match self.word {
-                Some(at) if breaks == Break::Words => at,
+            let at = match self.word_start {
+                Some(at) if breaks == LineBreak::Words => at,
                 _ => self.cells.len(),
             };
             self.break_line(at);
-            // What went along may leave no room either.
+            // The word carried over may leave no room either.
             if self.used + width > self.room {
                 self.break_line(self.cells.len());
             }
         }
-        if breaks == Break::Words && is_space && self.cells.is_empty() && !self.done.is_empty() {
+        if breaks == LineBreak::Words && is_space && self.cells.is_empty() && !self.lines.is_empty() {
             return;
         }
         self.cells.push((symbol.to_owned(), style, width));
         self.used += width;
         if is_space {
-            self.word = Some(self.cells.len());
+            self.word_start = Some(self.cells.len());
         }
     }
 
-    /// Ends the line before the cell `at`; the rest goes to the next.
+    /// Ends the line before the cell `at`; the rest moves to the next line.
     fn break_line(&mut self, at: usize) {
         let tail = self.cells.split_off(at.min(self.cells.len()));
         self.flush();
-        (self.prefix, self.room) = Self::prefix(self.width, self.rest);
+        (self.prefix, self.room) = Self::fit_prefix(self.width, self.next_prefix);
         self.used = 0;
-        self.word = None;
+        self.word_start = None;
         for (symbol, style, width) in tail {
             if self.used + width > self.room {
                 self.flush();
-                (self.prefix, self.room) = Self::prefix(self.width, self.rest);
+                (self.prefix, self.room) = Self::fit_prefix(self.width, self.next_prefix);
                 self.used = 0;
             }
             self.used += width;
@@ -216,12 +225,12 @@ impl<'a> Lines<'a> {
             }
         }
         spans.extend(open.map(|(text, style)| Span::styled(text, style)));
-        self.done.push(Line::from(spans));
+        self.lines.push(Line::from(spans));
     }
 
     fn finish(mut self) -> Vec<Line<'static>> {
         self.flush();
-        self.done
+        self.lines
     }
 }
 

@@ -8,81 +8,106 @@ use clap::{Args, ValueEnum};
 /// How a workspace is served to an agent.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ClientArguments {
-    /// The agent: a command line, split as a shell would but run without one, or a name from `config.toml`
-    /// (`[agents.NAME]` with `command`, and `args` and `env` if they are needed). Without it: Bowline's own, in a process of
-    /// its own
+    /// The agent's command line, or its name in `config.toml` (default: Bowline's own)
+    ///
+    /// The command line is split as a shell would split it, but runs without a shell. A name refers to
+    /// `[agents.NAME]` in `config.toml`, which has a `command` and optionally `args` and `env`. Bowline's own agent
+    /// runs in a separate process.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) agent: Option<String>,
-    /// The directory of the workspace, if it is not the current one
+    /// The workspace directory (default: the current directory)
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) cwd: Option<PathBuf>,
-    /// One more directory that the agent may use; with `:ro` at its end only to read. May be given several times
+    /// Let the agent use another directory; append `:ro` to make it read-only
+    ///
+    /// Can be repeated.
     #[arg(long, value_name = "DIRECTORY[:ro]")]
     pub(crate) add_dir: Vec<String>,
-    /// A file that is open in the editor. With `=TEXTFILE` that file's content is what the editor shows and has not saved.
-    /// May be given several times
+    /// Treat a file as open in the editor
+    ///
+    /// With `=TEXTFILE`, the content of TEXTFILE is the unsaved text that the editor shows. Can be repeated.
     #[arg(long, value_name = "FILE[=TEXTFILE]")]
     pub(crate) open: Vec<String>,
-    /// The model that the agent should use, as the agent names it
+    /// The model to use, by the agent's name for it
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// For Bowline's own agent and a --model: where the server of the model is, such as http://127.0.0.1:8080/v1 for one that
-    /// speaks as OpenAI's does
+    /// The URL of the model server, for Bowline's own agent
+    ///
+    /// For example, http://127.0.0.1:8080/v1 for a server with an OpenAI-compatible API. Requires --model.
     #[arg(long, value_name = "URL", requires = "model")]
     pub(crate) base_url: Option<String>,
-    /// For Bowline's own agent and a --model: how many tokens the window of the model has, where that is not known; without it
-    /// a server of `ollama/NAME` or `compatible/NAME` is asked
+    /// The model's context window in tokens, for Bowline's own agent
+    ///
+    /// Needed only if the size is unknown. By default, the server is asked for models named `ollama/NAME` or
+    /// `compatible/NAME`. Requires --model.
     #[arg(long, value_name = "TOKENS", requires = "model")]
     pub(crate) window: Option<u64>,
-    /// The mode that the agent should work in, as the agent names it; Bowline's own has `read-only`, `ask`, `accept-edits`
-    /// and `full`, which are --approve `reads`, `ask`, `edits` and `all` in other words
+    /// The session mode to use, by the agent's name for it
+    ///
+    /// Bowline's own agent has `read-only`, `ask`, `accept-edits` and `full`, which correspond to --approve `reads`,
+    /// `ask`, `edits` and `all`.
     #[arg(long, value_name = "NAME")]
     pub(crate) mode: Option<String>,
-    /// What is allowed without a question, where no rule of yours says otherwise
+    /// What to allow without asking (default: your preset)
+    ///
+    /// Your rules still apply. This option replaces your preset unless that is `read-only` or `deny`.
     #[arg(long, value_enum, value_name = "WHAT")]
-    pub(crate) approve: Option<Approve>,
-    /// A file of rules that hold in place of yours
+    pub(crate) approve: Option<ApprovalLevel>,
+    /// Use the rules in FILE instead of your own
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// Does not offer files to the agent: it has to find its own way, and what it does then cannot be kept from it
+    /// Do not offer files to the agent
+    ///
+    /// The agent then needs its own file access, which Bowline cannot control.
     #[arg(long)]
     pub(crate) no_fs: bool,
-    /// Does not offer terminals to the agent
+    /// Do not offer terminals to the agent
     #[arg(long)]
     pub(crate) no_terminal: bool,
-    /// Offers files to read, and neither writing nor commands; denies what changes something, whatever else allows it
+    /// Offer only reading, and deny every change
+    ///
+    /// Writing and commands are not offered. Any operation that changes something is denied, even if a rule or
+    /// another option allows it.
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Confines the commands that are run for the agent: the kernel lets them write in the directories of the workspace
-    /// alone, and use no network. Fails where it cannot (Linux before 6.2). They can still read
-    /// what you can, and change modes, owners and times of your files elsewhere (chmod, chown, touch): that the kernel does
-    /// not keep them from. What an agent runs by itself is not confined
+    /// Sandbox the commands run for the agent: no network, no writes elsewhere
+    ///
+    /// The kernel lets these commands write only in the workspace's directories, and blocks the network. Fails if the
+    /// kernel does not support this (Linux before 6.2). The commands can still read everything you can, and change
+    /// the modes, owners and times of your files elsewhere (chmod, chown, touch). Commands that an agent runs by
+    /// itself are not confined.
     #[arg(long)]
     pub(crate) confine: bool,
-    /// An MCP server that the agent should use: a command line, or an URL for one that speaks HTTP. May be given several
-    /// times
+    /// Give the agent an MCP server: a command line, or a URL for HTTP
+    ///
+    /// Can be repeated.
     #[arg(long, value_name = "NAME=COMMAND|URL")]
     pub(crate) mcp: Vec<String>,
-    /// Goes on with a session: its id, or `last` for the one that this agent was in last here
+    /// Continue a session: its id, or `last` for this agent's last one here
     #[arg(long, value_name = "ID|last")]
     pub(crate) session: Option<String>,
-    /// How to log in, if the agent wants that before it opens a session: the id of one of the ways that it offers, which
-    /// `bowline doctor` lists. At a terminal you are asked
+    /// The login method, if the agent requires one before it opens a session
+    ///
+    /// METHOD is the id of a method that the agent offers; `bowline doctor` lists them. At a terminal, you are asked.
     #[arg(long, value_name = "METHOD")]
     pub(crate) auth: Option<String>,
-    /// Ends a turn that takes longer; a fraction such as 0.5 will do
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Stop after this many seconds, such as 600 or 0.5 (default: no limit)
+    ///
+    /// `bowline run` counts from its start, `bowline chat` for each turn.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) timeout: Option<Duration>,
-    /// Writes every message between here and the agent to a file, as it was sent, with its time: one JSON object a line,
-    /// for `bowline trace`. The file lies outside of the workspace; a trace of before is overwritten, and nothing else
+    /// Record all messages to and from the agent in a file, for `bowline trace`
+    ///
+    /// Each line is a JSON object with one message as sent and its time. The file must be outside the workspace. An
+    /// older trace is overwritten; any other existing file is not.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
 }
 
-/// Reads a span of time.
-fn seconds(text: &str) -> Result<Duration, String> {
+/// Parses a duration in seconds.
+fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0);
-    // A time that no clock tells is no limit.
+    // A duration that overflows is no limit.
     let time = seconds.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
     time.filter(|time| !time.is_zero())
         .ok_or_else(|| "write a number of seconds that leaves some time, such as 600 or 0.5".to_owned())
@@ -91,14 +116,14 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// What is allowed without a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Approve {
-    /// Everything
+pub(crate) enum ApprovalLevel {
+    /// Everything, but ask about secrets and variables that run code
     All,
-    /// Reading, and changing files of the workspace; commands are asked about
+    /// Reading and changing files of the workspace; ask about commands
     Edits,
-    /// Reading; everything else is denied
+    /// Reading; deny everything else
     Reads,
-    /// Reading; everything else is asked about
+    /// Reading; ask about everything else
     Ask,
     /// Nothing
     None,

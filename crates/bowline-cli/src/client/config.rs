@@ -1,34 +1,34 @@
-//! The user's `config.toml`: agents by name, and what holds where the command line does not say.
+//! The user's `config.toml`: agents by name, and defaults for the command line.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use bowline_state::failure::quote;
 use bowline_state::foreign_files::ForeignFiles;
+use bowline_state::rpc_error::quote;
 use serde::Deserialize;
 
-use super::arguments::{Approve, ClientArguments};
-use crate::ending::Ending;
+use super::arguments::{ApprovalLevel, ClientArguments};
+use crate::error::CliError;
 
-/// The configuration is at most this long, in bytes.
+/// The maximum size of the configuration, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The user's configuration.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
-    /// Where it is, or would be.
+    /// Its path, whether or not it exists.
     #[serde(skip)]
     pub(crate) path: PathBuf,
-    /// The agent of `run` and `chat`.
+    /// The default agent of `run` and `chat`.
     pub(crate) agent: Option<String>,
     /// The model of Bowline's own agent.
     pub(crate) model: Option<String>,
-    /// What `run` and `chat` allow without a question.
-    pub(crate) approve: Option<Approve>,
-    /// Files whose changes on disk are other programs', beside the built-in ones.
+    /// What `run` and `chat` allow without asking.
+    pub(crate) approve: Option<ApprovalLevel>,
+    /// Files whose changes on disk are attributed to other programs, in addition to the built-in ones.
     #[serde(default, rename = "ignore-changes")]
     pub(crate) ignore_changes: ForeignFiles,
     /// Agents by name.
@@ -40,25 +40,25 @@ pub(crate) struct Config {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table with command, and args and env if it needs them")]
 pub(crate) struct ConfiguredAgent {
-    /// A command line.
+    /// Its command line.
     pub(crate) command: String,
-    /// More arguments, each as it is.
+    /// Additional arguments, taken verbatim.
     #[serde(default)]
     pub(crate) args: Vec<String>,
-    /// Variables for its environment.
+    /// Additional environment variables.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
 }
 
 impl Config {
-    /// Reads the configuration in a directory, which need not be there.
+    /// Reads the configuration in a directory; it need not exist.
     ///
     /// # Errors
-    /// Says where it is wrong.
-    pub(crate) fn read(directory: &Path) -> Result<Self, Ending> {
+    /// Reports where it is invalid.
+    pub(crate) fn read(directory: &Path) -> Result<Self, CliError> {
         let path = directory.join("config.toml");
         let shown = quote(&path.display().to_string());
-        let cannot = |error: std::io::Error| Ending::Failed(anyhow!("cannot read {shown}: {error}"));
+        let cannot = |error: std::io::Error| CliError::Failed(anyhow!("cannot read {shown}: {error}"));
         let file = match std::fs::File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self { path, ..Self::default() }),
@@ -67,35 +67,35 @@ impl Config {
         let mut text = String::new();
         file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(cannot)?;
         if text.len() as u64 > MAX_BYTES {
-            return Err(Ending::Failed(anyhow!("{shown} has more than {MAX_BYTES} bytes")));
+            return Err(CliError::Failed(anyhow!("{shown} has more than {MAX_BYTES} bytes")));
         }
         let config: Self = toml_edit::de::from_str(&text).map_err(|error| {
             let line =
                 error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
             let at = if line > 0 { format!(":{line}") } else { String::new() };
-            Ending::Usage(format!("{shown}{at}: {}", error.message().trim()))
+            CliError::Usage(format!("{shown}{at}: {}", error.message().trim()))
         })?;
         Ok(Self { path, ..config })
     }
 
-    /// Returns where it is, as messages show it.
-    pub(crate) fn shown(&self) -> String {
+    /// Returns its path for messages.
+    pub(crate) fn display_path(&self) -> String {
         quote(&self.path.display().to_string())
     }
 
-    /// Returns the arguments with what they leave open. The model is not among it: Bowline's agent reads that itself, and
-    /// other agents have models of their own.
-    pub(crate) fn complete(&self, mut arguments: ClientArguments) -> ClientArguments {
+    /// Fills in the arguments that were not given. The model is not among them: Bowline's agent reads it itself, and
+    /// other agents have their own models.
+    pub(crate) fn fill_arguments(&self, mut arguments: ClientArguments) -> ClientArguments {
         arguments.agent = arguments.agent.or_else(|| self.agent.clone());
-        // Each of these says what may be done in its own words.
+        // Each of these options already sets what is allowed.
         if arguments.mode.is_none() && !arguments.read_only {
             arguments.approve = arguments.approve.or(self.approve);
         }
         arguments
     }
 
-    /// Returns the defaults that it sets, in a line.
-    pub(crate) fn defaults(&self) -> Option<String> {
+    /// Describes the defaults that it sets, in one line.
+    pub(crate) fn describe_defaults(&self) -> Option<String> {
         use clap::ValueEnum as _;
         let approve = self.approve.and_then(|approve| approve.to_possible_value());
         let approve = approve.map(|value| value.get_name().to_owned());

@@ -1,78 +1,79 @@
-//! Opening a workspace, starting an agent for it, and opening a session: once, and again when the agent has died.
+//! Launching: opens a workspace, starts an agent for it and opens a session, and does so again when the agent has died.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bowline_host::{Connection, FrontEnd, Host, HostError, Session, SessionOptions, Settings};
+use bowline_host::{Connection, FrontEnd, Host, HostError, HostOptions, HostSession, SessionOptions};
 use bowline_state::display;
-use bowline_state::failure::quote;
-use bowline_state::mode::Mode;
+use bowline_state::mode::AgentMode;
+use bowline_state::rpc_error::quote;
 use bowline_state::schema::v1::{AuthMethod, ErrorCode, InitializeResponse};
-use bowline_state::trace::Side;
-use bowline_wire::{AgentExit, CallError, Grace, Tap};
-use bowline_workspace::approvals::Fallback;
+use bowline_state::trace::TraceSide;
+use bowline_wire::{AgentExit, CallError, ShutdownGrace, WireRecorder};
+use bowline_workspace::approvals::PolicyFallback;
 use bowline_workspace::roots::RootSpec;
-use bowline_workspace::terminals::supervisor::Confinable;
-use bowline_workspace::terminals::{self, Supervisor, TerminalError};
+use bowline_workspace::terminals::supervisor::ConfinementSupport;
+use bowline_workspace::terminals::{self, SupervisorProgram, TerminalError};
 use bowline_workspace::workspace::Workspace;
 use futures_util::FutureExt as _;
 
 use super::agents::AgentCommand;
 use super::config::Config;
-use super::last::LastSessions;
+use super::last_sessions::LastSessions;
 use super::login::LoginRequired;
-use super::reopen::{self, Reopen};
-use super::trace::{Taps, Trace};
-use super::{ClientArguments, options, setting};
-use crate::SUPERVISOR;
-use crate::ending::Ending;
-use crate::places::Places;
+use super::reopen::{self, ReopenMethod};
+use super::trace::{RecorderSet, TraceRecorder};
+use super::{ClientArguments, options, session_config};
+use crate::SUPERVISOR_COMMAND;
+use crate::error::CliError;
 use crate::quirks::quirk_mode;
+use crate::user_dirs::UserDirs;
 
-/// How long an agent may take to start, and to open a session. Some load for long the first time.
-const START: Duration = Duration::from_secs(60);
+/// The time limit for an agent to start and to open a session. Some take long to load the first time.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// So many lines of what an agent wrote to stderr are shown when it failed.
-const LAST_LINES: usize = 15;
+/// The maximum number of stderr lines shown when an agent failed.
+const MAX_OUTPUT_LINES: usize = 15;
 
-/// So much of an agent's error is shown, in bytes: what is longer is no sentence.
-const MAX_TOLD: usize = 4096;
+/// The maximum length of an agent's error that is shown, in bytes.
+const MAX_ERROR_BYTES: usize = 4096;
 
-/// The code of an error that says that one has to log in.
+/// The error code for a required login.
 const AUTH_REQUIRED: i32 = -32000;
 
-/// A workspace that is open, and how to start the agent that it is served to.
+/// An open workspace, and the command that starts its agent.
 #[derive(Debug)]
-pub(crate) struct Launch {
+pub(crate) struct AgentLauncher {
     /// The workspace, its rules and its log.
     pub(crate) host: Host,
-    /// What sessions are opened with.
+    /// The options that sessions are opened with.
     pub(crate) options: SessionOptions,
-    /// How sessions of before are opened.
-    pub(crate) reopen: Reopen,
+    /// How earlier sessions are reopened.
+    pub(crate) reopen_method: ReopenMethod,
     /// The agent.
     pub(crate) agent: AgentCommand,
     arguments: ClientArguments,
     cwd: PathBuf,
-    last: LastSessions,
+    last_sessions: LastSessions,
 }
 
-/// An agent that runs, and the session that is open with it.
+/// A running agent and its open session.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct LaunchedAgent {
     /// The connection to the agent.
     pub(crate) connection: Connection,
     /// The session.
-    pub(crate) session: Session,
+    pub(crate) session: HostSession,
 }
 
-impl Launch {
-    /// Sets what holds where no rule matches, if the agent is Bowline's own: its modes are words for exactly that.
-    pub(crate) fn set_level(&self, mode: &str) {
-        if let Some(mode) = Mode::of(mode).filter(|_| self.agent.is_own) {
-            self.host.approvals().set_fallback(Fallback::Unless(mode.preset()));
+impl AgentLauncher {
+    /// Sets the fallback for requests that no rule matches, if the agent is Bowline's own: its modes are names for
+    /// these presets.
+    pub(crate) fn apply_own_mode(&self, mode: &str) {
+        if let Some(mode) = AgentMode::from_id(mode).filter(|_| self.agent.is_own) {
+            self.host.approvals().set_fallback(PolicyFallback::UnlessRestricted(mode.preset()));
         }
     }
 
@@ -80,57 +81,59 @@ impl Launch {
     #[allow(dead_code, reason = "not every command listens to the messages")]
     pub(crate) async fn open(
         arguments: ClientArguments,
-        places: &Places,
+        places: &UserDirs,
         front_end: Arc<dyn FrontEnd>,
-    ) -> Result<Self, Ending> {
-        Self::open_with(arguments, places, front_end, Vec::new()).await
+    ) -> Result<Self, CliError> {
+        Self::open_with_recorders(arguments, places, front_end, Vec::new()).await
     }
 
-    /// Does the same, with somebody who hears every message.
-    pub(crate) async fn open_with(
+    /// Opens the workspace with recorders that receive every message.
+    pub(crate) async fn open_with_recorders(
         arguments: ClientArguments,
-        places: &Places,
+        places: &UserDirs,
         front_end: Arc<dyn FrontEnd>,
-        mut taps: Vec<Arc<dyn Tap>>,
-    ) -> Result<Self, Ending> {
+        mut taps: Vec<Arc<dyn WireRecorder>>,
+    ) -> Result<Self, CliError> {
         let current = std::env::current_dir().context("cannot find the current directory")?;
         let search = std::env::var_os("PATH");
         let wanted = current.join(arguments.cwd.as_deref().unwrap_or(Path::new("")));
         let cwd = wanted.canonicalize().map_err(|error| {
-            Ending::Usage(format!("cannot use the directory {}: {error}", wanted.display()))
+            CliError::Usage(format!("cannot use the directory {}: {error}", wanted.display()))
         })?;
         let config = Config::read(&places.config)?;
-        let arguments = config.complete(arguments);
-        let agent = AgentCommand::of(&arguments, &config, search.as_ref())?;
-        let servers = arguments.mcp.iter().map(|text| options::mcp_server(text, search.as_ref()));
+        let arguments = config.fill_arguments(arguments);
+        let agent = AgentCommand::from_arguments(&arguments, &config, search.as_ref())?;
+        let servers = arguments.mcp.iter().map(|text| options::parse_mcp_server(text, search.as_ref()));
         let mcp_servers: Vec<_> = servers.collect::<Result<_, _>>()?;
-        let mut settings = Settings::new(terminals()?);
-        settings.offer = options::offer(&arguments);
+        let mut settings = HostOptions::new(terminal_options()?);
+        settings.capabilities = options::offered_capabilities(&arguments);
         settings.workspace.foreign_files = config.ignore_changes.clone();
-        // Its own agent does by itself what is not offered to it, and what its MCP servers do nobody knows.
-        let offers_all = settings.offer.read && settings.offer.write && settings.offer.terminal;
-        settings.writes_here_only = agent.is_own && offers_all && mcp_servers.is_empty();
-        settings.preset = options::level(&arguments, agent.is_own);
-        settings.rules = options::rules(&arguments)?;
-        settings.more_roots =
-            arguments.add_dir.iter().map(|text| options::directory(text, &current)).collect();
-        let mut roots = settings.more_roots.clone();
+        // Bowline's own agent performs operations that are not offered to it itself, and its MCP servers may write
+        // files unseen.
+        let offers_all =
+            settings.capabilities.read && settings.capabilities.write && settings.capabilities.terminal;
+        settings.writes_through_host_only = agent.is_own && offers_all && mcp_servers.is_empty();
+        settings.preset = options::requested_preset(&arguments, agent.is_own);
+        settings.rules = options::option_rules(&arguments)?;
+        settings.additional_roots =
+            arguments.add_dir.iter().map(|text| options::parse_root(text, &current)).collect();
+        let mut roots = settings.additional_roots.clone();
         roots.push(RootSpec::writable(cwd.to_string_lossy()));
         settings.terminals.confinement =
-            options::confinement(&arguments, &roots, Confinable::of_this_system)?;
+            options::confinement(&arguments, &roots, ConfinementSupport::detect)?;
         if let Some(file) = &arguments.trace {
             let roots = roots.iter().filter_map(|root| Path::new(&root.path).canonicalize().ok());
-            let trace = Arc::new(Trace::begin(&current.join(file), &roots.collect::<Vec<_>>())?);
-            taps.push(trace.between(Side::Client, Side::Agent));
+            let trace = Arc::new(TraceRecorder::begin(&current.join(file), &roots.collect::<Vec<_>>())?);
+            taps.push(trace.recorder(TraceSide::Client, TraceSide::Agent));
         }
-        settings.tap = (!taps.is_empty()).then(|| Arc::new(Taps(taps)) as Arc<dyn Tap>);
-        (settings.greeting, settings.quirks) = (Some(START), quirk_mode());
+        settings.recorder = (!taps.is_empty()).then(|| Arc::new(RecorderSet(taps)) as Arc<dyn WireRecorder>);
+        (settings.initialize_timeout, settings.quirk_mode) = (Some(START_TIMEOUT), quirk_mode());
         let policy = match &arguments.policy {
-            None => places.policy(),
+            None => places.policy_file(),
             Some(file) => {
                 let file = current.join(file);
                 file.canonicalize().map_err(|error| {
-                    Ending::Usage(format!("cannot read the rules {}: {error}", file.display()))
+                    CliError::Usage(format!("cannot read the rules {}: {error}", file.display()))
                 })?
             }
         };
@@ -139,15 +142,15 @@ impl Launch {
         let opening = tokio::task::spawn_blocking(move || Host::open(&project, &kept, front_end, settings));
         let names_rules = arguments.policy.is_some();
         let host = opening.await.context("the workspace cannot be opened")?.map_err(|error| match error {
-            HostError::Policy(error) if names_rules => Ending::Usage(error.to_string()),
-            HostError::Roots(error) => Ending::Usage(error.to_string()),
-            error @ HostError::NotUtf8(_) => Ending::Usage(error.to_string()),
-            HostError::InsideWorkspace(own) => Ending::Usage(format!(
+            HostError::Policy(error) if names_rules => CliError::Usage(error.to_string()),
+            HostError::Roots(error) => CliError::Usage(error.to_string()),
+            error @ HostError::NotUtf8(_) => CliError::Usage(error.to_string()),
+            HostError::InsideWorkspace(own) => CliError::Usage(format!(
                 "{} lies inside the workspace, where an agent could change it: name a directory below with --cwd, or keep \
                  Bowline's own files elsewhere (XDG_STATE_HOME, XDG_DATA_HOME)",
                 own.display()
             )),
-            other => Ending::Failed(anyhow::anyhow!("{other}")),
+            other => CliError::Failed(anyhow::anyhow!("{other}")),
         })?;
         for text in &arguments.open {
             open_document(&host, text, &current, &cwd)?;
@@ -157,7 +160,15 @@ impl Launch {
             host.workspace().roots(),
         ));
         let options = SessionOptions { mcp_servers, ..SessionOptions::default() };
-        Ok(Self { host, options, reopen: Reopen::default(), agent, arguments, cwd, last })
+        Ok(Self {
+            host,
+            options,
+            reopen_method: ReopenMethod::default(),
+            agent,
+            arguments,
+            cwd,
+            last_sessions: last,
+        })
     }
 
     /// Returns the directory of the workspace.
@@ -165,54 +176,54 @@ impl Launch {
         &self.cwd
     }
 
-    /// Starts the agent and opens the session that the arguments ask for: a new one, `last`, or one by its id.
-    pub(crate) async fn start(&self) -> Result<Client, Ending> {
+    /// Starts the agent and opens the session that the arguments request: a new one, `last`, or one by its id.
+    pub(crate) async fn start(&self) -> Result<LaunchedAgent, CliError> {
         let session = self.arguments.session.clone();
-        self.start_with(session.as_deref()).await
+        self.start_with_session(session.as_deref()).await
     }
 
-    /// Starts the agent and opens a session: a new one, `last`, or one by its id. For an agent that has died, and for
-    /// going from one session to another.
-    pub(crate) async fn start_with(&self, session: Option<&str>) -> Result<Client, Ending> {
+    /// Starts the agent and opens a session: a new one, `last`, or one by its id. Used after an agent has died, and to
+    /// switch sessions.
+    pub(crate) async fn start_with_session(&self, session: Option<&str>) -> Result<LaunchedAgent, CliError> {
         let program = self.agent.program(&self.cwd, std::env::vars_os())?;
         let spawned = self.host.spawn_supervised(program).await;
-        let connection = spawned.map_err(not_started)?;
+        let connection = spawned.map_err(start_error)?;
         match self.open_after_login(&connection, session).await {
-            Ok(session) => Ok(Client { connection, session }),
+            Ok(session) => Ok(LaunchedAgent { connection, session }),
             Err(ending) => {
-                let has_died = has_ended(&connection);
-                let mut exit = connection.shutdown(Grace::default()).await;
+                let has_died = has_disconnected(&connection);
+                let mut exit = connection.shutdown(ShutdownGrace::default()).await;
                 if let Some(exit) = exit.as_mut().filter(|_| !has_died) {
-                    // How it ended when it was told to says nothing.
+                    // The exit status after a requested shutdown is meaningless.
                     exit.status = None;
                 }
                 Err(match ending {
-                    Ending::Failed(why) => with_last_words(why, exit.as_ref()),
+                    CliError::Failed(why) => with_agent_output(why, exit.as_ref()),
                     other => other,
                 })
             }
         }
     }
 
-    /// Opens a session. If the agent wants a login first, and the command line says how, that is done, once.
+    /// Opens a session. If the agent requires a login and the command line names a method, logs in first, once.
     async fn open_after_login(
         &self,
         connection: &Connection,
         session: Option<&str>,
-    ) -> Result<Session, Ending> {
+    ) -> Result<HostSession, CliError> {
         let open = || async {
-            let opened = tokio::time::timeout(START, self.open_session(connection, session)).await;
+            let opened = tokio::time::timeout(START_TIMEOUT, self.open_session(connection, session)).await;
             opened.unwrap_or_else(|_| {
-                let seconds = START.as_secs();
-                Err(Ending::Failed(anyhow::anyhow!("the agent did not open a session within {seconds} s")))
+                let seconds = START_TIMEOUT.as_secs();
+                Err(CliError::Failed(anyhow::anyhow!("the agent did not open a session within {seconds} s")))
             })
         };
         match open().await {
-            Err(Ending::LoginRequired(wanted)) => {
+            Err(CliError::LoginRequired(wanted)) => {
                 let agent = (self.agent.clone(), self.cwd.clone());
                 wanted.log_in(connection, self.arguments.auth.as_deref(), agent).await?;
                 open().await.map_err(|ending| match ending {
-                    Ending::LoginRequired(wanted) => wanted.again(),
+                    CliError::LoginRequired(wanted) => wanted.still_required(),
                     other => other,
                 })
             }
@@ -220,8 +231,13 @@ impl Launch {
         }
     }
 
-    /// Prepares to log in by a method that a person chose: one for a terminal is run now, another when a session is opened.
-    pub(crate) async fn log_in(&mut self, wanted: &LoginRequired, method: AuthMethod) -> Result<(), Ending> {
+    /// Prepares a login by the method that the user chose: a terminal method runs now, any other when a session is
+    /// opened.
+    pub(crate) async fn prepare_login(
+        &mut self,
+        wanted: &LoginRequired,
+        method: AuthMethod,
+    ) -> Result<(), CliError> {
         if let AuthMethod::Terminal(method) = &method {
             return wanted.run_in_terminal(method).await;
         }
@@ -229,105 +245,117 @@ impl Launch {
         Ok(())
     }
 
-    /// Remembers a session in which something is said as the agent's last one here.
-    pub(crate) fn remember(&self, session: &Session) {
-        // Who cannot be remembered can still be named.
-        self.last.remember(&self.agent.name, &session.id().0).ok();
+    /// Remembers a session that receives a prompt as the agent's last one here.
+    pub(crate) fn remember_session(&self, session: &HostSession) {
+        // A session that cannot be remembered can still be named.
+        self.last_sessions.remember(&self.agent.name, &session.id().0).ok();
     }
 
-    async fn open_session(&self, connection: &Connection, session: Option<&str>) -> Result<Session, Ending> {
+    async fn open_session(
+        &self,
+        connection: &Connection,
+        session: Option<&str>,
+    ) -> Result<HostSession, CliError> {
         let options = self.options.clone();
         let cwd = self.host.workspace().roots().cwd();
         let session = match session {
             None => {
                 let opened = connection.new_session(options).await;
                 opened.map_err(|error| {
-                    self.wrong_model(&error).unwrap_or_else(|| failed_to_open(connection, error))
+                    self.unknown_model_error(&error).unwrap_or_else(|| session_open_error(connection, error))
                 })?
             }
             Some("last") => {
-                let id = reopen::last(connection, cwd, &self.agent.name, &self.last).await?;
-                reopen::open(connection, cwd, &id, self.reopen, options).await?
+                let id =
+                    reopen::find_last_session(connection, cwd, &self.agent.name, &self.last_sessions).await?;
+                reopen::reopen_session(connection, cwd, &id, self.reopen_method, options).await?
             }
-            Some(id) => reopen::open(connection, cwd, id, self.reopen, options).await?,
+            Some(id) => reopen::reopen_session(connection, cwd, id, self.reopen_method, options).await?,
         };
         if let Some(model) = &self.arguments.model {
-            setting::model(&session, model).await?;
+            session_config::set_model(&session, model).await?;
         }
         if let Some(mode) = &self.arguments.mode {
-            setting::mode(&session, mode).await?;
+            session_config::set_mode(&session, mode).await?;
         }
         Ok(session)
     }
 
-    /// Returns that the command line names no model, if Bowline's own agent says so: it is told the name when it starts.
-    fn wrong_model(&self, error: &HostError) -> Option<Ending> {
+    /// Returns an error for an unknown model of the command line, if Bowline's own agent reports one: it receives the
+    /// name when it starts.
+    fn unknown_model_error(&self, error: &HostError) -> Option<CliError> {
         let model = self.arguments.model.as_deref().filter(|_| self.agent.is_own)?;
-        let HostError::Call(CallError::Refused(refusal)) = error else { return None };
+        let HostError::Call(CallError::ErrorResponse(refusal)) = error else { return None };
         let is_it = refusal.message.starts_with(&format!("there is no model {model}: "));
-        is_it.then(|| Ending::Usage(quote(&refusal.message)))
+        is_it.then(|| CliError::Usage(quote(&refusal.message)))
     }
 }
 
-impl Client {
-    /// Ends the agent and all it runs.
-    pub(crate) async fn end(self, grace: Grace) -> Option<AgentExit> {
+impl LaunchedAgent {
+    /// Ends the agent and all its processes.
+    pub(crate) async fn shut_down(self, grace: ShutdownGrace) -> Option<AgentExit> {
         self.connection.shutdown(grace).await
     }
 }
 
-/// Says why a session was not opened.
-pub(super) fn failed_to_open(connection: &Connection, error: HostError) -> Ending {
+/// Explains why a session was not opened.
+pub(super) fn session_open_error(connection: &Connection, error: HostError) -> CliError {
     match error {
-        HostError::Call(CallError::Refused(refusal)) if wants_login(&refusal) => {
-            let methods = &connection.initialized().auth_methods;
-            Ending::LoginRequired(LoginRequired::new(told(&refusal), methods))
+        HostError::Call(CallError::ErrorResponse(refusal)) if is_login_required(&refusal) => {
+            let methods = &connection.initialize_response().auth_methods;
+            CliError::LoginRequired(LoginRequired::new(describe_refusal(&refusal), methods))
         }
-        HostError::Call(CallError::Refused(refusal)) => {
-            Ending::Failed(anyhow::anyhow!("the agent did not open a session: {}", told(&refusal)))
-        }
-        other => Ending::Failed(anyhow::anyhow!("the agent did not open a session: {other}")),
+        HostError::Call(CallError::ErrorResponse(refusal)) => CliError::Failed(anyhow::anyhow!(
+            "the agent did not open a session: {}",
+            describe_refusal(&refusal)
+        )),
+        other => CliError::Failed(anyhow::anyhow!("the agent did not open a session: {other}")),
     }
 }
 
-/// Says why a turn failed.
-pub(crate) fn failed_to_prompt(initialized: &InitializeResponse, error: HostError) -> Ending {
+/// Explains why a turn failed.
+pub(crate) fn prompt_error(initialized: &InitializeResponse, error: HostError) -> CliError {
     match error {
-        HostError::Call(CallError::Refused(refusal)) if wants_login(&refusal) => {
-            Ending::Failed(anyhow::anyhow!("{}", log_in(&initialized.auth_methods, &told(&refusal))))
+        HostError::Call(CallError::ErrorResponse(refusal)) if is_login_required(&refusal) => {
+            CliError::Failed(anyhow::anyhow!(
+                "{}",
+                describe_login(&initialized.auth_methods, &describe_refusal(&refusal))
+            ))
         }
-        HostError::Call(CallError::Refused(refusal)) => {
-            Ending::Failed(anyhow::anyhow!("the agent failed: {}", told(&refusal)))
+        HostError::Call(CallError::ErrorResponse(refusal)) => {
+            CliError::Failed(anyhow::anyhow!("the agent failed: {}", describe_refusal(&refusal)))
         }
-        other => Ending::Failed(anyhow::anyhow!("the turn failed: {other}")),
+        other => CliError::Failed(anyhow::anyhow!("the turn failed: {other}")),
     }
 }
 
-/// Says whether an agent wants the user to log in. Many use the code for that for anything, a provider's limits above all.
-fn wants_login(refusal: &bowline_state::schema::v1::Error) -> bool {
+/// Returns whether an agent requires a login. Many use this code for other errors, too, most often a provider's limits.
+fn is_login_required(refusal: &bowline_state::schema::v1::Error) -> bool {
     const LIMITS: [&str; 7] =
         ["rate limit", "rate_limit", "ratelimit", "quota", "too many requests", "429", "overloaded"];
-    let text = told(refusal).to_lowercase();
+    let text = describe_refusal(refusal).to_lowercase();
     i32::from(refusal.code) == AUTH_REQUIRED && !LIMITS.iter().any(|limit| text.contains(limit))
 }
 
-/// Returns what an agent's error says, all of it.
-fn told(refusal: &bowline_state::schema::v1::Error) -> String {
+/// Returns the full text of an agent's error.
+fn describe_refusal(refusal: &bowline_state::schema::v1::Error) -> String {
     let detail = match &refusal.data {
         None | Some(serde_json::Value::Null) => String::new(),
-        Some(serde_json::Value::String(text)) => format!(" ({})", display::line(text, MAX_TOLD)),
-        Some(data) => format!(" ({})", display::line(&data.to_string(), MAX_TOLD)),
+        Some(serde_json::Value::String(text)) => {
+            format!(" ({})", display::escape_line(text, MAX_ERROR_BYTES))
+        }
+        Some(data) => format!(" ({})", display::escape_line(&data.to_string(), MAX_ERROR_BYTES)),
     };
-    format!("{}{detail}", display::line(&refusal.message, MAX_TOLD))
+    format!("{}{detail}", display::escape_line(&refusal.message, MAX_ERROR_BYTES))
 }
 
-/// Says how to log in.
-fn log_in(methods: &[AuthMethod], said: &str) -> String {
+/// Describes how to log in.
+fn describe_login(methods: &[AuthMethod], said: &str) -> String {
     let method = |method: &AuthMethod| {
         let (name, description) = match method {
             AuthMethod::Terminal(method) => (&method.name, &method.description),
             AuthMethod::Agent(method) => (&method.name, &method.description),
-            // A way of a later protocol has an id at least.
+            // A method of a later protocol version has at least an id.
             other => return quote(&other.id().0),
         };
         match description {
@@ -347,94 +375,96 @@ fn log_in(methods: &[AuthMethod], said: &str) -> String {
     }
 }
 
-fn not_started(error: HostError) -> Ending {
+fn start_error(error: HostError) -> CliError {
     match error {
-        HostError::NotMet { why: CallError::Closed, exit } => {
-            let why = "the agent ended before it answered: is it one that speaks ACP?";
-            with_last_words(anyhow::anyhow!(why), Some(&exit))
+        HostError::HandshakeFailed { why: CallError::Closed, exit } => {
+            let why = "the agent ended before it answered: does it speak ACP?";
+            with_agent_output(anyhow::anyhow!(why), Some(&exit))
         }
-        HostError::NotMet { why, exit } => {
+        HostError::HandshakeFailed { why, exit } => {
             let is_foreign =
-                matches!(&why, CallError::Refused(error) if error.code == ErrorCode::MethodNotFound);
-            let hint = if is_foreign { ": is it one that speaks ACP?" } else { "" };
+                matches!(&why, CallError::ErrorResponse(error) if error.code == ErrorCode::MethodNotFound);
+            let hint = if is_foreign { ": does it speak ACP?" } else { "" };
             let why = match &why {
-                CallError::Refused(refusal) if !is_foreign => anyhow::anyhow!("{}", told(refusal)),
+                CallError::ErrorResponse(refusal) if !is_foreign => {
+                    anyhow::anyhow!("{}", describe_refusal(refusal))
+                }
                 other => anyhow::anyhow!("{}{hint}", quote(&other.to_string())),
             };
             let exit = AgentExit { status: None, ..*exit };
-            with_last_words(why.context("the agent did not start"), Some(&exit))
+            with_agent_output(why.context("the agent did not start"), Some(&exit))
         }
-        HostError::Silent { seconds, exit } => {
-            let why = format!("the agent did not answer within {seconds} s: is it one that speaks ACP?");
-            with_last_words(anyhow::anyhow!(why), exit.as_deref())
+        HostError::InitializeTimeout { seconds, exit } => {
+            let why = format!("the agent did not answer within {seconds} s: does it speak ACP?");
+            with_agent_output(anyhow::anyhow!(why), exit.as_deref())
         }
-        HostError::Supervise(error) => cannot_start(error),
-        // Each of these has its cause in its own words.
-        other => Ending::Failed(anyhow::anyhow!("{other}")),
+        HostError::Supervise(error) => spawn_error(error),
+        // Each of these errors includes its cause.
+        other => CliError::Failed(anyhow::anyhow!("{other}")),
     }
 }
 
-/// Says why an agent was not started.
-pub(crate) fn cannot_start(error: TerminalError) -> Ending {
+/// Explains why an agent was not started.
+pub(crate) fn spawn_error(error: TerminalError) -> CliError {
     match error {
-        TerminalError::NoProgram(program) if Path::new(&program).exists() => Ending::Usage(format!(
+        TerminalError::ProgramNotFound(program) if Path::new(&program).exists() => CliError::Usage(format!(
             "cannot start the agent {}: there is no program that its first line names",
             quote(&program)
         )),
-        TerminalError::NoProgram(program) => {
-            Ending::Usage(format!("cannot start the agent {}: there is no such program", quote(&program)))
+        TerminalError::ProgramNotFound(program) => {
+            CliError::Usage(format!("cannot start the agent {}: there is no such program", quote(&program)))
         }
-        TerminalError::NotExecutable(program) => Ending::Usage(format!(
+        TerminalError::NotExecutable(program) => CliError::Usage(format!(
             "cannot start the agent {}: it is no program, or may not be run",
             quote(&program)
         )),
         TerminalError::System { program, why } => {
-            Ending::Failed(anyhow::anyhow!("cannot start the agent {}: {}", quote(&program), quote(&why)))
+            CliError::Failed(anyhow::anyhow!("cannot start the agent {}: {}", quote(&program), quote(&why)))
         }
-        other => Ending::Failed(anyhow::anyhow!("cannot start the agent: {other}")),
+        other => CliError::Failed(anyhow::anyhow!("cannot start the agent: {other}")),
     }
 }
 
-/// Says whether an agent has closed its connection.
-pub(crate) fn has_ended(connection: &Connection) -> bool {
+/// Returns whether an agent has closed its connection.
+pub(crate) fn has_disconnected(connection: &Connection) -> bool {
     connection.agent().caller().closed().now_or_never().is_some()
 }
 
-/// Adds how an agent ended, and what it wrote last, safe to show.
-pub(crate) fn with_last_words(why: anyhow::Error, exit: Option<&AgentExit>) -> Ending {
-    let Some(exit) = exit else { return Ending::Failed(why) };
+/// Adds how an agent ended, and its last output, escaped.
+pub(crate) fn with_agent_output(why: anyhow::Error, exit: Option<&AgentExit>) -> CliError {
+    let Some(exit) = exit else { return CliError::Failed(why) };
     let mut text = format!("{why:#}");
     if let Some(status) = exit.status.filter(|status| !status.success()) {
         text += &format!("; it ended with {status}");
     }
     let mut quote = |what: &str, written: &str| {
         let lines: Vec<&str> = written.trim_end().lines().collect();
-        let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+        let last = &lines[lines.len().saturating_sub(MAX_OUTPUT_LINES)..];
         if !last.is_empty() {
             text += what;
             for line in last {
-                text += &format!("\n  {}", display::line(line, 500));
+                text += &format!("\n  {}", display::escape_line(line, 500));
             }
         }
     };
     quote("; its last words:", &exit.stderr);
     quote("; it wrote to stdout, where only messages belong:", &exit.stdout);
-    Ending::Failed(anyhow::anyhow!(text))
+    CliError::Failed(anyhow::anyhow!(text))
 }
 
-fn terminals() -> anyhow::Result<terminals::Settings> {
+fn terminal_options() -> anyhow::Result<terminals::TerminalOptions> {
     let program = std::env::current_exe().context("cannot find the bowline program")?;
-    let supervisor = Supervisor { program, args: vec![SUPERVISOR.into()] };
-    let mut settings = terminals::Settings::inheriting(supervisor, std::env::vars_os());
-    settings.temporary = std::env::temp_dir();
+    let supervisor = SupervisorProgram { program, args: vec![SUPERVISOR_COMMAND.into()] };
+    let mut settings = terminals::TerminalOptions::with_environment(supervisor, std::env::vars_os());
+    settings.temp_directory = std::env::temp_dir();
     Ok(settings)
 }
 
-fn open_document(host: &Host, text: &str, current: &Path, cwd: &Path) -> Result<(), Ending> {
-    let (file, shown) =
-        options::opened(text, current, cwd).map_err(|error| Ending::Usage(format!("{error:#}")))?;
+fn open_document(host: &Host, text: &str, current: &Path, cwd: &Path) -> Result<(), CliError> {
+    let (file, shown) = options::parse_open_document(text, current, cwd)
+        .map_err(|error| CliError::Usage(format!("{error:#}")))?;
     let path = file.to_string_lossy();
-    let cannot = |error| Ending::Usage(format!("cannot open {}: {error}", quote(&path)));
+    let cannot = |error| CliError::Usage(format!("cannot open {}: {error}", quote(&path)));
     let document = host.workspace().open_document(&path).map_err(cannot)?;
     if let Some(shown) = shown {
         host.workspace().change_document(&path, shown, document.revision).map_err(cannot)?;

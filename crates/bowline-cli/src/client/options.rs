@@ -1,29 +1,31 @@
-//! The options of `run` and `chat` that are more than a word, read into what the host takes.
+//! Parsing of the structured options of `run` and `chat` into the host's types.
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use bowline_host::Offer;
-use bowline_state::failure::quote;
-use bowline_state::mode::Mode;
-use bowline_state::operation::Kind;
+use bowline_host::HostCapabilities;
+use bowline_state::mode::AgentMode;
+use bowline_state::operation::OperationKind;
 use bowline_state::paths::RootMode;
-use bowline_state::policy::{Effect, Kinds, Lifetime, Matcher, Preset, Rule, RuleSpec, Source};
+use bowline_state::policy::{
+    Effect, OperationKinds, Preset, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec,
+};
+use bowline_state::rpc_error::quote;
 use bowline_state::schema::v1::{McpServer, McpServerHttp, McpServerStdio};
 use bowline_workspace::roots::RootSpec;
 use bowline_workspace::terminals::Confinement;
-use bowline_workspace::terminals::supervisor::Confinable;
+use bowline_workspace::terminals::supervisor::ConfinementSupport;
 use clap::ValueEnum as _;
 
 use super::agents;
-use super::arguments::{Approve, ClientArguments};
-use crate::ending::Ending;
+use super::arguments::{ApprovalLevel, ClientArguments};
+use crate::error::CliError;
 
-/// Returns what the agent is told that it may ask for.
-pub(super) fn offer(arguments: &ClientArguments) -> Offer {
-    Offer {
+/// Returns the capabilities that the agent is offered.
+pub(super) fn offered_capabilities(arguments: &ClientArguments) -> HostCapabilities {
+    HostCapabilities {
         read: !arguments.no_fs,
         write: !arguments.no_fs && !arguments.read_only,
         terminal: !arguments.no_terminal && !arguments.read_only,
@@ -32,66 +34,68 @@ pub(super) fn offer(arguments: &ClientArguments) -> Offer {
     }
 }
 
-/// Returns what holds where no rule matches.
-pub(crate) fn preset(approve: Approve) -> Preset {
+/// Returns the preset of an approval level.
+pub(crate) fn approval_preset(approve: ApprovalLevel) -> Preset {
     match approve {
-        Approve::All => Preset::Full,
-        Approve::Edits => Preset::AcceptEdits,
-        Approve::Reads => Preset::ReadOnly,
-        Approve::Ask => Preset::Ask,
-        Approve::None => Preset::Deny,
+        ApprovalLevel::All => Preset::Full,
+        ApprovalLevel::Edits => Preset::AcceptEdits,
+        ApprovalLevel::Reads => Preset::ReadOnly,
+        ApprovalLevel::Ask => Preset::Ask,
+        ApprovalLevel::None => Preset::Deny,
     }
 }
 
-/// Returns what holds where no rule matches, if an option says so. For Bowline's own agent `--mode` says the same as
-/// `--approve` in other words.
-pub(crate) fn level(arguments: &ClientArguments, is_own: bool) -> Option<Preset> {
-    let mode = || arguments.mode.as_deref().filter(|_| is_own).and_then(Mode::of);
-    arguments.approve.map(preset).or_else(|| mode().map(Mode::preset))
+/// Returns the preset that an option requests for requests that no rule matches. For Bowline's own agent, `--mode` is
+/// equivalent to `--approve`.
+pub(crate) fn requested_preset(arguments: &ClientArguments, is_own: bool) -> Option<Preset> {
+    let mode = || arguments.mode.as_deref().filter(|_| is_own).and_then(AgentMode::from_id);
+    arguments.approve.map(approval_preset).or_else(|| mode().map(AgentMode::preset))
 }
 
-/// Which modes Bowline's own agent works in.
+/// The modes of Bowline's own agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Modes {
-    /// The one that it begins in, if one is named.
-    pub(super) first: Option<Mode>,
-    /// The widest that it can be switched to.
-    pub(super) widest: Mode,
+pub(super) struct OwnAgentModes {
+    /// The initial mode, if one is named.
+    pub(super) initial: Option<AgentMode>,
+    /// The most permissive mode that it can be switched to.
+    pub(super) widest: AgentMode,
 }
 
-/// Returns the modes that Bowline's own agent works in.
+/// Returns the modes of Bowline's own agent.
 ///
-/// What it is not offered it does by itself, on the same disk, and what its mode allows it does not ask about. So no mode
-/// may be wider than what the other options allow.
-pub(super) fn own_modes(arguments: &ClientArguments) -> Result<Modes, Ending> {
+/// The agent performs operations that are not offered to it itself, on the same disk, and does not ask about what its
+/// mode allows. So no mode may allow more than the other options do.
+pub(super) fn own_agent_modes(arguments: &ClientArguments) -> Result<OwnAgentModes, CliError> {
     let read = |mode: &String| {
-        Mode::of(mode).ok_or_else(|| {
-            let known = Mode::ALL.map(Mode::id).join(", ");
-            Ending::Usage(format!("there is no mode {}: it has {known}", quote(mode)))
+        AgentMode::from_id(mode).ok_or_else(|| {
+            let known = AgentMode::ALL.map(AgentMode::id).join(", ");
+            CliError::Usage(format!("there is no mode {}: it has {known}", quote(mode)))
         })
     };
     let named = arguments.mode.as_ref().map(read).transpose()?;
     if let (Some(mode), Some(approve)) = (named, arguments.approve)
-        && mode.preset() != preset(approve)
+        && mode.preset() != approval_preset(approve)
     {
-        return Err(Ending::Usage(format!(
+        return Err(CliError::Usage(format!(
             "--mode {} and --approve {} contradict each other, as both set what Bowline's own agent may do: leave one of them out",
             mode.id(),
             approve.to_possible_value().as_ref().map_or("", |value| value.get_name())
         )));
     }
-    // The agent's own word for what is approved, where it has one.
+    // The agent's mode for the approval level, where it has one.
     let approved = match arguments.approve {
-        Some(Approve::All) => Some(Mode::Full),
-        Some(Approve::Edits) => Some(Mode::AcceptEdits),
-        Some(Approve::Ask) => Some(Mode::Ask),
-        Some(Approve::Reads | Approve::None) | None => None,
+        Some(ApprovalLevel::All) => Some(AgentMode::Full),
+        Some(ApprovalLevel::Edits) => Some(AgentMode::AcceptEdits),
+        Some(ApprovalLevel::Ask) => Some(AgentMode::Ask),
+        Some(ApprovalLevel::Reads | ApprovalLevel::None) | None => None,
     };
     let first = named.or(approved);
     if arguments.read_only {
         return match named {
-            None | Some(Mode::ReadOnly) => Ok(Modes { first: Some(Mode::ReadOnly), widest: Mode::ReadOnly }),
-            Some(mode) => Err(Ending::Usage(format!(
+            None | Some(AgentMode::ReadOnly) => {
+                Ok(OwnAgentModes { initial: Some(AgentMode::ReadOnly), widest: AgentMode::ReadOnly })
+            }
+            Some(mode) => Err(CliError::Usage(format!(
                 "--read-only and --mode {} contradict each other: leave one of them out",
                 mode.id()
             ))),
@@ -99,72 +103,78 @@ pub(super) fn own_modes(arguments: &ClientArguments) -> Result<Modes, Ending> {
     }
     let acts_alone = arguments.no_fs || arguments.no_terminal;
     let Some(approve) = arguments.approve.filter(|_| acts_alone) else {
-        return Ok(Modes { first, widest: Mode::Full });
+        return Ok(OwnAgentModes { initial: first, widest: AgentMode::Full });
     };
     let widest = match approve {
-        Approve::All => Mode::Full,
-        Approve::Edits => Mode::AcceptEdits,
-        // Nobody is asked about what the agent reads by itself.
-        Approve::None if arguments.no_fs => {
-            return Err(Ending::Usage(
+        ApprovalLevel::All => AgentMode::Full,
+        ApprovalLevel::Edits => AgentMode::AcceptEdits,
+        // The agent reads by itself without asking.
+        ApprovalLevel::None if arguments.no_fs => {
+            return Err(CliError::Usage(
                 "--approve none cannot be kept with --no-fs, as the agent reads by itself: leave one of them out"
                     .to_owned(),
             ));
         }
-        // In this mode it asks, and is told no.
-        Approve::Ask | Approve::Reads | Approve::None => Mode::Ask,
+        // In this mode the agent asks, and the answer is no.
+        ApprovalLevel::Ask | ApprovalLevel::Reads | ApprovalLevel::None => AgentMode::Ask,
     };
-    Ok(Modes { first, widest })
+    Ok(OwnAgentModes { initial: first, widest })
 }
 
-/// Returns what commands are confined to, if they should be.
+/// Returns the confinement of commands, if requested.
 pub(super) fn confinement(
     arguments: &ClientArguments,
     roots: &[RootSpec],
-    confinable: impl FnOnce() -> Confinable,
-) -> Result<Option<Confinement>, Ending> {
+    confinable: impl FnOnce() -> ConfinementSupport,
+) -> Result<Option<Confinement>, CliError> {
     if !arguments.confine {
         return Ok(None);
     }
-    let Confinable { files, network } = confinable();
+    let ConfinementSupport { files, network } = confinable();
     if let Err(why) = files.map(drop).and(network) {
         let what = "commands cannot be confined here: leave out --confine, or offer none with --no-terminal";
-        return Err(Ending::Failed(anyhow::anyhow!("{}", quote(&why)).context(what)));
+        return Err(CliError::Failed(anyhow::anyhow!("{}", quote(&why)).context(what)));
     }
     let writable = roots.iter().filter(|root| root.mode == RootMode::Writable);
     let writable = writable.map(|root| PathBuf::from(&root.path)).collect();
     Ok(Some(Confinement { writable, network: false }))
 }
 
-/// Returns the rules that options make. What only reads is denied the rest, whatever else allows it: an agent that has
-/// means of its own asks before it uses them.
-pub(super) fn rules(arguments: &ClientArguments) -> anyhow::Result<Vec<Rule>> {
+/// Returns the rules that options add. `--read-only` denies everything but reads and overrides all other rules: an
+/// agent with tools of its own asks before it uses them.
+pub(super) fn option_rules(arguments: &ClientArguments) -> anyhow::Result<Vec<Rule>> {
     if !arguments.read_only {
         return Ok(Vec::new());
     }
     let rule = Rule::new(RuleSpec {
         effect: Effect::Deny,
-        kinds: [Kind::Write, Kind::Delete, Kind::Execute].into_iter().collect::<Kinds>(),
-        matcher: Matcher::Everything,
-        lifetime: Lifetime::Always,
+        kinds: [OperationKind::Write, OperationKind::Delete, OperationKind::Execute]
+            .into_iter()
+            .collect::<OperationKinds>(),
+        matcher: RuleMatcher::Everything,
+        lifetime: RuleLifetime::Always,
         expires: None,
-        source: Source::Flag,
+        source: RuleSource::CommandLine,
         note: Some("--read-only".to_owned()),
     })?;
     Ok(vec![rule])
 }
 
-/// Reads `DIRECTORY` or `DIRECTORY:ro`.
-pub(super) fn directory(text: &str, current: &Path) -> RootSpec {
+/// Parses `DIRECTORY` or `DIRECTORY:ro`.
+pub(super) fn parse_root(text: &str, current: &Path) -> RootSpec {
     match text.strip_suffix(":ro") {
         Some(path) => RootSpec::read_only(current.join(path).to_string_lossy()),
         None => RootSpec::writable(current.join(text).to_string_lossy()),
     }
 }
 
-/// Reads `FILE` or `FILE=TEXTFILE`: a file, and the text that the editor shows of it.
-pub(super) fn opened(text: &str, current: &Path, cwd: &Path) -> anyhow::Result<(PathBuf, Option<String>)> {
-    // A name may have an equals sign in it.
+/// Parses `FILE` or `FILE=TEXTFILE`: a file, and its unsaved text in the editor.
+pub(super) fn parse_open_document(
+    text: &str,
+    current: &Path,
+    cwd: &Path,
+) -> anyhow::Result<(PathBuf, Option<String>)> {
+    // A file name may contain an equals sign.
     let (file, shown) = match text.split_once('=') {
         Some((file, shown)) if !cwd.join(text).exists() => (file, Some(shown)),
         _ => (text, None),
@@ -181,36 +191,36 @@ pub(super) fn opened(text: &str, current: &Path, cwd: &Path) -> anyhow::Result<(
     Ok((cwd.join(file), text))
 }
 
-/// Says whether a text can be what a URL begins with. An argument of a command may have a URL in it, too.
-fn is_scheme(text: &str) -> bool {
+/// Returns whether a text can be a URL scheme. A command's argument may contain a URL, too.
+fn is_url_scheme(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.chars().all(|one| one.is_ascii_alphanumeric() || "+-.".contains(one))
 }
 
-/// Reads `NAME=COMMAND` or `NAME=URL`.
-pub(super) fn mcp_server(text: &str, search: Option<&OsString>) -> Result<McpServer, Ending> {
+/// Parses `NAME=COMMAND` or `NAME=URL`.
+pub(super) fn parse_mcp_server(text: &str, search: Option<&OsString>) -> Result<McpServer, CliError> {
     let named = text.split_once('=').filter(|(name, what)| !name.is_empty() && !what.trim().is_empty());
     let Some((name, what)) = named else {
         let example = "write it as NAME=COMMAND or NAME=URL";
-        return Err(Ending::Usage(format!("{} is no MCP server: {example}", quote(text))));
+        return Err(CliError::Usage(format!("{} is no MCP server: {example}", quote(text))));
     };
     if what.starts_with("http://") || what.starts_with("https://") {
         return Ok(McpServer::Http(McpServerHttp::new(name, what)));
     }
-    if let Some((scheme, _)) = what.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) {
-        return Err(Ending::Usage(format!(
+    if let Some((scheme, _)) = what.split_once("://").filter(|(scheme, _)| is_url_scheme(scheme)) {
+        return Err(CliError::Usage(format!(
             "the MCP server {} cannot be reached by {scheme}: its URL begins with https:// or http://",
             quote(name)
         )));
     }
-    let mut words = agents::words(what)?.into_iter();
+    let mut words = agents::split_command_line(what)?.into_iter();
     let program = words.next().unwrap_or_default();
-    // The protocol has whole names of programs, and an agent may have another PATH.
-    let command = match agents::find(&program, search) {
+    // The protocol requires absolute paths, and an agent may have another PATH.
+    let command = match agents::find_program(&program, search) {
         Some(found) if !program.contains('/') => found,
         None if !program.contains('/') => {
             let (name, program) = (quote(name), quote(&program));
-            return Err(Ending::Usage(format!(
+            return Err(CliError::Usage(format!(
                 "the MCP server {name}: there is no program {program} in PATH"
             )));
         }
@@ -219,7 +229,7 @@ pub(super) fn mcp_server(text: &str, search: Option<&OsString>) -> Result<McpSer
     let command = std::path::absolute(&command).unwrap_or(command);
     if !command.is_file() {
         let (name, command) = (quote(name), quote(&command.to_string_lossy()));
-        return Err(Ending::Usage(format!("the MCP server {name}: there is no program {command}")));
+        return Err(CliError::Usage(format!("the MCP server {name}: there is no program {command}")));
     }
     Ok(McpServer::Stdio(McpServerStdio::new(name, command).args(words.collect())))
 }

@@ -1,85 +1,86 @@
-//! What is said to an agent: text, with the files that a person mentions in it as `@FILE`.
+//! The prompt for an agent: text, with the files that the user mentions in it as `@FILE`.
 //!
-//! What a person types is the person's own will; what is piped in is anybody's. So only what was typed can attach files,
-//! and what it attaches is judged by the rules, told and recorded.
+//! Typed text expresses the user's intent; piped text may come from anyone. So only typed text can attach files, and
+//! each attachment is checked by the rules, reported and recorded.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use bowline_state::audit::{Action, By, Entry, Subject};
-use bowline_state::failure::quote;
-use bowline_state::grants::Holder;
-use bowline_state::lines::Window;
-use bowline_state::operation::Kind;
+use bowline_state::audit::{AuditAction, AuditEntry, AuditSubject, DecisionSource};
+use bowline_state::grants::GrantHolder;
+use bowline_state::lines::LineWindow;
+use bowline_state::operation::OperationKind;
 use bowline_state::paths::Access;
 use bowline_state::policy::{Effect, Preset};
+use bowline_state::rpc_error::quote;
 use bowline_state::schema::v1::{
     ContentBlock, EmbeddedResource, EmbeddedResourceResource, PromptCapabilities, ResourceLink,
     TextResourceContents,
 };
-use bowline_workspace::approvals::{Approvals, because};
-use bowline_workspace::roots::Admitted;
-use bowline_workspace::workspace::{ReadText, Session as Files};
+use bowline_workspace::approvals::{Approvals, describe_ruling};
+use bowline_workspace::roots::AdmittedPath;
+use bowline_workspace::workspace::{ReadText, WorkspaceSession as Files};
 
-/// A file of at most this many bytes is sent along; of a larger one, only where it is.
+/// The maximum size of a file that is embedded; a larger one is linked.
 const MAX_EMBEDDED: u64 = 256 << 10;
-/// So many bytes of files are sent along with one prompt.
-const MAX_EMBEDDED_IN_ALL: u64 = 1 << 20;
-/// So many files are attached to one prompt; what is mentioned after them stays text.
+/// The maximum number of bytes embedded in one prompt.
+const MAX_EMBEDDED_TOTAL: u64 = 1 << 20;
+/// The maximum number of files attached to one prompt; later mentions stay text.
 const MAX_ATTACHED: usize = 100;
 
-/// So many mentions of one prompt are looked at.
+/// The maximum number of mentions examined in one prompt.
 const MAX_MENTIONS: usize = 1000;
 
-/// What stands before a text that was read from somewhere, where an agent would take it for a command.
-const HEAD: &str = "What follows was read from a file or a pipe:";
+/// The header before text that was read from a file or pipe and that an agent would take for a command.
+const READ_TEXT_HEADER: &str = "What follows was read from a file or a pipe:";
 
-/// A part of what is said to an agent.
+/// A part of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// What a person typed.
+pub(crate) enum PromptPart {
+    /// Text that the user typed.
     Typed(String),
-    /// What was read from somewhere else. It mentions nothing.
+    /// Text that was read from elsewhere. Its mentions are ignored.
     Read(String),
 }
 
 /// A prompt, ready to be sent.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Prompt {
-    /// The text as it was given, then what it mentions.
+pub(crate) struct PreparedPrompt {
+    /// The text as given, then the mentioned files.
     pub(crate) blocks: Vec<ContentBlock>,
-    /// The files whose text goes along.
-    pub(crate) attached: Vec<String>,
-    /// What the person should know: mentions that nothing was found for, or that may not be sent.
-    pub(crate) notes: Vec<String>,
+    /// The files whose text is embedded.
+    pub(crate) attachments: Vec<String>,
+    /// Warnings for the user: mentions that were not found, or that may not be sent.
+    pub(crate) warnings: Vec<String>,
 }
 
-/// Makes a prompt of what is said. `files` are those of the session: what is open and not saved is sent as it is shown.
-pub(crate) fn prompt(
-    said: &[Part],
+/// Builds a prompt. `files` are those of the session: unsaved documents are sent as the editor shows them.
+pub(crate) fn build_prompt(
+    said: &[PromptPart],
     files: &Files,
     approvals: &Approvals,
     takes: &PromptCapabilities,
-) -> Prompt {
+) -> PreparedPrompt {
     let mut parts = said.iter().filter(|part| !part.text().is_empty()).peekable();
-    // What was not typed is no command of the agent's, however it begins.
-    let is_command = |part: &&Part| matches!(part, Part::Read(text) if text.trim_start().starts_with('/'));
-    let head = parts.peek().is_some_and(is_command).then_some(HEAD);
-    let texts: Vec<&str> = head.into_iter().chain(parts.map(Part::text)).collect();
+    // Text that was not typed is never a command of the agent, however it begins.
+    let is_command =
+        |part: &&PromptPart| matches!(part, PromptPart::Read(text) if text.trim_start().starts_with('/'));
+    let head = parts.peek().is_some_and(is_command).then_some(READ_TEXT_HEADER);
+    let texts: Vec<&str> = head.into_iter().chain(parts.map(PromptPart::text)).collect();
     let block = ContentBlock::from(texts.join("\n\n"));
-    let mut prompt = Prompt { blocks: vec![block], attached: Vec::new(), notes: Vec::new() };
+    let mut prompt = PreparedPrompt { blocks: vec![block], attachments: Vec::new(), warnings: Vec::new() };
     let mut seen: Vec<String> = Vec::new();
-    let mut room = MAX_EMBEDDED_IN_ALL;
+    let mut room = MAX_EMBEDDED_TOTAL;
     let typed = said.iter().filter_map(|part| match part {
-        Part::Typed(text) => Some(text.as_str()),
-        Part::Read(_) => None,
+        PromptPart::Typed(text) => Some(text.as_str()),
+        PromptPart::Read(_) => None,
     });
-    for mention in typed.flat_map(mentions).take(MAX_MENTIONS) {
-        let found = mention.names.iter().find_map(|name| look(name, files));
+    for mention in typed.flat_map(find_mentions).take(MAX_MENTIONS) {
+        let found = mention.names.iter().find_map(|name| find_mentioned_file(name, files));
         let Some(found) = found else {
-            if mention.is_meant {
+            if mention.is_explicit {
                 let name = mention.names.first().copied().unwrap_or_default();
-                prompt.notes.push(format!("there is no file {}: it stays text", quote(name)));
+                prompt.warnings.push(format!("there is no file {}: it stays text", quote(name)));
             }
             continue;
         };
@@ -87,35 +88,41 @@ pub(crate) fn prompt(
             continue;
         }
         if seen.len() == MAX_ATTACHED {
-            prompt.notes.push(format!("only {MAX_ATTACHED} files are attached to a prompt"));
+            prompt.warnings.push(format!("only {MAX_ATTACHED} files are attached to a prompt"));
             break;
         }
         seen.push(found.path.clone());
         let fits = |size: u64| takes.embedded_context && size <= MAX_EMBEDDED.min(room);
         let text = match &found.admitted {
-            Some(admitted) if found.size.is_some_and(fits) => match attach(admitted, files, approvals) {
-                Ok(text) => text,
-                Err(unsent) => {
-                    let (Unsent::Denied(why) | Unsent::Asked(why)) = &unsent;
-                    prompt.notes.push(format!("{} is not attached: {why}", quote(&found.name)));
-                    if matches!(unsent, Unsent::Denied(_)) {
-                        continue;
+            Some(admitted) if found.size.is_some_and(fits) => {
+                match read_attachment(admitted, files, approvals) {
+                    Ok(text) => text,
+                    Err(unsent) => {
+                        let (AttachError::Denied(why) | AttachError::NotApproved(why)) = &unsent;
+                        prompt.warnings.push(format!("{} is not attached: {why}", quote(&found.name)));
+                        if matches!(unsent, AttachError::Denied(_)) {
+                            continue;
+                        }
+                        None
                     }
-                    None
                 }
-            },
+            }
             _ => None,
         };
         prompt.blocks.push(match text {
             Some(read) => {
                 room = room.saturating_sub(read.text.len() as u64);
-                prompt.attached.push(format!("attached {}, {} bytes", quote(&found.name), read.text.len()));
-                let contents = TextResourceContents::new(read.text.as_str(), uri(&found.path));
+                prompt.attachments.push(format!(
+                    "attached {}, {} bytes",
+                    quote(&found.name),
+                    read.text.len()
+                ));
+                let contents = TextResourceContents::new(read.text.as_str(), file_uri(&found.path));
                 let resource = EmbeddedResourceResource::TextResourceContents(contents);
                 ContentBlock::Resource(EmbeddedResource::new(resource))
             }
             None => {
-                let link = ResourceLink::new(found.name.clone(), uri(&found.path));
+                let link = ResourceLink::new(found.name.clone(), file_uri(&found.path));
                 ContentBlock::ResourceLink(link.size(found.size.and_then(|size| i64::try_from(size).ok())))
             }
         });
@@ -123,7 +130,7 @@ pub(crate) fn prompt(
     prompt
 }
 
-impl Part {
+impl PromptPart {
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::Typed(text) | Self::Read(text) => text,
@@ -131,53 +138,60 @@ impl Part {
     }
 }
 
-/// Why a file that is mentioned is not sent along.
-enum Unsent {
-    /// It may not be: it stays text.
+/// Why a mentioned file is not attached.
+enum AttachError {
+    /// It is denied, and stays text.
     Denied(String),
-    /// Nobody said yes to it. The agent may want to ask for it itself.
-    Asked(String),
+    /// It was not approved. The agent may request it itself.
+    NotApproved(String),
 }
 
-/// Reads a file for a person who mentions it, and records that. None for what is no text, which is for the agent to look
-/// at itself.
+/// Reads a file that the user mentions, and records the read. Returns `None` for a file that is not text, which the
+/// agent can examine itself.
 ///
-/// The person's own word counts for more than what holds where no rule matches, and for less than a rule, or than the
-/// protection that names of secrets have: who types a name quickly may not think of what is in the file.
-fn attach(admitted: &Admitted, files: &Files, approvals: &Approvals) -> Result<Option<ReadText>, Unsent> {
-    let holder = Holder { session: files.id().to_owned(), turn: None };
-    let operation = admitted.operation(Kind::Read);
+/// The mention overrides the preset, but not a rule, nor the protection of secret file names: a user who types a name
+/// quickly may not think of the file's content.
+fn read_attachment(
+    admitted: &AdmittedPath,
+    files: &Files,
+    approvals: &Approvals,
+) -> Result<Option<ReadText>, AttachError> {
+    let holder = GrantHolder { session: files.id().to_owned(), turn: None };
+    let operation = admitted.operation(OperationKind::Read);
     let ruling = approvals
-        .judge_under(Preset::Ask, &holder, &operation)
-        .map_err(|error| Unsent::Denied(error.to_string()))?;
-    let why = || because(&ruling);
+        .judge_with_preset(Preset::Ask, &holder, &operation)
+        .map_err(|error| AttachError::Denied(error.to_string()))?;
+    let why = || describe_ruling(&ruling);
     match ruling.effect {
         Effect::Allow => {}
-        Effect::Ask => return Err(Unsent::Asked(why())),
-        Effect::Deny => return Err(Unsent::Denied(why())),
+        Effect::Ask => return Err(AttachError::NotApproved(why())),
+        Effect::Deny => return Err(AttachError::Denied(why())),
     }
-    let Ok(read) = files.read_admitted(admitted, Window::default()) else { return Ok(None) };
-    let mut entry = Entry::new(bowline_workspace::clock::now(), Action::Read);
-    let (asked, resolved) = (admitted.asked(), admitted.canonical());
-    entry.subject =
-        Subject::Path { asked: asked.to_owned(), resolved: (asked != resolved).then(|| resolved.to_owned()) };
-    (entry.session, entry.by, entry.bytes) = (Some(holder.session), By::User, Some(read.text.len() as u64));
+    let Ok(read) = files.read_admitted(admitted, LineWindow::default()) else { return Ok(None) };
+    let mut entry = AuditEntry::new(bowline_workspace::clock::now(), AuditAction::Read);
+    let (asked, resolved) = (admitted.requested_path(), admitted.canonical());
+    entry.subject = AuditSubject::Path {
+        requested: asked.to_owned(),
+        resolved: (asked != resolved).then(|| resolved.to_owned()),
+    };
+    (entry.session, entry.decided_by, entry.bytes) =
+        (Some(holder.session), DecisionSource::User, Some(read.text.len() as u64));
     entry.reason = Some("mentioned in a prompt".to_owned());
-    approvals.record(&entry).map_err(|error| Unsent::Denied(error.to_string()))?;
+    approvals.record(&entry).map_err(|error| AttachError::Denied(error.to_string()))?;
     Ok(Some(read))
 }
 
-/// Something that a text may mention.
+/// A possible mention of a file in a text.
 #[derive(Debug, PartialEq, Eq)]
 struct Mention<'a> {
-    /// How it may be named: what a sentence goes on with may look like part of it.
+    /// The candidate names: trailing punctuation may look like part of the name.
     names: Vec<&'a str>,
     /// Whether it can hardly be anything else.
-    is_meant: bool,
+    is_explicit: bool,
 }
 
-/// Finds what a text may mention: `@` where a word could begin, and what comes after it, in quotes or up to a blank.
-fn mentions(text: &str) -> Vec<Mention<'_>> {
+/// Finds possible mentions in a text: `@` at the start of a word, followed by a quoted name or by text up to a space.
+fn find_mentions(text: &str) -> Vec<Mention<'_>> {
     let mut found = Vec::new();
     let mut before = None;
     let mut places = text.char_indices();
@@ -190,11 +204,14 @@ fn mentions(text: &str) -> Vec<Mention<'_>> {
         let rest = &text[at + 1..];
         let quoted = rest.strip_prefix('"').and_then(|inner| Some(&inner[..inner.find(['"', '\n'])?]));
         let (mention, length) = match quoted {
-            Some(name) => (Mention { names: vec![name], is_meant: true }, name.len() + 2),
+            Some(name) => (Mention { names: vec![name], is_explicit: true }, name.len() + 2),
             None => {
                 let word = &rest[..rest.find(char::is_whitespace).unwrap_or(rest.len())];
                 (
-                    Mention { names: shorter(word), is_meant: word.contains('/') || has_ending(word) },
+                    Mention {
+                        names: strip_punctuation(word),
+                        is_explicit: word.contains('/') || has_extension(word),
+                    },
                     word.len(),
                 )
             }
@@ -210,8 +227,8 @@ fn mentions(text: &str) -> Vec<Mention<'_>> {
     found
 }
 
-/// Returns a word, and what is left of it when what a sentence puts behind words is taken away.
-fn shorter(word: &str) -> Vec<&str> {
+/// Returns a word, and the word without trailing punctuation.
+fn strip_punctuation(word: &str) -> Vec<&str> {
     let mut names = vec![word];
     let mut left = word;
     while let Some(shorter) =
@@ -225,24 +242,24 @@ fn shorter(word: &str) -> Vec<&str> {
     names
 }
 
-fn has_ending(word: &str) -> bool {
+fn has_extension(word: &str) -> bool {
     let word = word.trim_end_matches(|it: char| !it.is_alphanumeric());
     word.rsplit_once('.').is_some_and(|(name, ending)| {
         !name.is_empty() && !ending.is_empty() && ending.chars().all(char::is_alphanumeric)
     })
 }
 
-/// A file or directory that is there.
-struct Found {
+/// A file or directory that exists.
+struct MentionedFile {
     name: String,
     path: String,
-    /// None for what lies outside the workspace: only the agent may want to read it.
-    admitted: Option<Admitted>,
-    /// None for that too, and for what is no regular file.
+    /// `None` for a path outside the workspace: only the agent may want to read it.
+    admitted: Option<AdmittedPath>,
+    /// `None` outside the workspace, too, and for anything but a regular file.
     size: Option<u64>,
 }
 
-fn look(name: &str, files: &Files) -> Option<Found> {
+fn find_mentioned_file(name: &str, files: &Files) -> Option<MentionedFile> {
     let path = Path::new(files.roots().cwd()).join(name);
     let path = path.components().collect::<std::path::PathBuf>();
     let text = path.to_str()?.to_owned();
@@ -258,11 +275,11 @@ fn look(name: &str, files: &Files) -> Option<Found> {
         _ => None,
     };
     let size = size.filter(|_| admitted.is_some());
-    Some(Found { name: name.to_owned(), path: text, admitted, size })
+    Some(MentionedFile { name: name.to_owned(), path: text, admitted, size })
 }
 
-/// Returns the address of a file.
-fn uri(path: &str) -> String {
+/// Returns the URI of a file.
+fn file_uri(path: &str) -> String {
     let mut uri = "file://".to_owned();
     for byte in path.bytes() {
         if byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte) {

@@ -1,46 +1,46 @@
-//! Writing down every message between two sides, without ever holding them up.
+//! The trace recorder: writes every message between two sides to a file without delaying them.
 //!
-//! Whoever serves the connection only puts a copy of the message into a [`Backlog`]; a thread writes. What the backlog
-//! or the disk does not take is counted, and the trace tells it where it is missing.
+//! The task that serves the connection only copies each message into a [`Backlog`]; a thread writes. Messages that the
+//! backlog or the disk cannot take are counted, and the trace reports each gap where it occurred.
 
-mod writing;
+mod writer;
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bowline_state::failure::quote;
-use bowline_state::trace::{Backlog, Entry, Side};
-use bowline_wire::{Direction, Tap};
+use bowline_state::rpc_error::quote;
+use bowline_state::trace::{Backlog, TraceEntry, TraceSide};
+use bowline_wire::{Direction, WireRecorder};
 
-use crate::ending::Ending;
-use crate::records::showing::note;
+use crate::common::console::print_note;
+use crate::error::CliError;
 use bowline_workspace::clock::now;
-use writing::Writer;
+use writer::TraceWriter;
 
-/// So much waits for the disk. What comes on top of it is lost, and counted.
-const MAX_WAITING: usize = 64 << 20;
-/// How long the end of the program waits for a disk that does not take what is left.
-const SETTLE: Duration = Duration::from_secs(10);
+/// The maximum size of the backlog, in bytes. Further messages are dropped and counted.
+const MAX_BACKLOG_BYTES: usize = 64 << 20;
+/// How long the program waits at its end for a slow disk.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A file that gets every message, with when and whose it was.
+/// A file that receives every message, with its time and direction.
 #[derive(Debug)]
-pub(crate) struct Trace {
-    shared: Arc<Shared>,
-    began: Instant,
+pub(crate) struct TraceRecorder {
+    shared: Arc<TraceShared>,
+    started_at: Instant,
 }
 
-/// One of the connections whose messages are recorded.
+/// The recorder of one connection.
 #[derive(Debug)]
-struct Link {
-    trace: Arc<Trace>,
-    // Who this program is to the other, and who that is.
-    ends: (Side, Side),
+struct ConnectionRecorder {
+    trace: Arc<TraceRecorder>,
+    // The role of this program on the connection, and that of its peer.
+    sides: (TraceSide, TraceSide),
 }
 
 #[derive(Debug)]
-struct Shared {
+struct TraceShared {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -48,74 +48,75 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     backlog: Backlog,
-    // Nothing comes any more.
-    ended: bool,
-    // What came is written, or cannot be.
-    settled: bool,
+    // No more messages will come.
+    is_closed: bool,
+    // Everything is written, or cannot be.
+    is_flushed: bool,
 }
 
-impl Trace {
-    /// Begins a file. It is for its owner alone: prompts and files are in it. In a directory of the workspace it would be
-    /// taken for work of the agent, which could also have put a link there.
-    pub(crate) fn begin(path: &Path, roots: &[PathBuf]) -> Result<Self, Ending> {
+impl TraceRecorder {
+    /// Creates the file, readable by its owner only, because it contains prompts and files. A directory of the
+    /// workspace is refused: there the file would be attributed to the agent, which could also have planted a link.
+    pub(crate) fn begin(path: &Path, roots: &[PathBuf]) -> Result<Self, CliError> {
         let shown = quote(&path.display().to_string());
-        let cannot = |error: io::Error| Ending::Usage(format!("cannot write the trace {shown}: {error}"));
+        let cannot = |error: io::Error| CliError::Usage(format!("cannot write the trace {shown}: {error}"));
         let directory = path.parent().unwrap_or(Path::new("/")).canonicalize().map_err(cannot)?;
         if roots.iter().any(|root| directory.starts_with(root)) {
-            return Err(Ending::Usage(format!(
+            return Err(CliError::Usage(format!(
                 "the trace {shown} would lie inside the workspace, among the agent's work: name a file elsewhere"
             )));
         }
         let Some(name) = path.file_name() else {
-            return Err(Ending::Usage(format!("cannot write the trace {shown}: name a file")));
+            return Err(CliError::Usage(format!("cannot write the trace {shown}: name a file")));
         };
-        let writer = Writer::begin(&directory.join(name), now().0).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Ending::Usage(format!(
-                "{shown} is there and is no trace: name another file, or remove this one"
-            )),
-            _ => cannot(error),
-        })?;
-        let state = State { backlog: Backlog::new(MAX_WAITING), ended: false, settled: false };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let writer =
+            TraceWriter::begin(&directory.join(name), now().0).map_err(|error| match error.kind() {
+                ErrorKind::AlreadyExists => CliError::Usage(format!(
+                    "{shown} is there and is no trace: name another file, or remove this one"
+                )),
+                _ => cannot(error),
+            })?;
+        let state = State { backlog: Backlog::new(MAX_BACKLOG_BYTES), is_closed: false, is_flushed: false };
+        let shared = Arc::new(TraceShared { state: Mutex::new(state), changed: Condvar::new() });
         let its = shared.clone();
-        // It ends with the program at the latest: a disk that stands still may keep it for ever.
-        std::thread::spawn(move || its.write(writer, &shown));
-        Ok(Self { shared, began: Instant::now() })
+        // The thread ends with the program at the latest: a stalled disk may block it for ever.
+        std::thread::spawn(move || its.run_writer(writer, &shown));
+        Ok(Self { shared, started_at: Instant::now() })
     }
 
-    /// Returns who records a connection between this program, which is `here` to the other side, and that.
-    pub(crate) fn between(self: &Arc<Self>, here: Side, there: Side) -> Arc<dyn Tap> {
-        Arc::new(Link { trace: self.clone(), ends: (here, there) })
+    /// Returns a recorder for a connection on which this program is `here` and its peer is `there`.
+    pub(crate) fn recorder(self: &Arc<Self>, here: TraceSide, there: TraceSide) -> Arc<dyn WireRecorder> {
+        Arc::new(ConnectionRecorder { trace: self.clone(), sides: (here, there) })
     }
 
-    fn record(&self, from: Side, to: Side, line: &[u8]) {
-        let us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let mut state = self.shared.state();
+    fn record(&self, from: TraceSide, to: TraceSide, line: &[u8]) {
+        let us = u64::try_from(self.started_at.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let mut state = self.shared.lock_state();
         if state.backlog.has_room(line.len()) {
-            state.backlog.push(Entry { us, from, to, bytes: line.to_vec() });
+            state.backlog.push(TraceEntry { elapsed_us: us, from, to, bytes: line.to_vec() });
         } else {
-            state.backlog.lose(line.len());
+            state.backlog.record_loss(line.len());
         }
         drop(state);
         self.shared.changed.notify_all();
     }
 }
 
-impl Drop for Trace {
+impl Drop for TraceRecorder {
     fn drop(&mut self) {
-        let mut state = self.shared.state();
-        state.ended = true;
+        let mut state = self.shared.lock_state();
+        state.is_closed = true;
         self.shared.changed.notify_all();
-        let waited = self.shared.changed.wait_timeout_while(state, SETTLE, |state| !state.settled);
-        if waited.is_ok_and(|(state, _)| !state.settled) {
-            note("the disk does not take the end of the trace: it is cut short");
+        let waited = self.shared.changed.wait_timeout_while(state, FLUSH_TIMEOUT, |state| !state.is_flushed);
+        if waited.is_ok_and(|(state, _)| !state.is_flushed) {
+            print_note("the disk does not take the end of the trace: it is cut short");
         }
     }
 }
 
-impl Tap for Link {
-    fn line(&self, direction: Direction, line: &[u8]) {
-        let (here, there) = self.ends;
+impl WireRecorder for ConnectionRecorder {
+    fn record_line(&self, direction: Direction, line: &[u8]) {
+        let (here, there) = self.sides;
         match direction {
             Direction::Sent => self.trace.record(here, there, line),
             Direction::Received => self.trace.record(there, here, line),
@@ -123,19 +124,19 @@ impl Tap for Link {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl TraceShared {
+    fn lock_state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what waits until nothing comes any more.
-    fn write(&self, mut writer: Writer, shown: &str) {
+    /// Writes the backlog until it is closed.
+    fn run_writer(&self, mut writer: TraceWriter, shown: &str) {
         loop {
-            let mut state = self.state();
+            let mut state = self.lock_state();
             let item = loop {
                 match state.backlog.pop() {
                     Some(item) => break Some(item),
-                    None if state.ended => break None,
+                    None if state.is_closed => break None,
                     None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 }
             };
@@ -144,22 +145,22 @@ impl Shared {
             writer.write(item);
         }
         if let Some(gap) = writer.finish() {
-            let count = crate::records::showing::count;
+            let count = crate::common::console::pluralize;
             let messages = count(usize::try_from(gap.messages).unwrap_or(usize::MAX), "message", "messages");
-            note(&format!("the disk did not take the last {messages} of the trace {shown}"));
+            print_note(&format!("the disk did not take the last {messages} of the trace {shown}"));
         }
-        self.state().settled = true;
+        self.lock_state().is_flushed = true;
         self.changed.notify_all();
     }
 }
 
-/// Several who listen to the same connection.
-pub(crate) struct Taps(pub(crate) Vec<Arc<dyn Tap>>);
+/// Several recorders on the same connection.
+pub(crate) struct RecorderSet(pub(crate) Vec<Arc<dyn WireRecorder>>);
 
-impl Tap for Taps {
-    fn line(&self, direction: Direction, line: &[u8]) {
+impl WireRecorder for RecorderSet {
+    fn record_line(&self, direction: Direction, line: &[u8]) {
         for tap in &self.0 {
-            tap.line(direction, line);
+            tap.record_line(direction, line);
         }
     }
 }

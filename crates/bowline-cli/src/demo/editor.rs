@@ -1,17 +1,17 @@
-//! The editor of the demo: a host on a project, and a person who answers.
+//! The editor of the demo: a front end with a simulated user who answers questions.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use bowline_host::{Event, FrontEnd};
-use bowline_state::question::{Choice, Keep, Question, Reply};
-use bowline_workspace::approvals::{BoxFuture, Person};
+use bowline_host::{FrontEnd, HostEvent};
+use bowline_state::question::{AnswerChoice, AnswerLifetime, Question, QuestionReply};
+use bowline_workspace::approvals::{Approver, BoxFuture};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::workspace::Workspace;
 use tokio::sync::oneshot;
 
-/// What a person sees and does.
+/// The simulated editor and its user.
 #[derive(Default)]
-pub(crate) struct Editor {
+pub(crate) struct DemoEditor {
     // The project, once it is open.
     workspace: OnceLock<Workspace>,
     state: Mutex<State>,
@@ -19,17 +19,17 @@ pub(crate) struct Editor {
 
 #[derive(Default)]
 struct State {
-    refuses: bool,
-    // What the person types, and where, while a question waits for the answer.
-    typing: Option<(String, String)>,
-    asked: Vec<String>,
+    is_denying: bool,
+    // The text that the user types, and its file, while a question waits for the answer.
+    pending_edit: Option<(String, String)>,
+    questions: Vec<String>,
     notices: Vec<String>,
-    speaking: Option<oneshot::Sender<()>>,
+    message_sender: Option<oneshot::Sender<()>>,
 }
 
-impl Editor {
-    /// Shows a project.
-    pub(crate) fn shows(&self, workspace: &Workspace) {
+impl DemoEditor {
+    /// Sets the open project.
+    pub(crate) fn set_workspace(&self, workspace: &Workspace) {
         self.workspace.get_or_init(|| workspace.clone());
     }
 
@@ -48,59 +48,59 @@ impl Editor {
         Ok(())
     }
 
-    /// Lets the person type a text while the next question waits for an answer.
+    /// Has the user type a text while the next question waits for an answer.
     pub(crate) fn type_when_asked(&self, path: &str, text: String) {
-        self.state().typing = Some((path.to_owned(), text));
+        self.state().pending_edit = Some((path.to_owned(), text));
     }
 
-    /// Decides how the person answers from now on.
-    pub(crate) fn answers(&self, choice: Choice) {
-        self.state().refuses = choice == Choice::Deny;
+    /// Sets the user's answer from now on.
+    pub(crate) fn set_answer(&self, choice: AnswerChoice) {
+        self.state().is_denying = choice == AnswerChoice::Deny;
     }
 
-    /// Returns what tells that the agent has begun to speak.
-    pub(crate) fn speaking(&self) -> oneshot::Receiver<()> {
+    /// Returns a receiver that resolves when the agent starts to send its message.
+    pub(crate) fn wait_for_message(&self) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
-        self.state().speaking = Some(sender);
+        self.state().message_sender = Some(sender);
         receiver
     }
 
-    /// Returns the questions since this was last called, as the person saw them.
-    pub(crate) fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.state().asked)
+    /// Returns the questions since the last call, as the user saw them.
+    pub(crate) fn take_questions(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().questions)
     }
 
-    /// Returns what the person was told of: what the agent did that the protocol forbids, and what went wrong.
+    /// Returns the notices shown to the user: the agent's protocol violations, and errors.
     pub(crate) fn notices(&self) -> Vec<String> {
         self.state().notices.clone()
     }
 }
 
-impl Person for Editor {
-    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Reply> {
+impl Approver for DemoEditor {
+    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, QuestionReply> {
         let typing = {
             let mut state = self.state();
-            state.asked.push(question.text());
-            state.typing.take()
+            state.questions.push(question.to_text());
+            state.pending_edit.take()
         };
         if let Some((path, text)) = typing
             && let Err(error) = self.type_unsaved(&path, &text)
         {
             self.state().notices.push(error.to_string());
         }
-        let choice = if self.state().refuses { Choice::Deny } else { Choice::Allow };
-        Box::pin(std::future::ready(Reply::answer(choice, Keep::Once)))
+        let choice = if self.state().is_denying { AnswerChoice::Deny } else { AnswerChoice::Allow };
+        Box::pin(std::future::ready(QuestionReply::answer(choice, AnswerLifetime::Once)))
     }
 }
 
-impl FrontEnd for Editor {
-    fn show(&self, event: Event<'_>) {
+impl FrontEnd for DemoEditor {
+    fn show(&self, event: HostEvent<'_>) {
         let mut state = self.state();
         match event {
-            Event::Breach { what, .. } => state.notices.push(what.to_owned()),
-            Event::Notice { text } => state.notices.push(text.to_owned()),
-            Event::Update { .. } => {
-                if let Some(speaking) = state.speaking.take() {
+            HostEvent::Violation { description: what, .. } => state.notices.push(what.to_owned()),
+            HostEvent::Notice { text } => state.notices.push(text.to_owned()),
+            HostEvent::Update { .. } => {
+                if let Some(speaking) = state.message_sender.take() {
                     // Only the turn that is to be cancelled waits for this.
                     speaking.send(()).ok();
                 }

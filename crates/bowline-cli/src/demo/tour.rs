@@ -1,4 +1,4 @@
-//! What a person sees of the tour: who says what, and what was checked.
+//! The output of the tour: messages and checks.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -7,41 +7,41 @@ use std::io::IsTerminal as _;
 use anyhow::anyhow;
 use bowline_state::display;
 
-use crate::ending::Ending;
-use crate::records::showing;
+use crate::common::console;
+use crate::error::CliError;
 
-/// As much of what somebody says is shown: lines, and bytes.
-const MAX_SAID: (usize, usize) = (200, 32 << 10);
+/// The maximum size of a message that is shown, in lines and bytes.
+const MAX_MESSAGE: (usize, usize) = (200, 32 << 10);
 
-/// What a person sees of the tour.
+/// The output of the tour.
 pub(super) struct Tour {
     checks: usize,
     failed: usize,
-    coloured: bool,
-    // Why a line could not be shown.
-    unseen: RefCell<Option<Ending>>,
+    is_coloured: bool,
+    // Why a line could not be printed.
+    print_error: RefCell<Option<CliError>>,
 }
 
 impl Tour {
-    /// Begins it on stdout, in colours if that is a terminal whose user has nothing against them.
+    /// Starts the output on stdout, coloured if it is a terminal and the user has not disabled colours.
     pub(super) fn new() -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let coloured = wanted && std::io::stdout().is_terminal();
-        Self { checks: 0, failed: 0, coloured, unseen: RefCell::default() }
+        Self { checks: 0, failed: 0, is_coloured: coloured, print_error: RefCell::default() }
     }
 
-    /// Begins a part.
-    pub(super) fn title(&self, title: &str) {
+    /// Prints the heading of a section.
+    pub(super) fn print_heading(&self, title: &str) {
         if self.checks > 0 {
             self.print("");
         }
         self.print(&self.paint(title, "1"));
     }
 
-    /// Shows what somebody says, or what is to be seen somewhere.
-    pub(super) fn say(&self, who: &str, text: &str) {
-        let (lines, bytes) = MAX_SAID;
-        for line in display::block(text, lines, bytes).text.lines() {
+    /// Prints a participant's message, or the content of something.
+    pub(super) fn print_message(&self, who: &str, text: &str) {
+        let (lines, bytes) = MAX_MESSAGE;
+        for line in display::escape_block(text, lines, bytes).text.lines() {
             let line = match line.trim_start().as_bytes().first() {
                 Some(b'+') => self.paint(line, "32"),
                 Some(b'-') => self.paint(line, "31"),
@@ -53,7 +53,7 @@ impl Tour {
         }
     }
 
-    /// Checks something, and shows what there is instead if it does not hold.
+    /// Prints a check, and the actual value if it does not hold.
     pub(super) fn check<T: Display>(&mut self, what: &str, holds: bool, seen: impl FnOnce() -> T) {
         self.checks += 1;
         if holds {
@@ -61,39 +61,39 @@ impl Tour {
         } else {
             self.failed += 1;
             self.print(&format!("  {} {what}", self.paint("✗", "31")));
-            self.say("but", &seen().to_string());
+            self.print_message("but", &seen().to_string());
         }
     }
 
-    /// Says how it went, and what to do next.
+    /// Prints the result and the next steps.
     ///
     /// # Errors
-    /// Returns what did not hold, or why that could not be shown.
-    pub(super) fn finish(self) -> Result<(), Ending> {
+    /// Returns the checks that failed, or why the output failed.
+    pub(super) fn finish(self) -> Result<(), CliError> {
         if self.failed > 0 {
             return Err(anyhow!("{} of {} checks failed", self.failed, self.checks).into());
         }
         self.print(&format!("\n{}", self.paint(&format!("All {} checks hold.", self.checks), "1;32")));
         self.print("\nTry it on a project of yours:");
-        for (command, what) in NEXT {
+        for (command, what) in NEXT_STEPS {
             self.print(&format!("  {} {what}", self.paint(&format!("{command:<34}"), "1")));
         }
-        self.unseen.into_inner().map_or(Ok(()), Err)
+        self.print_error.into_inner().map_or(Ok(()), Err)
     }
 
     fn paint(&self, text: &str, colour: &str) -> String {
-        if self.coloured { format!("\u{1b}[{colour}m{text}\u{1b}[0m") } else { text.to_owned() }
+        if self.is_coloured { format!("\u{1b}[{colour}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    /// Prints a line. If nobody reads any more, the checks still count.
+    /// Prints a line. If stdout is closed, the checks still count.
     fn print(&self, line: &str) {
-        if let Err(error) = showing::print(&format!("{line}\n")) {
-            self.unseen.borrow_mut().get_or_insert(error);
+        if let Err(error) = console::print(&format!("{line}\n")) {
+            self.print_error.borrow_mut().get_or_insert(error);
         }
     }
 }
 
-const NEXT: [(&str, &str); 4] = [
+const NEXT_STEPS: [(&str, &str); 4] = [
     ("bowline run 'read README.md'", "one prompt, in this terminal"),
     ("bowline chat", "the same in full screen"),
     ("bowline setup zed", "in your editor; also jetbrains, neovim, emacs, vscode"),

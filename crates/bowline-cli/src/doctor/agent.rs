@@ -1,4 +1,4 @@
-//! An agent that is started to be looked at: what it says of itself, and how it fails if it does.
+//! The check of an agent: starts it, and reports its capabilities or how it fails.
 
 use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bowline_host::Offer;
+use bowline_host::HostCapabilities;
 use bowline_state::capabilities::AgentMethod;
-use bowline_state::terminal::{Exit, Output};
+use bowline_state::terminal::{CommandExit, TerminalOutput};
 use bowline_state::version;
 use bowline_wire::schema::v1::{
     AgentCapabilities, AuthMethod, AvailableCommand, DeleteSessionRequest, Error, ErrorCode, Implementation,
@@ -16,83 +16,83 @@ use bowline_wire::schema::v1::{
     RequestPermissionRequest, RequestPermissionResponse, SessionConfigKind, SessionConfigSelectOptions,
     SessionNotification, SessionUpdate,
 };
-use bowline_wire::{AgentHandle, CallError, Client, ClientContext, Direction, Tap};
+use bowline_wire::{AgentHandle, CallError, Client, ClientContext, Direction, WireRecorder};
 use bowline_workspace::terminals::TerminalError;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::process::{Ended, Process};
-use super::report::Section;
-use super::serving;
+use super::capabilities;
+use super::process::{ProbedAgent, ProbedAgentExit};
+use super::report::ReportSection;
 
-/// As much of the first line that an agent writes is shown, in bytes.
-const MAX_FIRST: usize = 300;
-/// As many lines of what it says on stderr.
-const MAX_STDERR: usize = 12;
-/// As many names of a kind: modes, models, commands.
+/// The maximum number of bytes shown of the first line that an agent writes.
+const MAX_FIRST_LINE: usize = 300;
+/// The maximum number of stderr lines shown.
+const MAX_STDERR_LINES: usize = 12;
+/// The maximum number of names of a kind: modes, models, commands.
 const MAX_NAMES: usize = 24;
-/// How long what it can be told is waited for, after a session was opened.
-const COMMANDS: Duration = Duration::from_millis(500);
-/// How long an agent that has closed its stdout may take to be gone.
-const SOON: Duration = Duration::from_millis(300);
+/// How long to wait for the agent's commands after a session was opened.
+const COMMANDS_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long an agent that has closed its stdout may take to exit.
+const EXIT_GRACE: Duration = Duration::from_millis(300);
 
-/// Starts an agent, looks at it, and ends it with all that it started.
-pub(super) async fn look(command: &[String], cwd: &Path, patience: Duration) -> Section {
-    let mut section = Section::new("The agent");
+/// Starts an agent, checks it, and ends it with all its processes.
+pub(super) async fn check_agent(command: &[String], cwd: &Path, patience: Duration) -> ReportSection {
+    let mut section = ReportSection::new("The agent");
     let Some((program, args)) = command.split_first() else { return section };
-    let Some(path) = find(&mut section, program) else { return section };
+    let Some(path) = find_program(&mut section, program) else { return section };
     let scratch = match tempfile::tempdir() {
         Ok(scratch) => scratch,
         Err(error) => {
-            section.broken(
+            section.add_broken(
                 format!("no scratch directory can be made: {error}"),
                 "set TMPDIR to one that can be written",
             );
             return section;
         }
     };
-    let (heard, begun) = (Arc::new(Heard::default()), Instant::now());
-    let (agent, mut process) = match Process::start(&path, args, cwd, heard.clone()).await {
+    let (heard, begun) = (Arc::new(ProbeClient::default()), Instant::now());
+    let (agent, mut process) = match ProbedAgent::start(&path, args, cwd, heard.clone()).await {
         Ok(spawned) => spawned,
         Err(error) => {
-            not_started(&mut section, &path, &error);
+            report_start_error(&mut section, &path, &error);
             return section;
         }
     };
-    section.well(format!("starts: {}", path.display()));
+    section.add_ok(format!("starts: {}", path.display()));
     let greeting = InitializeRequest::new(version::LATEST)
-        .client_capabilities(Offer::default().capabilities())
+        .client_capabilities(HostCapabilities::default().to_client_capabilities())
         .client_info(Implementation::new("bowline", env!("CARGO_PKG_VERSION")));
     let met = timeout(patience, agent.initialize(greeting)).await;
     let answer = match met {
         Ok(Ok(answer)) => answer,
         failed => {
             let why = failed.ok().and_then(Result::err);
-            // Whether it ended by itself can be told only before it is ended.
-            let gone = process.ends_within(SOON).await;
-            let exit = process.end().await;
-            not_met(&mut section, why, (&exit, gone), &heard, patience);
+            // Whether it exited by itself is known only before it is shut down.
+            let gone = process.exits_within(EXIT_GRACE).await;
+            let exit = process.shut_down().await;
+            report_handshake_error(&mut section, why, (&exit, gone), &heard, patience);
             return section;
         }
     };
-    met_with(&mut section, &answer, begun.elapsed());
-    if let Some(line) = heard.junk() {
+    report_handshake(&mut section, &answer, begun.elapsed());
+    if let Some(line) = heard.first_junk() {
         section
-            .lacking(
+            .add_warning(
                 "it writes something else than the protocol to stdout",
                 "other clients may end the connection at that: it belongs on stderr",
             )
-            .quote(&line, 1);
+            .add_quote(&line, 1);
     }
-    session(&mut section, &agent, &answer, scratch.path(), &heard, patience).await;
-    serving::offer(section.plain("Bowline would offer it:"));
-    let exit = process.end().await;
-    ended(&mut section, &exit);
+    check_session(&mut section, &agent, &answer, scratch.path(), &heard, patience).await;
+    capabilities::describe_offer(section.add_info("Bowline would offer it:"));
+    let exit = process.shut_down().await;
+    report_exit(&mut section, &exit);
     section
 }
 
-/// Finds the program as the system would, and tells what is wrong if there is none.
-fn find(section: &mut Section, program: &str) -> Option<PathBuf> {
+/// Finds the program as the system would, and reports why if it is not found.
+fn find_program(section: &mut ReportSection, program: &str) -> Option<PathBuf> {
     let candidates: Vec<PathBuf> = if program.contains('/') {
         vec![PathBuf::from(program)]
     } else {
@@ -107,15 +107,19 @@ fn find(section: &mut Section, program: &str) -> Option<PathBuf> {
         return Some((**found).clone());
     }
     match files.first() {
-        Some(file) => section
-            .broken(format!("not executable: {}", file.display()), format!("chmod +x {}", file.display())),
-        None if program.contains('/') => section
-            .broken(format!("not found: there is no file {program}"), "name the program by its whole path"),
-        None if program.contains(char::is_whitespace) => section.broken(
+        Some(file) => section.add_broken(
+            format!("not executable: {}", file.display()),
+            format!("chmod +x {}", file.display()),
+        ),
+        None if program.contains('/') => section.add_broken(
+            format!("not found: there is no file {program}"),
+            "name the program by its whole path",
+        ),
+        None if program.contains(char::is_whitespace) => section.add_broken(
             format!("not found: no directory of PATH has a program {program:?}"),
             "give its arguments as words of their own, not in quotes",
         ),
-        None => section.broken(
+        None => section.add_broken(
             format!("not found: no directory of PATH has a program {program}"),
             "install it, or name it by its whole path: editors may have another PATH than this shell",
         ),
@@ -123,11 +127,11 @@ fn find(section: &mut Section, program: &str) -> Option<PathBuf> {
     None
 }
 
-fn not_started(section: &mut Section, path: &Path, error: &TerminalError) {
+fn report_start_error(section: &mut ReportSection, path: &Path, error: &TerminalError) {
     let shown = path.display();
     let (why, advice) = match error {
-        // The file is there, so it is what its first line names that is not.
-        TerminalError::NoProgram(_) => match interpreter(path) {
+        // The file exists, so it is its interpreter that is missing.
+        TerminalError::ProgramNotFound(_) => match read_interpreter(path) {
             Some(interpreter) => (
                 format!("there is no {interpreter}"),
                 format!("install {interpreter}, which its first line names"),
@@ -144,46 +148,49 @@ fn not_started(section: &mut Section, path: &Path, error: &TerminalError) {
             why.clone(),
             "it is not made for this machine, or its first line is missing: `file` tells".to_owned(),
         ),
-        // Of what starts it, not of itself.
+        // An error of the supervisor, not of the agent.
         other => (other.to_string(), "no agent and no command can be started here".to_owned()),
     };
-    section.broken(format!("cannot be started: {shown}: {why}"), advice);
+    section.add_broken(format!("cannot be started: {shown}: {why}"), advice);
 }
 
-fn interpreter(path: &Path) -> Option<String> {
+fn read_interpreter(path: &Path) -> Option<String> {
     let mut start = [0; 256];
     let length = std::io::Read::read(&mut std::fs::File::open(path).ok()?, &mut start).ok()?;
     let line = start.get(..length)?.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     Some(String::from_utf8_lossy(line).split_whitespace().next()?.to_owned())
 }
 
-/// Says why an agent that was started did not come to terms; it ended by itself, or not.
-fn not_met(
-    section: &mut Section,
+/// Reports why a started agent failed to initialise, and whether it exited by itself.
+fn report_handshake_error(
+    section: &mut ReportSection,
     why: Option<CallError>,
-    (exit, gone): (&Ended, bool),
-    heard: &Heard,
+    (exit, gone): (&ProbedAgentExit, bool),
+    heard: &ProbeClient,
     patience: Duration,
 ) {
-    let ending =
-        if gone { format!("exits at once{}", status(exit)) } else { "closes its stdout at once".to_owned() };
+    let ending = if gone {
+        format!("exits at once{}", describe_exit(exit))
+    } else {
+        "closes its stdout at once".to_owned()
+    };
     let missing = "is an argument such as --acp missing?";
-    let finding = match (why, heard.first()) {
+    let finding = match (why, heard.first_line()) {
         (_, Some(first)) if heard.is_echo() => section
-            .broken("only says again what it is told, as a terminal or `cat` does:", missing)
-            .quote(&first, 1),
-        (Some(CallError::Version(unsupported)), _) => section.broken(
+            .add_broken("only says again what it is told, as a terminal or `cat` does:", missing)
+            .add_quote(&first, 1),
+        (Some(CallError::UnsupportedVersion(unsupported)), _) => section.add_broken(
             format!("wrong protocol version: {unsupported}"),
             "update the agent, or Bowline: they have no version in common",
         ),
-        (Some(CallError::Refused(error)), _) => section.broken(
-            format!("refuses initialize: {}", told(&error)),
+        (Some(CallError::ErrorResponse(error)), _) => section.add_broken(
+            format!("refuses initialize: {}", describe_rpc_error(&error)),
             format!("it speaks JSON-RPC, but may not be an ACP agent: {missing}"),
         ),
         (Some(CallError::Closed), None) => {
-            section.broken(ending, format!("run it in a terminal to see why; {missing} Or a login?"))
+            section.add_broken(ending, format!("run it in a terminal to see why; {missing} Or a login?"))
         }
-        (None, None) => section.broken(
+        (None, None) => section.add_broken(
             format!("never answers: nothing on stdout for {} s", patience.as_secs()),
             format!("{missing} If it only starts slowly, try --timeout 60"),
         ),
@@ -194,62 +201,62 @@ fn not_met(
                 _ => String::new(),
             };
             section
-                .broken(format!("speaks something else than ACP{more}; its first line:"), missing)
-                .quote(&first, 1)
+                .add_broken(format!("speaks something else than ACP{more}; its first line:"), missing)
+                .add_quote(&first, 1)
         }
-        (Some(error), None) => section.broken(error.to_string(), missing),
+        (Some(error), None) => section.add_broken(error.to_string(), missing),
     };
     if !exit.stderr.trim().is_empty() {
-        finding.detail("on stderr:").quote(&said(exit), MAX_STDERR);
+        finding.add_detail("on stderr:").add_quote(&stderr_text(exit), MAX_STDERR_LINES);
     }
 }
 
-/// Returns what an agent said on stderr, without what steers a terminal.
-fn said(exit: &Ended) -> String {
-    let mut said = Output::new(exit.stderr.len());
+/// Returns an agent's stderr, without control sequences.
+fn stderr_text(exit: &ProbedAgentExit) -> String {
+    let mut said = TerminalOutput::new(exit.stderr.len());
     said.push(exit.stderr.as_bytes());
     said.finish();
     said.text().to_owned()
 }
 
-fn status(exit: &Ended) -> String {
+fn describe_exit(exit: &ProbedAgentExit) -> String {
     match &exit.exit {
-        Some(Exit::Code(code)) => format!(" with code {code}"),
-        Some(Exit::Signal(name)) => format!(" by {name}"),
+        Some(CommandExit::Code(code)) => format!(" with code {code}"),
+        Some(CommandExit::Signal(name)) => format!(" by {name}"),
         None => String::new(),
     }
 }
 
-fn told(error: &Error) -> String {
+fn describe_rpc_error(error: &Error) -> String {
     let data = error.data.as_ref().map(|data| format!(" {data}")).unwrap_or_default();
     format!("{} ({}){data}", error.message, i32::from(error.code))
 }
 
-/// Says what an agent said of itself.
-fn met_with(section: &mut Section, answer: &InitializeResponse, took: Duration) {
+/// Reports the agent's answer to `initialize`.
+fn report_handshake(section: &mut ReportSection, answer: &InitializeResponse, took: Duration) {
     let name = match &answer.agent_info {
         Some(info) => format!("{} {}", info.title.as_ref().unwrap_or(&info.name), info.version),
         None => "it does not say who it is".to_owned(),
     };
     let version = answer.protocol_version;
-    section.well(format!("{name}; protocol version {version}; initialize took {} ms", took.as_millis()));
-    let finding = section.plain("what it can:");
-    for line in capabilities(&answer.agent_capabilities) {
-        finding.detail(line);
+    section.add_ok(format!("{name}; protocol version {version}; initialize took {} ms", took.as_millis()));
+    let finding = section.add_info("what it can:");
+    for line in describe_capabilities(&answer.agent_capabilities) {
+        finding.add_detail(line);
     }
     match answer.auth_methods.as_slice() {
-        [] => section.plain("log in: it offers no way, so it needs none or has its own"),
+        [] => section.add_info("log in: it offers no way, so it needs none or has its own"),
         methods => {
-            let finding = section.plain("log in:");
+            let finding = section.add_info("log in:");
             for method in methods {
-                finding.detail(auth(method));
+                finding.add_detail(describe_auth_method(method));
             }
             finding
         }
     };
 }
 
-fn auth(method: &AuthMethod) -> String {
+fn describe_auth_method(method: &AuthMethod) -> String {
     let how = match method {
         AuthMethod::Terminal(_) => ", in a terminal",
         _ => "",
@@ -258,8 +265,8 @@ fn auth(method: &AuthMethod) -> String {
     format!("{} ({}{how}){description}", method.name(), method.id().0)
 }
 
-/// Returns what an agent can, in words.
-fn capabilities(able: &AgentCapabilities) -> Vec<String> {
+/// Describes an agent's capabilities.
+fn describe_capabilities(able: &AgentCapabilities) -> Vec<String> {
     let list = |what: &str, all: &[(bool, &str)]| {
         let (can, cannot): (Vec<_>, Vec<_>) = all.iter().partition(|(able, _)| *able);
         let names =
@@ -296,20 +303,20 @@ fn capabilities(able: &AgentCapabilities) -> Vec<String> {
     ]
 }
 
-/// Opens a session in a scratch directory, and tells what it offers.
-async fn session(
-    section: &mut Section,
+/// Opens a session in a scratch directory, and reports what it offers.
+async fn check_session(
+    section: &mut ReportSection,
     agent: &AgentHandle,
     answer: &InitializeResponse,
     scratch: &Path,
-    heard: &Heard,
+    heard: &ProbeClient,
     patience: Duration,
 ) {
     let cwd = scratch.canonicalize().unwrap_or_else(|_| scratch.to_owned());
     let begun = Instant::now();
     let opened = match timeout(patience, agent.new_session(NewSessionRequest::new(cwd))).await {
         Ok(Ok(opened)) => opened,
-        Ok(Err(CallError::Refused(error))) if error.code == ErrorCode::AuthRequired => {
+        Ok(Err(CallError::ErrorResponse(error))) if error.code == ErrorCode::AuthRequired => {
             let advice = match answer.auth_methods.as_slice() {
                 [] => "it offers no way to log in: see its own documentation".to_owned(),
                 [only] => format!("log in with --auth {} of `bowline run` or `bowline chat`", only.id().0),
@@ -318,51 +325,57 @@ async fn session(
                         .to_owned()
                 }
             };
-            section.broken(format!("session/new: it wants a login first: {}", told(&error)), advice);
+            section.add_broken(
+                format!("session/new: it wants a login first: {}", describe_rpc_error(&error)),
+                advice,
+            );
             return;
         }
-        Ok(Err(CallError::Refused(error))) => {
-            section.broken(format!("session/new: {}", told(&error)), "see its own documentation, or its log");
+        Ok(Err(CallError::ErrorResponse(error))) => {
+            section.add_broken(
+                format!("session/new: {}", describe_rpc_error(&error)),
+                "see its own documentation, or its log",
+            );
             return;
         }
         Ok(Err(CallError::Closed)) => {
-            section.broken("session/new: the agent ended", "what it says on stderr is below");
+            section.add_broken("session/new: the agent ended", "what it says on stderr is below");
             return;
         }
         Ok(Err(error)) => {
-            section.broken(format!("session/new: {error}"), "the agent does not keep to the protocol");
+            section.add_broken(format!("session/new: {error}"), "the agent does not keep to the protocol");
             return;
         }
         Err(_) => {
-            section.broken(
+            section.add_broken(
                 format!("session/new: no answer for {} s", patience.as_secs()),
                 "it may wait for the network or a login; if it is only slow, try --timeout 60",
             );
             return;
         }
     };
-    section.well(format!("session/new works; it took {} ms", begun.elapsed().as_millis()));
-    offered(section, &opened);
-    // They come whenever the agent likes; most send them at once.
-    timeout(COMMANDS, heard.told.notified()).await.ok();
+    section.add_ok(format!("session/new works; it took {} ms", begun.elapsed().as_millis()));
+    report_session_options(section, &opened);
+    // Agents may send their commands at any time; most do so at once.
+    timeout(COMMANDS_TIMEOUT, heard.commands_received.notified()).await.ok();
     let commands = heard.state().commands.clone();
     if !commands.is_empty() {
-        section.well(format!(
+        section.add_ok(format!(
             "commands: {}",
-            names(commands.iter().map(|command| format!("/{}", command.name)))
+            join_names(commands.iter().map(|command| format!("/{}", command.name)))
         ));
     }
     if agent.check(AgentMethod::DeleteSession).is_ok() {
-        // Nobody wants to find it among their own. If it stays, it is empty.
+        // The probe's session should not appear among the user's. If it remains, it is empty.
         timeout(patience, agent.delete_session(DeleteSessionRequest::new(opened.session_id))).await.ok();
     }
 }
 
-/// Tells the modes and options of a session.
-fn offered(section: &mut Section, opened: &NewSessionResponse) {
+/// Reports the modes and options of a session.
+fn report_session_options(section: &mut ReportSection, opened: &NewSessionResponse) {
     if let Some(modes) = &opened.modes {
-        let all = names(modes.available_modes.iter().map(|mode| mode.id.0.to_string()));
-        section.well(format!("modes: {all} (now {})", modes.current_mode_id.0));
+        let all = join_names(modes.available_modes.iter().map(|mode| mode.id.0.to_string()));
+        section.add_ok(format!("modes: {all} (now {})", modes.current_mode_id.0));
     }
     for option in opened.config_options.iter().flatten() {
         let values = match &option.kind {
@@ -375,111 +388,111 @@ fn offered(section: &mut Section, opened: &NewSessionResponse) {
                         let all = groups.iter().flat_map(|group| &group.options);
                         all.map(|one| one.value.0.to_string()).collect()
                     }
-                    // A later protocol may know more ways.
+                    // A later protocol version may have more shapes.
                     _ => Vec::new(),
                 };
-                format!("{} (now {})", names(all), select.current_value.0)
+                format!("{} (now {})", join_names(all), select.current_value.0)
             }
             SessionConfigKind::Boolean(boolean) => {
                 format!("on or off (now {})", if boolean.current_value { "on" } else { "off" })
             }
-            // A later protocol may know more kinds.
+            // A later protocol version may have more kinds.
             _ => "of a kind that is not known here".to_owned(),
         };
-        section.well(format!("option {}: {values}", option.id.0));
+        section.add_ok(format!("option {}: {values}", option.id.0));
     }
 }
 
-fn names(all: impl IntoIterator<Item = impl Display>) -> String {
+fn join_names(all: impl IntoIterator<Item = impl Display>) -> String {
     let all: Vec<String> = all.into_iter().map(|name| name.to_string()).collect();
     let more = all.len().saturating_sub(MAX_NAMES);
     let shown = all.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
-fn ended(section: &mut Section, exit: &Ended) {
+fn report_exit(section: &mut ReportSection, exit: &ProbedAgentExit) {
     let code = match exit.exit {
-        Some(Exit::Code(code)) => Some(code),
-        Some(Exit::Signal(_)) | None => None,
+        Some(CommandExit::Code(code)) => Some(code),
+        Some(CommandExit::Signal(_)) | None => None,
     };
     let wrong = section.is_broken();
     let finding = match code {
-        Some(0) => section.well("ends when its stdin is closed"),
-        Some(code) => section.lacking(
+        Some(0) => section.add_ok("ends when its stdin is closed"),
+        Some(code) => section.add_warning(
             format!("ends with code {code} when its stdin is closed"),
             "nothing to do: it is gone all the same",
         ),
-        None => section.lacking(
+        None => section.add_warning(
             "does not end when its stdin is closed: it had to be killed",
             "other clients may leave it running",
         ),
     };
     if !exit.stderr.trim().is_empty() && (wrong || code != Some(0)) {
-        finding.detail("on stderr:").quote(&said(exit), MAX_STDERR);
+        finding.add_detail("on stderr:").add_quote(&stderr_text(exit), MAX_STDERR_LINES);
     }
 }
 
-/// What was heard from an agent.
+/// What was received from an agent.
 #[derive(Default)]
-pub(super) struct Heard {
+pub(super) struct ProbeClient {
     state: Mutex<State>,
-    // Somebody waits for what the agent can be told.
-    told: Notify,
+    // Notified when the agent's commands arrive.
+    commands_received: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    // The first line that it was sent, as far as it is shown.
-    sent: Option<String>,
+    // The first line that it was sent, truncated for display.
+    first_sent: Option<String>,
     // The first line that it wrote.
-    first: Option<String>,
-    // The first that is no message at all.
-    junk: Option<String>,
+    first_received: Option<String>,
+    // The first line that is not a message.
+    first_junk: Option<String>,
     commands: Vec<AvailableCommand>,
 }
 
-impl Heard {
+impl ProbeClient {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn first(&self) -> Option<String> {
-        self.state().first.clone()
+    fn first_line(&self) -> Option<String> {
+        self.state().first_received.clone()
     }
 
-    /// Says whether the agent says what it is told.
+    /// Returns whether the agent echoes its input.
     fn is_echo(&self) -> bool {
         let state = self.state();
-        state.first.is_some() && state.first == state.sent
+        state.first_received.is_some() && state.first_received == state.first_sent
     }
 
-    fn junk(&self) -> Option<String> {
-        self.state().junk.clone()
+    fn first_junk(&self) -> Option<String> {
+        self.state().first_junk.clone()
     }
 }
 
-impl Tap for Heard {
-    fn line(&self, direction: Direction, line: &[u8]) {
+impl WireRecorder for ProbeClient {
+    fn record_line(&self, direction: Direction, line: &[u8]) {
         if line.iter().all(u8::is_ascii_whitespace) {
             return;
         }
-        let shown = || String::from_utf8_lossy(&line[..line.len().min(MAX_FIRST)]).into_owned();
+        let shown = || String::from_utf8_lossy(&line[..line.len().min(MAX_FIRST_LINE)]).into_owned();
         let mut state = self.state();
         if direction == Direction::Sent {
-            state.sent.get_or_insert_with(shown);
+            state.first_sent.get_or_insert_with(shown);
             return;
         }
-        state.first.get_or_insert_with(shown);
-        if state.junk.is_none()
+        state.first_received.get_or_insert_with(shown);
+        if state.first_junk.is_none()
             && !line.trim_ascii_start().starts_with(b"{")
             && !line.trim_ascii_start().starts_with(b"[")
         {
-            state.junk = Some(shown());
+            state.first_junk = Some(shown());
         }
     }
 }
 
-impl Client for Heard {
+impl Client for ProbeClient {
     async fn request_permission(
         &self,
         _: RequestPermissionRequest,
@@ -491,7 +504,7 @@ impl Client for Heard {
     async fn session_update(&self, notification: SessionNotification, _: AgentHandle) {
         if let SessionUpdate::AvailableCommandsUpdate(update) = notification.update {
             self.state().commands = update.available_commands;
-            self.told.notify_one();
+            self.commands_received.notify_one();
         }
     }
 }

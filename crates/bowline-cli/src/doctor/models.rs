@@ -1,134 +1,143 @@
-//! Which model would be used, and why; which provider has a key, and from where. No key is ever shown.
+//! Checks of models and keys: which model would be used, and why; which provider has a key, and from where. Keys are
+//! never shown.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
-use bowline_agent::keys::{Keyring, Source};
-use bowline_agent::model::catalogue::{Models, ModelsSettings};
+use bowline_agent::keys::{KeySource, Keyring};
+use bowline_agent::model::catalogue::{CatalogueOptions, ModelCatalogue};
 use bowline_agent::model::offline;
 use bowline_agent::model::provider::Provider;
 
-use super::report::Section;
-use crate::agent::{base_urls, keyring};
-use crate::places::Places;
+use super::report::ReportSection;
+use crate::agent::{base_urls_from_env, load_keyring};
+use crate::user_dirs::UserDirs;
 
-/// How long a server may take to be there.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The time limit for a server to answer.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Looks at keys and models. `configured` is the model that `config.toml` names.
-pub(super) async fn look(places: &Places, configured: Option<&str>, online: bool) -> Section {
-    let mut section = Section::new("Models and keys");
-    let (keys, base_urls) = (keyring(places), base_urls());
-    let models = Models::new(ModelsSettings {
+/// Checks keys and models. `configured` is the model that `config.toml` names.
+pub(super) async fn check_models(places: &UserDirs, configured: Option<&str>, online: bool) -> ReportSection {
+    let mut section = ReportSection::new("Models and keys");
+    let (keys, base_urls) = (load_keyring(places), base_urls_from_env());
+    let models = ModelCatalogue::new(CatalogueOptions {
         keys: keys.clone(),
         base_urls: base_urls.clone(),
-        ..ModelsSettings::default()
+        ..CatalogueOptions::default()
     });
-    chosen(&mut section, &models, &keys, configured);
+    report_default_model(&mut section, &models, &keys, configured);
     for provider in Provider::ALL {
         let given = base_urls.get(&provider).map(|url| url.trim()).filter(|url| !url.is_empty());
-        let url = given.or(provider.base_url());
+        let url = given.or(provider.default_base_url());
         let place = match given {
-            Some(url) => format!("; at {} (from {})", safe(url), provider.url_variable()),
+            Some(url) => format!("; at {} (from {})", redact_url(url), provider.url_variable()),
             None => String::new(),
         };
         let name = provider.id();
         match keys.key(provider) {
-            Ok(Some((_, Source::Given))) => {
-                section.well(format!("{name}: key from {}{place}", provider.variable()));
+            Ok(Some((_, KeySource::Provided))) => {
+                section.add_ok(format!("{name}: key from {}{place}", provider.key_variable()));
             }
-            Ok(Some((_, Source::Stored))) => {
-                section.well(format!("{name}: key from {}{place}", places.keys().display()));
+            Ok(Some((_, KeySource::Stored))) => {
+                section.add_ok(format!("{name}: key from {}{place}", places.keys_file().display()));
             }
             Ok(None) if provider.needs_key() => {
-                section.plain(format!(
+                section.add_info(format!(
                     "{name}: no key; set {} or run `bowline agent --login {name}`",
-                    provider.variable()
+                    provider.key_variable()
                 ));
             }
             Ok(None) if url.is_none() => {
-                section.plain(format!("{name}: needs no key, but a place: set {}", provider.url_variable()));
+                section
+                    .add_info(format!("{name}: needs no key, but a place: set {}", provider.url_variable()));
             }
             Ok(None) => {
-                section.plain(format!("{name}: needs no key{place}"));
+                section.add_info(format!("{name}: needs no key{place}"));
             }
-            // Why is said above.
+            // The reason is reported above.
             Err(_) => {
-                section.plain(format!("{name}: no key that can be used"));
+                section.add_info(format!("{name}: no key that can be used"));
             }
         }
         let wanted = online && (keys.providers().contains_key(&provider) || !provider.needs_key());
         if let Some(url) = url.filter(|_| wanted) {
-            reach(&mut section, provider, url).await;
+            check_server(&mut section, provider, url).await;
         }
     }
     section
 }
 
-/// Says which model is used if the command line names none.
-fn chosen(section: &mut Section, models: &Models, keys: &Keyring, configured: Option<&str>) {
+/// Reports which model is used if the command line names none.
+fn report_default_model(
+    section: &mut ReportSection,
+    models: &ModelCatalogue,
+    keys: &Keyring,
+    configured: Option<&str>,
+) {
     let name = match configured.map_or_else(|| models.default_name(), |name| Ok(name.to_owned())) {
         Ok(name) => {
             if let Some(problem) = keys.problem() {
-                section.lacking(problem.to_string(), "");
+                section.add_warning(problem.to_string(), "");
             }
             name
         }
         Err(error) => {
-            section.broken(format!("no model can be chosen: {error}"), "or name one with --model");
+            section.add_broken(format!("no model can be chosen: {error}"), "or name one with --model");
             return;
         }
     };
-    let source = Provider::of(name.split('/').next().unwrap_or_default()).and_then(|provider| {
+    let source = Provider::from_id(name.split('/').next().unwrap_or_default()).and_then(|provider| {
         let source = *keys.providers().get(&provider)?;
         Some((provider, source))
     });
     let why = match source {
         _ if configured.is_some() => "from config.toml".to_owned(),
-        Some((provider, Source::Given)) => format!("the first that has a key, from {}", provider.variable()),
-        Some((_, Source::Stored)) => "the first that has a key, a stored one".to_owned(),
+        Some((provider, KeySource::Provided)) => {
+            format!("the first that has a key, from {}", provider.key_variable())
+        }
+        Some((_, KeySource::Stored)) => "the first that has a key, a stored one".to_owned(),
         None => "there is no key, and it needs none".to_owned(),
     };
     match models.open(&name) {
-        Ok(_) => section.well(format!("without --model: {name} ({why})")),
-        Err(error) => section.broken(
+        Ok(_) => section.add_ok(format!("without --model: {name} ({why})")),
+        Err(error) => section.add_broken(
             format!("without --model: {name} ({why}), and it cannot be used: {error}"),
             "name another with --model",
         ),
     };
-    section.summary(format!("{name} ({why})"));
+    section.set_summary(format!("{name} ({why})"));
     if name == offline::NAME {
-        section.lacking(
+        section.add_warning(
             "the offline model does plain commands, and writes nothing by itself",
             "set a key such as ANTHROPIC_API_KEY, or choose a local model with --model ollama/NAME",
         );
     }
 }
 
-/// Asks whether a server is there.
-async fn reach(section: &mut Section, provider: Provider, url: &str) {
-    let (asked, shown) = (url.to_owned(), safe(url));
-    let found = tokio::task::spawn_blocking(move || answers(&asked, provider)).await;
+/// Checks whether a server is reachable.
+async fn check_server(section: &mut ReportSection, provider: Provider, url: &str) {
+    let (asked, shown) = (url.to_owned(), redact_url(url));
+    let found = tokio::task::spawn_blocking(move || probe_server(&asked, provider)).await;
     let found = found.unwrap_or_else(|ended| Err(std::io::Error::other(ended)));
     let name = provider.id();
     match found {
-        Ok(told) => section.well(format!("{name}: {shown} {told}")),
-        Err(error) if provider == Provider::Ollama => section.lacking(
+        Ok(told) => section.add_ok(format!("{name}: {shown} {told}")),
+        Err(error) if provider == Provider::Ollama => section.add_warning(
             format!("{name}: {shown}: {error}"),
             "start it with `ollama serve`, or set OLLAMA_HOST to where it is",
         ),
-        Err(error) => section.lacking(
+        Err(error) => section.add_warning(
             format!("{name}: {shown}: {error}"),
             format!("look at the network, a proxy, or {}", provider.url_variable()),
         ),
     };
 }
 
-/// Connects to a server, and asks an Ollama for its version.
-fn answers(url: &str, provider: Provider) -> std::io::Result<String> {
+/// Connects to a server, and asks an Ollama server for its version.
+fn probe_server(url: &str, provider: Provider) -> std::io::Result<String> {
     let invalid = || std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is no address of a server");
-    // Ollama's own variable may have no scheme.
+    // Ollama's own variable may lack a scheme.
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let authority = authority.rsplit('@').next().unwrap_or_default();
@@ -140,12 +149,12 @@ fn answers(url: &str, provider: Provider) -> std::io::Result<String> {
     };
     let address = if has_port { authority.to_owned() } else { format!("{authority}:{usual}") };
     let address = address.to_socket_addrs().map_err(|_| invalid())?.next().ok_or_else(invalid)?;
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    let mut stream = TcpStream::connect_timeout(&address, SERVER_TIMEOUT)?;
     if provider != Provider::Ollama || scheme != "http" {
         return Ok("can be reached".to_owned());
     }
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(SERVER_TIMEOUT))?;
+    stream.set_write_timeout(Some(SERVER_TIMEOUT))?;
     stream.write_all(format!("GET /api/version HTTP/1.0\r\nHost: {authority}\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();
     stream.take(4096).read_to_end(&mut answer)?;
@@ -159,8 +168,8 @@ fn answers(url: &str, provider: Provider) -> std::io::Result<String> {
     }
 }
 
-/// Returns an address without what may be a secret in it.
-fn safe(url: &str) -> String {
+/// Returns a URL without parts that may be secret.
+fn redact_url(url: &str) -> String {
     let bare = url.split(['?', '#']).next().unwrap_or_default();
     match bare.split_once("://") {
         Some((scheme, rest)) => {
@@ -177,8 +186,8 @@ mod tests {
 
     #[test]
     fn no_secret_of_an_address_is_shown() {
-        assert_eq!(safe("https://user:secret@host:1/v1?key=secret#x"), "https://host:1/v1");
-        assert_eq!(safe("user:secret@host:1"), "host:1");
-        assert_eq!(safe("http://h"), "http://h");
+        assert_eq!(redact_url("https://user:secret@host:1/v1?key=secret#x"), "https://host:1/v1");
+        assert_eq!(redact_url("user:secret@host:1"), "host:1");
+        assert_eq!(redact_url("http://h"), "http://h");
     }
 }

@@ -1,14 +1,14 @@
-//! Which editors and agents are on this machine, and what to do next with them.
+//! The editors and agents on this machine, and the next steps with them.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::report::Section;
+use super::report::ReportSection;
 use crate::client::agents;
-use crate::setup::{Installed, installed};
+use crate::setup::{InstalledEditor, find_installed};
 
-/// Agents that people use: the program, and the command that has it speak the protocol.
-const AGENTS: [(&str, &str); 10] = [
+/// Well-known agents: the program, and the command that starts it as an ACP agent.
+const KNOWN_AGENTS: [(&str, &str); 10] = [
     ("claude-agent-acp", "claude-agent-acp"),
     ("claude-code-acp", "claude-code-acp"),
     ("codex-acp", "codex-acp"),
@@ -21,73 +21,76 @@ const AGENTS: [(&str, &str); 10] = [
     ("goose", "goose acp"),
 ];
 
-/// What was found.
-pub(super) struct Peers {
-    editors: Vec<Installed>,
+/// The installed editors and agents.
+pub(super) struct InstalledPeers {
+    editors: Vec<InstalledEditor>,
     // Their commands.
     agents: Vec<&'static str>,
 }
 
-/// Looks for editors and agents. `search` is where programs are looked for.
-pub(super) fn look(
+/// Finds editors and agents. `search` is the program search path.
+pub(super) fn find_peers(
     variable: impl Fn(&str) -> Option<OsString>,
     search: Option<&OsString>,
     cwd: &Path,
-) -> Peers {
-    let agents = AGENTS.iter().filter(|(program, _)| agents::find(program, search).is_some());
-    Peers { editors: installed(variable, search, cwd), agents: agents.map(|(_, command)| *command).collect() }
+) -> InstalledPeers {
+    let agents = KNOWN_AGENTS.iter().filter(|(program, _)| agents::find_program(program, search).is_some());
+    InstalledPeers {
+        editors: find_installed(variable, search, cwd),
+        agents: agents.map(|(_, command)| *command).collect(),
+    }
 }
 
-impl Peers {
-    /// Tells of the editors.
-    pub(super) fn editors(&self) -> Section {
-        let mut section = Section::new("Editors");
+impl InstalledPeers {
+    /// Reports the editors.
+    pub(super) fn editors_section(&self) -> ReportSection {
+        let mut section = ReportSection::new("Editors");
         for editor in &self.editors {
-            match &editor.set_up_in {
+            match &editor.configured_in {
                 Some(file) => {
-                    section.well(format!("{}: starts Bowline, by {}", editor.title, file.display()))
+                    section.add_ok(format!("{}: starts Bowline, by {}", editor.title, file.display()))
                 }
-                None => section.plain(format!("{}: bowline setup {}", editor.title, editor.word)),
+                None => section.add_info(format!("{}: bowline setup {}", editor.title, editor.cli_name)),
             };
         }
         let told: Vec<String> = self
             .editors
             .iter()
             .map(|editor| {
-                let state = if editor.set_up_in.is_some() { " (starts Bowline)" } else { "" };
+                let state = if editor.configured_in.is_some() { " (starts Bowline)" } else { "" };
                 format!("{}{state}", editor.title)
             })
             .collect();
         if told.is_empty() {
-            section.plain("none found that can start Bowline");
+            section.add_info("none found that can start Bowline");
         } else {
-            section.summary(told.join(", "));
+            section.set_summary(told.join(", "));
         }
         section
     }
 
-    /// Tells of the agents.
-    pub(super) fn agents(&self) -> Section {
-        let mut section = Section::new("Agents");
+    /// Reports the agents.
+    pub(super) fn agents_section(&self) -> ReportSection {
+        let mut section = ReportSection::new("Agents");
         for command in &self.agents {
-            section.well(format!("`{command}`: bowline run --agent '{command}' \"PROMPT\""));
+            section.add_ok(format!("`{command}`: bowline run --agent '{command}' \"PROMPT\""));
         }
         if self.agents.is_empty() {
-            section.plain("none found beside Bowline's own");
+            section.add_info("none found beside Bowline's own");
         } else {
-            section.summary(self.agents.join(", "));
+            section.set_summary(self.agents.join(", "));
         }
         section
     }
 
-    /// Returns what to do next: commands, each with what it does.
-    pub(super) fn next(&self) -> Vec<(String, String)> {
-        let waiting = |editor: &&Installed| editor.set_up_in.is_none();
-        let write = |editor: &Installed| if editor.can_be_written { " --write" } else { "" };
+    /// Returns the next steps: commands, each with a description.
+    pub(super) fn next_steps(&self) -> Vec<(String, String)> {
+        let waiting = |editor: &&InstalledEditor| editor.configured_in.is_none();
+        let write = |editor: &InstalledEditor| if editor.is_writable { " --write" } else { "" };
         let mut next = Vec::new();
-        let editor = self.editors.iter().filter(|editor| editor.takes_agents).find(waiting);
+        let editor = self.editors.iter().filter(|editor| editor.supports_agents).find(waiting);
         if let Some(editor) = editor {
-            let (word, title, write) = (editor.word, editor.title, write(editor));
+            let (word, title, write) = (editor.cli_name, editor.title, write(editor));
             next.push((format!("bowline setup {word}{write}"), format!("Bowline's agent in {title}")));
             if let Some(agent) = self.agents.first() {
                 let name = agent.split(' ').next().unwrap_or_default();
@@ -97,11 +100,11 @@ impl Peers {
                 ));
             }
         }
-        let client = self.editors.iter().filter(|editor| !editor.takes_agents).find(waiting);
+        let client = self.editors.iter().filter(|editor| !editor.supports_agents).find(waiting);
         if let Some(client) = client {
             let write = write(client);
             next.push((
-                format!("bowline setup {}{write}", client.word),
+                format!("bowline setup {}{write}", client.cli_name),
                 format!("this workspace for {}", client.title),
             ));
         }

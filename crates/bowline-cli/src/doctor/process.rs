@@ -1,41 +1,41 @@
-//! The process of an agent that is looked at: under a supervisor, as `run` and `chat` start agents, so that what works
-//! here works there, and nothing of it stays behind.
+//! The process of a probed agent: under a supervisor, as `run` and `chat` start agents, so that the probe matches them
+//! and leaves no process behind.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::terminal::Exit;
-use bowline_wire::{AgentHandle, LastWords, Limits, connect_client_tapped};
-use bowline_workspace::terminals::{Companion, Supervisor, TerminalError};
+use bowline_state::terminal::CommandExit;
+use bowline_wire::{AgentHandle, ConnectionLimits, StreamTail, connect_client_recorded};
+use bowline_workspace::terminals::{SupervisedProgram, SupervisorProgram, TerminalError};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::agent::Heard;
-use crate::SUPERVISOR;
+use super::agent::ProbeClient;
+use crate::SUPERVISOR_COMMAND;
 use crate::client::agents;
 
-/// How long an agent may take to end when its stdin is closed, before it is ended.
-const AFTER_CLOSE: Duration = Duration::from_secs(2);
+/// The grace period for an agent to exit after its stdin is closed.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An agent that runs. Dropping it ends all of it.
-pub(super) struct Process {
-    companion: Companion,
+/// A running agent. Dropping it ends all its processes.
+pub(super) struct ProbedAgent {
+    companion: SupervisedProgram,
     agent: AgentHandle,
-    serving: JoinHandle<std::io::Result<()>>,
-    stderr: LastWords,
-    exit: Option<Exit>,
+    connection_task: JoinHandle<std::io::Result<()>>,
+    stderr_tail: StreamTail,
+    exit: Option<CommandExit>,
 }
 
 /// How an agent ended.
-pub(super) struct Ended {
-    /// What the system says of it; none if it had to be killed.
-    pub(super) exit: Option<Exit>,
-    /// The last of what it wrote to stderr.
+pub(super) struct ProbedAgentExit {
+    /// Its exit status; `None` if it had to be killed.
+    pub(super) exit: Option<CommandExit>,
+    /// The end of its stderr.
     pub(super) stderr: String,
 }
 
-impl Process {
+impl ProbedAgent {
     /// Starts an agent in a directory.
     ///
     /// # Errors
@@ -44,35 +44,39 @@ impl Process {
         path: &Path,
         args: &[String],
         directory: &Path,
-        heard: Arc<Heard>,
+        heard: Arc<ProbeClient>,
     ) -> Result<(AgentHandle, Self), TerminalError> {
         let program = std::env::current_exe().map_err(|why| TerminalError::Supervisor(why.to_string()))?;
-        let supervisor = Supervisor { program, args: vec![SUPERVISOR.into()] };
+        let supervisor = SupervisorProgram { program, args: vec![SUPERVISOR_COMMAND.into()] };
         let argv = std::iter::once(path.to_string_lossy().into_owned()).chain(args.iter().cloned());
-        let program = agents::program(argv.collect(), directory, std::env::vars_os());
-        let (companion, streams, writer) = Companion::start_piped(&supervisor, program).await?;
+        let program = agents::agent_program(argv.collect(), directory, std::env::vars_os());
+        let (companion, streams, writer) =
+            SupervisedProgram::start_with_piped_input(&supervisor, program).await?;
         let (agent, serving) =
-            connect_client_tapped(heard.clone(), streams.talk, writer, Limits::DEFAULT, heard);
+            connect_client_recorded(heard.clone(), streams.stdio, writer, ConnectionLimits::DEFAULT, heard);
         let serving = tokio::spawn(serving);
-        let stderr = LastWords::of(streams.errors);
-        Ok((agent.clone(), Self { companion, agent, serving, stderr, exit: None }))
+        let stderr = StreamTail::spawn(streams.stderr);
+        Ok((
+            agent.clone(),
+            Self { companion, agent, connection_task: serving, stderr_tail: stderr, exit: None },
+        ))
     }
 
-    /// Waits so long for it to end by itself, and says whether it did.
-    pub(super) async fn ends_within(&mut self, time: Duration) -> bool {
+    /// Waits for it to exit by itself, and returns whether it did in time.
+    pub(super) async fn exits_within(&mut self, time: Duration) -> bool {
         if self.exit.is_none() {
-            self.exit = timeout(time, self.companion.ended()).await.ok().flatten();
+            self.exit = timeout(time, self.companion.wait()).await.ok().flatten();
         }
         self.exit.is_some()
     }
 
-    /// Closes its stdin, waits, and ends it with all that it started.
-    pub(super) async fn end(mut self) -> Ended {
+    /// Closes its stdin, waits, and ends it with all its processes.
+    pub(super) async fn shut_down(mut self) -> ProbedAgentExit {
         self.agent.caller().close();
-        self.ends_within(AFTER_CLOSE).await;
-        self.serving.abort();
-        self.companion.end().await;
-        self.stderr.settle().await;
-        Ended { exit: self.exit, stderr: self.stderr.text() }
+        self.exits_within(EXIT_TIMEOUT).await;
+        self.connection_task.abort();
+        self.companion.stop().await;
+        self.stderr_tail.wait_for_end().await;
+        ProbedAgentExit { exit: self.exit, stderr: self.stderr_tail.text() }
     }
 }

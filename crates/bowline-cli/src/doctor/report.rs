@@ -1,62 +1,62 @@
-//! What was found, for people and for programs.
+//! The report of the checks, for people and for programs.
 
 use std::fmt::Write as _;
 
 use bowline_state::display;
 use serde_json::{Value, json};
 
-/// A line is at most so long, in bytes. Paths and words of agents are in it.
+/// The maximum length of a line, in bytes. Lines contain paths and agents' texts.
 const MAX_LINE: usize = 2_000;
 
-/// A summary is at most so long, in bytes.
+/// The maximum length of a summary, in bytes.
 const MAX_SUMMARY: usize = 200;
 
-/// How something is, from good to bad.
+/// The severity of a finding, from good to bad.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum State {
+pub(super) enum FindingSeverity {
     /// Neither good nor bad.
-    Plain,
+    Info,
     /// As it should be.
-    Well,
-    /// Something is missing that somebody may want.
-    Lacking,
+    Ok,
+    /// Something optional is missing.
+    Warning,
     /// It does not work.
     Broken,
 }
 
-impl State {
+impl FindingSeverity {
     fn mark(self) -> &'static str {
         match self {
-            Self::Well => "✓",
-            Self::Plain => "·",
-            Self::Lacking => "!",
+            Self::Ok => "✓",
+            Self::Info => "·",
+            Self::Warning => "!",
             Self::Broken => "✗",
         }
     }
 
-    fn word(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
-            Self::Well => "ok",
-            Self::Plain => "info",
-            Self::Lacking => "warning",
+            Self::Ok => "ok",
+            Self::Info => "info",
+            Self::Warning => "warning",
             Self::Broken => "broken",
         }
     }
 
     fn colour(self) -> &'static str {
         match self {
-            Self::Well => "32",
-            Self::Plain => "2",
-            Self::Lacking => "33",
+            Self::Ok => "32",
+            Self::Info => "2",
+            Self::Warning => "33",
             Self::Broken => "31",
         }
     }
 }
 
-/// One thing that was looked at.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Finding {
-    state: State,
+pub(super) struct DoctorFinding {
+    severity: FindingSeverity,
     text: String,
     details: Vec<String>,
     advice: Option<String>,
@@ -64,29 +64,29 @@ pub(super) struct Finding {
 
 /// Findings about one subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Section {
+pub(super) struct ReportSection {
     title: &'static str,
-    // What it comes to, in a line; without it its first finding.
+    // A one-line summary; the first finding if `None`.
     summary: Option<String>,
-    findings: Vec<Finding>,
+    findings: Vec<DoctorFinding>,
 }
 
-/// All that was found.
+/// All findings.
 #[derive(Debug, Default)]
-pub(super) struct Report {
-    sections: Vec<Section>,
+pub(super) struct DoctorReport {
+    sections: Vec<ReportSection>,
 }
 
-/// How it is written for people.
+/// The style of the text output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum ReportStyle {
     /// With colours.
     Coloured,
-    /// Without.
+    /// Without colours.
     Plain,
 }
 
-impl Style {
+impl ReportStyle {
     fn paint(self, text: &str, colour: &str) -> String {
         match self {
             Self::Coloured => format!("\u{1b}[{colour}m{text}\u{1b}[0m"),
@@ -95,59 +95,67 @@ impl Style {
     }
 }
 
-impl Section {
+impl ReportSection {
     pub(super) fn new(title: &'static str) -> Self {
         Self { title, summary: None, findings: Vec::new() }
     }
 
-    /// Adds something that is as it should be.
-    pub(super) fn well(&mut self, text: impl Into<String>) -> &mut Finding {
-        self.push(State::Well, text.into(), None)
+    /// Adds something that works.
+    pub(super) fn add_ok(&mut self, text: impl Into<String>) -> &mut DoctorFinding {
+        self.push(FindingSeverity::Ok, text.into(), None)
     }
 
-    /// Adds something that is missing, and what to do about it.
-    pub(super) fn lacking(&mut self, text: impl Into<String>, advice: impl Into<String>) -> &mut Finding {
-        self.push(State::Lacking, text.into(), Some(advice.into()))
+    /// Adds something that is missing, with advice.
+    pub(super) fn add_warning(
+        &mut self,
+        text: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> &mut DoctorFinding {
+        self.push(FindingSeverity::Warning, text.into(), Some(advice.into()))
     }
 
-    /// Adds something that does not work, and what to do about it.
-    pub(super) fn broken(&mut self, text: impl Into<String>, advice: impl Into<String>) -> &mut Finding {
-        self.push(State::Broken, text.into(), Some(advice.into()))
+    /// Adds something that does not work, with advice.
+    pub(super) fn add_broken(
+        &mut self,
+        text: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> &mut DoctorFinding {
+        self.push(FindingSeverity::Broken, text.into(), Some(advice.into()))
     }
 
-    /// Adds something that is neither good nor bad.
-    pub(super) fn plain(&mut self, text: impl Into<String>) -> &mut Finding {
-        self.push(State::Plain, text.into(), None)
+    /// Adds something neutral.
+    pub(super) fn add_info(&mut self, text: impl Into<String>) -> &mut DoctorFinding {
+        self.push(FindingSeverity::Info, text.into(), None)
     }
 
-    /// Says what it comes to.
-    pub(super) fn summary(&mut self, text: impl Into<String>) {
+    /// Sets the summary.
+    pub(super) fn set_summary(&mut self, text: impl Into<String>) {
         self.summary = Some(text.into());
     }
 
-    /// Says whether something in it does not work.
+    /// Returns whether something in it does not work.
     pub(super) fn is_broken(&self) -> bool {
-        self.findings.iter().any(|finding| finding.state == State::Broken)
+        self.findings.iter().any(|finding| finding.severity == FindingSeverity::Broken)
     }
 
-    fn push(&mut self, state: State, text: String, advice: Option<String>) -> &mut Finding {
+    fn push(&mut self, state: FindingSeverity, text: String, advice: Option<String>) -> &mut DoctorFinding {
         let at = self.findings.len();
-        // What says what to do in its own words needs nothing beside them.
+        // An empty advice means that the text itself says what to do.
         let advice = advice.filter(|advice| !advice.is_empty());
-        self.findings.push(Finding { state, text, details: Vec::new(), advice });
+        self.findings.push(DoctorFinding { severity: state, text, details: Vec::new(), advice });
         &mut self.findings[at]
     }
 }
 
-impl Finding {
-    /// Adds a line below it.
-    pub(super) fn detail(&mut self, text: impl Into<String>) -> &mut Self {
+impl DoctorFinding {
+    /// Adds a detail line.
+    pub(super) fn add_detail(&mut self, text: impl Into<String>) -> &mut Self {
         self.details.push(text.into());
         self
     }
 
-    /// Adds lines below it, of a text that may be anything: the last ones, if there are many.
-    pub(super) fn quote(&mut self, text: &str, lines: usize) -> &mut Self {
+    /// Adds untrusted text as detail lines: the last ones, if there are many.
+    pub(super) fn add_quote(&mut self, text: &str, lines: usize) -> &mut Self {
         let all: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         for line in &all[all.len().saturating_sub(lines)..] {
             self.details.push(format!("│ {line}"));
@@ -156,32 +164,40 @@ impl Finding {
     }
 }
 
-impl Report {
-    pub(super) fn add(&mut self, section: Section) {
+impl DoctorReport {
+    pub(super) fn add(&mut self, section: ReportSection) {
         self.sections.push(section);
     }
 
-    /// Returns how many things do not work.
-    pub(super) fn broken(&self) -> usize {
-        self.findings().filter(|finding| finding.state == State::Broken).count()
+    /// Returns how many findings are broken.
+    pub(super) fn broken_count(&self) -> usize {
+        self.findings().filter(|finding| finding.severity == FindingSeverity::Broken).count()
     }
 
-    fn findings(&self) -> impl Iterator<Item = &Finding> {
+    fn findings(&self) -> impl Iterator<Item = &DoctorFinding> {
         self.sections.iter().flat_map(|section| &section.findings)
     }
 
-    /// Returns what it comes to, for people: a line for each subject, what is not well, and what to do next.
-    pub(super) fn short(&self, style: Style, next: &[(String, String)]) -> String {
+    /// Returns a short report for people: a line per section, the problems, and the next steps.
+    pub(super) fn to_short_text(&self, style: ReportStyle, next: &[(String, String)]) -> String {
         let paint = |text: &str, colour: &str| style.paint(text, colour);
         let mut out = String::new();
         // Writing to a string cannot fail.
         let mut line = |text: String| writeln!(out, "{text}").unwrap_or_default();
         for section in &self.sections {
-            let trouble = |finding: &&Finding| matches!(finding.state, State::Lacking | State::Broken);
+            let trouble = |finding: &&DoctorFinding| {
+                matches!(finding.severity, FindingSeverity::Warning | FindingSeverity::Broken)
+            };
             let first = section.findings.iter().find(|finding| !trouble(finding));
             let summary = section.summary.as_ref().or(first.map(|finding| &finding.text));
-            let worst = section.findings.iter().map(|finding| finding.state).max().unwrap_or(State::Plain);
-            let summary = summary.map(|summary| display::line(summary, MAX_SUMMARY)).unwrap_or_default();
+            let worst = section
+                .findings
+                .iter()
+                .map(|finding| finding.severity)
+                .max()
+                .unwrap_or(FindingSeverity::Info);
+            let summary =
+                summary.map(|summary| display::escape_line(summary, MAX_SUMMARY)).unwrap_or_default();
             let mark = paint(worst.mark(), worst.colour());
             line(
                 format!("{mark} {} {summary}", paint(&format!("{}:", section.title), "1"))
@@ -189,13 +205,13 @@ impl Report {
                     .to_owned(),
             );
             for finding in section.findings.iter().filter(trouble) {
-                line(format!("    {}", display::line(&finding.text, MAX_LINE)));
+                line(format!("    {}", display::escape_line(&finding.text, MAX_LINE)));
                 finding
                     .details
                     .iter()
-                    .for_each(|detail| line(format!("      {}", display::line(detail, MAX_LINE))));
+                    .for_each(|detail| line(format!("      {}", display::escape_line(detail, MAX_LINE))));
                 if let Some(advice) = &finding.advice {
-                    line(format!("    → {}", display::line(advice, MAX_LINE)));
+                    line(format!("    → {}", display::escape_line(advice, MAX_LINE)));
                 }
             }
         }
@@ -210,8 +226,8 @@ impl Report {
         out
     }
 
-    /// Returns all of it for people.
-    pub(super) fn text(&self, style: Style) -> String {
+    /// Returns the full report for people.
+    pub(super) fn to_full_text(&self, style: ReportStyle) -> String {
         let paint = |text: &str, colour: &str| style.paint(text, colour);
         let mut out = String::new();
         // Writing to a string cannot fail.
@@ -222,23 +238,23 @@ impl Report {
             }
             line(paint(section.title, "1"));
             for finding in &section.findings {
-                let mark = paint(finding.state.mark(), finding.state.colour());
-                line(format!("  {mark} {}", display::line(&finding.text, MAX_LINE)));
+                let mark = paint(finding.severity.mark(), finding.severity.colour());
+                line(format!("  {mark} {}", display::escape_line(&finding.text, MAX_LINE)));
                 for detail in &finding.details {
-                    line(format!("      {}", display::line(detail, MAX_LINE)));
+                    line(format!("      {}", display::escape_line(detail, MAX_LINE)));
                 }
                 if let Some(advice) = &finding.advice {
-                    line(format!("    → {}", display::line(advice, MAX_LINE)));
+                    line(format!("    → {}", display::escape_line(advice, MAX_LINE)));
                 }
             }
         }
         out
     }
 
-    /// Returns it for programs.
-    pub(super) fn json(&self) -> String {
-        let finding = |finding: &Finding| {
-            let mut value = json!({"state": finding.state.word(), "text": finding.text});
+    /// Returns the report for programs.
+    pub(super) fn to_json(&self) -> String {
+        let finding = |finding: &DoctorFinding| {
+            let mut value = json!({"state": finding.severity.label(), "text": finding.text});
             if !finding.details.is_empty() {
                 value["details"] = json!(finding.details);
             }
@@ -255,11 +271,11 @@ impl Report {
                 json!({"title": section.title, "findings": findings})
             })
             .collect();
-        let count = |state| self.findings().filter(|finding| finding.state == state).count();
+        let count = |state| self.findings().filter(|finding| finding.severity == state).count();
         let all = json!({
-            "ok": self.broken() == 0,
-            "broken": count(State::Broken),
-            "warnings": count(State::Lacking),
+            "ok": self.broken_count() == 0,
+            "broken": count(FindingSeverity::Broken),
+            "warnings": count(FindingSeverity::Warning),
             "sections": sections,
         });
         format!("{all:#}\n")
@@ -272,15 +288,15 @@ mod tests {
 
     use super::*;
 
-    fn report() -> Report {
-        let mut section = Section::new("A subject");
-        section.well("fine");
-        section.plain("just so");
-        section.lacking("something", "get it").detail("more of it");
-        section.broken("an \u{1b}[31mescape", "").quote("one\n\ntwo\nthree\n", 2);
-        let mut report = Report::default();
+    fn report() -> DoctorReport {
+        let mut section = ReportSection::new("A subject");
+        section.add_ok("fine");
+        section.add_info("just so");
+        section.add_warning("something", "get it").add_detail("more of it");
+        section.add_broken("an \u{1b}[31mescape", "").add_quote("one\n\ntwo\nthree\n", 2);
+        let mut report = DoctorReport::default();
         report.add(section);
-        report.add(Section::new("Another"));
+        report.add(ReportSection::new("Another"));
         report
     }
 
@@ -299,7 +315,7 @@ mod tests {
 
             Another
         "#]]
-        .assert_eq(&report().text(Style::Plain));
+        .assert_eq(&report().to_full_text(ReportStyle::Plain));
         expect![[r#"
             ␛[1mA subject␛[0m
               ␛[32m✓␛[0m fine
@@ -313,7 +329,7 @@ mod tests {
 
             ␛[1mAnother␛[0m
         "#]]
-        .assert_eq(&report().text(Style::Coloured).replace('\u{1b}', "␛"));
+        .assert_eq(&report().to_full_text(ReportStyle::Coloured).replace('\u{1b}', "␛"));
     }
 
     #[test]
@@ -360,6 +376,6 @@ mod tests {
               ]
             }
         "#]]
-        .assert_eq(&report().json());
+        .assert_eq(&report().to_json());
     }
 }

@@ -1,12 +1,15 @@
-//! What help looks like on a narrow screen.
+//! Tests of help on a narrow screen.
 
 use super::*;
 use expect_test::{Expect, expect};
 
 fn check(text: &str, columns: usize, expected: Expect) {
-    let fitted = fitted(text, columns);
+    let fitted = wrap_text(text, columns);
     for line in fitted.lines() {
-        assert!(width(line) <= columns || !line.trim().contains(' '), "{line:?} is wider than {columns}");
+        assert!(
+            display_width(line) <= columns || !line.trim().contains(' '),
+            "{line:?} is wider than {columns}"
+        );
     }
     expected.assert_eq(&fitted);
 }

@@ -1,4 +1,4 @@
-//! The secret of a server that listens.
+//! The bearer token of a listening server.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -7,21 +7,21 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use crate::ending::Ending;
+use crate::error::CliError;
 
-/// A token that somebody else chose has at least so many bytes, and at most.
-const SHORTEST: usize = 16;
-const LONGEST: usize = 1024;
+/// The length limits of a token read from a file, in bytes.
+const MIN_TOKEN_BYTES: usize = 16;
+const MAX_TOKEN_BYTES: usize = 1024;
 
-/// Returns the token that a file holds, or a new one, which is written to the file if one is named.
-pub(super) fn of(file: Option<&Path>) -> Result<String, Ending> {
-    let Some(file) = file else { return Ok(new()?) };
-    match read(file)? {
+/// Returns the token in a file, or a new one, which is written to the file if one is named.
+pub(super) fn load_or_create(file: Option<&Path>) -> Result<String, CliError> {
+    let Some(file) = file else { return Ok(generate()?) };
+    match read_token(file)? {
         Some(token) => Ok(token),
         None => {
-            let token = new()?;
-            write(file, &token).map_err(|error| {
-                Ending::Usage(format!(
+            let token = generate()?;
+            write_token(file, &token).map_err(|error| {
+                CliError::Usage(format!(
                     "--token-file {}: a new token cannot be written: {}",
                     file.display(),
                     error.kind()
@@ -32,9 +32,9 @@ pub(super) fn of(file: Option<&Path>) -> Result<String, Ending> {
     }
 }
 
-fn read(path: &Path) -> Result<Option<String>, Ending> {
-    let failed = |why: String| Ending::Usage(format!("--token-file {}: {why}", path.display()));
-    // Opening a pipe would wait for whoever writes to it.
+fn read_token(path: &Path) -> Result<Option<String>, CliError> {
+    let failed = |why: String| CliError::Usage(format!("--token-file {}: {why}", path.display()));
+    // Opening a pipe would block until it has a writer.
     let no_wait = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = match OpenOptions::new().read(true).custom_flags(no_wait).open(path) {
         Ok(file) => file,
@@ -46,7 +46,7 @@ fn read(path: &Path) -> Result<Option<String>, Ending> {
         return Err(failed("it is no regular file: name one, or one that is not there yet".to_owned()));
     }
     let mut bytes = Vec::new();
-    let read = file.take(LONGEST as u64 + 2).read_to_end(&mut bytes);
+    let read = file.take(MAX_TOKEN_BYTES as u64 + 2).read_to_end(&mut bytes);
     read.map_err(|error| failed(error.to_string()))?;
     let text = String::from_utf8_lossy(&bytes);
     let token = text.trim();
@@ -57,17 +57,17 @@ fn read(path: &Path) -> Result<Option<String>, Ending> {
         return Err(failed("others can read it: make it yours alone with `chmod 600`".to_owned()));
     }
     let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic());
-    if !is_plain || !(SHORTEST..=LONGEST).contains(&token.len()) {
+    if !is_plain || !(MIN_TOKEN_BYTES..=MAX_TOKEN_BYTES).contains(&token.len()) {
         return Err(failed(format!(
-            "a token has {SHORTEST} to {LONGEST} letters and digits: empty the file for a new one"
+            "a token has {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} letters and digits: empty the file for a new one"
         )));
     }
     Ok(Some(token.to_owned()))
 }
 
-fn write(path: &Path, token: &str) -> io::Result<()> {
+fn write_token(path: &Path, token: &str) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Nobody else can read it at any moment.
+    // The file is never readable by others.
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     file.as_file().set_permissions(Permissions::from_mode(0o600))?;
     writeln!(file, "{token}")?;
@@ -75,8 +75,8 @@ fn write(path: &Path, token: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a new one.
-pub(crate) fn new() -> anyhow::Result<String> {
+/// Returns a new token.
+pub(crate) fn generate() -> anyhow::Result<String> {
     let mut bytes = [0_u8; 32];
     File::open("/dev/urandom")
         .and_then(|mut random| random.read_exact(&mut bytes))
@@ -92,11 +92,11 @@ mod tests {
     fn a_token_is_new_private_and_kept() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("token");
-        let token = of(Some(&file)).unwrap();
+        let token = load_or_create(Some(&file)).unwrap();
         assert_eq!(token.len(), 64);
         assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
-        assert_eq!(of(Some(&file)).unwrap(), token);
-        assert_ne!(of(None).unwrap(), token);
+        assert_eq!(load_or_create(Some(&file)).unwrap(), token);
+        assert_ne!(load_or_create(None).unwrap(), token);
     }
 
     #[test]
@@ -105,10 +105,10 @@ mod tests {
         let file = directory.path().join("token");
         std::fs::write(&file, "a-token-that-is-long-enough\n").unwrap();
         std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
-        assert!(matches!(of(Some(&file)), Err(Ending::Usage(_))));
+        assert!(matches!(load_or_create(Some(&file)), Err(CliError::Usage(_))));
         std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(of(Some(&file)).unwrap(), "a-token-that-is-long-enough");
+        assert_eq!(load_or_create(Some(&file)).unwrap(), "a-token-that-is-long-enough");
         std::fs::write(&file, "short").unwrap();
-        assert!(matches!(of(Some(&file)), Err(Ending::Usage(_))));
+        assert!(matches!(load_or_create(Some(&file)), Err(CliError::Usage(_))));
     }
 }

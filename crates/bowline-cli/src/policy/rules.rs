@@ -1,26 +1,26 @@
-//! Rules: showing them, adding one, forgetting one.
+//! Rules: listing, adding and removing them.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use bowline_state::display;
-use bowline_state::operation::{Invocation, Kind};
+use bowline_state::operation::{Invocation, OperationKind};
 use bowline_state::paths::LexicalPath;
-use bowline_state::policy::{Effect, Kinds, Lifetime, Matcher, Rule, RuleSpec, Source};
+use bowline_state::policy::{Effect, OperationKinds, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec};
 use bowline_state::terminal;
-use bowline_workspace::clock::iso8601;
-use bowline_workspace::policy::{PolicyFile, Scope, plain_words};
+use bowline_workspace::clock::format_iso8601;
+use bowline_workspace::policy::{PolicyFile, RuleScope, parse_plain_words};
 use serde_json::json;
 
-use super::{KindArgument, RuleArguments, failed, holder, open};
-use crate::changes::Where;
-use crate::ending::Ending;
-use crate::records::here::Here;
-use crate::records::showing::{Ink, Look, count, print, safe};
-use crate::records::times::{at, read};
+use super::{KindArgument, RuleArguments, describe_scope, failed, open_policy};
+use crate::changes::WorkspaceArguments;
+use crate::common::console::{OutputStyle, TextStyle, escape_line, pluralize, print};
+use crate::common::times::{format_time, parse_time};
+use crate::common::workspace_location::WorkspaceLocation;
+use crate::error::CliError;
 use bowline_workspace::clock::now;
 
-impl From<KindArgument> for Kind {
+impl From<KindArgument> for OperationKind {
     fn from(kind: KindArgument) -> Self {
         match kind {
             KindArgument::Read => Self::Read,
@@ -32,40 +32,45 @@ impl From<KindArgument> for Kind {
     }
 }
 
-/// Returns the rules in force.
+/// Formats the rules in force.
 ///
 /// # Errors
 /// Returns why they cannot be used.
-pub(super) fn shown(file: &PolicyFile, here: &Here, json: bool, look: Look) -> Result<String, Ending> {
-    let policy = file.current().map_err(failed)?;
-    let own = file.preset(Scope::Workspace).map_err(failed)?;
-    let all = file.preset(Scope::Everywhere).map_err(failed)?;
+pub(super) fn format_rules(
+    file: &PolicyFile,
+    here: &WorkspaceLocation,
+    json: bool,
+    look: OutputStyle,
+) -> Result<String, CliError> {
+    let policy = file.policy().map_err(failed)?;
+    let own = file.preset(RuleScope::Workspace).map_err(failed)?;
+    let all = file.preset(RuleScope::Global).map_err(failed)?;
     let from = match (own, all) {
         (Some(_), _) => "this workspace's own",
         (None, Some(_)) => "that of every workspace",
         (None, None) => "the usual one; your file states none",
     };
-    let path = here.places.policy.to_string_lossy().into_owned();
+    let path = here.dirs.policy.to_string_lossy().into_owned();
     if json {
         let rules: Vec<_> =
-            policy.rules.iter().enumerate().map(|(number, rule)| object(number + 1, rule)).collect();
+            policy.rules.iter().enumerate().map(|(number, rule)| rule_to_json(number + 1, rule)).collect();
         let told = json!({
             "workspace": here.root,
             "file": path,
-            "exists": here.places.policy.exists(),
-            "preset": policy.preset.word(),
-            "preset_of_workspace": own.map(|preset| preset.word()),
-            "preset_of_all": all.map(|preset| preset.word()),
+            "exists": here.dirs.policy.exists(),
+            "preset": policy.preset.as_str(),
+            "preset_of_workspace": own.map(|preset| preset.as_str()),
+            "preset_of_all": all.map(|preset| preset.as_str()),
             "rules": rules,
         });
         return Ok(format!("{told}\n"));
     }
-    let none = if here.places.policy.exists() { "" } else { " (not there yet)" };
+    let none = if here.dirs.policy.exists() { "" } else { " (not there yet)" };
     let mut text = format!(
         "workspace {}\nrules in  {}{none}\npreset    {}: {from}\n",
-        safe(&here.root),
-        safe(&path),
-        look.paint(Ink::Head, policy.preset.word())
+        escape_line(&here.root),
+        escape_line(&path),
+        look.paint(TextStyle::Heading, policy.preset.as_str())
     );
     if policy.rules.is_empty() {
         text.push_str("\nno rules: `bowline policy allow`, `ask` and `deny` add some\n");
@@ -75,98 +80,104 @@ pub(super) fn shown(file: &PolicyFile, here: &Here, json: bool, look: Look) -> R
     let digits = policy.rules.len().to_string().len();
     for (number, rule) in policy.rules.iter().enumerate() {
         // Writing to a string cannot fail.
-        _ = writeln!(text, "{:>digits$}  {}", number + 1, line(rule, look));
+        _ = writeln!(text, "{:>digits$}  {}", number + 1, format_rule(rule, look));
     }
     Ok(text)
 }
 
-/// Returns a rule on one line.
-pub(super) fn line(rule: &Rule, look: Look) -> String {
+/// Formats a rule on one line.
+pub(super) fn format_rule(rule: &Rule, look: OutputStyle) -> String {
     let spec = rule.spec();
     let ink = match spec.effect {
-        Effect::Allow => Ink::Good,
-        Effect::Ask => Ink::Mark,
-        Effect::Deny => Ink::Bad,
+        Effect::Allow => TextStyle::Good,
+        Effect::Ask => TextStyle::Highlight,
+        Effect::Deny => TextStyle::Bad,
     };
-    let effect = look.paint(ink, spec.effect.word());
-    let mut text = format!("{effect} {}: {}", spec.kinds, what(&spec.matcher));
+    let effect = look.paint(ink, spec.effect.as_str());
+    let mut text = format!("{effect} {}: {}", spec.kinds, describe_matcher(&spec.matcher));
     let mut more = vec![
         match &spec.lifetime {
-            Lifetime::Project => "this workspace",
-            // A file has no rules of other lifetimes.
+            RuleLifetime::Project => "this workspace",
+            // A file contains no rules of other lifetimes.
             _ => "every workspace",
         }
         .to_owned(),
     ];
     if let Some(end) = spec.expires {
-        more.push(if end <= now() { format!("ended {}", at(end)) } else { format!("until {}", at(end)) });
+        more.push(if end <= now() {
+            format!("ended {}", format_time(end))
+        } else {
+            format!("until {}", format_time(end))
+        });
     }
     if let Some(note) = spec.note.as_ref().filter(|note| !note.is_empty()) {
-        more.push(safe(note));
+        more.push(escape_line(note));
     }
-    _ = write!(text, "  {}", look.paint(Ink::Faint, &format!("({})", more.join("; "))));
+    _ = write!(text, "  {}", look.paint(TextStyle::Faint, &format!("({})", more.join("; "))));
     text
 }
 
-/// Returns a rule that was just saved, where it holds, and how to take it out again.
+/// Describes a rule that was just saved, its scope, and how to remove it.
 pub(crate) fn describe_saved_rule(rule: &Rule) -> String {
     let spec = rule.spec();
     let holds = match &spec.lifetime {
-        Lifetime::Project => "in this project",
+        RuleLifetime::Project => "in this project",
         _ => "in every project",
     };
     let name = match &spec.matcher {
-        Matcher::Everything => "*".to_owned(),
-        Matcher::Path(text) | Matcher::Host(text) | Matcher::Variable(text) => text.clone(),
-        Matcher::Command(words) => words.join(" "),
-        Matcher::Exact(invocation) => display::invocation(invocation).into_owned(),
+        RuleMatcher::Everything => "*".to_owned(),
+        RuleMatcher::Path(text) | RuleMatcher::Host(text) | RuleMatcher::Variable(text) => text.clone(),
+        RuleMatcher::Command(words) => words.join(" "),
+        RuleMatcher::Exact(invocation) => display::format_invocation(invocation).into_owned(),
     };
-    // A name that does not survive being shown and pasted is looked up instead.
-    let named = Some(&name).filter(|name| name.len() <= MAX_PASTED && safe(name) == **name);
+    // A name that cannot be displayed and pasted unchanged is replaced by a hint to look it up.
+    let named = Some(&name).filter(|name| name.len() <= MAX_PASTED_BYTES && escape_line(name) == **name);
     let remove = match named.and_then(|name| shlex::try_quote(name).ok()) {
         Some(name) => format!("bowline policy forget {name}"),
         None => "find its number in `bowline policy show`, then `bowline policy forget NUMBER`".to_owned(),
     };
     format!(
         "rule saved {holds}: {} {}: {}\nto remove it: {remove}",
-        spec.effect.word(),
+        spec.effect.as_str(),
         spec.kinds,
-        what(&spec.matcher)
+        describe_matcher(&spec.matcher)
     )
 }
 
-/// A pattern that is no longer than this can be pasted into a command, in bytes.
-const MAX_PASTED: usize = 200;
+/// The maximum length of a pattern that is offered for pasting, in bytes.
+const MAX_PASTED_BYTES: usize = 200;
 
-/// Returns what a rule speaks of.
-fn what(matcher: &Matcher) -> String {
+/// Describes what a rule matches.
+fn describe_matcher(matcher: &RuleMatcher) -> String {
     match matcher {
-        Matcher::Everything => "everything".to_owned(),
-        Matcher::Path(pattern) => safe(pattern),
-        Matcher::Host(host) => safe(host),
-        Matcher::Variable(name) => format!("variable {}", safe(name)),
-        Matcher::Command(words) => {
-            format!("{} …", safe(&display::invocation(&Invocation::Argv(words.clone()))))
+        RuleMatcher::Everything => "everything".to_owned(),
+        RuleMatcher::Path(pattern) => escape_line(pattern),
+        RuleMatcher::Host(host) => escape_line(host),
+        RuleMatcher::Variable(name) => format!("variable {}", escape_line(name)),
+        RuleMatcher::Command(words) => {
+            format!("{} …", escape_line(&display::format_invocation(&Invocation::Argv(words.clone()))))
         }
-        Matcher::Exact(invocation) => format!("exactly {}", safe(&display::invocation(invocation))),
+        RuleMatcher::Exact(invocation) => {
+            format!("exactly {}", escape_line(&display::format_invocation(invocation)))
+        }
     }
 }
 
-fn object(number: usize, rule: &Rule) -> serde_json::Value {
+fn rule_to_json(number: usize, rule: &Rule) -> serde_json::Value {
     let spec = rule.spec();
     let pattern = match &spec.matcher {
-        Matcher::Everything => json!(true),
-        Matcher::Path(text) | Matcher::Host(text) | Matcher::Variable(text) => json!(text),
-        Matcher::Command(words) | Matcher::Exact(Invocation::Argv(words)) => json!(words),
-        Matcher::Exact(Invocation::Shell(line)) => json!(line),
+        RuleMatcher::Everything => json!(true),
+        RuleMatcher::Path(text) | RuleMatcher::Host(text) | RuleMatcher::Variable(text) => json!(text),
+        RuleMatcher::Command(words) | RuleMatcher::Exact(Invocation::Argv(words)) => json!(words),
+        RuleMatcher::Exact(Invocation::Shell(line)) => json!(line),
     };
     json!({
         "number": number,
-        "effect": spec.effect.word(),
-        "kinds": spec.kinds.iter().map(Kind::word).collect::<Vec<_>>(),
-        spec.matcher.word(): pattern,
-        "scope": if spec.lifetime == Lifetime::Project { "project" } else { "always" },
-        "expires": spec.expires.map(iso8601),
+        "effect": spec.effect.as_str(),
+        "kinds": spec.kinds.iter().map(OperationKind::as_str).collect::<Vec<_>>(),
+        spec.matcher.as_str(): pattern,
+        "scope": if spec.lifetime == RuleLifetime::Project { "project" } else { "always" },
+        "expires": spec.expires.map(format_iso8601),
         "note": spec.note,
     })
 }
@@ -174,32 +185,33 @@ fn object(number: usize, rule: &Rule) -> serde_json::Value {
 /// Adds a rule to the user's file.
 ///
 /// # Errors
-/// Says what is wrong with the rule, or why it cannot be kept.
-pub(super) fn add(arguments: &RuleArguments, effect: Effect) -> Result<(), Ending> {
+/// Explains what is wrong with the rule, or why it cannot be saved.
+pub(super) fn add_rule(arguments: &RuleArguments, effect: Effect) -> Result<(), CliError> {
     let scope = arguments.scope.scope();
-    let expires = arguments.expires.as_deref().map(|text| read(text, now(), 1)).transpose()?;
+    let expires = arguments.expires.as_deref().map(|text| parse_time(text, now(), 1)).transpose()?;
     if expires.is_some_and(|end| end <= now()) {
-        return Err(Ending::Usage("--expires is in the past: the rule would never hold".to_owned()));
+        return Err(CliError::Usage("--expires is in the past: the rule would never hold".to_owned()));
     }
     let rule = Rule::new(RuleSpec {
         effect,
         kinds: arguments.kinds,
-        matcher: matcher(arguments)?,
-        lifetime: if scope == Scope::Workspace { Lifetime::Project } else { Lifetime::Always },
+        matcher: parse_matcher(arguments)?,
+        lifetime: if scope == RuleScope::Workspace { RuleLifetime::Project } else { RuleLifetime::Always },
         expires,
-        source: Source::Flag,
+        source: RuleSource::CommandLine,
         note: arguments.note.clone(),
     });
-    let rule = rule.map_err(|fault| Ending::Usage(fault.to_string()))?;
-    let (here, file) = open(&arguments.place, scope)?;
-    if let Some(directory) = useless_directory(rule.spec(), &here.root) {
-        let directory = safe(&display::invocation(&Invocation::Argv(vec![format!("{directory}:ro")])));
-        return Err(Ending::Usage(format!(
+    let rule = rule.map_err(|fault| CliError::Usage(fault.to_string()))?;
+    let (here, file) = open_policy(&arguments.workspace, scope)?;
+    if let Some(directory) = unreachable_directory(rule.spec(), &here.root) {
+        let directory =
+            escape_line(&display::format_invocation(&Invocation::Argv(vec![format!("{directory}:ro")])));
+        return Err(CliError::Usage(format!(
             "the rule would have no effect: agents read nothing outside of {}, whatever rules say; to let one read there, start it with --add-dir {directory}",
-            safe(&here.root),
+            escape_line(&here.root),
         )));
     }
-    file.remember(&rule, scope).map_err(failed)?;
+    file.add_rule(&rule, scope).map_err(failed)?;
     let rules = file.rules().map_err(failed)?;
     let same = |known: &&Rule| {
         let (known, rule) = (known.spec(), rule.spec());
@@ -208,16 +220,20 @@ pub(super) fn add(arguments: &RuleArguments, effect: Effect) -> Result<(), Endin
     };
     let number =
         rules.iter().position(|known| same(&known)).map_or_else(String::new, |at| format!("{}  ", at + 1));
-    print(&format!("{number}{}\nholds for {}\n", line(&rule, Look::of_stdout()), holder(&here, scope)))
+    print(&format!(
+        "{number}{}\nholds for {}\n",
+        format_rule(&rule, OutputStyle::for_stdout()),
+        describe_scope(&here, scope)
+    ))
 }
 
-/// Returns the directory of a rule that would let files be read outside of the workspace: rules cannot open what is not offered,
-/// and what is offered is read without them.
-fn useless_directory(rule: &RuleSpec, root: &str) -> Option<String> {
-    let Matcher::Path(pattern) = &rule.matcher else { return None };
+/// Returns the directory of a rule that would allow reads outside the workspace. Such a rule has no effect: rules
+/// cannot open directories that are not offered, and offered ones are read without a rule.
+fn unreachable_directory(rule: &RuleSpec, root: &str) -> Option<String> {
+    let RuleMatcher::Path(pattern) = &rule.matcher else { return None };
     let is_about = rule.effect == Effect::Allow
-        && rule.kinds == Kinds::from(Kind::Read)
-        && rule.lifetime == Lifetime::Project;
+        && rule.kinds == OperationKinds::from(OperationKind::Read)
+        && rule.lifetime == RuleLifetime::Project;
     let literal = pattern.split(['*', '?', '[', '{']).next().unwrap_or_default();
     let parent = match literal.rsplit_once('/') {
         Some(("", _)) => "/",
@@ -229,96 +245,99 @@ fn useless_directory(rule: &RuleSpec, root: &str) -> Option<String> {
     (is_about && !is_inside).then(|| directory.as_str().to_owned())
 }
 
-/// Returns what a command line says that a rule speaks of.
-fn matcher(arguments: &RuleArguments) -> Result<Matcher, Ending> {
+/// Parses the matcher of a rule from the command line.
+fn parse_matcher(arguments: &RuleArguments) -> Result<RuleMatcher, CliError> {
     let kinds = arguments.kinds;
     let single = |what: &str| match arguments.pattern.as_slice() {
         [pattern] => Ok(pattern.clone()),
-        _ => Err(Ending::Usage(format!(
+        _ => Err(CliError::Usage(format!(
             "there are {} patterns, a rule has one: write {what} in quotes, one rule each",
             arguments.pattern.len()
         ))),
     };
     let is_for = |kind| kinds.contains(kind);
     if let Some(name) = &arguments.env {
-        // Other kinds are refused with the rule.
-        return Ok(Matcher::Variable(name.clone()));
+        // Other kinds are refused along with the rule.
+        return Ok(RuleMatcher::Variable(name.clone()));
     }
-    if kinds == Kinds::from(Kind::Execute) {
+    if kinds == OperationKinds::from(OperationKind::Execute) {
         let words = match arguments.pattern.as_slice() {
-            [all] if all == "*" => return Ok(Matcher::Everything),
+            [all] if all == "*" => return Ok(RuleMatcher::Everything),
             [line] if arguments.exact => {
-                let exact = terminal::invocation(line, &[]).map_err(|why| Ending::Usage(why.to_string()))?;
-                return Ok(Matcher::Exact(exact));
+                let exact = terminal::parse_invocation(line, &[]).map_err(|why| CliError::Usage(why.to_string()))?;
+                return Ok(RuleMatcher::Exact(exact));
             }
             [line] if line.trim().is_empty() => {
-                return Err(Ending::Usage("the command is empty: write its first words".to_owned()));
+                return Err(CliError::Usage("the command is empty: write its first words".to_owned()));
             }
-            [line] => plain_words(line).ok_or_else(|| {
-                Ending::Usage(format!(
+            [line] => parse_plain_words(line).ok_or_else(|| {
+                CliError::Usage(format!(
                     "{} is more than the words of one command: name each command in a rule of its own, or use --exact",
-                    safe(line)
+                    escape_line(line)
                 ))
             })?,
             words => words.to_vec(),
         };
         return Ok(if arguments.exact {
-            Matcher::Exact(Invocation::Argv(words))
+            RuleMatcher::Exact(Invocation::Argv(words))
         } else {
-            Matcher::Command(words)
+            RuleMatcher::Command(words)
         });
     }
     if arguments.exact {
-        return Err(Ending::Usage("--exact is for execute alone".to_owned()));
+        return Err(CliError::Usage("--exact is for execute alone".to_owned()));
     }
-    if kinds == Kinds::from(Kind::Fetch) {
-        return Ok(Matcher::Host(single("a host")?));
+    if kinds == OperationKinds::from(OperationKind::Fetch) {
+        return Ok(RuleMatcher::Host(single("a host")?));
     }
-    if is_for(Kind::Execute) || is_for(Kind::Fetch) {
-        return Err(Ending::Usage(
+    if is_for(OperationKind::Execute) || is_for(OperationKind::Fetch) {
+        return Err(CliError::Usage(
             "files, commands and hosts have patterns of their own: make a rule for each".to_owned(),
         ));
     }
-    Ok(Matcher::Path(single("a glob")?))
+    Ok(RuleMatcher::Path(single("a glob")?))
 }
 
-/// Takes a rule out of the user's file, by its number or its pattern.
+/// Removes a rule from the user's file, by its number or its pattern.
 ///
 /// # Errors
-/// Says that there is no such rule, or more than one, or why it cannot be taken out.
-pub(super) fn forget(named: &str, place: &Where) -> Result<(), Ending> {
-    let (_, file) = open(place, Scope::Workspace)?;
+/// Reports that the rule does not exist, is ambiguous, or cannot be removed.
+pub(super) fn forget_rule(named: &str, place: &WorkspaceArguments) -> Result<(), CliError> {
+    let (_, file) = open_policy(place, RuleScope::Workspace)?;
     let rules = file.rules().map_err(failed)?;
     let by_number = named.parse::<usize>().ok().and_then(|number| rules.get(number.checked_sub(1)?));
     let fitting: Vec<&Rule> = match by_number {
         Some(rule) => vec![rule],
-        None => rules.iter().filter(|rule| is_named(&rule.spec().matcher, named)).collect(),
+        None => rules.iter().filter(|rule| matches_name(&rule.spec().matcher, named)).collect(),
     };
     let [rule] = fitting.as_slice() else {
         return Err(match fitting.len() {
             0 => failed(anyhow::anyhow!(
                 "there is no rule {} here, there are {}: `bowline policy show` lists them",
-                safe(named),
-                count(rules.len(), "rule", "rules")
+                escape_line(named),
+                pluralize(rules.len(), "rule", "rules")
             )),
-            number => Ending::Usage(format!(
+            number => CliError::Usage(format!(
                 "{number} rules are for {}: name one by its number in `bowline policy show`",
-                safe(named)
+                escape_line(named)
             )),
         });
     };
-    let scope = if rule.spec().lifetime == Lifetime::Project { Scope::Workspace } else { Scope::Everywhere };
-    if !file.forget(rule, scope).map_err(failed)? {
-        return Err(failed(anyhow::anyhow!("somebody else took the rule out already")));
+    let scope =
+        if rule.spec().lifetime == RuleLifetime::Project { RuleScope::Workspace } else { RuleScope::Global };
+    if !file.remove_rule(rule, scope).map_err(failed)? {
+        return Err(failed(anyhow::anyhow!("the rule was already removed")));
     }
-    print(&format!("forgotten: {}\n", line(rule, Look::of_stdout())))
+    print(&format!("forgotten: {}\n", format_rule(rule, OutputStyle::for_stdout())))
 }
 
-fn is_named(matcher: &Matcher, named: &str) -> bool {
+fn matches_name(matcher: &RuleMatcher, named: &str) -> bool {
     match matcher {
-        Matcher::Everything => named == "*",
-        Matcher::Path(text) | Matcher::Host(text) | Matcher::Variable(text) => text == named,
-        Matcher::Command(words) => words.join(" ") == named || plain_words(named).as_ref() == Some(words),
-        Matcher::Exact(invocation) => display::invocation(invocation) == named,
+        RuleMatcher::Everything => named == "*",
+        RuleMatcher::Path(text) | RuleMatcher::Host(text) | RuleMatcher::Variable(text) => text == named,
+        RuleMatcher::Command(words) => {
+            words.join(" ") == named || parse_plain_words(named).as_ref() == Some(words)
+        }
+        RuleMatcher::Exact(invocation) => display::format_invocation(invocation) == named,
     }
 }

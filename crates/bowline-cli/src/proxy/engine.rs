@@ -1,4 +1,4 @@
-//! The engine beside a proxy: a host for each directory that the editor's sessions have.
+//! The engine of a proxy: a host for each set of directories of the editor's sessions.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -6,74 +6,75 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
-use bowline_host::{Host, HostError, Places, Settings};
-use bowline_proxy::{BoxFuture, Engine, EngineSession, Line};
+use bowline_host::{Host, HostError, HostOptions, HostPaths};
+use bowline_proxy::{BoxFuture, CallerSlot, Engine, EngineSession};
 use bowline_state::display;
 use bowline_state::foreign_files::ForeignFiles;
 use bowline_state::policy::Preset;
-use bowline_state::relay::{Method, Opened, Opening};
+use bowline_state::relay::{Method, RelayedSession, SessionOpening};
 use bowline_workspace::roots::RootSpec;
-use bowline_workspace::terminals::{self, Supervisor};
+use bowline_workspace::terminals::{self, SupervisorProgram};
 use tokio::sync::OnceCell;
 
-use super::asking::Desk;
-use super::session::Beside;
+use super::permission::PermissionForwarder;
+use super::session::LocalEngineSession;
 
-/// So many directories are looked after.
+/// The maximum number of hosts.
 const MAX_HOSTS: usize = 64;
 
-/// How the engine works.
+/// The options of the engine.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
-    /// The user's own places, if they are known.
-    pub(super) places: Option<Places>,
-    /// What holds where no rule matches, if the command line says so.
+pub(super) struct LocalEngineOptions {
+    /// The user's directories, if known.
+    pub(super) places: Option<HostPaths>,
+    /// The preset that the command line sets for requests that no rule matches.
     pub(super) preset: Option<Preset>,
-    /// Who starts commands.
-    pub(super) supervisor: Supervisor,
-    /// Whose changes on disk are not the agent's.
+    /// The program that starts commands.
+    pub(super) supervisor: SupervisorProgram,
+    /// Files whose changes on disk are not attributed to the agent.
     pub(super) foreign_files: ForeignFiles,
-    /// Whether changes on disk are looked for.
-    pub(super) observe: bool,
+    /// Whether changes on disk are observed.
+    pub(super) is_observing: bool,
 }
 
-/// The engine beside a proxy. Clones are the same one.
+/// The engine of a proxy. Clones share their state.
 #[derive(Clone)]
 pub(super) struct LocalEngine {
     inner: Arc<Inner>,
 }
 
-type Directories = (PathBuf, Vec<PathBuf>);
+type SessionDirectories = (PathBuf, Vec<PathBuf>);
 
 struct Inner {
-    plan: Plan,
-    desk: Arc<Desk>,
+    options: LocalEngineOptions,
+    permissions: Arc<PermissionForwarder>,
     // Invariant: at most `MAX_HOSTS`.
-    hosts: Mutex<HashMap<Directories, Arc<OnceCell<Option<Host>>>>>,
-    sessions: Mutex<Vec<Arc<Beside>>>,
+    hosts: Mutex<HashMap<SessionDirectories, Arc<OnceCell<Option<Host>>>>>,
+    sessions: Mutex<Vec<Arc<LocalEngineSession>>>,
 }
 
 impl LocalEngine {
-    pub(super) fn new(plan: Plan, line: Line) -> Self {
-        let (desk, hosts, sessions) = (Arc::new(Desk::new(line)), Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { plan, desk, hosts, sessions }) }
+    pub(super) fn new(plan: LocalEngineOptions, line: CallerSlot) -> Self {
+        let (desk, hosts, sessions) =
+            (Arc::new(PermissionForwarder::new(line)), Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { options: plan, permissions: desk, hosts, sessions }) }
     }
 
-    /// Ends every session, once what the agent changed last is recorded.
-    pub(super) async fn end(&self) {
+    /// Ends every session, once the agent's last changes are recorded.
+    pub(super) async fn end_sessions(&self) {
         let sessions = std::mem::take(&mut *self.sessions());
         for session in sessions {
             session.end().await;
         }
     }
 
-    fn sessions(&self) -> MutexGuard<'_, Vec<Arc<Beside>>> {
+    fn sessions(&self) -> MutexGuard<'_, Vec<Arc<LocalEngineSession>>> {
         self.inner.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the host of a session's directories. That there is none is said once.
-    async fn host(&self, opening: &Opening) -> Option<Host> {
-        let key = (opening.cwd.clone(), opening.more.clone());
+    /// Returns the host of a session's directories. A failure to open it is logged once.
+    async fn host_for(&self, opening: &SessionOpening) -> Option<Host> {
+        let key = (opening.cwd.clone(), opening.additional_directories.clone());
         let cell = {
             let mut hosts = self.inner.hosts.lock().unwrap_or_else(PoisonError::into_inner);
             if hosts.len() >= MAX_HOSTS && !hosts.contains_key(&key) {
@@ -82,10 +83,10 @@ impl LocalEngine {
             hosts.entry(key).or_default().clone()
         };
         let open = || async {
-            match self.open(&opening.cwd, &opening.more).await {
+            match self.open_host(&opening.cwd, &opening.additional_directories).await {
                 Ok(host) => Some(host),
                 Err(error) => {
-                    say(&format!(
+                    log_to_stderr(&format!(
                         "{}: changes here are neither followed nor undone, and everything else is passed on: {error:#}",
                         opening.cwd.display()
                     ));
@@ -96,16 +97,18 @@ impl LocalEngine {
         cell.get_or_init(open).await.clone()
     }
 
-    async fn open(&self, cwd: &Path, more: &[PathBuf]) -> anyhow::Result<Host> {
-        let Plan { places, preset, supervisor, observe, foreign_files } = self.inner.plan.clone();
+    async fn open_host(&self, cwd: &Path, more: &[PathBuf]) -> anyhow::Result<Host> {
+        let LocalEngineOptions { places, preset, supervisor, is_observing: observe, foreign_files } =
+            self.inner.options.clone();
         let places = places.context("there is no place for the journal: set HOME")?;
-        let mut terminals = terminals::Settings::inheriting(supervisor, std::env::vars_os());
-        terminals.temporary = std::env::temp_dir();
-        let mut settings = Settings::new(terminals);
+        let mut terminals = terminals::TerminalOptions::with_environment(supervisor, std::env::vars_os());
+        terminals.temp_directory = std::env::temp_dir();
+        let mut settings = HostOptions::new(terminals);
         (settings.preset, settings.observe) = (preset, observe);
         settings.workspace.foreign_files = foreign_files;
-        settings.more_roots = more.iter().map(|path| RootSpec::writable(path.to_string_lossy())).collect();
-        let (cwd, desk) = (cwd.to_owned(), self.inner.desk.clone());
+        settings.additional_roots =
+            more.iter().map(|path| RootSpec::writable(path.to_string_lossy())).collect();
+        let (cwd, desk) = (cwd.to_owned(), self.inner.permissions.clone());
         let opened = tokio::task::spawn_blocking(move || {
             let project = cwd.canonicalize().context("the session's directory cannot be used")?;
             Host::open(&project, &places, desk, settings).map_err(|error: HostError| error.into())
@@ -114,38 +117,42 @@ impl LocalEngine {
     }
 }
 
-/// Says something to whoever reads the editor's log of this program.
-pub(super) fn say(text: &str) {
-    writeln!(std::io::stderr(), "bowline: {}", display::line(text, 1000)).ok();
+/// Writes to stderr, which editors show as this program's log.
+pub(super) fn log_to_stderr(text: &str) {
+    writeln!(std::io::stderr(), "bowline: {}", display::escape_line(text, 1000)).ok();
 }
 
 impl Engine for LocalEngine {
-    fn notes(&self, line: &str) {
-        say(line);
+    fn log(&self, line: &str) {
+        log_to_stderr(line);
     }
 
-    fn prepares(&self, opening: &Opening) {
+    fn prepare(&self, opening: &SessionOpening) {
         let (engine, opening) = (self.clone(), opening.clone());
-        tokio::spawn(async move { engine.host(&opening).await.map(drop) });
+        tokio::spawn(async move { engine.host_for(&opening).await.map(drop) });
     }
 
-    fn opens(&self, opened: &Opened) -> BoxFuture<Option<Arc<dyn EngineSession>>> {
+    fn open_session(&self, opened: &RelayedSession) -> BoxFuture<Option<Arc<dyn EngineSession>>> {
         let (engine, opened) = (self.clone(), opened.clone());
         Box::pin(async move {
-            let host = engine.host(&opened.opening).await?;
+            let host = engine.host_for(&opened.opening).await?;
             let is_old = matches!(opened.opening.method, Method::Load | Method::Resume);
-            let session = match host.passing_session(&opened.session, is_old, None).await {
+            let session = match host.relayed_session(&opened.session, is_old, None).await {
                 Ok(session) => session,
                 Err(error) => {
-                    say(&format!("session {}: {error}", opened.session.0));
+                    log_to_stderr(&format!("session {}: {error}", opened.session.0));
                     return None;
                 }
             };
-            engine.inner.desk.sits(session.name(), &opened.session);
+            engine.inner.permissions.register(session.name(), &opened.session);
             let asked = opened.opening.cwd.to_string_lossy().into_owned();
-            let beside =
-                Arc::new(Beside::new(session, host.workspace().clone(), asked, engine.inner.desk.clone()));
-            beside.starts();
+            let beside = Arc::new(LocalEngineSession::new(
+                session,
+                host.workspace().clone(),
+                asked,
+                engine.inner.permissions.clone(),
+            ));
+            beside.start_scan();
             let mut sessions = engine.sessions();
             sessions.retain(|session| !session.is_over());
             sessions.push(beside.clone());

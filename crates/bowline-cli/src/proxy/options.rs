@@ -1,59 +1,69 @@
-//! What a proxy does beside passing messages on, as the command line says.
+//! The command-line options of the proxy.
 
 use std::path::Path;
 
 use bowline_state::policy::Preset;
-use bowline_workspace::terminals::Supervisor;
+use bowline_workspace::terminals::SupervisorProgram;
 use clap::Args;
 
-use super::engine::{Plan, say};
+use super::engine::{LocalEngineOptions, log_to_stderr};
 use crate::client::config::Config;
-use crate::ending::Ending;
-use crate::places::Places;
+use crate::error::CliError;
 use crate::quirks::quirk_mode;
+use crate::user_dirs::UserDirs;
 
 /// What is done beside passing messages on.
 #[derive(Args, Debug)]
-pub(super) struct BesideArguments {
-    /// Applies rules to what the agent asks permission for before the editor is asked, and to what it does through the
-    /// editor: deny is refused, allow passes, and of the rest you are asked in the editor; what rules cannot be applied
-    /// to is refused. FILE has rules in place of
-    /// yours; PRESET (ask, accept-edits, read-only, full, deny) holds where none of yours does; with neither, yours alone
+pub(super) struct EngineArguments {
+    /// Apply your rules, rules from a FILE, or your rules with a PRESET
+    ///
+    /// The rules apply to the agent's permission requests, before the editor sees them, and to its operations through
+    /// the editor. `deny` refuses, `allow` passes, and the editor asks you about the rest. Requests that the rules
+    /// cannot evaluate are refused. FILE replaces your rules. PRESET (ask, accept-edits, read-only, full, deny)
+    /// applies where none of your rules matches. Without a value, only your own policy applies.
     #[arg(long, value_name = "FILE|PRESET", num_args = 0..=1, default_missing_value = "")]
     policy: Option<String>,
-    /// Serves files and terminals to the agent where the editor does not, under your rules, with journal and undo. What
-    /// rules leave open you are asked in the editor
+    /// Serve files and terminals to the agent where the editor does not
+    ///
+    /// Your rules apply, and changes are journaled and can be undone. The editor asks you about operations that the
+    /// rules leave open.
     #[arg(long)]
     host: bool,
-    /// Sends what the agent changes on disk through the editor, so that its review works: the file is put back to what it
-    /// was, and the editor writes it, merged with what is not saved. If it does not, the agent's version comes back
+    /// Send the agent's changes on disk through the editor for review
+    ///
+    /// The file is restored to its earlier content, and the editor writes the change, merged with unsaved text. If
+    /// the editor does not write it, the agent's version is put back.
     #[arg(long, conflicts_with = "no_observe")]
     route_writes: bool,
-    /// Does not look for what the agent changes on disk
+    /// Do not look for changes that the agent makes on disk
     #[arg(long)]
     no_observe: bool,
 }
 
-impl BesideArguments {
-    /// Returns what is done to messages.
-    pub(super) fn doing(&self) -> bowline_proxy::Options {
-        bowline_proxy::Options {
-            rules: self.policy.is_some(),
-            host: self.host,
-            route: self.route_writes,
+impl EngineArguments {
+    /// Returns the options of the interceptor.
+    pub(super) fn engine_options(&self) -> bowline_proxy::EngineInterceptorOptions {
+        bowline_proxy::EngineInterceptorOptions {
+            enforce_policy: self.policy.is_some(),
+            serve_as_host: self.host,
+            route_writes: self.route_writes,
             quirks: quirk_mode(),
         }
     }
 
-    /// Returns how the engine works.
-    pub(super) fn plan(&self, here: &Path, supervisor: Supervisor) -> Result<Plan, Ending> {
-        // Without them messages pass all the same.
-        let own = Places::of_user().ok();
+    /// Returns the options of the engine.
+    pub(super) fn local_engine_options(
+        &self,
+        here: &Path,
+        supervisor: SupervisorProgram,
+    ) -> Result<LocalEngineOptions, CliError> {
+        // Without the user's directories, messages are forwarded all the same.
+        let own = UserDirs::from_env().ok();
         let given = self.policy.as_deref().filter(|given| !given.is_empty());
         let preset: Option<Preset> = given.and_then(|given| given.parse().ok());
         let file = given.filter(|_| preset.is_none()).map(|file| {
             here.join(file).canonicalize().map_err(|error| {
-                Ending::Usage(format!(
+                CliError::Usage(format!(
                     "--policy {file}: {error}: name a file of rules, or one of ask, accept-edits, read-only, full and deny"
                 ))
             })
@@ -61,13 +71,13 @@ impl BesideArguments {
         let file = file.transpose()?;
         let config = own.as_ref().map(|own| Config::read(&own.config));
         let foreign_files = config.map(|config| config.map(|config| config.ignore_changes));
-        // Messages pass whatever the configuration says.
+        // Messages are forwarded even if the configuration is invalid.
         let foreign_files = foreign_files.transpose().unwrap_or_else(|error| {
-            say(&format!("{error}: only the built-in patterns of ignore-changes are used"));
+            log_to_stderr(&format!("{error}: only the built-in patterns of ignore-changes are used"));
             None
         });
         let foreign_files = foreign_files.unwrap_or_default();
-        let places = own.map(|own| own.for_host(file.unwrap_or_else(|| own.policy())));
-        Ok(Plan { places, preset, supervisor, observe: !self.no_observe, foreign_files })
+        let places = own.map(|own| own.for_host(file.unwrap_or_else(|| own.policy_file())));
+        Ok(LocalEngineOptions { places, preset, supervisor, is_observing: !self.no_observe, foreign_files })
     }
 }

@@ -1,143 +1,158 @@
-//! One session beside the editor's: what the proxy asks of it, done by a session of the host.
+//! One engine session of the proxy, backed by a session of the host.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowline_host::LocalSession;
-use bowline_mcp::server::{CHANGES, News, Resources, Shelf};
-use bowline_proxy::{Act, Again, BoxFuture, EditorWrites, EngineSession, Judged, Recorded};
+use bowline_mcp::server::{CHANGES_URI, ResourceEvent, ResourceProvider, WorkspaceResources};
+use bowline_proxy::{
+    BoxFuture, EditorWriteRequest, EngineSession, JournalledWrite, PermissionRuling, RedoChange,
+    RelayedOperation,
+};
 use bowline_state::accumulator::ToolCallView;
+use bowline_state::attribution::{AttributedChange, ChangeAttribution, SessionDirectory};
 use bowline_state::changes::{ChangeId, Reversal};
 use bowline_state::diagnostics::Diagnostic;
-use bowline_state::failure::Failure;
-use bowline_state::lines::Window;
-use bowline_state::merge::Conflict;
+use bowline_state::lines::LineWindow;
+use bowline_state::merge::MergeConflict;
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{Error, PermissionOption, RequestPermissionOutcome, ToolCallId};
-use bowline_state::undo::Selection;
-use bowline_state::unsaved;
-use bowline_state::watching::{Found, Owners, Place};
-use bowline_workspace::files::Files;
-use bowline_workspace::listing::{ListOptions, Listing};
+use bowline_state::undo::ChangeSelection;
+use bowline_state::unsaved_text;
+use bowline_workspace::files::FileBackend;
+use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
 use bowline_workspace::workspace::Workspace;
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, broadcast};
 
-use super::asking::Desk;
-use super::engine::say;
-use super::serving;
+use super::client_methods;
+use super::engine::log_to_stderr;
+use super::permission::PermissionForwarder;
 
-/// So much news waits for a client that does not take it; then it is told to look at everything.
+/// The maximum number of events queued for a client that does not read; a client that lags is told to reread
+/// everything.
 const MAX_NEWS: usize = 256;
 
-/// A session beside the editor's.
-pub(super) struct Beside {
+/// An engine session that accompanies the editor's session.
+pub(super) struct LocalEngineSession {
     session: LocalSession,
     workspace: Workspace,
-    asked: String,
-    desk: Arc<Desk>,
-    over: AtomicBool,
-    shelf: Arc<Shelf<LocalSession>>,
-    news: broadcast::Sender<News>,
-    // One place: a change that is put back and neither written nor done again has it.
-    routing: Arc<Semaphore>,
+    requested_cwd: String,
+    permissions: Arc<PermissionForwarder>,
+    is_over: AtomicBool,
+    resources: Arc<WorkspaceResources<LocalSession>>,
+    news: broadcast::Sender<ResourceEvent>,
+    // One permit, held by a reverted change until it is written through the editor or redone.
+    routing_slot: Arc<Semaphore>,
 }
 
-impl Beside {
-    pub(super) fn new(session: LocalSession, workspace: Workspace, asked: String, desk: Arc<Desk>) -> Self {
+impl LocalEngineSession {
+    pub(super) fn new(
+        session: LocalSession,
+        workspace: Workspace,
+        asked: String,
+        desk: Arc<PermissionForwarder>,
+    ) -> Self {
         let news = broadcast::Sender::new(MAX_NEWS);
-        let shelf = Shelf::new(workspace.clone(), session.name(), session.clone(), news.clone());
+        let shelf = WorkspaceResources::new(workspace.clone(), session.name(), session.clone(), news.clone());
         Self {
             session,
             workspace,
-            asked,
-            desk,
-            over: AtomicBool::new(false),
-            shelf: Arc::new(shelf),
+            requested_cwd: asked,
+            permissions: desk,
+            is_over: AtomicBool::new(false),
+            resources: Arc::new(shelf),
             news,
-            routing: Arc::new(Semaphore::new(1)),
+            routing_slot: Arc::new(Semaphore::new(1)),
         }
     }
 
-    /// Begins to look at what is there, so that the first turn need not wait for it.
-    pub(super) fn starts(&self) {
+    /// Starts the initial scan, so that the first turn need not wait for it.
+    pub(super) fn start_scan(&self) {
         let session = self.session.clone();
         tokio::spawn(async move {
-            if let Err(error) = session.starts_looking().await {
-                say(&error.to_string());
+            if let Err(error) = session.run_initial_scan().await {
+                log_to_stderr(&error.to_string());
             }
         });
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+        self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Ends it, once what was changed last is recorded, and what was put back is there again.
+    /// Ends it, once the last changes are recorded and reverted changes are restored.
     pub(super) async fn end(&self) {
-        if self.over.swap(true, Ordering::Relaxed) {
+        if self.is_over.swap(true, Ordering::Relaxed) {
             return;
         }
-        let _routed = self.routing.acquire().await;
-        found(self.session.turn_ends(None, |_| None).await);
-        self.desk.leaves(self.session.name());
+        let _routed = self.routing_slot.acquire().await;
+        log_scan_error(self.session.end_turn(None, |_| None).await);
+        self.permissions.unregister(self.session.name());
         self.session.end().await;
     }
 }
 
-/// Returns what was found; that nothing could be is said.
-fn found(found: Result<Vec<Found>, bowline_host::HostError>) -> Vec<Found> {
+/// Returns the changes found; logs an error and returns none if the scan failed.
+fn log_scan_error(found: Result<Vec<AttributedChange>, bowline_host::HostError>) -> Vec<AttributedChange> {
     found.unwrap_or_else(|error| {
-        say(&error.to_string());
+        log_to_stderr(&error.to_string());
         Vec::new()
     })
 }
 
-/// Tells that the session has changed something. That nobody listens is usual.
-fn tell(news: &broadcast::Sender<News>) {
-    news.send(News::Updated(CHANGES.to_owned())).ok();
+/// Announces that the session has changed something. Usually there is no subscriber.
+fn notify_changes(news: &broadcast::Sender<ResourceEvent>) {
+    news.send(ResourceEvent::Updated(CHANGES_URI.to_owned())).ok();
 }
 
-/// Returns what was found, and tells of it.
-fn told(news: &broadcast::Sender<News>, found: Vec<Found>) -> Vec<Found> {
+/// Announces the changes found, and returns them.
+fn notify_found(
+    news: &broadcast::Sender<ResourceEvent>,
+    found: Vec<AttributedChange>,
+) -> Vec<AttributedChange> {
     if !found.is_empty() {
-        tell(news);
+        notify_changes(news);
     }
     found
 }
 
-fn whose(owners: Owners) -> impl Fn(&str) -> Option<String> + Send + 'static {
-    move |path| owners.of(path).map(|call| call.0.to_string())
+fn owner_lookup(owners: ChangeAttribution) -> impl Fn(&str) -> Option<String> + Send + 'static {
+    move |path| owners.call_for_path(path).map(|call| call.0.to_string())
 }
 
-/// Returns what a file holds on disk; none if there is no such file.
-async fn on_disk(session: &LocalSession, path: &str) -> Result<Option<String>, Failure> {
+/// Returns a file's content on disk; `None` if the file does not exist.
+async fn read_from_disk(session: &LocalSession, path: &str) -> Result<Option<String>, RpcError> {
     let (files, asked) = (session.files().clone(), path.to_owned());
-    let read = tokio::task::spawn_blocking(move || files.read(&asked, Window::default())).await;
-    let read = read.map_err(|ended| Failure::Internal { reason: ended.to_string() })?;
-    match read.map_err(Failure::from) {
+    let read = tokio::task::spawn_blocking(move || files.read(&asked, LineWindow::default())).await;
+    let read = read.map_err(|ended| RpcError::Internal { reason: ended.to_string() })?;
+    match read.map_err(RpcError::from) {
         Ok(read) => Ok(Some(read.text.as_str().to_owned())),
-        Err(Failure::ResourceNotFound { .. }) => Ok(None),
+        Err(RpcError::ResourceNotFound { .. }) => Ok(None),
         Err(failure) => Err(failure),
     }
 }
 
-fn conflicting(path: &str, conflict: &Conflict) -> Failure {
+fn conflict_failure(path: &str, conflict: &MergeConflict) -> RpcError {
     let why = "the user has typed in the same lines, and not saved: read the file through the editor, and write again";
     let hunks = conflict.hunks.clone();
-    Failure::Conflict { path: path.to_owned(), why: why.to_owned(), hunks }
+    RpcError::Conflict { path: path.to_owned(), reason: why.to_owned(), hunks }
 }
 
-impl EngineSession for Beside {
-    fn place(&self) -> Place {
-        Place { asked: self.asked.clone(), own: self.session.files().roots().cwd().to_owned() }
+impl EngineSession for LocalEngineSession {
+    fn directory(&self) -> SessionDirectory {
+        SessionDirectory {
+            editor_path: self.requested_cwd.clone(),
+            canonical_path: self.session.files().roots().cwd().to_owned(),
+        }
     }
 
-    fn turn_begins(&self, prompt: Option<String>) -> BoxFuture<()> {
+    fn begin_turn(&self, prompt: Option<String>) -> BoxFuture<()> {
         let session = self.session.clone();
         Box::pin(async move {
-            match (session.turn_begins().await, prompt) {
-                (Err(error), _) => say(&error.to_string()),
+            match (session.begin_turn().await, prompt) {
+                (Err(error), _) => log_to_stderr(&error.to_string()),
                 (Ok(turn), Some(prompt)) => {
                     let files = session.files();
                     files.workspace().record_turn_title(session.name(), turn, &prompt);
@@ -147,106 +162,124 @@ impl EngineSession for Beside {
         })
     }
 
-    fn turn_ends(&self, owners: Owners) -> BoxFuture<Vec<Found>> {
+    fn end_turn(&self, owners: ChangeAttribution) -> BoxFuture<Vec<AttributedChange>> {
         let (session, news) = (self.session.clone(), self.news.clone());
-        Box::pin(async move { told(&news, found(session.turn_ends(None, whose(owners)).await)) })
+        Box::pin(async move {
+            notify_found(&news, log_scan_error(session.end_turn(None, owner_lookup(owners)).await))
+        })
     }
 
-    fn cancels(&self) -> BoxFuture<()> {
+    fn cancel_turn(&self) -> BoxFuture<()> {
         let session = self.session.clone();
-        Box::pin(async move { session.cancels().await })
+        Box::pin(async move { session.cancel_turn().await })
     }
 
-    fn looks(&self, owners: Owners) -> BoxFuture<Vec<Found>> {
+    fn scan(&self, owners: ChangeAttribution) -> BoxFuture<Vec<AttributedChange>> {
         let (session, news) = (self.session.clone(), self.news.clone());
-        Box::pin(async move { told(&news, found(session.looks(whose(owners)).await)) })
+        Box::pin(async move {
+            notify_found(&news, log_scan_error(session.scan_changes(owner_lookup(owners)).await))
+        })
     }
 
-    fn judges(
+    fn judge_permission(
         &self,
         call: ToolCallView,
         options: Vec<PermissionOption>,
-    ) -> BoxFuture<Result<Judged, Failure>> {
+    ) -> BoxFuture<Result<PermissionRuling, RpcError>> {
         let session = self.session.clone();
-        Box::pin(async move { session.judges(call, options).await })
+        Box::pin(async move { session.evaluate_permission(call, options).await })
     }
 
-    fn permitted(&self, call: ToolCallId, outcome: RequestPermissionOutcome) -> BoxFuture<()> {
+    fn record_permission_outcome(
+        &self,
+        call: ToolCallId,
+        outcome: RequestPermissionOutcome,
+    ) -> BoxFuture<()> {
         let session = self.session.clone();
         Box::pin(async move {
-            if let Err(failure) = session.permitted(&call, outcome).await {
-                say(&failure.to_string());
+            if let Err(failure) = session.record_permission_outcome(&call, outcome).await {
+                log_to_stderr(&failure.to_string());
             }
         })
     }
 
-    fn left_to_tool(&self, call: ToolCallId) -> BoxFuture<()> {
+    fn defer_to_tool(&self, call: ToolCallId) -> BoxFuture<()> {
         let session = self.session.clone();
         Box::pin(async move {
-            if let Err(failure) = session.left_to_tool(&call).await {
-                say(&failure.to_string());
+            if let Err(failure) = session.record_delegated_permission(&call).await {
+                log_to_stderr(&failure.to_string());
             }
         })
     }
 
-    fn lets(&self, act: Act, call: Option<String>) -> BoxFuture<Result<(), Failure>> {
+    fn authorize(&self, act: RelayedOperation, call: Option<String>) -> BoxFuture<Result<(), RpcError>> {
         let session = self.session.clone();
-        Box::pin(async move { session.lets(act, call.as_deref()).await })
+        Box::pin(async move { session.authorize(act, call.as_deref()).await })
     }
 
-    fn editor_writes(&self, write: EditorWrites) -> BoxFuture<Result<Recorded, Failure>> {
+    fn journal_editor_write(
+        &self,
+        write: EditorWriteRequest,
+    ) -> BoxFuture<Result<JournalledWrite, RpcError>> {
         let (session, news) = (self.session.clone(), self.news.clone());
         Box::pin(async move {
-            let EditorWrites { path, had, wants, has_read, call } = write;
+            let EditorWriteRequest {
+                path,
+                editor_text: had,
+                new_text: wants,
+                agent_has_read: has_read,
+                call,
+            } = write;
             let text = match &had {
-                // The agent knows what the disk has, and not what is typed.
+                // The agent knows the content on disk, but not the unsaved edits.
                 Some(had) if !has_read => {
-                    let base = on_disk(&session, &path).await?;
-                    let merged = unsaved::merged(&base.unwrap_or_default(), had, &wants);
-                    merged.map_err(|conflict| conflicting(&path, &conflict))?.text(wants)
+                    let base = read_from_disk(&session, &path).await?;
+                    let merged = unsaved_text::merge_unsaved(&base.unwrap_or_default(), had, &wants);
+                    merged.map_err(|conflict| conflict_failure(&path, &conflict))?.into_text(wants)
                 }
                 _ => wants,
             };
-            let turn = session.turn();
-            let recorded = session.editor_writes(&path, had, text.clone(), turn, call.as_deref()).await?;
-            tell(&news);
+            let turn = session.current_turn();
+            let recorded =
+                session.record_editor_write(&path, had, text.clone(), turn, call.as_deref()).await?;
+            notify_changes(&news);
             let undone = Box::pin(async move {
-                if let Err(failure) = session.editor_did_not_write(recorded, turn, call.as_deref()).await {
-                    say(&failure.to_string());
+                if let Err(failure) = session.cancel_editor_write(recorded, turn, call.as_deref()).await {
+                    log_to_stderr(&failure.to_string());
                 }
-                tell(&news);
+                notify_changes(&news);
             });
-            Ok(Recorded { text, undone })
+            Ok(JournalledWrite { text, rollback: undone })
         })
     }
 
-    fn puts_back(&self, change: ChangeId) -> BoxFuture<Option<Again>> {
-        let (files, turn) = (self.session.files().clone(), self.session.turn());
-        let routing = self.routing.clone();
+    fn revert_change(&self, change: ChangeId) -> BoxFuture<Option<RedoChange>> {
+        let (files, turn) = (self.session.files().clone(), self.session.current_turn());
+        let routing = self.routing_slot.clone();
         Box::pin(async move {
             let place = routing.acquire_owned().await.ok()?;
             let change = Some(Reversal { change, hunks: None });
-            let selection = Selection { change, ..Selection::default() };
+            let selection = ChangeSelection { change, ..ChangeSelection::default() };
             let origin = files.origin(turn, None);
             let (its, what, who) = (files.clone(), selection.clone(), origin.clone());
             let undone = tokio::task::spawn_blocking(move || its.undo(&what, &who)).await;
             if let Ok(Err(error)) = &undone {
-                say(&format!(
+                log_to_stderr(&format!(
                     "a change stays as the agent made it, and is not sent through the editor: {error}"
                 ));
             }
             let path = undone.ok()?.ok()?.files.into_iter().next().map(|file| file.path).unwrap_or_default();
-            let again: Again = Box::new(move |why| {
+            let again: RedoChange = Box::new(move |why| {
                 Box::pin(async move {
                     let _until_done = place;
                     let redone = tokio::task::spawn_blocking(move || files.redo(&selection, &origin)).await;
                     match redone {
-                        Ok(Err(error)) => say(&format!(
+                        Ok(Err(error)) => log_to_stderr(&format!(
                             "what the agent wrote to {path} did not go through the editor: {why}. It is in the journal \
                              (`bowline redo`): {error}"
                         )),
-                        // That of a program that is ending is done or in the journal.
-                        Ok(Ok(_)) | Err(_) => say(&format!(
+                        // During shutdown the redo may be cut short; then the change is applied or in the journal.
+                        Ok(Ok(_)) | Err(_) => log_to_stderr(&format!(
                             "what the agent wrote to {path} did not go through the editor: {why}. The file is as the agent \
                              made it (`bowline undo` takes that back)"
                         )),
@@ -257,7 +290,7 @@ impl EngineSession for Beside {
         })
     }
 
-    fn serves(
+    fn serve(
         &self,
         method: String,
         params: Box<RawValue>,
@@ -265,51 +298,47 @@ impl EngineSession for Beside {
     ) -> BoxFuture<Result<Box<RawValue>, Error>> {
         let (session, news) = (self.session.clone(), self.news.clone());
         Box::pin(async move {
-            let may_change = serving::may_change(&method);
-            let served = serving::serve(session, method, params, call).await;
+            let may_change = client_methods::may_change(&method);
+            let served = client_methods::serve(session, method, params, call).await;
             if may_change && served.is_ok() {
-                tell(&news);
+                notify_changes(&news);
             }
             served
         })
     }
 
-    fn lists(&self, path: String, options: ListOptions) -> BoxFuture<Result<Listing, Failure>> {
+    fn list(&self, path: String, options: ListOptions) -> BoxFuture<Result<Listing, RpcError>> {
         let session = self.session.clone();
         Box::pin(async move { session.list(&path, options).await })
     }
 
-    fn searches(
-        &self,
-        query: SearchQuery,
-        below: Option<String>,
-    ) -> BoxFuture<Result<SearchResult, Failure>> {
+    fn search(&self, query: SearchQuery, below: Option<String>) -> BoxFuture<Result<SearchResult, RpcError>> {
         let session = self.session.clone();
         Box::pin(async move { session.search(query, below).await })
     }
 
-    fn diagnosed(&self, path: String, diagnostics: Vec<Diagnostic>) -> BoxFuture<()> {
+    fn set_diagnostics(&self, path: String, diagnostics: Vec<Diagnostic>) -> BoxFuture<()> {
         let workspace = self.workspace.clone();
         Box::pin(async move {
             let shared =
                 tokio::task::spawn_blocking(move || workspace.share_diagnostics(&path, diagnostics)).await;
-            // An editor has files open that are none of this project.
+            // Editors also have files open that do not belong to this project.
             shared.map_or_else(drop, drop);
         })
     }
 
-    fn shelf(&self) -> Arc<dyn Resources> {
-        self.shelf.clone()
+    fn resources(&self) -> Arc<dyn ResourceProvider> {
+        self.resources.clone()
     }
 
-    fn ends(&self) -> BoxFuture<()> {
-        // What ends a session is done to its end, whoever waits for it.
-        let (session, desk) = (self.session.clone(), self.desk.clone());
-        let is_first = !self.over.swap(true, Ordering::Relaxed);
+    fn end_session(&self) -> BoxFuture<()> {
+        // Not borrowed from `self`, so that ending the session runs to completion.
+        let (session, desk) = (self.session.clone(), self.permissions.clone());
+        let is_first = !self.is_over.swap(true, Ordering::Relaxed);
         Box::pin(async move {
             if is_first {
-                found(session.turn_ends(None, |_| None).await);
-                desk.leaves(session.name());
+                log_scan_error(session.end_turn(None, |_| None).await);
+                desk.unregister(session.name());
                 session.end().await;
             }
         })

@@ -1,8 +1,8 @@
-//! The directory for the sockets of one proxy: made when the first is needed, and gone with the program.
+//! The socket directory of one proxy: created when the first socket is needed, and removed at exit.
 //!
-//! A program that is killed leaves its directory behind, and the next one removes it. Whose owner lives is told by a lock on
-//! a file in it, which the system takes back however a program ends. Whoever makes a directory checks, once it has the lock,
-//! that nobody has swept the file away before, and makes another if so.
+//! A killed program leaves its directory behind, and the next proxy removes it. A lock on a file in the directory shows
+//! that its owner is alive; the system releases it however the program ends. After taking the lock, the creator of a
+//! directory checks that the file was not removed in the meantime, and otherwise creates another directory.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -11,54 +11,54 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_workspace::storage::{FileLock, Sharing};
+use bowline_workspace::storage::{FileLock, LockMode};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 
-/// How the names of the directories begin.
-const PREFIX: &str = "bowline-proxy-";
+/// The prefix of directory names.
+const DIR_PREFIX: &str = "bowline-proxy-";
 
-/// The file whose lock the owner has.
-const OWNER: &str = "owner";
+/// The file that the owner locks.
+const OWNER_FILE: &str = "owner";
 
-/// How often a directory is made that somebody sweeps away at once.
-const ATTEMPTS: usize = 1000;
+/// The maximum number of attempts to create a directory that is not removed at once.
+const MAX_ATTEMPTS: usize = 1000;
 
-/// So many names in the directory for temporary files are looked at.
-const MAX_LOOKED_AT: usize = 100_000;
+/// The maximum number of entries scanned in the directory for temporary files.
+const MAX_SCANNED: usize = 100_000;
 
-/// So many directories are swept in one go; the next start sweeps the rest.
-const MAX_SWEPT: usize = 256;
+/// The maximum number of directories removed at once; the next start removes the rest.
+const MAX_REMOVED: usize = 256;
 
-/// The directory of this program, if there is one yet.
-pub(super) struct Sockets {
+/// The socket directory of this program, once created.
+pub(super) struct SocketDir {
     base: PathBuf,
-    made: Arc<Mutex<Option<Made>>>,
+    created: Arc<Mutex<Option<OwnedSocketDir>>>,
 }
 
-struct Made {
+struct OwnedSocketDir {
     path: PathBuf,
-    // Its lock says that the directory is in use.
-    _owner: FileLock,
+    // Its lock marks the directory as in use.
+    _owner_lock: FileLock,
 }
 
-impl Drop for Made {
+impl Drop for OwnedSocketDir {
     fn drop(&mut self) {
-        // What cannot be removed now is swept by the next.
+        // If this fails, the next proxy removes it.
         fs::remove_dir_all(&self.path).ok();
     }
 }
 
-impl Sockets {
-    /// Returns that there is none yet, and begins to remove what others left who are dead. To be called within a runtime.
-    pub(super) fn below(base: PathBuf) -> Self {
+impl SocketDir {
+    /// Returns a directory that is not created yet, and starts to remove stale ones. Must be called within a runtime.
+    pub(super) fn new_in(base: PathBuf) -> Self {
         let its = base.clone();
-        tokio::task::spawn_blocking(move || sweep(&its));
-        Self { base, made: Arc::default() }
+        tokio::task::spawn_blocking(move || remove_stale_dirs(&its));
+        Self { base, created: Arc::default() }
     }
 
-    /// Returns what makes the directory at its first use. It goes with `self`.
-    pub(super) fn lent(&self) -> Box<dyn Fn() -> io::Result<PathBuf> + Send> {
-        let (base, made) = (self.base.clone(), Arc::downgrade(&self.made));
+    /// Returns a function that creates the directory at its first use. The directory is removed with `self`.
+    pub(super) fn create_on_demand(&self) -> Box<dyn Fn() -> io::Result<PathBuf> + Send> {
+        let (base, made) = (self.base.clone(), Arc::downgrade(&self.created));
         Box::new(move || {
             let gone = || io::Error::other("the program ends");
             let made = made.upgrade().ok_or_else(gone)?;
@@ -66,7 +66,7 @@ impl Sockets {
             if let Some(made) = &*made {
                 return Ok(made.path.clone());
             }
-            let new = make(&base)?;
+            let new = create_socket_dir(&base)?;
             let path = new.path.clone();
             *made = Some(new);
             Ok(path)
@@ -74,13 +74,13 @@ impl Sockets {
     }
 }
 
-/// Makes a directory for the user alone, with a lock that says that somebody has it.
-fn make(base: &Path) -> io::Result<Made> {
-    for _ in 0..ATTEMPTS {
+/// Creates a directory with mode 0700, and a lock that marks it as in use.
+fn create_socket_dir(base: &Path) -> io::Result<OwnedSocketDir> {
+    for _ in 0..MAX_ATTEMPTS {
         let its_own = Permissions::from_mode(0o700);
-        let path = tempfile::Builder::new().prefix(PREFIX).permissions(its_own).tempdir_in(base)?.keep();
-        match own(&path) {
-            Ok(Some(owner)) => return Ok(Made { path, _owner: owner }),
+        let path = tempfile::Builder::new().prefix(DIR_PREFIX).permissions(its_own).tempdir_in(base)?.keep();
+        match lock_owner_file(&path) {
+            Ok(Some(owner)) => return Ok(OwnedSocketDir { path, _owner_lock: owner }),
             Ok(None) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
@@ -92,33 +92,34 @@ fn make(base: &Path) -> io::Result<Made> {
     Err(io::Error::other("the directory for sockets is swept away as often as it is made"))
 }
 
-/// Takes the lock; none if the directory is being swept.
-fn own(path: &Path) -> io::Result<Option<FileLock>> {
-    Ok(FileLock::acquire(&path.join(OWNER), Sharing::Alone, Duration::ZERO)?)
+/// Takes the lock; `None` if the directory is being removed.
+fn lock_owner_file(path: &Path) -> io::Result<Option<FileLock>> {
+    Ok(FileLock::acquire(&path.join(OWNER_FILE), LockMode::Exclusive, Duration::ZERO)?)
 }
 
 /// Removes the directories whose owners are dead.
-fn sweep(base: &Path) {
+fn remove_stale_dirs(base: &Path) {
     let Ok(names) = fs::read_dir(base) else { return };
-    let names = names.take(MAX_LOOKED_AT).filter_map(|entry| Some(entry.ok()?.file_name()));
-    let ours = names.filter(|name| name.to_str().is_some_and(|name| name.starts_with(PREFIX)));
-    for name in ours.take(MAX_SWEPT) {
-        // What cannot be removed is of somebody else, or in use, or nothing of ours.
-        sweep_one(&base.join(name)).ok();
+    let names = names.take(MAX_SCANNED).filter_map(|entry| Some(entry.ok()?.file_name()));
+    let ours = names.filter(|name| name.to_str().is_some_and(|name| name.starts_with(DIR_PREFIX)));
+    for name in ours.take(MAX_REMOVED) {
+        // A failure means that the directory belongs to another user, is in use, or was not created by a proxy.
+        remove_stale_dir(&base.join(name)).ok();
     }
 }
 
-/// Removes a directory, if it is the user's own and its owner is dead. Links are not followed, and nothing is removed that a
-/// proxy does not make.
-fn sweep_one(path: &Path) -> io::Result<()> {
+/// Removes a directory if it belongs to the user and its owner is dead. Links are not followed, and only files that a
+/// proxy creates are removed.
+fn remove_stale_dir(path: &Path) -> io::Result<()> {
     let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let directory = File::from(openat(CWD, path, flags | OFlags::DIRECTORY, Mode::empty())?);
     if directory.metadata()?.uid() != rustix::process::geteuid().as_raw() {
         return Ok(());
     }
-    let owner = match openat(&directory, OWNER, flags | OFlags::RDWR, Mode::empty()) {
+    let owner = match openat(&directory, OWNER_FILE, flags | OFlags::RDWR, Mode::empty()) {
         Ok(owner) => File::from(owner),
-        // Killed before it had one, or about to have one: then it makes another directory.
+        // The owner was killed before it created the file, or is about to create it and will then use another
+        // directory.
         Err(rustix::io::Errno::NOENT) => return fs::remove_dir(path),
         Err(error) => return Err(error.into()),
     };
@@ -131,7 +132,7 @@ fn sweep_one(path: &Path) -> io::Result<()> {
             unlinkat(&directory, entry.file_name(), AtFlags::empty())?;
         }
     }
-    unlinkat(&directory, OWNER, AtFlags::empty())?;
+    unlinkat(&directory, OWNER_FILE, AtFlags::empty())?;
     fs::remove_dir(path)
 }
 

@@ -1,138 +1,139 @@
-//! What a run writes: one queue for stdout and stderr, so that their order is that of what happened, and so that a reader
-//! who takes time, or stands still, does not keep signals and time limits waiting.
+//! The output of a run: one queue for stdout and stderr, so that their order is kept, and a slow or stalled reader
+//! delays neither signals nor time limits.
 
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use bowline_wire::{Direction, Tap};
+use bowline_wire::{Direction, WireRecorder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::{oneshot, watch};
 
-/// So many bytes wait for a reader. Nobody may be kept waiting who has signals and time limits to look at, so what is
-/// beyond this is not written, and that is the end of the run.
+/// The maximum number of bytes queued for a reader. The queue must never block signals and time limits, so exceeding it
+/// closes stdout and ends the run.
 const MAX_QUEUED: usize = 64 << 20;
 
-/// Why stdout is written no more.
+/// Why stdout is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Unwritten {
-    /// Nobody reads it any more.
-    Unread,
-    /// It is read more slowly than the agent speaks, and more waits than may.
-    Behind,
+pub(super) enum StdoutError {
+    /// The reader has closed it.
+    ReaderGone,
+    /// The reader is too slow, and the queue is full.
+    ReaderTooSlow,
     /// It cannot be written.
-    Failed(String),
+    WriteFailed(String),
 }
 
-/// Which stream.
+/// An output stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum To {
+enum OutputStream {
     Stdout,
     Stderr,
 }
 
-/// Where a run writes to. Clones write to the same.
+/// The output of a run. Clones share one queue.
 #[derive(Debug, Clone)]
-pub(super) struct Output {
-    queue: Arc<Queue>,
+pub(super) struct RunOutput {
+    queue: Arc<StdioQueue>,
 }
 
 /// The thread that writes.
 #[derive(Debug)]
-pub(super) struct Writing {
-    queue: Arc<Queue>,
-    ended: oneshot::Receiver<()>,
+pub(super) struct OutputThread {
+    queue: Arc<StdioQueue>,
+    finished: oneshot::Receiver<()>,
 }
 
 #[derive(Debug)]
-struct Queue {
-    pieces: Mutex<Pieces>,
+struct StdioQueue {
+    pieces: Mutex<QueuedOutput>,
     changed: Condvar,
-    // Why stdout is written no more, once that is so.
-    unwritten: watch::Sender<Option<Unwritten>>,
+    // Why stdout is closed, once it is.
+    stdout_error: watch::Sender<Option<StdoutError>>,
 }
 
 #[derive(Debug, Default)]
-struct Pieces {
-    waiting: VecDeque<(To, Vec<u8>)>,
-    // Invariant: how many bytes wait; more than `MAX_QUEUED` by one piece of stdout and what goes to stderr at most.
+struct QueuedOutput {
+    waiting: VecDeque<(OutputStream, Vec<u8>)>,
+    // Invariant: the number of queued bytes; exceeds `MAX_QUEUED` by at most one piece of stdout and the bytes for
+    // stderr.
     bytes: usize,
-    // Nothing comes any more.
-    ended: bool,
+    // No more output will come.
+    is_closed: bool,
 }
 
-impl Output {
-    /// Begins to write.
-    pub(super) fn begin() -> (Self, Writing) {
-        let queue = Arc::new(Queue {
+impl RunOutput {
+    /// Starts the writer thread.
+    pub(super) fn start() -> (Self, OutputThread) {
+        let queue = Arc::new(StdioQueue {
             pieces: Mutex::default(),
             changed: Condvar::new(),
-            unwritten: watch::Sender::new(None),
+            stdout_error: watch::Sender::new(None),
         });
         let its = queue.clone();
         let (done, ended) = oneshot::channel();
-        // It ends with the program at the latest: a reader who stands still may keep it for ever.
+        // The thread ends with the program at the latest: a stalled reader may block it for ever.
         std::thread::spawn(move || {
-            its.write();
+            its.run_writer();
             done.send(()).ok();
         });
-        (Self { queue: queue.clone() }, Writing { queue, ended })
+        (Self { queue: queue.clone() }, OutputThread { queue, finished: ended })
     }
 
     /// Writes to stdout.
-    pub(super) fn out(&self, text: impl Into<Vec<u8>>) {
-        self.queue.push(To::Stdout, text.into());
+    pub(super) fn write_stdout(&self, text: impl Into<Vec<u8>>) {
+        self.queue.push(OutputStream::Stdout, text.into());
     }
 
     /// Writes to stderr.
-    pub(super) fn err(&self, text: impl Into<Vec<u8>>) {
-        self.queue.push(To::Stderr, text.into());
+    pub(super) fn write_stderr(&self, text: impl Into<Vec<u8>>) {
+        self.queue.push(OutputStream::Stderr, text.into());
     }
 
-    /// Waits until stdout is written no more.
-    pub(super) async fn closed(&self) {
-        // We have the sender ourselves.
-        self.queue.unwritten.subscribe().wait_for(Option::is_some).await.ok();
+    /// Waits until stdout is closed.
+    pub(super) async fn stdout_closed(&self) {
+        // `self` holds the sender, so this cannot fail.
+        self.queue.stdout_error.subscribe().wait_for(Option::is_some).await.ok();
     }
 
-    /// Returns why stdout is written no more, if that is so.
-    pub(super) fn unwritten(&self) -> Option<Unwritten> {
-        self.queue.unwritten.borrow().clone()
+    /// Returns why stdout is closed, if it is.
+    pub(super) fn stdout_error(&self) -> Option<StdoutError> {
+        self.queue.stdout_error.borrow().clone()
     }
 
-    /// Looks whether somebody still reads stdout: while nothing is written, nobody is told.
-    pub(super) fn look(&self) {
+    /// Checks whether stdout still has a reader: without a write, a closed pipe goes unnoticed.
+    pub(super) fn check_reader(&self) {
         let stdout = io::stdout();
         let mut looked = [PollFd::new(&stdout, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         if poll(&mut looked, Some(&now)).is_ok() && looked[0].revents().contains(PollFlags::ERR) {
-            self.queue.give_up(Unwritten::Unread);
+            self.queue.close_stdout(StdoutError::ReaderGone);
         }
     }
 }
 
-impl Writing {
-    /// Waits until all is written. What comes later is not.
+impl OutputThread {
+    /// Waits until everything is written. Later output is dropped.
     pub(super) async fn finish(self) {
-        self.queue.pieces().ended = true;
+        self.queue.lock_pieces().is_closed = true;
         self.queue.changed.notify_all();
-        self.ended.await.ok();
+        self.finished.await.ok();
     }
 }
 
-impl Queue {
-    fn pieces(&self) -> MutexGuard<'_, Pieces> {
+impl StdioQueue {
+    fn lock_pieces(&self) -> MutexGuard<'_, QueuedOutput> {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, to: To, bytes: Vec<u8>) {
+    fn push(&self, to: OutputStream, bytes: Vec<u8>) {
         if bytes.is_empty() {
             return;
         }
-        let mut pieces = self.pieces();
-        if to == To::Stdout && (self.unwritten.borrow().is_some() || pieces.bytes > MAX_QUEUED) {
+        let mut pieces = self.lock_pieces();
+        if to == OutputStream::Stdout && (self.stdout_error.borrow().is_some() || pieces.bytes > MAX_QUEUED) {
             drop(pieces);
-            return self.give_up(Unwritten::Behind);
+            return self.close_stdout(StdoutError::ReaderTooSlow);
         }
         pieces.bytes += bytes.len();
         pieces.waiting.push_back((to, bytes));
@@ -140,29 +141,29 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Writes no more to stdout. What is known of it first is why.
-    fn give_up(&self, why: Unwritten) {
-        self.unwritten.send_if_modified(|known| {
+    /// Closes stdout. The first reason is kept.
+    fn close_stdout(&self, why: StdoutError) {
+        self.stdout_error.send_if_modified(|known| {
             let is_first = known.is_none();
             known.get_or_insert(why);
             is_first
         });
     }
 
-    /// Says whether nothing can be written to stdout. Who is only behind gets what waits.
+    /// Returns whether stdout cannot be written at all. A reader that is only slow still gets the queued output.
     fn has_failed(&self) -> bool {
-        matches!(*self.unwritten.borrow(), Some(Unwritten::Unread | Unwritten::Failed(_)))
+        matches!(*self.stdout_error.borrow(), Some(StdoutError::ReaderGone | StdoutError::WriteFailed(_)))
     }
 
-    /// Writes until nothing comes any more.
-    fn write(&self) {
+    /// Writes until the queue is closed and empty.
+    fn run_writer(&self) {
         loop {
-            let mut pieces = self.pieces();
+            let mut pieces = self.lock_pieces();
             let (to, bytes) = loop {
                 if let Some(piece) = pieces.waiting.pop_front() {
                     break piece;
                 }
-                if pieces.ended {
+                if pieces.is_closed {
                     return;
                 }
                 pieces = self.changed.wait(pieces).unwrap_or_else(PoisonError::into_inner);
@@ -171,34 +172,34 @@ impl Queue {
             drop(pieces);
             self.changed.notify_all();
             match to {
-                To::Stdout if self.has_failed() => {}
-                To::Stdout => {
+                OutputStream::Stdout if self.has_failed() => {}
+                OutputStream::Stdout => {
                     let mut stdout = io::stdout().lock();
                     match stdout.write_all(&bytes).and_then(|()| stdout.flush()) {
                         Ok(()) => {}
                         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                            self.give_up(Unwritten::Unread);
+                            self.close_stdout(StdoutError::ReaderGone);
                         }
-                        Err(error) => self.give_up(Unwritten::Failed(error.to_string())),
+                        Err(error) => self.close_stdout(StdoutError::WriteFailed(error.to_string())),
                     }
                 }
-                // If that does not work, there is nowhere else to say it.
-                To::Stderr => io::stderr().write_all(&bytes).unwrap_or_default(),
+                // A failure on stderr cannot be reported anywhere else.
+                OutputStream::Stderr => io::stderr().write_all(&bytes).unwrap_or_default(),
             }
         }
     }
 }
 
-/// Prints every message of the protocol as it was sent. What an agent writes that is no message is left out: programs
-/// read this.
+/// Prints every protocol message as sent. Lines of an agent that are not messages are left out, because programs read
+/// this output.
 #[derive(Debug)]
-pub(super) struct Messages(pub(super) Output);
+pub(super) struct MessagePrinter(pub(super) RunOutput);
 
-impl Tap for Messages {
-    fn line(&self, _: Direction, line: &[u8]) {
+impl WireRecorder for MessagePrinter {
+    fn record_line(&self, _: Direction, line: &[u8]) {
         let is_object = line.trim_ascii_start().starts_with(b"{");
         if is_object && serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok() {
-            self.0.out([line.trim_ascii(), b"\n"].concat());
+            self.0.write_stdout([line.trim_ascii(), b"\n"].concat());
         }
     }
 }

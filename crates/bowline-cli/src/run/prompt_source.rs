@@ -1,67 +1,68 @@
-//! Where the prompt of a run comes from: the command line, a file, or stdin.
+//! The source of a run's prompt: the command line, a file, or stdin.
 
 use std::io::{IsTerminal as _, Read as _};
 
 use anyhow::Context as _;
-use bowline_state::failure::quote;
+use bowline_state::rpc_error::quote;
 
 use super::RunArguments;
-use crate::client::prompt::Part;
-use crate::ending::Ending;
+use crate::client::prompt::PromptPart;
+use crate::error::CliError;
 
-/// A prompt has at most this many bytes.
+/// The maximum size of a prompt, in bytes.
 const MAX_PROMPT: u64 = 8 << 20;
 /// Where the prompt came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PromptSource {
     Stdin,
-    Elsewhere,
+    Other,
 }
 
 /// Reads the prompt.
-pub(super) fn read(arguments: &RunArguments) -> Result<(Vec<Part>, PromptSource), Ending> {
-    let stdin = || read_text(std::io::stdin(), "stdin").map(Part::Read);
+pub(super) fn read_prompt(arguments: &RunArguments) -> Result<(Vec<PromptPart>, PromptSource), CliError> {
+    let stdin = || read_text(std::io::stdin(), "stdin").map(PromptPart::Read);
     let (said, from) = match (&arguments.file, arguments.prompt.as_slice()) {
         (Some(file), _) if file == "-" => (vec![stdin()?], PromptSource::Stdin),
         (Some(file), _) => {
             let opened = std::fs::File::open(file).and_then(|opened| match opened.metadata()?.is_dir() {
-                // Opening one works, and reading from it says the same later.
+                // Opening a directory succeeds, and reading it would fail later with the same error.
                 true => Err(std::io::ErrorKind::IsADirectory.into()),
                 false => Ok(opened),
             });
-            let opened = opened
-                .map_err(|error| Ending::Usage(format!("cannot read the prompt {}: {error}", quote(file))))?;
-            (vec![Part::Read(read_text(opened, &quote(file))?)], PromptSource::Elsewhere)
+            let opened = opened.map_err(|error| {
+                CliError::Usage(format!("cannot read the prompt {}: {error}", quote(file)))
+            })?;
+            (vec![PromptPart::Read(read_text(opened, &quote(file))?)], PromptSource::Other)
         }
         (None, []) if std::io::stdin().is_terminal() => {
             let what = "what should the agent do? Give it a prompt, as in: bowline run 'read README.md'";
-            return Err(Ending::Usage(what.to_owned()));
+            return Err(CliError::Usage(what.to_owned()));
         }
         (None, []) => (vec![stdin()?], PromptSource::Stdin),
         (None, words) => match words.iter().filter(|word| *word == "-").count() {
-            0 => (vec![Part::Typed(words.join(" "))], PromptSource::Elsewhere),
+            0 => (vec![PromptPart::Typed(words.join(" "))], PromptSource::Other),
             1 => {
                 let at = words.iter().position(|word| word == "-").unwrap_or_default();
                 let [before, after] =
-                    [&words[..at], &words[at + 1..]].map(|words| Part::Typed(words.join(" ")));
+                    [&words[..at], &words[at + 1..]].map(|words| PromptPart::Typed(words.join(" ")));
                 (vec![before, stdin()?, after], PromptSource::Stdin)
             }
-            _ => return Err(Ending::Usage("stdin can be read once: give one - only".to_owned())),
+            _ => return Err(CliError::Usage("stdin can be read once: give one - only".to_owned())),
         },
     };
     if said.iter().all(|part| part.text().trim().is_empty()) {
-        return Err(Ending::Usage("the prompt is empty: say what the agent should do".to_owned()));
+        return Err(CliError::Usage("the prompt is empty: say what the agent should do".to_owned()));
     }
     Ok((said, from))
 }
 
-fn read_text(from: impl std::io::Read, name: &str) -> Result<String, Ending> {
+fn read_text(from: impl std::io::Read, name: &str) -> Result<String, CliError> {
     let mut bytes = Vec::new();
     from.take(MAX_PROMPT + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
     if bytes.len() as u64 > MAX_PROMPT {
-        return Err(Ending::Usage(format!(
+        return Err(CliError::Usage(format!(
             "{name} has more than {MAX_PROMPT} bytes: mention files as @FILE instead"
         )));
     }
-    String::from_utf8(bytes).map_err(|_| Ending::Usage(format!("{name} is not UTF-8")))
+    String::from_utf8(bytes).map_err(|_| CliError::Usage(format!("{name} is not UTF-8")))
 }

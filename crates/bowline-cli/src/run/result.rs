@@ -1,13 +1,13 @@
-//! What a run came to, as the one JSON object of `--format result`.
+//! The result of a run: the one JSON object of `--format result`.
 
-use bowline_host::Session;
+use bowline_host::HostSession;
 use bowline_state::schema::v1::StopReason;
 use serde_json::{Value, json};
 
-use super::Ended;
-use super::front::CallOutcome;
+use super::RunOutcome;
+use super::front_end::TurnCallOutcome;
 
-/// What is known of a run before it has ended.
+/// What is known of a run before it ends.
 #[derive(Debug, Default)]
 pub(super) struct RunResult {
     session: Option<String>,
@@ -19,8 +19,8 @@ pub(super) struct RunResult {
 }
 
 impl RunResult {
-    /// Learns in which session the prompt was, and which turn of it that is.
-    pub(super) fn set_turn(&mut self, session: &Session, turn: Option<u64>, stop: Option<StopReason>) {
+    /// Sets the session, the turn and its stop reason.
+    pub(super) fn set_turn(&mut self, session: &HostSession, turn: Option<u64>, stop: Option<StopReason>) {
         self.session = Some(session.id().0.to_string());
         (self.turn, self.stop) = (turn, stop);
         if let Some(usage) = session.snapshot().usage() {
@@ -30,18 +30,18 @@ impl RunResult {
         }
     }
 
-    /// Learns which files were changed, and how that is taken back.
+    /// Sets the changed files, and the command that undoes them.
     pub(super) fn set_changes(&mut self, changes: Vec<Value>, undo: Option<String>) {
         (self.changes, self.undo) = (changes, undo);
     }
 
-    /// Returns the object, on a line.
-    pub(super) fn line(&self, answer: &str, calls: &[CallOutcome], ended: &Ended) -> String {
+    /// Returns the JSON object on one line.
+    pub(super) fn to_json_line(&self, answer: &str, calls: &[TurnCallOutcome], ended: &RunOutcome) -> String {
         let (status, error) = match ended {
-            Ended::Done => (0, None),
-            Ended::Because(ending) => (ending.code(), Some(ending.to_string())),
+            RunOutcome::Completed => (0, None),
+            RunOutcome::Stopped(ending) => (ending.exit_code(), Some(ending.to_string())),
         };
-        // What was denied is the whole of that ending.
+        // For a denied run, the error message is the list of denials.
         let denials: Vec<&str> = match (status, &error) {
             (5, Some(text)) => {
                 let lines = text.strip_prefix("denied:").unwrap_or(text).lines().map(str::trim);

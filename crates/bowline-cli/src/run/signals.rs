@@ -3,9 +3,9 @@
 use anyhow::{Context as _, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::ending::Ending;
+use crate::error::CliError;
 
-/// The signals that end a run, from when this was made.
+/// A listener for the signals that end a run, active once created.
 #[derive(Debug)]
 pub(super) struct Signals {
     interrupt: Signal,
@@ -13,26 +13,26 @@ pub(super) struct Signals {
     hang_up: Signal,
 }
 
-/// What a signal asks for.
+/// What a signal requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// Ctrl-C: the turn should end, and a second time everything.
+pub(super) enum SignalRequest {
+    /// Ctrl-C: cancels the turn, and ends everything the second time.
     Interrupt,
-    /// The program should end, by the signal of this number.
-    End(u8),
+    /// Ends the program with the signal of this number.
+    Terminate(u8),
 }
 
-impl Asked {
-    /// Returns how the program ends.
-    pub(super) fn ending(self) -> Ending {
+impl SignalRequest {
+    /// Returns the corresponding error.
+    pub(super) fn ending(self) -> CliError {
         match self {
-            Self::Interrupt => Ending::Interrupted,
-            Self::End(signal) => Ending::Terminated(signal),
+            Self::Interrupt => CliError::Interrupted,
+            Self::Terminate(signal) => CliError::Terminated(signal),
         }
     }
 }
 
-/// The numbers of the signals, which are the same on all systems.
+/// Signal numbers, which are the same on all systems.
 const HANG_UP: u8 = 1;
 const TERMINATE: u8 = 15;
 
@@ -46,12 +46,12 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one.
-    pub(super) async fn next(&mut self) -> Asked {
+    /// Waits for the next signal.
+    pub(super) async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.interrupt.recv() => Asked::Interrupt,
-            _ = self.terminate.recv() => Asked::End(TERMINATE),
-            _ = self.hang_up.recv() => Asked::End(HANG_UP),
+            _ = self.interrupt.recv() => SignalRequest::Interrupt,
+            _ = self.terminate.recv() => SignalRequest::Terminate(TERMINATE),
+            _ = self.hang_up.recv() => SignalRequest::Terminate(HANG_UP),
         }
     }
 }

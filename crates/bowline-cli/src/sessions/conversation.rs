@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use bowline_agent::store::Stored;
+use bowline_agent::store::StoredSession;
 use bowline_state::diff;
 use bowline_state::schema::v1::{
     ContentBlock, EmbeddedResourceResource, PlanEntryStatus, SessionUpdate, ToolCall, ToolCallContent,
@@ -11,40 +11,40 @@ use bowline_state::schema::v1::{
 };
 use bowline_state::transcript;
 
-use crate::records::showing::{Ink, Look, count, safe, safe_lines};
-use crate::records::times::at;
+use crate::common::console::{OutputStyle, TextStyle, escape_line, escape_lines, pluralize};
+use crate::common::times::format_time;
 
-/// So many lines of an output or a thought are shown, unless all are.
-const FOLDED: usize = 6;
-/// How many lines a patch shows around a change, as git does.
-const CONTEXT: usize = 3;
+/// The maximum number of lines shown of an output or a thought, unless all are requested.
+const MAX_FOLDED_LINES: usize = 6;
+/// The number of context lines in a patch, as in git.
+const CONTEXT_LINES: usize = 3;
 
 /// One part of a conversation.
-pub(super) enum Part {
-    /// What the user said.
+pub(super) enum ConversationPart {
+    /// The user's message.
     User(String),
-    /// What the agent said.
+    /// The agent's message.
     Agent(String),
-    /// What it thought.
+    /// The agent's thought.
     Thought(String),
-    /// What it did.
-    Tool(Box<Tool>),
-    /// What it planned: each step with how far it is.
+    /// A tool call.
+    ToolCall(Box<ToolCallRecord>),
+    /// The plan: each step with its status.
     Plan(Vec<(char, String)>),
     /// The conversation was compacted.
     Compacted,
 }
 
-/// What a tool did.
-pub(super) struct Tool {
+/// A tool call and its output.
+pub(super) struct ToolCallRecord {
     pub(super) title: String,
     pub(super) kind: String,
     pub(super) failed: bool,
-    pub(super) shown: Vec<Shown>,
+    pub(super) output: Vec<ToolCallOutput>,
 }
 
-/// What a tool call shows.
-pub(super) enum Shown {
+/// A part of a tool call's output.
+pub(super) enum ToolCallOutput {
     /// Text.
     Text(String),
     /// A change of a file.
@@ -52,42 +52,51 @@ pub(super) enum Shown {
         /// The file.
         path: String,
         /// The lines added and removed.
-        lines: diff::Stat,
-        /// As a patch.
+        lines: diff::DiffStat,
+        /// The patch.
         patch: String,
     },
 }
 
 /// Returns the parts of a conversation, in order.
-pub(super) fn parts(stored: &Stored) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
+pub(super) fn parts(stored: &StoredSession) -> Vec<ConversationPart> {
+    let mut parts: Vec<ConversationPart> = Vec::new();
     for update in transcript::replay(stored.updates.iter().cloned()) {
         let part = match update {
-            SessionUpdate::UserMessageChunk(chunk) => Part::User(block(&chunk.content)),
-            SessionUpdate::AgentMessageChunk(chunk) => Part::Agent(block(&chunk.content)),
-            SessionUpdate::AgentThoughtChunk(chunk) => Part::Thought(block(&chunk.content)),
-            SessionUpdate::ToolCall(call) => Part::Tool(Box::new(tool(&call, &stored.meta.cwd))),
-            SessionUpdate::Plan(plan) => Part::Plan(
+            SessionUpdate::UserMessageChunk(chunk) => {
+                ConversationPart::User(describe_content_block(&chunk.content))
+            }
+            SessionUpdate::AgentMessageChunk(chunk) => {
+                ConversationPart::Agent(describe_content_block(&chunk.content))
+            }
+            SessionUpdate::AgentThoughtChunk(chunk) => {
+                ConversationPart::Thought(describe_content_block(&chunk.content))
+            }
+            SessionUpdate::ToolCall(call) => {
+                ConversationPart::ToolCall(Box::new(tool_call_record(&call, &stored.meta.cwd)))
+            }
+            SessionUpdate::Plan(plan) => ConversationPart::Plan(
                 plan.entries
                     .into_iter()
                     .map(|entry| {
                         let mark = match entry.status {
                             PlanEntryStatus::Completed => 'x',
                             PlanEntryStatus::InProgress => '~',
-                            // What is not known here has not begun.
+                            // An unknown status counts as pending.
                             _ => ' ',
                         };
                         (mark, entry.content)
                     })
                     .collect(),
             ),
-            SessionUpdate::CompactionUpdate(_) => Part::Compacted,
-            // The rest is no history.
+            SessionUpdate::CompactionUpdate(_) => ConversationPart::Compacted,
+            // Other updates are not part of the history.
             _ => continue,
         };
         match (parts.last_mut(), part) {
-            // A message of several blocks is one.
-            (Some(Part::User(text)), Part::User(more)) | (Some(Part::Agent(text)), Part::Agent(more)) => {
+            // Several blocks of a message are joined.
+            (Some(ConversationPart::User(text)), ConversationPart::User(more))
+            | (Some(ConversationPart::Agent(text)), ConversationPart::Agent(more)) => {
                 text.push('\n');
                 text.push_str(&more);
             }
@@ -97,13 +106,13 @@ pub(super) fn parts(stored: &Stored) -> Vec<Part> {
     parts
 }
 
-fn block(content: &ContentBlock) -> String {
+fn describe_content_block(content: &ContentBlock) -> String {
     match content {
         ContentBlock::Text(text) => text.text.clone(),
         ContentBlock::ResourceLink(link) => format!("[{}]({})", link.name, link.uri),
         ContentBlock::Resource(resource) => match &resource.resource {
             EmbeddedResourceResource::TextResourceContents(text) => {
-                format!("[{}, attached: {}]", text.uri, count(text.text.lines().count(), "line", "lines"))
+                format!("[{}, attached: {}]", text.uri, pluralize(text.text.lines().count(), "line", "lines"))
             }
             EmbeddedResourceResource::BlobResourceContents(blob) => format!("[{}, attached]", blob.uri),
             _ => "[something attached]".to_owned(),
@@ -114,105 +123,118 @@ fn block(content: &ContentBlock) -> String {
     }
 }
 
-fn tool(call: &ToolCall, cwd: &Path) -> Tool {
+fn tool_call_record(call: &ToolCall, cwd: &Path) -> ToolCallRecord {
     let shown = call.content.iter().map(|content| match content {
-        ToolCallContent::Content(content) => Shown::Text(block(&content.content)),
+        ToolCallContent::Content(content) => ToolCallOutput::Text(describe_content_block(&content.content)),
         ToolCallContent::Diff(change) => {
             let path = change.path.strip_prefix(cwd).unwrap_or(&change.path).to_string_lossy().into_owned();
             let old = change.old_text.as_deref();
-            let side = |text| diff::Side { body: diff::Body::Text(text), mode: 0o644 };
+            let side = |text| diff::DiffSide { content: diff::DiffContent::Text(text), mode: 0o644 };
             let file = diff::FileDiff {
                 path: path.trim_start_matches('/'),
                 before: old.map(side),
                 after: Some(side(&change.new_text)),
             };
-            let patch = diff::unified(&file, CONTEXT);
-            Shown::Diff { lines: diff::stat(old.unwrap_or_default(), &change.new_text), patch, path }
+            let patch = diff::format_unified_diff(&file, CONTEXT_LINES);
+            ToolCallOutput::Diff {
+                lines: diff::compute_stat(old.unwrap_or_default(), &change.new_text),
+                patch,
+                path,
+            }
         }
-        ToolCallContent::Terminal(terminal) => Shown::Text(format!("[terminal {}]", terminal.terminal_id.0)),
-        _ => Shown::Text("[something that this version does not know]".to_owned()),
+        ToolCallContent::Terminal(terminal) => {
+            ToolCallOutput::Text(format!("[terminal {}]", terminal.terminal_id.0))
+        }
+        _ => ToolCallOutput::Text("[something that this version does not know]".to_owned()),
     });
     let kind = serde_json::to_value(call.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned));
-    Tool {
+    ToolCallRecord {
         title: call.title.clone(),
         kind: kind.unwrap_or_default(),
         failed: call.status == ToolCallStatus::Failed,
-        shown: shown.collect(),
+        output: shown.collect(),
     }
 }
 
-/// Returns a session to read in a terminal.
-pub(super) fn text(stored: &Stored, full: bool, look: Look) -> String {
+/// Formats a session for a terminal.
+pub(super) fn to_text(stored: &StoredSession, full: bool, look: OutputStyle) -> String {
     let meta = &stored.meta;
-    let mut text = format!("{}\n", look.paint(Ink::Head, &format!("session {}", safe(&meta.id.0))));
-    for (name, value) in facts(stored) {
+    let mut text =
+        format!("{}\n", look.paint(TextStyle::Heading, &format!("session {}", escape_line(&meta.id.0))));
+    for (name, value) in session_facts(stored) {
         // Writing to a string cannot fail.
         _ = writeln!(text, "  {name:9} {value}");
     }
     for part in parts(stored) {
         text.push('\n');
         match part {
-            Part::User(said) => said_by(&mut text, "you", &said, look),
-            Part::Agent(said) => said_by(&mut text, "agent", &said, look),
-            Part::Thought(thought) => {
-                _ = writeln!(text, "{}", look.paint(Ink::Faint, "thought"));
-                lines(&mut text, &thought, full, "  ", |line| look.paint(Ink::Faint, line));
+            ConversationPart::User(said) => write_message(&mut text, "you", &said, look),
+            ConversationPart::Agent(said) => write_message(&mut text, "agent", &said, look),
+            ConversationPart::Thought(thought) => {
+                _ = writeln!(text, "{}", look.paint(TextStyle::Faint, "thought"));
+                write_lines(&mut text, &thought, full, "  ", |line| look.paint(TextStyle::Faint, line));
             }
-            Part::Tool(tool) => told(&mut text, &tool, full, look),
-            Part::Plan(steps) => {
-                _ = writeln!(text, "{}", look.paint(Ink::Head, "plan"));
+            ConversationPart::ToolCall(tool) => write_tool_call(&mut text, &tool, full, look),
+            ConversationPart::Plan(steps) => {
+                _ = writeln!(text, "{}", look.paint(TextStyle::Heading, "plan"));
                 for (mark, step) in steps {
-                    _ = writeln!(text, "  [{mark}] {}", safe(&step));
+                    _ = writeln!(text, "  [{mark}] {}", escape_line(&step));
                 }
             }
-            Part::Compacted => _ = writeln!(text, "{}", look.paint(Ink::Faint, "— compacted —")),
+            ConversationPart::Compacted => {
+                _ = writeln!(text, "{}", look.paint(TextStyle::Faint, "— compacted —"))
+            }
         }
     }
     text
 }
 
-/// Returns what is known of a session, each with its name.
-pub(super) fn facts(stored: &Stored) -> Vec<(&'static str, String)> {
+/// Returns the metadata of a session, as name and value.
+pub(super) fn session_facts(stored: &StoredSession) -> Vec<(&'static str, String)> {
     let meta = &stored.meta;
     let mut facts = Vec::new();
-    facts.extend(meta.title.as_deref().map(|title| ("title", safe(title))));
-    facts.push(("directory", safe(&meta.cwd.to_string_lossy())));
-    facts.extend(meta.additional.iter().map(|more| ("and", safe(&more.to_string_lossy()))));
-    facts.extend(meta.model.as_deref().map(|model| ("model", safe(model))));
+    facts.extend(meta.title.as_deref().map(|title| ("title", escape_line(title))));
+    facts.push(("directory", escape_line(&meta.cwd.to_string_lossy())));
+    facts
+        .extend(meta.additional_directories.iter().map(|more| ("and", escape_line(&more.to_string_lossy()))));
+    facts.extend(meta.model.as_deref().map(|model| ("model", escape_line(model))));
     facts.push(("mode", meta.mode.id().to_owned()));
-    facts.push(("begun", at(meta.created)));
-    facts.push(("last used", at(meta.updated)));
+    facts.push(("begun", format_time(meta.created_at)));
+    facts.push(("last used", format_time(meta.updated_at)));
     facts.push(("turns", meta.turns.to_string()));
     if meta.usage.input + meta.usage.output > 0 {
         let cost = meta.cost.map_or_else(String::new, |cost| format!(", ${cost:.2}"));
         facts.push(("tokens", format!("{} in, {} out{cost}", meta.usage.input, meta.usage.output)));
     }
-    if stored.dropped > 0 {
-        facts.push(("not kept", format!("the first {} updates", stored.dropped)));
+    if stored.dropped_updates > 0 {
+        facts.push(("not kept", format!("the first {} updates", stored.dropped_updates)));
     }
     facts
 }
 
-fn said_by(text: &mut String, who: &str, said: &str, look: Look) {
-    _ = writeln!(text, "{}", look.paint(Ink::Head, who));
-    lines(text, said, true, "  ", str::to_owned);
+fn write_message(text: &mut String, who: &str, said: &str, look: OutputStyle) {
+    _ = writeln!(text, "{}", look.paint(TextStyle::Heading, who));
+    write_lines(text, said, true, "  ", str::to_owned);
 }
 
-fn told(text: &mut String, tool: &Tool, full: bool, look: Look) {
-    let mark = if tool.failed { look.paint(Ink::Bad, "✗") } else { look.paint(Ink::Good, "✓") };
+fn write_tool_call(text: &mut String, tool: &ToolCallRecord, full: bool, look: OutputStyle) {
+    let mark =
+        if tool.failed { look.paint(TextStyle::Bad, "✗") } else { look.paint(TextStyle::Good, "✓") };
     let failed = if tool.failed { ", failed" } else { "" };
-    let kind = look.paint(Ink::Faint, &format!("({}{failed})", safe(&tool.kind)));
-    _ = writeln!(text, "{mark} {} {kind}", safe(&tool.title));
-    for shown in &tool.shown {
+    let kind = look.paint(TextStyle::Faint, &format!("({}{failed})", escape_line(&tool.kind)));
+    _ = writeln!(text, "{mark} {} {kind}", escape_line(&tool.title));
+    for shown in &tool.output {
         match shown {
-            Shown::Text(said) => lines(text, said, full, "    ", |line| look.paint(Ink::Faint, line)),
-            Shown::Diff { path, lines: diff::Stat { added, removed }, .. } if !full => {
-                _ = writeln!(text, "    {} +{added} −{removed}", safe(path));
+            ToolCallOutput::Text(said) => {
+                write_lines(text, said, full, "    ", |line| look.paint(TextStyle::Faint, line))
             }
-            Shown::Diff { patch, .. } => {
-                lines(text, patch, true, "    ", |line| match line.as_bytes().first() {
-                    Some(b'+') => look.paint(Ink::Good, line),
-                    Some(b'-') => look.paint(Ink::Bad, line),
+            ToolCallOutput::Diff { path, lines: diff::DiffStat { added, removed }, .. } if !full => {
+                _ = writeln!(text, "    {} +{added} −{removed}", escape_line(path));
+            }
+            ToolCallOutput::Diff { patch, .. } => {
+                write_lines(text, patch, true, "    ", |line| match line.as_bytes().first() {
+                    Some(b'+') => look.paint(TextStyle::Good, line),
+                    Some(b'-') => look.paint(TextStyle::Bad, line),
                     _ => line.to_owned(),
                 })
             }
@@ -220,11 +242,11 @@ fn told(text: &mut String, tool: &Tool, full: bool, look: Look) {
     }
 }
 
-/// Writes lines of others, all or the first.
-fn lines(text: &mut String, said: &str, full: bool, indent: &str, paint: impl Fn(&str) -> String) {
-    let safe = safe_lines(said);
+/// Writes untrusted lines, all or only the first.
+fn write_lines(text: &mut String, said: &str, full: bool, indent: &str, paint: impl Fn(&str) -> String) {
+    let safe = escape_lines(said);
     let all: Vec<&str> = safe.trim_end_matches('\n').split('\n').collect();
-    let shown = if full || all.len() <= FOLDED + 1 { all.len() } else { FOLDED };
+    let shown = if full || all.len() <= MAX_FOLDED_LINES + 1 { all.len() } else { MAX_FOLDED_LINES };
     for line in &all[..shown] {
         _ = writeln!(text, "{}", format!("{indent}{}", paint(line)).trim_end());
     }

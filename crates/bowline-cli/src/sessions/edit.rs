@@ -3,52 +3,54 @@
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
-use bowline_agent::store::{Meta, new_session_id};
+use bowline_agent::store::{SessionMeta, new_session_id};
 use bowline_state::schema::v1::SessionId;
 use clap::Args;
 
-use super::{Named, Sessions, failed, gone, nearest, short};
-use crate::changes::Where;
-use crate::ending::Ending;
-use crate::records::here::directory;
-use crate::records::showing::{count, print, safe};
-use crate::records::times::read;
+use super::{SessionArgument, StoredSessions, failed, nearest_directory, session_error, short_id};
+use crate::changes::WorkspaceArguments;
+use crate::common::console::{escape_line, pluralize, print};
+use crate::common::times::parse_time;
+use crate::common::workspace_location::resolve_directory;
+use crate::error::CliError;
 use bowline_workspace::clock::now;
 
-/// So many sessions are named before they are deleted.
+/// The maximum number of sessions named before they are deleted.
 const MAX_NAMED: usize = 10;
 
 /// Which sessions to delete.
 #[derive(Args, Debug)]
 pub(super) struct DeleteArguments {
-    /// The session's id, the beginning of it, or `last` for the one that was used here last
+    /// The session: its id, a prefix of it, or `last` for the last one used here
     #[arg(value_name = "ID", required_unless_present = "older_than")]
     id: Option<String>,
-    /// Sessions that were last used before a date, such as 2027-01-31, or longer ago than a span, such as 30d
+    /// Delete sessions last used before a date or longer ago than a time span
+    ///
+    /// For example, 2027-01-31 or 30d.
     #[arg(long, value_name = "TIME", conflicts_with = "id")]
     older_than: Option<String>,
-    /// Sessions of every directory, not only of this one
+    /// Delete sessions of all directories, not only this one
     #[arg(long, requires = "older_than", conflicts_with = "cwd")]
     all: bool,
-    /// Does not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
-    place: Where,
+    workspace: WorkspaceArguments,
 }
 
-/// Deletes one session, or those that are old.
-pub(super) async fn delete(sessions: &Sessions, arguments: DeleteArguments) -> Result<(), Ending> {
-    let all = sessions.all().await?;
-    let DeleteArguments { id, older_than, all: everywhere, yes, place } = arguments;
+/// Deletes one session, or old ones.
+pub(super) async fn delete(sessions: &StoredSessions, arguments: DeleteArguments) -> Result<(), CliError> {
+    let all = sessions.list_all().await?;
+    let DeleteArguments { id, older_than, all: everywhere, yes, workspace: place } = arguments;
     let doomed = match (id, older_than) {
-        (Some(id), _) => vec![sessions.find(&Named { id, place }).await?],
+        (Some(id), _) => vec![sessions.find(&SessionArgument { id, workspace: place }).await?],
         (None, older_than) => {
-            let before = read(older_than.as_deref().unwrap_or_default(), now(), -1)?;
-            let start = directory(place.cwd.as_deref())?;
-            let nearest = nearest(&all, &start);
-            let is_here = |meta: &Meta| everywhere || Some(&meta.cwd) == nearest.as_ref();
-            all.iter().filter(|meta| meta.updated < before && is_here(meta)).cloned().collect()
+            let before = parse_time(older_than.as_deref().unwrap_or_default(), now(), -1)?;
+            let start = resolve_directory(place.cwd.as_deref())?;
+            let nearest = nearest_directory(&all, &start);
+            let is_here = |meta: &SessionMeta| everywhere || Some(&meta.cwd) == nearest.as_ref();
+            all.iter().filter(|meta| meta.updated_at < before && is_here(meta)).cloned().collect()
         }
     };
     if doomed.is_empty() {
@@ -56,29 +58,29 @@ pub(super) async fn delete(sessions: &Sessions, arguments: DeleteArguments) -> R
     }
     let what = match doomed.as_slice() {
         [one] => {
-            let title = one.title.as_deref().map(|title| format!(" ({})", safe(title)));
-            format!("session {}{}", short(&one.id, &all), title.unwrap_or_default())
+            let title = one.title.as_deref().map(|title| format!(" ({})", escape_line(title)));
+            format!("session {}{}", short_id(&one.id, &all), title.unwrap_or_default())
         }
-        several => count(several.len(), "session", "sessions"),
+        several => pluralize(several.len(), "session", "sessions"),
     };
     if !yes && !confirm(&what, &doomed, &all)? {
         return print("nothing was deleted\n");
     }
     for meta in &doomed {
-        sessions.store()?.delete(&meta.id).await.map_err(|error| gone(error, &meta.id))?;
+        sessions.store()?.delete(&meta.id).await.map_err(|error| session_error(error, &meta.id))?;
     }
     print(&format!("deleted {what}\n"))
 }
 
-fn confirm(what: &str, doomed: &[Meta], all: &[Meta]) -> Result<bool, Ending> {
+fn confirm(what: &str, doomed: &[SessionMeta], all: &[SessionMeta]) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
-        return Err(Ending::Usage(format!("nobody is there to ask: delete {what} with --yes")));
+        return Err(CliError::Usage(format!("the user cannot be asked: delete {what} with --yes")));
     }
     if doomed.len() > 1 {
         let mut text = String::new();
         for meta in doomed.iter().take(MAX_NAMED) {
-            let title = meta.title.as_deref().map_or_else(|| "(no title)".to_owned(), safe);
-            text += &format!("  {}  {title}\n", short(&meta.id, all));
+            let title = meta.title.as_deref().map_or_else(|| "(no title)".to_owned(), escape_line);
+            text += &format!("  {}  {title}\n", short_id(&meta.id, all));
         }
         if doomed.len() > MAX_NAMED {
             text += &format!("  … and {} more\n", doomed.len() - MAX_NAMED);
@@ -91,39 +93,55 @@ fn confirm(what: &str, doomed: &[Meta], all: &[Meta]) -> Result<bool, Ending> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Gives a session another title.
-pub(super) async fn rename(sessions: &Sessions, named: &Named, title: String) -> Result<(), Ending> {
+/// Changes a session's title.
+pub(super) async fn rename(
+    sessions: &StoredSessions,
+    named: &SessionArgument,
+    title: String,
+) -> Result<(), CliError> {
     if title.trim().is_empty() {
-        return Err(Ending::Usage("the title is empty: write one".to_owned()));
+        return Err(CliError::Usage("the title is empty: write one".to_owned()));
     }
     let meta = sessions.find(named).await?;
-    let (lease, _) = sessions.store()?.claim(&meta.id).await.map_err(|error| gone(error, &meta.id))?;
-    let renamed = lease.set_meta(Box::new(move |meta| meta.title = Some(title))).await.map_err(failed)?;
+    let (lease, _) =
+        sessions.store()?.claim(&meta.id).await.map_err(|error| session_error(error, &meta.id))?;
+    let renamed = lease.update_meta(Box::new(move |meta| meta.title = Some(title))).await.map_err(failed)?;
     lease.close().await.map_err(failed)?;
-    let all = sessions.all().await?;
+    let all = sessions.list_all().await?;
     let title = renamed.title.unwrap_or_default();
-    print(&format!("renamed session {} to {}\n", short(&meta.id, &all), safe(&title)))
+    print(&format!("renamed session {} to {}\n", short_id(&meta.id, &all), escape_line(&title)))
 }
 
-/// Copies a session, to go on from there in another direction, or in another directory.
-pub(super) async fn fork(sessions: &Sessions, named: &Named, into: Option<&Path>) -> Result<(), Ending> {
+/// Copies a session, to continue it differently or in another directory.
+pub(super) async fn fork(
+    sessions: &StoredSessions,
+    named: &SessionArgument,
+    into: Option<&Path>,
+) -> Result<(), CliError> {
     let from = sessions.find(named).await?;
     let id: SessionId = new_session_id();
-    let cwd = directory(into)?;
+    let cwd = resolve_directory(into)?;
     let title = from.title.as_ref().map(|title| format!("{} (copy)", title.trim_end_matches(" (copy)")));
-    let meta =
-        Meta { id: id.clone(), cwd: cwd.clone(), created: now(), updated: now(), title, ..from.clone() };
-    let (lease, _) = sessions.store()?.fork(&from.id, meta).await.map_err(|error| gone(error, &from.id))?;
+    let meta = SessionMeta {
+        id: id.clone(),
+        cwd: cwd.clone(),
+        created_at: now(),
+        updated_at: now(),
+        title,
+        ..from.clone()
+    };
+    let (lease, _) =
+        sessions.store()?.fork(&from.id, meta).await.map_err(|error| session_error(error, &from.id))?;
     lease.close().await.map_err(failed)?;
-    let all = sessions.all().await?;
-    let (from, new) = (short(&from.id, &all), short(&id, &all));
-    let here = directory(None).is_ok_and(|here| here == cwd);
+    let all = sessions.list_all().await?;
+    let (from, new) = (short_id(&from.id, &all), short_id(&id, &all));
+    let here = resolve_directory(None).is_ok_and(|here| here == cwd);
     let place = if here {
         String::new()
     } else {
         let word = cwd.to_string_lossy().into_owned();
         let quoted = shlex::try_quote(&word).map_or_else(|_| word.clone(), std::borrow::Cow::into_owned);
-        format!(" --cwd {}", safe(&quoted))
+        format!(" --cwd {}", escape_line(&quoted))
     };
     print(&format!(
         "session {new} is a copy of {from}; go on with it: bowline run{place} --session {new} PROMPT\n"

@@ -1,56 +1,57 @@
-//! Looking for a text in stored conversations.
+//! Text search in stored conversations.
 
 use std::fmt::Write as _;
 
-use bowline_agent::store::{Meta, Stored};
+use bowline_agent::store::{SessionMeta, StoredSession};
 use serde_json::json;
 
-use super::conversation::{Part, parts};
-use super::{Sessions, exporting, gone, nearest, short};
-use crate::changes::Where;
-use crate::ending::Ending;
-use crate::records::here::directory;
-use crate::records::pager::page;
-use crate::records::showing::{Ink, Look, count, print, safe};
-use crate::records::times::ago;
+use super::conversation::{ConversationPart, parts};
+use super::{StoredSessions, export, nearest_directory, session_error, short_id};
+use crate::changes::WorkspaceArguments;
+use crate::common::console::{OutputStyle, TextStyle, escape_line, pluralize, print};
+use crate::common::pager::print_paged;
+use crate::common::times::format_age;
+use crate::common::workspace_location::resolve_directory;
+use crate::error::CliError;
 use bowline_workspace::clock::now;
 
-/// So many lines of a session are shown.
+/// The maximum number of lines shown per session.
 const MAX_LINES: usize = 3;
-/// So much of a line is shown around what was found, in bytes.
-const AROUND: usize = 60;
+/// The number of bytes shown around a match.
+const EXCERPT_CONTEXT: usize = 60;
 
 /// A session in which a text was found.
-struct Match {
-    meta: Meta,
+struct SessionMatch {
+    meta: SessionMeta,
     lines: Vec<String>,
     total: usize,
 }
 
-/// Lists the sessions in which a text is: in their titles, prompts, answers, or what tools were called.
+/// Lists the sessions that contain a text in their titles, prompts, answers or tool calls.
 pub(super) async fn search(
-    sessions: &Sessions,
+    sessions: &StoredSessions,
     text: &str,
     all: bool,
     json: bool,
-    place: &Where,
-) -> Result<(), Ending> {
-    let known = sessions.all().await?;
-    let start = directory(place.cwd.as_deref())?;
-    let nearest = nearest(&known, &start);
+    place: &WorkspaceArguments,
+) -> Result<(), CliError> {
+    let known = sessions.list_all().await?;
+    let start = resolve_directory(place.cwd.as_deref())?;
+    let nearest = nearest_directory(&known, &start);
     let wanted = text.to_lowercase();
     let mut matches = Vec::new();
     for meta in known.iter().filter(|meta| all || Some(&meta.cwd) == nearest.as_ref()) {
-        let stored = sessions.store()?.read(&meta.id).await.map_err(|error| gone(error, &meta.id))?;
-        let (lines, total) = lines(&stored, &wanted);
+        let stored =
+            sessions.store()?.read(&meta.id).await.map_err(|error| session_error(error, &meta.id))?;
+        let (lines, total) = matching_lines(&stored, &wanted);
         let title = meta.title.as_deref().is_some_and(|title| title.to_lowercase().contains(&wanted));
         if title || total > 0 {
-            matches.push(Match { meta: meta.clone(), lines, total });
+            matches.push(SessionMatch { meta: meta.clone(), lines, total });
         }
     }
     if json {
-        let object = |found: &Match| {
-            let mut object = exporting::meta(&found.meta);
+        let object = |found: &SessionMatch| {
+            let mut object = export::meta_to_json(&found.meta);
             object["matches"] = json!(found.total);
             format!("{object}\n")
         };
@@ -58,64 +59,66 @@ pub(super) async fn search(
     }
     if matches.is_empty() {
         let elsewhere = if all { "" } else { " (--all looks in every directory)" };
-        return print(&format!("no session has {}{elsewhere}\n", safe(text)));
+        return print(&format!("no session has {}{elsewhere}\n", escape_line(text)));
     }
-    page(&table(&matches, &known, all))
+    print_paged(&format_matches(&matches, &known, all))
 }
 
-fn table(matches: &[Match], known: &[Meta], with_directory: bool) -> String {
-    let look = Look::of_stdout();
+fn format_matches(matches: &[SessionMatch], known: &[SessionMeta], with_directory: bool) -> String {
+    let look = OutputStyle::for_stdout();
     let mut text = String::new();
-    for Match { meta, lines, total } in matches {
-        let title = meta.title.as_deref().map_or_else(|| "(no title)".to_owned(), safe);
-        let mut when = ago(meta.updated, now());
+    for SessionMatch { meta, lines, total } in matches {
+        let title = meta.title.as_deref().map_or_else(|| "(no title)".to_owned(), escape_line);
+        let mut when = format_age(meta.updated_at, now());
         if with_directory {
-            when = format!("{when} · {}", safe(&meta.cwd.to_string_lossy()));
+            when = format!("{when} · {}", escape_line(&meta.cwd.to_string_lossy()));
         }
         // Writing to a string cannot fail.
         _ = writeln!(
             text,
             "{}  {title}  {}",
-            look.paint(Ink::Head, &short(&meta.id, known)),
-            look.paint(Ink::Faint, &when)
+            look.paint(TextStyle::Heading, &short_id(&meta.id, known)),
+            look.paint(TextStyle::Faint, &when)
         );
         for line in lines {
             _ = writeln!(text, "    {line}");
         }
         if *total > lines.len() {
-            let more = count(total - lines.len(), "more line", "more lines");
-            _ = writeln!(text, "    {}", look.paint(Ink::Faint, &format!("… and {more}")));
+            let more = pluralize(total - lines.len(), "more line", "more lines");
+            _ = writeln!(text, "    {}", look.paint(TextStyle::Faint, &format!("… and {more}")));
         }
     }
     text
 }
 
-/// Returns the first lines of a conversation that have a text, and how many do.
-fn lines(stored: &Stored, wanted: &str) -> (Vec<String>, usize) {
+/// Returns the first matching lines of a conversation, and the number of matches.
+fn matching_lines(stored: &StoredSession, wanted: &str) -> (Vec<String>, usize) {
     let (mut shown, mut total) = (Vec::new(), 0);
     for part in parts(stored) {
         let (who, said) = match part {
-            Part::User(said) => ("you", said),
-            Part::Agent(said) => ("agent", said),
-            Part::Tool(tool) => ("tool", tool.title),
-            Part::Thought(_) | Part::Plan(_) | Part::Compacted => continue,
+            ConversationPart::User(said) => ("you", said),
+            ConversationPart::Agent(said) => ("agent", said),
+            ConversationPart::ToolCall(tool) => ("tool", tool.title),
+            ConversationPart::Thought(_) | ConversationPart::Plan(_) | ConversationPart::Compacted => {
+                continue;
+            }
         };
         for line in said.lines().filter(|line| line.to_lowercase().contains(wanted)) {
             total += 1;
             if shown.len() < MAX_LINES {
-                shown.push(format!("{who}: {}", around(line, wanted)));
+                shown.push(format!("{who}: {}", excerpt(line, wanted)));
             }
         }
     }
     (shown, total)
 }
 
-/// Returns the part of a line that has a text.
-fn around(line: &str, wanted: &str) -> String {
-    // Where case changes lengths this is a little off, and still in the line.
+/// Returns the part of a line around the match.
+fn excerpt(line: &str, wanted: &str) -> String {
+    // If changing case changes lengths, this is slightly off, but still within the line.
     let at = line.to_lowercase().find(wanted).unwrap_or(0).min(line.len());
-    let start = line.floor_char_boundary(at.saturating_sub(AROUND));
-    let end = line.ceil_char_boundary((at + wanted.len() + AROUND).min(line.len()));
+    let start = line.floor_char_boundary(at.saturating_sub(EXCERPT_CONTEXT));
+    let end = line.ceil_char_boundary((at + wanted.len() + EXCERPT_CONTEXT).min(line.len()));
     let (before, after) = (if start > 0 { "…" } else { "" }, if end < line.len() { "…" } else { "" });
-    format!("{before}{}{after}", safe(line[start..end].trim()))
+    format!("{before}{}{after}", escape_line(line[start..end].trim()))
 }

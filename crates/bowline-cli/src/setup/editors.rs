@@ -1,4 +1,4 @@
-//! The editors and MCP clients that can start Bowline: how each is told of it, and where.
+//! The editors and MCP clients that can start Bowline: their configuration formats and files.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use super::jsonc;
 
 /// An editor or another MCP client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Editor {
+pub(super) enum EditorKind {
     /// Zed
     Zed,
-    /// The IDEs of JetBrains, with AI Assistant
+    /// JetBrains IDEs, with AI Assistant
     Jetbrains,
     /// Neovim, with CodeCompanion.nvim or avante.nvim
     Neovim,
     /// Emacs, with agent-shell
     Emacs,
-    /// Visual Studio Code, with the extension ACP Client; with --mcp as it is
+    /// Visual Studio Code, with the ACP Client extension; with --mcp, without it
     Vscode,
     /// Claude Desktop, as an MCP server
     ClaudeDesktop,
@@ -29,21 +29,21 @@ pub(super) enum Editor {
     Cursor,
 }
 
-/// What Bowline is to an editor.
+/// The role in which an editor starts Bowline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum LaunchRole {
     /// An agent, over ACP.
     Agent,
-    /// A server of tools, over MCP.
+    /// A tool server, over MCP.
     McpServer,
 }
 
 /// How an editor starts Bowline.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Launch {
-    /// As what.
-    pub(super) role: Role,
-    /// How the editor calls it.
+pub(super) struct LaunchConfig {
+    /// The role.
+    pub(super) role: LaunchRole,
+    /// Its name in the editor.
     pub(super) name: String,
     /// The program.
     pub(super) program: String,
@@ -51,46 +51,46 @@ pub(super) struct Launch {
     pub(super) args: Vec<String>,
 }
 
-/// Where a user's configuration is.
+/// The directories of a user's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Home {
+pub(super) struct ConfigDirs {
     home: Option<PathBuf>,
     config: Option<PathBuf>,
 }
 
-/// What an editor's file of JSON should hold.
+/// An entry in an editor's JSON configuration.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct ConfigEntry {
     /// The name of the object that holds agents or servers.
     pub(super) group: &'static str,
-    /// What is said of this one.
+    /// The value of the entry.
     pub(super) value: Value,
 }
 
-/// Something to copy.
+/// A text to copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Snippet {
-    /// What it is for, if there are several.
+    /// Its purpose, if there are several.
     pub(super) title: Option<&'static str>,
     /// The text.
     pub(super) text: String,
 }
 
-impl Home {
-    /// Returns the directories of whoever has this environment.
-    pub(super) fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+impl ConfigDirs {
+    /// Returns the directories for this environment.
+    pub(super) fn from_env(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let home = absolute("HOME");
-        // Only Linux's programs look for their files where this says.
+        // Only programs on Linux follow this variable.
         let config = absolute("XDG_CONFIG_HOME").filter(|_| cfg!(target_os = "linux"));
         let config = config.or_else(|| home.as_ref().map(|home| home.join(".config")));
         Self { home, config }
     }
 }
 
-impl Editor {
-    /// Returns the word for it on the command line.
-    pub(super) fn word(self) -> &'static str {
+impl EditorKind {
+    /// Returns its name on the command line.
+    pub(super) fn cli_name(self) -> &'static str {
         match self {
             Self::Zed => "zed",
             Self::Jetbrains => "jetbrains",
@@ -103,16 +103,16 @@ impl Editor {
         }
     }
 
-    /// Says whether it can start Bowline in a role.
-    pub(super) fn takes(self, role: Role) -> bool {
+    /// Returns whether it can start Bowline in a role.
+    pub(super) fn supports(self, role: LaunchRole) -> bool {
         match self {
-            Self::Zed | Self::Jetbrains | Self::Neovim | Self::Emacs => role == Role::Agent,
+            Self::Zed | Self::Jetbrains | Self::Neovim | Self::Emacs => role == LaunchRole::Agent,
             Self::Vscode => true,
-            Self::ClaudeDesktop | Self::ClaudeCode | Self::Cursor => role == Role::McpServer,
+            Self::ClaudeDesktop | Self::ClaudeCode | Self::Cursor => role == LaunchRole::McpServer,
         }
     }
 
-    /// Returns the directory that its MCP server should be told to work in. `None`: it starts the server there.
+    /// Returns the working directory to configure for its MCP server; `None` if it starts the server there anyway.
     pub(super) fn server_directory(self, project: &str) -> Option<String> {
         match self {
             Self::ClaudeDesktop => Some(project.to_owned()),
@@ -121,7 +121,7 @@ impl Editor {
         }
     }
 
-    /// Returns what people call it.
+    /// Returns its display name.
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Zed => "Zed",
@@ -135,8 +135,8 @@ impl Editor {
         }
     }
 
-    /// Returns what it is configured in.
-    pub(super) fn language(self) -> &'static str {
+    /// Returns the language of its configuration.
+    pub(super) fn config_language(self) -> &'static str {
         match self {
             Self::Neovim => "Lua",
             Self::Emacs => "Emacs Lisp",
@@ -144,7 +144,7 @@ impl Editor {
         }
     }
 
-    /// Returns the programs that it is started by.
+    /// Returns the names of its programs.
     pub(super) fn programs(self) -> &'static [&'static str] {
         match self {
             Self::Zed => &["zed", "zeditor"],
@@ -158,12 +158,12 @@ impl Editor {
         }
     }
 
-    /// Returns the directory that it makes when it runs, if it can be told by that.
-    pub(super) fn directory(self, home: &Home) -> Option<PathBuf> {
+    /// Returns the directory that it creates when it runs, if that identifies it.
+    pub(super) fn config_directory(self, home: &ConfigDirs) -> Option<PathBuf> {
         match self {
             Self::Jetbrains => home.config.as_ref().map(|config| config.join("JetBrains")),
             Self::Zed | Self::Vscode | Self::ClaudeDesktop => {
-                let file = self.file(home, Role::Agent, Path::new(""))?;
+                let file = self.config_file(home, LaunchRole::Agent, Path::new(""))?;
                 file.parent().map(Path::to_owned)
             }
             _ => None,
@@ -171,18 +171,18 @@ impl Editor {
     }
 
     /// Returns the name of the object in its file that holds agents or servers.
-    pub(super) fn group(self, role: Role) -> Option<&'static str> {
+    pub(super) fn group_key(self, role: LaunchRole) -> Option<&'static str> {
         match self {
             Self::Zed | Self::Jetbrains => Some("agent_servers"),
-            Self::Vscode if role == Role::McpServer => Some("servers"),
+            Self::Vscode if role == LaunchRole::McpServer => Some("servers"),
             Self::Vscode => Some("acp.agents"),
             Self::ClaudeDesktop | Self::ClaudeCode | Self::Cursor => Some("mcpServers"),
             Self::Neovim | Self::Emacs => None,
         }
     }
 
-    /// Returns the file that it reads, if that is known.
-    pub(super) fn file(self, home: &Home, role: Role, project: &Path) -> Option<PathBuf> {
+    /// Returns the path of its configuration file, if known.
+    pub(super) fn config_file(self, home: &ConfigDirs, role: LaunchRole, project: &Path) -> Option<PathBuf> {
         let below = |base: &Option<PathBuf>, name: &str| base.as_ref().map(|base| base.join(name));
         let application = |name: &str| match cfg!(target_os = "macos") {
             true => below(&home.home, &format!("Library/Application Support/{name}")),
@@ -191,7 +191,7 @@ impl Editor {
         match self {
             Self::Zed => below(&home.config, "zed/settings.json"),
             Self::Jetbrains => below(&home.home, ".jetbrains/acp.json"),
-            Self::Vscode if role == Role::McpServer => application("Code/User/mcp.json"),
+            Self::Vscode if role == LaunchRole::McpServer => application("Code/User/mcp.json"),
             Self::Vscode => application("Code/User/settings.json"),
             Self::ClaudeDesktop => application("Claude/claude_desktop_config.json"),
             Self::ClaudeCode => below(&home.home, ".claude.json"),
@@ -200,14 +200,14 @@ impl Editor {
         }
     }
 
-    /// Returns where that file usually is, for those without a home.
-    pub(super) fn usual(self, role: Role) -> &'static str {
+    /// Returns the usual path of that file, for display without a home directory.
+    pub(super) fn usual_location(self, role: LaunchRole) -> &'static str {
         match self {
             Self::Zed => "~/.config/zed/settings.json",
             Self::Jetbrains => "~/.jetbrains/acp.json",
             Self::Neovim => "the set-up of the plugin, as in ~/.config/nvim/init.lua",
             Self::Emacs => "your init file, as in ~/.emacs.d/init.el",
-            Self::Vscode if role == Role::McpServer => "~/.config/Code/User/mcp.json",
+            Self::Vscode if role == LaunchRole::McpServer => "~/.config/Code/User/mcp.json",
             Self::Vscode => "~/.config/Code/User/settings.json",
             Self::ClaudeDesktop => "claude_desktop_config.json",
             Self::ClaudeCode => "~/.claude.json",
@@ -215,10 +215,10 @@ impl Editor {
         }
     }
 
-    /// Says what belongs there.
-    pub(super) fn belongs(self, place: &str, role: Role) -> String {
+    /// Describes where the snippet belongs.
+    pub(super) fn placement_hint(self, place: &str, role: LaunchRole) -> String {
         match self {
-            Self::Vscode if role == Role::Agent => format!(
+            Self::Vscode if role == LaunchRole::Agent => format!(
                 "install the extension ACP Client (formulahendry.acp-client), and add this to {place}"
             ),
             Self::Neovim => format!("add one of these to {place}"),
@@ -227,12 +227,12 @@ impl Editor {
         }
     }
 
-    /// Returns what its file of JSON should hold, if it is one.
-    pub(super) fn entry(self, launch: &Launch) -> Option<Entry> {
-        let Launch { program, args, .. } = launch;
+    /// Returns the entry for its JSON file, if it has one.
+    pub(super) fn config_entry(self, launch: &LaunchConfig) -> Option<ConfigEntry> {
+        let LaunchConfig { program, args, .. } = launch;
         let kind = match self {
             Self::Zed => Some("custom"),
-            Self::Vscode if launch.role == Role::McpServer => Some("stdio"),
+            Self::Vscode if launch.role == LaunchRole::McpServer => Some("stdio"),
             Self::ClaudeCode => Some("stdio"),
             _ => None,
         };
@@ -240,15 +240,15 @@ impl Editor {
             Some(kind) => json!({"type": kind, "command": program, "args": args, "env": {}}),
             None => json!({"command": program, "args": args, "env": {}}),
         };
-        let group = self.group(launch.role)?;
-        Some(Entry { group, value })
+        let group = self.group_key(launch.role)?;
+        Some(ConfigEntry { group, value })
     }
 
-    /// Returns what to copy.
-    pub(super) fn snippets(self, launch: &Launch) -> Vec<Snippet> {
-        if let Some(Entry { group, value }) = self.entry(launch) {
+    /// Returns the snippets to copy.
+    pub(super) fn snippets(self, launch: &LaunchConfig) -> Vec<Snippet> {
+        if let Some(ConfigEntry { group, value }) = self.config_entry(launch) {
             let whole = json!({ group: { launch.name.as_str(): value } });
-            let mut snippets = vec![Snippet { title: None, text: jsonc::pretty(&whole) }];
+            let mut snippets = vec![Snippet { title: None, text: jsonc::format_pretty(&whole) }];
             if self == Self::ClaudeCode {
                 let title = Some("Or have Claude Code do it:");
                 snippets.push(Snippet { title, text: claude_mcp_add(launch) });
@@ -264,8 +264,8 @@ impl Editor {
         }
     }
 
-    /// Says how to begin once it is there.
-    pub(super) fn next(self, launch: &Launch) -> String {
+    /// Describes the next step after the setup.
+    pub(super) fn next_step(self, launch: &LaunchConfig) -> String {
         let name = &launch.name;
         match self {
             Self::Zed => format!(
@@ -273,10 +273,10 @@ impl Editor {
             ),
             Self::Jetbrains => format!("Then choose {name} in the AI Chat tool window."),
             Self::Neovim => {
-                format!("Then `:CodeCompanionChat adapter={}`, or `:AvanteAsk`.", identifier(name, '_'))
+                format!("Then `:CodeCompanionChat adapter={}`, or `:AvanteAsk`.", to_identifier(name, '_'))
             }
             Self::Emacs => format!("Then `M-x agent-shell`, and choose {name}."),
-            Self::Vscode if launch.role == Role::McpServer => {
+            Self::Vscode if launch.role == LaunchRole::McpServer => {
                 format!("Then run `MCP: List Servers` from the command palette, and start {name}.")
             }
             Self::ClaudeDesktop => "Then quit Claude Desktop, and start it again.".to_owned(),
@@ -291,18 +291,18 @@ impl Editor {
     }
 }
 
-fn claude_mcp_add(launch: &Launch) -> String {
+fn claude_mcp_add(launch: &LaunchConfig) -> String {
     let words = ["claude", "mcp", "add", "--scope", "user", &launch.name, "--", &launch.program];
     let words = words.into_iter().chain(launch.args.iter().map(String::as_str));
-    // No word has a NUL: the command line had none.
+    // No word contains a NUL byte, since the command line cannot.
     shlex::try_join(words).unwrap_or_default()
 }
 
-fn code_companion(launch: &Launch) -> String {
+fn code_companion(launch: &LaunchConfig) -> String {
     let command: Vec<String> =
-        std::iter::once(&launch.program).chain(&launch.args).map(|word| quoted(word)).collect();
-    let (id, name, command) = (identifier(&launch.name, '_'), quoted(&launch.name), command.join(", "));
-    // What it extends is an adapter that asks for no login of its own.
+        std::iter::once(&launch.program).chain(&launch.args).map(|word| quote(word)).collect();
+    let (id, name, command) = (to_identifier(&launch.name, '_'), quote(&launch.name), command.join(", "));
+    // The adapter that it extends requires no login of its own.
     format!(
         r#"require("codecompanion").setup({{
   adapters = {{
@@ -320,9 +320,9 @@ fn code_companion(launch: &Launch) -> String {
     )
 }
 
-fn avante(launch: &Launch) -> String {
-    let args: Vec<String> = launch.args.iter().map(|word| quoted(word)).collect();
-    let (id, command, args) = (identifier(&launch.name, '_'), quoted(&launch.program), args.join(", "));
+fn avante(launch: &LaunchConfig) -> String {
+    let args: Vec<String> = launch.args.iter().map(|word| quote(word)).collect();
+    let (id, command, args) = (to_identifier(&launch.name, '_'), quote(&launch.program), args.join(", "));
     format!(
         r#"require("avante").setup({{
   provider = "{id}",
@@ -336,11 +336,11 @@ fn avante(launch: &Launch) -> String {
     )
 }
 
-fn agent_shell(launch: &Launch) -> String {
-    let args: Vec<String> = launch.args.iter().map(|word| quoted(word)).collect();
-    let (id, name) = (identifier(&launch.name, '-'), quoted(&launch.name));
+fn agent_shell(launch: &LaunchConfig) -> String {
+    let args: Vec<String> = launch.args.iter().map(|word| quote(word)).collect();
+    let (id, name) = (to_identifier(&launch.name, '-'), quote(&launch.name));
     let (prompt, command, args) =
-        (quoted(&format!("{}> ", launch.name)), quoted(&launch.program), args.join(" "));
+        (quote(&format!("{}> ", launch.name)), quote(&launch.program), args.join(" "));
     format!(
         r#"(with-eval-after-load 'agent-shell
   (add-to-list 'agent-shell-agent-configs
@@ -357,13 +357,13 @@ fn agent_shell(launch: &Launch) -> String {
     )
 }
 
-/// Returns a text as both Lua and Lisp quote it; there are no control characters in it.
-fn quoted(text: &str) -> String {
+/// Quotes a text for both Lua and Lisp; it contains no control characters.
+fn quote(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Returns a name as a word that programs use.
-fn identifier(name: &str, between: char) -> String {
+/// Converts a name to an identifier.
+fn to_identifier(name: &str, between: char) -> String {
     let word: String = name
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { between })
@@ -380,38 +380,41 @@ mod tests {
 
     use super::*;
 
-    fn file(editor: Editor, variables: &[(&str, &str)]) -> String {
+    fn file(editor: EditorKind, variables: &[(&str, &str)]) -> String {
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, it)| it.into());
-        let role = if editor.takes(Role::Agent) { Role::Agent } else { Role::McpServer };
-        let file = editor.file(&Home::of(variable), role, Path::new("/p"));
+        let role = if editor.supports(LaunchRole::Agent) { LaunchRole::Agent } else { LaunchRole::McpServer };
+        let file = editor.config_file(&ConfigDirs::from_env(variable), role, Path::new("/p"));
         file.map_or_else(|| "-".to_owned(), |path| path.display().to_string())
     }
 
     #[test]
     #[cfg(target_os = "linux")]
     fn files_are_where_the_editors_look() {
-        assert_eq!(file(Editor::Zed, &[("HOME", "/h")]), "/h/.config/zed/settings.json");
-        assert_eq!(file(Editor::Zed, &[("HOME", "/h"), ("XDG_CONFIG_HOME", "/c")]), "/c/zed/settings.json");
+        assert_eq!(file(EditorKind::Zed, &[("HOME", "/h")]), "/h/.config/zed/settings.json");
         assert_eq!(
-            file(Editor::Jetbrains, &[("HOME", "/h"), ("XDG_CONFIG_HOME", "/c")]),
+            file(EditorKind::Zed, &[("HOME", "/h"), ("XDG_CONFIG_HOME", "/c")]),
+            "/c/zed/settings.json"
+        );
+        assert_eq!(
+            file(EditorKind::Jetbrains, &[("HOME", "/h"), ("XDG_CONFIG_HOME", "/c")]),
             "/h/.jetbrains/acp.json"
         );
-        assert_eq!(file(Editor::Vscode, &[("HOME", "/h")]), "/h/.config/Code/User/settings.json");
+        assert_eq!(file(EditorKind::Vscode, &[("HOME", "/h")]), "/h/.config/Code/User/settings.json");
         assert_eq!(
-            file(Editor::ClaudeDesktop, &[("HOME", "/h")]),
+            file(EditorKind::ClaudeDesktop, &[("HOME", "/h")]),
             "/h/.config/Claude/claude_desktop_config.json"
         );
-        assert_eq!(file(Editor::ClaudeCode, &[("HOME", "/h")]), "/h/.claude.json");
-        assert_eq!(file(Editor::Cursor, &[("HOME", "/h")]), "/p/.cursor/mcp.json");
-        assert_eq!(file(Editor::Zed, &[("HOME", "h")]), "-");
-        assert_eq!(file(Editor::Emacs, &[("HOME", "/h")]), "-");
+        assert_eq!(file(EditorKind::ClaudeCode, &[("HOME", "/h")]), "/h/.claude.json");
+        assert_eq!(file(EditorKind::Cursor, &[("HOME", "/h")]), "/p/.cursor/mcp.json");
+        assert_eq!(file(EditorKind::Zed, &[("HOME", "h")]), "-");
+        assert_eq!(file(EditorKind::Emacs, &[("HOME", "/h")]), "-");
     }
 
     #[test]
     fn odd_names_are_quoted() {
-        let launch = Launch {
-            role: Role::Agent,
+        let launch = LaunchConfig {
+            role: LaunchRole::Agent,
             name: "My \"best\" é".to_owned(),
             program: r"/a\b".to_owned(),
             args: Vec::new(),
@@ -427,6 +430,6 @@ mod tests {
               },
             })"#]]
         .assert_eq(&avante(&launch));
-        assert_eq!(identifier("1st", '-'), "bowline-1st");
+        assert_eq!(to_identifier("1st", '-'), "bowline-1st");
     }
 }

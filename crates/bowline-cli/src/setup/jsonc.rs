@@ -1,28 +1,28 @@
-//! Adding to and removing from JSON with comments, as people write it by hand: the rest stays as it is, to the byte.
+//! Edits of hand-written JSON with comments: everything else stays unchanged, to the byte.
 //!
-//! Comments, trailing commas, odd spacing and a byte order mark are understood. What cannot be understood is refused.
+//! Comments, trailing commas, odd spacing and a byte order mark are accepted. Text that cannot be parsed is refused.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstObjectProp, CstRootNode};
 use serde_json::Value;
 
-/// A longer text is no configuration that a person wrote, in bytes.
+/// The maximum size of a configuration, in bytes; a longer text was not written by hand.
 pub(super) const MAX_BYTES: usize = 4 << 20;
 
 const BOM: &str = "\u{feff}";
 
-/// What adding or removing a value came to.
+/// The result of adding or removing a value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Edited {
-    /// The text is as it should be already.
-    Same,
+pub(super) enum JsoncEdit {
+    /// The text needs no change.
+    Unchanged,
     /// The new text.
-    Text(String),
+    Changed(String),
 }
 
 /// Why the text cannot be edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refused {
+pub(super) enum JsoncError {
     /// It is too long.
     #[error("it has more than {} MiB", MAX_BYTES >> 20)]
     TooLong,
@@ -36,50 +36,50 @@ pub(super) enum Refused {
         /// What is wrong.
         why: String,
     },
-    /// What should hold the value is something else than an object.
+    /// The value that should contain the entry is not an object.
     #[error("{0} is no JSON object")]
-    NoObject(String),
-    /// A name on the way is there more than once.
+    NotAnObject(String),
+    /// A key on the path occurs more than once.
     #[error("\"{0}\" is there more than once")]
-    Twice(String),
-    /// Something else is there under that name.
+    DuplicateKey(String),
+    /// The key exists with another value.
     #[error("\"{0}\" is there already, and says something else: remove it, or choose another --agent-name")]
-    Differs(String),
+    ExistingDiffers(String),
 }
 
-/// Adds `value` under `name` to the object that the text has under `group`, making that too if there is none.
-pub(super) fn add(text: &str, group: &str, name: &str, value: &Value) -> Result<Edited, Refused> {
+/// Adds `value` under `name` to the object under `group`, which is created if missing.
+pub(super) fn add(text: &str, group: &str, name: &str, value: &Value) -> Result<JsoncEdit, JsoncError> {
     let root = parse(text)?;
     let object = match root.value() {
-        Some(found) => found.as_object().ok_or_else(|| Refused::NoObject("it".to_owned()))?,
+        Some(found) => found.as_object().ok_or_else(|| JsoncError::NotAnObject("it".to_owned()))?,
         None => root.object_value_or_set(),
     };
-    let members = match member(&object, group)? {
+    let members = match find_member(&object, group)? {
         None => {
-            let members = CstInputValue::Object(vec![(name.to_owned(), input(value))]);
+            let members = CstInputValue::Object(vec![(name.to_owned(), to_input_value(value))]);
             object.append(group, members);
-            return Ok(Edited::Text(written(text, &root)));
+            return Ok(JsoncEdit::Changed(render(text, &root)));
         }
-        Some(found) => object_of(&found, group)?,
+        Some(found) => member_object(&found, group)?,
     };
-    match member(&members, name)? {
-        Some(found) if found.to_serde_value().as_ref() == Some(value) => Ok(Edited::Same),
-        Some(_) => Err(Refused::Differs(name.to_owned())),
+    match find_member(&members, name)? {
+        Some(found) if found.to_serde_value().as_ref() == Some(value) => Ok(JsoncEdit::Unchanged),
+        Some(_) => Err(JsoncError::ExistingDiffers(name.to_owned())),
         None => {
-            members.append(name, input(value));
-            Ok(Edited::Text(written(text, &root)))
+            members.append(name, to_input_value(value));
+            Ok(JsoncEdit::Changed(render(text, &root)))
         }
     }
 }
 
-/// Removes what is under `name` in the object that the text has under `group`, and that object if nothing else is in it.
-pub(super) fn remove(text: &str, group: &str, name: &str) -> Result<Edited, Refused> {
+/// Removes `name` from the object under `group`, and that object if it is then empty.
+pub(super) fn remove(text: &str, group: &str, name: &str) -> Result<JsoncEdit, JsoncError> {
     let root = parse(text)?;
-    let Some(found) = root.value() else { return Ok(Edited::Same) };
-    let object = found.as_object().ok_or_else(|| Refused::NoObject("it".to_owned()))?;
-    let Some(holder) = member(&object, group)? else { return Ok(Edited::Same) };
-    let members = object_of(&holder, group)?;
-    let Some(found) = member(&members, name)? else { return Ok(Edited::Same) };
+    let Some(found) = root.value() else { return Ok(JsoncEdit::Unchanged) };
+    let object = found.as_object().ok_or_else(|| JsoncError::NotAnObject("it".to_owned()))?;
+    let Some(holder) = find_member(&object, group)? else { return Ok(JsoncEdit::Unchanged) };
+    let members = member_object(&holder, group)?;
+    let Some(found) = find_member(&members, name)? else { return Ok(JsoncEdit::Unchanged) };
     found.remove();
     let is_empty = members
         .children()
@@ -88,26 +88,26 @@ pub(super) fn remove(text: &str, group: &str, name: &str) -> Result<Edited, Refu
     if is_empty {
         holder.remove();
     }
-    Ok(Edited::Text(written(text, &root)))
+    Ok(JsoncEdit::Changed(render(text, &root)))
 }
 
-/// Returns what a text says, if it can be understood.
-pub(super) fn read(text: &str) -> Option<Value> {
+/// Parses a text, if it is valid.
+pub(super) fn parse_value(text: &str) -> Option<Value> {
     parse(text).ok()?.to_serde_value()
 }
 
-/// Returns a value as people write it: members on lines of their own, lists on one.
-pub(super) fn pretty(value: &Value) -> String {
+/// Formats a value as people write it: members on their own lines, arrays on one.
+pub(super) fn format_pretty(value: &Value) -> String {
     match CstRootNode::parse("", &OPTIONS) {
         Ok(root) => {
-            root.set_value(input(value));
+            root.set_value(to_input_value(value));
             root.to_string().trim_end().to_owned()
         }
         Err(_) => value.to_string(),
     }
 }
 
-/// What is understood: what editors understand.
+/// The accepted syntax: the same as in editors.
 const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
@@ -121,46 +121,48 @@ const OPTIONS: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-fn parse(text: &str) -> Result<CstRootNode, Refused> {
+fn parse(text: &str) -> Result<CstRootNode, JsoncError> {
     if text.len() > MAX_BYTES {
-        return Err(Refused::TooLong);
+        return Err(JsoncError::TooLong);
     }
-    CstRootNode::parse(text.strip_prefix(BOM).unwrap_or(text), &OPTIONS).map_err(|error| Refused::NotJson {
-        line: error.line_display(),
-        column: error.column_display(),
-        why: error.kind().to_string(),
+    CstRootNode::parse(text.strip_prefix(BOM).unwrap_or(text), &OPTIONS).map_err(|error| {
+        JsoncError::NotJson {
+            line: error.line_display(),
+            column: error.column_display(),
+            why: error.kind().to_string(),
+        }
     })
 }
 
-fn written(text: &str, root: &CstRootNode) -> String {
+fn render(text: &str, root: &CstRootNode) -> String {
     let bom = if text.starts_with(BOM) { BOM } else { "" };
     format!("{bom}{root}")
 }
 
-/// Returns the member of a name. Which one counts if there are two is for every reader to say, so none is taken.
-fn member(object: &CstObject, name: &str) -> Result<Option<CstObjectProp>, Refused> {
+/// Returns the member of a name. Readers disagree on which of two members counts, so a duplicate is refused.
+fn find_member(object: &CstObject, name: &str) -> Result<Option<CstObjectProp>, JsoncError> {
     let mut found =
         object.properties().into_iter().filter(|member| member.decoded_name().as_deref() == Some(name));
     match (found.next(), found.next()) {
         (one, None) => Ok(one),
-        (_, Some(_)) => Err(Refused::Twice(name.to_owned())),
+        (_, Some(_)) => Err(JsoncError::DuplicateKey(name.to_owned())),
     }
 }
 
-fn object_of(member: &CstObjectProp, name: &str) -> Result<CstObject, Refused> {
-    member.object_value().ok_or_else(|| Refused::NoObject(format!("\"{name}\"")))
+fn member_object(member: &CstObjectProp, name: &str) -> Result<CstObject, JsoncError> {
+    member.object_value().ok_or_else(|| JsoncError::NotAnObject(format!("\"{name}\"")))
 }
 
-fn input(value: &Value) -> CstInputValue {
+fn to_input_value(value: &Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,
         Value::Bool(value) => CstInputValue::Bool(*value),
         Value::Number(number) => CstInputValue::Number(number.to_string()),
         Value::String(text) => CstInputValue::String(text.clone()),
-        Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
-        Value::Object(members) => {
-            CstInputValue::Object(members.iter().map(|(name, value)| (name.clone(), input(value))).collect())
-        }
+        Value::Array(items) => CstInputValue::Array(items.iter().map(to_input_value).collect()),
+        Value::Object(members) => CstInputValue::Object(
+            members.iter().map(|(name, value)| (name.clone(), to_input_value(value))).collect(),
+        ),
     }
 }
 

@@ -4,76 +4,76 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
 
-use bowline_state::failure::quote;
-use bowline_state::trace::{Entry, Gap, Reader, Reading};
+use bowline_state::rpc_error::quote;
+use bowline_state::trace::{TraceEntry, TraceGap, TraceReader, TraceRecord};
 
-use crate::ending::Ending;
-use crate::records::showing::{count, note};
+use crate::common::console::{pluralize, print_note};
+use crate::error::CliError;
 
-/// What was read beside the messages.
+/// What a trace contains besides its messages.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Read {
+pub(super) struct TraceSummary {
     /// When the trace began, in milliseconds since 1970.
     pub(super) began: Option<i64>,
-    /// How many messages there are.
+    /// The number of messages.
     pub(super) messages: usize,
-    /// What the trace tells that it is missing.
-    pub(super) lost: Gap,
-    /// How many lines are not to be understood.
+    /// What the trace reports as missing.
+    pub(super) gap: TraceGap,
+    /// The number of unreadable lines.
     pub(super) unreadable: usize,
 }
 
-/// Reads a file, or stdin if it is `-`, and gives what it has to `take` in its order: a message, or what is missing in a place.
+/// Reads a file, or stdin if it is `-`, and passes its items to `take` in order: messages and gaps.
 ///
 /// # Errors
-/// Says why it cannot be read, and that it has no messages.
-pub(super) fn read(
+/// Explains why it cannot be read, or reports that it has no messages.
+pub(super) fn read_trace(
     path: &Path,
-    mut take: impl FnMut(Result<Entry, Gap>) -> Result<(), Ending>,
-) -> Result<Read, Ending> {
+    mut take: impl FnMut(Result<TraceEntry, TraceGap>) -> Result<(), CliError>,
+) -> Result<TraceSummary, CliError> {
     let shown = quote(&path.display().to_string());
-    let cannot = |error: io::Error| Ending::Usage(format!("cannot read the trace {shown}: {error}"));
+    let cannot = |error: io::Error| CliError::Usage(format!("cannot read the trace {shown}: {error}"));
     let source: Box<dyn io::Read> = match path.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
         _ => Box::new(File::open(path).map_err(cannot)?),
     };
     let mut lines = BufReader::with_capacity(1 << 16, source);
-    let (mut reader, mut found) = (Reader::default(), Read::default());
+    let (mut reader, mut found) = (TraceReader::default(), TraceSummary::default());
     let mut line = Vec::new();
     let mut later = false;
     while lines.read_until(b'\n', &mut line).map_err(cannot)? > 0 {
         match reader.read(line.strip_suffix(b"\n").unwrap_or(&line)) {
             None => {}
-            Some(Reading::Head(began)) => found.began = found.began.or(began),
-            Some(Reading::Later(_)) => later = true,
-            Some(Reading::Message(entry)) => {
+            Some(TraceRecord::Header(began)) => found.began = found.began.or(began),
+            Some(TraceRecord::NewerVersion(_)) => later = true,
+            Some(TraceRecord::Message(entry)) => {
                 found.messages += 1;
                 take(Ok(entry))?;
             }
-            Some(Reading::Lost(gap)) => {
-                found.lost = found.lost.and(gap);
+            Some(TraceRecord::Gap(gap)) => {
+                found.gap = found.gap.merge(gap);
                 take(Err(gap))?;
             }
-            Some(Reading::Unreadable(_)) => found.unreadable += 1,
+            Some(TraceRecord::Unreadable(_)) => found.unreadable += 1,
         }
         line.clear();
     }
     if found.messages == 0 && found.unreadable > 0 {
-        return Err(Ending::Usage(format!("{shown} has no messages: is it a file that --trace wrote?")));
+        return Err(CliError::Usage(format!("{shown} has no messages: is it a file that --trace wrote?")));
     }
     if later {
-        note("the trace is of a later version of bowline: some of it may be missing here");
+        print_note("the trace is of a later version of bowline: some of it may be missing here");
     }
     if found.unreadable > 0 {
-        let lines = count(found.unreadable, "line", "lines");
-        note(&format!("{lines} of the trace cannot be read: cut off, or written by something else"));
+        let lines = pluralize(found.unreadable, "line", "lines");
+        print_note(&format!("{lines} of the trace cannot be read: cut off, or written by something else"));
     }
     Ok(found)
 }
 
-/// Returns what is missing, in words.
-pub(super) fn lost(gap: Gap) -> String {
-    let messages = count(usize::try_from(gap.messages).unwrap_or(usize::MAX), "message", "messages");
-    let bytes = count(usize::try_from(gap.bytes).unwrap_or(usize::MAX), "byte", "bytes");
+/// Describes a gap.
+pub(super) fn describe_gap(gap: TraceGap) -> String {
+    let messages = pluralize(usize::try_from(gap.messages).unwrap_or(usize::MAX), "message", "messages");
+    let bytes = pluralize(usize::try_from(gap.bytes).unwrap_or(usize::MAX), "byte", "bytes");
     format!("{messages} lost here, {bytes}: the disk was full or too slow")
 }

@@ -1,4 +1,4 @@
-//! Playing a side of a recorded wire: to a client on stdin and stdout, or to an agent that is started for it.
+//! Replay of one side of a recorded wire: to a client on stdin and stdout, or to an agent that is started for it.
 
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -6,113 +6,121 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bowline_state::failure::quote;
-use bowline_state::trace::{Action, Player};
+use bowline_state::rpc_error::quote;
+use bowline_state::trace::{ReplayAction, ReplayPlayer};
 
-use super::{ReplayArguments, Role, file};
-use crate::ending::Ending;
-use crate::records::showing::note;
+use super::{ReplayArguments, ReplayRole, file};
+use crate::common::console::print_note;
+use crate::error::CliError;
 
-/// The longest line that is heard. A longer one is heard in pieces, which are no messages.
+/// The maximum length of a line that is read, in bytes. A longer one is read in pieces, which are not messages.
 const MAX_LINE: u64 = 256 << 20;
-/// So many lines wait to be heard.
-const MAX_WAITING: usize = 64;
-/// How long an agent may take to end once its input is closed.
-const GRACE: Duration = Duration::from_secs(5);
+/// The maximum number of queued lines.
+const MAX_QUEUED_LINES: usize = 64;
+/// The grace period for an agent to exit after its input is closed.
+const EXIT_GRACE: Duration = Duration::from_secs(5);
 
-/// Plays it.
-pub(super) fn run(arguments: &ReplayArguments) -> Result<ExitCode, Ending> {
-    let is_client = arguments.role == Role::Client;
+/// Replays the trace.
+pub(super) fn run(arguments: &ReplayArguments) -> Result<ExitCode, CliError> {
+    let is_client = arguments.role == ReplayRole::Client;
     let is_for_client = !arguments.command.is_empty() || arguments.cwd.is_some();
     if !is_client && is_for_client {
-        return Err(Ending::Usage(
+        return Err(CliError::Usage(
             "an agent is started by its client: --cwd and a command go with --as client".to_owned(),
         ));
     }
     let cwd = arguments.cwd.as_ref().map(|cwd| {
         cwd.canonicalize().map_err(|error| {
-            Ending::Usage(format!("cannot use the directory {}: {error}", quote(&cwd.display().to_string())))
+            CliError::Usage(format!(
+                "cannot use the directory {}: {error}",
+                quote(&cwd.display().to_string())
+            ))
         })
     });
     let cwd = cwd.transpose()?.map(|cwd| cwd.to_string_lossy().into_owned());
     let mut entries = Vec::new();
-    let read = file::read(&arguments.file, |read| {
+    let read = file::read_trace(&arguments.file, |read| {
         entries.extend(read);
         Ok(())
     })?;
-    if read.lost.messages > 0 {
-        note(&format!("the trace is not whole: {} of its messages are missing", read.lost.messages));
+    if read.gap.messages > 0 {
+        print_note(&format!("the trace is not whole: {} of its messages are missing", read.gap.messages));
     }
-    let mut player = Player::new(&entries, arguments.role.side(), cwd.as_deref());
+    let mut player = ReplayPlayer::new(&entries, arguments.role.side(), cwd.as_deref());
     drop(entries);
-    if player.messages() == 0 {
-        return Err(Ending::Failed(anyhow::anyhow!(
+    if player.message_count() == 0 {
+        return Err(CliError::Failed(anyhow::anyhow!(
             "the trace has nothing that the {} said",
             arguments.role.side()
         )));
     }
     let patience = is_client.then(|| Duration::from_secs(arguments.timeout));
     let ended = match arguments.command.as_slice() {
-        [] => Wire::of_this_program().play(&mut player, is_client, patience),
+        [] => ReplayConnection::from_stdio().play(&mut player, is_client, patience),
         [program, words @ ..] => {
             let mut child = Command::new(program)
                 .args(words)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
-                .map_err(|error| Ending::Usage(format!("cannot start {}: {error}", quote(program))))?;
-            let wire = Wire::of_child(&mut child).context("the agent has no pipes")?;
+                .map_err(|error| CliError::Usage(format!("cannot start {}: {error}", quote(program))))?;
+            let wire = ReplayConnection::from_child(&mut child).context("the agent has no pipes")?;
             let ended = wire.play(&mut player, is_client, patience);
-            // It may have ended by itself; one that did not within its time is ended.
+            // It may have exited already; otherwise its grace period is over.
             child.kill().ok();
             child.wait().ok();
             ended
         }
     };
     let mut diverged = player.has_diverged();
-    for why in ended.into_iter().chain(player.left()) {
-        note(&why);
+    for why in ended.into_iter().chain(player.describe_remaining()) {
+        print_note(&why);
         diverged = true;
     }
     Ok(if diverged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// The two directions of a connection.
-struct Wire {
+struct ReplayConnection {
     // `None` once the other side has closed it.
-    heard: Receiver<Option<Vec<u8>>>,
+    incoming: Receiver<Option<Vec<u8>>>,
     out: Box<dyn Write>,
 }
 
-impl Wire {
-    fn of_this_program() -> Self {
-        Self { heard: listen(io::stdin()), out: Box::new(io::stdout()) }
+impl ReplayConnection {
+    fn from_stdio() -> Self {
+        Self { incoming: spawn_reader(io::stdin()), out: Box::new(io::stdout()) }
     }
 
-    fn of_child(child: &mut Child) -> Option<Self> {
+    fn from_child(child: &mut Child) -> Option<Self> {
         let (stdin, stdout) = (child.stdin.take()?, child.stdout.take()?);
-        Some(Self { heard: listen(stdout), out: Box::new(stdin) })
+        Some(Self { incoming: spawn_reader(stdout), out: Box::new(stdin) })
     }
 
-    /// Plays until the other side is gone, or there is nothing more to do. Returns why it ended before that.
-    fn play(mut self, player: &mut Player, ends_itself: bool, patience: Option<Duration>) -> Option<String> {
-        let mut actions = player.begin();
+    /// Replays until the other side disconnects or nothing is left to do. Returns why it ended early.
+    fn play(
+        mut self,
+        player: &mut ReplayPlayer,
+        ends_itself: bool,
+        patience: Option<Duration>,
+    ) -> Option<String> {
+        let mut actions = player.start();
         loop {
             for action in actions {
                 match action {
-                    Action::Diverged(why) => note(&format!("not as recorded: {why}")),
-                    Action::Send(mut line) => {
+                    ReplayAction::Diverged(why) => print_note(&format!("not as recorded: {why}")),
+                    ReplayAction::Send(mut line) => {
                         line.push(b'\n');
-                        // Whoever is gone says so by closing the other direction, too.
+                        // A peer that is gone also closes the other direction, which is detected there.
                         self.out.write_all(&line).and_then(|()| self.out.flush()).unwrap_or_default();
                     }
                 }
             }
-            if ends_itself && player.is_over() {
+            if ends_itself && player.is_finished() {
                 break;
             }
-            match wait(&self.heard, patience) {
-                Ok(Some(line)) => actions = player.hear(&line),
+            match receive(&self.incoming, patience) {
+                Ok(Some(line)) => actions = player.receive(&line),
                 Ok(None) | Err(RecvTimeoutError::Disconnected) => {
                     return (ends_itself).then(|| "the agent has ended".to_owned());
                 }
@@ -123,13 +131,13 @@ impl Wire {
             }
         }
         drop(self.out);
-        // What it still says was not waited for then either.
-        while let Ok(Some(_)) = wait(&self.heard, Some(GRACE)) {}
+        // The recording ends here, so the remaining output is discarded.
+        while let Ok(Some(_)) = receive(&self.incoming, Some(EXIT_GRACE)) {}
         None
     }
 }
 
-fn wait(
+fn receive(
     heard: &Receiver<Option<Vec<u8>>>,
     patience: Option<Duration>,
 ) -> Result<Option<Vec<u8>>, RecvTimeoutError> {
@@ -139,18 +147,18 @@ fn wait(
     }
 }
 
-/// Hears lines on a thread, which ends with the program at the latest.
-fn listen(from: impl Read + Send + 'static) -> Receiver<Option<Vec<u8>>> {
-    let (tell, heard) = sync_channel(MAX_WAITING);
-    std::thread::spawn(move || hear(from, &tell));
+/// Reads lines on a thread, which ends with the program at the latest.
+fn spawn_reader(from: impl Read + Send + 'static) -> Receiver<Option<Vec<u8>>> {
+    let (tell, heard) = sync_channel(MAX_QUEUED_LINES);
+    std::thread::spawn(move || read_lines(from, &tell));
     heard
 }
 
-fn hear(from: impl Read, tell: &SyncSender<Option<Vec<u8>>>) {
+fn read_lines(from: impl Read, tell: &SyncSender<Option<Vec<u8>>>) {
     let mut from = BufReader::with_capacity(1 << 16, from);
     loop {
         let mut line = Vec::new();
-        // What cannot be read is at its end.
+        // A read error counts as the end of the stream.
         let read = from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).unwrap_or(0);
         if line.last() == Some(&b'\n') {
             line.pop();

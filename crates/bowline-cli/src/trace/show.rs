@@ -1,140 +1,156 @@
-//! A recorded wire as a sequence, one message a line.
+//! A recorded wire as a sequence, one message per line.
 
 use std::io::{self, BufWriter, IsTerminal as _, Write as _};
 
 use bowline_state::display;
-use bowline_state::trace::{Entry, Filter, Kind, Open, Outcome, Sequence, Side, Step};
+use bowline_state::trace::{
+    AnswerOutcome, TraceEntry, TraceFilter, TraceMessageKind, TraceSequence, TraceSide, TraceStep,
+    UnansweredRequest,
+};
 
-use super::{ShowArguments, file, page};
-use crate::ending::Ending;
-use crate::records::showing::{Ink, Look, count, safe, written};
-use crate::records::times::took;
+use super::{TraceShowArguments, file, page};
+use crate::common::console::{OutputStyle, TextStyle, escape_line, ignore_broken_pipe, pluralize};
+use crate::common::times::format_duration;
+use crate::error::CliError;
 
-/// So much of a session's id is shown.
-const SESSION: usize = 8;
+/// The number of characters shown of a session's id.
+const SESSION_ID_CHARS: usize = 8;
 
-/// Shows it.
-pub(super) fn run(arguments: &ShowArguments) -> Result<(), Ending> {
-    let filter = Filter::new(arguments.session.as_deref(), arguments.method.as_deref())
-        .map_err(|error| Ending::Usage(format!("--method cannot be understood: {error}")))?;
+/// Prints the trace.
+pub(super) fn run(arguments: &TraceShowArguments) -> Result<(), CliError> {
+    let filter = TraceFilter::new(arguments.session.as_deref(), arguments.method.as_deref())
+        .map_err(|error| CliError::Usage(format!("--method cannot be understood: {error}")))?;
     if arguments.html && io::stdout().is_terminal() {
-        return Err(Ending::Usage(
+        return Err(CliError::Usage(
             "--html prints a page: write it to a file, such as > wire.html".to_owned(),
         ));
     }
-    let mut sequence = Sequence::default();
+    let mut sequence = TraceSequence::default();
     if arguments.html {
-        let mut page = page::Page::default();
-        let read = file::read(&arguments.file, |read| {
+        let mut page = page::HtmlPage::default();
+        let read = file::read_trace(&arguments.file, |read| {
             match read {
                 Ok(entry) => {
-                    let step = sequence.step(&entry);
-                    if filter.takes(&step) {
+                    let step = sequence.add_entry(&entry);
+                    if filter.matches_step(&step) {
                         page.add(&entry, &step);
                     }
                 }
-                Err(gap) => page.lost(gap),
+                Err(gap) => page.add_gap(gap),
             }
             Ok(())
         })?;
         let name = arguments.file.file_name().unwrap_or_default().to_string_lossy();
         let text = page.finish(&name, read.began, &sequence);
-        return written(io::stdout().lock().write_all(text.as_bytes()));
+        return ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()));
     }
-    let look = Look::of_stdout();
+    let look = OutputStyle::for_stdout();
     let mut out = BufWriter::new(io::stdout().lock());
     let mut shown = 0_usize;
-    // That nobody reads on is the end of it, and no failure.
+    // A closed pipe ends the output without an error.
     let mut unread = false;
     let mut put = |text: String| match out.write_all(text.as_bytes()) {
         Ok(()) => Ok(()),
         Err(error) => {
             unread = true;
-            written(Err(error)).and(Err(Ending::Interrupted))
+            ignore_broken_pipe(Err(error)).and(Err(CliError::Interrupted))
         }
     };
-    let read = file::read(&arguments.file, |read| {
+    let read = file::read_trace(&arguments.file, |read| {
         let entry = match read {
             Ok(entry) => entry,
-            Err(gap) => return put(format!("{}\n", look.paint(Ink::Bad, &format!("… {}", file::lost(gap))))),
+            Err(gap) => {
+                return put(format!(
+                    "{}\n",
+                    look.paint(TextStyle::Bad, &format!("… {}", file::describe_gap(gap)))
+                ));
+            }
         };
-        let step = sequence.step(&entry);
-        if !filter.takes(&step) {
+        let step = sequence.add_entry(&entry);
+        if !filter.matches_step(&step) {
             return Ok(());
         }
         shown += 1;
-        let mut text = line(&entry, &step, look);
+        let mut text = format_message(&entry, &step, look);
         if arguments.full {
-            text += &whole(&entry.bytes);
+            text += &format_full_message(&entry.bytes);
         }
         put(text)
     });
     let read = match read {
-        Err(Ending::Interrupted) if unread => return Ok(()),
+        Err(CliError::Interrupted) if unread => return Ok(()),
         read => read?,
     };
-    let open: Vec<&Open> = sequence.open().filter(|open| filter.takes_open(open)).collect();
+    let open: Vec<&UnansweredRequest> =
+        sequence.unanswered().filter(|open| filter.matches_unanswered(open)).collect();
     let mut end = String::new();
     if !open.is_empty() {
         end += &format!(
             "\n{}:\n",
-            look.paint(Ink::Mark, &count(open.len(), "request", "requests")) + " without an answer"
+            look.paint(TextStyle::Highlight, &pluralize(open.len(), "request", "requests"))
+                + " without an answer"
         );
         for open in open {
-            let way = way(open.from, open.to);
-            let (time, method, id) = (time(open.us), safe(&open.method), hash(&open.id));
-            end += format!("{time:>10}  {way}  {method} {id}  {}", open.gist).trim_end();
+            let way = format_direction(open.from, open.to);
+            let (time, method, id) =
+                (format_time(open.elapsed_us), escape_line(&open.method), format_id(&open.id));
+            end += format!("{time:>10}  {way}  {method} {id}  {}", open.summary).trim_end();
             end += "\n";
         }
     }
-    let all = count(read.messages, "message", "messages");
+    let all = pluralize(read.messages, "message", "messages");
     end += &match shown == read.messages {
         true => format!("\n{all}\n"),
         false => format!("\n{shown} of {all}\n"),
     };
-    written(out.write_all(end.as_bytes()).and_then(|()| out.flush()))
+    ignore_broken_pipe(out.write_all(end.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// Returns a message on a line.
-fn line(entry: &Entry, step: &Step, look: Look) -> String {
-    let method = safe(step.kind.method().unwrap_or("?"));
-    let id = step.kind.id().map(hash).unwrap_or_default();
+/// Formats a message on one line.
+fn format_message(entry: &TraceEntry, step: &TraceStep, look: OutputStyle) -> String {
+    let method = escape_line(step.kind.method().unwrap_or("?"));
+    let id = step.kind.id().map(format_id).unwrap_or_default();
     let (mark, ink, latency) = match &step.kind {
-        Kind::Request { .. } => ("?", Ink::Head, None),
-        Kind::Notification { .. } => ("·", Ink::Faint, None),
-        Kind::Answer { outcome: Outcome::Done, took_us, .. } => ("✓", Ink::Good, *took_us),
-        Kind::Answer { outcome: Outcome::Failed, took_us, .. } => ("✗", Ink::Bad, *took_us),
-        Kind::Other => ("!", Ink::Bad, None),
+        TraceMessageKind::Request { .. } => ("?", TextStyle::Heading, None),
+        TraceMessageKind::Notification { .. } => ("·", TextStyle::Faint, None),
+        TraceMessageKind::Answer { outcome: AnswerOutcome::Result, took_us, .. } => {
+            ("✓", TextStyle::Good, *took_us)
+        }
+        TraceMessageKind::Answer { outcome: AnswerOutcome::Error, took_us, .. } => {
+            ("✗", TextStyle::Bad, *took_us)
+        }
+        TraceMessageKind::Other => ("!", TextStyle::Bad, None),
     };
-    let session: String = step.session.as_deref().unwrap_or_default().chars().take(SESSION).collect();
+    let session: String =
+        step.session.as_deref().unwrap_or_default().chars().take(SESSION_ID_CHARS).collect();
     let what = look.paint(ink, &format!("{mark} {method:<27} {id:<5}"));
-    let gist = if ink == Ink::Bad { look.paint(ink, &step.gist) } else { step.gist.clone() };
-    let latency = latency.map_or_else(String::new, |us| format!(" ({})", took(us)));
+    let gist = if ink == TextStyle::Bad { look.paint(ink, &step.summary) } else { step.summary.clone() };
+    let latency = latency.map_or_else(String::new, |us| format!(" ({})", format_duration(us)));
     let text = format!(
         "{:>10}  {}  {what} {}  {gist}{}",
-        look.paint(Ink::Faint, &format!("{:>10}", time(entry.us))),
-        way(entry.from, entry.to),
-        look.paint(Ink::Faint, &format!("{:<8}", safe(&session))),
-        look.paint(Ink::Mark, &latency),
+        look.paint(TextStyle::Faint, &format!("{:>10}", format_time(entry.elapsed_us))),
+        format_direction(entry.from, entry.to),
+        look.paint(TextStyle::Faint, &format!("{:<8}", escape_line(&session))),
+        look.paint(TextStyle::Highlight, &latency),
     );
     text.trim_end().to_owned() + "\n"
 }
 
-/// Returns all of a message, laid out if it is JSON, in lines that cannot steer a terminal.
-fn whole(bytes: &[u8]) -> String {
+/// Formats a whole message, indented if it is JSON, with escaped lines.
+fn format_full_message(bytes: &[u8]) -> String {
     let text = match serde_json::from_slice::<serde_json::Value>(bytes) {
         Ok(message) => format!("{message:#}"),
         Err(_) => String::from_utf8_lossy(bytes).into_owned(),
     };
-    text.lines().map(|line| format!("    {}\n", display::line(line, usize::MAX))).collect()
+    text.lines().map(|line| format!("    {}\n", display::escape_line(line, usize::MAX))).collect()
 }
 
-/// Returns two sides with an arrow between them, the one nearer to the client first.
-fn way(from: Side, to: Side) -> String {
-    let rank = |side: Side| match side {
-        Side::Client => 0,
-        Side::Proxy => 1,
-        Side::Agent => 2,
+/// Formats two sides with an arrow between them, the one nearer to the client first.
+fn format_direction(from: TraceSide, to: TraceSide) -> String {
+    let rank = |side: TraceSide| match side {
+        TraceSide::Client => 0,
+        TraceSide::Proxy => 1,
+        TraceSide::Agent => 2,
     };
     match rank(from) <= rank(to) {
         true => format!("{from:>6} → {to:<6}"),
@@ -142,10 +158,10 @@ fn way(from: Side, to: Side) -> String {
     }
 }
 
-fn time(us: u64) -> String {
+fn format_time(us: u64) -> String {
     format!("{}.{:03}", us / 1_000_000, us / 1000 % 1000)
 }
 
-fn hash(id: &str) -> String {
-    format!("#{}", display::line(id, 40))
+fn format_id(id: &str) -> String {
+    format!("#{}", display::escape_line(id, 40))
 }

@@ -1,13 +1,13 @@
-//! Letting a person answer what an agent wants to know: by a form, or on a page.
+//! Elicitation: an agent's questions to the user, by a form or on a page.
 //!
-//! The host itself opens no page and fills in no form: it hands both to the front end, and checks what comes back.
+//! The host itself opens no page and fills in no form: it passes both to the front end, and validates the answer.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bowline_state::audit::{Action, By, Decision, Entry, Subject};
-use bowline_state::elicitation::{Form, Page};
-use bowline_state::failure::{Failure, quote};
+use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject, DecisionSource};
+use bowline_state::elicitation::{ElicitationUrl, Form};
+use bowline_state::rpc_error::{RpcError, quote};
 use bowline_state::schema::v1::{
     CreateElicitationRequest, CreateElicitationResponse, ElicitationAcceptAction, ElicitationAction,
     ElicitationId, ElicitationMode, ElicitationScope, SessionId,
@@ -15,31 +15,31 @@ use bowline_state::schema::v1::{
 use bowline_wire::ClientContext;
 use tokio::sync::Semaphore;
 
-use super::blocking;
-use crate::front_end::Event;
-use crate::host::Shared;
-use crate::session::Held;
+use super::run_blocking;
+use crate::front_end::HostEvent;
+use crate::host::HostInner;
+use crate::session::SessionInner;
 use bowline_workspace::clock::now;
 
-/// So many forms and pages of one agent are open at once.
-const MAX_OPEN: usize = 32;
+/// The maximum number of forms and pages of one agent that are open at once.
+const MAX_OPEN_ELICITATIONS: usize = 32;
 
-/// So many pages that a person went to are remembered until the agent says that they have done their work.
+/// The maximum number of visited pages remembered until the agent reports them complete.
 const MAX_PAGES: usize = 64;
 
 /// The forms and pages of one agent.
 pub(crate) struct Elicitations {
-    places: Semaphore,
-    // Those that were shown and are not completed, the oldest first. Invariant: at most `MAX_PAGES`.
+    open_slots: Semaphore,
+    // The pages shown and not yet completed, oldest first. Invariant: at most `MAX_PAGES`.
     pages: Mutex<VecDeque<ElicitationId>>,
 }
 
 impl Elicitations {
     pub(crate) fn new() -> Self {
-        Self { places: Semaphore::new(MAX_OPEN), pages: Mutex::default() }
+        Self { open_slots: Semaphore::new(MAX_OPEN_ELICITATIONS), pages: Mutex::default() }
     }
 
-    fn show_page(&self, id: &ElicitationId) {
+    fn track_page(&self, id: &ElicitationId) {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         if pages.len() == MAX_PAGES {
             pages.pop_front();
@@ -47,42 +47,43 @@ impl Elicitations {
         pages.push_back(id.clone());
     }
 
-    /// Forgets a page. Says whether it was known.
-    pub(crate) fn complete(&self, id: &ElicitationId) -> bool {
+    /// Removes a completed page. Returns whether it was known.
+    pub(crate) fn complete_page(&self, id: &ElicitationId) -> bool {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         let at = pages.iter().position(|page| page == id);
         at.and_then(|at| pages.remove(at)).is_some()
     }
 }
 
-/// What a person is asked.
-enum Asked {
+/// A parsed elicitation.
+enum ElicitationPrompt {
     Form(Form),
     Page(ElicitationId),
 }
 
-impl Asked {
-    fn read(mode: &ElicitationMode) -> Result<Self, Failure> {
-        let invalid = |reason: String| Failure::InvalidParams { reason };
+impl ElicitationPrompt {
+    fn from_mode(mode: &ElicitationMode) -> Result<Self, RpcError> {
+        let invalid = |reason: String| RpcError::InvalidParams { reason };
         match mode {
             ElicitationMode::Form(form) => {
-                let form = Form::read(&form.requested_schema).map_err(|fault| invalid(fault.to_string()))?;
+                let form =
+                    Form::from_schema(&form.requested_schema).map_err(|fault| invalid(fault.to_string()))?;
                 Ok(Self::Form(form))
             }
             ElicitationMode::Url(page) => {
-                Page::read(&page.url).map_err(|fault| invalid(fault.to_string()))?;
+                ElicitationUrl::parse(&page.url).map_err(|fault| invalid(fault.to_string()))?;
                 Ok(Self::Page(page.elicitation_id.clone()))
             }
             ElicitationMode::Other(other) => {
                 Err(invalid(format!("elicitation mode {} is not known here", quote(&other.mode))))
             }
-            // A mode that the protocol gains later was not offered.
+            // Modes added to the protocol later were not announced.
             _ => Err(invalid("this elicitation mode is not known here".to_owned())),
         }
     }
 
-    /// Returns what may be sent of an answer; or that it is taken for none, and why.
-    fn accept(&self, action: ElicitationAction) -> Result<ElicitationAction, String> {
+    /// Returns the validated answer, or the reason why it counts as cancelled.
+    fn validate_action(&self, action: ElicitationAction) -> Result<ElicitationAction, String> {
         match (self, action) {
             (Self::Form(form), ElicitationAction::Accept(accepted)) => {
                 let content = accepted.content.unwrap_or_default();
@@ -93,7 +94,7 @@ impl Asked {
                     Err(format!("the form was not sent: {}", faults.join(", ")))
                 }
             }
-            // What was done on a page stays there.
+            // The content of a page is not part of the answer.
             (Self::Page(_), ElicitationAction::Accept(_)) => {
                 Ok(ElicitationAction::Accept(ElicitationAcceptAction::new()))
             }
@@ -103,7 +104,7 @@ impl Asked {
 }
 
 /// Returns the session that an elicitation belongs to, if it belongs to one.
-pub(crate) fn session(request: &CreateElicitationRequest) -> Option<SessionId> {
+pub(crate) fn scoped_session(request: &CreateElicitationRequest) -> Option<SessionId> {
     match request.scope() {
         ElicitationScope::Session(scope) => Some(scope.session_id.clone()),
         _ => None,
@@ -112,55 +113,56 @@ pub(crate) fn session(request: &CreateElicitationRequest) -> Option<SessionId> {
 
 /// Serves `elicitation/create`.
 pub(crate) async fn create(
-    shared: &Arc<Shared>,
+    shared: &Arc<HostInner>,
     open: &Elicitations,
-    held: Option<Arc<Held>>,
+    held: Option<Arc<SessionInner>>,
     agent: Option<String>,
     request: CreateElicitationRequest,
     cx: ClientContext,
-) -> Result<CreateElicitationResponse, Failure> {
-    let asked = Asked::read(&request.mode)?;
-    let _place = open.places.try_acquire().map_err(|_| Failure::Busy { limit: MAX_OPEN as u64 })?;
-    if let Asked::Page(id) = &asked {
-        open.show_page(id);
+) -> Result<CreateElicitationResponse, RpcError> {
+    let asked = ElicitationPrompt::from_mode(&request.mode)?;
+    let _place =
+        open.open_slots.try_acquire().map_err(|_| RpcError::Busy { limit: MAX_OPEN_ELICITATIONS as u64 })?;
+    if let ElicitationPrompt::Page(id) = &asked {
+        open.track_page(id);
     }
     let cancelled = async {
         match &held {
-            Some(held) => held.unwanted(held.now()).await,
+            Some(held) => held.wait_until_inactive(held.turn_status()).await,
             None => std::future::pending().await,
         }
     };
     let answered = tokio::select! {
         biased;
-        () = cx.cancelled() => Err(Failure::Cancelled),
+        () = cx.cancelled() => Err(RpcError::Cancelled),
         () = cancelled => Ok(ElicitationAction::Cancel),
         action = shared.front_end.elicit(agent.as_deref(), &request) => Ok(action),
     };
-    let mut entry = Entry::new(now(), Action::Elicitation);
-    entry.subject = Subject::Text(request.message.clone());
-    entry.by = By::Person;
+    let mut entry = AuditEntry::new(now(), AuditAction::Elicitation);
+    entry.subject = AuditSubject::Text(request.message.clone());
+    entry.decided_by = DecisionSource::Person;
     let outcome = answered.map(|action| {
-        asked.accept(action).unwrap_or_else(|why| {
-            shared.front_end.show(Event::Notice { text: &why });
+        asked.validate_action(action).unwrap_or_else(|why| {
+            shared.front_end.show(HostEvent::Notice { text: &why });
             entry.reason = Some(why);
             ElicitationAction::Cancel
         })
     });
     if let Some(held) = &held {
-        let holder = held.holder(held.now());
+        let holder = held.holder(held.turn_status());
         (entry.session, entry.turn) = (Some(holder.session), holder.turn);
     }
     entry.decision = match &outcome {
-        Ok(ElicitationAction::Accept(_)) => Decision::Allowed,
-        Ok(ElicitationAction::Decline) => Decision::Denied,
-        _ => Decision::Cancelled,
+        Ok(ElicitationAction::Accept(_)) => AuditDecision::Allowed,
+        Ok(ElicitationAction::Decline) => AuditDecision::Denied,
+        _ => AuditDecision::Cancelled,
     };
-    if let (Asked::Page(id), false) = (&asked, entry.decision == Decision::Allowed) {
-        open.complete(id);
+    if let (ElicitationPrompt::Page(id), false) = (&asked, entry.decision == AuditDecision::Allowed) {
+        open.complete_page(id);
     }
     let its = shared.clone();
-    blocking(move || its.approvals.record(&entry))
+    run_blocking(move || its.approvals.record(&entry))
         .await?
-        .map_err(|_| Failure::from(bowline_workspace::approvals::Refused::Unrecorded))?;
+        .map_err(|_| RpcError::from(bowline_workspace::approvals::ApprovalError::Unrecorded))?;
     outcome.map(CreateElicitationResponse::new)
 }

@@ -1,200 +1,213 @@
-//! Reading and writing files for an agent.
+//! File reads and writes for an agent.
 
 use std::sync::Arc;
 
-use bowline_state::audit::{Action, Decision, Subject};
-use bowline_state::changes::{ContentHash, Origin};
-use bowline_state::claims::call_for;
-use bowline_state::failure::{Failure, quote};
-use bowline_state::grants::Deed;
-use bowline_state::lines::Window;
-use bowline_state::operation::{Kind, Operation, Target};
+use bowline_state::audit::{AuditAction, AuditDecision, AuditSubject};
+use bowline_state::changes::{ChangeOrigin, ContentHash};
+use bowline_state::claims::find_call_for_operation;
+use bowline_state::grants::ResolvedOperation;
+use bowline_state::lines::LineWindow;
+use bowline_state::operation::{Operation, OperationKind, OperationTarget};
 use bowline_state::paths::Access;
 use bowline_state::policy::Effect;
-use bowline_state::question::{Item, Occasion, Shown};
+use bowline_state::question::{QuestionItem, QuestionTrigger, TextChange};
 use bowline_state::quirks::Quirk;
+use bowline_state::rpc_error::{RpcError, quote};
 use bowline_state::schema::v1::{
     Meta, ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use bowline_wire::ClientContext;
 use bowline_wire::service::CancelSignal;
-use bowline_workspace::approvals::{Cleared, Request};
+use bowline_workspace::approvals::{ApprovalRequest, OperationApproval};
 use bowline_workspace::error::FilesError;
-use bowline_workspace::roots::Admitted;
+use bowline_workspace::roots::AdmittedPath;
 use bowline_workspace::workspace::{
-    Agreed, EditorWrite, KeptText, PRIVILEGES_DROPPED, Preview, ReadText, Written,
+    EditorWrite, KeptText, PRIVILEGES_DROPPED, ReadText, WriteAgreement, WriteOutcome, WritePreview,
 };
 
-use super::{Asking, Operating, Submitted, blocking, clear};
-use crate::front_end::Event;
-use crate::session::Held;
+use super::{AuditedOperation, OperationContext, PendingAuditEntry, authorize_operation, run_blocking};
+use crate::front_end::HostEvent;
+use crate::session::SessionInner;
 
-/// What a person is told before a write to a file with these bits.
+/// The warning before a write to a file with these bits.
 pub(super) const WILL_DROP_PRIVILEGES: &str =
     "the file has setuid or setgid, and runs as its owner or group: the write removes that";
 
-/// How often a write is shown again because what it would do has changed since it was approved.
-const ATTEMPTS: usize = 3;
+/// How often a write is shown again because it differs by now from the one approved.
+const MAX_ATTEMPTS: usize = 3;
 
-pub(super) fn subject(admitted: &Admitted) -> Subject {
-    let (asked, resolved) = (admitted.asked(), admitted.canonical());
-    Subject::Path { asked: asked.to_owned(), resolved: (asked != resolved).then(|| resolved.to_owned()) }
+pub(super) fn path_subject(admitted: &AdmittedPath) -> AuditSubject {
+    let (asked, resolved) = (admitted.requested_path(), admitted.canonical());
+    AuditSubject::Path {
+        requested: asked.to_owned(),
+        resolved: (asked != resolved).then(|| resolved.to_owned()),
+    }
 }
 
-fn text(path: &std::path::Path) -> Result<String, Failure> {
+fn path_to_string(path: &std::path::Path) -> Result<String, RpcError> {
     let utf8 =
-        path.to_str().ok_or_else(|| Failure::InvalidParams { reason: "the path is not UTF-8".to_owned() });
+        path.to_str().ok_or_else(|| RpcError::InvalidParams { reason: "the path is not UTF-8".to_owned() });
     utf8.map(str::to_owned)
 }
 
-/// What a first look came to.
-enum Looked<T> {
-    /// It was allowed by rules, done and recorded.
+/// The result of an attempt under the rules alone.
+enum RuledAttempt<T> {
+    /// The rules allowed it; it was carried out and recorded.
     Done(T),
-    /// A person has to be asked.
-    Ask(Box<(Operating, Admitted)>),
+    /// The user has to be asked.
+    NeedsApproval(Box<(AuditedOperation, AdmittedPath)>),
 }
 
-/// Serves `fs/read_text_file`. By the quirk, if there is one, a missing file is empty.
+/// Serves `fs/read_text_file`. With the quirk, a missing file reads as empty.
 pub(crate) async fn read(
-    held: Arc<Held>,
+    held: Arc<SessionInner>,
     agent: Option<String>,
     missing_file: Option<&'static Quirk>,
     request: ReadTextFileRequest,
     cx: ClientContext,
-) -> Result<ReadTextFileResponse, Failure> {
-    let path = text(&request.path)?;
-    let window = Window { line: request.line, limit: request.limit };
-    let call = call_for(&held.snapshot(), Some(&path));
-    let asking = Asking { agent, call, cancel: cx.cancel().clone(), missing_file };
+) -> Result<ReadTextFileResponse, RpcError> {
+    let path = path_to_string(&request.path)?;
+    let window = LineWindow { line: request.line, limit: request.limit };
+    let call = find_call_for_operation(&held.snapshot(), Some(&path));
+    let asking = OperationContext {
+        agent,
+        call,
+        cancel: cx.cancel_signal().clone(),
+        missing_file_quirk: missing_file,
+    };
     match read_text(held, asking, path, window).await {
-        Ok(read) => Ok(ReadTextFileResponse::new(read.text.as_str()).meta(links_meta(&read))),
-        // The ledger knows that there is no file: a write creates it, and replaces none that has appeared since.
-        Err(Failure::ResourceNotFound { .. }) if missing_file.is_some() => Ok(ReadTextFileResponse::new("")),
+        Ok(read) => Ok(ReadTextFileResponse::new(read.text.as_str()).meta(link_count_meta(&read))),
+        // The ledger has recorded that the file is missing: a write creates it, and does not replace a file that has
+        // appeared since.
+        Err(RpcError::ResourceNotFound { .. }) if missing_file.is_some() => Ok(ReadTextFileResponse::new("")),
         Err(failure) => Err(failure),
     }
 }
 
-/// Returns what the answer to a read says of a file that has other names.
-fn links_meta(read: &ReadText) -> Option<Meta> {
+/// Returns the response metadata for a file with other hard links.
+fn link_count_meta(read: &ReadText) -> Option<Meta> {
     let told = || Meta::from_iter([("bowline".to_owned(), serde_json::json!({ "links": read.link_count }))]);
     (read.link_count > 1).then(told)
 }
 
-/// Returns what the log says of a file that has other names: one may lie where the session has no business.
-fn links_reason(read: &ReadText) -> Option<String> {
+/// Returns the audit reason for a file with other hard links: one of them may be outside the session's directories.
+fn link_count_reason(read: &ReadText) -> Option<String> {
     (read.link_count > 1).then(|| format!("the file has {} names (hard links)", read.link_count))
 }
 
-/// Reads a file, for whoever asks.
+/// Reads a file, authorized and recorded.
 pub(crate) async fn read_text(
-    held: Arc<Held>,
-    asking: Asking,
+    held: Arc<SessionInner>,
+    asking: OperationContext,
     path: String,
-    window: Window,
-) -> Result<ReadText, Failure> {
-    let Asking { agent, call, cancel, missing_file } = asking;
+    window: LineWindow,
+) -> Result<ReadText, RpcError> {
+    let OperationContext { agent, call, cancel, missing_file_quirk: missing_file } = asking;
     let its = held.clone();
-    // Judged, read and recorded in one go where the rules alone decide.
-    let looked = blocking(move || {
-        let mut operating = Operating::new(its.clone(), Action::Read, call)
-            .on(Subject::Path { asked: path.clone(), resolved: None })
+    // If the rules alone decide, the read is evaluated, carried out and recorded in one blocking call.
+    let looked = run_blocking(move || {
+        let mut operating = AuditedOperation::new(its.clone(), AuditAction::Read, call)
+            .with_subject(AuditSubject::Path { requested: path.clone(), resolved: None })
             .with_quirk(missing_file);
         let admitted = match its.files.admit(&path, Access::Read) {
             Ok(admitted) => admitted,
-            Err(error) => return Err(operating.fail(error.into())),
+            Err(error) => return Err(operating.record_failure(error.into())),
         };
-        operating.entry().subject = subject(&admitted);
-        let ruling = its.shared.approvals.judge(&operating.holder(), &admitted.operation(Kind::Read));
+        operating.entry_mut().subject = path_subject(&admitted);
+        let ruling = its.host.approvals.judge(&operating.holder(), &admitted.operation(OperationKind::Read));
         match ruling {
             Ok(ruling) if ruling.effect == Effect::Allow => {
-                operating.entry().by = Cleared::by_rules(&ruling).by();
-                finish_read(&mut operating, &admitted, window).map(Looked::Done)
+                operating.entry_mut().decided_by = OperationApproval::from_ruling(&ruling).decision_source();
+                finish_read(&mut operating, &admitted, window).map(RuledAttempt::Done)
             }
-            // Denials and broken rules are told in one place.
-            _ => Ok(Looked::Ask(Box::new((operating, admitted)))),
+            // Denials and policy errors are handled in one place, below.
+            _ => Ok(RuledAttempt::NeedsApproval(Box::new((operating, admitted)))),
         }
     })
     .await??;
     let (mut operating, admitted) = match looked {
-        Looked::Done((read, submitted)) => {
-            submitted.recorded().await?;
+        RuledAttempt::Done((read, submitted)) => {
+            submitted.wait().await?;
             return Ok(read);
         }
-        Looked::Ask(asking) => *asking,
+        RuledAttempt::NeedsApproval(asking) => *asking,
     };
-    let request = Request {
+    let request = ApprovalRequest {
         holder: operating.holder(),
-        call: operating.entry().call.clone(),
+        call: operating.entry_mut().call.clone(),
         agent,
-        occasion: Occasion::Act,
-        title: format!("read {}", admitted.asked()),
-        items: vec![Item::plain(admitted.operation(Kind::Read))],
+        trigger: QuestionTrigger::UnrequestedOperation,
+        title: format!("read {}", admitted.requested_path()),
+        items: vec![QuestionItem::new(admitted.operation(OperationKind::Read))],
         warnings: Vec::new(),
-        offers: Vec::new(),
-        deeds: vec![Deed::Read { path: admitted.canonical().to_owned(), file: admitted.file_id() }],
+        agent_options: Vec::new(),
+        resolved_operations: vec![ResolvedOperation::Read {
+            path: admitted.canonical().to_owned(),
+            file: admitted.file_id(),
+        }],
     };
-    let cleared = clear(&mut operating, &request, &cancel).await;
-    let (read, submitted) = blocking(move || match cleared {
+    let cleared = authorize_operation(&mut operating, &request, &cancel).await;
+    let (read, submitted) = run_blocking(move || match cleared {
         Ok(_) => {
-            operating.wanted().map_err(|failure| operating.fail(failure))?;
-            // What was agreed to is that file, and no other that has its name by now.
-            let again = operating.held.files.admit(admitted.asked(), Access::Read);
+            operating.check_active().map_err(|failure| operating.record_failure(failure))?;
+            // The approval covers that file, not another one that has its path by now.
+            let again = operating.session.files.admit(admitted.requested_path(), Access::Read);
             match again {
-                Ok(again) if same(&again, &admitted) => finish_read(&mut operating, &again, window),
+                Ok(again) if is_same_file(&again, &admitted) => finish_read(&mut operating, &again, window),
                 Ok(_) => {
-                    let path = quote(admitted.asked());
+                    let path = quote(admitted.requested_path());
                     let reason = format!(
                         "{path} is another file than the one that was approved: nothing was read, ask again"
                     );
-                    Err(operating.fail(Failure::InvalidParams { reason }))
+                    Err(operating.record_failure(RpcError::InvalidParams { reason }))
                 }
-                Err(error) => Err(operating.fail(error.into())),
+                Err(error) => Err(operating.record_failure(error.into())),
             }
         }
-        Err(failure) => Err(operating.fail(failure)),
+        Err(failure) => Err(operating.record_failure(failure)),
     })
     .await??;
-    submitted.recorded().await?;
+    submitted.wait().await?;
     Ok(read)
 }
 
-pub(super) fn same(one: &Admitted, other: &Admitted) -> bool {
+pub(super) fn is_same_file(one: &AdmittedPath, other: &AdmittedPath) -> bool {
     (one.canonical(), one.file_id()) == (other.canonical(), other.file_id())
 }
 
-/// Reads a file. The text may be told once it is recorded.
+/// Reads a file. The text may be sent once the entry is recorded.
 fn finish_read(
-    operating: &mut Operating,
-    admitted: &Admitted,
-    window: Window,
-) -> Result<(ReadText, Submitted), Failure> {
-    match operating.held.files.read_admitted(admitted, window) {
+    operating: &mut AuditedOperation,
+    admitted: &AdmittedPath,
+    window: LineWindow,
+) -> Result<(ReadText, PendingAuditEntry), RpcError> {
+    match operating.session.files.read_admitted(admitted, window) {
         Ok(read) => {
-            operating.entry().bytes = Some(read.text.len() as u64);
-            operating.entry().reason = links_reason(&read).or(operating.entry().reason.take());
-            Ok((read, operating.submit(Decision::Allowed)))
+            operating.entry_mut().bytes = Some(read.text.len() as u64);
+            operating.entry_mut().reason = link_count_reason(&read).or(operating.entry_mut().reason.take());
+            Ok((read, operating.submit(AuditDecision::Allowed)))
         }
-        Err(error) => Err(operating.fail(error.into())),
+        Err(error) => Err(operating.record_failure(error.into())),
     }
 }
 
 /// Serves `fs/write_text_file`.
 pub(crate) async fn write(
-    held: Arc<Held>,
+    held: Arc<SessionInner>,
     agent: Option<String>,
     request: WriteTextFileRequest,
     cx: ClientContext,
-) -> Result<WriteTextFileResponse, Failure> {
-    let path = text(&request.path)?;
-    let call = call_for(&held.snapshot(), Some(&path));
-    let asking = Asking { agent, call, cancel: cx.cancel().clone(), missing_file: None };
+) -> Result<WriteTextFileResponse, RpcError> {
+    let path = path_to_string(&request.path)?;
+    let call = find_call_for_operation(&held.snapshot(), Some(&path));
+    let asking =
+        OperationContext { agent, call, cancel: cx.cancel_signal().clone(), missing_file_quirk: None };
     let written = write_text(held, asking, path, request.content.into()).await?;
     Ok(WriteTextFileResponse::new().meta(written_meta(&written)))
 }
 
-/// Returns what the answer to a write says besides that it is done.
-fn written_meta(written: &Written) -> Option<Meta> {
+/// Returns the response metadata of a write: notes, and texts kept in the journal.
+fn written_meta(written: &WriteOutcome) -> Option<Meta> {
     let notes = written.notes();
     if notes.is_empty() {
         return None;
@@ -203,81 +216,85 @@ fn written_meta(written: &Written) -> Option<Meta> {
         let restore = format!("bowline restore {}", text.change);
         serde_json::json!({ "path": text.path, "change": text.change.0, "restore": restore })
     };
-    let kept: Vec<_> = written.kept.iter().map(told).collect();
+    let kept: Vec<_> = written.kept_texts.iter().map(told).collect();
     Some(Meta::from_iter([("bowline".to_owned(), serde_json::json!({ "notes": notes, "kept": kept }))]))
 }
 
-/// Writes a file, for whoever asks.
+/// Writes a file, authorized and recorded.
 pub(crate) async fn write_text(
-    held: Arc<Held>,
-    asking: Asking,
+    held: Arc<SessionInner>,
+    asking: OperationContext,
     path: String,
     content: Arc<str>,
-) -> Result<Written, Failure> {
-    let Asking { agent, call, cancel, .. } = asking;
+) -> Result<WriteOutcome, RpcError> {
+    let OperationContext { agent, call, cancel, .. } = asking;
     let (its, its_path, its_content) = (held.clone(), path.clone(), content.clone());
-    let looked = blocking(move || {
-        let mut operating = Operating::new(its.clone(), Action::Write, call)
-            .on(Subject::Path { asked: its_path.clone(), resolved: None });
+    let looked = run_blocking(move || {
+        let mut operating = AuditedOperation::new(its.clone(), AuditAction::Write, call)
+            .with_subject(AuditSubject::Path { requested: its_path.clone(), resolved: None });
         let admitted = match its.files.admit(&its_path, Access::Write) {
             Ok(admitted) => admitted,
-            Err(error) => return Err(operating.fail(error.into())),
+            Err(error) => return Err(operating.record_failure(error.into())),
         };
-        operating.entry().subject = subject(&admitted);
-        match its.shared.approvals.judge(&operating.holder(), &admitted.operation(Kind::Write)) {
+        operating.entry_mut().subject = path_subject(&admitted);
+        match its.host.approvals.judge(&operating.holder(), &admitted.operation(OperationKind::Write)) {
             Ok(ruling) if ruling.effect == Effect::Allow => {
-                operating.entry().by = Cleared::by_rules(&ruling).by();
-                let agreed = Agreed::Path(admitted.canonical());
-                finish_write(&mut operating, &its_path, &its_content, agreed).map(Looked::Done)
+                operating.entry_mut().decided_by = OperationApproval::from_ruling(&ruling).decision_source();
+                let agreed = WriteAgreement::Path(admitted.canonical());
+                finish_write(&mut operating, &its_path, &its_content, agreed).map(RuledAttempt::Done)
             }
-            _ => Ok(Looked::Ask(Box::new((operating, admitted)))),
+            _ => Ok(RuledAttempt::NeedsApproval(Box::new((operating, admitted)))),
         }
     })
     .await??;
     let written = match looked {
-        Looked::Done(written) => written,
-        Looked::Ask(asking) => ask_to_write(asking.0, agent, path, content, &cancel).await?,
+        RuledAttempt::Done(written) => written,
+        RuledAttempt::NeedsApproval(asking) => {
+            write_with_approval(asking.0, agent, path, content, &cancel).await?
+        }
     };
-    let Written { path, change, verdict, .. } = &written;
-    held.show(Event::Written { session: &held.id, path, change: *change, verdict: *verdict });
+    let WriteOutcome { path, change, verdict, .. } = &written;
+    held.show(HostEvent::FileWritten { session: &held.id, path, change: *change, verdict: *verdict });
     Ok(written)
 }
 
-/// Shows a write to a person, and does it as it was shown. If it would be something else by then, it is shown again.
-async fn ask_to_write(
-    mut operating: Operating,
+/// Shows a write to the user, and carries it out as shown. If it differs by then, it is shown again.
+async fn write_with_approval(
+    mut operating: AuditedOperation,
     agent: Option<String>,
     path: String,
     content: Arc<str>,
     cancel: &CancelSignal,
-) -> Result<Written, Failure> {
-    let held = operating.held.clone();
-    for _ in 0..ATTEMPTS {
+) -> Result<WriteOutcome, RpcError> {
+    let held = operating.session.clone();
+    for _ in 0..MAX_ATTEMPTS {
         let (its, its_path, its_content) = (held.clone(), path.clone(), content.clone());
-        let previewed = blocking(move || its.files.preview(&its_path, &its_content)).await?;
+        let previewed = run_blocking(move || its.files.preview_write(&its_path, &its_content)).await?;
         let preview = match previewed {
             Ok(preview) => preview,
-            Err(error) => return blocking(move || Err(operating.fail(error.into()))).await?,
+            Err(error) => return run_blocking(move || Err(operating.record_failure(error.into()))).await?,
         };
-        let request = Request {
+        let request = ApprovalRequest {
             holder: operating.holder(),
-            call: operating.entry().call.clone(),
+            call: operating.entry_mut().call.clone(),
             agent: agent.clone(),
-            occasion: Occasion::Act,
+            trigger: QuestionTrigger::UnrequestedOperation,
             title: format!("write {path}"),
-            items: vec![written_item(&path, &preview)],
+            items: vec![write_item(&path, &preview)],
             warnings: preview.drops_privileges.then(|| WILL_DROP_PRIVILEGES.to_owned()).into_iter().collect(),
-            offers: Vec::new(),
-            deeds: vec![deed(&preview, &content)],
+            agent_options: Vec::new(),
+            resolved_operations: vec![resolve_write(&preview, &content)],
         };
-        let cleared = clear(&mut operating, &request, cancel).await;
+        let cleared = authorize_operation(&mut operating, &request, cancel).await;
         let (its_path, its_content) = (path.clone(), content.clone());
-        let (back, outcome) = blocking(move || {
-            let outcome = cleared.map_err(|failure| operating.fail(failure)).and_then(|cleared| {
+        let (back, outcome) = run_blocking(move || {
+            let outcome = cleared.map_err(|failure| operating.record_failure(failure)).and_then(|cleared| {
                 let agreed = match &cleared {
-                    Cleared::Person { text: Some(text), .. } => Agreed::Edited(&preview, text),
-                    cleared if cleared.is_bound() => Agreed::Shown(&preview),
-                    _ => Agreed::Path(&preview.path),
+                    OperationApproval::Person { text: Some(text), .. } => {
+                        WriteAgreement::Edited(&preview, text)
+                    }
+                    cleared if cleared.is_bound_to_operation() => WriteAgreement::Preview(&preview),
+                    _ => WriteAgreement::Path(&preview.path),
                 };
                 finish_write(&mut operating, &its_path, &its_content, agreed)
             });
@@ -286,110 +303,110 @@ async fn ask_to_write(
         .await?;
         operating = back;
         match outcome {
-            Err(Failure::InvalidParams { .. }) if operating.changed_meanwhile() => {}
+            Err(RpcError::InvalidParams { .. }) if operating.take_changed() => {}
             outcome => return outcome,
         }
     }
-    blocking(move || Err(operating.fail(FilesError::Unsteady(path).into()))).await?
+    run_blocking(move || Err(operating.record_failure(FilesError::KeepsChanging(path).into()))).await?
 }
 
-/// Returns a write with all that a person should see of it.
-pub(super) fn written_item(asked: &str, preview: &Preview) -> Item {
-    let target = Target::File {
-        asked: asked.to_owned(),
+/// Returns the question item of a write, with its text before and after.
+pub(super) fn write_item(asked: &str, preview: &WritePreview) -> QuestionItem {
+    let target = OperationTarget::File {
+        requested: asked.to_owned(),
         resolved: preview.path.clone(),
         protection: preview.protection,
     };
-    let change = Shown { before: preview.before.clone(), after: preview.after.clone() };
-    Item::changing(Operation { kind: Kind::Write, target }, change)
+    let change = TextChange { before: preview.before.clone(), after: preview.after.clone() };
+    QuestionItem::with_change(Operation { kind: OperationKind::Write, target }, change)
 }
 
-/// Returns a write bound to the file, to what it holds, to what is sent and to what comes of it.
-pub(super) fn deed(preview: &Preview, content: &str) -> Deed {
-    Deed::Write {
+/// Returns a write bound to its file, to the file's current content, to the text sent and to the result.
+pub(super) fn resolve_write(preview: &WritePreview, content: &str) -> ResolvedOperation {
+    ResolvedOperation::Write {
         path: preview.path.clone(),
         file: preview.file,
-        before: preview.before.as_ref().map(|before| ContentHash::of(before.as_bytes())),
-        content: ContentHash::of(content.as_bytes()),
-        after: ContentHash::of(preview.after.as_bytes()),
+        before: preview.before.as_ref().map(|before| ContentHash::digest(before.as_bytes())),
+        content: ContentHash::digest(content.as_bytes()),
+        after: ContentHash::digest(preview.after.as_bytes()),
     }
 }
 
-/// Does a write that is allowed. That it is allowed is recorded before, what became of it after.
+/// Carries out an allowed write. The permission is recorded before, and the outcome after.
 fn finish_write(
-    operating: &mut Operating,
+    operating: &mut AuditedOperation,
     path: &str,
     content: &str,
-    agreed: Agreed<'_>,
-) -> Result<Written, Failure> {
-    let held = operating.held.clone();
-    operating.wanted().map_err(|failure| operating.fail(failure))?;
-    operating.entry().bytes = Some(content.len() as u64);
-    operating.entry().reason = Some("begins".to_owned());
-    operating.record(Decision::Allowed)?;
-    operating.entry().reason = None;
+    agreed: WriteAgreement<'_>,
+) -> Result<WriteOutcome, RpcError> {
+    let held = operating.session.clone();
+    operating.check_active().map_err(|failure| operating.record_failure(failure))?;
+    operating.entry_mut().bytes = Some(content.len() as u64);
+    operating.entry_mut().reason = Some("begins".to_owned());
+    operating.record(AuditDecision::Allowed)?;
+    operating.entry_mut().reason = None;
     let origin = operating.origin();
-    let written = held.files.write_as_agreed(path, content, &origin, Some(agreed));
-    held.shared.tell_kept_texts();
+    let written = held.files.write_with_agreement(path, content, &origin, Some(agreed));
+    held.host.report_kept_texts();
     match written {
         Ok(written) => {
             if let Some(change) = written.change
-                && let Ok(change) = held.shared.workspace.change(change)
+                && let Ok(change) = held.host.workspace.change(change)
             {
-                operating.entry().before = change.before.map(|state| state.hash);
-                operating.entry().after = change.after.map(|state| state.hash);
+                operating.entry_mut().before = change.before.map(|state| state.hash);
+                operating.entry_mut().after = change.after.map(|state| state.hash);
             }
-            operating.entry().reason = written.drops_privileges.then(|| PRIVILEGES_DROPPED.to_owned());
-            operating.record(Decision::Allowed)?;
+            operating.entry_mut().reason = written.drops_privileges.then(|| PRIVILEGES_DROPPED.to_owned());
+            operating.record(AuditDecision::Allowed)?;
             Ok(written)
         }
         Err(error) => {
-            operating.changed(matches!(error, FilesError::NotAsAgreed(_)));
-            Err(operating.fail(error.into()))
+            operating.set_changed(matches!(error, FilesError::ChangedSinceApproval(_)));
+            Err(operating.record_failure(error.into()))
         }
     }
 }
 
-/// Records a write that an editor does itself.
-pub(crate) async fn editor_writes(
-    held: Arc<Held>,
-    asking: Asking,
+/// Records a write that an editor carries out itself.
+pub(crate) async fn record_editor_write(
+    held: Arc<SessionInner>,
+    asking: OperationContext,
     path: String,
     had: Option<String>,
     written: String,
-    origin: Origin,
-) -> Result<EditorWrite, Failure> {
-    blocking(move || {
-        let mut operating = Operating::new(held.clone(), Action::Write, asking.call)
-            .on(Subject::Path { asked: path.clone(), resolved: None });
-        operating.entry().turn = origin.turn;
-        operating.entry().bytes = Some(written.len() as u64);
-        match held.files.editor_writes(&path, had.as_deref(), &written, &origin) {
+    origin: ChangeOrigin,
+) -> Result<EditorWrite, RpcError> {
+    run_blocking(move || {
+        let mut operating = AuditedOperation::new(held.clone(), AuditAction::Write, asking.call)
+            .with_subject(AuditSubject::Path { requested: path.clone(), resolved: None });
+        operating.entry_mut().turn = origin.turn;
+        operating.entry_mut().bytes = Some(written.len() as u64);
+        match held.files.record_editor_write(&path, had.as_deref(), &written, &origin) {
             Ok(write) => {
-                operating.entry().reason = Some("the editor writes".to_owned());
-                operating.record(Decision::Allowed)?;
+                operating.entry_mut().reason = Some("the editor writes".to_owned());
+                operating.record(AuditDecision::Allowed)?;
                 Ok(write)
             }
-            Err(error) => Err(operating.fail(error.into())),
+            Err(error) => Err(operating.record_failure(error.into())),
         }
     })
     .await?
 }
 
 /// Records that an editor did not write after all.
-pub(crate) async fn editor_did_not_write(
-    held: Arc<Held>,
-    asking: Asking,
+pub(crate) async fn cancel_editor_write(
+    held: Arc<SessionInner>,
+    asking: OperationContext,
     write: EditorWrite,
-    origin: Origin,
-) -> Result<(), Failure> {
-    blocking(move || {
-        let mut operating = Operating::new(held.clone(), Action::Write, asking.call)
-            .on(Subject::Path { asked: write.path.clone(), resolved: None });
-        operating.entry().turn = origin.turn;
-        operating.entry().reason = Some("the editor did not write".to_owned());
-        held.files.editor_did_not_write(&write, &origin).map_err(Failure::from)?;
-        operating.record(Decision::Failed)
+    origin: ChangeOrigin,
+) -> Result<(), RpcError> {
+    run_blocking(move || {
+        let mut operating = AuditedOperation::new(held.clone(), AuditAction::Write, asking.call)
+            .with_subject(AuditSubject::Path { requested: write.path.clone(), resolved: None });
+        operating.entry_mut().turn = origin.turn;
+        operating.entry_mut().reason = Some("the editor did not write".to_owned());
+        held.files.cancel_editor_write(&write, &origin).map_err(RpcError::from)?;
+        operating.record(AuditDecision::Failed)
     })
     .await?
 }
@@ -402,7 +419,7 @@ mod tests {
 
     #[test]
     fn the_answer_to_a_write_names_texts_that_only_the_journal_has() {
-        let mut written = Written {
+        let mut written = WriteOutcome {
             path: "/w/a.txt".to_owned(),
             verdict: None,
             change: None,
@@ -411,14 +428,14 @@ mod tests {
             drops_privileges: false,
             is_unguarded: false,
             is_edited: false,
-            kept: Vec::new(),
+            kept_texts: Vec::new(),
         };
         assert_eq!(written_meta(&written), None);
         written.drops_privileges = true;
-        written.kept.push(KeptText { change: ChangeId(7), path: "/w/a.txt".to_owned() });
+        written.kept_texts.push(KeptText { change: ChangeId(7), path: "/w/a.txt".to_owned() });
         let answer = WriteTextFileResponse::new().meta(written_meta(&written));
         let expected = serde_json::json!({"_meta": {"bowline": {
-            "notes": [PRIVILEGES_DROPPED, written.kept[0].to_string()],
+            "notes": [PRIVILEGES_DROPPED, written.kept_texts[0].to_string()],
             "kept": [{"path": "/w/a.txt", "change": 7, "restore": "bowline restore 7"}],
         }}});
         assert_eq!(serde_json::to_value(&answer).unwrap(), expected);

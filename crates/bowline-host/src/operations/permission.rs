@@ -1,230 +1,253 @@
-//! Answering an agent that asks for permission.
+//! Permission requests of an agent.
 
 use std::sync::Arc;
 
 use bowline_state::accumulator::ToolCallView;
-use bowline_state::audit::{Action, Decision as Recorded, Subject};
-use bowline_state::claims::{Claim, NewText, claims};
-use bowline_state::failure::Failure;
-use bowline_state::grants::Deed;
-use bowline_state::operation::{Invocation, Kind, Operation, Target};
+use bowline_state::audit::{AuditAction, AuditDecision as Recorded, AuditSubject};
+use bowline_state::claims::{TextReplacement, ToolCallClaim, extract_claims};
+use bowline_state::grants::ResolvedOperation;
+use bowline_state::operation::{Invocation, Operation, OperationKind, OperationTarget};
 use bowline_state::paths::Access;
-use bowline_state::permission::{Decision, Lifetime, answer};
-use bowline_state::policy::{Preset, canonical_in};
-use bowline_state::question::{Choice, Item, Occasion, Offer, Shown, Told};
+use bowline_state::permission::{ChoiceLifetime, PermissionDecision, choose_outcome};
+use bowline_state::policy::{Preset, canonical_invocation_in};
+use bowline_state::question::{
+    AgentOption, AnswerChoice, QuestionItem, QuestionTrigger, TextChange, ToolCallDescription,
+};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{
     Meta, PermissionOption, PermissionOptionId, RequestPermissionOutcome, RequestPermissionRequest,
     RequestPermissionResponse, SelectedPermissionOutcome,
 };
 use bowline_wire::ClientContext;
-use bowline_workspace::approvals::{Cleared, Request};
-use bowline_workspace::terminals::looked_at;
+use bowline_workspace::approvals::{ApprovalRequest, OperationApproval};
+use bowline_workspace::terminals::resolve_command;
 
-use super::files::{WILL_DROP_PRIVILEGES, deed, written_item};
-use super::{Operating, blocking, clear};
-use crate::session::Held;
+use super::files::{WILL_DROP_PRIVILEGES, resolve_write, write_item};
+use super::{AuditedOperation, authorize_operation, run_blocking};
+use crate::session::SessionInner;
 
-/// The texts of one question have at most so many bytes; files beyond that are named, and asked about when they are written.
+/// The maximum total size of the texts of one question, in bytes; further files are only named, and asked about when
+/// they are written.
 const MAX_TEXTS: usize = 32 << 20;
 
-/// The reason in the audit log for denying what rules allow for once, because the agent takes a yes for always only.
+/// The reason in the audit log for denying an operation that rules allow once, because the agent offers only to allow
+/// it always.
 pub const ONLY_ALLOW_ALWAYS: &str =
     "the agent offers only to allow it always, which takes a person or the preset full";
 
-/// The same for an agent that takes no yes.
+/// The reason in the audit log for an agent that offers no option to allow.
 pub const NO_ALLOW_OPTION: &str = "the agent offers no option to allow it";
 
 /// Serves `session/request_permission`.
-pub(crate) async fn request(
-    held: Arc<Held>,
+pub(crate) async fn handle_request(
+    held: Arc<SessionInner>,
     agent: Option<String>,
     request: RequestPermissionRequest,
     cx: ClientContext,
-) -> Result<RequestPermissionResponse, Failure> {
+) -> Result<RequestPermissionResponse, RpcError> {
     let id = &request.tool_call.tool_call_id;
-    let call = ToolCallView::described(held.snapshot().tool_call(id), &request.tool_call);
+    let call = ToolCallView::from_update(held.snapshot().tool_call(id), &request.tool_call);
     let superseded = id.0.to_string();
-    let (mut operating, asked) = asked(held, agent, call, &request.options).await?;
-    let cleared = clear(&mut operating, &asked, cx.cancel()).await;
-    let cancelled_here = cx.cancel().is_fired();
-    let chosen = operating.chosen.take();
-    blocking(move || {
+    let (mut operating, asked) = prepare_request(held, agent, call, &request.options).await?;
+    let cleared = authorize_operation(&mut operating, &asked, cx.cancel_signal()).await;
+    let cancelled_here = cx.cancel_signal().is_fired();
+    let chosen = operating.chosen_option.take();
+    run_blocking(move || {
         let (outcome, recorded) = match &cleared {
-            Ok(cleared) => match allowed(&operating.held, &request.options, cleared) {
+            Ok(cleared) => match allow_outcome(&operating.session, &request.options, cleared) {
                 Some(outcome) => (outcome, Recorded::Allowed),
                 None => {
-                    // What the agent is told was denied is no approval.
-                    operating.held.shared.approvals.supersede(operating.held.name(), &superseded);
-                    let is_always = answer(&request.options, Decision::Allow(Lifetime::Always)).is_ok();
+                    // Denied to the agent, so its grants are revoked.
+                    operating
+                        .session
+                        .host
+                        .approvals
+                        .revoke_call_grants(operating.session.name(), &superseded);
+                    let is_always =
+                        choose_outcome(&request.options, PermissionDecision::Allow(ChoiceLifetime::Always))
+                            .is_ok();
                     let why = if is_always { ONLY_ALLOW_ALWAYS } else { NO_ALLOW_OPTION };
-                    operating.entry().reason = Some(why.to_owned());
-                    (denied(&request.options), Recorded::Denied)
+                    operating.entry_mut().reason = Some(why.to_owned());
+                    (deny_outcome(&request.options), Recorded::Denied)
                 }
             },
-            // The request itself was taken back: its answer is an error, as for every other request.
-            Err(Failure::Cancelled) if cancelled_here => return Err(operating.fail(Failure::Cancelled)),
-            Err(Failure::Cancelled) => (RequestPermissionOutcome::Cancelled, Recorded::Cancelled),
-            Err(busy @ Failure::Busy { .. }) => return Err(operating.fail(busy.clone())),
+            // The request itself was cancelled: its answer is an error, as for every other request.
+            Err(RpcError::Cancelled) if cancelled_here => {
+                return Err(operating.record_failure(RpcError::Cancelled));
+            }
+            Err(RpcError::Cancelled) => (RequestPermissionOutcome::Cancelled, Recorded::Cancelled),
+            Err(busy @ RpcError::Busy { .. }) => return Err(operating.record_failure(busy.clone())),
             Err(failure) => {
-                operating.entry().reason = Some(failure.to_string());
-                let outcome = chosen.and_then(|id| chosen_one(&request.options, &id, Choice::Deny));
-                (outcome.unwrap_or_else(|| denied(&request.options)), Recorded::Denied)
+                operating.entry_mut().reason = Some(failure.to_string());
+                let outcome =
+                    chosen.and_then(|id| find_chosen_option(&request.options, &id, AnswerChoice::Deny));
+                (outcome.unwrap_or_else(|| deny_outcome(&request.options)), Recorded::Denied)
             }
         };
         operating.record(recorded)?;
         let response = RequestPermissionResponse::new(outcome);
         Ok(match cleared {
-            Err(Failure::Denied { why }) => response.meta(why_not(why)),
+            Err(RpcError::Denied { reason: why }) => response.meta(reason_meta(why)),
             _ => response,
         })
     })
     .await?
 }
 
-/// Returns what a tool call that an agent asks about would do, as it is judged and asked about. What was approved for the
-/// call before is void.
-pub(super) async fn asked(
-    held: Arc<Held>,
+/// Prepares the operation and the approval request for a tool call. Earlier grants of the call are revoked.
+pub(super) async fn prepare_request(
+    held: Arc<SessionInner>,
     agent: Option<String>,
     call: ToolCallView,
     options: &[PermissionOption],
-) -> Result<(Operating, Request), Failure> {
+) -> Result<(AuditedOperation, ApprovalRequest), RpcError> {
     let call_id = call.id.0.to_string();
-    held.shared.approvals.supersede(held.name(), &call_id);
-    let mut operating = Operating::new(held.clone(), Action::Permission, Some(call_id.clone()))
-        .on(Subject::Text(call.title.to_string()));
+    held.host.approvals.revoke_call_grants(held.name(), &call_id);
+    let mut operating = AuditedOperation::new(held.clone(), AuditAction::Permission, Some(call_id.clone()))
+        .with_subject(AuditSubject::Text(call.title.to_string()));
     let its = held.clone();
     let title = if call.title.is_empty() { "a tool call".to_owned() } else { call.title.to_string() };
     let place = held
-        .shared
-        .describing
+        .host
+        .description_permits
         .acquire()
         .await
-        .map_err(|closed| Failure::Internal { reason: closed.to_string() })?;
-    let Described { items, deeds, warnings } = blocking(move || describe(&its, &call)).await?;
+        .map_err(|closed| RpcError::Internal { reason: closed.to_string() })?;
+    let CallDescription { items, resolved_operations: deeds, warnings } =
+        run_blocking(move || describe_tool_call(&its, &call)).await?;
     drop(place);
     if let [item] = items.as_slice() {
-        operating.entry().subject = Subject::from(&item.operation.target);
+        operating.entry_mut().subject = AuditSubject::from(&item.operation.target);
     }
-    let request = Request {
+    let request = ApprovalRequest {
         holder: operating.holder(),
         call: Some(call_id),
         agent,
-        occasion: Occasion::Request,
+        trigger: QuestionTrigger::PermissionRequest,
         title,
         items,
-        warnings: warnings.into_iter().chain(lacking(options)).collect(),
-        offers: Offer::all(options),
-        deeds,
+        warnings: warnings.into_iter().chain(missing_option_warning(options)).collect(),
+        agent_options: AgentOption::from_options(options),
+        resolved_operations: deeds,
     };
     Ok((operating, request))
 }
 
-/// Returns the outcome that allows it and nothing more. What holds for longer is remembered here, not by the agent: its
-/// idea of always may be wider. Where the agent offers only always, a person who was told so has said yes to that, and
-/// the preset full allows whatever follows. Waits for the disk.
-pub(super) fn allowed(
-    held: &Held,
+/// Returns the outcome that allows the call once. Longer lifetimes are remembered here, not by the agent, whose idea of
+/// *always* may be wider. If the agent offers only *always*, it is chosen if the user, warned of it, has agreed, or if
+/// the preset is `full`, which allows everything anyway. Blocks on the disk.
+pub(super) fn allow_outcome(
+    held: &SessionInner,
     options: &[PermissionOption],
-    cleared: &Cleared,
+    cleared: &OperationApproval,
 ) -> Option<RequestPermissionOutcome> {
-    if let Cleared::Person { option: Some(id), .. } = cleared {
-        return chosen_one(options, id, Choice::Allow);
+    if let OperationApproval::Person { option: Some(id), .. } = cleared {
+        return find_chosen_option(options, id, AnswerChoice::Allow);
     }
-    answer(options, Decision::Allow(Lifetime::Once)).ok().or_else(|| {
-        let is_full = || held.shared.approvals.policy().is_ok_and(|policy| policy.preset == Preset::Full);
-        let may_last = matches!(cleared, Cleared::Person { .. }) || is_full();
-        may_last.then(|| answer(options, Decision::Allow(Lifetime::Always)).ok())?
+    choose_outcome(options, PermissionDecision::Allow(ChoiceLifetime::Once)).ok().or_else(|| {
+        let is_full = || held.host.approvals.policy().is_ok_and(|policy| policy.preset == Preset::Full);
+        let may_last = matches!(cleared, OperationApproval::Person { .. }) || is_full();
+        may_last.then(|| choose_outcome(options, PermissionDecision::Allow(ChoiceLifetime::Always)).ok())?
     })
 }
 
-/// Returns the answer that a person chose by its name, if it was offered and says yes or no as the person did.
-fn chosen_one(
+/// Returns the outcome for an option that the user chose, if the agent offers it and its kind matches the user's
+/// choice.
+fn find_chosen_option(
     options: &[PermissionOption],
     id: &PermissionOptionId,
-    choice: Choice,
+    choice: AnswerChoice,
 ) -> Option<RequestPermissionOutcome> {
-    let offer = Offer::all(options).into_iter().find(|offer| offer.id == *id && offer.choice == choice)?;
+    let offer = AgentOption::from_options(options)
+        .into_iter()
+        .find(|offer| offer.id == *id && offer.choice == choice)?;
     Some(RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(offer.id)))
 }
 
-/// Warns of an agent that wants to be allowed for always or not at all, or that takes no yes.
-fn lacking(options: &[PermissionOption]) -> Option<String> {
-    let offers = |lifetime| answer(options, Decision::Allow(lifetime)).is_ok();
-    match (offers(Lifetime::Once), offers(Lifetime::Always)) {
+/// Warns of an agent that offers only to allow always, or not at all.
+fn missing_option_warning(options: &[PermissionOption]) -> Option<String> {
+    let offers = |lifetime| choose_outcome(options, PermissionDecision::Allow(lifetime)).is_ok();
+    match (offers(ChoiceLifetime::Once), offers(ChoiceLifetime::Always)) {
         (true, _) => None,
         (false, true) => Some("the agent takes a yes for always: it offers nothing less".to_owned()),
         (false, false) => Some("the agent offers no yes: whatever is answered, it is told no".to_owned()),
     }
 }
 
-pub(super) fn denied(options: &[PermissionOption]) -> RequestPermissionOutcome {
-    answer(options, Decision::Deny(Lifetime::Once)).unwrap_or(RequestPermissionOutcome::Cancelled)
+pub(super) fn deny_outcome(options: &[PermissionOption]) -> RequestPermissionOutcome {
+    choose_outcome(options, PermissionDecision::Deny(ChoiceLifetime::Once))
+        .unwrap_or(RequestPermissionOutcome::Cancelled)
 }
 
-/// Returns why it was denied, for agents that look: the protocol has no place for it.
-pub(super) fn why_not(why: String) -> Meta {
+/// Returns the reason for a denial as metadata, since the protocol has no field for it.
+pub(super) fn reason_meta(why: String) -> Meta {
     let mut meta = Meta::new();
     meta.insert("bowline".to_owned(), serde_json::json!({ "reason": why }));
     meta
 }
 
-/// What a tool call would do, as far as it says.
-struct Described {
-    /// For rules and a person.
-    items: Vec<Item>,
-    /// For what of it an approval can be kept until it is done.
-    deeds: Vec<Deed>,
-    /// What a person has to know besides: what the call says that is not so, and what it would do beyond that.
+/// The operations of a tool call, as far as it describes them.
+struct CallDescription {
+    /// The operations, for rules and the user.
+    items: Vec<QuestionItem>,
+    /// The operations that can be granted until they are carried out.
+    resolved_operations: Vec<ResolvedOperation>,
+    /// Warnings for the user: where the call's claims are wrong, and its side effects.
     warnings: Vec<String>,
 }
 
-/// Returns what a tool call would do. Waits for the disk.
-fn describe(held: &Held, call: &ToolCallView) -> Described {
+/// Describes the operations of a tool call. Blocks on the disk.
+fn describe_tool_call(held: &SessionInner, call: &ToolCallView) -> CallDescription {
     let mut wrong: Vec<String> = Vec::new();
     let mut drops_privileges = false;
     let mut items = Vec::new();
     let mut deeds = Vec::new();
     let mut room = MAX_TEXTS;
-    for claim in claims(call) {
+    for claim in extract_claims(call) {
         match claim {
-            Claim::Read { path } => {
-                let (item, deed) = on_file(held, Kind::Read, absolute(held, path));
+            ToolCallClaim::Read { path } => {
+                let (item, deed) =
+                    describe_file_operation(held, OperationKind::Read, to_absolute(held, path));
                 items.push(item);
                 deeds.extend(deed);
             }
-            Claim::Delete { path } => {
-                let (item, deed) = on_file(held, Kind::Delete, absolute(held, path));
+            ToolCallClaim::Delete { path } => {
+                let (item, deed) =
+                    describe_file_operation(held, OperationKind::Delete, to_absolute(held, path));
                 items.push(item);
                 deeds.extend(deed);
             }
-            Claim::Write { path, text } => {
-                let written = write(held, absolute(held, path.clone()), text, &mut room);
+            ToolCallClaim::Write { path, text } => {
+                let written = plan_write(held, to_absolute(held, path.clone()), text, &mut room);
                 items.push(written.item);
-                deeds.extend(written.deed);
+                deeds.extend(written.resolved_operation);
                 drops_privileges |= written.drops_privileges;
-                if written.is_wrong {
+                if written.is_mismatched {
                     wrong.push(path);
                 }
             }
-            Claim::Run { invocation, cwd } => {
-                let (item, deed) = run(held, invocation, cwd);
+            ToolCallClaim::Run { invocation, cwd } => {
+                let (item, deed) = describe_command(held, invocation, cwd);
                 items.push(item);
                 deeds.push(deed);
             }
-            Claim::Fetch { url } => {
-                items.push(Item::plain(Operation { kind: Kind::Fetch, target: Target::Url(url) }));
+            ToolCallClaim::Fetch { url } => {
+                items.push(QuestionItem::new(Operation {
+                    kind: OperationKind::Fetch,
+                    target: OperationTarget::Url(url),
+                }));
             }
-            Claim::Described { kind, title } => {
-                items.push(Item::plain(Operation { kind, target: Target::Described(title) }));
+            ToolCallClaim::Described { kind, title } => {
+                items.push(QuestionItem::new(Operation { kind, target: OperationTarget::Described(title) }));
             }
         }
     }
-    // What has neither a text nor a command to look at is all in what the agent tells, which need not be told twice.
-    let described = |item: &Item| matches!(item.operation.target, Target::Described(_));
-    let at = items.iter().position(described).or_else(|| items.iter().position(Item::is_bare));
+    // An item with neither a text nor a command to show gets the agent's own description, once per call.
+    let described = |item: &QuestionItem| matches!(item.operation.target, OperationTarget::Described(_));
+    let at =
+        items.iter().position(described).or_else(|| items.iter().position(QuestionItem::shows_only_name));
     if let Some(item) = at.and_then(|at| items.get_mut(at)) {
-        item.told = Some(Arc::new(Told::of(call)));
+        item.description = Some(Arc::new(ToolCallDescription::from_tool_call(call)));
     }
     let wrong = match wrong.as_slice() {
         [] => None,
@@ -237,86 +260,131 @@ fn describe(held: &Held, call: &ToolCallView) -> Described {
         )),
     };
     let dropped = drops_privileges.then(|| WILL_DROP_PRIVILEGES.to_owned());
-    Described { items, deeds, warnings: wrong.into_iter().chain(dropped).collect() }
+    CallDescription {
+        items,
+        resolved_operations: deeds,
+        warnings: wrong.into_iter().chain(dropped).collect(),
+    }
 }
 
-/// Returns the path that an agent means. The input of a tool may name a file from the session's directory; `~` is for the
-/// tool to know.
-fn absolute(held: &Held, path: String) -> String {
+/// Returns the absolute path of a tool's input, which may be relative to the session's directory. Only the tool can
+/// expand `~`.
+fn to_absolute(held: &SessionInner, path: String) -> String {
     if path.is_empty() || path.starts_with(['/', '~']) {
         return path;
     }
     format!("{}/{path}", held.files.roots().cwd())
 }
 
-/// A write as it would be.
-pub(super) struct Written {
-    pub(super) item: Item,
-    pub(super) deed: Option<Deed>,
-    /// Whether the file does not have what it is said to have.
-    is_wrong: bool,
-    /// Whether it has setuid or setgid, which it would lose.
+/// A write, described before it is carried out.
+pub(super) struct PlannedWrite {
+    pub(super) item: QuestionItem,
+    pub(super) resolved_operation: Option<ResolvedOperation>,
+    /// Whether the file lacks the text that the call claims to replace.
+    is_mismatched: bool,
+    /// Whether the file has setuid or setgid, which the write would remove.
     drops_privileges: bool,
 }
 
-fn access(kind: Kind) -> Access {
-    if kind == Kind::Read { Access::Read } else { Access::Write }
+fn required_access(kind: OperationKind) -> Access {
+    if kind == OperationKind::Read { Access::Read } else { Access::Write }
 }
 
-pub(super) fn on_file(held: &Held, kind: Kind, path: String) -> (Item, Option<Deed>) {
-    match held.files.admit(&path, access(kind)) {
+pub(super) fn describe_file_operation(
+    held: &SessionInner,
+    kind: OperationKind,
+    path: String,
+) -> (QuestionItem, Option<ResolvedOperation>) {
+    match held.files.admit(&path, required_access(kind)) {
         Ok(admitted) => {
             let (path, file) = (admitted.canonical().to_owned(), admitted.file_id());
             let deed = match kind {
-                Kind::Read => Some(Deed::Read { path, file }),
-                Kind::Delete => Some(Deed::Delete { path, file }),
+                OperationKind::Read => Some(ResolvedOperation::Read { path, file }),
+                OperationKind::Delete => Some(ResolvedOperation::Delete { path, file }),
                 _ => None,
             };
-            (Item::plain(admitted.operation(kind)), deed)
+            (QuestionItem::new(admitted.operation(kind)), deed)
         }
-        Err(_) => (Item::plain(Operation { kind, target: Target::Elsewhere { asked: path } }), None),
+        Err(_) => (
+            QuestionItem::new(Operation { kind, target: OperationTarget::OutsideRoots { requested: path } }),
+            None,
+        ),
     }
 }
 
-/// Returns a write as it would be, bound to that; or, where that cannot be told, as the agent shows it.
-pub(super) fn write(held: &Held, path: String, text: Option<NewText>, room: &mut usize) -> Written {
-    let (item, _) = on_file(held, Kind::Write, path.clone());
+/// Describes a write with its result, bound to it; or, if the result cannot be determined, as the agent shows it.
+pub(super) fn plan_write(
+    held: &SessionInner,
+    path: String,
+    text: Option<TextReplacement>,
+    room: &mut usize,
+) -> PlannedWrite {
+    let (item, _) = describe_file_operation(held, OperationKind::Write, path.clone());
     let Some(text) = text else {
-        return Written { item, deed: None, is_wrong: false, drops_privileges: false };
+        return PlannedWrite {
+            item,
+            resolved_operation: None,
+            is_mismatched: false,
+            drops_privileges: false,
+        };
     };
-    // What the file holds now, whatever the agent believes.
-    let current = held.files.preview(&path, &text.new).ok().map(|preview| preview.before);
+    // The file's actual content, not the agent's version of it.
+    let current = held.files.preview_write(&path, &text.new).ok().map(|preview| preview.before);
     let is_known = current.is_some();
-    let whole = current.and_then(|before| text.whole(before.as_deref().map(String::as_str)));
+    let whole = current.and_then(|before| text.apply_to(before.as_deref().map(String::as_str)));
     let is_wrong = is_known && whole.is_none();
-    let shown = whole.and_then(|whole| Some((held.files.preview(&path, &whole).ok()?, whole)));
+    let shown = whole.and_then(|whole| Some((held.files.preview_write(&path, &whole).ok()?, whole)));
     let Some((preview, whole)) = shown else {
         let bytes = text.new.len() + text.old.as_ref().map_or(0, String::len);
-        let change = Shown { before: text.old.map(Arc::new), after: Arc::new(text.new) };
-        let item = Item { change: fits(room, bytes).then_some(change), ..item };
-        return Written { item, deed: None, is_wrong, drops_privileges: false };
+        let change = TextChange { before: text.old.map(Arc::new), after: Arc::new(text.new) };
+        let item = QuestionItem { change: take_budget(room, bytes).then_some(change), ..item };
+        return PlannedWrite {
+            item,
+            resolved_operation: None,
+            is_mismatched: is_wrong,
+            drops_privileges: false,
+        };
     };
     let drops_privileges = preview.drops_privileges;
     let bytes = preview.after.len() + preview.before.as_ref().map_or(0, |before| before.len());
-    if !fits(room, bytes) {
-        return Written { item, deed: None, is_wrong, drops_privileges };
+    if !take_budget(room, bytes) {
+        return PlannedWrite { item, resolved_operation: None, is_mismatched: is_wrong, drops_privileges };
     }
-    let deed = Some(deed(&preview, &whole));
-    Written { item: written_item(&path, &preview), deed, is_wrong, drops_privileges }
+    let deed = Some(resolve_write(&preview, &whole));
+    PlannedWrite {
+        item: write_item(&path, &preview),
+        resolved_operation: deed,
+        is_mismatched: is_wrong,
+        drops_privileges,
+    }
 }
 
-/// Takes bytes from the room that the texts of one question have, if there are so many left.
-fn fits(room: &mut usize, bytes: usize) -> bool {
+/// Takes bytes from the text budget of a question, if enough are left.
+fn take_budget(room: &mut usize, bytes: usize) -> bool {
     let fits = bytes <= *room;
     *room -= if fits { bytes } else { 0 };
     fits
 }
 
-fn run(held: &Held, invocation: Invocation, cwd: Option<String>) -> (Item, Deed) {
+fn describe_command(
+    held: &SessionInner,
+    invocation: Invocation,
+    cwd: Option<String>,
+) -> (QuestionItem, ResolvedOperation) {
     let asked = cwd.unwrap_or_else(|| held.files.roots().cwd().to_owned());
-    // A directory that cannot be used is shown as it is named; the command itself is refused later.
+    // An unusable directory is shown as named; the command itself is refused later.
     let cwd = held.files.working_directory(&asked).map_or(asked, |directory| directory.path);
-    let deed = Deed::Run { invocation: canonical_in(&invocation, &cwd), cwd: cwd.clone(), env: Vec::new() };
-    let command = looked_at(&held.files, invocation, cwd, Vec::new());
-    (Item::plain(Operation { kind: Kind::Execute, target: Target::Command(command) }), deed)
+    let deed = ResolvedOperation::Run {
+        invocation: canonical_invocation_in(&invocation, &cwd),
+        cwd: cwd.clone(),
+        env: Vec::new(),
+    };
+    let command = resolve_command(&held.files, invocation, cwd, Vec::new());
+    (
+        QuestionItem::new(Operation {
+            kind: OperationKind::Execute,
+            target: OperationTarget::Command(command),
+        }),
+        deed,
+    )
 }

@@ -1,18 +1,18 @@
-//! The title of a turn: what it was asked to do.
+//! The title of a turn, taken from its prompt.
 
 use bowline_state::schema::v1::ContentBlock;
 
-use super::Held;
+use super::SessionInner;
 
-impl Held {
-    /// Keeps what a turn is asked to do as its title.
-    pub(super) fn title_turn(&self, turn: u64, prompt: &[ContentBlock]) {
+impl SessionInner {
+    /// Records the prompt as the title of a turn.
+    pub(super) fn record_turn_title(&self, turn: u64, prompt: &[ContentBlock]) {
         let text = prompt.iter().find_map(|block| match block {
             ContentBlock::Text(text) => Some(text.text.as_str()),
             _ => None,
         });
         if let Some(text) = text {
-            self.shared.workspace.record_turn_title(self.name(), turn, text);
+            self.host.workspace.record_turn_title(self.name(), turn, text);
         }
     }
 }

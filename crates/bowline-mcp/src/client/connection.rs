@@ -1,13 +1,13 @@
-//! One connection to a server: made, watched and ended, with the server's processes.
+//! One connection to a server, and the server's processes.
 
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_state::display;
-use bowline_state::terminal::Exit;
-use bowline_state::terminal::environment::environment;
-use bowline_workspace::terminals::{Companion, Program, Streams, TerminalError};
+use bowline_state::terminal::CommandExit;
+use bowline_state::terminal::environment::command_environment;
+use bowline_workspace::terminals::{ProgramSpec, ProgramStreams, SupervisedProgram, TerminalError};
 use rmcp::RoleClient;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::{
@@ -19,100 +19,112 @@ use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::error::{Again, Failure, chain};
-use super::guard::{Guard, Line};
-use super::handler::{Handler, Shared};
-use super::legacy::{Legacy, LegacyError};
-use super::over_acp::Channel;
-use super::ring::Ring;
-use super::settings::Settings;
-use super::spec::Reach;
-use super::stdio::Stdio;
-use super::streamable::{self, HttpError};
+use super::acp_transport::AcpTransport;
+use super::error::{ConnectError, RetryPolicy, format_error_chain};
+use super::guarded_transport::{ConnectionState, GuardedTransport};
+use super::handler::{NotificationHandler, SharedHandler};
+use super::legacy_sse::{LegacyError, LegacyTransport};
+use super::options::McpClientOptions;
+use super::output_tail::OutputTail;
+use super::spec::TransportSpec;
+use super::stdio::StdioTransport;
+use super::streamable_http::{self, HttpError};
 use crate::http;
 
-/// How long what a server said last is read after it ended.
-const TAIL: Duration = Duration::from_millis(200);
-/// How long a server that has closed its output may take to end, so that how it ended can be told.
-const EXIT: Duration = Duration::from_secs(2);
-/// How long a server may take to end by itself when its input has ended.
-const LEAVE: Duration = Duration::from_millis(500);
-/// How long the end of a connection may take to be told.
-const CLOSE: Duration = Duration::from_secs(2);
-/// The longest name or version that is shown, in bytes.
+/// How long the last output of a server is read after it ended.
+const TAIL_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long a server that has closed its output may take to exit, so that its exit status can be reported.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a server may take to exit by itself after its input was closed.
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
+/// The deadline for closing a connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest displayed name or version, in bytes.
 const MAX_SHOWN: usize = 80;
 
 /// A connection. Dropping it ends the server's processes.
-pub(super) struct Connection {
-    running: RunningService<RoleClient, Shared>,
-    line: watch::Receiver<Line>,
+pub(super) struct ServerConnection {
+    running: RunningService<RoleClient, SharedHandler>,
+    state: watch::Receiver<ConnectionState>,
     cut: watch::Sender<bool>,
-    process: Option<Process>,
+    process: Option<ServerProcess>,
     grace: Duration,
 }
 
-impl Connection {
-    /// Connects. Dropped, it leaves nothing behind.
-    pub(super) async fn open(reach: &Reach, settings: &Settings, ring: &Arc<Ring>) -> Result<Self, Failure> {
+impl ServerConnection {
+    /// Connects. Dropping the future leaves nothing behind.
+    pub(super) async fn open(
+        reach: &TransportSpec,
+        settings: &McpClientOptions,
+        ring: &Arc<OutputTail>,
+    ) -> Result<Self, ConnectError> {
         let modern = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] };
         let (first, second) = match reach {
-            // There is no connection to shake hands on; servers that want it all the same are asked then.
-            Reach::Acp { .. } => (modern, ClientLifecycleMode::Initialize),
-            // Servers of the latest protocol may not know the handshake. Asking older ones the new way first would make
-            // some of them hang.
+            // There is no connection that needs a handshake; servers that insist on one get it on the second attempt.
+            TransportSpec::Acp { .. } => (modern, ClientLifecycleMode::Initialize),
+            // Servers of the latest protocol may not know the handshake. Older servers may hang if they are asked the
+            // new way first.
             _ => (ClientLifecycleMode::Initialize, modern),
         };
-        match Self::open_as(reach, settings, ring, first).await {
-            Err(Refused::Handshake(failure)) => {
-                Self::open_as(reach, settings, ring, second).await.map_err(|_| failure)
+        match Self::open_with_mode(reach, settings, ring, first).await {
+            Err(OpenError::Handshake(failure)) => {
+                Self::open_with_mode(reach, settings, ring, second).await.map_err(|_| failure)
             }
-            Err(Refused::Otherwise(failure)) => Err(failure),
+            Err(OpenError::Other(failure)) => Err(failure),
             Ok(connection) => Ok(connection),
         }
     }
 
-    async fn open_as(
-        reach: &Reach,
-        settings: &Settings,
-        ring: &Arc<Ring>,
+    async fn open_with_mode(
+        reach: &TransportSpec,
+        settings: &McpClientOptions,
+        ring: &Arc<OutputTail>,
         mode: ClientLifecycleMode,
-    ) -> Result<Self, Refused> {
-        let grace = settings.grace;
+    ) -> Result<Self, OpenError> {
+        let grace = settings.grace_period;
         match reach {
-            Reach::Stdio { .. } => {
-                let (process, Streams { talk, errors }) = start(reach, settings).await?;
-                tokio::spawn(drain(errors, Arc::clone(ring)));
-                let mut process = Process { companion: process, exit: None };
-                let served = serve(Stdio::new(talk, Arc::clone(ring)), mode, Some(&mut process)).await;
+            TransportSpec::Stdio { .. } => {
+                let (process, ProgramStreams { stdio: talk, stderr: errors }) =
+                    start_process(reach, settings).await?;
+                tokio::spawn(drain_stderr(errors, Arc::clone(ring)));
+                let mut process = ServerProcess { companion: process, exit: None };
+                let served =
+                    perform_handshake(StdioTransport::new(talk, Arc::clone(ring)), mode, Some(&mut process))
+                        .await;
                 let (running, line, cut) = served?;
-                Ok(Self { running, line, cut, process: Some(process), grace })
+                Ok(Self { running, state: line, cut, process: Some(process), grace })
             }
-            Reach::Http { url, headers } => {
-                let transport = streamable::transport(client(settings, url).await?, url, headers.clone());
-                let (running, line, cut) = serve(transport, mode, None).await?;
-                Ok(Self { running, line, cut, process: None, grace })
+            TransportSpec::Http { url, headers } => {
+                let transport =
+                    streamable_http::transport(http_client(settings, url).await?, url, headers.clone());
+                let (running, line, cut) = perform_handshake(transport, mode, None).await?;
+                Ok(Self { running, state: line, cut, process: None, grace })
             }
-            Reach::Sse { url, headers } => {
-                let client = client(settings, url).await?;
-                let connected = Legacy::connect(client, url.clone(), headers.clone()).await;
+            TransportSpec::Sse { url, headers } => {
+                let client = http_client(settings, url).await?;
+                let connected = LegacyTransport::connect(client, url.clone(), headers.clone()).await;
                 let transport = connected.map_err(|why| match &why {
-                    LegacyError::Http(http) => {
-                        Failure { why: chain(&why), again: Again::if_passing(http.may_pass()) }
+                    LegacyError::Http(http) => ConnectError {
+                        why: format_error_chain(&why),
+                        retry: RetryPolicy::if_transient(http.is_transient()),
+                    },
+                    LegacyError::NoEndpoint | LegacyError::OtherHost(_) => {
+                        ConnectError::permanent(format_error_chain(&why))
                     }
-                    LegacyError::NoEndpoint | LegacyError::Elsewhere(_) => Failure::lasting(chain(&why)),
                 })?;
-                let (running, line, cut) = serve(transport, mode, None).await?;
-                Ok(Self { running, line, cut, process: None, grace })
+                let (running, line, cut) = perform_handshake(transport, mode, None).await?;
+                Ok(Self { running, state: line, cut, process: None, grace })
             }
-            Reach::Acp { server } => {
+            TransportSpec::Acp { server } => {
                 let Some(over) = &settings.over_acp else {
-                    return Err(
-                        Failure::lasting("there is no client that it could be reached through").into()
-                    );
+                    return Err(ConnectError::permanent(
+                        "there is no client that it could be reached through",
+                    )
+                    .into());
                 };
-                let transport = Channel::new(over.clone(), server.clone());
-                let (running, line, cut) = serve(transport, mode, None).await?;
-                Ok(Self { running, line, cut, process: None, grace })
+                let transport = AcpTransport::new(over.clone(), server.clone());
+                let (running, line, cut) = perform_handshake(transport, mode, None).await?;
+                Ok(Self { running, state: line, cut, process: None, grace })
             }
         }
     }
@@ -121,42 +133,44 @@ impl Connection {
         self.running.peer().clone()
     }
 
-    pub(super) fn handler(&self) -> Arc<Handler> {
+    pub(super) fn handler(&self) -> Arc<NotificationHandler> {
         Arc::clone(&self.running.service().0)
     }
 
-    /// Returns whether the server says that it has tools.
+    /// Returns whether the server declares tools.
     pub(super) fn has_tools(&self) -> bool {
         self.running.peer().peer_info().is_some_and(|info| info.capabilities.tools.is_some())
     }
 
-    /// Returns what the server calls itself, with its version.
+    /// Returns the name that the server gives itself, with its version.
     pub(super) fn version(&self) -> Option<String> {
         let info = self.running.peer().peer_info()?;
         let server = info.server_info.as_ref()?;
-        let shown = |text: &str| display::line(text, MAX_SHOWN);
+        let shown = |text: &str| display::escape_line(text, MAX_SHOWN);
         let named = format!("{} {}", shown(&server.name), shown(&server.version));
         Some(format!("{} (MCP {})", named.trim(), info.protocol_version))
     }
 
-    /// Waits until the connection ends, and says how it did.
-    pub(super) async fn ended(&mut self) -> String {
-        let Self { line, cut, process, .. } = self;
-        let closed = async |line: &mut watch::Receiver<Line>| {
-            line.wait_for(|line| *line != Line::Open).await.map_or(Line::Closed, |line| *line)
+    /// Waits until the connection ends, and describes how it ended.
+    pub(super) async fn wait_until_ended(&mut self) -> String {
+        let Self { state: line, cut, process, .. } = self;
+        let closed = async |line: &mut watch::Receiver<ConnectionState>| {
+            line.wait_for(|line| *line != ConnectionState::Open)
+                .await
+                .map_or(ConnectionState::Closed, |line| *line)
         };
         tokio::select! {
             biased;
-            exit = exit(process) => {
-                // Others may hold its output open. What it said itself is there by now.
-                timeout(TAIL, closed(line)).await.map_or_else(drop, drop);
+            exit = wait_for_process_exit(process) => {
+                // Other processes may hold its output open. Its own output has arrived by now.
+                timeout(TAIL_TIMEOUT, closed(line)).await.map_or_else(drop, drop);
                 cut.send_replace(true);
-                said_of(exit)
+                describe_exit(exit)
             }
             how = closed(line) => match (how, process.is_some()) {
-                (Line::Flooded, _) => "it asks without reading what it is answered, so it was cut off".to_owned(),
-                (_, true) => match timeout(EXIT, exit(process)).await {
-                    Ok(exit) => said_of(exit),
+                (ConnectionState::Flooded, _) => "it asks without reading what it is answered, so it was cut off".to_owned(),
+                (_, true) => match timeout(EXIT_TIMEOUT, wait_for_process_exit(process)).await {
+                    Ok(exit) => describe_exit(exit),
                     Err(_) => "it closed its output".to_owned(),
                 },
                 (_, false) => "it closed the connection".to_owned(),
@@ -164,133 +178,158 @@ impl Connection {
         }
     }
 
-    /// Ends the connection and the server's processes: it is told first, asked then, and killed at last.
+    /// Ends the connection and the server's processes: closes the connection, then asks the server to exit, then kills
+    /// it.
     pub(super) async fn close(mut self) {
-        drop(self.running.close_with_timeout(CLOSE).await);
+        drop(self.running.close_with_timeout(CLOSE_TIMEOUT).await);
         if let Some(mut process) = self.process.take() {
-            drop(timeout(LEAVE.min(self.grace), process.exited()).await);
-            process.companion.end().await;
+            drop(timeout(LEAVE_TIMEOUT.min(self.grace), process.wait_for_exit()).await);
+            process.companion.stop().await;
         }
     }
 
-    /// Ends what is left of a server that has ended.
+    /// Ends the remaining processes of a server that has ended.
     pub(super) async fn clean_up(mut self) {
         if let Some(process) = self.process.take() {
-            process.companion.end().await;
+            process.companion.stop().await;
         }
     }
 }
 
 /// The processes of a server.
-struct Process {
-    companion: Companion,
-    // How the server itself ended, when that is known.
-    exit: Option<Option<Exit>>,
+struct ServerProcess {
+    companion: SupervisedProgram,
+    // How the server itself ended, once that is known.
+    exit: Option<Option<CommandExit>>,
 }
 
-impl Process {
-    /// Waits until the server itself has ended, and says how, as often as it is asked.
-    async fn exited(&mut self) -> Option<Exit> {
+impl ServerProcess {
+    /// Waits until the server itself has ended, and returns how. May be called repeatedly.
+    async fn wait_for_exit(&mut self) -> Option<CommandExit> {
         if self.exit.is_none() {
-            self.exit = Some(self.companion.ended().await);
+            self.exit = Some(self.companion.wait().await);
         }
         self.exit.clone().flatten()
     }
 }
 
-/// Why there is no connection.
-enum Refused {
+/// Why a connection could not be opened.
+enum OpenError {
     /// The server answered the handshake with an error.
-    Handshake(Failure),
-    Otherwise(Failure),
+    Handshake(ConnectError),
+    Other(ConnectError),
 }
 
-impl From<Failure> for Refused {
-    fn from(failure: Failure) -> Self {
-        Self::Otherwise(failure)
+impl From<ConnectError> for OpenError {
+    fn from(failure: ConnectError) -> Self {
+        Self::Other(failure)
     }
 }
 
-type Served = (RunningService<RoleClient, Shared>, watch::Receiver<Line>, watch::Sender<bool>);
+type ServedConnection =
+    (RunningService<RoleClient, SharedHandler>, watch::Receiver<ConnectionState>, watch::Sender<bool>);
 
-async fn serve<T: Transport<RoleClient> + 'static>(
+async fn perform_handshake<T: Transport<RoleClient> + 'static>(
     transport: T,
     mode: ClientLifecycleMode,
-    process: Option<&mut Process>,
-) -> Result<Served, Refused> {
-    let (line_sender, line) = watch::channel(Line::Open);
+    process: Option<&mut ServerProcess>,
+) -> Result<ServedConnection, OpenError> {
+    let (line_sender, line) = watch::channel(ConnectionState::Open);
     let (cut, cut_receiver) = watch::channel(false);
-    let guarded = Guard::new(transport, line_sender, cut_receiver);
-    let why = match Shared::default().serve_with_lifecycle(guarded, mode).await {
+    let guarded = GuardedTransport::new(transport, line_sender, cut_receiver);
+    let why = match SharedHandler::default().serve_with_lifecycle(guarded, mode).await {
         Ok(running) => return Ok((running, line, cut)),
         Err(why) => why,
     };
     match (&why, process) {
         (ClientInitializeError::JsonRpcError(error), _) => {
-            let message = display::line(&error.message, 300);
-            Err(Refused::Handshake(Failure::lasting(format!("it refuses the handshake: {message}"))))
+            let message = display::escape_line(&error.message, 300);
+            Err(OpenError::Handshake(ConnectError::permanent(format!("it refuses the handshake: {message}"))))
         }
         (ClientInitializeError::NoCompatibleProtocolVersion { .. }, _) => {
-            let message = display::line(&why.to_string(), 300);
-            Err(Refused::Handshake(Failure::lasting(format!("it does not speak MCP as expected: {message}"))))
+            let message = display::escape_line(&why.to_string(), 300);
+            Err(OpenError::Handshake(ConnectError::permanent(format!(
+                "it does not speak MCP as expected: {message}"
+            ))))
         }
-        (ClientInitializeError::TransportError { error, .. }, None) => Err(unreachable(&*error.error).into()),
-        // A program that has ended takes its input along, or does not say why.
+        (ClientInitializeError::TransportError { error, .. }, None) => {
+            Err(http_connect_error(&*error.error).into())
+        }
+        // A program that has ended causes a write error or a closed connection; its exit status says more.
         (
             ClientInitializeError::TransportError { .. } | ClientInitializeError::ConnectionClosed(_),
             Some(process),
         ) => {
-            let how = timeout(EXIT, process.exited())
+            let how = timeout(EXIT_TIMEOUT, process.wait_for_exit())
                 .await
-                .map_or_else(|_| "it closed its output".to_owned(), said_of);
-            Err(Failure::passing(format!("{how} before it was ready")).into())
+                .map_or_else(|_| "it closed its output".to_owned(), describe_exit);
+            Err(ConnectError::transient(format!("{how} before it was ready")).into())
         }
         (ClientInitializeError::ConnectionClosed(_), None) => {
-            Err(Failure::passing("it closed the connection before it was ready").into())
+            Err(ConnectError::transient("it closed the connection before it was ready").into())
         }
-        _ => Err(Failure::lasting(format!("it does not speak MCP as expected: {}", chain(&why))).into()),
+        _ => Err(ConnectError::permanent(format!(
+            "it does not speak MCP as expected: {}",
+            format_error_chain(&why)
+        ))
+        .into()),
     }
 }
 
-/// Returns why a server cannot be reached over HTTP.
-pub(super) fn unreachable(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Failure {
+/// Returns why a server is unreachable over HTTP.
+pub(super) fn http_connect_error(error: &(dyn std::error::Error + Send + Sync + 'static)) -> ConnectError {
     match error.downcast_ref::<StreamableHttpError<HttpError>>() {
-        Some(StreamableHttpError::Client(http)) => {
-            Failure { why: chain(http), again: Again::if_passing(http.may_pass()) }
-        }
-        _ => Failure::passing(chain(error)),
+        Some(StreamableHttpError::Client(http)) => ConnectError {
+            why: format_error_chain(http),
+            retry: RetryPolicy::if_transient(http.is_transient()),
+        },
+        _ => ConnectError::transient(format_error_chain(error)),
     }
 }
 
-async fn client(settings: &Settings, url: &reqwest::Url) -> Result<reqwest::Client, Failure> {
+async fn http_client(
+    settings: &McpClientOptions,
+    url: &reqwest::Url,
+) -> Result<reqwest::Client, ConnectError> {
     let settings = settings.http.clone();
-    let reaches = if url.scheme() == "http" { http::Reaches::Plain } else { http::Reaches::Secure };
-    // The certificates of the system are read.
-    let made = tokio::task::spawn_blocking(move || http::client(&settings, reaches)).await;
+    let reaches = if url.scheme() == "http" { http::HttpScheme::Http } else { http::HttpScheme::Https };
+    // Blocking, because the system's certificates are read from disk.
+    let made = tokio::task::spawn_blocking(move || http::build_client(&settings, reaches)).await;
     match made {
         Ok(Ok(client)) => Ok(client),
-        Ok(Err(why)) => Err(Failure::lasting(chain(&why))),
-        Err(_) => Err(Failure::passing("the HTTP client was not made")),
+        Ok(Err(why)) => Err(ConnectError::permanent(format_error_chain(&why))),
+        Err(_) => Err(ConnectError::transient("the HTTP client was not made")),
     }
 }
 
-async fn start(reach: &Reach, settings: &Settings) -> Result<(Companion, Streams), Failure> {
-    let Reach::Stdio { command, args, env, cwd } = reach else {
-        return Err(Failure::lasting("it is no program"));
+async fn start_process(
+    reach: &TransportSpec,
+    settings: &McpClientOptions,
+) -> Result<(SupervisedProgram, ProgramStreams), ConnectError> {
+    let TransportSpec::Stdio { command, args, env, cwd } = reach else {
+        return Err(ConnectError::permanent("it is no program"));
     };
-    let env = environment(&settings.inherited, &settings.allows, env);
-    let env = env.map_err(|why| Failure::lasting(chain(&why)))?;
+    let env = command_environment(&settings.inherited_env, &settings.allowed_env, env);
+    let env = env.map_err(|why| ConnectError::permanent(format_error_chain(&why)))?;
     let argv = [command].into_iter().chain(args).cloned().collect();
     let directory = cwd.clone().unwrap_or_else(|| settings.directory.clone());
-    let program = Program { argv, env, directory, resources: settings.resources, grace: settings.grace };
-    Companion::start(&settings.supervisor, program).await.map_err(|why| match why {
-        TerminalError::Supervisor(_) | TerminalError::System { .. } => Failure::passing(chain(&why)),
-        why => Failure::lasting(chain(&why)),
+    let program = ProgramSpec {
+        argv,
+        env,
+        directory,
+        resource_limits: settings.resources,
+        grace_period: settings.grace_period,
+    };
+    SupervisedProgram::start(&settings.supervisor, program).await.map_err(|why| match why {
+        TerminalError::Supervisor(_) | TerminalError::System { .. } => {
+            ConnectError::transient(format_error_chain(&why))
+        }
+        why => ConnectError::permanent(format_error_chain(&why)),
     })
 }
 
-/// Reads what a server says on its standard error, so that it never has to wait with it.
-async fn drain(errors: pipe::Receiver, ring: Arc<Ring>) {
+/// Drains a server's standard error, so that the server never blocks on it.
+async fn drain_stderr(errors: pipe::Receiver, ring: Arc<OutputTail>) {
     let mut buffer = vec![0; 64 * 1024];
     while errors.readable().await.is_ok() {
         match errors.try_read(&mut buffer) {
@@ -303,17 +342,17 @@ async fn drain(errors: pipe::Receiver, ring: Arc<Ring>) {
     }
 }
 
-async fn exit(process: &mut Option<Process>) -> Option<Exit> {
+async fn wait_for_process_exit(process: &mut Option<ServerProcess>) -> Option<CommandExit> {
     match process {
-        Some(process) => process.exited().await,
+        Some(process) => process.wait_for_exit().await,
         None => pending().await,
     }
 }
 
-fn said_of(exit: Option<Exit>) -> String {
+fn describe_exit(exit: Option<CommandExit>) -> String {
     match exit {
-        Some(Exit::Code(code)) => format!("it ended with code {code}"),
-        Some(Exit::Signal(signal)) => format!("it was ended by {signal}"),
+        Some(CommandExit::Code(code)) => format!("it ended with code {code}"),
+        Some(CommandExit::Signal(signal)) => format!("it was ended by {signal}"),
         None => "it was ended".to_owned(),
     }
 }

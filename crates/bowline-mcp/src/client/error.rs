@@ -1,93 +1,93 @@
-//! Why a call of a server's tool came to nothing.
+//! Errors of tool calls and of connections.
 
 use std::time::Duration;
 
-/// Why a call of a server's tool came to nothing. The text is for the model.
+/// Why a tool call failed. The text is for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum McpError {
     /// There is no such tool.
     #[error("there is no MCP tool {0:?}: it may have gone with its server")]
     UnknownTool(String),
-    /// The server does not run.
+    /// The server is not running.
     #[error("the MCP server {server:?} cannot be used: {why}")]
     NotReady {
         /// The server.
         server: String,
-        /// How it is.
+        /// The server's state.
         why: String,
     },
-    /// The server ended while it was called.
+    /// The server ended during the call.
     #[error("the MCP server {server:?} ended during the call, what it did is not known: {why}")]
-    Gone {
+    ServerEnded {
         /// The server.
         server: String,
-        /// How.
+        /// How it ended.
         why: String,
     },
-    /// The server answers with an error.
+    /// The server answered with an error.
     #[error("the MCP server {server:?} refuses the call: {message}")]
     Refused {
         /// The server.
         server: String,
-        /// What it says.
+        /// The server's message.
         message: String,
     },
-    /// The server cannot be reached, or what answers is no server.
+    /// The server is unreachable, or the peer does not speak MCP.
     #[error(
         "the call of the MCP server {server:?} failed, and may have been carried out all the same: {why}"
     )]
     Unreachable {
         /// The server.
         server: String,
-        /// What stands in the way.
+        /// The cause.
         why: String,
     },
-    /// It took too long.
+    /// The call exceeded its deadline.
     #[error("the MCP server {server:?} did not answer within {after:?}, so the call was cancelled")]
-    Late {
+    TimedOut {
         /// The server.
         server: String,
-        /// How long it was waited for.
+        /// The deadline.
         after: Duration,
     },
-    /// The server wants something that is not supported.
+    /// The server answered with something that is not supported.
     #[error("the MCP server {server:?} answers with {what}, which is not supported")]
     Unsupported {
         /// The server.
         server: String,
-        /// What it wants.
+        /// The unsupported answer.
         what: &'static str,
     },
 }
 
-/// Why a server could not be connected to, or is no longer.
+/// Why a connection could not be opened, or was lost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
-pub(super) struct Failure {
+pub(super) struct ConnectError {
     pub(super) why: String,
-    /// Whether it is worth trying again.
-    pub(super) again: Again,
+    /// Whether and when to retry.
+    pub(super) retry: RetryPolicy,
 }
 
-impl Failure {
-    /// Returns a failure that will not mend itself.
-    pub(super) fn lasting(why: impl Into<String>) -> Self {
-        Self { why: why.into(), again: Again::Never }
+impl ConnectError {
+    /// Returns a permanent failure.
+    pub(super) fn permanent(why: impl Into<String>) -> Self {
+        Self { why: why.into(), retry: RetryPolicy::Never }
     }
 
-    /// Returns a failure that took so long that it is not tried again but after a while.
+    /// Returns a failure that took so long that it is retried only after a while.
     pub(super) fn slow(why: impl Into<String>) -> Self {
-        Self { why: why.into(), again: Again::Later }
+        Self { why: why.into(), retry: RetryPolicy::Later }
     }
 
-    /// Returns a failure that may not happen again.
-    pub(super) fn passing(why: impl Into<String>) -> Self {
-        Self { why: why.into(), again: Again::Soon }
+    /// Returns a transient failure.
+    pub(super) fn transient(why: impl Into<String>) -> Self {
+        Self { why: why.into(), retry: RetryPolicy::Soon }
     }
 }
 
-/// Returns what an error says with all that is behind it, each thing once.
-pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+/// Returns an error with all its sources; a text that already occurred is not repeated.
+pub(super) fn format_error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -97,23 +97,23 @@ pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         }
         source = error.source();
     }
-    bowline_state::display::line(&text, 600)
+    bowline_state::display::escape_line(&text, 600)
 }
 
-/// Whether it is worth trying again.
+/// Whether and when to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Again {
-    /// No.
+pub(super) enum RetryPolicy {
+    /// Never.
     Never,
     /// After a while.
     Later,
-    /// Soon, and if that does not help, after a while.
+    /// Soon, and if that fails too, after a while.
     Soon,
 }
 
-impl Again {
-    /// Returns what becomes of something that may pass, or not.
-    pub(super) fn if_passing(passes: bool) -> Self {
+impl RetryPolicy {
+    /// Returns the policy for a failure that is transient, or not.
+    pub(super) fn if_transient(passes: bool) -> Self {
         if passes { Self::Soon } else { Self::Never }
     }
 }

@@ -1,9 +1,9 @@
-//! What a server tells of its own accord: progress of calls, and that its tools changed.
+//! The handler of a server's notifications: the progress of calls, and changes to its tools.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bowline_state::mcp_tools::progress_title;
+use bowline_state::mcp_tools::format_progress_title;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam, ProgressToken,
     ProtocolVersion,
@@ -12,24 +12,24 @@ use rmcp::service::NotificationContext;
 use rmcp::{ClientHandler, RoleClient};
 use tokio::sync::{Notify, mpsc};
 
-/// So many words of progress wait for whoever called; more are left out.
+/// The most progress messages that wait for a caller; further ones are dropped.
 const MAX_PROGRESS: usize = 16;
 
-/// Takes in what a server tells.
+/// Handles a server's notifications.
 #[derive(Debug, Default)]
-pub(super) struct Handler {
-    /// Woken when the server says that its tools changed.
+pub(super) struct NotificationHandler {
+    /// Woken when the server reports that its tools changed.
     pub(super) tools_changed: Notify,
-    // The calls that are being made: an entry lives as long as its call.
+    // The calls in progress: an entry lives as long as its call.
     calls: Mutex<HashMap<ProgressToken, mpsc::Sender<String>>>,
 }
 
-impl Handler {
-    /// Returns where the progress of a call is told.
-    pub(super) fn watch(&self, token: ProgressToken) -> Watch<'_> {
+impl NotificationHandler {
+    /// Returns a watch on the progress of a call.
+    pub(super) fn watch_progress(&self, token: ProgressToken) -> ProgressWatch<'_> {
         let (sender, titles) = mpsc::channel(MAX_PROGRESS);
         self.calls().insert(token.clone(), sender);
-        Watch { handler: self, token, titles }
+        ProgressWatch { handler: self, token, titles }
     }
 
     fn calls(&self) -> MutexGuard<'_, HashMap<ProgressToken, mpsc::Sender<String>>> {
@@ -38,20 +38,20 @@ impl Handler {
 }
 
 /// The progress of a call.
-pub(super) struct Watch<'a> {
-    handler: &'a Handler,
+pub(super) struct ProgressWatch<'a> {
+    handler: &'a NotificationHandler,
     token: ProgressToken,
     titles: mpsc::Receiver<String>,
 }
 
-impl Watch<'_> {
-    /// Returns the next word of progress.
+impl ProgressWatch<'_> {
+    /// Returns the next progress message.
     pub(super) async fn next(&mut self) -> Option<String> {
         self.titles.recv().await
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for ProgressWatch<'_> {
     fn drop(&mut self) {
         self.handler.calls().remove(&self.token);
     }
@@ -59,9 +59,9 @@ impl Drop for Watch<'_> {
 
 /// A handler that the SDK and the owner of a connection share.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shared(pub(super) std::sync::Arc<Handler>);
+pub(super) struct SharedHandler(pub(super) std::sync::Arc<NotificationHandler>);
 
-impl ClientHandler for Shared {
+impl ClientHandler for SharedHandler {
     fn get_info(&self) -> ClientConfig {
         let this = Implementation::new("bowline", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(ClientCapabilities::default(), this)
@@ -71,8 +71,8 @@ impl ClientHandler for Shared {
     async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
         let calls = self.0.calls();
         if let Some(call) = calls.get(&progress.progress_token) {
-            let title = progress_title(progress.progress, progress.total, progress.message.as_deref());
-            // A call that has not taken the last ones will hardly miss this one.
+            let title = format_progress_title(progress.progress, progress.total, progress.message.as_deref());
+            // A caller that has not read the queued messages can do without this one.
             call.try_send(title).unwrap_or_default();
         }
     }

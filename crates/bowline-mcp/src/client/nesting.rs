@@ -1,18 +1,18 @@
-//! JSON that is nested deeper than it is read.
+//! Truncation of JSON that is nested too deeply to be parsed.
 //!
-//! Whoever reads JSON by recursion has to stop at some depth, and then the whole message is lost. One tool whose schema is
-//! nested without end would so cost all tools of its server.
+//! A recursive JSON parser stops at some depth and then loses the whole message. Without truncation, one tool with an
+//! endlessly nested schema would cost all tools of its server.
 
 use std::borrow::Cow;
 
-/// Values may be nested so deep; serde_json reads 127.
+/// The deepest nesting that is kept; serde_json reads 127 levels.
 pub(super) const MAX_DEPTH: usize = 120;
 
-/// Returns JSON with `null` in place of every array and object that is nested deeper than [`MAX_DEPTH`], or as it is if there
-/// is none. What is no JSON stays none.
-pub(super) fn cut(json: &[u8]) -> Cow<'_, [u8]> {
+/// Returns JSON with `null` in place of every array and object nested deeper than [`MAX_DEPTH`], or unchanged if there
+/// is no such value. Invalid JSON stays invalid.
+pub(super) fn cut_deep_values(json: &[u8]) -> Cow<'_, [u8]> {
     let mut kept = Vec::new();
-    // How far the text is kept, and whether anything was left out.
+    // The offset up to which the text is copied, and whether anything was cut.
     let (mut copied, mut depth, mut is_cut) = (0, 0_usize, false);
     let (mut in_string, mut is_escaped) = (false, false);
     for (at, byte) in json.iter().enumerate() {

@@ -1,51 +1,51 @@
-//! The task that owns one server: connects, lists its tools, notices its end, and starts it anew.
+//! The task that owns one server: it connects, lists the tools, notices when the server ends, and restarts it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bowline_state::mcp_tools::{self, Listed, MAX_SERVER_TOOLS};
+use bowline_state::mcp_tools::{self, ListedTool, MAX_SERVER_TOOLS};
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
 use rmcp::service::{Peer, ServiceError};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::call::Link;
-use super::connection::{Connection, unreachable};
-use super::error::{Again, Failure, chain};
+use super::call::ServerLink;
+use super::connection::{ServerConnection, http_connect_error};
+use super::error::{ConnectError, RetryPolicy, format_error_chain};
+use super::options::McpClientOptions;
+use super::output_tail::OutputTail;
 use super::restarts::Restarts;
-use super::ring::Ring;
-use super::servers::State;
-use super::settings::Settings;
+use super::servers::ServerState;
 use super::spec::ServerSpec;
 
-/// So many pages of a list of tools are read.
+/// The most pages of a tool list that are read.
 const MAX_PAGES: usize = 64;
-/// How long a server that failed again and again is left alone before it is tried once more.
-const LATER: Duration = Duration::from_secs(60);
-/// How long a list of tools holds at least, however often a server says that it changed.
-const QUIET: Duration = Duration::from_secs(1);
+/// The delay before a server that failed repeatedly is tried again.
+const RETRY_DELAY: Duration = Duration::from_secs(60);
+/// The shortest time between two listings, however often a server reports that its tools changed.
+const RELIST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A server as others see it.
+/// The published state of a server.
 #[derive(Clone)]
-pub(super) struct Snapshot {
-    pub(super) state: State,
-    /// Its tools. They stay while it is started anew.
-    pub(super) tools: Arc<[Listed]>,
+pub(super) struct ServerSnapshot {
+    pub(super) state: ServerState,
+    /// Its tools. They are kept while it restarts.
+    pub(super) tools: Arc<[ListedTool]>,
     /// How many tools were left out.
     pub(super) left_out: usize,
-    /// The names of those among them that are nested too deep.
+    /// The names of the omitted tools that are nested too deeply.
     pub(super) too_deep: Arc<[String]>,
     pub(super) version: Option<String>,
-    /// How it is called, when it is ready.
-    pub(super) link: Option<Link>,
+    /// The handle for calling it, when it is ready.
+    pub(super) link: Option<ServerLink>,
 }
 
-impl Snapshot {
+impl ServerSnapshot {
     pub(super) fn new() -> Self {
         Self {
-            state: State::Starting,
+            state: ServerState::Starting,
             tools: Arc::default(),
             left_out: 0,
             too_deep: Arc::default(),
@@ -55,103 +55,107 @@ impl Snapshot {
     }
 }
 
-/// What owns a server.
-pub(super) struct Owner {
+/// The owner of a server.
+pub(super) struct ServerTask {
     pub(super) spec: ServerSpec,
-    pub(super) settings: Arc<Settings>,
-    pub(super) ring: Arc<Ring>,
-    pub(super) snapshot: watch::Sender<Snapshot>,
+    pub(super) settings: Arc<McpClientOptions>,
+    pub(super) output: Arc<OutputTail>,
+    pub(super) snapshot: watch::Sender<ServerSnapshot>,
     pub(super) stop: watch::Receiver<bool>,
-    /// Somebody wants it started anew.
-    pub(super) again: Arc<Notify>,
+    /// Notified when a restart is requested.
+    pub(super) restart: Arc<Notify>,
 }
 
-/// Why a server does not live any more.
-enum Ended {
-    /// It was told to stop.
+/// Why a run of a server ended.
+enum ServerRunOutcome {
+    /// It was stopped.
     Stopped,
-    /// It is to be started anew.
-    Again,
-    /// It did not come to live, or ended.
-    Failed(Failure),
+    /// A restart was requested.
+    Restart,
+    /// It did not start, or it ended.
+    Failed(ConnectError),
 }
 
-impl Owner {
-    /// Keeps the server running until it is told to stop.
+impl ServerTask {
+    /// Keeps the server running until it is stopped.
     pub(super) async fn run(mut self) {
         let mut restarts = Restarts::default();
         loop {
-            let failure = match self.live().await {
-                Ended::Stopped => break,
-                Ended::Again => {
+            let failure = match self.run_connection().await {
+                ServerRunOutcome::Stopped => break,
+                ServerRunOutcome::Restart => {
                     restarts = Restarts::default();
                     continue;
                 }
-                Ended::Failed(failure) => failure,
+                ServerRunOutcome::Failed(failure) => failure,
             };
-            self.ring.note(&format!("({})", failure.why));
-            let pause = if failure.again == Again::Soon { restarts.next(Instant::now()) } else { None };
+            self.output.push_line(&format!("({})", failure.why));
+            let pause =
+                if failure.retry == RetryPolicy::Soon { restarts.next_delay(Instant::now()) } else { None };
             let Some(pause) = pause else {
                 self.snapshot.send_modify(|snapshot| {
-                    *snapshot = Snapshot { state: State::Failed(failure.why), ..Snapshot::new() };
+                    *snapshot =
+                        ServerSnapshot { state: ServerState::Failed(failure.why), ..ServerSnapshot::new() };
                 });
-                // A network that comes back, say. What is wrong in itself stays so.
+                // A retry helps, for instance, when the network comes back; a permanent failure stays.
                 let later = async {
-                    match failure.again {
-                        Again::Never => std::future::pending().await,
-                        Again::Later | Again::Soon => sleep(LATER).await,
+                    match failure.retry {
+                        RetryPolicy::Never => std::future::pending().await,
+                        RetryPolicy::Later | RetryPolicy::Soon => sleep(RETRY_DELAY).await,
                     }
                 };
                 tokio::select! {
-                    () = stopped(&mut self.stop) => break,
+                    () = wait_until_stopped(&mut self.stop) => break,
                     () = later => continue,
-                    () = self.again.notified() => {
+                    () = self.restart.notified() => {
                         restarts = Restarts::default();
-                        self.snapshot.send_replace(Snapshot::new());
+                        self.snapshot.send_replace(ServerSnapshot::new());
                         continue;
                     }
                 }
             };
             self.snapshot.send_modify(|snapshot| {
                 snapshot.link = None;
-                snapshot.state = State::Restarting(failure.why);
+                snapshot.state = ServerState::Restarting(failure.why);
             });
             tokio::select! {
-                () = stopped(&mut self.stop) => break,
-                () = self.again.notified() => restarts = Restarts::default(),
+                () = wait_until_stopped(&mut self.stop) => break,
+                () = self.restart.notified() => restarts = Restarts::default(),
                 () = sleep(pause) => {}
             }
         }
-        self.snapshot.send_replace(Snapshot { state: State::Stopped, ..Snapshot::new() });
+        self.snapshot.send_replace(ServerSnapshot { state: ServerState::Stopped, ..ServerSnapshot::new() });
     }
 
-    /// Connects, and stays connected as long as the server does.
-    async fn live(&mut self) -> Ended {
-        let Self { spec, settings, ring, snapshot, stop, again } = self;
+    /// Connects, and keeps the connection until it ends.
+    async fn run_connection(&mut self) -> ServerRunOutcome {
+        let Self { spec, settings, output: ring, snapshot, stop, restart: again } = self;
         let open = async {
-            let connection = Connection::open(&spec.reach, settings, ring).await?;
-            let listing = list(&connection).await.map_err(|why| not_listed(&why))?;
+            let connection = ServerConnection::open(&spec.transport, settings, ring).await?;
+            let listing = list_tools(&connection).await.map_err(|why| listing_error(&why))?;
             Ok((connection, listing))
         };
         let opened = tokio::select! {
             biased;
-            () = stopped(stop) => return Ended::Stopped,
+            () = wait_until_stopped(stop) => return ServerRunOutcome::Stopped,
             opened = timeout(settings.start_timeout, open) => opened,
         };
         let (mut connection, mut listing) = match opened {
             Ok(Ok(opened)) => opened,
-            Ok(Err(failure)) => return Ended::Failed(failure),
+            Ok(Err(failure)) => return ServerRunOutcome::Failed(failure),
             Err(_) => {
                 let seconds = settings.start_timeout.as_secs();
-                return Ended::Failed(Failure::slow(format!("it was not ready within {seconds} seconds")));
+                return ServerRunOutcome::Failed(ConnectError::slow(format!(
+                    "it was not ready within {seconds} seconds"
+                )));
             }
         };
         let handler = connection.handler();
-        let link = Link::new(connection.peer(), Arc::clone(&handler));
+        let link = ServerLink::new(connection.peer(), Arc::clone(&handler));
         let version = connection.version();
         loop {
-            snapshot.send_replace(Snapshot {
-                state: State::Ready,
+            snapshot.send_replace(ServerSnapshot {
+                state: ServerState::Ready,
                 tools: listing.tools.into(),
                 left_out: listing.left_out,
                 too_deep: listing.too_deep.into(),
@@ -159,24 +163,25 @@ impl Owner {
                 link: Some(link.clone()),
             });
             let changed = async {
-                sleep(QUIET).await;
+                sleep(RELIST_INTERVAL).await;
                 loop {
                     handler.tools_changed.notified().await;
-                    match timeout(settings.start_timeout, pages(link.peer())).await {
+                    match timeout(settings.start_timeout, list_tool_pages(link.peer())).await {
                         Ok(Ok(listing)) => return listing,
-                        Ok(Err(why)) => {
-                            ring.note(&format!("(its tools changed, but were not listed: {})", chain(&why)))
-                        }
-                        Err(_) => ring.note("(its tools changed, but it did not list them)"),
+                        Ok(Err(why)) => ring.push_line(&format!(
+                            "(its tools changed, but were not listed: {})",
+                            format_error_chain(&why)
+                        )),
+                        Err(_) => ring.push_line("(its tools changed, but it did not list them)"),
                     }
-                    sleep(QUIET).await;
+                    sleep(RELIST_INTERVAL).await;
                 }
             };
             let ended = tokio::select! {
                 biased;
-                () = stopped(stop) => Err(Ended::Stopped),
-                () = again.notified() => Err(Ended::Again),
-                why = connection.ended() => Ok(why),
+                () = wait_until_stopped(stop) => Err(ServerRunOutcome::Stopped),
+                () = again.notified() => Err(ServerRunOutcome::Restart),
+                why = connection.wait_until_ended() => Ok(why),
                 changed = changed => {
                     listing = changed;
                     continue;
@@ -185,65 +190,73 @@ impl Owner {
             let why = match ended {
                 Ok(why) => why,
                 Err(ended) => {
-                    // From here on it cannot be called.
-                    let state = if matches!(ended, Ended::Again) { State::Starting } else { State::Stopped };
+                    // From here on the server cannot be called.
+                    let state = if matches!(ended, ServerRunOutcome::Restart) {
+                        ServerState::Starting
+                    } else {
+                        ServerState::Stopped
+                    };
                     snapshot.send_modify(|snapshot| (snapshot.link, snapshot.state) = (None, state));
                     connection.close().await;
                     return ended;
                 }
             };
-            // Whoever waits for an answer hears of it before what is left of the server is cleaned up.
+            // Pending calls learn of the end before the remains of the server are cleaned up.
             snapshot.send_modify(|snapshot| {
                 snapshot.link = None;
-                snapshot.state = State::Restarting(why.clone());
+                snapshot.state = ServerState::Restarting(why.clone());
             });
             connection.clean_up().await;
-            return Ended::Failed(Failure::passing(why));
+            return ServerRunOutcome::Failed(ConnectError::transient(why));
         }
     }
 }
 
-async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // Whoever could say so may be gone, which means the same.
+async fn wait_until_stopped(stop: &mut watch::Receiver<bool>) {
+    // A dropped sender means stop, too.
     drop(stop.wait_for(|stop| *stop).await);
 }
 
 /// The tools of a server.
 #[derive(Default)]
-struct Listing {
-    tools: Vec<Listed>,
+struct ToolListing {
+    tools: Vec<ListedTool>,
     left_out: usize,
     // Invariant: at most `MAX_SERVER_TOOLS`.
     too_deep: Vec<String>,
 }
 
-async fn list(connection: &Connection) -> Result<Listing, ServiceError> {
-    if connection.has_tools() { pages(&connection.peer()).await } else { Ok(Listing::default()) }
+async fn list_tools(connection: &ServerConnection) -> Result<ToolListing, ServiceError> {
+    if connection.has_tools() {
+        list_tool_pages(&connection.peer()).await
+    } else {
+        Ok(ToolListing::default())
+    }
 }
 
 /// Lists the tools of a server, page by page.
-async fn pages(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError> {
-    let mut listing = Listing::default();
+async fn list_tool_pages(peer: &Peer<RoleClient>) -> Result<ToolListing, ServiceError> {
+    let mut listing = ToolListing::default();
     let mut names = HashSet::new();
     let mut cursor = None;
     for _ in 0..MAX_PAGES {
         let params = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
         let request = ListToolsRequest { method: Default::default(), params, extensions: Default::default() };
         let result = peer.send_request(ClientRequest::ListToolsRequest(request)).await?;
-        // Whatever the SDK took it for: one tool that cannot be read must not cost the others.
+        // Reads the raw value, regardless of how the SDK typed it: one unreadable tool must not cost the others.
         let page = serde_json::to_value(&result).unwrap_or_default();
-        let page = mcp_tools::read_page(&page);
-        listing.left_out += page.unusable;
+        let page = mcp_tools::parse_tool_page(&page);
+        listing.left_out += page.unusable_count;
         listing.too_deep.extend(page.too_deep);
         listing.too_deep.truncate(MAX_SERVER_TOOLS);
         for tool in page.tools {
-            if listing.tools.len() < MAX_SERVER_TOOLS && names.insert(tool.tool.clone()) {
+            if listing.tools.len() < MAX_SERVER_TOOLS && names.insert(tool.name.clone()) {
                 listing.tools.push(tool);
             } else {
                 listing.left_out += 1;
             }
         }
-        cursor = page.next;
+        cursor = page.next_cursor;
         if cursor.is_none() || listing.tools.len() == MAX_SERVER_TOOLS {
             break;
         }
@@ -251,10 +264,10 @@ async fn pages(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError> {
     Ok(listing)
 }
 
-fn not_listed(why: &ServiceError) -> Failure {
+fn listing_error(why: &ServiceError) -> ConnectError {
     match why {
-        ServiceError::TransportSend(error) => unreachable(&*error.error),
-        ServiceError::TransportClosed => Failure::passing("it ended before it had listed its tools"),
-        why => Failure::lasting(format!("it does not list its tools: {}", chain(why))),
+        ServiceError::TransportSend(error) => http_connect_error(&*error.error),
+        ServiceError::TransportClosed => ConnectError::transient("it ended before it had listed its tools"),
+        why => ConnectError::permanent(format!("it does not list its tools: {}", format_error_chain(why))),
     }
 }

@@ -1,11 +1,11 @@
-//! The servers of a session, and their tools under names of their own.
+//! The servers of a session, and their tools under unique names.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::mcp_tools::workspace::{self, Workspace};
-use bowline_state::mcp_tools::{self, CallOutput, Hints, Listed, MAX_TOOLS, Names};
+use bowline_state::mcp_tools::workspace::{self, WorkspaceToolset};
+use bowline_state::mcp_tools::{self, ListedTool, MAX_TOOLS, McpCallOutput, ToolHints, ToolNameAllocator};
 use bowline_state::schema::v1::ToolKind;
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
@@ -14,32 +14,32 @@ use tokio::time::timeout;
 
 use super::call;
 use super::error::McpError;
-use super::ring::Ring;
-use super::server::{Owner, Snapshot};
-use super::settings::Settings;
-use super::spec::{ServerSpec, SpecError};
+use super::options::McpClientOptions;
+use super::output_tail::OutputTail;
+use super::server::{ServerSnapshot, ServerTask};
+use super::spec::{ServerSpec, ServerSpecError};
 
-/// So many servers are connected to; others are left out, and said to be.
+/// The most servers that are connected to; further ones are left out and reported as failed.
 pub const MAX_SERVERS: usize = 64;
-/// How long the end of servers may take beyond their grace.
-const PATIENCE: Duration = Duration::from_secs(6);
+/// How long shutting down may take beyond the grace period.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// How a server is.
+/// The state of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    /// It is being connected to.
+pub enum ServerState {
+    /// It is starting.
     Starting,
     /// It can be called.
     Ready,
-    /// It ended, and is being started anew.
+    /// It ended, and is being restarted.
     Restarting(String),
     /// It cannot be used.
     Failed(String),
-    /// It was ended.
+    /// It was stopped.
     Stopped,
 }
 
-impl fmt::Display for State {
+impl fmt::Display for ServerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Starting => f.write_str("it is being started"),
@@ -51,81 +51,81 @@ impl fmt::Display for State {
     }
 }
 
-/// A tool of a server, as a model and a person are told of it.
+/// A tool of a server, as presented to a model and to a person.
 #[derive(Debug, Clone, PartialEq)]
 pub struct McpTool {
     /// The name that a model calls it by.
     pub name: String,
-    /// What the user calls its server.
+    /// The server's name, as the user gave it.
     pub server: String,
-    /// What the server calls it.
+    /// The tool's name at the server.
     pub tool: String,
-    /// What a person is shown.
+    /// The title displayed to a person.
     pub title: String,
-    /// What a model is told.
+    /// The description for a model.
     pub description: String,
-    /// A schema of an object.
+    /// The input schema, an object schema.
     pub schema: Value,
-    /// What a client is told it is. Nothing is allowed because of it.
+    /// The kind that clients display. It grants no permission.
     pub kind: ToolKind,
-    /// What the server hints at.
-    pub hints: Hints,
+    /// The server's hints.
+    pub hints: ToolHints,
 }
 
-/// A server that is a workspace.
+/// A server that is recognised as a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkspaceServer {
-    /// What it is called in names of tools, which no other is.
-    pub in_names: String,
-    /// What the user calls it.
+    /// Its unique prefix in tool names.
+    pub tool_prefix: String,
+    /// Its name, as the user gave it.
     pub name: String,
-    /// What it does.
-    pub serves: Workspace,
-    /// The names by which a model would call the tools that it has as a workspace.
+    /// The workspace tools that it serves.
+    pub serves: WorkspaceToolset,
+    /// The names by which a model would call its workspace tools.
     pub tools: Vec<String>,
 }
 
-/// A server, for people.
+/// The status of a server, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerStatus {
-    /// What the user calls it.
+    /// Its name, as the user gave it.
     pub name: String,
-    /// How it is.
-    pub state: State,
+    /// Its state.
+    pub state: ServerState,
     /// How many tools it has.
     pub tools: usize,
     /// How many more were left out.
     pub left_out: usize,
-    /// The names of those among them whose schemas are nested too deep.
+    /// The names of the omitted tools whose schemas are nested too deeply.
     pub too_deep: Vec<String>,
-    /// What it calls itself, with its version.
+    /// The name that it gives itself, with its version.
     pub version: Option<String>,
-    /// The last lines that it said beside the protocol.
+    /// The last lines that it printed outside the protocol.
     pub stderr: Vec<String>,
 }
 
-/// The servers of a session. Dropping it ends them.
+/// The servers of a session. Dropping the value ends them.
 #[derive(Debug)]
-pub struct Servers {
-    entries: Vec<Entry>,
-    settings: Arc<Settings>,
+pub struct McpServers {
+    entries: Vec<ServerEntry>,
+    settings: Arc<McpClientOptions>,
     stop: watch::Sender<bool>,
-    // Those that are not connected to, each with the reason.
+    // The servers that are not connected to, each with the reason.
     left_out: Vec<(String, String)>,
 }
 
-struct Entry {
-    // What the user calls it.
+struct ServerEntry {
+    // Its name, as the user gave it.
     name: String,
-    // What it is called in names of tools.
-    in_names: String,
-    snapshot: watch::Receiver<Snapshot>,
-    ring: Arc<Ring>,
-    again: Arc<Notify>,
+    // Its unique prefix in tool names.
+    tool_prefix: String,
+    snapshot: watch::Receiver<ServerSnapshot>,
+    output: Arc<OutputTail>,
+    restart: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for ServerEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry")
             .field("name", &self.name)
@@ -134,32 +134,39 @@ impl fmt::Debug for Entry {
     }
 }
 
-impl Servers {
-    /// Connects to all servers at the same time, in the background.
+impl McpServers {
+    /// Connects to all servers concurrently, in the background.
     ///
     /// # Panics
     /// Panics outside of a tokio runtime with IO and time enabled.
     #[must_use]
-    pub fn connect(specs: Vec<ServerSpec>, settings: Settings) -> Self {
+    pub fn connect(specs: Vec<ServerSpec>, settings: McpClientOptions) -> Self {
         let settings = Arc::new(settings);
         let (stop, stopped) = watch::channel(false);
         let mut taken = Vec::new();
         let mut specs = specs.into_iter();
         let connect = |spec: ServerSpec| {
-            let in_names = mcp_tools::server_name(&spec.name, &taken);
+            let in_names = mcp_tools::unique_server_name(&spec.name, &taken);
             taken.push(in_names.clone());
-            let (sender, snapshot) = watch::channel(Snapshot::new());
-            let (name, ring) = (spec.name.clone(), Arc::<Ring>::default());
+            let (sender, snapshot) = watch::channel(ServerSnapshot::new());
+            let (name, ring) = (spec.name.clone(), Arc::<OutputTail>::default());
             let again = Arc::<Notify>::default();
-            let owner = Owner {
+            let owner = ServerTask {
                 spec,
                 settings: Arc::clone(&settings),
-                ring: Arc::clone(&ring),
+                output: Arc::clone(&ring),
                 snapshot: sender,
                 stop: stopped.clone(),
-                again: Arc::clone(&again),
+                restart: Arc::clone(&again),
             };
-            Entry { name, in_names, snapshot, ring, again, task: tokio::spawn(owner.run()) }
+            ServerEntry {
+                name,
+                tool_prefix: in_names,
+                snapshot,
+                output: ring,
+                restart: again,
+                task: tokio::spawn(owner.run()),
+            }
         };
         let entries = specs.by_ref().take(MAX_SERVERS).map(connect).collect();
         let too_many = format!("there are more than {MAX_SERVERS} servers");
@@ -167,15 +174,15 @@ impl Servers {
         Self { entries, settings, stop, left_out }
     }
 
-    /// Adds servers that cannot be connected to as they are given, by name and reason, so that a person hears of them.
+    /// Adds servers whose specification was refused, by name and reason, so that they appear in the status.
     #[must_use]
-    pub fn and_refused(mut self, refused: impl IntoIterator<Item = (String, SpecError)>) -> Self {
+    pub fn with_refused(mut self, refused: impl IntoIterator<Item = (String, ServerSpecError)>) -> Self {
         self.left_out.extend(refused.into_iter().map(|(name, why)| (name, why.to_string())));
         self
     }
 
-    /// Waits until every server is ready or has failed, but not for longer than `deadline`.
-    pub async fn ready(&self, deadline: Duration) {
+    /// Waits until every server is ready or has failed, for at most `deadline`.
+    pub async fn wait_until_ready(&self, deadline: Duration) {
         let all = async {
             for entry in &self.entries {
                 drop(entry.snapshot.clone().wait_for(is_settled).await);
@@ -184,82 +191,84 @@ impl Servers {
         timeout(deadline, all).await.unwrap_or_default();
     }
 
-    /// Returns the tools that there are now. They change when servers say so, end or fail.
+    /// Returns the current tools. They change when a server reports a change, ends or fails.
     #[must_use]
     pub fn tools(&self) -> Vec<McpTool> {
-        let tool = |(name, entry, listed): (String, &Entry, Listed)| {
-            let Listed { tool, title, mut description, schema, hints } = listed;
+        let tool = |(name, entry, listed): (String, &ServerEntry, ListedTool)| {
+            let ListedTool { name: tool, title, mut description, schema, hints } = listed;
             if description.is_empty() {
-                // Some providers want one.
+                // Some providers require a description.
                 description = format!("{title} (a tool of an MCP server)");
             }
-            let (server, kind) = (entry.name.clone(), mcp_tools::kind(hints));
+            let (server, kind) = (entry.name.clone(), mcp_tools::tool_kind(hints));
             McpTool { name, server, tool, title, description, schema, kind, hints }
         };
-        self.named(Listed::clone).map(tool).collect()
+        self.named_tools(ListedTool::clone).map(tool).collect()
     }
 
-    /// Calls a tool by the name that a model has for it, and tells its progress as lines. Dropping the call cancels it.
+    /// Calls a tool by its name for the model, and reports progress as lines. Dropping the future cancels the call.
     ///
     /// # Errors
-    /// Returns why there is no answer. An answer of the tool that says it failed is none of these.
+    /// Returns why there is no answer. A tool's own failure is an answer, not an error.
     pub async fn call(
         &self,
         name: &str,
         arguments: Map<String, Value>,
         progress: impl FnMut(String) + Send,
-    ) -> Result<CallOutput, McpError> {
-        let found = self.named(|listed| listed.tool.clone()).find(|(known, ..)| known == name);
+    ) -> Result<McpCallOutput, McpError> {
+        let found = self.named_tools(|listed| listed.name.clone()).find(|(known, ..)| known == name);
         let (_, entry, tool) = found.ok_or_else(|| McpError::UnknownTool(name.to_owned()))?;
         let snapshot = entry.snapshot.clone();
         call::call(&entry.name, snapshot, &self.settings, tool, arguments, progress).await
     }
 
-    /// Returns the first server that is a workspace, by what it is called in names of tools, with the names of its tools that
-    /// are those of a workspace.
+    /// Returns the first server that is a workspace, with its prefix in tool names and the names of its workspace
+    /// tools.
     #[must_use]
     pub fn workspace(&self) -> Option<WorkspaceServer> {
-        let found = |entry: &Entry| {
-            let serves = workspace::recognise(&entry.snapshot.borrow().tools)?;
-            Some((entry.in_names.clone(), entry.name.clone(), serves))
+        let found = |entry: &ServerEntry| {
+            let serves = workspace::recognise_workspace(&entry.snapshot.borrow().tools)?;
+            Some((entry.tool_prefix.clone(), entry.name.clone(), serves))
         };
         let (in_names, name, serves) = self.entries.iter().find_map(found)?;
-        let its = self.named(|listed| listed.tool.clone());
-        let its = its
-            .filter(|(_, entry, tool)| entry.in_names == in_names && workspace::ALL.contains(&tool.as_str()));
+        let its = self.named_tools(|listed| listed.name.clone());
+        let its = its.filter(|(_, entry, tool)| {
+            entry.tool_prefix == in_names && workspace::ALL_TOOLS.contains(&tool.as_str())
+        });
         let tools = its.map(|(name, ..)| name).collect();
-        Some(WorkspaceServer { in_names, name, serves, tools })
+        Some(WorkspaceServer { tool_prefix: in_names, name, serves, tools })
     }
 
-    /// Calls a tool of a server by what the server calls it; the server by what it is called in names of tools.
+    /// Calls a tool of one server, given the server's prefix in tool names and the tool's name at the server.
     ///
     /// # Errors
     /// Returns why there is no answer, as [`call`](Self::call) does.
-    pub async fn call_of(
+    pub async fn call_server_tool(
         &self,
         in_names: &str,
         tool: &str,
         arguments: Map<String, Value>,
         progress: impl FnMut(String) + Send,
-    ) -> Result<CallOutput, McpError> {
-        let entry = self.entries.iter().find(|entry| entry.in_names == in_names);
+    ) -> Result<McpCallOutput, McpError> {
+        let entry = self.entries.iter().find(|entry| entry.tool_prefix == in_names);
         let entry = entry.ok_or_else(|| McpError::UnknownTool(tool.to_owned()))?;
         let snapshot = entry.snapshot.clone();
         call::call(&entry.name, snapshot, &self.settings, tool.to_owned(), arguments, progress).await
     }
 
-    /// Returns how each server is, in the order they were given.
+    /// Returns the status of each server, in the order they were given.
     #[must_use]
-    pub fn status(&self) -> Vec<ServerStatus> {
-        let status = |entry: &Entry| {
-            let Snapshot { state, tools, left_out, too_deep, version, .. } = entry.snapshot.borrow().clone();
-            let (name, stderr) = (entry.name.clone(), entry.ring.shown());
+    pub fn statuses(&self) -> Vec<ServerStatus> {
+        let status = |entry: &ServerEntry| {
+            let ServerSnapshot { state, tools, left_out, too_deep, version, .. } =
+                entry.snapshot.borrow().clone();
+            let (name, stderr) = (entry.name.clone(), entry.output.display_lines());
             let (tools, too_deep) = (tools.len(), too_deep.to_vec());
             ServerStatus { name, state, tools, left_out, too_deep, version, stderr }
         };
         let left_out = |(name, why): &(String, String)| ServerStatus {
             name: name.clone(),
-            state: State::Failed(why.clone()),
+            state: ServerState::Failed(why.clone()),
             tools: 0,
             left_out: 0,
             too_deep: Vec::new(),
@@ -269,21 +278,21 @@ impl Servers {
         self.entries.iter().map(status).chain(self.left_out.iter().map(left_out)).collect()
     }
 
-    /// Starts servers anew: the one of this name, or all. Returns how many, once they are ready or have failed, or the
-    /// deadline is over.
+    /// Restarts the server of this name, or all servers. Returns their number once they are ready or have failed, or
+    /// once the deadline has passed.
     pub async fn restart(&self, name: Option<&str>, deadline: Duration) -> usize {
         let meant = self.entries.iter().filter(|entry| name.is_none_or(|name| entry.name == name));
-        let begin = |entry: &Entry| {
+        let begin = |entry: &ServerEntry| {
             let mut snapshot = entry.snapshot.clone();
             snapshot.mark_unchanged();
-            entry.again.notify_one();
+            entry.restart.notify_one();
             snapshot
         };
         let begun: Vec<_> = meant.map(begin).collect();
         let count = begun.len();
         let all = async {
             for mut snapshot in begun {
-                // What it was is not what it becomes.
+                // The state before the restart does not count as settled.
                 if snapshot.changed().await.is_ok() {
                     drop(snapshot.wait_for(is_settled).await);
                 }
@@ -293,7 +302,7 @@ impl Servers {
         count
     }
 
-    /// Ends all servers, and returns when nothing of them runs, or the time for it is over.
+    /// Ends all servers, and returns when all their processes have ended or the deadline has passed.
     pub async fn shutdown(&self) {
         self.stop.send_replace(true);
         let all = async {
@@ -302,16 +311,19 @@ impl Servers {
                 while snapshot.changed().await.is_ok() {}
             }
         };
-        timeout(self.settings.grace + PATIENCE, all).await.unwrap_or_default();
+        timeout(self.settings.grace_period + SHUTDOWN_TIMEOUT, all).await.unwrap_or_default();
     }
 
-    /// Returns a part of each tool, with the tool's name and its server.
-    fn named<T>(&self, part: impl Fn(&Listed) -> T) -> impl Iterator<Item = (String, &Entry, T)> {
-        let mut names = Names::default();
+    /// Returns a part of each tool, with the tool's unique name and its server.
+    fn named_tools<T>(
+        &self,
+        part: impl Fn(&ListedTool) -> T,
+    ) -> impl Iterator<Item = (String, &ServerEntry, T)> {
+        let mut names = ToolNameAllocator::default();
         let of_entry = move |entry| {
-            let Entry { in_names, snapshot, .. }: &Entry = entry;
+            let ServerEntry { tool_prefix: in_names, snapshot, .. }: &ServerEntry = entry;
             let tools = Arc::clone(&snapshot.borrow().tools);
-            let listed: Vec<&str> = tools.iter().map(|listed| listed.tool.as_str()).collect();
+            let listed: Vec<&str> = tools.iter().map(|listed| listed.name.as_str()).collect();
             let names = names.assign(in_names, &listed);
             let parts: Vec<T> = tools.iter().map(&part).collect();
             names.into_iter().zip(parts).map(move |(name, part)| (name, entry, part))
@@ -320,11 +332,11 @@ impl Servers {
     }
 }
 
-fn is_settled(snapshot: &Snapshot) -> bool {
-    matches!(snapshot.state, State::Ready | State::Failed(_) | State::Stopped)
+fn is_settled(snapshot: &ServerSnapshot) -> bool {
+    matches!(snapshot.state, ServerState::Ready | ServerState::Failed(_) | ServerState::Stopped)
 }
 
-impl Drop for Servers {
+impl Drop for McpServers {
     fn drop(&mut self) {
         for entry in &self.entries {
             entry.task.abort();

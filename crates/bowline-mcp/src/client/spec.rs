@@ -1,4 +1,4 @@
-//! Which server to connect to, and how: as a client gives it.
+//! The specification of a server, converted from what a client sends.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 /// Headers that belong to the protocol or to HTTP itself.
-const RESERVED: [&str; 8] = [
+const RESERVED_HEADERS: [&str; 8] = [
     "accept",
     "connection",
     "content-length",
@@ -21,17 +21,17 @@ const RESERVED: [&str; 8] = [
 /// A server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSpec {
-    /// What the user calls it.
+    /// Its name, as the user gave it.
     pub name: String,
     /// How it is reached.
-    pub reach: Reach,
+    pub transport: TransportSpec,
 }
 
 /// How a server is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reach {
-    /// A program that is talked to over its standard input and output.
+pub enum TransportSpec {
+    /// A program that speaks over its standard input and output.
     Stdio {
         /// The program.
         command: String,
@@ -39,93 +39,99 @@ pub enum Reach {
         args: Vec<String>,
         /// Variables to set.
         env: Vec<(String, String)>,
-        /// Where it runs, if not where all do.
+        /// Its working directory, if not the common one.
         cwd: Option<PathBuf>,
     },
     /// Streamable HTTP.
     Http {
-        /// Where.
+        /// The address.
         url: Url,
-        /// What to send with every request.
+        /// The headers to send with every request.
         headers: HeaderMap,
     },
     /// The older HTTP with server-sent events.
     Sse {
-        /// Where.
+        /// The address.
         url: Url,
-        /// What to send with every request.
+        /// The headers to send with every request.
         headers: HeaderMap,
     },
-    /// The connection of the client that has the server itself.
+    /// The ACP connection of the client that serves it.
     Acp {
-        /// What the client knows it by.
+        /// The client's id for it.
         server: McpServerAcpId,
     },
 }
 
-/// Why a server cannot be connected to as it is given.
+/// Why a server's specification was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SpecError {
-    /// There is no program.
+pub enum ServerSpecError {
+    /// No program is named.
     #[error("the MCP server {0:?} has no command: name a program")]
     NoCommand(String),
-    /// The program's name is not text.
+    /// The program's name is not UTF-8.
     #[error("the command of the MCP server {0:?} is not UTF-8: rename it")]
     NotText(String),
-    /// The address is none.
+    /// The address is invalid.
     #[error("the MCP server {name:?} has no usable address: {why}")]
-    Address {
+    BadAddress {
         /// The server.
         name: String,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
-    /// A header is none.
+    /// A header is invalid.
     #[error("the MCP server {name:?} has a header that cannot be sent, {header:?}: change or remove it")]
-    Header {
+    BadHeader {
         /// The server.
         name: String,
         /// The header's name.
         header: String,
     },
-    /// It is reached in a way that is not known here.
+    /// The transport is unknown.
     #[error("an MCP server is reached in a way that is not supported: use stdio, HTTP, SSE or ACP")]
     Unsupported,
 }
 
 impl TryFrom<&McpServer> for ServerSpec {
-    type Error = SpecError;
+    type Error = ServerSpecError;
 
-    fn try_from(server: &McpServer) -> Result<Self, SpecError> {
+    fn try_from(server: &McpServer) -> Result<Self, ServerSpecError> {
         let (name, reach) = match server {
             McpServer::Stdio(stdio) => {
                 let name = stdio.name.clone();
-                let command = stdio.command.to_str().ok_or_else(|| SpecError::NotText(name.clone()))?;
+                let command = stdio.command.to_str().ok_or_else(|| ServerSpecError::NotText(name.clone()))?;
                 if command.is_empty() {
-                    return Err(SpecError::NoCommand(name));
+                    return Err(ServerSpecError::NoCommand(name));
                 }
                 let env = stdio.env.iter().map(|variable| (variable.name.clone(), variable.value.clone()));
                 let (command, args) = (command.to_owned(), stdio.args.clone());
-                (name, Reach::Stdio { command, args, env: env.collect(), cwd: None })
+                (name, TransportSpec::Stdio { command, args, env: env.collect(), cwd: None })
             }
             McpServer::Http(http) => {
-                let url = address(&http.name, &http.url)?;
-                (http.name.clone(), Reach::Http { url, headers: headers(&http.name, &http.headers)? })
+                let url = parse_url(&http.name, &http.url)?;
+                (
+                    http.name.clone(),
+                    TransportSpec::Http { url, headers: parse_headers(&http.name, &http.headers)? },
+                )
             }
             McpServer::Sse(sse) => {
-                let url = address(&sse.name, &sse.url)?;
-                (sse.name.clone(), Reach::Sse { url, headers: headers(&sse.name, &sse.headers)? })
+                let url = parse_url(&sse.name, &sse.url)?;
+                (
+                    sse.name.clone(),
+                    TransportSpec::Sse { url, headers: parse_headers(&sse.name, &sse.headers)? },
+                )
             }
-            McpServer::Acp(acp) => (acp.name.clone(), Reach::Acp { server: acp.server_id.clone() }),
-            // A later protocol may know more ways.
-            _ => return Err(SpecError::Unsupported),
+            McpServer::Acp(acp) => (acp.name.clone(), TransportSpec::Acp { server: acp.server_id.clone() }),
+            // A later protocol version may have other transports.
+            _ => return Err(ServerSpecError::Unsupported),
         };
-        Ok(Self { name, reach })
+        Ok(Self { name, transport: reach })
     }
 }
 
-fn address(name: &str, url: &str) -> Result<Url, SpecError> {
-    let wrong = |why: String| SpecError::Address { name: name.to_owned(), why };
+fn parse_url(name: &str, url: &str) -> Result<Url, ServerSpecError> {
+    let wrong = |why: String| ServerSpecError::BadAddress { name: name.to_owned(), why };
     let url = Url::parse(url).map_err(|why| wrong(why.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(wrong(format!("{} is not HTTP", url.scheme())));
@@ -133,17 +139,17 @@ fn address(name: &str, url: &str) -> Result<Url, SpecError> {
     Ok(url)
 }
 
-fn headers(name: &str, given: &[HttpHeader]) -> Result<HeaderMap, SpecError> {
+fn parse_headers(name: &str, given: &[HttpHeader]) -> Result<HeaderMap, ServerSpecError> {
     let mut headers = HeaderMap::new();
     for header in given {
-        let wrong = || SpecError::Header { name: name.to_owned(), header: header.name.clone() };
+        let wrong = || ServerSpecError::BadHeader { name: name.to_owned(), header: header.name.clone() };
         let key: HeaderName = header.name.parse().map_err(|_| wrong())?;
         let mut value: HeaderValue = header.value.parse().map_err(|_| wrong())?;
-        // They are sent anyway, as they have to be; many a vendor's snippet has them.
-        if RESERVED.contains(&key.as_str()) {
+        // The transport sets these itself. Many vendors' snippets include them, so they are skipped instead of refused.
+        if RESERVED_HEADERS.contains(&key.as_str()) {
             continue;
         }
-        // Most of them are secrets, and none needs to be seen.
+        // Most headers are secrets, and none needs to be displayed.
         value.set_sensitive(true);
         headers.append(key, value);
     }

@@ -1,4 +1,4 @@
-//! Messages to and from a server that is a program, one per line.
+//! The transport to a server program: one message per line.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -14,48 +14,48 @@ use tokio::sync::Mutex;
 use tokio::task::consume_budget;
 
 use super::MAX_MESSAGE;
-use super::decode::{Decoded, decode, instead};
-use super::ring::Ring;
+use super::decode::{DecodedLine, decode, error_answer};
+use super::output_tail::OutputTail;
 
-/// How much is read at once.
-const READ: usize = 64 * 1024;
-/// How much of a line that is no message is kept for people.
+/// How many bytes are read at once.
+const READ_SIZE: usize = 64 * 1024;
+/// How many bytes of a line that is not a message are kept for display.
 const MAX_NOISE: usize = 400;
 
 /// The standard input and output of a server.
 ///
-/// What is no message is noted and else ignored. A line that is too long ends the calls that wait: one of them was
-/// answered by it.
-pub(super) struct Stdio {
+/// Lines that are not messages are recorded and otherwise ignored. A line that is too long fails all pending calls,
+/// because it may have been the answer to any of them.
+pub(super) struct StdioTransport {
     read: BufReader<OwnedReadHalf>,
     // Invariant: at most MAX_MESSAGE bytes.
     line: Vec<u8>,
     // Whether the rest of a line that is too long is being skipped.
-    skipping: bool,
-    // The SDK sends several messages at the same time, each in a task of its own; none when closed.
+    is_skipping: bool,
+    // The SDK sends several messages concurrently, each in its own task. `None` once closed.
     write: Arc<Mutex<Option<OwnedWriteHalf>>>,
-    // The requests without an answer: no more than there are calls.
-    waiting: HashSet<RequestId>,
+    // The unanswered requests: bounded by the number of calls.
+    pending_ids: HashSet<RequestId>,
     ready: VecDeque<ServerJsonRpcMessage>,
-    ring: Arc<Ring>,
+    output: Arc<OutputTail>,
 }
 
-impl Stdio {
-    pub(super) fn new(talk: UnixStream, ring: Arc<Ring>) -> Self {
+impl StdioTransport {
+    pub(super) fn new(talk: UnixStream, ring: Arc<OutputTail>) -> Self {
         let (read, write) = talk.into_split();
         Self {
-            read: BufReader::with_capacity(READ, read),
+            read: BufReader::with_capacity(READ_SIZE, read),
             line: Vec::new(),
-            skipping: false,
+            is_skipping: false,
             write: Arc::new(Mutex::new(Some(write))),
-            waiting: HashSet::new(),
+            pending_ids: HashSet::new(),
             ready: VecDeque::new(),
-            ring,
+            output: ring,
         }
     }
 
-    /// Reads on to the end of a line. Dropped, it goes on where it was.
-    async fn read_line(&mut self) -> io::Result<Option<Line>> {
+    /// Reads to the end of a line. Cancel-safe: the next call continues where this one stopped.
+    async fn read_line(&mut self) -> io::Result<Option<LineStatus>> {
         loop {
             let available = self.read.fill_buf().await?;
             if available.is_empty() {
@@ -64,20 +64,20 @@ impl Stdio {
             let end = available.iter().position(|byte| *byte == b'\n');
             let taken = end.map_or(available.len(), |end| end + 1);
             let too_long = self.line.len() + taken > MAX_MESSAGE;
-            if !self.skipping && !too_long {
+            if !self.is_skipping && !too_long {
                 self.line.extend_from_slice(&available[..taken]);
             }
             self.read.consume(taken);
-            if too_long && !self.skipping {
-                self.skipping = true;
+            if too_long && !self.is_skipping {
+                self.is_skipping = true;
                 self.line = Vec::new();
             }
-            match (end, self.skipping) {
+            match (end, self.is_skipping) {
                 (None, _) => {}
-                (Some(_), false) => return Ok(Some(Line::Whole)),
+                (Some(_), false) => return Ok(Some(LineStatus::Whole)),
                 (Some(_), true) => {
-                    self.skipping = false;
-                    return Ok(Some(Line::TooLong));
+                    self.is_skipping = false;
+                    return Ok(Some(LineStatus::TooLong));
                 }
             }
         }
@@ -90,39 +90,39 @@ impl Stdio {
             return;
         }
         match decode(text) {
-            Decoded::Message(message) => {
+            DecodedLine::Message(message) => {
                 match &*message {
-                    ServerJsonRpcMessage::Response(response) => _ = self.waiting.remove(&response.id),
+                    ServerJsonRpcMessage::Response(response) => _ = self.pending_ids.remove(&response.id),
                     ServerJsonRpcMessage::Error(error) => {
-                        _ = error.id.as_ref().map(|id| self.waiting.remove(id))
+                        _ = error.id.as_ref().map(|id| self.pending_ids.remove(id))
                     }
                     ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => {}
                 }
                 self.ready.push_back(*message);
             }
-            Decoded::Broken(id) if self.waiting.remove(&id) => {
-                self.ready.push_back(instead(id, "the answer of the server cannot be read".to_owned()));
+            DecodedLine::UnreadableAnswer(id) if self.pending_ids.remove(&id) => {
+                self.ready.push_back(error_answer(id, "the answer of the server cannot be read".to_owned()));
             }
-            Decoded::Broken(_) | Decoded::Noise => {
+            DecodedLine::UnreadableAnswer(_) | DecodedLine::Noise => {
                 let start = String::from_utf8_lossy(&text[..text.len().min(MAX_NOISE)]);
-                self.ring.note(&format!("(stdout) {start}"));
+                self.output.push_line(&format!("(stdout) {start}"));
             }
         }
     }
 
-    fn give_up_waiting(&mut self) {
+    fn fail_pending(&mut self) {
         let why = format!("the server sent a line of more than {MAX_MESSAGE} bytes");
-        self.ring.note(&why);
-        self.ready.extend(self.waiting.drain().map(|id| instead(id, why.clone())));
+        self.output.push_line(&why);
+        self.ready.extend(self.pending_ids.drain().map(|id| error_answer(id, why.clone())));
     }
 }
 
-enum Line {
+enum LineStatus {
     Whole,
     TooLong,
 }
 
-impl Transport<RoleClient> for Stdio {
+impl Transport<RoleClient> for StdioTransport {
     type Error = io::Error;
 
     fn send(
@@ -130,12 +130,12 @@ impl Transport<RoleClient> for Stdio {
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         match &message {
-            ClientJsonRpcMessage::Request(request) => _ = self.waiting.insert(request.id.clone()),
+            ClientJsonRpcMessage::Request(request) => _ = self.pending_ids.insert(request.id.clone()),
             ClientJsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    self.waiting.remove(id);
+                    self.pending_ids.remove(id);
                 }
             }
             ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_) => {}
@@ -156,19 +156,19 @@ impl Transport<RoleClient> for Stdio {
             if let Some(message) = self.ready.pop_front() {
                 return Some(message);
             }
-            // What is no message costs its turn as well: thousands of lines come with one read.
+            // Lines that are not messages count against the budget as well: one read can bring thousands.
             consume_budget().await;
             match self.read_line().await {
-                Ok(Some(Line::Whole)) => self.take_line(),
-                Ok(Some(Line::TooLong)) => self.give_up_waiting(),
-                // What is left is no whole message.
+                Ok(Some(LineStatus::Whole)) => self.take_line(),
+                Ok(Some(LineStatus::TooLong)) => self.fail_pending(),
+                // The remaining bytes are not a complete message.
                 Ok(None) | Err(_) => return None,
             }
         }
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        // The server sees the end of its input, unless another message is stuck in it.
+        // The server sees the end of its input, unless another message is still being written.
         if let Ok(mut write) = self.write.try_lock() {
             drop(write.take());
         }

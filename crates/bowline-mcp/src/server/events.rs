@@ -1,34 +1,34 @@
-//! The events of a stream, as a client of an older revision can read them.
+//! The events of a stream, made readable for clients of older revisions.
 //!
-//! Since revision 2025-11-25 a stream begins with an event that has an id and no data, so that a client can come back for
-//! what follows. Who does not know that takes the data for a message, and it is none: some then give the server up.
+//! Since revision 2025-11-25 a stream begins with an event that has an id and no data, so that a client can resume the
+//! stream. A client of an older revision takes the empty data for an invalid message, and some then abandon the server.
 
 use hyper::body::Bytes;
 
 /// The first revision with events that have no data.
-const FIRST: &str = "2025-11-25";
+const FIRST_REVISION: &str = "2025-11-25";
 
 /// Whether events without data can be sent to a client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum WithoutData {
-    /// It takes the data for a message.
+pub(crate) enum EmptyEventSupport {
+    /// It takes the empty data for a message.
     #[default]
-    Never,
-    /// It knows them.
-    Allowed,
+    Unsupported,
+    /// It ignores events without data.
+    Supported,
 }
 
-impl WithoutData {
-    /// Returns what goes for a client that wants a revision.
-    pub(crate) fn of(wanted: &str) -> Self {
-        if wanted >= FIRST { Self::Allowed } else { Self::Never }
+impl EmptyEventSupport {
+    /// Returns the support of a client that requests a revision.
+    pub(crate) fn from_revision(wanted: &str) -> Self {
+        if wanted >= FIRST_REVISION { Self::Supported } else { Self::Unsupported }
     }
 }
 
-/// Returns an event without its empty data, if that is what it has: readers then keep its id, and do not show it.
-pub(crate) fn without_empty_data(event: Bytes) -> Bytes {
+/// Removes the data lines of an event if they are empty: readers then keep its id and dispatch no message.
+pub(crate) fn strip_empty_data(event: Bytes) -> Bytes {
     let is_empty = |line: &[u8]| line.strip_prefix(b"data:").is_some_and(|data| data.trim_ascii().is_empty());
-    // Only those of a few lines have none: the others hold whole files.
+    // Only short events have empty data: the others hold whole files.
     if event.len() > 256 || !event.split(|byte| *byte == b'\n').any(is_empty) {
         return event;
     }

@@ -1,10 +1,10 @@
-//! The protocol's side of a session: what a client asks, given to the session, within its time.
+//! The protocol side of a session: dispatches a client's requests to the session, with deadlines.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use bowline_state::tooling::input::Fields;
+use bowline_state::tools::input::ToolInputFields;
 use rmcp::ErrorData;
 use rmcp::ServerHandler;
 use rmcp::model::{
@@ -21,43 +21,45 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::asking::Client;
-use super::http::Lifeline;
-use super::resources::{Described, MAX_LISTED, MAX_SUBSCRIBED, News, Resources, contents};
-use super::session::{Calling, Session};
-use super::told::Done;
-use super::{Place, Server, specs, unreadable};
+use super::client_peer::ClientPeer;
+use super::http::ClientPresence;
+use super::outcome::ToolOutcome;
+use super::resources::{
+    MAX_LISTED, MAX_SUBSCRIBED, ResourceEvent, ResourceInfo, ResourceProvider, to_contents,
+};
+use super::session::{CallContext, McpSession};
+use super::{McpWorkspaceServer, WorkspaceBackend, invalid_message, tool_specs};
 
-/// How long calls may go on after the client's side of a pipe has ended: their answers may still be read.
-const AFTER_INPUT: Duration = Duration::from_secs(2);
+/// How long calls may continue after the client's input has ended: it may still read their answers.
+const INPUT_END_GRACE: Duration = Duration::from_secs(2);
 
-/// What a model is told of the server as a whole.
+/// The description of the server for a model.
 const INSTRUCTIONS: &str = "The user's workspace, with unsaved text of the editor. Use these tools for its files in place \
                             of others: what the user changes meanwhile is kept, every change can be undone, and rules of \
                             the user's hold. Paths may be relative to the workspace. Read a file before you write it.";
 
-/// Every session that is open, to close what is left at the end.
-pub(crate) struct Live<P: Place> {
-    // Invariant: sessions that are gone are dropped when one is added.
-    sessions: Mutex<Vec<Weak<Session<P>>>>,
+/// The open sessions, kept so that the remaining ones can be closed at the end.
+pub(crate) struct OpenMcpSessions<P: WorkspaceBackend> {
+    // Invariant: closed sessions are removed whenever one is added.
+    sessions: Mutex<Vec<Weak<McpSession<P>>>>,
 }
 
-impl<P: Place> Default for Live<P> {
+impl<P: WorkspaceBackend> Default for OpenMcpSessions<P> {
     fn default() -> Self {
         Self { sessions: Mutex::default() }
     }
 }
 
-impl<P: Place> Live<P> {
-    fn add(&self, session: &Arc<Session<P>>) {
+impl<P: WorkspaceBackend> OpenMcpSessions<P> {
+    fn add(&self, session: &Arc<McpSession<P>>) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.retain(|session| session.strong_count() > 0);
         sessions.push(Arc::downgrade(session));
     }
 
-    /// Closes every session, and returns when nothing of them runs.
+    /// Closes every session, and returns when all have ended.
     pub(crate) async fn close_all(&self) {
-        let sessions: Vec<Arc<Session<P>>> = {
+        let sessions: Vec<Arc<McpSession<P>>> = {
             let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             sessions.iter().filter_map(Weak::upgrade).collect()
         };
@@ -66,41 +68,49 @@ impl<P: Place> Live<P> {
 }
 
 /// The handler of one session.
-pub(crate) struct Handler<P: Place> {
-    server: Server<P>,
-    session: OnceCell<Arc<Session<P>>>,
-    live: Arc<Live<P>>,
-    // Fires when nothing more can come from the client.
+pub(crate) struct SessionHandler<P: WorkspaceBackend> {
+    server: McpWorkspaceServer<P>,
+    session: OnceCell<Arc<McpSession<P>>>,
+    open_sessions: Arc<OpenMcpSessions<P>>,
+    // Cancelled when the client's input has ended.
     input_ended: CancellationToken,
 }
 
-impl<P: Place> Handler<P> {
-    pub(crate) fn new(server: Server<P>, live: Arc<Live<P>>, input_ended: CancellationToken) -> Self {
-        Self { server, session: OnceCell::new(), live, input_ended }
+impl<P: WorkspaceBackend> SessionHandler<P> {
+    pub(crate) fn new(
+        server: McpWorkspaceServer<P>,
+        live: Arc<OpenMcpSessions<P>>,
+        input_ended: CancellationToken,
+    ) -> Self {
+        Self { server, session: OnceCell::new(), open_sessions: live, input_ended }
     }
 
-    fn session(&self) -> Result<&Arc<Session<P>>, ErrorData> {
+    fn session(&self) -> Result<&Arc<McpSession<P>>, ErrorData> {
         self.session.get().ok_or_else(|| ErrorData::invalid_request("send initialize first", None))
     }
 
-    async fn opened(&self, name: &str, peer: &Peer<RoleServer>) -> Result<Arc<Session<P>>, String> {
-        let place = (self.server.open)(Client::new(name, peer.clone())).await?;
-        let session = Arc::new(Session::new(place, self.server.settings.clone()));
-        self.live.add(&session);
-        if let Some(resources) = session.place.resources() {
-            tokio::spawn(pass_on(Arc::downgrade(&session), resources.news(), peer.clone()));
+    async fn open_session(&self, name: &str, peer: &Peer<RoleServer>) -> Result<Arc<McpSession<P>>, String> {
+        let place = (self.server.open_backend)(ClientPeer::new(name, peer.clone())).await?;
+        let session = Arc::new(McpSession::new(place, self.server.options.clone()));
+        self.open_sessions.add(&session);
+        if let Some(resources) = session.backend.resources() {
+            tokio::spawn(forward_resource_events(
+                Arc::downgrade(&session),
+                resources.subscribe(),
+                peer.clone(),
+            ));
         }
         Ok(session)
     }
 
-    fn resources(&self) -> Result<Option<&dyn Resources>, ErrorData> {
-        Ok(self.session()?.place.resources())
+    fn resources(&self) -> Result<Option<&dyn ResourceProvider>, ErrorData> {
+        Ok(self.session()?.backend.resources())
     }
 
-    /// Returns a resource of a URI, or that there is none.
-    async fn described(&self, uri: &str) -> Result<(&dyn Resources, Described), ErrorData> {
+    /// Returns the resource with a URI, or a not-found error.
+    async fn find_resource(&self, uri: &str) -> Result<(&dyn ResourceProvider, ResourceInfo), ErrorData> {
         let missing = || {
-            let uri = bowline_state::display::line(uri, 300);
+            let uri = bowline_state::display::escape_line(uri, 300);
             let text = format!("there is no resource {uri}: list the resources to see which there are");
             ErrorData::resource_not_found(text, Some(json!({ "uri": uri })))
         };
@@ -111,7 +121,7 @@ impl<P: Place> Handler<P> {
     }
 }
 
-impl<P: Place> Drop for Handler<P> {
+impl<P: WorkspaceBackend> Drop for SessionHandler<P> {
     fn drop(&mut self) {
         let session = self.session.get().cloned();
         if let (Some(session), Ok(runtime)) = (session, tokio::runtime::Handle::try_current()) {
@@ -120,22 +130,24 @@ impl<P: Place> Drop for Handler<P> {
     }
 }
 
-/// Tells a client what happens to resources, as long as its session lasts.
-async fn pass_on<P: Place>(
-    session: Weak<Session<P>>,
-    mut news: tokio::sync::broadcast::Receiver<News>,
+/// Notifies a client of changes to resources until its session ends.
+async fn forward_resource_events<P: WorkspaceBackend>(
+    session: Weak<McpSession<P>>,
+    mut news: tokio::sync::broadcast::Receiver<ResourceEvent>,
     peer: Peer<RoleServer>,
 ) {
     loop {
         let heard = news.recv().await;
         let Some(session) = session.upgrade() else { return };
         let sent = match heard {
-            Ok(News::Updated(uri)) if session.is_subscribed(&uri) => {
+            Ok(ResourceEvent::Updated(uri)) if session.is_subscribed(&uri) => {
                 peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await
             }
-            Ok(News::Updated(_)) => Ok(()),
-            Ok(News::Listed) => peer.notify_resource_list_changed().await,
-            Ok(News::Missed) | Err(RecvError::Lagged(_)) => tell_all(&session, &peer).await,
+            Ok(ResourceEvent::Updated(_)) => Ok(()),
+            Ok(ResourceEvent::ListChanged) => peer.notify_resource_list_changed().await,
+            Ok(ResourceEvent::Lagged) | Err(RecvError::Lagged(_)) => {
+                notify_all_changed(&session, &peer).await
+            }
             Err(RecvError::Closed) => return,
         };
         if sent.is_err() {
@@ -144,32 +156,35 @@ async fn pass_on<P: Place>(
     }
 }
 
-/// Tells a client that anything may be another now: who missed some news looks at all that there is.
-async fn tell_all<P: Place>(session: &Session<P>, peer: &Peer<RoleServer>) -> Result<(), ServiceError> {
+/// Notifies a client that any resource may have changed, because some events were missed.
+async fn notify_all_changed<P: WorkspaceBackend>(
+    session: &McpSession<P>,
+    peer: &Peer<RoleServer>,
+) -> Result<(), ServiceError> {
     for uri in session.subscriptions() {
         peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await?;
     }
     peer.notify_resource_list_changed().await
 }
 
-/// Waits until nobody can take the answer of a call any more.
-async fn abandoned(input_ended: &CancellationToken, lifeline: Option<Lifeline>) {
+/// Waits until the client can no longer receive the answer of a call.
+async fn wait_until_abandoned(input_ended: &CancellationToken, lifeline: Option<ClientPresence>) {
     let input = async {
         input_ended.cancelled().await;
-        sleep(AFTER_INPUT).await;
+        sleep(INPUT_END_GRACE).await;
     };
     match lifeline {
         Some(lifeline) => tokio::select! {
             () = input => (),
-            () = lifeline.cut() => (),
+            () = lifeline.wait_until_gone() => (),
         },
         None => input.await,
     }
 }
 
-impl<P: Place> ServerHandler for Handler<P> {
+impl<P: WorkspaceBackend> ServerHandler for SessionHandler<P> {
     fn get_info(&self) -> ServerConfig {
-        let settings = &self.server.settings;
+        let settings = &self.server.options;
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
             .enable_resources()
@@ -182,8 +197,8 @@ impl<P: Place> ServerHandler for Handler<P> {
             .with_instructions(INSTRUCTIONS)
     }
 
-    /// The revision after these has no sessions over HTTP, and a session is what a model has seen: without it nothing could
-    /// be merged.
+    /// The next revision has no sessions over HTTP. The session records what a model has seen, and merging depends on
+    /// that.
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
         Cow::Borrowed(ProtocolVersion::known_up_to(&ProtocolVersion::V_2025_11_25))
     }
@@ -195,7 +210,7 @@ impl<P: Place> ServerHandler for Handler<P> {
     ) -> Result<InitializeResult, ErrorData> {
         context.peer.set_peer_info(request.clone());
         let answer = self.negotiate_initialize(&request)?;
-        let open = || self.opened(&request.client_info.name, &context.peer);
+        let open = || self.open_session(&request.client_info.name, &context.peer);
         let opened = self.session.get_or_try_init(open).await;
         opened.map_err(|why| ErrorData::internal_error(why, None))?;
         Ok(answer)
@@ -206,11 +221,11 @@ impl<P: Place> ServerHandler for Handler<P> {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(specs::tools(self.server.settings.offer)))
+        Ok(ListToolsResult::with_all_items(tool_specs::list_tools(self.server.options.offered_tools)))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        specs::tools(self.server.settings.offer).into_iter().find(|tool| tool.name == name)
+        tool_specs::list_tools(self.server.options.offered_tools).into_iter().find(|tool| tool.name == name)
     }
 
     async fn call_tool(
@@ -219,33 +234,34 @@ impl<P: Place> ServerHandler for Handler<P> {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let session = self.session()?;
-        let offer = self.server.settings.offer;
-        let does = specs::find(offer, &request.name)
-            .ok_or_else(|| ErrorData::invalid_params(specs::missing(offer, &request.name), None))?;
+        let offer = self.server.options.offered_tools;
+        let does = tool_specs::find_tool(offer, &request.name).ok_or_else(|| {
+            ErrorData::invalid_params(tool_specs::describe_missing_tool(offer, &request.name), None)
+        })?;
         let arguments = request.arguments.unwrap_or_default();
         let token = context.meta.get_progress_token();
         let progress = token.map(|token| (context.peer.clone(), token));
-        let calling = Calling { id: context.id.to_string(), progress };
+        let calling = CallContext { id: context.id.to_string(), progress };
         let lifeline = context.extensions.get::<http::request::Parts>();
-        let lifeline = lifeline.and_then(|parts| parts.extensions.get::<Lifeline>()).cloned();
-        // To cancel is to drop: what the call has under way ends with it.
+        let lifeline = lifeline.and_then(|parts| parts.extensions.get::<ClientPresence>()).cloned();
+        // Cancelling means dropping: everything the call has started ends with it.
         let done = tokio::select! {
             biased;
-            () = context.ct.cancelled() => Done::failed("the call was cancelled"),
-            () = session.closed() => Done::failed("the session has ended: connect again"),
-            () = abandoned(&self.input_ended, lifeline) => Done::failed("the client is gone"),
-            done = session.call(does, Fields::of_object(&arguments), calling) => done,
+            () = context.ct.cancelled() => ToolOutcome::error("the call was cancelled"),
+            () = session.wait_until_closed() => ToolOutcome::error("the session has ended: connect again"),
+            () = wait_until_abandoned(&self.input_ended, lifeline) => ToolOutcome::error("the client is gone"),
+            done = session.call(does, ToolInputFields::from_object(&arguments), calling) => done,
         };
-        Ok(CallToolResponse::from(done.result()))
+        Ok(CallToolResponse::from(done.into_result()))
     }
 
-    /// Whatever has no form that the protocol knows: a method that there is none of, or wrong parameters.
+    /// Answers requests that the SDK cannot parse: an unknown method, or invalid parameters.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
         _: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        Err(unreadable::parameters(&request.method))
+        Err(invalid_message::invalid_params_error(&request.method))
     }
 
     async fn list_resources(
@@ -266,9 +282,9 @@ impl<P: Place> ServerHandler for Handler<P> {
         request: ReadResourceRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let (resources, described) = self.described(&request.uri).await?;
+        let (resources, described) = self.find_resource(&request.uri).await?;
         match resources.read(&request.uri).await {
-            Ok(Some(text)) => Ok(ReadResourceResult::new(vec![contents(described, text)]).into()),
+            Ok(Some(text)) => Ok(ReadResourceResult::new(vec![to_contents(described, text)]).into()),
             Ok(None) => {
                 Err(ErrorData::resource_not_found("the resource is gone: list the resources again", None))
             }
@@ -281,7 +297,7 @@ impl<P: Place> ServerHandler for Handler<P> {
         request: SubscribeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.described(&request.uri).await?;
+        self.find_resource(&request.uri).await?;
         if self.session()?.subscribe(request.uri) {
             return Ok(());
         }

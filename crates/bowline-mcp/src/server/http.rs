@@ -1,7 +1,8 @@
-//! Serving clients over streamable HTTP.
+//! The streamable HTTP server.
 //!
-//! A page in the user's browser can reach this machine's ports, by names that lead here too. So a request has to name a
-//! host that is ours, must not come from a page, and has to carry the secret; what does not is not looked at further.
+//! A page in the user's browser can reach this machine's ports, even under foreign names that resolve to it. A request
+//! must therefore name one of our hosts, must not come from a page, and must carry the secret; any other request is
+//! refused by its head alone.
 
 use std::convert::Infallible;
 use std::io;
@@ -30,147 +31,151 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::connections::{Admission, Connections, RequestGuard};
-use super::events::{WithoutData, without_empty_data};
-use super::handler::{Handler, Live};
-use super::visits::{Opening, Stay, Visits};
-use super::{Place, Server, batches, unreadable};
+use super::connections::{ConnectionPermit, Connections, RequestGuard};
+use super::events::{EmptyEventSupport, strip_empty_data};
+use super::handler::{OpenMcpSessions, SessionHandler};
+use super::http_sessions::{HttpSessions, SessionReservation, SessionUseGuard};
+use super::{McpWorkspaceServer, WorkspaceBackend, batches, invalid_message};
 
-/// Where the server is.
+/// The path of the server.
 const PATH: &str = "/mcp";
 
-/// So many connections are open at once. Another takes the place of an idle one, or waits if none is idle.
+/// The most open connections. A further one replaces an idle one, or waits if none is idle.
 const MAX_CONNECTIONS: usize = 128;
 
-/// So many sessions are open at once. For another the one ends that nobody has used for longest; it is refused if all are in
-/// use.
+/// The most open sessions. A further one replaces the session that has been idle for longest, or is refused if all are
+/// in use.
 const MAX_SESSIONS: usize = 32;
 
-/// One message has at most so many bytes.
+/// The longest message, in bytes.
 const MAX_BODY: usize = 32 << 20;
 
-/// The head of a request has at most so many bytes.
+/// The longest request head, in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
-/// How long the head of a request may take, and the whole until its answer begins.
-const HEAD_TIME: Duration = Duration::from_secs(10);
-const REQUEST_TIME: Duration = Duration::from_secs(60);
+/// The deadlines for reading the head of a request, and for beginning its response.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often whoever waits for an answer is shown that there is somebody.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// The interval between keep-alive events on a stream.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// How long a call goes on whose answer nobody listens for, so that a client can come back for it.
-const COME_BACK: Duration = Duration::from_secs(10);
+/// How long a call continues after its client disconnected, so that the client can resume the stream.
+const RESUME_GRACE: Duration = Duration::from_secs(10);
 
-/// The header that names a session, and the kind of every message.
-const SESSION: &str = "mcp-session-id";
-const JSON: &[u8] = b"application/json";
+/// The header that names a session, and the content type of every message.
+const SESSION_HEADER: &str = "mcp-session-id";
+const JSON_TYPE: &[u8] = b"application/json";
 
-/// How clients are served.
+/// The options of the HTTP server.
 #[derive(Debug, Clone)]
-pub struct HttpSettings {
-    /// The secret that every request has to carry.
+pub struct HttpServerOptions {
+    /// The secret that every request must carry.
     pub token: String,
-    /// Names by which the server may be called beside those of this machine's loopback.
+    /// Host names that the server answers to in addition to those of the loopback interface.
     pub hosts: Vec<String>,
-    /// A session that nothing is heard of for so long ends.
-    pub idle: Duration,
+    /// A session ends after being idle for this long.
+    pub idle_timeout: Duration,
 }
 
-/// A server that listens. If it is dropped, it goes on until the runtime ends.
+/// A listening server. If it is dropped, it continues until the runtime ends.
 #[derive(Debug)]
 pub struct HttpServer {
     address: SocketAddr,
-    end: CancellationToken,
-    serving: JoinHandle<()>,
+    shutdown: CancellationToken,
+    task: JoinHandle<()>,
 }
 
 impl HttpServer {
-    /// Serves whoever connects to a listener.
+    /// Serves the clients that connect to a listener.
     ///
     /// # Errors
     /// Fails if the listener has no address.
-    pub fn start<P: Place>(
-        server: Server<P>,
+    pub fn start<P: WorkspaceBackend>(
+        server: McpWorkspaceServer<P>,
         listener: TcpListener,
-        settings: HttpSettings,
+        settings: HttpServerOptions,
     ) -> io::Result<Self> {
-        let live = Arc::new(Live::default());
+        let live = Arc::new(OpenMcpSessions::default());
         let its = live.clone();
-        let handler = move || Handler::new(server.clone(), its.clone(), CancellationToken::new());
+        let handler = move || SessionHandler::new(server.clone(), its.clone(), CancellationToken::new());
         Self::listen(handler, listener, settings, async move { live.close_all().await })
     }
 
-    /// Serves another handler over the same transport: `handler` makes one for each session.
+    /// Serves another handler over the same transport: `handler` creates one for each session.
     ///
     /// # Errors
     /// Fails if the listener has no address.
     pub fn start_with<H: ServerHandler>(
         handler: impl Fn() -> H + Send + Sync + 'static,
         listener: TcpListener,
-        settings: HttpSettings,
+        settings: HttpServerOptions,
     ) -> io::Result<Self> {
         Self::listen(handler, listener, settings, std::future::ready(()))
     }
 
-    /// Serves a handler for each session; `close` ends what the sessions leave behind.
+    /// Serves a handler for each session; `close` cleans up after the sessions.
     fn listen<H: ServerHandler>(
         handler: impl Fn() -> H + Send + Sync + 'static,
         listener: TcpListener,
-        settings: HttpSettings,
+        settings: HttpServerOptions,
         close: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let end = CancellationToken::new();
         let mut sessions = LocalSessionManager::default();
         sessions.session_config = SessionConfig::default();
-        sessions.session_config.keep_alive = Some(settings.idle);
+        sessions.session_config.keep_alive = Some(settings.idle_timeout);
         let hosts = allowed_hosts(address, &settings.hosts);
         let config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(hosts.clone())
             .with_allowed_origins(hosts.iter().map(|host| format!("http://{host}")))
             .enforce_origin_validation()
-            .with_sse_keep_alive(Some(KEEP_ALIVE))
+            .with_sse_keep_alive(Some(KEEP_ALIVE_INTERVAL))
             .with_cancellation_token(end.child_token())
             .with_max_request_body_bytes(MAX_BODY);
         let sessions = Arc::new(sessions);
-        let front = Arc::new(Front {
+        let front = Arc::new(HttpService {
             service: StreamableHttpService::new(move || Ok(handler()), sessions.clone(), config),
             sessions,
-            visits: Visits::new(MAX_SESSIONS),
+            session_table: HttpSessions::new(MAX_SESSIONS),
             token: settings.token,
             hosts,
-            resumed: Arc::default(),
+            resume_count: Arc::default(),
         });
         let stop = end.clone();
         let serving = tokio::spawn(async move {
-            accept(front, listener, &stop).await;
+            accept_connections(front, listener, &stop).await;
             close.await;
         });
-        Ok(Self { address, end, serving })
+        Ok(Self { address, shutdown: end, task: serving })
     }
 
-    /// Returns where it listens.
+    /// Returns the address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns what a client connects to.
+    /// Returns the URL that clients connect to.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}{PATH}", self.address)
     }
 
-    /// Ends it, and returns when nothing that was started for a client runs.
+    /// Stops the server, and returns when everything that was started for clients has ended.
     pub async fn stop(self) {
-        self.end.cancel();
-        // A task that ended early has nothing left to end.
-        self.serving.await.unwrap_or_default();
+        self.shutdown.cancel();
+        // A task that panicked has nothing left to end.
+        self.task.await.unwrap_or_default();
     }
 }
 
-async fn accept<H: ServerHandler>(front: Arc<Front<H>>, listener: TcpListener, stop: &CancellationToken) {
+async fn accept_connections<H: ServerHandler>(
+    front: Arc<HttpService<H>>,
+    listener: TcpListener,
+    stop: &CancellationToken,
+) {
     let connections = Connections::new(MAX_CONNECTIONS);
     let mut tasks = JoinSet::new();
     loop {
@@ -185,168 +190,187 @@ async fn accept<H: ServerHandler>(front: Arc<Front<H>>, listener: TcpListener, s
         match accepted {
             Ok((stream, _)) => {
                 if let Some(admission) = connections.admit() {
-                    tasks.spawn(converse(front.clone(), stream, Arc::new(admission)));
+                    tasks.spawn(serve_connection(front.clone(), stream, Arc::new(admission)));
                 }
             }
-            // No more descriptors, for one: an idle connection gives one back.
+            // The process may be out of descriptors, for example: closing an idle connection frees one.
             Err(_) => {
-                connections.close_one();
+                connections.close_idle_connection();
                 sleep(Duration::from_millis(100)).await;
             }
         }
     }
-    // With them the streams of all answers end.
+    // This ends all response streams.
     tasks.shutdown().await;
 }
 
-async fn converse<H: ServerHandler>(front: Arc<Front<H>>, stream: TcpStream, admission: Arc<Admission>) {
+async fn serve_connection<H: ServerHandler>(
+    front: Arc<HttpService<H>>,
+    stream: TcpStream,
+    admission: Arc<ConnectionPermit>,
+) {
     let its = admission.clone();
     let answer = service_fn(move |request| {
         let (front, admission) = (front.clone(), its.clone());
-        async move { Ok::<_, Infallible>(front.answer(request, &admission).await) }
+        async move { Ok::<_, Infallible>(front.respond(request, &admission).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
+        .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD)
         .serve_connection(TokioIo::new(stream), answer);
     tokio::select! {
         () = admission.wait_until_closed() => {}
-        // A connection that breaks off concerns its client alone.
+        // A broken connection concerns its client alone.
         _ = connection => {}
     }
 }
 
-type Answer = Response<BoxBody<Bytes, Infallible>>;
+type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
-/// What stands before the protocol.
-struct Front<H: ServerHandler> {
+/// The checks and session limits in front of the SDK's service.
+struct HttpService<H: ServerHandler> {
     service: StreamableHttpService<H, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
-    visits: Arc<Visits>,
+    session_table: Arc<HttpSessions>,
     token: String,
     hosts: Vec<String>,
-    resumed: Arc<AtomicU64>,
+    resume_count: Arc<AtomicU64>,
 }
 
-/// Whether somebody listens for the answer of a request.
+/// Whether the client of a request is still connected.
 #[derive(Debug, Clone)]
-pub(crate) struct Lifeline {
-    gone: CancellationToken,
-    // How often somebody came back for an answer.
-    resumed: Arc<AtomicU64>,
+pub(crate) struct ClientPresence {
+    disconnected: CancellationToken,
+    // How often a client has resumed a stream.
+    resume_count: Arc<AtomicU64>,
 }
 
-impl Lifeline {
-    /// Waits until nobody has listened for a while. Where somebody came back meanwhile, for whatever answer, it is never.
-    pub(crate) async fn cut(&self) {
-        self.gone.cancelled().await;
-        let before = self.resumed.load(Ordering::Relaxed);
-        sleep(COME_BACK).await;
-        if self.resumed.load(Ordering::Relaxed) != before {
+impl ClientPresence {
+    /// Waits until the client has been disconnected for a while. Never returns if any stream was resumed meanwhile.
+    pub(crate) async fn wait_until_gone(&self) {
+        self.disconnected.cancelled().await;
+        let before = self.resume_count.load(Ordering::Relaxed);
+        sleep(RESUME_GRACE).await;
+        if self.resume_count.load(Ordering::Relaxed) != before {
             std::future::pending::<()>().await;
         }
     }
 }
 
-impl<H: ServerHandler> Front<H> {
-    async fn answer(&self, mut request: Request<Incoming>, admission: &Arc<Admission>) -> Answer {
-        if let Some(refusal) = refusal(request.headers(), request.uri().path(), &self.hosts, &self.token) {
-            return refusal.answer();
+impl<H: ServerHandler> HttpService<H> {
+    async fn respond(
+        &self,
+        mut request: Request<Incoming>,
+        admission: &Arc<ConnectionPermit>,
+    ) -> HttpResponse {
+        if let Some(refusal) = check_head(request.headers(), request.uri().path(), &self.hosts, &self.token) {
+            return refusal.into_response();
         }
         let under_way = admission.begin_request();
         if request.headers().contains_key("last-event-id") {
-            self.resumed.fetch_add(1, Ordering::Relaxed);
+            self.resume_count.fetch_add(1, Ordering::Relaxed);
         }
         let gone = CancellationToken::new();
         let guard = gone.clone().drop_guard();
-        request.extensions_mut().insert(Lifeline { gone, resumed: self.resumed.clone() });
-        let stay = session_of(request.headers()).map(|id| self.visits.enter(&id));
-        match timeout(REQUEST_TIME, self.handle(request)).await {
-            Ok(response) => response.map(|body| held(body, (guard, stay, under_way))),
-            Err(_) => Refusal::TooSlow.answer(),
+        request
+            .extensions_mut()
+            .insert(ClientPresence { disconnected: gone, resume_count: self.resume_count.clone() });
+        let stay = session_header(request.headers()).map(|id| self.session_table.begin_use(&id));
+        match timeout(REQUEST_TIMEOUT, self.handle(request)).await {
+            Ok(response) => response.map(|body| attach_guards(body, (guard, stay, under_way))),
+            Err(_) => HttpRefusal::TooSlow.into_response(),
         }
     }
 
-    /// Gives a request to the protocol. What it cannot read, or what comes before a session, is answered here: a client
-    /// should learn what is wrong with its message, and not with its headers.
-    async fn handle(&self, request: Request<Incoming>) -> Answer {
+    /// Passes a request to the SDK's service. Unreadable messages and messages outside a session are answered here, so
+    /// that the client learns what is wrong with its message rather than with its headers.
+    async fn handle(&self, request: Request<Incoming>) -> HttpResponse {
         let (parts, body) = request.into_parts();
         let body = match Limited::new(body, MAX_BODY).collect().await {
             Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => return Refusal::TooLarge.answer(),
-            // The connection broke off.
-            Err(_) => return Refusal::TooSlow.answer(),
+            Err(error) if error.is::<LengthLimitError>() => return HttpRefusal::TooLarge.into_response(),
+            // The connection broke.
+            Err(_) => return HttpRefusal::TooSlow.into_response(),
         };
-        let session = session_of(&parts.headers);
+        let session = session_header(&parts.headers);
         let first: Option<Value> = (parts.method == Method::POST && session.is_none())
             .then(|| serde_json::from_slice(&body).unwrap_or_default());
         let hello = first.as_ref().filter(|message| message["method"] == "initialize");
         let opening = match hello {
-            Some(_) => match self.room().await {
+            Some(_) => match self.reserve_session().await {
                 Some(opening) => Some(opening),
-                None => return Refusal::TooMany.answer(),
+                None => return HttpRefusal::TooManySessions.into_response(),
             },
             None => None,
         };
         let wanted = hello.and_then(|hello| hello["params"]["protocolVersion"].as_str());
-        let mut events = wanted.map(WithoutData::of).unwrap_or_default();
+        let mut events = wanted.map(EmptyEventSupport::from_revision).unwrap_or_default();
         if let Some(id) = session {
-            events = self.visits.events(&id);
+            events = self.session_table.empty_event_support(&id);
             if !self.sessions.has_session(&id.as_str().into()).await.unwrap_or_default() {
-                self.visits.ended(&id);
-                return Refusal::Session.answer();
+                self.session_table.remove(&id);
+                return HttpRefusal::UnknownSession.into_response();
             }
             if parts.method == Method::DELETE {
-                self.visits.ended(&id);
+                self.session_table.remove(&id);
             }
         }
-        let is_json = parts.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(JSON));
+        let is_json =
+            parts.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(JSON_TYPE));
         let is_delete = parts.method == Method::DELETE;
         let mut response = self.service.handle(Request::from_parts(parts, Full::new(body.clone()))).await;
         if is_delete && response.status() == StatusCode::ACCEPTED {
-            // It is done by now, and some clients warn of any other success.
+            // The session has ended by now, and some clients warn about any other success status.
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
-        if let (Some(opening), Some(id)) = (opening, session_of(response.headers())) {
-            opening.opened(&id, events);
+        if let (Some(opening), Some(id)) = (opening, session_header(response.headers())) {
+            opening.commit(&id, events);
         }
         match (response.status(), first) {
-            (StatusCode::UNSUPPORTED_MEDIA_TYPE, _) if is_json => unread(&body),
+            (StatusCode::UNSUPPORTED_MEDIA_TYPE, _) if is_json => answer_unreadable(&body),
             (StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY, Some(message)) => {
                 let method = message["method"].as_str().unwrap_or_default();
-                said(Some(unreadable::too_early(method, unreadable::id_of(&message["id"]))))
+                protocol_error_response(Some(invalid_message::not_initialized_error(
+                    method,
+                    invalid_message::parse_id(&message["id"]),
+                )))
             }
-            _ if events == WithoutData::Allowed => response,
-            _ => response.map(|body| body.map_frame(|frame| frame.map_data(without_empty_data)).boxed()),
+            _ if events == EmptyEventSupport::Supported => response,
+            _ => response.map(|body| body.map_frame(|frame| frame.map_data(strip_empty_data)).boxed()),
         }
     }
 
-    /// Makes room for a session, if there is any to be made.
-    async fn room(&self) -> Option<Opening> {
-        let (opening, ends) = self.visits.open()?;
+    /// Reserves room for a session, if possible.
+    async fn reserve_session(&self) -> Option<SessionReservation> {
+        let (opening, ends) = self.session_table.reserve()?;
         if let Some(ends) = ends {
-            // One that cannot be ended, or has by itself, is nobody's any more.
+            // A session that cannot be closed, or has already ended, needs no further handling.
             self.sessions.close_session(&ends.into()).await.ok();
         }
         Some(opening)
     }
 }
 
-/// Returns which session headers name.
-fn session_of(headers: &HeaderMap) -> Option<String> {
-    headers.get(SESSION).and_then(|value| value.to_str().ok()).map(str::to_owned)
+/// Returns the session id in the headers.
+fn session_header(headers: &HeaderMap) -> Option<String> {
+    headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
-/// Answers what cannot be read: each request of a batch by itself, in one array.
-fn unread(body: &[u8]) -> Answer {
-    let parts = batches::parts(body.trim_ascii()).unwrap_or_default();
-    let answers: Vec<ServerJsonRpcMessage> = parts.iter().filter_map(|part| batches::refused(part)).collect();
-    if answers.is_empty() { said(unreadable::answer(body)) } else { bad_request(&answers) }
+/// Answers an unreadable message: each request of a batch individually, in one array.
+fn answer_unreadable(body: &[u8]) -> HttpResponse {
+    let parts = batches::split_batch(body.trim_ascii()).unwrap_or_default();
+    let answers: Vec<ServerJsonRpcMessage> =
+        parts.iter().filter_map(|part| batches::refuse_part(part)).collect();
+    if answers.is_empty() {
+        protocol_error_response(invalid_message::answer_invalid(body))
+    } else {
+        bad_request(&answers)
+    }
 }
 
-/// Returns an answer of the protocol to what is none of its messages; what is no JSON at all is told so.
-fn said(answer: Option<ServerJsonRpcMessage>) -> Answer {
+/// Returns the response for an invalid message; without an answer, the message was not JSON and gets a parse error.
+fn protocol_error_response(answer: Option<ServerJsonRpcMessage>) -> HttpResponse {
     bad_request(&answer.unwrap_or_else(|| {
         ServerJsonRpcMessage::error(
             ErrorData::parse_error("the message is no JSON that can be used", None),
@@ -355,7 +379,7 @@ fn said(answer: Option<ServerJsonRpcMessage>) -> Answer {
     }))
 }
 
-fn bad_request(answer: &impl Serialize) -> Answer {
+fn bad_request(answer: &impl Serialize) -> HttpResponse {
     let body = serde_json::to_vec(answer).unwrap_or_default();
     let mut response = Response::new(Full::new(Bytes::from(body)).boxed());
     *response.status_mut() = StatusCode::BAD_REQUEST;
@@ -363,10 +387,10 @@ fn bad_request(answer: &impl Serialize) -> Answer {
     response
 }
 
-/// Returns a body that lets go of what is held for it when it is dropped.
-fn held(
+/// Returns a body that holds guards until it is dropped.
+fn attach_guards(
     body: BoxBody<Bytes, Infallible>,
-    holds: (DropGuard, Option<Stay>, RequestGuard),
+    holds: (DropGuard, Option<SessionUseGuard>, RequestGuard),
 ) -> BoxBody<Bytes, Infallible> {
     body.map_frame(move |frame| {
         let _held = &holds;
@@ -375,40 +399,44 @@ fn held(
     .boxed()
 }
 
-/// Why a request is not looked at.
+/// Why a request is refused before the SDK handles it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refusal {
-    Host,
-    Page,
-    Token,
-    Path,
-    Session,
+enum HttpRefusal {
+    UnknownHost,
+    BrowserPage,
+    WrongToken,
+    UnknownPath,
+    UnknownSession,
     TooLarge,
-    TooMany,
+    TooManySessions,
     TooSlow,
 }
 
-impl Refusal {
-    fn answer(self) -> Answer {
+impl HttpRefusal {
+    fn into_response(self) -> HttpResponse {
         let (status, text) = match self {
-            Self::Host => (StatusCode::FORBIDDEN, "this server is not called by that name: use 127.0.0.1"),
-            Self::Page => (StatusCode::FORBIDDEN, "pages of a browser are not served"),
-            Self::Token => (
+            Self::UnknownHost => {
+                (StatusCode::FORBIDDEN, "this server is not called by that name: use 127.0.0.1")
+            }
+            Self::BrowserPage => (StatusCode::FORBIDDEN, "pages of a browser are not served"),
+            Self::WrongToken => (
                 StatusCode::UNAUTHORIZED,
                 "send `Authorization: Bearer TOKEN` with the token that the server printed when it started",
             ),
-            Self::Path => (StatusCode::NOT_FOUND, "the server is at /mcp"),
-            Self::Session => {
+            Self::UnknownPath => (StatusCode::NOT_FOUND, "the server is at /mcp"),
+            Self::UnknownSession => {
                 (StatusCode::NOT_FOUND, "there is no such session: send initialize for a new one")
             }
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "the message is too long"),
-            Self::TooMany => (StatusCode::SERVICE_UNAVAILABLE, "too many sessions are in use: end one first"),
+            Self::TooManySessions => {
+                (StatusCode::SERVICE_UNAVAILABLE, "too many sessions are in use: end one first")
+            }
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the request took too long"),
         };
         let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        if self == Self::Token {
+        if self == Self::WrongToken {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
@@ -416,10 +444,10 @@ impl Refusal {
 }
 
 /// Returns why a request is refused by its head, if it is.
-fn refusal(headers: &HeaderMap, path: &str, hosts: &[String], token: &str) -> Option<Refusal> {
+fn check_head(headers: &HeaderMap, path: &str, hosts: &[String], token: &str) -> Option<HttpRefusal> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let is_ours = text(HOST).is_some_and(|host| hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host)));
-    // Nobody but us answers there, so it is no page of somebody else's.
+    // Only this server answers at that origin, so it is not a foreign page.
     let is_own_origin = |origin: &str| {
         origin
             .strip_prefix("http://")
@@ -430,28 +458,28 @@ fn refusal(headers: &HeaderMap, path: &str, hosts: &[String], token: &str) -> Op
         scheme.eq_ignore_ascii_case("bearer").then_some(secret.trim())
     });
     if !is_ours {
-        Some(Refusal::Host)
+        Some(HttpRefusal::UnknownHost)
     } else if headers.contains_key(ORIGIN) && !text(ORIGIN).is_some_and(is_own_origin) {
-        Some(Refusal::Page)
-    } else if !bearer.is_some_and(|secret| is_same(secret.as_bytes(), token.as_bytes())) {
-        Some(Refusal::Token)
+        Some(HttpRefusal::BrowserPage)
+    } else if !bearer.is_some_and(|secret| constant_time_eq(secret.as_bytes(), token.as_bytes())) {
+        Some(HttpRefusal::WrongToken)
     } else if path != PATH {
-        Some(Refusal::Path)
+        Some(HttpRefusal::UnknownPath)
     } else if text(CONTENT_LENGTH)
         .is_some_and(|length| length.parse().is_ok_and(|length: u64| length > MAX_BODY as u64))
     {
-        Some(Refusal::TooLarge)
+        Some(HttpRefusal::TooLarge)
     } else {
         None
     }
 }
 
-/// Compares in a time that does not tell where the difference is.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
+/// Compares in constant time, so that the duration does not reveal where the difference is.
+fn constant_time_eq(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |all, (one, other)| all | (one ^ other)) == 0
 }
 
-/// Returns by which names the server may be called: with its port, as clients that were given its address do.
+/// Returns the accepted host names, with the port, as clients that were given the address send them.
 fn allowed_hosts(address: SocketAddr, more: &[String]) -> Vec<String> {
     let port = address.port();
     let loopback = ["127.0.0.1", "localhost", "[::1]"].map(str::to_owned);

@@ -1,59 +1,59 @@
-//! What can be read beside files: unsaved texts, changes, whatever else a place shares, and that it has changed.
+//! Resources other than files: unsaved texts, changes, anything else a backend shares, and their change events.
 
 use bowline_workspace::approvals::BoxFuture;
 use rmcp::model::{Resource, ResourceContents};
 use tokio::sync::broadcast;
 
-/// A list has at most so many resources.
+/// The most resources in a list.
 pub(crate) const MAX_LISTED: usize = 1000;
 
-/// A resource is given up to so many bytes.
-pub(crate) const MAX_BYTES: usize = 10 << 20;
+/// The longest resource text, in bytes.
+pub(crate) const MAX_RESOURCE_BYTES: usize = 10 << 20;
 
-/// A session is told of changes of so many resources.
+/// The most resources that a session can subscribe to.
 pub(crate) const MAX_SUBSCRIBED: usize = 256;
 
-/// What a resource is.
+/// The description of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Described {
-    /// By which it is read.
+pub struct ResourceInfo {
+    /// The URI that it is read by.
     pub uri: String,
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its description.
     pub description: String,
-    /// What kind of text.
+    /// Its MIME type.
     pub mime_type: String,
 }
 
-/// What happened to resources.
+/// A change to resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
-    /// One has another text now.
+pub enum ResourceEvent {
+    /// The resource with this URI has a new text.
     Updated(String),
-    /// There are others now.
-    Listed,
-    /// Some news was lost: anything may be another now.
-    Missed,
+    /// The list of resources has changed.
+    ListChanged,
+    /// Some events were lost: any resource may have changed.
+    Lagged,
 }
 
-/// Whoever has something to be read beside files.
-pub trait Resources: Send + Sync {
-    /// Returns what there is.
-    fn list(&self) -> BoxFuture<'_, Vec<Described>>;
+/// A provider of resources other than files.
+pub trait ResourceProvider: Send + Sync {
+    /// Returns the available resources.
+    fn list(&self) -> BoxFuture<'_, Vec<ResourceInfo>>;
 
-    /// Returns a text; nothing if there is none of that name.
+    /// Returns the text of a resource, or `None` if the URI is unknown.
     ///
     /// # Errors
-    /// Says why it cannot be read.
+    /// Returns why it cannot be read.
     fn read<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, Result<Option<String>, String>>;
 
-    /// Returns what happens from now on.
-    fn news(&self) -> broadcast::Receiver<News>;
+    /// Returns a receiver of future events.
+    fn subscribe(&self) -> broadcast::Receiver<ResourceEvent>;
 }
 
-impl From<Described> for Resource {
-    fn from(described: Described) -> Self {
+impl From<ResourceInfo> for Resource {
+    fn from(described: ResourceInfo) -> Self {
         let mut resource = Self::new(described.uri, described.name);
         resource.description = Some(described.description);
         resource.mime_type = Some(described.mime_type);
@@ -61,10 +61,10 @@ impl From<Described> for Resource {
     }
 }
 
-/// Returns a text as the protocol has it, within bounds.
-pub(crate) fn contents(described: Described, mut text: String) -> ResourceContents {
-    if text.len() > MAX_BYTES {
-        text.truncate(text.floor_char_boundary(MAX_BYTES));
+/// Converts a text to the protocol's form, truncated to the limit.
+pub(crate) fn to_contents(described: ResourceInfo, mut text: String) -> ResourceContents {
+    if text.len() > MAX_RESOURCE_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_RESOURCE_BYTES));
         text.push_str("\n[the rest is left out]\n");
     }
     ResourceContents::TextResourceContents {
@@ -75,7 +75,7 @@ pub(crate) fn contents(described: Described, mut text: String) -> ResourceConten
     }
 }
 
-/// Returns the URI of a file, with every byte escaped that has a meaning in one.
+/// Returns the URI of a file. Bytes that have a meaning in a URI are escaped.
 #[must_use]
 pub fn file_uri(path: &str) -> String {
     let mut uri = String::from("file://");

@@ -1,55 +1,55 @@
-//! One MCP session: its place, what its model has seen of the files there, and its commands.
+//! One MCP session: its backend, its commands, and what its model has seen of the files.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_state::failure::Failure;
 use bowline_state::ledger::Ledger;
-use bowline_state::paths::{LexicalPath, PathFault};
-use bowline_state::tooling::deciding::Told as Heard;
-use bowline_state::tooling::input::Fields;
+use bowline_state::paths::{LexicalPath, PathError};
+use bowline_state::rpc_error::RpcError;
+use bowline_state::tools::input::ToolInputFields;
+use bowline_state::tools::write::ReportedTexts as Heard;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RoleServer};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncGuard, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::DeniedTool;
-use super::commands::{self, Book};
+use super::DeniedOperation;
+use super::commands::{self, BackgroundCommands};
+use super::outcome::{ToolOutcome, describe_failure};
 use super::resources::MAX_SUBSCRIBED;
-use super::specs::Does;
-use super::told::{Done, failure};
-use super::{Place, Settings, looking, reading, writing};
+use super::tool_specs::ToolAction;
+use super::{McpServerOptions, WorkspaceBackend, read, search, write};
 
-/// So many calls of a session are under way at once; others are refused.
+/// The most concurrent calls of a session; further ones are refused.
 const MAX_CALLS: usize = 64;
 
-/// So many locks keep changes of one file apart. Two files may share one.
-const LOCKS: usize = 64;
+/// The number of locks that serialise changes to the same file. Two files may share a lock.
+const LOCK_COUNT: usize = 64;
 
 /// One MCP session.
-pub(crate) struct Session<P: Place> {
-    pub(crate) place: P,
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) book: Book,
-    known: Mutex<(Ledger, Heard)>,
-    locks: Vec<AsyncMutex<()>>,
+pub(crate) struct McpSession<P: WorkspaceBackend> {
+    pub(crate) backend: P,
+    pub(crate) options: Arc<McpServerOptions>,
+    pub(crate) background: BackgroundCommands,
+    ledger: Mutex<(Ledger, Heard)>,
+    file_locks: Vec<AsyncMutex<()>>,
     // Invariant: at most `MAX_SUBSCRIBED`.
-    subscribed: Mutex<BTreeSet<String>>,
-    calls: Semaphore,
+    subscriptions: Mutex<BTreeSet<String>>,
+    call_permits: Semaphore,
     closed: CancellationToken,
 }
 
-/// Who calls, and how they are told how far it is.
-pub(crate) struct Calling {
-    /// The request, as the client names it.
+/// The request id of a call, and the means to report its progress.
+pub(crate) struct CallContext {
+    /// The client's request id.
     pub(crate) id: String,
     pub(crate) progress: Option<(Peer<RoleServer>, ProgressToken)>,
 }
 
-impl Calling {
-    /// Tells how far a call is. That nobody hears it does not matter.
-    pub(crate) async fn progress(&self, done: f64, total: f64, message: String) {
+impl CallContext {
+    /// Reports the progress of a call. Delivery failures are ignored.
+    pub(crate) async fn report_progress(&self, done: f64, total: f64, message: String) {
         let Some((peer, token)) = &self.progress else { return };
         let mut progress = ProgressNotificationParam::new(token.clone(), done);
         (progress.total, progress.message) = (Some(total), Some(message));
@@ -57,112 +57,117 @@ impl Calling {
     }
 }
 
-impl<P: Place> Session<P> {
-    pub(crate) fn new(place: P, settings: Arc<Settings>) -> Self {
+impl<P: WorkspaceBackend> McpSession<P> {
+    pub(crate) fn new(place: P, settings: Arc<McpServerOptions>) -> Self {
         Self {
-            place,
-            settings,
-            book: Book::default(),
-            known: Mutex::default(),
-            locks: (0..LOCKS).map(|_| AsyncMutex::default()).collect(),
-            subscribed: Mutex::default(),
-            calls: Semaphore::new(MAX_CALLS),
+            backend: place,
+            options: settings,
+            background: BackgroundCommands::default(),
+            ledger: Mutex::default(),
+            file_locks: (0..LOCK_COUNT).map(|_| AsyncMutex::default()).collect(),
+            subscriptions: Mutex::default(),
+            call_permits: Semaphore::new(MAX_CALLS),
             closed: CancellationToken::new(),
         }
     }
 
-    /// Does what a call asks for.
-    pub(crate) async fn call(self: &Arc<Self>, does: Does, fields: Fields<'_>, calling: Calling) -> Done {
-        let Ok(_place) = self.calls.try_acquire() else {
+    /// Executes a tool call.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        does: ToolAction,
+        fields: ToolInputFields<'_>,
+        calling: CallContext,
+    ) -> ToolOutcome {
+        let Ok(_place) = self.call_permits.try_acquire() else {
             let text =
                 format!("{MAX_CALLS} calls are under way already: wait for one of them, then call again");
-            return Done::failed(text);
+            return ToolOutcome::error(text);
         };
         let done = match does {
-            Does::Read => reading::read(self, fields).await,
-            Does::Write => writing::write(self, fields, &calling).await,
-            Does::Edit => writing::edit(self, fields, &calling).await,
-            Does::List => looking::list(self, fields).await,
-            Does::Search => looking::search(self, fields).await,
-            Does::Execute => commands::execute(self, fields, &calling).await,
-            Does::Output => commands::output(self, fields).await,
-            Does::Kill => commands::kill(self, fields).await,
+            ToolAction::Read => read::read_file(self, fields).await,
+            ToolAction::Write => write::write_file(self, fields, &calling).await,
+            ToolAction::Edit => write::edit_file(self, fields, &calling).await,
+            ToolAction::List => search::list_directory(self, fields).await,
+            ToolAction::Search => search::search_text(self, fields).await,
+            ToolAction::Execute => commands::execute_command(self, fields, &calling).await,
+            ToolAction::Output => commands::read_background_output(self, fields).await,
+            ToolAction::Kill => commands::kill_background_command(self, fields).await,
         };
-        done.unwrap_or_else(Done::failed)
+        done.unwrap_or_else(ToolOutcome::error)
     }
 
-    /// Returns an absolute path; a relative one starts from the place's root.
+    /// Returns an absolute path; a relative one starts from the backend's root.
     pub(crate) fn resolve(&self, path: &str) -> Result<LexicalPath, String> {
         let parsed = match LexicalPath::parse(path) {
-            Err(PathFault::Relative(path)) => LexicalPath::parse(format!("{}/{path}", self.place.root())),
+            Err(PathError::Relative(path)) => LexicalPath::parse(format!("{}/{path}", self.backend.root())),
             parsed => parsed,
         };
         parsed.map_err(|fault| fault.to_string())
     }
 
-    /// Returns a path as a person in the root would name it.
-    pub(crate) fn shown<'p>(&self, path: &'p str) -> &'p str {
-        let root = self.place.root();
+    /// Returns a path relative to the root, for display.
+    pub(crate) fn display_path<'p>(&self, path: &'p str) -> &'p str {
+        let root = self.backend.root();
         if path == root {
             return ".";
         }
         path.strip_prefix(root).and_then(|rest| rest.strip_prefix('/')).unwrap_or(path)
     }
 
-    /// Returns a failure as the model reads it.
-    pub(crate) fn told(&self, tool: &DeniedTool<'_>, about: &str, why: &Failure) -> String {
-        failure(self.settings.advise.as_ref(), Some(tool), about, why)
+    /// Describes a failure for the model.
+    pub(crate) fn describe_failure(&self, tool: &DeniedOperation<'_>, about: &str, why: &RpcError) -> String {
+        describe_failure(self.options.advise_denial.as_ref(), Some(tool), about, why)
     }
 
-    /// Uses what the model knows of files.
-    pub(crate) fn knows<T>(&self, act: impl FnOnce(&mut Ledger, &mut Heard) -> T) -> T {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Accesses the ledger of what the model knows about files.
+    pub(crate) fn with_ledger<T>(&self, act: impl FnOnce(&mut Ledger, &mut Heard) -> T) -> T {
+        let mut known = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
         let (ledger, heard) = &mut *known;
         act(ledger, heard)
     }
 
-    /// Waits until nobody else changes the file.
-    pub(crate) async fn alone(&self, path: &str) -> Option<AsyncGuard<'_, ()>> {
+    /// Waits for exclusive access to a file among the session's calls.
+    pub(crate) async fn lock_file(&self, path: &str) -> Option<AsyncGuard<'_, ()>> {
         let mut hasher = DefaultHasher::new();
         path.hash(&mut hasher);
-        let at = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or_default();
-        match self.locks.get(at) {
+        let at = usize::try_from(hasher.finish() % LOCK_COUNT as u64).unwrap_or_default();
+        match self.file_locks.get(at) {
             Some(lock) => Some(lock.lock().await),
             None => None,
         }
     }
 
-    fn subscribed(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_subscriptions(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the client wants to hear of changes of a resource; says whether there is room.
+    /// Subscribes the client to a resource. Returns `false` at the limit.
     pub(crate) fn subscribe(&self, uri: String) -> bool {
-        let mut subscribed = self.subscribed();
+        let mut subscribed = self.lock_subscriptions();
         subscribed.contains(&uri) || (subscribed.len() < MAX_SUBSCRIBED && subscribed.insert(uri))
     }
 
     pub(crate) fn unsubscribe(&self, uri: &str) {
-        self.subscribed().remove(uri);
+        self.lock_subscriptions().remove(uri);
     }
 
     pub(crate) fn subscriptions(&self) -> Vec<String> {
-        self.subscribed().iter().cloned().collect()
+        self.lock_subscriptions().iter().cloned().collect()
     }
 
     pub(crate) fn is_subscribed(&self, uri: &str) -> bool {
-        self.subscribed().contains(uri)
+        self.lock_subscriptions().contains(uri)
     }
 
-    /// Waits until the session is over.
-    pub(crate) async fn closed(&self) {
+    /// Waits until the session is closed.
+    pub(crate) async fn wait_until_closed(&self) {
         self.closed.cancelled().await;
     }
 
-    /// Ends the session: nothing that it started runs on.
+    /// Closes the session, and ends everything that it started.
     pub(crate) async fn close(&self) {
         self.closed.cancel();
-        self.book.release_all(self.place.terminals()).await;
-        self.place.close().await;
+        self.background.release_all(self.backend.terminals()).await;
+        self.backend.close().await;
     }
 }

@@ -1,4 +1,4 @@
-//! Serving one client over a pair of pipes.
+//! The stdio server: one client over a pair of pipes.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -16,39 +16,44 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::handler::{Handler, Live};
-use super::lines::Lines;
-use super::{Place, Server, unreadable};
+use super::handler::{OpenMcpSessions, SessionHandler};
+use super::line_transport::LineTransport;
+use super::{McpWorkspaceServer, WorkspaceBackend, invalid_message};
 
-/// So many requests wait for their answer to be written; beyond that nothing more is read.
-const MAX_OPEN: usize = 256;
+/// The most unanswered requests; at the limit, reading stops.
+const MAX_OPEN_REQUESTS: usize = 256;
 
-/// How long the end of a connection may take before what is left of it is dropped.
-const PATIENCE: Duration = Duration::from_secs(8);
+/// The deadline for an orderly end of the connection, after which the rest is dropped.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Serves a client until it is gone or `stop` is done, and returns when nothing that was started for it runs.
+/// Serves a client until it disconnects or `stop` completes, and returns when everything that was started for it has
+/// ended.
 ///
 /// # Errors
-/// Says what is wrong with how the client begins.
+/// Returns what is wrong with the client's first messages.
 pub async fn serve<P, R, W>(
-    server: Server<P>,
+    server: McpWorkspaceServer<P>,
     reader: R,
     writer: W,
     stop: impl Future<Output = ()>,
 ) -> Result<(), io::Error>
 where
-    P: Place,
+    P: WorkspaceBackend,
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let (live, end) = (Arc::new(Live::default()), CancellationToken::new());
+    let (live, end) = (Arc::new(OpenMcpSessions::default()), CancellationToken::new());
     let input_ended = CancellationToken::new();
-    let handler = Handler::new(server, live.clone(), input_ended.clone());
-    let transport = Bounded { inner: Lines::new(reader, writer), open: Arc::default(), input_ended };
+    let handler = SessionHandler::new(server, live.clone(), input_ended.clone());
+    let transport = BoundedTransport {
+        inner: LineTransport::new(reader, writer),
+        open_requests: Arc::default(),
+        input_ended,
+    };
     let serving = async {
         match serve_server_with_ct(handler, transport, end.clone()).await {
             Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),
-            // A client that leaves before it says anything wants nothing.
+            // A client may disconnect before it sends anything.
             Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
             Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string())),
         }
@@ -58,23 +63,23 @@ where
         served = &mut serving => served,
         () = stop => {
             end.cancel();
-            // A client that does not read cannot hold up the end.
-            timeout(PATIENCE, serving).await.unwrap_or(Ok(()))
+            // A client that does not read must not delay the end.
+            timeout(SHUTDOWN_TIMEOUT, serving).await.unwrap_or(Ok(()))
         }
     };
     live.close_all().await;
     served
 }
 
-/// Which requests were read and not answered.
+/// The requests that were read and not yet answered.
 #[derive(Default)]
-struct Open {
-    // Invariant: at most `MAX_OPEN`.
+struct OpenRequests {
+    // Invariant: at most `MAX_OPEN_REQUESTS`.
     ids: Mutex<HashSet<RequestId>>,
     room: Notify,
 }
 
-impl Open {
+impl OpenRequests {
     fn ids(&self) -> MutexGuard<'_, HashSet<RequestId>> {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,14 +90,14 @@ impl Open {
     }
 }
 
-/// A transport that reads no more than it can answer, and says when nothing more comes.
-struct Bounded<R, W: AsyncWrite> {
-    inner: Lines<R, W>,
-    open: Arc<Open>,
+/// A transport that reads no more than it can answer, and signals the end of its input.
+struct BoundedTransport<R, W: AsyncWrite> {
+    inner: LineTransport<R, W>,
+    open_requests: Arc<OpenRequests>,
     input_ended: CancellationToken,
 }
 
-impl<R, W> Transport<RoleServer> for Bounded<R, W>
+impl<R, W> Transport<RoleServer> for BoundedTransport<R, W>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -108,7 +113,7 @@ where
             JsonRpcMessage::Error(error) => error.id.clone(),
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
         };
-        let (sending, open) = (self.inner.send(item), self.open.clone());
+        let (sending, open) = (self.inner.send(item), self.open_requests.clone());
         async move {
             let sent = sending.await;
             if let Some(id) = answered {
@@ -120,23 +125,23 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            while self.open.ids().len() >= MAX_OPEN {
-                self.open.room.notified().await;
+            while self.open_requests.ids().len() >= MAX_OPEN_REQUESTS {
+                self.open_requests.room.notified().await;
             }
             let message = self.inner.receive().await;
             match &message {
                 Some(JsonRpcMessage::Request(request)) => {
-                    if !self.open.ids().insert(request.id.clone()) {
-                        self.inner.owes(unreadable::in_use(&request.id));
+                    if !self.open_requests.ids().insert(request.id.clone()) {
+                        self.inner.queue_reply(invalid_message::duplicate_id_error(&request.id));
                         continue;
                     }
                 }
                 Some(JsonRpcMessage::Notification(notification)) => {
-                    // What is cancelled is not answered.
+                    // Cancelled requests are not answered.
                     if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                         && let Some(id) = &cancelled.params.request_id
                     {
-                        self.open.close(id);
+                        self.open_requests.close(id);
                     }
                 }
                 Some(_) => {}

@@ -1,46 +1,52 @@
-//! The older HTTP with server-sent events.
+//! Tests of the older HTTP transport with server-sent events.
 
 use std::sync::Mutex;
 
-use bowline_mcp::client::State;
+use bowline_mcp::client::ServerState;
 use expect_test::expect;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::scripted::{Reply, Request, Scripted, connect, echo, said, settings, tried, well_behaved};
+use super::scripted_server::{
+    HttpTestRequest, ScriptedReply, ScriptedServer, answer_correctly, call_echo, client_options, connect,
+    describe_call, describe_server_and_call,
+};
 
-/// Serves the older protocol. `endpoint` is where it wants messages; on `tools/call` with `cut` the stream ends.
-async fn server(endpoint: &'static str, cut: bool) -> Scripted {
+/// Serves the older protocol. `endpoint` is the address it names for messages; with `cut`, `tools/call` ends the
+/// stream.
+async fn start_server(endpoint: &'static str, cut: bool) -> ScriptedServer {
     let stream = Mutex::new(None::<mpsc::Sender<String>>);
-    Scripted::new(move |request: &Request| {
+    ScriptedServer::new(move |request: &HttpTestRequest| {
         if request.verb == "GET" {
             let (sender, pieces) = mpsc::channel(16);
             sender.try_send(format!(": welcome\n\nevent: endpoint\ndata: {endpoint}\n\n")).unwrap();
             *stream.lock().unwrap() = Some(sender);
-            return Reply::Stream(pieces);
+            return ScriptedReply::Stream(pieces);
         }
         if cut && request.method() == "tools/call" {
             *stream.lock().unwrap() = None;
-            return Reply::text(202, "text/plain", "Accepted");
+            return ScriptedReply::text(202, "text/plain", "Accepted");
         }
-        let Reply::Whole { body, .. } = well_behaved(request) else { return Reply::Close };
+        let ScriptedReply::Whole { body, .. } = answer_correctly(request) else {
+            return ScriptedReply::Close;
+        };
         if let (Ok(Value::Object(_)), Some(stream)) = (serde_json::from_str(&body), &*stream.lock().unwrap())
         {
             stream.try_send(format!("event: message\ndata: {body}\n\n")).unwrap();
         }
-        Reply::text(202, "text/plain", "Accepted")
+        ScriptedReply::text(202, "text/plain", "Accepted")
     })
     .await
 }
 
 #[tokio::test]
 async fn messages_go_to_the_address_that_the_server_names() {
-    let server = server("/messages?session=1", false).await;
-    let servers = connect(server.sse(), settings()).await;
-    let mut shown = tried(&servers).await;
+    let server = start_server("/messages?session=1", false).await;
+    let servers = connect(server.sse_transport(), client_options()).await;
+    let mut shown = describe_server_and_call(&servers).await;
     for request in server.requests() {
         assert_eq!(request.header("authorization"), Some("Bearer abc"));
-        shown.push_str(&format!("\n{} {}", request.path, request.shown()));
+        shown.push_str(&format!("\n{} {}", request.path, request.describe()));
     }
     expect![[r#"
         Ready
@@ -56,20 +62,20 @@ async fn messages_go_to_the_address_that_the_server_names() {
 
 #[tokio::test]
 async fn messages_never_go_to_another_host() {
-    let server = server("http://127.0.0.2:1/messages", false).await;
-    let servers = connect(server.sse(), settings()).await;
+    let server = start_server("http://127.0.0.2:1/messages", false).await;
+    let servers = connect(server.sse_transport(), client_options()).await;
     expect![[r#"
         Failed("the server wants messages sent to \"http://127.0.0.2:1/messages\", which is another host: nothing is sent there")
-        ! there is no MCP tool "mcp__web__echo": it may have gone with its server"#]].assert_eq(&tried(&servers).await);
+        ! there is no MCP tool "mcp__web__echo": it may have gone with its server"#]].assert_eq(&describe_server_and_call(&servers).await);
     servers.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_stream_that_ends_fails_the_call_and_is_opened_anew() {
-    let server = server("messages", true).await;
-    let servers = connect(server.sse(), settings()).await;
-    let outcome = said(echo(&servers).await);
-    while servers.status()[0].state != State::Ready {
+    let server = start_server("messages", true).await;
+    let servers = connect(server.sse_transport(), client_options()).await;
+    let outcome = describe_call(call_echo(&servers).await);
+    while servers.statuses()[0].state != ServerState::Ready {
         tokio::task::yield_now().await;
     }
     let opened = server.requests().iter().filter(|request| request.verb == "GET").count();
@@ -81,8 +87,8 @@ async fn a_stream_that_ends_fails_the_call_and_is_opened_anew() {
 
 #[tokio::test]
 async fn what_is_no_stream_is_no_server() {
-    let server = Scripted::new(|_| Reply::text(200, "text/html", "<html>hello")).await;
-    let servers = connect(server.sse(), settings()).await;
-    expect![[r#"Failed("what answers is no MCP server: it sends \"text/html\", which begins with \"<html>hello\"")"#]].assert_eq(&format!("{:?}", servers.status()[0].state));
+    let server = ScriptedServer::new(|_| ScriptedReply::text(200, "text/html", "<html>hello")).await;
+    let servers = connect(server.sse_transport(), client_options()).await;
+    expect![[r#"Failed("what answers is no MCP server: it sends \"text/html\", which begins with \"<html>hello\"")"#]].assert_eq(&format!("{:?}", servers.statuses()[0].state));
     servers.shutdown().await;
 }

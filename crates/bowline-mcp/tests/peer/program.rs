@@ -1,4 +1,4 @@
-//! What the tests start: an MCP server whose tools misbehave, an agent that uses it, and the supervisor of both.
+//! The test program: an MCP server whose tools misbehave, an agent that uses it, and the supervisor of both.
 
 #![allow(
     clippy::disallowed_methods,
@@ -14,8 +14,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use bowline_mcp::client::{Reach, ServerSpec, Servers, Settings};
-use bowline_workspace::terminals::{Supervisor, supervisor};
+use bowline_mcp::client::{McpClientOptions, McpServers, ServerSpec, TransportSpec};
+use bowline_workspace::terminals::{SupervisorProgram, supervisor};
 use serde_json::{Value, json};
 
 fn main() -> ExitCode {
@@ -24,37 +24,40 @@ fn main() -> ExitCode {
     match args.first().map(String::as_str) {
         Some("supervise") => supervisor::main(std::env::args_os()),
         Some("serve") => serve(rest),
-        Some("agent") => agent(&rest[0]),
-        Some("daemon") => daemon(&rest[0]),
+        Some("agent") => run_agent(&rest[0]),
+        Some("daemon") => run_daemon(&rest[0]),
         _ => ExitCode::FAILURE,
     }
 }
 
-/// Lives until it is killed. Whoever listens at `beacon` sees the connection close then.
-fn daemon(beacon: &str) -> ExitCode {
+/// Runs until it is killed. The listener at `beacon` then sees the connection close.
+fn run_daemon(beacon: &str) -> ExitCode {
     let mut beacon = UnixStream::connect(beacon).expect("a listener");
     beacon.write_all(b"daemon\n").expect("a listener");
-    forever(beacon)
+    wait_forever(beacon)
 }
 
-fn forever(mut beacon: UnixStream) -> ExitCode {
-    // Nobody ever writes anything there.
+fn wait_forever(mut beacon: UnixStream) -> ExitCode {
+    // The listener never writes.
     beacon.read_exact(&mut [0]).map_or_else(drop, drop);
     loop {
         std::thread::park();
     }
 }
 
-/// Connects to a server with a daemon, and lives until it is killed.
+/// Connects to a server with a daemon, and runs until it is killed.
 #[tokio::main(flavor = "current_thread")]
-async fn agent(beacon: &str) -> ExitCode {
+async fn run_agent(beacon: &str) -> ExitCode {
     let program = std::env::current_exe().expect("a path");
-    let supervisor = Supervisor::new(&program, ["supervise"]);
+    let supervisor = SupervisorProgram::new(&program, ["supervise"]);
     let args = ["serve", "--beacon", beacon].map(str::to_owned).to_vec();
-    let reach = Reach::Stdio { command: program.display().to_string(), args, env: Vec::new(), cwd: None };
-    let servers =
-        Servers::connect(vec![ServerSpec { name: "peer".to_owned(), reach }], Settings::new(supervisor, "/"));
-    servers.ready(Duration::from_secs(20)).await;
+    let reach =
+        TransportSpec::Stdio { command: program.display().to_string(), args, env: Vec::new(), cwd: None };
+    let servers = McpServers::connect(
+        vec![ServerSpec { name: "peer".to_owned(), transport: reach }],
+        McpClientOptions::new(supervisor, "/"),
+    );
+    servers.wait_until_ready(Duration::from_secs(20)).await;
     let arguments = json!({ "beacon": beacon }).as_object().cloned().unwrap_or_default();
     servers.call("mcp__peer__daemon", arguments, drop).await.expect("an answer");
     std::future::pending().await
@@ -67,26 +70,31 @@ fn serve(options: &[String]) -> ExitCode {
     if let Some(beacon) = value("--beacon") {
         let mut beacon = UnixStream::connect(beacon).expect("a listener");
         beacon.write_all(b"server\n").expect("a listener");
-        std::thread::spawn(move || forever(beacon));
+        std::thread::spawn(move || wait_forever(beacon));
     }
     if has("--exit-early") {
-        eprint("cannot find my configuration\n");
+        write_stderr("cannot find my configuration\n");
         return ExitCode::from(7);
     }
     if has("--garbage") {
-        say_text("Welcome to the server!\n{\"level\":\"info\",\"msg\":\"ready\"}\n\u{1b}[31m42\n[1,2\n\n");
+        write_line("Welcome to the server!\n{\"level\":\"info\",\"msg\":\"ready\"}\n\u{1b}[31m42\n[1,2\n\n");
     }
     if let Some(kind) = value("--flood") {
         std::thread::spawn(move || flood(&kind, &Value::Null));
     }
-    let mut server = Server { seen: Vec::new(), extra: false, many: has("--many"), deep: has("--deep") };
+    let mut server = MisbehavingServer {
+        seen_methods: Vec::new(),
+        has_extra_tool: false,
+        has_many_tools: has("--many"),
+        has_deep_tool: has("--deep"),
+    };
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         let message: Value = serde_json::from_str(&line).expect("JSON");
         if has("--hang") {
             continue;
         }
-        server.take(&message);
+        server.handle_message(&message);
     }
     if has("--stay") {
         loop {
@@ -96,17 +104,17 @@ fn serve(options: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-struct Server {
-    seen: Vec<String>,
-    extra: bool,
-    many: bool,
-    deep: bool,
+struct MisbehavingServer {
+    seen_methods: Vec<String>,
+    has_extra_tool: bool,
+    has_many_tools: bool,
+    has_deep_tool: bool,
 }
 
-impl Server {
-    fn take(&mut self, message: &Value) {
+impl MisbehavingServer {
+    fn handle_message(&mut self, message: &Value) {
         let method = message["method"].as_str().unwrap_or_default();
-        self.seen.push(method.to_owned());
+        self.seen_methods.push(method.to_owned());
         let Some(id) = message.get("id") else { return };
         let params = &message["params"];
         match method {
@@ -120,23 +128,23 @@ impl Server {
             ),
             "tools/list" => self.list(id, params["cursor"].as_str()),
             "tools/call" => self.call(id, params),
-            _ => say(
+            _ => write_message(
                 json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "no such method" } }),
             ),
         }
     }
 
     fn list(&self, id: &Value, cursor: Option<&str>) {
-        if self.many {
-            // Pages without end.
+        if self.has_many_tools {
+            // An endless list of pages.
             let page: usize = cursor.map_or(0, |cursor| cursor.parse().expect("our cursor"));
             let tools: Vec<Value> =
                 (0..50).map(|at| json!({ "name": format!("t{page}-{at}"), "inputSchema": {} })).collect();
             return answer(id, json!({ "tools": tools, "nextCursor": (page + 1).to_string() }));
         }
-        if self.deep {
+        if self.has_deep_tool {
             let schema = format!("{}{{}}{}", r#"{"properties":{"a":"#.repeat(5000), "}}".repeat(5000));
-            return say_text(&format!(
+            return write_line(&format!(
                 "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"tools\":[{{\"name\":\"deep\",\"inputSchema\":{schema}}},\
                  {{\"name\":\"echo\",\"inputSchema\":{{\"type\":\"object\"}}}}]}}}}\n"
             ));
@@ -151,7 +159,7 @@ impl Server {
             .collect();
         tools.push(json!({ "name": "no.schema", "inputSchema": "broken" }));
         tools.push(json!({ "title": "has no name" }));
-        if self.extra {
+        if self.has_extra_tool {
             tools.push(json!({ "name": "extra", "inputSchema": { "type": "object" } }));
         }
         answer(id, json!({ "tools": tools }));
@@ -160,13 +168,13 @@ impl Server {
     fn call(&mut self, id: &Value, params: &Value) {
         let arguments = &params["arguments"];
         match params["name"].as_str().unwrap_or_default() {
-            "echo" | "no.schema" => text(id, &arguments.to_string()),
+            "echo" | "no.schema" => answer_text(id, &arguments.to_string()),
             "crash" => std::process::exit(3),
             "hang" => {}
             "progress" => {
                 let total = arguments["total"].as_u64().unwrap_or_default();
                 for at in 1..=total {
-                    say(json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": {
+                    write_message(json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": {
                         "progressToken": params["_meta"]["progressToken"],
                         "progress": at, "total": total, "message": "step \u{202e}by step",
                     } }));
@@ -174,7 +182,7 @@ impl Server {
                         arguments["pause"].as_u64().unwrap_or_default(),
                     ));
                 }
-                text(id, "all done");
+                answer_text(id, "all done");
             }
             "stderr" => {
                 let line = vec![b'e'; 99];
@@ -183,48 +191,48 @@ impl Server {
                     stderr.write_all(&line).and_then(|()| stderr.write_all(b"\n")).expect("stderr is read");
                 }
                 stderr.write_all(b"last words\n").expect("stderr is read");
-                text(id, "said");
+                answer_text(id, "said");
             }
             "long" => {
-                say_text(&format!(
+                write_line(&format!(
                     "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\""
                 ));
                 for _ in 0..17 {
-                    say_text(&"x".repeat(1 << 20));
+                    write_line(&"x".repeat(1 << 20));
                 }
-                say_text("\"}]}}\n");
+                write_line("\"}]}}\n");
             }
             "noise" => {
-                say_text(
+                write_line(
                     "debug: calling the tool\n{\"not\":\"a message\"}\n\"just a string\"\nnull\n\u{0}\u{1}\n",
                 );
-                text(id, "heard");
+                answer_text(id, "heard");
             }
-            "broken" => say(json!({ "jsonrpc": "2.0", "id": id, "error": "not an object" })),
+            "broken" => write_message(json!({ "jsonrpc": "2.0", "id": id, "error": "not an object" })),
             "daemon" => {
                 let mut command = Command::new(std::env::current_exe().expect("a path"));
                 command
                     .args(["daemon", arguments["beacon"].as_str().expect("a beacon")])
                     .stdin(Stdio::null());
-                // It holds the server's output open, and is in a group of its own.
+                // It holds the server's output open, and has its own process group.
                 command.process_group(0).spawn().expect("a daemon");
-                text(id, "started");
+                answer_text(id, "started");
             }
             "change" => {
-                self.extra = !self.extra;
+                self.has_extra_tool = !self.has_extra_tool;
                 for _ in 0..100 {
-                    say(json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
+                    write_message(json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
                 }
-                text(id, "changed");
+                answer_text(id, "changed");
             }
             "pings" => {
-                // Asks without end, and never reads.
+                // Sends requests endlessly, and never reads.
                 let mut number = 0_u64;
                 let padding = "p".repeat(1000);
                 loop {
                     number += 1;
                     let id = format!("{number}{padding}");
-                    say(json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
+                    write_message(json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
                 }
             }
             "flood" => {
@@ -234,7 +242,7 @@ impl Server {
                 );
                 std::thread::spawn(move || flood(&kind, &token));
             }
-            "nested" => say_text(&format!(
+            "nested" => write_line(&format!(
                 "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[],\"structuredContent\":{}}}}}\n",
                 "[".repeat(5000) + &"]".repeat(5000)
             )),
@@ -244,9 +252,9 @@ impl Server {
                     std::env::vars().map(|(name, value)| format!("{name}={value}")).collect();
                 names.sort();
                 let args: Vec<String> = std::env::args().skip(1).collect();
-                text(id, &format!("{}\n{}\n{}", cwd.display(), args.join(" "), names.join("\n")));
+                answer_text(id, &format!("{}\n{}\n{}", cwd.display(), args.join(" "), names.join("\n")));
             }
-            "seen" => text(id, &self.seen.join(" ")),
+            "seen" => answer_text(id, &self.seen_methods.join(" ")),
             "pictures" => answer(
                 id,
                 json!({
@@ -258,15 +266,15 @@ impl Server {
                     "isError": true,
                 }),
             ),
-            "refuse" => say(
+            "refuse" => write_message(
                 json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32602, "message": "no \u{1b}[2Jsuch thing" } }),
             ),
-            other => text(id, &format!("there is no {other}")),
+            other => answer_text(id, &format!("there is no {other}")),
         }
     }
 }
 
-/// Sends without end, and as fast as it is read.
+/// Sends endlessly, as fast as the reader reads.
 fn flood(kind: &str, token: &Value) {
     let told = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "method": method, "params": params });
     let line = match kind {
@@ -285,32 +293,32 @@ fn flood(kind: &str, token: &Value) {
     };
     loop {
         match kind {
-            "stderr" => eprint(&line),
-            _ => say_text(&line),
+            "stderr" => write_stderr(&line),
+            _ => write_line(&line),
         }
     }
 }
 
-fn text(id: &Value, text: &str) {
+fn answer_text(id: &Value, text: &str) {
     answer(id, json!({ "content": [{ "type": "text", "text": text }] }));
 }
 
 fn answer(id: &Value, result: Value) {
-    say(json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+    write_message(json!({ "jsonrpc": "2.0", "id": id, "result": result }));
 }
 
-fn say(message: Value) {
-    say_text(&format!("{message}\n"));
+fn write_message(message: Value) {
+    write_line(&format!("{message}\n"));
 }
 
-fn say_text(text: &str) {
+fn write_line(text: &str) {
     let mut stdout = io::stdout().lock();
-    // Whoever does not read any more has ended the test.
+    // The reader closes the pipe when the test has ended.
     if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
         std::process::exit(0);
     }
 }
 
-fn eprint(text: &str) {
+fn write_stderr(text: &str) {
     io::stderr().write_all(text.as_bytes()).expect("stderr is read");
 }

@@ -1,18 +1,19 @@
-//! Servers that crash, hang and flood.
+//! Tests of servers that crash, hang and flood.
 
 use std::time::{Duration, Instant};
 
-use bowline_mcp::client::{Servers, Settings, State};
+use bowline_mcp::client::{McpClientOptions, McpServers, ServerState};
 use expect_test::expect;
 use serde_json::json;
 
-use super::support::{call, connect, object, peer, said, settings, until};
+use super::support::{call, client_options, connect, describe_call, object, peer_spec, wait_for_state};
 
 #[tokio::test]
 async fn a_server_that_ends_before_it_is_ready_is_tried_a_few_times() {
-    let servers = connect(vec![peer("bad", &["--exit-early"]), peer("good", &[])], settings()).await;
-    let status = &servers.status()[0];
-    // What a server says last and what is said of it come in either order.
+    let servers =
+        connect(vec![peer_spec("bad", &["--exit-early"]), peer_spec("good", &[])], client_options()).await;
+    let status = &servers.statuses()[0];
+    // The server's last output and our note about its end may come in either order.
     let mut lines = status.stderr.clone();
     lines.sort();
     lines.dedup();
@@ -21,13 +22,13 @@ async fn a_server_that_ends_before_it_is_ready_is_tried_a_few_times() {
         (it ended with code 7 before it was ready)
         cannot find my configuration"#]]
     .assert_eq(&format!("{:?}\n{}", status.state, lines.join("\n")));
-    expect!["{}"].assert_eq(&said(call(&servers, "mcp__good__echo", json!({})).await));
+    expect!["{}"].assert_eq(&describe_call(call(&servers, "mcp__good__echo", json!({})).await));
     servers.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_crash_ends_the_call_within_a_second_and_the_server_comes_back() {
-    let servers = connect(vec![peer("bad", &[]), peer("good", &[])], settings()).await;
+    let servers = connect(vec![peer_spec("bad", &[]), peer_spec("good", &[])], client_options()).await;
     let hanging = servers.call("mcp__good__hang", object(json!({})), drop);
     tokio::pin!(hanging);
     let start = Instant::now();
@@ -36,51 +37,51 @@ async fn a_crash_ends_the_call_within_a_second_and_the_server_comes_back() {
         _ = &mut hanging => panic!("another server's call ended"),
     };
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-    expect![[r#"! the MCP server "bad" ended during the call, what it did is not known: it ended with code 3; it is being started anew"#]].assert_eq(&said(crashed));
-    // The tools stay, and a call waits for the server to be back.
+    expect![[r#"! the MCP server "bad" ended during the call, what it did is not known: it ended with code 3; it is being started anew"#]].assert_eq(&describe_call(crashed));
+    // The tools stay available, and a call waits for the server to restart.
     expect![[r#"{"back":true}"#]]
-        .assert_eq(&said(call(&servers, "mcp__bad__echo", json!({ "back": true })).await));
+        .assert_eq(&describe_call(call(&servers, "mcp__bad__echo", json!({ "back": true })).await));
     servers.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_server_that_crashes_again_and_again_is_given_up() {
-    let servers = connect(vec![peer("bad", &[])], settings()).await;
+    let servers = connect(vec![peer_spec("bad", &[])], client_options()).await;
     for _ in 0..4 {
         call(&servers, "mcp__bad__crash", json!({})).await.unwrap_err();
     }
-    let state = until(&servers, "bad", |state| matches!(state, State::Failed(_))).await;
-    let after = said(call(&servers, "mcp__bad__crash", json!({})).await);
+    let state = wait_for_state(&servers, "bad", |state| matches!(state, ServerState::Failed(_))).await;
+    let after = describe_call(call(&servers, "mcp__bad__crash", json!({})).await);
     expect![[r#"
         Failed("it ended with code 3")
         ! there is no MCP tool "mcp__bad__crash": it may have gone with its server"#]]
     .assert_eq(&format!("{state:?}\n{after}"));
-    // Until somebody wants it back.
+    // Until a restart is requested.
     assert_eq!(servers.restart(Some("other"), Duration::from_secs(20)).await, 0);
     assert_eq!(servers.restart(Some("bad"), Duration::from_secs(20)).await, 1);
     expect![[r#"{"back":true}"#]]
-        .assert_eq(&said(call(&servers, "mcp__bad__echo", json!({ "back": true })).await));
+        .assert_eq(&describe_call(call(&servers, "mcp__bad__echo", json!({ "back": true })).await));
     servers.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_server_that_is_well_is_started_anew_when_somebody_wants_it() {
-    let servers = connect(vec![peer("a", &[]), peer("b", &[])], settings()).await;
+    let servers = connect(vec![peer_spec("a", &[]), peer_spec("b", &[])], client_options()).await;
     assert_eq!(servers.restart(None, Duration::from_secs(20)).await, 2);
     for name in ["mcp__a__echo", "mcp__b__echo"] {
-        expect!["{}"].assert_eq(&said(call(&servers, name, json!({})).await));
+        expect!["{}"].assert_eq(&describe_call(call(&servers, name, json!({})).await));
     }
     servers.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_server_that_hangs_at_its_start_holds_nobody_up() {
-    let settings = Settings { start_timeout: Duration::from_secs(8), ..settings() };
+    let settings = McpClientOptions { start_timeout: Duration::from_secs(8), ..client_options() };
     let start = Instant::now();
-    let servers = connect(vec![peer("bad", &["--hang"]), peer("good", &[])], settings).await;
+    let servers = connect(vec![peer_spec("bad", &["--hang"]), peer_spec("good", &[])], settings).await;
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     let shown: Vec<String> =
-        servers.status().iter().map(|status| format!("{}: {:?}", status.name, status.state)).collect();
+        servers.statuses().iter().map(|status| format!("{}: {:?}", status.name, status.state)).collect();
     expect![[r#"
         bad: Failed("it was not ready within 8 seconds")
         good: Ready"#]]
@@ -90,33 +91,35 @@ async fn a_server_that_hangs_at_its_start_holds_nobody_up() {
 
 #[tokio::test]
 async fn a_call_that_hangs_is_cancelled_and_the_server_can_still_be_used() {
-    let settings = Settings { call_timeout: Duration::from_millis(1200), ..settings() };
-    let servers = connect(vec![peer("a", &[])], settings).await;
-    let hung = said(call(&servers, "mcp__a__hang", json!({})).await);
+    let settings = McpClientOptions { call_timeout: Duration::from_millis(1200), ..client_options() };
+    let servers = connect(vec![peer_spec("a", &[])], settings).await;
+    let hung = describe_call(call(&servers, "mcp__a__hang", json!({})).await);
     expect![[r#"! the MCP server "a" did not answer within 1.2s, so the call was cancelled"#]]
         .assert_eq(&hung);
-    cancelled(&servers).await;
+    wait_for_cancellation(&servers).await;
     servers.shutdown().await;
 }
 
 #[tokio::test]
 async fn progress_without_end_does_not_keep_a_call_for_ever() {
     let limit = Duration::from_millis(1300);
-    let servers = connect(vec![peer("a", &[])], Settings { call_limit: limit, ..settings() }).await;
+    let servers =
+        connect(vec![peer_spec("a", &[])], McpClientOptions { call_limit: limit, ..client_options() }).await;
     let arguments = json!({ "total": 1000, "pause": 10 });
     expect![[r#"! the MCP server "a" did not answer within 1.3s, so the call was cancelled"#]]
-        .assert_eq(&said(call(&servers, "mcp__a__progress", arguments).await));
+        .assert_eq(&describe_call(call(&servers, "mcp__a__progress", arguments).await));
     servers.shutdown().await;
 }
 
-/// Waits until the server has heard that a call was cancelled.
-async fn cancelled(servers: &Servers) {
-    while !said(call(servers, "mcp__a__seen", json!({})).await).contains("notifications/cancelled") {}
+/// Waits until the server has received the cancellation of a call.
+async fn wait_for_cancellation(servers: &McpServers) {
+    while !describe_call(call(servers, "mcp__a__seen", json!({})).await).contains("notifications/cancelled") {
+    }
 }
 
 #[tokio::test]
 async fn a_call_that_is_dropped_is_cancelled() {
-    let servers = connect(vec![peer("a", &[])], settings()).await;
+    let servers = connect(vec![peer_spec("a", &[])], client_options()).await;
     {
         let hanging = servers.call("mcp__a__hang", object(json!({})), drop);
         let seen = call(&servers, "mcp__a__seen", json!({}));
@@ -127,17 +130,17 @@ async fn a_call_that_is_dropped_is_cancelled() {
             seen = seen => drop(seen),
         }
     }
-    cancelled(&servers).await;
+    wait_for_cancellation(&servers).await;
     servers.shutdown().await;
 }
 
 #[tokio::test]
 async fn garbage_on_stdout_is_noted_and_survived() {
-    let servers = connect(vec![peer("a", &["--garbage"])], settings()).await;
-    let mut shown = vec![said(call(&servers, "mcp__a__noise", json!({})).await)];
-    shown.push(said(call(&servers, "mcp__a__broken", json!({})).await));
-    shown.push(said(call(&servers, "mcp__a__echo", json!({})).await));
-    shown.extend(servers.status()[0].stderr.clone());
+    let servers = connect(vec![peer_spec("a", &["--garbage"])], client_options()).await;
+    let mut shown = vec![describe_call(call(&servers, "mcp__a__noise", json!({})).await)];
+    shown.push(describe_call(call(&servers, "mcp__a__broken", json!({})).await));
+    shown.push(describe_call(call(&servers, "mcp__a__echo", json!({})).await));
+    shown.extend(servers.statuses()[0].stderr.clone());
     expect![[r#"
         heard
         ! the MCP server "a" refuses the call: the answer of the server cannot be read
@@ -157,9 +160,9 @@ async fn garbage_on_stdout_is_noted_and_survived() {
 
 #[tokio::test]
 async fn an_answer_without_end_fails_the_call_alone() {
-    let servers = connect(vec![peer("a", &[])], settings()).await;
-    let mut shown = vec![said(call(&servers, "mcp__a__long", json!({})).await)];
-    shown.push(said(call(&servers, "mcp__a__echo", json!({})).await));
+    let servers = connect(vec![peer_spec("a", &[])], client_options()).await;
+    let mut shown = vec![describe_call(call(&servers, "mcp__a__long", json!({})).await)];
+    shown.push(describe_call(call(&servers, "mcp__a__echo", json!({})).await));
     expect![[r#"
         ! the MCP server "a" refuses the call: the server sent a line of more than 16777216 bytes
         {}"#]]
@@ -169,10 +172,10 @@ async fn an_answer_without_end_fails_the_call_alone() {
 
 #[tokio::test]
 async fn a_hundred_megabytes_on_stderr_are_read_and_forgotten() {
-    let servers = connect(vec![peer("a", &[])], settings()).await;
-    let said = said(call(&servers, "mcp__a__stderr", json!({ "megabytes": 100 })).await);
+    let servers = connect(vec![peer_spec("a", &[])], client_options()).await;
+    let said = describe_call(call(&servers, "mcp__a__stderr", json!({ "megabytes": 100 })).await);
     loop {
-        let stderr = servers.status()[0].stderr.clone();
+        let stderr = servers.statuses()[0].stderr.clone();
         if stderr.last().is_some_and(|last| last == "last words") {
             expect!["said 64 6311"].assert_eq(&format!(
                 "{said} {} {}",
@@ -188,19 +191,19 @@ async fn a_hundred_megabytes_on_stderr_are_read_and_forgotten() {
 
 #[tokio::test]
 async fn a_server_that_asks_and_never_reads_is_cut_off() {
-    let servers = connect(vec![peer("a", &[])], settings()).await;
-    expect![[r#"! the MCP server "a" ended during the call, what it did is not known: it asks without reading what it is answered, so it was cut off; it is being started anew"#]].assert_eq(&said(call(&servers, "mcp__a__pings", json!({})).await));
+    let servers = connect(vec![peer_spec("a", &[])], client_options()).await;
+    expect![[r#"! the MCP server "a" ended during the call, what it did is not known: it asks without reading what it is answered, so it was cut off; it is being started anew"#]].assert_eq(&describe_call(call(&servers, "mcp__a__pings", json!({})).await));
     servers.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_tool_that_is_nested_without_end_costs_itself_alone() {
-    let servers = connect(vec![peer("a", &["--deep"])], settings()).await;
-    let status = &servers.status()[0];
+    let servers = connect(vec![peer_spec("a", &["--deep"])], client_options()).await;
+    let status = &servers.statuses()[0];
     let mut shown =
         vec![format!("{:?} {} {} {:?}", status.state, status.tools, status.left_out, status.too_deep)];
     shown.extend(servers.tools().into_iter().map(|tool| tool.name));
-    shown.push(said(call(&servers, "mcp__a__echo", json!({ "a": 1 })).await));
+    shown.push(describe_call(call(&servers, "mcp__a__echo", json!({ "a": 1 })).await));
     expect![[r#"
         Ready 1 1 ["deep"]
         mcp__a__echo
@@ -211,9 +214,9 @@ async fn a_tool_that_is_nested_without_end_costs_itself_alone() {
 
 #[tokio::test]
 async fn an_answer_that_is_nested_without_end_fails_its_call_alone() {
-    let servers = connect(vec![peer("a", &[])], settings()).await;
-    let mut shown = vec![said(call(&servers, "mcp__a__nested", json!({})).await)];
-    shown.push(said(call(&servers, "mcp__a__echo", json!({})).await));
+    let servers = connect(vec![peer_spec("a", &[])], client_options()).await;
+    let mut shown = vec![describe_call(call(&servers, "mcp__a__nested", json!({})).await)];
+    shown.push(describe_call(call(&servers, "mcp__a__echo", json!({})).await));
     expect![[r#"
         ! the MCP server "a" refuses the call: the answer of the server cannot be read
         {}"#]]
@@ -221,11 +224,11 @@ async fn an_answer_that_is_nested_without_end_fails_its_call_alone() {
     servers.shutdown().await;
 }
 
-/// Every way to send without end.
+/// Every way to flood a client.
 const FLOODS: [&str; 8] = ["logs", "list_changed", "progress", "large", "answers", "noise", "line", "stderr"];
 
-/// How much memory the test takes, in bytes.
-fn memory() -> u64 {
+/// Returns the resident memory of the test, in bytes.
+fn resident_memory() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
@@ -233,19 +236,19 @@ fn memory() -> u64 {
 #[tokio::test]
 async fn a_flood_delays_no_call_beyond_its_limit_and_fills_no_memory() {
     let limit = Duration::from_millis(700);
-    let settings = Settings { call_limit: limit, ..settings() };
-    let before = memory();
+    let settings = McpClientOptions { call_limit: limit, ..client_options() };
+    let before = resident_memory();
     for kind in FLOODS {
-        let servers = connect(vec![peer("a", &[]), peer("b", &[])], settings.clone()).await;
-        let flooded = said(call(&servers, "mcp__a__flood", json!({ "kind": kind })).await);
+        let servers = connect(vec![peer_spec("a", &[]), peer_spec("b", &[])], settings.clone()).await;
+        let flooded = describe_call(call(&servers, "mcp__a__flood", json!({ "kind": kind })).await);
         assert_eq!(
             flooded, r#"! the MCP server "a" did not answer within 700ms, so the call was cancelled"#,
             "{kind}"
         );
-        // It floods on, and another server is called all the same: on a busy machine perhaps not within the limit.
-        while said(call(&servers, "mcp__b__echo", json!({})).await) != "{}" {}
+        // While it keeps flooding, another server can still be called; on a busy machine perhaps not within the limit.
+        while describe_call(call(&servers, "mcp__b__echo", json!({})).await) != "{}" {}
         servers.shutdown().await;
-        let grown = memory().saturating_sub(before) >> 20;
+        let grown = resident_memory().saturating_sub(before) >> 20;
         assert!(grown < 256, "{grown} MiB of {kind}");
     }
 }
@@ -253,11 +256,14 @@ async fn a_flood_delays_no_call_beyond_its_limit_and_fills_no_memory() {
 #[tokio::test]
 async fn a_flood_from_the_start_delays_nothing_beyond_the_start_timeout() {
     for kind in FLOODS {
-        let settings = Settings { start_timeout: Duration::from_secs(8), ..settings() };
-        let servers = connect(vec![peer("a", &["--flood", kind]), peer("b", &[])], settings).await;
-        // One that cannot be heard in its own noise has failed by now; nothing waits for it any more.
-        let state = until(&servers, "a", |state| matches!(state, State::Ready | State::Failed(_))).await;
-        assert_eq!(said(call(&servers, "mcp__b__echo", json!({})).await), "{}", "{kind}: {state:?}");
+        let settings = McpClientOptions { start_timeout: Duration::from_secs(8), ..client_options() };
+        let servers = connect(vec![peer_spec("a", &["--flood", kind]), peer_spec("b", &[])], settings).await;
+        // A server whose flood drowns its own answers has failed by now, and nothing waits for it.
+        let state = wait_for_state(&servers, "a", |state| {
+            matches!(state, ServerState::Ready | ServerState::Failed(_))
+        })
+        .await;
+        assert_eq!(describe_call(call(&servers, "mcp__b__echo", json!({})).await), "{}", "{kind}: {state:?}");
         servers.shutdown().await;
     }
 }

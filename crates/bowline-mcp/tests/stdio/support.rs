@@ -1,43 +1,47 @@
-//! Servers of a test, and what is said of them.
+//! Server specifications for tests, and descriptions of their outcomes.
 
 use std::time::{Duration, Instant};
 
-use bowline_mcp::client::{McpError, Reach, ServerSpec, Servers, Settings, State};
-use bowline_state::mcp_tools::CallOutput;
-use bowline_workspace::terminals::Supervisor;
+use bowline_mcp::client::{McpClientOptions, McpError, McpServers, ServerSpec, ServerState, TransportSpec};
+use bowline_state::mcp_tools::McpCallOutput;
+use bowline_workspace::terminals::SupervisorProgram;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
 const PEER: &str = env!("CARGO_BIN_EXE_mcp-peer");
 
-pub(crate) fn settings() -> Settings {
-    let supervisor = Supervisor::new(PEER, ["supervise"]);
+pub(crate) fn client_options() -> McpClientOptions {
+    let supervisor = SupervisorProgram::new(PEER, ["supervise"]);
     let grace = Duration::from_millis(300);
-    Settings { grace, ..Settings::new(supervisor, std::env::temp_dir()) }
+    McpClientOptions { grace_period: grace, ..McpClientOptions::new(supervisor, std::env::temp_dir()) }
 }
 
-/// Returns a server that is the test's own program.
-pub(crate) fn peer(name: &str, options: &[&str]) -> ServerSpec {
+/// Returns the specification of a server that is the test program.
+pub(crate) fn peer_spec(name: &str, options: &[&str]) -> ServerSpec {
     let args = ["serve"].iter().chain(options).map(|option| (*option).to_owned()).collect();
-    program(name, PEER, args)
+    program_spec(name, PEER, args)
 }
 
-pub(crate) fn program(name: &str, command: &str, args: Vec<String>) -> ServerSpec {
+pub(crate) fn program_spec(name: &str, command: &str, args: Vec<String>) -> ServerSpec {
     let env = vec![("TOKEN".to_owned(), "abc".to_owned())];
     ServerSpec {
         name: name.to_owned(),
-        reach: Reach::Stdio { command: command.to_owned(), args, env, cwd: None },
+        transport: TransportSpec::Stdio { command: command.to_owned(), args, env, cwd: None },
     }
 }
 
-pub(crate) async fn connect(specs: Vec<ServerSpec>, settings: Settings) -> Servers {
-    let servers = Servers::connect(specs, settings);
-    servers.ready(Duration::from_secs(20)).await;
+pub(crate) async fn connect(specs: Vec<ServerSpec>, settings: McpClientOptions) -> McpServers {
+    let servers = McpServers::connect(specs, settings);
+    servers.wait_until_ready(Duration::from_secs(20)).await;
     servers
 }
 
-pub(crate) async fn call(servers: &Servers, name: &str, arguments: Value) -> Result<CallOutput, McpError> {
+pub(crate) async fn call(
+    servers: &McpServers,
+    name: &str,
+    arguments: Value,
+) -> Result<McpCallOutput, McpError> {
     servers.call(name, object(arguments), drop).await
 }
 
@@ -45,20 +49,24 @@ pub(crate) fn object(arguments: Value) -> Map<String, Value> {
     arguments.as_object().cloned().unwrap_or_default()
 }
 
-/// Returns what became of a call in words.
-pub(crate) fn said(outcome: Result<CallOutput, McpError>) -> String {
+/// Describes the outcome of a call.
+pub(crate) fn describe_call(outcome: Result<McpCallOutput, McpError>) -> String {
     match outcome {
         Ok(output) => output.text,
         Err(error) => format!("! {error}"),
     }
 }
 
-/// Waits until a server is in such a state.
-pub(crate) async fn until(servers: &Servers, name: &str, wanted: impl Fn(&State) -> bool) -> State {
+/// Waits until a server's state matches.
+pub(crate) async fn wait_for_state(
+    servers: &McpServers,
+    name: &str,
+    wanted: impl Fn(&ServerState) -> bool,
+) -> ServerState {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
         let state =
-            servers.status().into_iter().find(|status| status.name == name).map(|status| status.state);
+            servers.statuses().into_iter().find(|status| status.name == name).map(|status| status.state);
         let state = state.expect("a server of this name");
         if wanted(&state) {
             return state;
@@ -68,7 +76,7 @@ pub(crate) async fn until(servers: &Servers, name: &str, wanted: impl Fn(&State)
     }
 }
 
-/// Where processes of a test say that they live.
+/// A socket that the processes of a test connect to while they are alive.
 pub(crate) struct Beacon {
     pub(crate) path: String,
     listener: UnixListener,
@@ -83,22 +91,22 @@ impl Beacon {
         Self { path: path.display().to_string(), listener, _directory: directory }
     }
 
-    /// Waits for the next process, and says which it is.
-    pub(crate) async fn next(&self) -> (String, Life) {
+    /// Waits for the next process, and returns its name and connection.
+    pub(crate) async fn accept(&self) -> (String, LivenessSocket) {
         let (stream, _) = self.listener.accept().await.unwrap();
         let mut stream = BufReader::new(stream);
         let mut name = String::new();
         stream.read_line(&mut name).await.unwrap();
-        (name.trim().to_owned(), Life(stream))
+        (name.trim().to_owned(), LivenessSocket(stream))
     }
 }
 
-/// The life of a process.
-pub(crate) struct Life(BufReader<UnixStream>);
+/// The connection of a living process.
+pub(crate) struct LivenessSocket(BufReader<UnixStream>);
 
-impl Life {
+impl LivenessSocket {
     /// Waits until the process is gone.
-    pub(crate) async fn ended(mut self) {
+    pub(crate) async fn wait_until_ended(mut self) {
         let mut byte = [0];
         let end = self.0.read(&mut byte);
         let read = tokio::time::timeout(Duration::from_secs(10), end).await.expect("the process still lives");

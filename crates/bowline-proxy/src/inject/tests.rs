@@ -1,4 +1,4 @@
-//! Servers that are added to sessions, between an editor and an agent in memory.
+//! Tests of injected servers, between an in-memory editor and agent.
 
 use std::fmt::Write as _;
 
@@ -7,112 +7,113 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStrea
 use tokio::net::UnixStream;
 
 use super::*;
-use crate::between::Chain;
-use crate::proxy::{Ends, Proxy};
+use crate::interceptor::InterceptorChain;
+use crate::proxy::{PeerStreams, Proxy};
 
-/// One end as a test has it.
-struct Far(BufReader<DuplexStream>, DuplexStream);
+/// The test's side of one end.
+struct TestJsonPeer(BufReader<DuplexStream>, DuplexStream);
 
-impl Far {
-    async fn say(&mut self, message: Value) {
+impl TestJsonPeer {
+    async fn send(&mut self, message: Value) {
         self.1.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 
-    async fn hear(&mut self) -> Value {
+    async fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.0.read_line(&mut line).await.unwrap();
         serde_json::from_str(&line).unwrap()
     }
 }
 
-struct Stage {
-    editor: Far,
-    agent: Far,
+struct InjectHarness {
+    editor: TestJsonPeer,
+    agent: TestJsonPeer,
     directory: tempfile::TempDir,
-    link: Link,
-    running: JoinHandle<crate::Ended>,
+    handle: InjectorHandle,
+    running: JoinHandle<crate::ProxyEndReason>,
 }
 
-impl Drop for Stage {
+impl Drop for InjectHarness {
     fn drop(&mut self) {
         self.running.abort();
     }
 }
 
-fn pair() -> (Far, Ends) {
+fn peer_pair() -> (TestJsonPeer, PeerStreams) {
     let (there, here) = (tokio::io::duplex(1 << 20), tokio::io::duplex(1 << 20));
-    let ends = Ends { reader: Box::new(here.1), writer: Box::new(there.1) };
-    (Far(BufReader::new(there.0), here.0), ends)
+    let ends = PeerStreams { reader: Box::new(here.1), writer: Box::new(there.1) };
+    (TestJsonPeer(BufReader::new(there.0), here.0), ends)
 }
 
-/// An editor and an agent that have said hello, with these capabilities.
-async fn stage(editor_can: Value, agent_can: Value) -> Stage {
+/// Returns a harness with an initialised editor and agent of these capabilities.
+async fn start_harness(editor_can: Value, agent_can: Value) -> InjectHarness {
     let directory = tempfile::tempdir().unwrap();
-    let (inject, service, link) = Inject::new(InjectSettings {
+    let (inject, service, link) = ServerInjector::new(InjectorOptions {
         transport: None,
         version: "1".to_owned(),
-        secret: Box::new(|| Ok("secret".to_owned())),
-        bridge: (PathBuf::from("/bin/bowline"), vec!["mcp-bridge".to_owned()]),
-        sockets: {
+        generate_secret: Box::new(|| Ok("secret".to_owned())),
+        bridge_command: (PathBuf::from("/bin/bowline"), vec!["mcp-bridge".to_owned()]),
+        socket_dir: {
             let sockets = directory.path().to_owned();
             Box::new(move || Ok(sockets.clone()))
         },
-        beside: Sessions::default(),
-        rules: Rules::Off,
+        engine_sessions: EngineSessions::default(),
+        rules: PolicyStatus::Off,
     });
-    let ((editor, near_editor), (agent, near_agent)) = (pair(), pair());
-    let (caller, proxy) = Proxy::new(Chain(vec![Box::new(inject)]), service, crate::Settings::default());
+    let ((editor, near_editor), (agent, near_agent)) = (peer_pair(), peer_pair());
+    let (caller, proxy) =
+        Proxy::new(InterceptorChain(vec![Box::new(inject)]), service, crate::ProxyOptions::default());
     link.connect(caller);
     let farewell = async { String::new() };
     let running = tokio::spawn(proxy.run(near_editor, near_agent, farewell, std::future::pending()));
-    let mut stage = Stage { editor, agent, directory, link, running };
+    let mut stage = InjectHarness { editor, agent, directory, handle: link, running };
     let hello = json!({ "protocolVersion": 1, "clientCapabilities": editor_can });
-    stage.editor.say(json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello })).await;
-    stage.agent.hear().await;
+    stage.editor.send(json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello })).await;
+    stage.agent.receive().await;
     let answer = json!({ "protocolVersion": 1, "agentCapabilities": { "mcpCapabilities": agent_can } });
-    stage.agent.say(json!({ "jsonrpc": "2.0", "id": 0, "result": answer })).await;
-    stage.editor.hear().await;
+    stage.agent.send(json!({ "jsonrpc": "2.0", "id": 0, "result": answer })).await;
+    stage.editor.receive().await;
     stage
 }
 
-impl Stage {
+impl InjectHarness {
     fn cwd(&self) -> String {
         self.directory.path().canonicalize().unwrap().display().to_string()
     }
 
-    /// Opens a session, and returns the servers that the agent is told of.
-    async fn open(&mut self) -> Value {
+    /// Requests a session, and returns the servers in the request that the agent receives.
+    async fn request_session(&mut self) -> Value {
         let params = json!({ "cwd": self.cwd(), "mcpServers": [] });
         self.editor
-            .say(json!({ "jsonrpc": "2.0", "id": 1, "method": "session/new", "params": params }))
+            .send(json!({ "jsonrpc": "2.0", "id": 1, "method": "session/new", "params": params }))
             .await;
-        self.agent.hear().await["params"]["mcpServers"].take()
+        self.agent.receive().await["params"]["mcpServers"].take()
     }
 
-    /// Has the agent answer that the session is open.
-    async fn opened(&mut self) {
-        self.agent.say(json!({ "jsonrpc": "2.0", "id": 1, "result": { "sessionId": "s" } })).await;
-        assert_eq!(self.editor.hear().await["result"]["sessionId"], "s");
+    /// Sends the agent's answer that the session is open.
+    async fn answer_session(&mut self) {
+        self.agent.send(json!({ "jsonrpc": "2.0", "id": 1, "result": { "sessionId": "s" } })).await;
+        assert_eq!(self.editor.receive().await["result"]["sessionId"], "s");
     }
 
     /// Sends a message to the server over ACP.
-    async fn ask(&mut self, id: u64, method: &str, params: Value) {
+    async fn send_mcp_message(&mut self, id: u64, method: &str, params: Value) {
         let params = json!({
             "serverId": "bowline-proxy-mcp-server-1", "requestId": format!("r{id}"), "method": method, "params": params,
         });
         self.agent
-            .say(json!({ "jsonrpc": "2.0", "id": id, "method": "mcp/message", "params": params }))
+            .send(json!({ "jsonrpc": "2.0", "id": id, "method": "mcp/message", "params": params }))
             .await;
     }
 }
 
-fn everything() -> Value {
+fn all_capabilities() -> Value {
     json!({ "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true })
 }
 
 async fn check(editor: Value, agent: Value, expect: Expect) {
-    let mut stage = stage(editor, agent).await;
-    let told = stage.open().await.to_string().replace(&stage.cwd(), "$DIR");
+    let mut stage = start_harness(editor, agent).await;
+    let told = stage.request_session().await.to_string().replace(&stage.cwd(), "$DIR");
     let port = told.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('/').next()).map(str::to_owned);
     expect.assert_eq(&port.map_or(told.clone(), |port| told.replace(&port, "PORT")));
 }
@@ -124,30 +125,30 @@ async fn a_session_gets_a_server_in_the_best_way_the_agent_can_take() {
     let stdio = expect![[
         r#"[{"name":"bowline","command":"/bin/bowline","args":["mcp-bridge","$DIR/1.sock"],"env":[]}]"#
     ]];
-    check(everything(), json!({}), stdio).await;
+    check(all_capabilities(), json!({}), stdio).await;
     let http = expect![[
         r#"[{"type":"http","name":"bowline","url":"http://127.0.0.1:PORT/mcp","headers":[{"name":"Authorization","value":"Bearer secret"}]}]"#
     ]];
-    check(everything(), json!({ "http": true }), http).await;
+    check(all_capabilities(), json!({ "http": true }), http).await;
     let acp = expect![[r#"[{"type":"acp","name":"bowline","serverId":"bowline-proxy-mcp-server-1"}]"#]];
-    check(everything(), json!({ "http": true, "acp": true }), acp).await;
+    check(all_capabilities(), json!({ "http": true, "acp": true }), acp).await;
 }
 
 #[tokio::test]
 async fn only_what_the_editor_serves_is_offered() {
     let mut told = String::new();
     for editor in [
-        everything(),
+        all_capabilities(),
         json!({ "fs": { "readTextFile": true, "writeTextFile": true } }),
         json!({ "fs": { "readTextFile": true }, "terminal": true }),
         json!({ "fs": { "readTextFile": true } }),
         json!({ "terminal": true }),
     ] {
-        let mut stage = stage(editor, json!({ "acp": true })).await;
-        stage.open().await;
-        // The agent looks at its servers before it has opened the session, and says no hello.
-        stage.ask(5, "tools/list", Value::Null).await;
-        let answer = stage.agent.hear().await;
+        let mut stage = start_harness(editor, json!({ "acp": true })).await;
+        stage.request_session().await;
+        // The agent uses its servers before it has opened the session, and without a handshake.
+        stage.send_mcp_message(5, "tools/list", Value::Null).await;
+        let answer = stage.agent.receive().await;
         let tools = answer["result"]["result"]["tools"].as_array().unwrap();
         let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         writeln!(told, "{}", names.join(" ")).unwrap();
@@ -164,17 +165,19 @@ async fn only_what_the_editor_serves_is_offered() {
 
 #[tokio::test]
 async fn over_acp_the_agent_reads_and_writes_what_the_editor_has() {
-    let mut stage = stage(everything(), json!({ "acp": true })).await;
-    stage.open().await;
+    let mut stage = start_harness(all_capabilities(), json!({ "acp": true })).await;
+    stage.request_session().await;
     let path = format!("{}/a.txt", stage.cwd());
-    // Called before the session is known, a tool waits for it.
-    stage.ask(5, "tools/call", json!({ "name": "read_text_file", "arguments": { "path": path } })).await;
-    stage.opened().await;
+    // A tool called before the session is known waits for it.
+    stage
+        .send_mcp_message(5, "tools/call", json!({ "name": "read_text_file", "arguments": { "path": path } }))
+        .await;
+    stage.answer_session().await;
     let mut told = String::new();
     let mut edited = false;
     loop {
         tokio::select! {
-            asked = stage.editor.hear() => {
+            asked = stage.editor.receive() => {
                 let (method, params) = (asked["method"].as_str().unwrap().to_owned(), &asked["params"]);
                 writeln!(told, "{method} {params}").unwrap();
                 let result = match method.as_str() {
@@ -183,20 +186,20 @@ async fn over_acp_the_agent_reads_and_writes_what_the_editor_has() {
                     "fs/write_text_file" => json!({}),
                     _ => continue,
                 };
-                stage.editor.say(json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result })).await;
+                stage.editor.send(json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result })).await;
             }
-            answer = stage.agent.hear() => {
+            answer = stage.agent.receive() => {
                 let result = &answer["result"]["result"];
                 writeln!(told, "= {} {}", result["isError"], result["structuredContent"]).unwrap();
                 if std::mem::replace(&mut edited, true) {
                     break;
                 }
                 let edit = json!({ "path": "a.txt", "old_text": "not saved", "new_text": "written" });
-                stage.ask(6, "tools/call", json!({ "name": "edit_text_file", "arguments": edit })).await;
+                stage.send_mcp_message(6, "tools/call", json!({ "name": "edit_text_file", "arguments": edit })).await;
             }
         }
     }
-    // The last of it is told after the answer, or before it.
+    // The last update may arrive before or after the answer.
     let told = told.replace(&stage.cwd(), "$DIR");
     assert!(told.contains(r#"fs/read_text_file {"sessionId":"s","path":"$DIR/a.txt""#), "{told}");
     assert!(
@@ -219,33 +222,33 @@ async fn over_acp_the_agent_reads_and_writes_what_the_editor_has() {
 
 #[tokio::test]
 async fn a_server_ends_with_its_session() {
-    let mut stage = stage(everything(), json!({})).await;
-    stage.open().await;
+    let mut stage = start_harness(all_capabilities(), json!({})).await;
+    stage.request_session().await;
     let socket = stage.directory.path().join("1.sock");
     assert!(UnixStream::connect(&socket).await.is_ok());
-    stage.agent.say(json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": 1, "message": "no" } })).await;
-    stage.editor.hear().await;
+    stage.agent.send(json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": 1, "message": "no" } })).await;
+    stage.editor.receive().await;
     assert!(UnixStream::connect(&socket).await.is_err());
-    stage.open().await;
-    stage.opened().await;
+    stage.request_session().await;
+    stage.answer_session().await;
     let socket = stage.directory.path().join("2.sock");
     assert!(UnixStream::connect(&socket).await.is_ok());
     let close = json!({ "sessionId": "s" });
-    stage.editor.say(json!({ "jsonrpc": "2.0", "id": 2, "method": "session/close", "params": close })).await;
-    stage.agent.hear().await;
-    stage.agent.say(json!({ "jsonrpc": "2.0", "id": 2, "result": {} })).await;
-    stage.editor.hear().await;
+    stage.editor.send(json!({ "jsonrpc": "2.0", "id": 2, "method": "session/close", "params": close })).await;
+    stage.agent.receive().await;
+    stage.agent.send(json!({ "jsonrpc": "2.0", "id": 2, "result": {} })).await;
+    stage.editor.receive().await;
     assert!(UnixStream::connect(&socket).await.is_err());
-    stage.link.close().await;
+    stage.handle.close().await;
 }
 
 #[tokio::test]
 async fn a_session_that_is_loaded_again_has_one_server_and_keeps_it_if_that_fails() {
-    let mut stage = stage(everything(), json!({})).await;
-    stage.open().await;
-    stage.opened().await;
+    let mut stage = start_harness(all_capabilities(), json!({})).await;
+    stage.request_session().await;
+    stage.answer_session().await;
     let (cwd, mut told) = (stage.cwd(), String::new());
-    let is_there = |stage: &Stage, number: u32| {
+    let is_there = |stage: &InjectHarness, number: u32| {
         let socket = stage.directory.path().join(format!("{number}.sock"));
         async move { UnixStream::connect(&socket).await.is_ok() }
     };
@@ -255,13 +258,13 @@ async fn a_session_that_is_loaded_again_has_one_server_and_keeps_it_if_that_fail
         ("session/resume", json!({ "result": {} })),
     ] {
         let params = json!({ "sessionId": "s", "cwd": cwd, "mcpServers": [] });
-        stage.editor.say(json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params })).await;
-        let servers = stage.agent.hear().await["params"]["mcpServers"].as_array().unwrap().len();
+        stage.editor.send(json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params })).await;
+        let servers = stage.agent.receive().await["params"]["mcpServers"].as_array().unwrap().len();
         let mut answer = answer;
         answer["jsonrpc"] = json!("2.0");
         answer["id"] = json!(7);
-        stage.agent.say(answer.clone()).await;
-        stage.editor.hear().await;
+        stage.agent.send(answer.clone()).await;
+        stage.editor.receive().await;
         let mut live = Vec::new();
         for number in 1..=4 {
             if is_there(&stage, number).await {
@@ -278,8 +281,8 @@ async fn a_session_that_is_loaded_again_has_one_server_and_keeps_it_if_that_fail
     .assert_eq(&told);
 }
 
-/// What claude-agent-acp asks before it calls a tool of a server.
-fn claude_asks(id: u64, source: &str) -> Value {
+/// The permission request that claude-agent-acp sends before it calls a tool of a server.
+fn claude_permission_request(id: u64, source: &str) -> Value {
     let tool = "mcp__bowline__edit_text_file";
     let call = json!({
         "toolCallId": "toolu_2", "title": tool, "kind": "other", "rawInput": { "path": "a.txt" },
@@ -295,60 +298,60 @@ fn claude_asks(id: u64, source: &str) -> Value {
 
 #[tokio::test]
 async fn what_an_agent_asks_before_a_tool_of_ours_is_answered_once_it_has_met_the_server() {
-    let mut stage = stage(everything(), json!({ "acp": true })).await;
-    stage.open().await;
-    stage.opened().await;
-    // It may mean a server of its own by the name.
-    stage.agent.say(claude_asks(20, "dynamic")).await;
-    assert_eq!(stage.editor.hear().await, claude_asks(20, "dynamic"));
-    stage.ask(5, "tools/list", Value::Null).await;
-    stage.agent.hear().await;
-    stage.agent.say(claude_asks(21, "dynamic")).await;
+    let mut stage = start_harness(all_capabilities(), json!({ "acp": true })).await;
+    stage.request_session().await;
+    stage.answer_session().await;
+    // The name may refer to a server of its own.
+    stage.agent.send(claude_permission_request(20, "dynamic")).await;
+    assert_eq!(stage.editor.receive().await, claude_permission_request(20, "dynamic"));
+    stage.send_mcp_message(5, "tools/list", Value::Null).await;
+    stage.agent.receive().await;
+    stage.agent.send(claude_permission_request(21, "dynamic")).await;
     expect![[r#"{"jsonrpc":"2.0","id":21,"result":{"outcome":{"outcome":"selected","optionId":"y"},"_meta":{"bowline":{"reason":"edit_text_file, a tool of the proxy, asks by itself","by":"proxy"}}}}"#]]
-        .assert_eq(&stage.agent.hear().await.to_string());
-    for other in [claude_asks(22, "project"), {
-        let mut other = claude_asks(23, "dynamic");
+        .assert_eq(&stage.agent.receive().await.to_string());
+    for other in [claude_permission_request(22, "project"), {
+        let mut other = claude_permission_request(23, "dynamic");
         other["params"]["sessionId"] = json!("another");
         other
     }] {
-        stage.agent.say(other.clone()).await;
-        assert_eq!(stage.editor.hear().await, other);
+        stage.agent.send(other.clone()).await;
+        assert_eq!(stage.editor.receive().await, other);
     }
 }
 
 #[tokio::test]
 async fn a_turn_that_is_cancelled_takes_back_the_question_of_a_tool_and_a_late_yes_writes_nothing() {
-    let mut stage = stage(everything(), json!({ "acp": true })).await;
-    stage.open().await;
-    stage.opened().await;
+    let mut stage = start_harness(all_capabilities(), json!({ "acp": true })).await;
+    stage.request_session().await;
+    stage.answer_session().await;
     let edit = json!({ "path": "a.txt", "old_text": "old", "new_text": "written" });
-    stage.ask(5, "tools/call", json!({ "name": "edit_text_file", "arguments": edit })).await;
+    stage.send_mcp_message(5, "tools/call", json!({ "name": "edit_text_file", "arguments": edit })).await;
     let mut told = Vec::new();
     let question = loop {
         let asked = tokio::select! {
-            asked = stage.editor.hear() => asked,
-            answer = stage.agent.hear() => panic!("nothing was asked: {answer}"),
+            asked = stage.editor.receive() => asked,
+            answer = stage.agent.receive() => panic!("nothing was asked: {answer}"),
         };
         told.push(asked["method"].clone());
         match asked["method"].as_str().unwrap() {
             "session/request_permission" => break asked["id"].clone(),
             "fs/read_text_file" => {
                 let result = json!({ "content": "old" });
-                stage.editor.say(json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result })).await;
+                stage.editor.send(json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result })).await;
             }
             _ => {}
         }
     };
     let cancel = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": "s" } });
-    stage.editor.say(cancel.clone()).await;
+    stage.editor.send(cancel.clone()).await;
     let yes = json!({ "outcome": { "outcome": "selected", "optionId": "allow" } });
-    stage.editor.say(json!({ "jsonrpc": "2.0", "id": question, "result": yes })).await;
-    assert_eq!(stage.agent.hear().await, cancel);
-    let answer = stage.agent.hear().await;
+    stage.editor.send(json!({ "jsonrpc": "2.0", "id": question, "result": yes })).await;
+    assert_eq!(stage.agent.receive().await, cancel);
+    let answer = stage.agent.receive().await;
     told.push(answer["result"]["result"]["isError"].clone());
-    stage.agent.say(json!({ "jsonrpc": "2.0", "method": "after" })).await;
+    stage.agent.send(json!({ "jsonrpc": "2.0", "method": "after" })).await;
     loop {
-        let heard = stage.editor.hear().await;
+        let heard = stage.editor.receive().await;
         if heard["method"] == "after" {
             break;
         }
@@ -358,21 +361,21 @@ async fn a_turn_that_is_cancelled_takes_back_the_question_of_a_tool_and_a_late_y
     assert!(!told.contains(&json!("fs/write_text_file")), "{told:?}");
 }
 
-/// gemini gives its call up with the turn, and does not tell the server.
+/// gemini abandons its call with the turn, and does not tell the server.
 #[tokio::test]
 async fn a_turn_that_is_cancelled_ends_the_command_of_a_tool_but_none_in_the_background() {
     for background in [false, true] {
-        let mut stage = stage(everything(), json!({ "acp": true })).await;
-        stage.open().await;
-        stage.opened().await;
+        let mut stage = start_harness(all_capabilities(), json!({ "acp": true })).await;
+        stage.request_session().await;
+        stage.answer_session().await;
         let run = json!({ "command": "sleep 600", "background": background });
-        stage.ask(5, "tools/call", json!({ "name": "execute", "arguments": run })).await;
+        stage.send_mcp_message(5, "tools/call", json!({ "name": "execute", "arguments": run })).await;
         let mut told = Vec::new();
         let mut has_begun = false;
         while !has_begun {
             let asked = tokio::select! {
-                asked = stage.editor.hear() => asked,
-                answer = stage.agent.hear() => {
+                asked = stage.editor.receive() => asked,
+                answer = stage.agent.receive() => {
                     assert!(background, "the command has not begun: {answer}");
                     break;
                 }
@@ -387,18 +390,18 @@ async fn a_turn_that_is_cancelled_ends_the_command_of_a_tool_but_none_in_the_bac
                     continue;
                 }
             };
-            stage.editor.say(json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result })).await;
+            stage.editor.send(json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result })).await;
         }
         let cancel = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": "s" } });
-        stage.editor.say(cancel.clone()).await;
-        assert_eq!(stage.agent.hear().await, cancel);
+        stage.editor.send(cancel.clone()).await;
+        assert_eq!(stage.agent.receive().await, cancel);
         if background {
-            stage.agent.say(json!({ "jsonrpc": "2.0", "method": "after" })).await;
+            stage.agent.send(json!({ "jsonrpc": "2.0", "method": "after" })).await;
         }
         loop {
             let heard = tokio::select! {
-                heard = stage.editor.hear() => heard,
-                _ = stage.agent.hear() => break,
+                heard = stage.editor.receive() => heard,
+                _ = stage.agent.receive() => break,
             };
             if heard["method"] == "after" {
                 break;
@@ -406,7 +409,7 @@ async fn a_turn_that_is_cancelled_ends_the_command_of_a_tool_but_none_in_the_bac
             told.push(heard["method"].as_str().unwrap_or_default().to_owned());
             if heard.get("id").is_some() {
                 let result = json!({ "output": "", "truncated": false });
-                stage.editor.say(json!({ "jsonrpc": "2.0", "id": heard["id"], "result": result })).await;
+                stage.editor.send(json!({ "jsonrpc": "2.0", "id": heard["id"], "result": result })).await;
             }
         }
         let ends = ["terminal/kill", "terminal/release"].map(|end| told.iter().any(|told| told == end));
@@ -417,19 +420,19 @@ async fn a_turn_that_is_cancelled_ends_the_command_of_a_tool_but_none_in_the_bac
 #[test]
 fn the_tools_that_are_offered_are_known_by_what_they_do_and_take() {
     let mut told = String::new();
-    for tool in Offer::Everything.tools() {
-        writeln!(told, "{} {:?} {}", tool.name, tool.care, tool.arguments.join(" ")).unwrap();
+    for tool in OfferedTools::Everything.tools() {
+        writeln!(told, "{} {:?} {}", tool.name, tool.prompt_behavior, tool.arguments.join(" ")).unwrap();
     }
     expect![[r#"
-        read_text_file Looks path line limit
-        write_text_file AsksToWrite path content
-        edit_text_file AsksToWrite path edits old_text new_text replace_all
-        list_directory Looks path depth
-        search_text Looks pattern path regex case_sensitive glob
-        execute AsksToRun command args cwd env timeout_seconds background
-        terminal_output Looks id wait_seconds
-        kill_terminal Looks id
+        read_text_file Never path line limit
+        write_text_file BeforeWrite path content
+        edit_text_file BeforeWrite path edits old_text new_text replace_all
+        list_directory Never path depth
+        search_text Never pattern path regex case_sensitive glob
+        execute BeforeRun command args cwd env timeout_seconds background
+        terminal_output Never id wait_seconds
+        kill_terminal Never id
     "#]]
     .assert_eq(&told);
-    assert_eq!(Offer::Commands.tools().len(), 3);
+    assert_eq!(OfferedTools::Commands.tools().len(), 3);
 }

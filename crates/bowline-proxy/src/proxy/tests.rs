@@ -1,13 +1,14 @@
-//! A proxy between two ends in memory: what passes, what is added, and what happens when a side dies, floods or stalls.
+//! Tests of a proxy between two in-memory ends: what passes, what is added, and what happens when a side dies, floods
+//! or stalls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::ready;
 
-use bowline_state::relay::Fact;
+use bowline_state::relay::RelayEvent;
 use bowline_wire::CallError;
-use bowline_wire::body::Body;
-use bowline_wire::service::{Answer, Incoming, Params, Unproven};
+use bowline_wire::body::JsonBody;
+use bowline_wire::service::{IncomingRequest, RawParams, ServiceResponse, UncheckedParamsError};
 use expect_test::expect;
 use serde_json::value::RawValue;
 use tokio::io::{
@@ -16,81 +17,88 @@ use tokio::io::{
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::between::Chain;
+use crate::interceptor::InterceptorChain;
 
-mod flooding;
-mod giving_up;
+mod cancel;
+mod flood;
 mod held_messages;
 
-/// One end as a test has it.
-pub(crate) struct Far {
-    pub(crate) reads: BufReader<DuplexStream>,
-    pub(crate) writes: DuplexStream,
+/// The test's side of one end.
+pub(crate) struct TestPeer {
+    pub(crate) reader: BufReader<DuplexStream>,
+    pub(crate) writer: DuplexStream,
 }
 
-impl Far {
-    pub(crate) async fn say(&mut self, line: &str) {
-        self.writes.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+impl TestPeer {
+    pub(crate) async fn send(&mut self, line: &str) {
+        self.writer.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
 
-    pub(crate) async fn hear(&mut self) -> String {
+    pub(crate) async fn receive(&mut self) -> String {
         let mut line = String::new();
-        let reading = self.reads.read_line(&mut line);
+        let reading = self.reader.read_line(&mut line);
         tokio::time::timeout(Duration::from_secs(60), reading).await.expect("a line").unwrap();
         line.trim_end().to_owned()
     }
 
-    async fn hear_all(&mut self) -> Vec<u8> {
+    async fn receive_all(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.reads.read_to_end(&mut bytes).await.unwrap();
+        self.reader.read_to_end(&mut bytes).await.unwrap();
         bytes
     }
 }
 
-struct Stage {
-    editor: Far,
-    agent: Far,
+struct ProxyHarness {
+    editor: TestPeer,
+    agent: TestPeer,
     caller: Caller,
-    running: JoinHandle<Ended>,
+    running: JoinHandle<ProxyEndReason>,
 }
 
-pub(crate) fn pair(room: usize) -> (Far, Ends) {
+pub(crate) fn peer_pair(room: usize) -> (TestPeer, PeerStreams) {
     let (there, here) = (tokio::io::duplex(room), tokio::io::duplex(room));
-    let far = Far { reads: BufReader::new(there.0), writes: here.0 };
-    (far, Ends { reader: Box::new(here.1), writer: Box::new(there.1) })
+    let far = TestPeer { reader: BufReader::new(there.0), writer: here.0 };
+    (far, PeerStreams { reader: Box::new(here.1), writer: Box::new(there.1) })
 }
 
-/// Answers every request that is taken with its method.
-pub(crate) struct Echo;
+/// Answers every locally handled request with its method.
+pub(crate) struct EchoService;
 
-impl Service for Echo {
-    fn request(&mut self, request: Incoming<'_>) -> Result<Answer, Unproven> {
-        request.params.checked()?;
-        Ok(Answer::Now(Ok(Body::of(&json!({ "served": request.method })).unwrap())))
+impl Service for EchoService {
+    fn handle_request(
+        &mut self,
+        request: IncomingRequest<'_>,
+    ) -> Result<ServiceResponse, UncheckedParamsError> {
+        request.params.require_checked()?;
+        Ok(ServiceResponse::Ready(Ok(JsonBody::from_value(&json!({ "served": request.method })).unwrap())))
     }
 
-    fn notification(
+    fn handle_notification(
         &mut self,
         _: &str,
-        _: Params<'_>,
-    ) -> Result<Option<bowline_wire::service::BoxFuture<()>>, Unproven> {
+        _: RawParams<'_>,
+    ) -> Result<Option<bowline_wire::service::BoxFuture<()>>, UncheckedParamsError> {
         Ok(None)
     }
 }
 
-fn stage_with(between: impl Between + 'static, settings: Settings, room: usize) -> Stage {
-    let ((editor, near_editor), (agent, near_agent)) = (pair(room), pair(room));
-    let (caller, proxy) = Proxy::new(between, Echo, settings);
+fn start_proxy_with(
+    between: impl Interceptor + 'static,
+    settings: ProxyOptions,
+    room: usize,
+) -> ProxyHarness {
+    let ((editor, near_editor), (agent, near_agent)) = (peer_pair(room), peer_pair(room));
+    let (caller, proxy) = Proxy::new(between, EchoService, settings);
     let farewell = async { "the agent has ended with exit code 7".to_owned() };
     let running = tokio::spawn(proxy.run(near_editor, near_agent, farewell, std::future::pending()));
-    Stage { editor, agent, caller, running }
+    ProxyHarness { editor, agent, caller, running }
 }
 
-fn stage() -> Stage {
-    stage_with(Chain::default(), Settings::default(), 64 << 10)
+fn start_proxy() -> ProxyHarness {
+    start_proxy_with(InterceptorChain::default(), ProxyOptions::default(), 64 << 10)
 }
 
-const SESSION: &[(&str, &str)] = &[
+const SESSION_LINES: &[(&str, &str)] = &[
     ("E", r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1,"_meta":{"x":1}}}"#),
     ("A", r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{"_later":true}}}"#),
     ("E", r#"{ "id" : "n", "method":"session/new","params":{"cwd":"/w","mcpServers":[]},"jsonrpc":"2.0" }"#),
@@ -116,36 +124,40 @@ const SESSION: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn a_session_passes_byte_for_byte() {
-    let mut stage = stage();
-    for (who, line) in SESSION {
+    let mut stage = start_proxy();
+    for (who, line) in SESSION_LINES {
         let (from, to) = match *who {
             "E" => (&mut stage.editor, &mut stage.agent),
             _ => (&mut stage.agent, &mut stage.editor),
         };
-        from.say(line).await;
-        assert_eq!(to.hear().await, *line);
+        from.send(line).await;
+        assert_eq!(to.receive().await, *line);
     }
-    // What is no text passes as well, and so does what has no end.
-    stage.agent.writes.write_all(b"\xff\xfe{\r\n{\"cut").await.unwrap();
-    stage.agent.writes.shutdown().await.unwrap();
+    // Invalid UTF-8 passes as well, and so does an incomplete last line.
+    stage.agent.writer.write_all(b"\xff\xfe{\r\n{\"cut").await.unwrap();
+    stage.agent.writer.shutdown().await.unwrap();
     drop(stage.agent);
-    let last = stage.editor.hear_all().await;
+    let last = stage.editor.receive_all().await;
     expect![[r#"
         "\xff\xfe{\r\n{\"cut"
     "#]]
     .assert_eq(&format!("\"{}\"\n", last.escape_ascii()));
-    assert_eq!(stage.running.await.unwrap(), Ended::Agent("the agent has ended with exit code 7".to_owned()));
+    assert_eq!(
+        stage.running.await.unwrap(),
+        ProxyEndReason::AgentExited("the agent has ended with exit code 7".to_owned())
+    );
 }
 
 #[tokio::test]
 async fn all_at_once_comes_out_as_it_went_in() {
-    let stage = stage_with(Chain::default(), Settings::default(), 1 << 10);
+    let stage = start_proxy_with(InterceptorChain::default(), ProxyOptions::default(), 1 << 10);
     let text = |who: &str| -> String {
-        let lines = SESSION.iter().filter(|(from, _)| *from == who).map(|(_, line)| format!("{line}\n"));
+        let lines =
+            SESSION_LINES.iter().filter(|(from, _)| *from == who).map(|(_, line)| format!("{line}\n"));
         lines.collect::<String>().repeat(300)
     };
-    let Stage { editor: Far { reads: mut to_editor, writes: mut editor }, .. } = stage;
-    let Far { reads: mut to_agent, writes: mut agent } = stage.agent;
+    let ProxyHarness { editor: TestPeer { reader: mut to_editor, writer: mut editor }, .. } = stage;
+    let TestPeer { reader: mut to_agent, writer: mut agent } = stage.agent;
     let (from_editor, from_agent) = (text("E"), text("A"));
     let (mut heard_by_agent, mut heard_by_editor) = (vec![0; from_editor.len()], vec![0; from_agent.len()]);
     let (said, told, heard, read) = tokio::join!(
@@ -160,18 +172,18 @@ async fn all_at_once_comes_out_as_it_went_in() {
 
 #[tokio::test]
 async fn an_agent_that_dies_at_any_message_leaves_no_request_without_an_answer() {
-    for at in 0..=SESSION.len() {
-        let mut stage = stage();
+    for at in 0..=SESSION_LINES.len() {
+        let mut stage = start_proxy();
         let mut open = std::collections::BTreeSet::new();
-        for (who, line) in &SESSION[..at] {
+        for (who, line) in &SESSION_LINES[..at] {
             let message = serde_json::from_str::<serde_json::Value>(line).unwrap_or_default();
             let (id, is_request) = (message["id"].to_string(), message["method"].is_string());
             let (from, to) = match *who {
                 "E" => (&mut stage.editor, &mut stage.agent),
                 _ => (&mut stage.agent, &mut stage.editor),
             };
-            from.say(line).await;
-            assert_eq!(to.hear().await, *line);
+            from.send(line).await;
+            assert_eq!(to.receive().await, *line);
             match *who {
                 "E" if is_request && id != "null" => drop(open.insert(id)),
                 "A" if !is_request => drop(open.remove(&id)),
@@ -179,7 +191,7 @@ async fn an_agent_that_dies_at_any_message_leaves_no_request_without_an_answer()
             }
         }
         drop(stage.agent);
-        let last = String::from_utf8(stage.editor.hear_all().await).unwrap();
+        let last = String::from_utf8(stage.editor.receive_all().await).unwrap();
         let answered = last.lines().map(|line| {
             let message: serde_json::Value = serde_json::from_str(line).unwrap();
             assert_eq!(message["error"]["code"], -32603);
@@ -193,40 +205,40 @@ async fn an_agent_that_dies_at_any_message_leaves_no_request_without_an_answer()
 
 #[tokio::test]
 async fn an_editor_that_leaves_closes_the_agents_input_and_hears_the_rest() {
-    let mut stage = stage();
-    stage.editor.say(r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#).await;
-    stage.editor.writes.write_all(b"{\"no\":\"end\"").await.unwrap();
-    stage.editor.writes.shutdown().await.unwrap();
+    let mut stage = start_proxy();
+    stage.editor.send(r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#).await;
+    stage.editor.writer.write_all(b"{\"no\":\"end\"").await.unwrap();
+    stage.editor.writer.shutdown().await.unwrap();
     assert_eq!(
-        stage.agent.hear_all().await,
+        stage.agent.receive_all().await,
         b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"}\n{\"no\":\"end\""
     );
-    let refused = stage.caller.call_raw("fs/read_text_file", Body::of(&json!({})).unwrap()).await;
+    let refused = stage.caller.call_raw("fs/read_text_file", JsonBody::from_value(&json!({})).unwrap()).await;
     assert!(matches!(refused, Err(CallError::Closed)), "{refused:?}");
-    stage.agent.say(r#"{"jsonrpc":"2.0","id":1,"result":"late"}"#).await;
-    assert_eq!(stage.editor.hear().await, r#"{"jsonrpc":"2.0","id":1,"result":"late"}"#);
+    stage.agent.send(r#"{"jsonrpc":"2.0","id":1,"result":"late"}"#).await;
+    assert_eq!(stage.editor.receive().await, r#"{"jsonrpc":"2.0","id":1,"result":"late"}"#);
     drop(stage.agent);
-    assert_eq!(stage.running.await.unwrap(), Ended::Editor);
+    assert_eq!(stage.running.await.unwrap(), ProxyEndReason::EditorGone);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_does_not_end_is_not_waited_for_for_ever() {
-    let mut stage = stage();
+    let mut stage = start_proxy();
     drop(stage.editor);
-    assert_eq!(stage.agent.hear_all().await, b"");
-    assert_eq!(stage.running.await.unwrap(), Ended::Editor);
+    assert_eq!(stage.agent.receive_all().await, b"");
+    assert_eq!(stage.running.await.unwrap(), ProxyEndReason::EditorGone);
 }
 
-/// A side that sends without end, and how much of it was taken.
-struct Flood(Arc<AtomicUsize>, &'static [u8]);
+/// A side that sends endlessly, and counts the bytes that were read.
+struct EndlessReader(Arc<AtomicUsize>, &'static [u8]);
 
-impl AsyncRead for Flood {
+impl AsyncRead for EndlessReader {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
-        // Lets others work, as a pipe would.
+        // Yields to other tasks, as a pipe would.
         ready!(tokio::task::coop::poll_proceed(cx)).made_progress();
         while buffer.remaining() >= self.1.len() {
             buffer.put_slice(self.1);
@@ -240,19 +252,19 @@ impl AsyncRead for Flood {
 async fn a_flood_to_a_side_that_stalls_is_not_read_and_the_other_way_stays_open() {
     for line in [&b"{\"jsonrpc\":\"2.0\",\"method\":\"_flood\"}\n"[..], b"a line without an end "] {
         let taken = Arc::new(AtomicUsize::new(0));
-        let ((mut editor, near_editor), (mut agent, near_agent)) = (pair(1 << 10), pair(1 << 10));
-        let near_agent = Ends { reader: Box::new(Flood(taken.clone(), line)), ..near_agent };
-        let settings = Settings { look: 128 << 10, ..Settings::default() };
-        let (_caller, proxy) = Proxy::new(Chain::default(), Echo, settings);
+        let ((mut editor, near_editor), (mut agent, near_agent)) = (peer_pair(1 << 10), peer_pair(1 << 10));
+        let near_agent = PeerStreams { reader: Box::new(EndlessReader(taken.clone(), line)), ..near_agent };
+        let settings = ProxyOptions { max_line: 128 << 10, ..ProxyOptions::default() };
+        let (_caller, proxy) = Proxy::new(InterceptorChain::default(), EchoService, settings);
         let farewell = async { String::new() };
         let running = tokio::spawn(proxy.run(near_editor, near_agent, farewell, std::future::pending()));
-        // The editor reads nothing; what it says arrives all the same.
+        // The editor reads nothing, yet its own messages arrive.
         for number in 0..100 {
             let said = format!(r#"{{"jsonrpc":"2.0","method":"n{number}"}}"#);
-            editor.say(&said).await;
-            assert_eq!(agent.hear().await, said);
+            editor.send(&said).await;
+            assert_eq!(agent.receive().await, said);
         }
-        let most = settings.high_water + settings.look + (4 << 20);
+        let most = settings.high_water + settings.max_line + (4 << 20);
         assert!(taken.load(Ordering::Relaxed) < most, "{} bytes", taken.load(Ordering::Relaxed));
         running.abort();
     }
@@ -260,35 +272,34 @@ async fn a_flood_to_a_side_that_stalls_is_not_read_and_the_other_way_stays_open(
 
 #[tokio::test]
 async fn a_line_of_any_length_passes() {
-    let settings = Settings { look: 100 << 10, ..Settings::default() };
-    let mut stage = stage_with(Chain::default(), settings, 8 << 10);
+    let settings = ProxyOptions { max_line: 100 << 10, ..ProxyOptions::default() };
+    let mut stage = start_proxy_with(InterceptorChain::default(), settings, 8 << 10);
     let line = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{{"sessionId":"s","x":"{}"}}}}"#,
         "é".repeat(1 << 20)
     );
     let (said, caller) = (line.clone(), stage.caller.clone());
-    let mut writes = stage.editor.writes;
+    let mut writes = stage.editor.writer;
     let saying = tokio::spawn(async move {
         writes.write_all(format!("{said}\n").as_bytes()).await.unwrap();
         writes
     });
-    assert!(stage.agent.hear().await == line);
-    // It is a request like others: it is answered if the agent dies.
+    assert!(stage.agent.receive().await == line);
+    // A long request is answered like any other if the agent dies.
     let _editor = saying.await.unwrap();
-    let call =
-        tokio::spawn(
-            async move { caller.call_raw("fs/read_text_file", Body::of(&json!({})).unwrap()).await },
-        );
-    assert_eq!(stage.editor.reads.buffer(), b"");
+    let call = tokio::spawn(async move {
+        caller.call_raw("fs/read_text_file", JsonBody::from_value(&json!({})).unwrap()).await
+    });
+    assert_eq!(stage.editor.reader.buffer(), b"");
     let mut asked = String::new();
-    stage.editor.reads.read_line(&mut asked).await.unwrap();
+    stage.editor.reader.read_line(&mut asked).await.unwrap();
     expect![[r#"
         {"jsonrpc":"2.0","id":"bowline-proxy-2","method":"fs/read_text_file","params":{}}
     "#]]
     .assert_eq(&asked);
     drop(stage.agent);
     let mut last = String::new();
-    stage.editor.reads.read_to_string(&mut last).await.unwrap();
+    stage.editor.reader.read_to_string(&mut last).await.unwrap();
     expect![[r#"
         {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"bowline-proxy-2"}}
         {"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the agent has ended with exit code 7"}}
@@ -300,36 +311,39 @@ async fn a_line_of_any_length_passes() {
 
 #[tokio::test]
 async fn calls_of_our_own_are_answered_to_us_and_cancelled_when_dropped() {
-    let mut stage = stage();
+    let mut stage = start_proxy();
     let caller = stage.caller.clone();
     let call = tokio::spawn(async move {
-        let answer = caller.call_raw("fs/read_text_file", Body::of(&json!({ "path": "/a" })).unwrap()).await;
+        let answer = caller
+            .call_raw("fs/read_text_file", JsonBody::from_value(&json!({ "path": "/a" })).unwrap())
+            .await;
         answer.map(|answer| answer.get().to_owned())
     });
-    let mut told = vec![stage.editor.hear().await];
+    let mut told = vec![stage.editor.receive().await];
     // The agent uses the same id, cancels, and gets its own answer.
-    stage.agent.say(r#"{"jsonrpc":"2.0","id":"bowline-proxy-1","method":"_x"}"#).await;
-    told.push(stage.editor.hear().await);
+    stage.agent.send(r#"{"jsonrpc":"2.0","id":"bowline-proxy-1","method":"_x"}"#).await;
+    told.push(stage.editor.receive().await);
     stage
         .agent
-        .say(r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"bowline-proxy-1"}}"#)
+        .send(r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"bowline-proxy-1"}}"#)
         .await;
-    told.push(stage.editor.hear().await);
-    stage.editor.say(r#"{"jsonrpc":"2.0","id":"bowline-proxy-3","result":"agent's"}"#).await;
-    told.push(stage.agent.hear().await);
-    stage.editor.say(r#"{"jsonrpc":"2.0","id":"bowline-proxy-1","result":"ours"}"#).await;
+    told.push(stage.editor.receive().await);
+    stage.editor.send(r#"{"jsonrpc":"2.0","id":"bowline-proxy-3","result":"agent's"}"#).await;
+    told.push(stage.agent.receive().await);
+    stage.editor.send(r#"{"jsonrpc":"2.0","id":"bowline-proxy-1","result":"ours"}"#).await;
     told.push(call.await.unwrap().unwrap());
     let caller = stage.caller.clone();
-    let dropped =
-        tokio::spawn(async move { caller.call_raw("x", Body::of(&json!({})).unwrap()).await.map(drop) });
-    told.push(stage.editor.hear().await);
+    let dropped = tokio::spawn(async move {
+        caller.call_raw("x", JsonBody::from_value(&json!({})).unwrap()).await.map(drop)
+    });
+    told.push(stage.editor.receive().await);
     dropped.abort();
-    told.push(stage.editor.hear().await);
-    // Its late answer is nobody's.
-    stage.editor.say(r#"{"jsonrpc":"2.0","id":"bowline-proxy-4","result":1}"#).await;
-    stage.editor.say(r#"{"jsonrpc":"2.0","id":"bowline-proxy-99","result":1}"#).await;
-    stage.editor.say(r#"{"jsonrpc":"2.0","method":"after"}"#).await;
-    told.push(stage.agent.hear().await);
+    told.push(stage.editor.receive().await);
+    // The late answer to it is discarded.
+    stage.editor.send(r#"{"jsonrpc":"2.0","id":"bowline-proxy-4","result":1}"#).await;
+    stage.editor.send(r#"{"jsonrpc":"2.0","id":"bowline-proxy-99","result":1}"#).await;
+    stage.editor.send(r#"{"jsonrpc":"2.0","method":"after"}"#).await;
+    told.push(stage.agent.receive().await);
     expect![[r#"
         {"jsonrpc":"2.0","id":"bowline-proxy-1","method":"fs/read_text_file","params":{"path":"/a"}}
         {"jsonrpc":"2.0","id":"bowline-proxy-3","method":"_x"}
@@ -342,35 +356,35 @@ async fn calls_of_our_own_are_answered_to_us_and_cancelled_when_dropped() {
     .assert_eq(&told.join("\n"));
 }
 
-/// Does with messages what a script says, by the session that they name.
-struct Scripted(tokio::sync::mpsc::UnboundedReceiver<Deed>);
+/// Disposes of messages as a script dictates, by the session that they name.
+struct ScriptedInterceptor(tokio::sync::mpsc::UnboundedReceiver<Disposition>);
 
-impl Between for Scripted {
-    fn look(&mut self, passing: Passing<'_>) -> Decision {
-        let Fact::TurnBegins(session) = passing.fact else {
-            return if matches!(passing.fact, Fact::Asked(..)) {
-                Decision::Now(Deed::Take)
+impl Interceptor for ScriptedInterceptor {
+    fn intercept(&mut self, passing: InterceptedMessage<'_>) -> InterceptDecision {
+        let RelayEvent::TurnStarted(session) = passing.fact else {
+            return if matches!(passing.fact, RelayEvent::AgentRequest(..)) {
+                InterceptDecision::Now(Disposition::HandleLocally)
             } else {
-                Decision::PASS
+                InterceptDecision::PASS
             };
         };
         let order = match &*session.0 {
-            "keep" => Order::Keep,
-            "overtake" => Order::Overtake,
-            _ => return Decision::PASS,
+            "keep" => MessageOrder::Keep,
+            "overtake" => MessageOrder::Overtake,
+            _ => return InterceptDecision::PASS,
         };
         let (line, mut deeds) =
             (passing.line.to_vec(), std::mem::replace(&mut self.0, tokio::sync::mpsc::unbounded_channel().1));
-        Decision::Later(
+        InterceptDecision::Later(
             order,
             Box::pin(async move {
                 match deeds.recv().await {
-                    // The message among others.
-                    Some(Deed::Instead(mut lines)) => {
+                    // Adds the message itself to the replacement.
+                    Some(Disposition::Replace(mut lines)) => {
                         lines.push(line);
-                        Deed::Instead(lines)
+                        Disposition::Replace(lines)
                     }
-                    deed => deed.unwrap_or(Deed::Pass),
+                    deed => deed.unwrap_or(Disposition::Pass),
                 }
             }),
         )
@@ -386,33 +400,33 @@ async fn who_stands_between_holds_changes_answers_and_takes() {
     };
     let next = r#"{"jsonrpc":"2.0","method":"next"}"#;
     for (session, deed) in [
-        ("keep", Deed::Instead(vec![b"{\"added\":1}".to_vec()])),
-        ("keep", Deed::Answer(Ok(RawValue::from_string("\"no\"".to_owned()).unwrap()))),
-        ("overtake", Deed::Pass),
+        ("keep", Disposition::Replace(vec![b"{\"added\":1}".to_vec()])),
+        ("keep", Disposition::Answer(Ok(RawValue::from_string("\"no\"".to_owned()).unwrap()))),
+        ("overtake", Disposition::Pass),
     ] {
         let (deeds, script) = tokio::sync::mpsc::unbounded_channel();
-        let mut stage = stage_with(Scripted(script), Settings::default(), 64 << 10);
-        let is_answer = matches!(deed, Deed::Answer(_));
-        stage.editor.say(&prompt(session)).await;
-        stage.editor.say(next).await;
+        let mut stage = start_proxy_with(ScriptedInterceptor(script), ProxyOptions::default(), 64 << 10);
+        let is_answer = matches!(deed, Disposition::Answer(_));
+        stage.editor.send(&prompt(session)).await;
+        stage.editor.send(next).await;
         if session == "overtake" {
-            assert_eq!(stage.agent.hear().await, next);
+            assert_eq!(stage.agent.receive().await, next);
         } else {
-            // What comes the other way does not wait.
-            stage.agent.say(r#"{"jsonrpc":"2.0","id":1,"method":"mcp/message","params":{}}"#).await;
+            // Messages in the other direction do not wait.
+            stage.agent.send(r#"{"jsonrpc":"2.0","id":1,"method":"mcp/message","params":{}}"#).await;
             let served = r#"{"jsonrpc":"2.0","id":1,"result":{"served":"mcp/message"}}"#;
-            assert_eq!(stage.agent.hear().await, served);
+            assert_eq!(stage.agent.receive().await, served);
         }
         deeds.send(deed).unwrap();
         if is_answer {
-            assert_eq!(stage.editor.hear().await, r#"{"jsonrpc":"2.0","id":1,"result":"no"}"#);
-            assert_eq!(stage.agent.hear().await, next);
+            assert_eq!(stage.editor.receive().await, r#"{"jsonrpc":"2.0","id":1,"result":"no"}"#);
+            assert_eq!(stage.agent.receive().await, next);
         } else if session == "keep" {
-            assert_eq!(stage.agent.hear().await, "{\"added\":1}");
-            assert_eq!(stage.agent.hear().await, prompt(session));
-            assert_eq!(stage.agent.hear().await, next);
+            assert_eq!(stage.agent.receive().await, "{\"added\":1}");
+            assert_eq!(stage.agent.receive().await, prompt(session));
+            assert_eq!(stage.agent.receive().await, next);
         } else {
-            assert_eq!(stage.agent.hear().await, prompt(session));
+            assert_eq!(stage.agent.receive().await, prompt(session));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The compactions of one session: where the agent replaced its history by a summary.
+//! The compactions of one session: points at which the agent replaced its history with a summary.
 
 use std::sync::Arc;
 
@@ -7,55 +7,55 @@ use agent_client_protocol_schema::v1::{
     CompactionId, CompactionStatus, CompactionSummaryChunk, CompactionUpdate, Meta,
 };
 
-use super::body::{Body, json_size};
-use super::shelf::{Item, Key, Shelf};
-use super::{Breach, Change, Named};
+use super::bounded_list::{BoundedList, ItemKey, ListItem};
+use super::content::{StreamedContent, json_size};
+use super::{IdKind, SessionChange, SessionViolation};
 
-/// One compaction as it stands.
+/// The current state of one compaction.
 #[derive(Debug, Clone)]
 pub struct Compaction {
     /// Its id.
     pub id: CompactionId,
-    /// How far it is.
+    /// Its progress.
     pub status: CompactionStatus,
-    /// What the history was replaced by.
-    pub summary: Body,
+    /// The summary that replaced the history.
+    pub summary: StreamedContent,
     /// Why it failed.
     pub error: Option<Arc<str>>,
-    /// What the agent attached to it.
+    /// The agent's `_meta`.
     pub meta: Option<Arc<Meta>>,
     pub(super) order: u64,
-    // Invariant: the size of everything but the summary.
+    // Invariant: the size of all fields except the summary.
     bytes: u64,
 }
 
 impl Compaction {
-    fn started(id: CompactionId, order: u64) -> Self {
+    fn new(id: CompactionId, order: u64) -> Self {
         let mut compaction = Self {
             id,
             status: CompactionStatus::default(),
-            summary: Body::default(),
+            summary: StreamedContent::default(),
             error: None,
             meta: None,
             order,
             bytes: 0,
         };
-        compaction.weigh();
+        compaction.update_size();
         compaction
     }
 
-    fn weigh(&mut self) {
+    fn update_size(&mut self) {
         let status = if let CompactionStatus::Other(status) = &self.status { status.len() } else { 0 };
         let error = self.error.as_ref().map_or(0, |error| error.len());
         let meta = self.meta.as_deref().map_or(0, |meta| json_size(|to| serde_json::to_writer(to, meta)));
-        self.bytes = COMPACTION_BYTES + (self.id.0.len() + status + error) as u64 + meta;
+        self.bytes = COMPACTION_OVERHEAD_BYTES + (self.id.0.len() + status + error) as u64 + meta;
     }
 
     fn merge(&mut self, update: &CompactionUpdate) {
         self.status = update.status.clone();
         match &update.summary {
             MaybeUndefined::Undefined => {}
-            MaybeUndefined::Null => self.summary = Body::default(),
+            MaybeUndefined::Null => self.summary = StreamedContent::default(),
             MaybeUndefined::Value(blocks) => self.summary = blocks.iter().collect(),
         }
         match &update.error {
@@ -68,16 +68,16 @@ impl Compaction {
             MaybeUndefined::Null => self.meta = None,
             MaybeUndefined::Value(meta) => self.meta = Some(Arc::new(meta.clone())),
         }
-        self.weigh();
+        self.update_size();
     }
 }
 
-/// What a compaction counts beside its fields.
-const COMPACTION_BYTES: u64 = 128;
+/// The size of a compaction beyond its fields.
+const COMPACTION_OVERHEAD_BYTES: u64 = 128;
 
-impl Item for Compaction {
-    fn key(&self) -> Option<Key> {
-        Some(Key { tag: 0, id: self.id.0.clone() })
+impl ListItem for Compaction {
+    fn key(&self) -> Option<ItemKey> {
+        Some(ItemKey { tag: 0, id: self.id.0.clone() })
     }
 
     fn bytes(&self) -> u64 {
@@ -89,39 +89,41 @@ impl Item for Compaction {
     }
 }
 
-/// Takes in a `compaction_update`, which starts a compaction or changes one.
-pub(super) fn update(
-    compactions: &mut Shelf<Compaction>,
+/// Applies a `compaction_update`, which starts or changes a compaction.
+pub(super) fn apply_update(
+    compactions: &mut BoundedList<Compaction>,
     update: &CompactionUpdate,
     order: u64,
-) -> Result<Change, Breach> {
-    change(compactions, &update.compaction_id, order, |compaction| compaction.merge(update))
+) -> Result<SessionChange, SessionViolation> {
+    update_or_insert(compactions, &update.compaction_id, order, |compaction| compaction.merge(update))
 }
 
-/// Takes in a `compaction_summary_chunk`, which starts a compaction or lengthens its summary.
-pub(super) fn append(
-    compactions: &mut Shelf<Compaction>,
+/// Applies a `compaction_summary_chunk`, which starts a compaction or extends its summary.
+pub(super) fn apply_summary_chunk(
+    compactions: &mut BoundedList<Compaction>,
     chunk: &CompactionSummaryChunk,
     order: u64,
-) -> Result<Change, Breach> {
-    change(compactions, &chunk.compaction_id, order, |compaction| compaction.summary.push(&chunk.content))
+) -> Result<SessionChange, SessionViolation> {
+    update_or_insert(compactions, &chunk.compaction_id, order, |compaction| {
+        compaction.summary.push(&chunk.content)
+    })
 }
 
-fn change(
-    compactions: &mut Shelf<Compaction>,
+fn update_or_insert(
+    compactions: &mut BoundedList<Compaction>,
     id: &CompactionId,
     order: u64,
     change: impl FnOnce(&mut Compaction),
-) -> Result<Change, Breach> {
+) -> Result<SessionChange, SessionViolation> {
     if id.0.is_empty() {
-        return Err(Breach::EmptyId(Named::Compaction));
+        return Err(SessionViolation::EmptyId(IdKind::Compaction));
     }
     if let Some(position) = compactions.find(0, &id.0) {
         compactions.update(position, change);
-        return Ok(Change::CompactionUpdated(id.clone()));
+        return Ok(SessionChange::CompactionUpdated(id.clone()));
     }
-    let mut compaction = Compaction::started(id.clone(), order);
+    let mut compaction = Compaction::new(id.clone(), order);
     change(&mut compaction);
     compactions.push(compaction);
-    Ok(Change::CompactionAdded(id.clone()))
+    Ok(SessionChange::CompactionAdded(id.clone()))
 }

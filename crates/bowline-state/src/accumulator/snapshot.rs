@@ -1,4 +1,4 @@
-//! A session as it stood at one moment.
+//! A snapshot of a session at one moment.
 
 use std::sync::Arc;
 
@@ -7,56 +7,56 @@ use agent_client_protocol_schema::v1::{
     SessionModeId, ToolCallId, UsageUpdate,
 };
 
+use super::bounded_list::EvictionStats;
 use super::compaction::Compaction;
-use super::shelf::Lost;
 use super::state::State;
 use super::tool_calls::ToolCallView;
-use super::transcript::{Message, MessageKind, MessageRef};
+use super::transcript::{MessageKind, MessageRef, SessionMessage};
 
-/// A session as it stood when the snapshot was taken. It never changes; a clone is one reference.
+/// The state of a session when the snapshot was taken. Immutable; cloning copies one reference.
 #[derive(Debug, Clone)]
-pub struct Snapshot(pub(super) Arc<State>);
+pub struct SessionSnapshot(pub(super) Arc<State>);
 
-/// Something that has a place of its own in the course of a session.
+/// An item with its own position in the timeline of a session.
 #[derive(Debug, Clone, Copy)]
-pub enum Entry<'a> {
-    /// A message, at the place of its first chunk.
-    Message(&'a Message),
-    /// A tool call, at the place of its announcement.
+pub enum TimelineEntry<'a> {
+    /// A message, positioned at its first chunk.
+    Message(&'a SessionMessage),
+    /// A tool call, positioned at its announcement.
     ToolCall(&'a ToolCallView),
-    /// A compaction, at the place of its first update.
+    /// A compaction, positioned at its first update.
     Compaction(&'a Compaction),
 }
 
-/// An update of a kind that is not known here.
+/// An update of an unknown kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unknown {
-    /// Its `sessionUpdate`, or the start of it.
+pub struct UnrecognisedUpdate {
+    /// Its `sessionUpdate`, possibly truncated.
     pub kind: Arc<str>,
-    /// The update as JSON, or the start of it.
+    /// The update as JSON, possibly truncated.
     pub raw: Arc<str>,
 }
 
-/// What a snapshot no longer has, because there was more than [`Limits`](super::Limits) allows.
+/// The items that a snapshot lacks because they exceeded [`AccumulatorLimits`](super::AccumulatorLimits).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Dropped {
-    /// Messages, and what was cut from the front of the oldest.
-    pub messages: Lost,
+pub struct SessionEvictions {
+    /// Messages, and the bytes truncated from the front of the oldest.
+    pub messages: EvictionStats,
     /// Tool calls.
-    pub tool_calls: Lost,
-    /// Compactions, and what was cut from the front of the oldest's summary.
-    pub compactions: Lost,
+    pub tool_calls: EvictionStats,
+    /// Compactions, and the bytes truncated from the front of the oldest summary.
+    pub compactions: EvictionStats,
 }
 
-impl Snapshot {
-    /// Returns which session this is, once anything told it.
+impl SessionSnapshot {
+    /// Returns the id of the session, once a message has named it.
     #[must_use]
     pub fn session_id(&self) -> Option<&SessionId> {
         self.0.session_id.as_ref()
     }
 
     /// Returns messages, tool calls and compactions in one list, in the order they began.
-    pub fn timeline(&self) -> impl Iterator<Item = Entry<'_>> {
+    pub fn timeline(&self) -> impl Iterator<Item = TimelineEntry<'_>> {
         let mut messages = self.messages().peekable();
         let mut calls = self.tool_calls().peekable();
         let mut compactions = self.compactions().peekable();
@@ -65,29 +65,29 @@ impl Snapshot {
             let call = calls.peek().map_or(u64::MAX, |call| call.order);
             let compaction = compactions.peek().map_or(u64::MAX, |compaction| compaction.order);
             if message < call && message < compaction {
-                messages.next().map(Entry::Message)
+                messages.next().map(TimelineEntry::Message)
             } else if call < compaction {
-                calls.next().map(Entry::ToolCall)
+                calls.next().map(TimelineEntry::ToolCall)
             } else {
-                compactions.next().map(Entry::Compaction)
+                compactions.next().map(TimelineEntry::Compaction)
             }
         })
     }
 
     /// Returns the messages in the order they began.
-    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Message> {
+    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &SessionMessage> {
         self.0.messages().iter()
     }
 
-    /// Returns the message that a [`Change`](super::Change) names, unless it had to make room for later ones.
+    /// Returns the message that a [`SessionChange`](super::SessionChange) names, unless it has been evicted.
     #[must_use]
-    pub fn message(&self, message: MessageRef) -> Option<&Message> {
+    pub fn message(&self, message: MessageRef) -> Option<&SessionMessage> {
         self.0.messages().get(message.0)
     }
 
-    /// Returns the message of a kind with an id.
+    /// Returns the message with the given kind and id.
     #[must_use]
-    pub fn message_with_id(&self, kind: MessageKind, id: &MessageId) -> Option<&Message> {
+    pub fn message_with_id(&self, kind: MessageKind, id: &MessageId) -> Option<&SessionMessage> {
         let messages = self.0.messages();
         messages.find(kind as u8, &id.0).and_then(|position| messages.get(position))
     }
@@ -97,7 +97,7 @@ impl Snapshot {
         self.0.tool_calls.iter()
     }
 
-    /// Returns the tool call with an id.
+    /// Returns the tool call with the given id.
     #[must_use]
     pub fn tool_call(&self, id: &ToolCallId) -> Option<&ToolCallView> {
         self.0.tool_calls.find(0, &id.0).and_then(|position| self.0.tool_calls.get(position))
@@ -108,13 +108,13 @@ impl Snapshot {
         self.0.compactions.iter()
     }
 
-    /// Returns the plan, which is empty until the agent makes one.
+    /// Returns the plan; empty until the agent sends one.
     #[must_use]
     pub fn plan(&self) -> &[PlanEntry] {
         &self.0.plan
     }
 
-    /// Returns the commands the user can give.
+    /// Returns the commands available to the user.
     #[must_use]
     pub fn commands(&self) -> &[AvailableCommand] {
         &self.0.commands
@@ -126,8 +126,8 @@ impl Snapshot {
         &self.0.modes
     }
 
-    /// Returns the id of the mode the agent is in. It need not be one of [`modes`](Self::modes): an agent may switch
-    /// to one it does not offer.
+    /// Returns the id of the current mode. It need not be one of [`modes`](Self::modes): an agent may switch to a mode
+    /// that it does not offer.
     #[must_use]
     pub fn current_mode(&self) -> Option<&SessionModeId> {
         self.0.current_mode.as_ref()
@@ -139,7 +139,7 @@ impl Snapshot {
         &self.0.config_options
     }
 
-    /// Returns how full the context is and what the session cost.
+    /// Returns the context usage and the cost of the session.
     #[must_use]
     pub fn usage(&self) -> Option<&UsageUpdate> {
         self.0.usage.as_deref()
@@ -151,41 +151,41 @@ impl Snapshot {
         self.0.title.as_deref()
     }
 
-    /// Returns when the session was last active, as the agent wrote it.
+    /// Returns the time of the last activity, as the agent formatted it.
     #[must_use]
     pub fn updated_at(&self) -> Option<&str> {
         self.0.updated_at.as_deref()
     }
 
-    /// Returns the latest notices. They are events, no part of the timeline.
+    /// Returns the latest notices. They are events and not part of the timeline.
     pub fn notices(&self) -> impl DoubleEndedIterator<Item = &Notice> {
         self.0.notices.iter()
     }
 
-    /// Returns how many notices there have been.
+    /// Returns how many notices have arrived.
     #[must_use]
-    pub fn notices_total(&self) -> u64 {
-        self.0.notices.total()
+    pub fn notice_count(&self) -> u64 {
+        self.0.notices.total_pushed()
     }
 
     /// Returns the latest updates of unknown kinds.
-    pub fn unknown(&self) -> impl DoubleEndedIterator<Item = &Unknown> {
-        self.0.unknown.iter()
+    pub fn unknown_updates(&self) -> impl DoubleEndedIterator<Item = &UnrecognisedUpdate> {
+        self.0.unknown_updates.iter()
     }
 
-    /// Returns how many updates of unknown kinds there have been.
+    /// Returns how many updates of unknown kinds have arrived.
     #[must_use]
-    pub fn unknown_total(&self) -> u64 {
-        self.0.unknown.total()
+    pub fn unknown_update_count(&self) -> u64 {
+        self.0.unknown_updates.total_pushed()
     }
 
-    /// Returns what is missing from the front of the lists.
+    /// Returns what has been evicted from the front of the lists.
     #[must_use]
-    pub fn dropped(&self) -> Dropped {
-        Dropped {
-            messages: self.0.messages().lost(),
-            tool_calls: self.0.tool_calls.lost(),
-            compactions: self.0.compactions.lost(),
+    pub fn evictions(&self) -> SessionEvictions {
+        SessionEvictions {
+            messages: self.0.messages().evicted(),
+            tool_calls: self.0.tool_calls.evicted(),
+            compactions: self.0.compactions.evicted(),
         }
     }
 }

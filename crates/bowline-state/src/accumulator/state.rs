@@ -8,30 +8,30 @@ use agent_client_protocol_schema::v1::{
     SessionModeId, SessionUpdate, UsageUpdate,
 };
 
-use super::body::json_size;
+use super::bounded_list::{BoundedList, ItemKey, ListItem};
 use super::compaction::{self, Compaction};
-use super::shelf::{Item, Key, Shelf};
-use super::snapshot::Unknown;
+use super::content::json_size;
+use super::snapshot::UnrecognisedUpdate;
 use super::tool_calls::{self, ToolCallView};
-use super::transcript::{Message, MessageKind, Transcript};
-use super::{Breach, Change, Limits};
+use super::transcript::{MessageKind, SessionMessage, Transcript};
+use super::{AccumulatorLimits, SessionChange, SessionViolation};
 
-/// The kind of an update that was not read by this build is kept up to this many bytes.
-const MAX_UNKNOWN_KIND: usize = 128;
-/// An update of an unknown kind is kept up to this many bytes.
-const MAX_UNKNOWN_RAW: usize = 4096;
+/// The maximum number of bytes kept of an unknown update kind.
+const MAX_UNKNOWN_KIND_BYTES: usize = 128;
+/// The maximum number of bytes kept of an update of an unknown kind.
+const MAX_UNKNOWN_RAW_BYTES: usize = 4096;
 
-/// Everything known of a session. A clone shares all of it.
+/// The whole state of a session. Clones share its storage.
 ///
-/// The plan, commands, modes, options and usage are replaced whole, so they hold no more than one message brought.
+/// The plan, commands, modes, options and usage are replaced whole, so each is bounded by the size of one message.
 #[derive(Debug, Clone)]
 pub(super) struct State {
     pub(super) session_id: Option<SessionId>,
     pub(super) transcript: Transcript,
-    pub(super) tool_calls: Shelf<ToolCallView>,
-    pub(super) compactions: Shelf<Compaction>,
-    pub(super) notices: Shelf<Notice>,
-    pub(super) unknown: Shelf<Unknown>,
+    pub(super) tool_calls: BoundedList<ToolCallView>,
+    pub(super) compactions: BoundedList<Compaction>,
+    pub(super) notices: BoundedList<Notice>,
+    pub(super) unknown_updates: BoundedList<UnrecognisedUpdate>,
     pub(super) plan: Arc<[PlanEntry]>,
     pub(super) commands: Arc<[AvailableCommand]>,
     pub(super) modes: Arc<[SessionMode]>,
@@ -40,19 +40,19 @@ pub(super) struct State {
     pub(super) usage: Option<Arc<UsageUpdate>>,
     pub(super) title: Option<Arc<str>>,
     pub(super) updated_at: Option<Arc<str>>,
-    // The place in the timeline of the next thing that takes one.
-    order: u64,
+    // The timeline position of the next item.
+    next_order: u64,
 }
 
 impl State {
-    pub(super) fn new(session_id: Option<SessionId>, limits: &Limits) -> Self {
+    pub(super) fn new(session_id: Option<SessionId>, limits: &AccumulatorLimits) -> Self {
         Self {
             session_id,
-            transcript: Transcript::new(Shelf::new(limits.messages)),
-            tool_calls: Shelf::new(limits.tool_calls),
-            compactions: Shelf::new(limits.compactions),
-            notices: Shelf::new(limits.notices),
-            unknown: Shelf::new(limits.unknown),
+            transcript: Transcript::new(BoundedList::new(limits.messages)),
+            tool_calls: BoundedList::new(limits.tool_calls),
+            compactions: BoundedList::new(limits.compactions),
+            notices: BoundedList::new(limits.notices),
+            unknown_updates: BoundedList::new(limits.unknown_updates),
             plan: Arc::from([]),
             commands: Arc::from([]),
             modes: Arc::from([]),
@@ -61,79 +61,85 @@ impl State {
             usage: None,
             title: None,
             updated_at: None,
-            order: 0,
+            next_order: 0,
         }
     }
 
-    /// Takes in one update. On a breach nothing has changed.
-    pub(super) fn fold(&mut self, update: &SessionUpdate) -> Result<Change, Breach> {
-        let order = self.order;
+    /// Applies one update. A violation leaves the state unchanged.
+    pub(super) fn fold(&mut self, update: &SessionUpdate) -> Result<SessionChange, SessionViolation> {
+        let order = self.next_order;
         let change = match update {
-            SessionUpdate::UserMessageChunk(chunk) => self.transcript.push(MessageKind::User, chunk, order),
-            SessionUpdate::AgentMessageChunk(chunk) => self.transcript.push(MessageKind::Agent, chunk, order),
-            SessionUpdate::AgentThoughtChunk(chunk) => {
-                self.transcript.push(MessageKind::Thought, chunk, order)
+            SessionUpdate::UserMessageChunk(chunk) => {
+                self.transcript.push_chunk(MessageKind::User, chunk, order)
             }
-            SessionUpdate::ToolCall(call) => tool_calls::announce(&mut self.tool_calls, call, order)?,
-            SessionUpdate::ToolCallUpdate(update) => tool_calls::update(&mut self.tool_calls, update, order)?,
+            SessionUpdate::AgentMessageChunk(chunk) => {
+                self.transcript.push_chunk(MessageKind::Agent, chunk, order)
+            }
+            SessionUpdate::AgentThoughtChunk(chunk) => {
+                self.transcript.push_chunk(MessageKind::Thought, chunk, order)
+            }
+            SessionUpdate::ToolCall(call) => tool_calls::apply_tool_call(&mut self.tool_calls, call, order)?,
+            SessionUpdate::ToolCallUpdate(update) => {
+                tool_calls::apply_tool_call_update(&mut self.tool_calls, update, order)?
+            }
             SessionUpdate::Plan(plan) => {
                 self.plan = plan.entries.as_slice().into();
-                Change::Plan
+                SessionChange::Plan
             }
             SessionUpdate::AvailableCommandsUpdate(update) => {
                 self.commands = update.available_commands.as_slice().into();
-                Change::Commands
+                SessionChange::Commands
             }
             SessionUpdate::CurrentModeUpdate(update) => {
                 self.current_mode = Some(update.current_mode_id.clone());
-                Change::Mode
+                SessionChange::Mode
             }
             SessionUpdate::ConfigOptionUpdate(update) => {
                 self.config_options = update.config_options.as_slice().into();
-                Change::ConfigOptions
+                SessionChange::ConfigOptions
             }
-            SessionUpdate::SessionInfoUpdate(info) => self.inform(info),
+            SessionUpdate::SessionInfoUpdate(info) => self.apply_info(info),
             SessionUpdate::UsageUpdate(usage) => {
                 self.usage = Some(Arc::new(usage.clone()));
-                Change::Usage
+                SessionChange::Usage
             }
             SessionUpdate::Notice(notice) => {
                 self.notices.push(notice.clone());
-                Change::Notice
+                SessionChange::Notice
             }
             SessionUpdate::CompactionUpdate(update) => {
-                compaction::update(&mut self.compactions, update, order)?
+                compaction::apply_update(&mut self.compactions, update, order)?
             }
             SessionUpdate::CompactionSummaryChunk(chunk) => {
-                compaction::append(&mut self.compactions, chunk, order)?
+                compaction::apply_summary_chunk(&mut self.compactions, chunk, order)?
             }
-            // The schema knows more kinds than this build was written for: they are kept like those of a newer peer.
-            update => self.keep_unlisted(update),
+            // The schema may know more kinds than this build handles: they are recorded like those of a newer peer.
+            update => self.record_unhandled_update(update),
         };
-        // Whatever takes a place of its own in the timeline comes between the chunks of a message.
-        if let Change::ToolCallAdded(_) | Change::CompactionAdded(_) = change {
-            self.transcript.close();
+        // An item with its own timeline position separates the chunks of a message.
+        if let SessionChange::ToolCallAdded(_) | SessionChange::CompactionAdded(_) = change {
+            self.transcript.close_message();
         }
-        self.order += 1;
+        self.next_order += 1;
         Ok(change)
     }
 
-    /// Keeps an update whose kind is not known here, shortened if it is long.
-    pub(super) fn keep_unknown(&mut self, kind: &str, raw: &str) -> Change {
-        self.unknown.push(Unknown {
-            kind: kind[..kind.floor_char_boundary(MAX_UNKNOWN_KIND)].into(),
-            raw: raw[..raw.floor_char_boundary(MAX_UNKNOWN_RAW)].into(),
+    /// Records an update of an unknown kind, truncated if it is long.
+    pub(super) fn record_unknown_update(&mut self, kind: &str, raw: &str) -> SessionChange {
+        self.unknown_updates.push(UnrecognisedUpdate {
+            kind: kind[..kind.floor_char_boundary(MAX_UNKNOWN_KIND_BYTES)].into(),
+            raw: raw[..raw.floor_char_boundary(MAX_UNKNOWN_RAW_BYTES)].into(),
         });
-        Change::Unknown
+        SessionChange::UnknownUpdate
     }
 
-    pub(super) fn keep_unlisted(&mut self, update: &SessionUpdate) -> Change {
+    pub(super) fn record_unhandled_update(&mut self, update: &SessionUpdate) -> SessionChange {
         let raw = serde_json::to_value(update).unwrap_or_default();
         let kind = raw.get("sessionUpdate").and_then(|kind| kind.as_str()).unwrap_or_default();
-        self.keep_unknown(kind, &raw.to_string())
+        self.record_unknown_update(kind, &raw.to_string())
     }
 
-    fn inform(&mut self, info: &SessionInfoUpdate) -> Change {
+    fn apply_info(&mut self, info: &SessionInfoUpdate) -> SessionChange {
         for (kept, told) in [(&mut self.title, &info.title), (&mut self.updated_at, &info.updated_at)] {
             match told {
                 MaybeUndefined::Undefined => {}
@@ -141,16 +147,16 @@ impl State {
                 MaybeUndefined::Value(text) => *kept = Some(text.as_str().into()),
             }
         }
-        Change::Info
+        SessionChange::Info
     }
 
-    pub(super) fn messages(&self) -> &Shelf<Message> {
+    pub(super) fn messages(&self) -> &BoundedList<SessionMessage> {
         &self.transcript.messages
     }
 }
 
-impl Item for Notice {
-    fn key(&self) -> Option<Key> {
+impl ListItem for Notice {
+    fn key(&self) -> Option<ItemKey> {
         None
     }
 
@@ -159,8 +165,8 @@ impl Item for Notice {
     }
 }
 
-impl Item for Unknown {
-    fn key(&self) -> Option<Key> {
+impl ListItem for UnrecognisedUpdate {
+    fn key(&self) -> Option<ItemKey> {
         None
     }
 

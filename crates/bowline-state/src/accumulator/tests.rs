@@ -1,4 +1,4 @@
-//! The wire text of a session in, what a person would see of it out.
+//! Tests of the accumulator: wire text in, a rendering of the session out.
 
 use std::fmt::Write as _;
 use std::sync::mpsc;
@@ -8,43 +8,48 @@ use agent_client_protocol_schema::v1::{
 };
 use expect_test::{Expect, expect};
 
-use super::series::work;
+use super::persistent_vec::work;
 use super::*;
 
-/// Applies one notification a line, `<session> <update>` or only the update for session `s`, and shows what each did
-/// and how the session stands then. A line `-` is the start of a turn.
+/// Applies one notification per line, `<session> <update>` or only the update for session `s`, and shows the effect of
+/// each and the final state. A line `-` starts a turn.
 fn check(wire: &str, expected: Expect) {
-    check_with(Options::default(), wire, expected);
+    check_with(AccumulatorOptions::default(), wire, expected);
 }
 
-fn check_with(options: Options, wire: &str, expected: Expect) {
+fn check_with(options: AccumulatorOptions, wire: &str, expected: Expect) {
     let mut session = SessionAccumulator::with_options(options);
     let mut out = String::new();
     for line in wire.trim().lines() {
         if line == "-" {
-            session.turn_boundary();
+            session.mark_turn_boundary();
             continue;
         }
-        let before = show(&session.snapshot());
+        let before = describe_snapshot(&session.snapshot());
         match session.apply(&notification(line)) {
             Ok(change) => {
                 writeln!(out, "{change:?}").unwrap();
                 let snapshot = session.snapshot();
-                if let Change::MessageStarted(message) | Change::MessageContinued(message) = change
+                if let SessionChange::MessageStarted(message) | SessionChange::MessageContinued(message) =
+                    change
                     && snapshot.messages().count() > 0
                 {
                     let message = snapshot.message(message).unwrap();
-                    assert_eq!(format!("{:?}", message.kind), kind_of(line), "the change names its message");
+                    assert_eq!(
+                        format!("{:?}", message.kind),
+                        message_kind_name(line),
+                        "the change names its message"
+                    );
                 }
             }
             Err(breach) => {
                 writeln!(out, "! {breach}").unwrap();
-                assert_eq!(show(&session.snapshot()), before, "a breach changes nothing");
+                assert_eq!(describe_snapshot(&session.snapshot()), before, "a breach changes nothing");
             }
         }
     }
     out.push_str("--\n");
-    out.push_str(&show(&session.snapshot()));
+    out.push_str(&describe_snapshot(&session.snapshot()));
     expected.assert_eq(&out);
 }
 
@@ -54,19 +59,19 @@ fn notification(line: &str) -> SessionNotification {
     SessionNotification::new(session, serde_json::from_str::<SessionUpdate>(update).unwrap())
 }
 
-fn kind_of(line: &str) -> &str {
+fn message_kind_name(line: &str) -> &str {
     [("user_message", "User"), ("agent_message", "Agent"), ("agent_thought", "Thought")]
         .iter()
         .find_map(|(kind, name)| line.contains(kind).then_some(*name))
         .unwrap()
 }
 
-fn show(snapshot: &Snapshot) -> String {
+fn describe_snapshot(snapshot: &SessionSnapshot) -> String {
     let mut out = String::new();
     let json = |blocks: &[ContentBlock]| serde_json::to_string(blocks).unwrap();
     for entry in snapshot.timeline() {
         match entry {
-            Entry::Message(message) => {
+            TimelineEntry::Message(message) => {
                 write!(out, "{:?}", message.kind).unwrap();
                 if let Some(id) = &message.id {
                     write!(out, " {id}").unwrap();
@@ -79,11 +84,11 @@ fn show(snapshot: &Snapshot) -> String {
                 }
                 .unwrap();
             }
-            Entry::ToolCall(call) => {
+            TimelineEntry::ToolCall(call) => {
                 assert_eq!(snapshot.tool_call(&call.id).unwrap().order, call.order);
                 writeln!(out, "{}", serde_json::to_string(&call.to_tool_call()).unwrap()).unwrap();
             }
-            Entry::Compaction(compaction) => {
+            TimelineEntry::Compaction(compaction) => {
                 let Compaction { id, status, summary, error, meta, .. } = compaction;
                 writeln!(out, "compaction {id} {status:?} {} {error:?} {meta:?}", json(&summary.blocks()))
                     .unwrap();
@@ -110,14 +115,14 @@ fn show(snapshot: &Snapshot) -> String {
         writeln!(out, "title {:?} at {:?}", snapshot.title(), snapshot.updated_at()).unwrap();
     }
     for notice in snapshot.notices() {
-        writeln!(out, "notice {:?} {} ({})", notice.severity, notice.title, snapshot.notices_total())
+        writeln!(out, "notice {:?} {} ({})", notice.severity, notice.title, snapshot.notice_count()).unwrap();
+    }
+    for unknown in snapshot.unknown_updates() {
+        writeln!(out, "unknown {} {} ({})", unknown.kind, unknown.raw, snapshot.unknown_update_count())
             .unwrap();
     }
-    for unknown in snapshot.unknown() {
-        writeln!(out, "unknown {} {} ({})", unknown.kind, unknown.raw, snapshot.unknown_total()).unwrap();
-    }
-    if snapshot.dropped() != Dropped::default() {
-        let Dropped { messages, tool_calls, compactions } = snapshot.dropped();
+    if snapshot.evictions() != SessionEvictions::default() {
+        let SessionEvictions { messages, tool_calls, compactions } = snapshot.evictions();
         for (name, lost) in [("messages", messages), ("tool calls", tool_calls), ("compactions", compactions)]
         {
             writeln!(out, "lost {name} {} {}", lost.items, lost.bytes).unwrap();
@@ -126,12 +131,12 @@ fn show(snapshot: &Snapshot) -> String {
     out
 }
 
-fn cap(items: u64, bytes: u64) -> Cap {
-    Cap { items, bytes }
+fn list_limits(items: u64, bytes: u64) -> ListLimits {
+    ListLimits { items, bytes }
 }
 
-fn limited(change: impl FnOnce(&mut Limits)) -> Options {
-    let mut options = Options::default();
+fn options_with_limits(change: impl FnOnce(&mut AccumulatorLimits)) -> AccumulatorOptions {
+    let mut options = AccumulatorOptions::default();
     change(&mut options.limits);
     options
 }
@@ -231,7 +236,7 @@ fn a_first_update_with_a_title_announces_its_call() {
 #[test]
 fn an_update_of_a_call_that_had_to_go_is_no_breach() {
     check_with(
-        limited(|limits| limits.tool_calls = cap(2, 10_000)),
+        options_with_limits(|limits| limits.tool_calls = list_limits(2, 10_000)),
         r#"
 {"sessionUpdate":"tool_call","toolCallId":"t1","title":"One"}
 {"sessionUpdate":"tool_call","toolCallId":"t2","title":"Two"}
@@ -243,7 +248,7 @@ fn an_update_of_a_call_that_had_to_go_is_no_breach() {
             ToolCallAdded(ToolCallId("t1"))
             ToolCallAdded(ToolCallId("t2"))
             ToolCallAdded(ToolCallId("t3"))
-            Forgotten(ToolCallId("t1"))
+            ToolCallEvicted(ToolCallId("t1"))
             ToolCallFinished(ToolCallId("t3"))
             --
             {"toolCallId":"t2","title":"Two"}
@@ -257,9 +262,9 @@ fn an_update_of_a_call_that_had_to_go_is_no_breach() {
 
 #[test]
 fn the_oldest_calls_go_when_all_are_too_large() {
-    // Each counts for 256 bytes, its id and its title, and t3 for its output too.
+    // Each counts 256 bytes, its id and its title; t3 also counts its output.
     check_with(
-        limited(|limits| limits.tool_calls = cap(10, 797)),
+        options_with_limits(|limits| limits.tool_calls = list_limits(10, 797)),
         r#"
 {"sessionUpdate":"tool_call","toolCallId":"t1","title":"One"}
 {"sessionUpdate":"tool_call","toolCallId":"t2","title":"Two"}
@@ -307,8 +312,12 @@ fn a_call_counts_for_what_it_holds_and_not_for_what_it_held() {
             + json(serde_json::to_value(raw_input).unwrap())
             + json(serde_json::to_value(raw_output).unwrap())
             + json(serde_json::to_value(meta).unwrap());
-        // Two lists that are empty count for nothing, and are written as two brackets each.
-        assert_eq!(shelf::Item::bytes(call), 256 + "t1".len() as u64 + fields as u64 - 4, "{line}");
+        // Two empty lists have no size, but serialise as two brackets each.
+        assert_eq!(
+            bounded_list::ListItem::bytes(call),
+            256 + "t1".len() as u64 + fields as u64 - 4,
+            "{line}"
+        );
     }
 }
 
@@ -438,7 +447,7 @@ fn the_oldest_messages_go_and_are_cut_at_the_front() {
         )
     };
     check_with(
-        limited(|limits| limits.messages = cap(2, 100_000)),
+        options_with_limits(|limits| limits.messages = list_limits(2, 100_000)),
         &[text("a", 1), text("b", 1), text("c", 1), text("a", 2)].join("\n"),
         expect![[r#"
             MessageStarted(MessageRef(0))
@@ -454,7 +463,7 @@ fn the_oldest_messages_go_and_are_cut_at_the_front() {
         "#]],
     );
     check_with(
-        limited(|limits| limits.messages = cap(10, 1100)),
+        options_with_limits(|limits| limits.messages = list_limits(10, 1100)),
         &[text("a", 300), text("a", 300), text("b", 30), text("b", 300)].join("\n"),
         expect![[r#"
             MessageStarted(MessageRef(0))
@@ -474,7 +483,7 @@ fn the_oldest_messages_go_and_are_cut_at_the_front() {
 #[test]
 fn a_chunk_without_an_id_of_a_message_that_had_to_go_starts_another() {
     check_with(
-        limited(|limits| limits.messages = cap(0, 0)),
+        options_with_limits(|limits| limits.messages = list_limits(0, 0)),
         r#"
 {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a"}}
 {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"b"}}
@@ -558,7 +567,7 @@ fn session_info_changes_what_it_names_and_clears_what_is_null() {
 #[test]
 fn notices_are_kept_lately_and_counted() {
     check_with(
-        limited(|limits| limits.notices = cap(2, 200)),
+        options_with_limits(|limits| limits.notices = list_limits(2, 200)),
         r#"
 {"sessionUpdate":"notice","severity":"info","title":"one"}
 {"sessionUpdate":"notice","severity":"warning","title":"two","description":"why"}
@@ -574,7 +583,7 @@ fn notices_are_kept_lately_and_counted() {
         "#]],
     );
     check_with(
-        limited(|limits| limits.notices = cap(10, 90)),
+        options_with_limits(|limits| limits.notices = list_limits(10, 90)),
         r#"
 {"sessionUpdate":"notice","severity":"info","title":"one"}
 {"sessionUpdate":"notice","severity":"info","title":"two"}
@@ -630,7 +639,7 @@ fn the_oldest_compactions_go_and_their_summaries_are_cut_at_the_front() {
         r#"{{"sessionUpdate":"compaction_summary_chunk","compactionId":"c2","content":{{"type":"text","text":"{zeros}"}}}}"#
     );
     check_with(
-        limited(|limits| limits.compactions = cap(10, 800)),
+        options_with_limits(|limits| limits.compactions = list_limits(10, 800)),
         &[
             r#"{"sessionUpdate":"compaction_update","compactionId":"c1","status":"_abc","error":"0123456789","_meta":{"m":1}}"#,
             &chunk,
@@ -670,7 +679,7 @@ s2 {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"!"}}
             ! tool call t1 was updated before it was announced
             ! the session id is empty
             ToolCallFinished(ToolCallId("t1"))
-            Session
+            Switched
             MessageContinued(MessageRef(0))
             --
             Agent "Hi!"
@@ -681,7 +690,7 @@ s2 {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"!"}}
 #[test]
 fn a_message_of_another_session_is_refused_if_so_told() {
     check_with(
-        Options { other_session: OtherSession::Refuse, ..Options::default() },
+        AccumulatorOptions { other_session: OtherSessionBehavior::Refuse, ..AccumulatorOptions::default() },
         r#"
 s1 {"sessionUpdate":"session_info_update","title":"One"}
 s2 {"sessionUpdate":"session_info_update","title":"Two"}
@@ -708,8 +717,8 @@ fn the_answer_that_opens_a_session_gives_modes_and_options() {
             .unwrap();
     let mut session = SessionAccumulator::new();
     session.apply(&notification(r#"s1 {"sessionUpdate":"session_info_update","title":"One"}"#)).unwrap();
-    session.opened(&"s1".into(), Some(&modes), Some(&options)).unwrap();
-    session.opened(&"s1".into(), None, None).unwrap();
+    session.apply_session_setup(&"s1".into(), Some(&modes), Some(&options)).unwrap();
+    session.apply_session_setup(&"s1".into(), None, None).unwrap();
     session
         .apply(&notification(r#"s1 {"sessionUpdate":"current_mode_update","currentModeId":"code"}"#))
         .unwrap();
@@ -718,47 +727,57 @@ fn the_answer_that_opens_a_session_gives_modes_and_options() {
         option b {"type":"select","currentValue":"x","options":[]}
         title Some("One") at None
     "#]]
-    .assert_eq(&show(&session.snapshot()));
-    session.opened(&"s2".into(), None, Some(&options)).unwrap();
+    .assert_eq(&describe_snapshot(&session.snapshot()));
+    session.apply_session_setup(&"s2".into(), None, Some(&options)).unwrap();
     assert_eq!(session.snapshot().session_id(), Some(&"s2".into()));
     expect![[r#"
         option b {"type":"select","currentValue":"x","options":[]}
     "#]]
-    .assert_eq(&show(&session.snapshot()));
-    assert_eq!(session.opened(&"".into(), None, None), Err(Breach::EmptyId(Named::Session)));
+    .assert_eq(&describe_snapshot(&session.snapshot()));
+    assert_eq!(
+        session.apply_session_setup(&"".into(), None, None),
+        Err(SessionViolation::EmptyId(IdKind::Session))
+    );
 }
 
 #[test]
 fn updates_of_unknown_kinds_are_kept_lately_shortened_and_counted() {
-    let mut session = SessionAccumulator::with_options(limited(|limits| limits.unknown = cap(2, 10_000)));
+    let mut session = SessionAccumulator::with_options(options_with_limits(|limits| {
+        limits.unknown_updates = list_limits(2, 10_000)
+    }));
     for (kind, raw) in [("one", "{}"), ("two", "{}"), ("three", "{}")] {
-        assert_eq!(session.unknown(kind, raw), Change::Unknown);
+        assert_eq!(session.record_unknown_update(kind, raw), SessionChange::UnknownUpdate);
     }
     expect![[r#"
         unknown two {} (3)
         unknown three {} (3)
     "#]]
-    .assert_eq(&show(&session.snapshot()));
-    session.unknown(&"é".repeat(1000), &"😀".repeat(100_000));
+    .assert_eq(&describe_snapshot(&session.snapshot()));
+    session.record_unknown_update(&"é".repeat(1000), &"😀".repeat(100_000));
     let snapshot = session.snapshot();
-    let last = snapshot.unknown().next_back().unwrap();
+    let last = snapshot.unknown_updates().next_back().unwrap();
     assert_eq!((last.kind.len(), last.raw.len()), (128, 4096));
-    // Each is cut at 4,096 bytes, and the names count too: only one of them fits.
-    let mut small = SessionAccumulator::with_options(limited(|limits| limits.unknown = cap(2, 8192)));
-    small.unknown("four", &"0".repeat(8000));
-    small.unknown("five", &"0".repeat(8000));
-    assert_eq!(small.snapshot().unknown().map(|unknown| &*unknown.kind).collect::<Vec<_>>(), ["five"]);
+    // Each is truncated to 4,096 bytes, and the kinds count too: only one fits.
+    let mut small = SessionAccumulator::with_options(options_with_limits(|limits| {
+        limits.unknown_updates = list_limits(2, 8192)
+    }));
+    small.record_unknown_update("four", &"0".repeat(8000));
+    small.record_unknown_update("five", &"0".repeat(8000));
+    assert_eq!(
+        small.snapshot().unknown_updates().map(|unknown| &*unknown.kind).collect::<Vec<_>>(),
+        ["five"]
+    );
 }
 
 #[test]
 fn a_kind_that_only_the_schema_knows_is_kept_as_unknown() {
-    let mut state = State::new(None, &Limits::default());
+    let mut state = State::new(None, &AccumulatorLimits::default());
     let update = notification(r#"{"sessionUpdate":"usage_update","used":1,"size":2}"#).update;
-    assert_eq!(state.keep_unlisted(&update), Change::Unknown);
+    assert_eq!(state.record_unhandled_update(&update), SessionChange::UnknownUpdate);
     expect![[r#"
         unknown usage_update {"sessionUpdate":"usage_update","used":1,"size":2} (1)
     "#]]
-    .assert_eq(&show(&Snapshot(Arc::new(state))));
+    .assert_eq(&describe_snapshot(&SessionSnapshot(Arc::new(state))));
 }
 
 #[test]
@@ -774,11 +793,11 @@ fn a_snapshot_stays_as_it_was() {
             _ => format!(r#"{{"sessionUpdate":"session_info_update","title":"{at}"}}"#),
         };
         session.apply(&notification(&line)).unwrap();
-        kept.push((session.snapshot(), show(&session.snapshot())));
+        kept.push((session.snapshot(), describe_snapshot(&session.snapshot())));
     }
     session.reset();
     for (snapshot, shown) in kept {
-        assert_eq!(show(&snapshot), shown);
+        assert_eq!(describe_snapshot(&snapshot), shown);
     }
 }
 
@@ -788,7 +807,7 @@ fn a_subscriber_hears_of_each_message_that_is_taken_in_until_it_leaves() {
     let mut session = SessionAccumulator::new();
     let mut hear = |name: &'static str| {
         let heard = heard.clone();
-        let callback = move |snapshot: &Snapshot, notification: &SessionNotification| {
+        let callback = move |snapshot: &SessionSnapshot, notification: &SessionNotification| {
             heard.send(format!("{name} {} {:?}", notification.session_id, snapshot.title())).unwrap();
         };
         session.subscribe(callback).unwrap()
@@ -822,8 +841,8 @@ fn a_subscriber_hears_of_each_message_that_is_taken_in_until_it_leaves() {
 fn the_number_of_subscribers_is_capped() {
     let mut session = SessionAccumulator::new();
     let ids: Vec<_> = (0..MAX_SUBSCRIBERS).map(|_| session.subscribe(|_, _| {}).unwrap()).collect();
-    assert_eq!(session.subscribe(|_, _| {}), Err(TooManySubscribers));
-    assert_eq!(TooManySubscribers.to_string(), "there are already 64 subscribers");
+    assert_eq!(session.subscribe(|_, _| {}), Err(TooManySubscribersError));
+    assert_eq!(TooManySubscribersError.to_string(), "there are already 64 subscribers");
     assert!(session.unsubscribe(ids[3]));
     let new = session.subscribe(|_, _| {}).unwrap();
     assert!(!ids.contains(&new));
@@ -836,17 +855,18 @@ fn a_reset_forgets_everything() {
     session
         .apply(&notification(r#"{"sessionUpdate":"tool_call","toolCallId":"t1","title":"Read"}"#))
         .unwrap();
-    session.unknown("new", "{}");
+    session.record_unknown_update("new", "{}");
     session.reset();
-    assert_eq!(show(&session.snapshot()), "");
+    assert_eq!(describe_snapshot(&session.snapshot()), "");
     assert_eq!(session.snapshot().session_id(), None);
 }
 
-/// Folds updates with a snapshot held all the time, so that nothing can be changed in place. Checks that the last
-/// quarter of them makes no more work than the second, when the caps are reached already, and that one update never
-/// makes much. Work is slots and bytes copied.
+/// Folds updates while holding a snapshot, so that nothing can be changed in place. Checks that the last quarter causes
+/// no more work than the second, by which the limits are already reached, and that no single update causes much. Work
+/// is slots and bytes copied.
 fn check_linear(count: u64, update: impl Fn(u64) -> SessionUpdate) {
-    let mut session = SessionAccumulator::with_options(limited(|limits| limits.messages.items = 4096));
+    let mut session =
+        SessionAccumulator::with_options(options_with_limits(|limits| limits.messages.items = 4096));
     let mut held = session.snapshot();
     let mut work_of_quarter = |quarter: u64| {
         let before = work::total();
@@ -862,19 +882,19 @@ fn check_linear(count: u64, update: impl Fn(u64) -> SessionUpdate) {
     assert!(held.session_id().is_some());
 }
 
-fn chunk(id: Option<String>, text: &str) -> SessionUpdate {
+fn message_chunk(id: Option<String>, text: &str) -> SessionUpdate {
     let id = id.map(agent_client_protocol_schema::v1::MessageId::from);
     SessionUpdate::AgentMessageChunk(ContentChunk::new(text.into()).message_id(id))
 }
 
 #[test]
 fn chunks_of_one_message_cost_the_same_however_long_it_is() {
-    check_linear(100_000, |_| chunk(None, "word "));
+    check_linear(100_000, |_| message_chunk(None, "word "));
 }
 
 #[test]
 fn messages_cost_the_same_however_many_there_are() {
-    check_linear(20_000, |at| chunk(Some(at.to_string()), "word "));
+    check_linear(20_000, |at| message_chunk(Some(at.to_string()), "word "));
 }
 
 #[test]
@@ -928,7 +948,7 @@ fn cancelling_marks_the_calls_that_have_not_finished() {
         r#"{"sessionUpdate":"tool_call","toolCallId":"open","title":"b","status":"in_progress"}"#,
     );
     say(&mut session, r#"{"sessionUpdate":"tool_call","toolCallId":"last","title":"c"}"#);
-    session.cancel_open_calls();
+    session.cancel_open_tool_calls();
     let cancelled = |session: &SessionAccumulator| -> Vec<String> {
         let snapshot = session.snapshot();
         snapshot.tool_calls().filter(|call| call.cancelled).map(|call| call.id.0.to_string()).collect()

@@ -8,35 +8,35 @@ use agent_client_protocol_schema::v1::{
 };
 use serde_json::Value;
 
-use super::body::json_size;
-use super::shelf::{Item, Key, Shelf};
-use super::{Breach, Change, Named};
+use super::bounded_list::{BoundedList, ItemKey, ListItem};
+use super::content::json_size;
+use super::{IdKind, SessionChange, SessionViolation};
 
-/// A tool call as it stands. Each field is shared with the snapshots before it, so that a change of the status does
-/// not copy the content.
+/// The current state of a tool call. Each field is shared with earlier snapshots, so a status change does not copy the
+/// content.
 #[derive(Debug, Clone)]
 pub struct ToolCallView {
     /// Its id.
     pub id: ToolCallId,
     /// What it does, in the agent's words.
     pub title: Arc<str>,
-    /// The name of the tool, if the agent told it.
+    /// The name of the tool, if the agent sent it.
     pub name: Option<Arc<str>>,
-    /// What sort of tool it is.
+    /// The kind of tool.
     pub kind: ToolKind,
-    /// How far it is.
+    /// Its progress.
     pub status: ToolCallStatus,
-    /// Whether its turn was cancelled before it finished. An agent that still says how it goes on with it, says so.
+    /// Whether its turn was cancelled before it finished. A later status from the agent clears it.
     pub cancelled: bool,
-    /// What it gave so far.
+    /// The content produced so far.
     pub content: Arc<[ToolCallContent]>,
     /// The files it works on.
     pub locations: Arc<[ToolCallLocation]>,
-    /// What the tool was given.
+    /// The tool's input.
     pub raw_input: Option<Arc<Value>>,
-    /// What the tool answered.
+    /// The tool's output.
     pub raw_output: Option<Arc<Value>>,
-    /// What the agent attached to it.
+    /// The agent's `_meta`.
     pub meta: Option<Arc<Meta>>,
     pub(super) order: u64,
     // Invariant: the sum of the sizes of the fields above.
@@ -44,13 +44,13 @@ pub struct ToolCallView {
 }
 
 impl ToolCallView {
-    /// Says whether the call has come to its end.
+    /// Returns whether the call has finished.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         is_finished(self.status)
     }
 
-    /// Returns the call as the protocol's own type.
+    /// Returns the call as the protocol's type.
     #[must_use]
     pub fn to_tool_call(&self) -> ToolCall {
         ToolCall::new(self.id.clone(), self.title.to_string())
@@ -64,19 +64,21 @@ impl ToolCallView {
             .meta(self.meta.as_deref().cloned())
     }
 
-    /// Returns a call as a message about it means it: what is known of it already, with what the message says on top. A
-    /// permission request may name nothing but the id.
+    /// Returns the call that an update describes: the known fields, overlaid with those of the update. A permission
+    /// request may contain nothing but the id.
     #[must_use]
-    pub fn described(known: Option<&Self>, update: &ToolCallUpdate) -> Self {
-        let mut call = known.cloned().unwrap_or_else(|| Self::announced(update.tool_call_id.clone(), 0));
-        // kimi-code announces a call with its input as the content, which its request replaces by a sentence.
-        call.raw_input = call.raw_input.take().or_else(|| input_in_content(&call.content).map(Arc::new));
+    pub fn from_update(known: Option<&Self>, update: &ToolCallUpdate) -> Self {
+        let mut call = known.cloned().unwrap_or_else(|| Self::new(update.tool_call_id.clone(), 0));
+        // kimi-code announces a call with its input as the content, which its permission request replaces with a
+        // sentence.
+        call.raw_input =
+            call.raw_input.take().or_else(|| parse_input_from_content(&call.content).map(Arc::new));
         call.merge(update);
         call
     }
 
-    fn announced(id: ToolCallId, order: u64) -> Self {
-        let bytes = CALL_BYTES + id.0.len() as u64;
+    fn new(id: ToolCallId, order: u64) -> Self {
+        let bytes = CALL_OVERHEAD_BYTES + id.0.len() as u64;
         Self {
             id,
             title: Arc::from(""),
@@ -94,7 +96,7 @@ impl ToolCallView {
         }
     }
 
-    /// Takes over each field that the update has, and leaves the others.
+    /// Overwrites the fields that the update contains; the others remain.
     fn merge(&mut self, update: &ToolCallUpdate) {
         let fields = &update.fields;
         self.kind = fields.kind.unwrap_or(self.kind);
@@ -110,38 +112,38 @@ impl ToolCallView {
             self.name = Some(name.as_str().into());
         }
         if let Some(content) = &fields.content {
-            self.bytes = self.bytes - bytes_of_content(&self.content) + bytes_of_content(content);
+            self.bytes = self.bytes - content_size(&self.content) + content_size(content);
             self.content = content.as_slice().into();
         }
         if let Some(locations) = &fields.locations {
-            self.bytes = self.bytes - bytes_of_locations(&self.locations) + bytes_of_locations(locations);
+            self.bytes = self.bytes - locations_size(&self.locations) + locations_size(locations);
             self.locations = locations.as_slice().into();
         }
         if let Some(input) = &fields.raw_input {
-            self.bytes = self.bytes - self.raw_input.as_deref().map_or(0, bytes_of) + bytes_of(input);
+            self.bytes = self.bytes - self.raw_input.as_deref().map_or(0, value_size) + value_size(input);
             self.raw_input = Some(Arc::new(input.clone()));
         }
         if let Some(output) = &fields.raw_output {
-            self.bytes = self.bytes - self.raw_output.as_deref().map_or(0, bytes_of) + bytes_of(output);
+            self.bytes = self.bytes - self.raw_output.as_deref().map_or(0, value_size) + value_size(output);
             self.raw_output = Some(Arc::new(output.clone()));
         }
         if let Some(meta) = &update.meta {
-            self.bytes = self.bytes - self.meta.as_deref().map_or(0, bytes_of_meta) + bytes_of_meta(meta);
+            self.bytes = self.bytes - self.meta.as_deref().map_or(0, meta_size) + meta_size(meta);
             self.meta = Some(Arc::new(meta.clone()));
         }
     }
 }
 
-/// Returns the input of a tool that an agent shows as the content of its call: a single text that is an object.
-fn input_in_content(content: &[ToolCallContent]) -> Option<Value> {
+/// Returns the input that an agent sends as the content of its call: a single text block that holds a JSON object.
+fn parse_input_from_content(content: &[ToolCallContent]) -> Option<Value> {
     let [ToolCallContent::Content(content)] = content else { return None };
     let ContentBlock::Text(text) = &content.content else { return None };
     serde_json::from_str(&text.text).ok().filter(Value::is_object)
 }
 
-impl Item for ToolCallView {
-    fn key(&self) -> Option<Key> {
-        Some(Key { tag: 0, id: self.id.0.clone() })
+impl ListItem for ToolCallView {
+    fn key(&self) -> Option<ItemKey> {
+        Some(ItemKey { tag: 0, id: self.id.0.clone() })
     }
 
     fn bytes(&self) -> u64 {
@@ -149,65 +151,65 @@ impl Item for ToolCallView {
     }
 }
 
-/// Takes in a `tool_call`, which announces a call.
-pub(super) fn announce(
-    calls: &mut Shelf<ToolCallView>,
+/// Applies a `tool_call`, which announces a call.
+pub(super) fn apply_tool_call(
+    calls: &mut BoundedList<ToolCallView>,
     call: &ToolCall,
     order: u64,
-) -> Result<Change, Breach> {
+) -> Result<SessionChange, SessionViolation> {
     let id = &call.tool_call_id;
     if id.0.is_empty() {
-        return Err(Breach::EmptyId(Named::ToolCall));
+        return Err(SessionViolation::EmptyId(IdKind::ToolCall));
     }
     if calls.find(0, &id.0).is_some() {
-        return Err(Breach::AnnouncedTwice(id.clone()));
+        return Err(SessionViolation::AnnouncedTwice(id.clone()));
     }
-    let mut view = ToolCallView::announced(id.clone(), order);
+    let mut view = ToolCallView::new(id.clone(), order);
     view.merge(&ToolCallUpdate::from(call.clone()));
     calls.push(view);
-    Ok(Change::ToolCallAdded(id.clone()))
+    Ok(SessionChange::ToolCallAdded(id.clone()))
 }
 
-/// Takes in a `tool_call_update`.
+/// Applies a `tool_call_update`.
 ///
-/// Some agents send no `tool_call` and start with an update. One that has a title says all that an announcement
-/// must, and is taken as one. An update of a call that was driven out by the cap is no fault of the agent's.
-pub(super) fn update(
-    calls: &mut Shelf<ToolCallView>,
+/// Some agents send no `tool_call` and start with an update. An update with a title contains everything that an
+/// announcement must and is treated as one. An update of an evicted call is not the agent's fault.
+pub(super) fn apply_tool_call_update(
+    calls: &mut BoundedList<ToolCallView>,
     update: &ToolCallUpdate,
     order: u64,
-) -> Result<Change, Breach> {
+) -> Result<SessionChange, SessionViolation> {
     let id = &update.tool_call_id;
     if id.0.is_empty() {
-        return Err(Breach::EmptyId(Named::ToolCall));
+        return Err(SessionViolation::EmptyId(IdKind::ToolCall));
     }
     let Some((position, call)) = calls.find(0, &id.0).and_then(|at| Some((at, calls.get(at)?))) else {
         if update.fields.title.is_some() {
-            let mut view = ToolCallView::announced(id.clone(), order);
+            let mut view = ToolCallView::new(id.clone(), order);
             view.merge(update);
             calls.push(view);
-            return Ok(Change::ToolCallAdded(id.clone()));
+            return Ok(SessionChange::ToolCallAdded(id.clone()));
         }
-        if calls.lost().items > 0 {
-            return Ok(Change::Forgotten(id.clone()));
+        if calls.evicted().items > 0 {
+            return Ok(SessionChange::ToolCallEvicted(id.clone()));
         }
-        return Err(Breach::NotAnnounced(id.clone()));
+        return Err(SessionViolation::NotAnnounced(id.clone()));
     };
     let was = call.status;
     let becomes = update.fields.status.unwrap_or(was);
     if is_finished(was) && !is_finished(becomes) {
-        return Err(Breach::Finished { id: id.clone(), status: was, wanted: becomes });
+        return Err(SessionViolation::AlreadyFinished { id: id.clone(), status: was, requested: becomes });
     }
     calls.update(position, |call| call.merge(update));
     Ok(if is_finished(becomes) && !is_finished(was) {
-        Change::ToolCallFinished(id.clone())
+        SessionChange::ToolCallFinished(id.clone())
     } else {
-        Change::ToolCallUpdated(id.clone())
+        SessionChange::ToolCallUpdated(id.clone())
     })
 }
 
-/// Marks every call that has not finished as cancelled.
-pub(super) fn cancel(calls: &mut Shelf<ToolCallView>) {
+/// Marks every unfinished call as cancelled.
+pub(super) fn cancel_open_calls(calls: &mut BoundedList<ToolCallView>) {
     let open: Vec<ToolCallId> =
         calls.iter().filter(|call| !call.is_finished()).map(|call| call.id.clone()).collect();
     for id in open {
@@ -217,30 +219,30 @@ pub(super) fn cancel(calls: &mut Shelf<ToolCallView>) {
     }
 }
 
-/// What a call counts beside its fields.
-const CALL_BYTES: u64 = 256;
+/// The size of a call beyond its fields.
+const CALL_OVERHEAD_BYTES: u64 = 256;
 
 fn is_finished(status: ToolCallStatus) -> bool {
     match status {
         ToolCallStatus::Completed | ToolCallStatus::Failed => true,
         ToolCallStatus::Pending | ToolCallStatus::InProgress => false,
-        // A status of a later protocol: a call that may still go on is never shown as ended.
+        // A status of a later protocol: a call that may still be running is never shown as finished.
         _ => false,
     }
 }
 
-fn bytes_of_content(content: &[ToolCallContent]) -> u64 {
+fn content_size(content: &[ToolCallContent]) -> u64 {
     json_size(|to| serde_json::to_writer(to, content))
 }
 
-fn bytes_of_locations(locations: &[ToolCallLocation]) -> u64 {
+fn locations_size(locations: &[ToolCallLocation]) -> u64 {
     json_size(|to| serde_json::to_writer(to, locations))
 }
 
-fn bytes_of(value: &Value) -> u64 {
+fn value_size(value: &Value) -> u64 {
     json_size(|to| serde_json::to_writer(to, value))
 }
 
-fn bytes_of_meta(meta: &Meta) -> u64 {
+fn meta_size(meta: &Meta) -> u64 {
     json_size(|to| serde_json::to_writer(to, meta))
 }

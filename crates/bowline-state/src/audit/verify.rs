@@ -1,298 +1,301 @@
-//! Verifying a log: what was changed, removed, moved, added or cut off, and where.
+//! Verification of a log: which lines were altered, removed, moved, added or cut off, and where.
 //!
-//! The verifier looks at bytes, line by line over all files, and remembers little. It goes on after each finding, and
-//! tells what is left behind by a crash from what only a hand does.
+//! The verifier works on bytes, line by line across all files, in bounded memory. It continues after each finding, and
+//! distinguishes the traces of a crash from deliberate tampering.
 
 use std::collections::VecDeque;
 
 use memchr::memmem;
 
-use super::report::{Fault, Note, Place, Report};
-use super::{Action, Anchor, Chain, Frame, MAX_FINDINGS, Record};
+use super::report::{AuditDefect, LogPosition, RepairNote, VerificationReport};
+use super::{AuditAction, AuditAnchor, AuditRecord, ChainHead, ChainLink, MAX_FINDINGS};
 use crate::changes::ContentHash;
 
-/// So many places where lines are missing are kept open, in case the lines come later. More are reported as removed.
-const MAX_GAPS: usize = 64;
-/// Of so many of the latest lines the hash is known, to tell a copy from a forgery.
-const RECENT: usize = 256;
+/// The maximum number of gaps kept open in case the missing lines come later. Further gaps are reported as removed.
+const MAX_OPEN_GAPS: usize = 64;
+/// The number of recent lines whose hashes are kept, to distinguish a copy from a forgery.
+const MAX_RECENT_HASHES: usize = 256;
 
-/// A line as those that follow refer to it. Of one that was changed it is not known which hash is the old one.
+/// A line as later lines refer to it. For an altered line it is unknown which of the two hashes is the original.
 #[derive(Debug, Clone, Copy)]
-struct Link {
+struct VerifierHead {
     seq: u64,
     hashes: [ContentHash; 2],
 }
 
 #[derive(Debug)]
-struct Gap {
+struct SequenceGap {
     from: u64,
     to: u64,
-    place: Place,
+    position: LogPosition,
 }
 
-/// A line that has not the form of an entry. A note that follows may explain it.
+/// A line that does not have the form of an entry. A later repair note may explain it.
 #[derive(Debug)]
-struct Scrap {
-    place: Place,
+struct UnreadableLine {
+    position: LogPosition,
     hash: ContentHash,
     bytes: u64,
 }
 
-/// Verifies a log that is given to it line by line.
+/// Verifies a log, line by line.
 #[derive(Debug)]
-pub struct Verifier {
-    anchor: Option<Anchor>,
-    place: Place,
-    report: Report,
+pub struct AuditVerifier {
+    anchor: Option<AuditAnchor>,
+    position: LogPosition,
+    report: VerificationReport,
     /// The line with the highest number.
-    head: Option<Link>,
-    /// The number of the line that was read last.
-    cursor: u64,
-    recent: VecDeque<(u64, ContentHash)>,
-    gaps: Vec<Gap>,
-    /// Lines since the head that could not be read, and may be the ones that are missing.
-    lost: u64,
-    /// The number of the first line after the anchor that the anchor should know.
-    unanchored: Option<u64>,
-    scrap: Option<Scrap>,
-    /// The last line of the file has no end; says whether its entry is whole.
-    unended: Option<bool>,
+    head: Option<VerifierHead>,
+    /// The number of the last line read.
+    last_seq: u64,
+    recent_hashes: VecDeque<(u64, ContentHash)>,
+    gaps: Vec<SequenceGap>,
+    /// Unreadable lines since the head, which may be the missing ones.
+    unreadable_since_head: u64,
+    /// The number of the first line after the anchor that the anchor should cover.
+    first_unanchored: Option<u64>,
+    unexplained_line: Option<UnreadableLine>,
+    /// Set if the last line of the file is unterminated: whether its entry is complete.
+    unterminated_line: Option<bool>,
 }
 
-impl Verifier {
-    /// Begins to verify a log against its anchor; none if that is missing or unreadable.
+impl AuditVerifier {
+    /// Starts verifying a log against its anchor; `None` if that is missing or unreadable.
     #[must_use]
-    pub fn new(anchor: Option<Anchor>) -> Self {
+    pub fn new(anchor: Option<AuditAnchor>) -> Self {
         Self {
             anchor,
-            place: Place { file: String::new(), line: 0 },
-            report: Report::default(),
+            position: LogPosition { file: String::new(), line: 0 },
+            report: VerificationReport::default(),
             head: None,
-            cursor: 0,
-            recent: VecDeque::new(),
+            last_seq: 0,
+            recent_hashes: VecDeque::new(),
             gaps: Vec::new(),
-            lost: 0,
-            unanchored: None,
-            scrap: None,
-            unended: None,
+            unreadable_since_head: 0,
+            first_unanchored: None,
+            unexplained_line: None,
+            unterminated_line: None,
         }
     }
 
-    /// Goes on to the next file, in the order in which they were written.
-    pub fn file(&mut self, name: &str) {
-        if self.unended.take().is_some() {
-            self.found(Fault::Unreadable);
+    /// Starts the next file, in the order in which the files were written.
+    pub fn start_file(&mut self, name: &str) {
+        if self.unterminated_line.take().is_some() {
+            self.report_defect(AuditDefect::Unreadable);
         }
-        self.place = Place { file: name.to_owned(), line: 0 };
+        self.position = LogPosition { file: name.to_owned(), line: 0 };
         self.report.files += 1;
     }
 
-    /// Looks at the next line of the file, without its end. `ended` says whether it has one: only the last may not.
-    pub fn line(&mut self, line: &[u8], ended: bool) {
-        self.place.line += 1;
-        let frame = Frame::read(line);
+    /// Verifies the next line of the file, given without its newline. `ended` is false if the newline is missing, as
+    /// only the last line's may be.
+    pub fn verify_line(&mut self, line: &[u8], ended: bool) {
+        self.position.line += 1;
+        let frame = ChainLink::parse(line);
         if !ended {
-            self.unended = Some(frame.is_some_and(|frame| frame.whole));
+            self.unterminated_line = Some(frame.is_some_and(|frame| frame.is_intact));
         }
         match frame {
-            Some(frame) if frame.whole => {
-                self.note(line, frame.seq);
+            Some(frame) if frame.is_intact => {
+                self.read_repair_note(line, frame.seq);
                 self.report.entries += 1;
-                self.compare(frame.seq);
-                self.entry(frame);
+                self.note_unanchored(frame.seq);
+                self.verify_entry(frame);
             }
             Some(frame) => {
-                self.give_up_scrap();
-                self.changed(frame);
+                self.report_unexplained_line();
+                self.verify_altered_line(frame);
             }
             None if ended => {
-                self.give_up_scrap();
-                self.lost += 1;
-                self.scrap = Some(Scrap {
-                    place: self.place.clone(),
-                    hash: ContentHash::of(line),
+                self.report_unexplained_line();
+                self.unreadable_since_head += 1;
+                self.unexplained_line = Some(UnreadableLine {
+                    position: self.position.clone(),
+                    hash: ContentHash::digest(line),
                     bytes: line.len() as u64,
                 });
             }
-            None => self.give_up_scrap(),
+            None => self.report_unexplained_line(),
         }
     }
 
-    /// Returns what was found.
+    /// Returns the report.
     #[must_use]
-    pub fn finish(mut self) -> Report {
-        self.give_up_scrap();
-        if let Some(whole) = self.unended {
-            self.found(Fault::Torn { whole });
+    pub fn finish(mut self) -> VerificationReport {
+        self.report_unexplained_line();
+        if let Some(whole) = self.unterminated_line {
+            self.report_defect(AuditDefect::Torn { whole });
         }
         for gap in std::mem::take(&mut self.gaps) {
-            self.report.add(Some(gap.place), Fault::Removed { from: gap.from, to: gap.to });
+            self.report.add_finding(Some(gap.position), AuditDefect::Removed { from: gap.from, to: gap.to });
         }
-        self.report.findings.sort_by(|a, b| a.place.cmp(&b.place));
-        let place = (self.place.line > 0).then(|| self.place.clone());
+        self.report.findings.sort_by(|a, b| a.position.cmp(&b.position));
+        let place = (self.position.line > 0).then(|| self.position.clone());
         let last = self.head.map_or(0, |head| head.seq);
         match self.anchor {
-            None if self.report.files > 0 => self.report.add(place, Fault::NoAnchor),
-            Some(anchor) if last < anchor.end.seq => {
-                let from = anchor.first.max(last + 1);
-                self.report.add(place, Fault::TailCut { from, to: anchor.end.seq });
+            None if self.report.files > 0 => self.report.add_finding(place, AuditDefect::NoAnchor),
+            Some(anchor) if last < anchor.head.seq => {
+                let from = anchor.first_seq.max(last + 1);
+                self.report.add_finding(place, AuditDefect::TailRemoved { from, to: anchor.head.seq });
             }
             _ => {
-                if let Some(from) = self.unanchored {
-                    self.report.add(place, Fault::Unanchored { from, to: last.max(from) });
+                if let Some(from) = self.first_unanchored {
+                    self.report.add_finding(place, AuditDefect::Unanchored { from, to: last.max(from) });
                 }
             }
         }
         self.report
     }
 
-    fn found(&mut self, fault: Fault) {
-        self.report.add(Some(self.place.clone()), fault);
+    fn report_defect(&mut self, fault: AuditDefect) {
+        self.report.add_finding(Some(self.position.clone()), fault);
     }
 
-    /// Notes whether a line comes after the anchor.
-    fn compare(&mut self, seq: u64) {
-        if self.anchor.is_some_and(|anchor| seq > anchor.end.seq) {
-            self.unanchored.get_or_insert(seq);
+    /// Records whether a line comes after the anchor.
+    fn note_unanchored(&mut self, seq: u64) {
+        if self.anchor.is_some_and(|anchor| seq > anchor.head.seq) {
+            self.first_unanchored.get_or_insert(seq);
         }
     }
 
-    /// Takes a line that is what was sealed, wherever it stands.
-    fn entry(&mut self, frame: Frame) {
-        if self.anchor.is_some_and(|anchor| anchor.end.seq == frame.seq && anchor.end.hash != frame.hash) {
-            self.found(Fault::Replaced { seq: frame.seq });
+    /// Processes an intact line, at any position.
+    fn verify_entry(&mut self, frame: ChainLink) {
+        if self.anchor.is_some_and(|anchor| anchor.head.seq == frame.seq && anchor.head.hash != frame.hash) {
+            self.report_defect(AuditDefect::Replaced { seq: frame.seq });
         }
-        let is_first = self.anchor.is_some_and(|anchor| anchor.first == frame.seq);
+        let is_first = self.anchor.is_some_and(|anchor| anchor.first_seq == frame.seq);
         if is_first && self.anchor.is_some_and(|anchor| anchor.first_prev != frame.prev) {
-            self.found(Fault::Unlinked { seq: frame.seq });
+            self.report_defect(AuditDefect::Unlinked { seq: frame.seq });
         }
-        let Some(head) = self.head else { return self.begin(frame) };
+        let Some(head) = self.head else { return self.start_chain(frame) };
         if frame.seq <= head.seq {
-            return self.behind(frame, head);
+            return self.verify_out_of_order(frame, head);
         }
         let missing = frame.seq - head.seq - 1;
         if missing == 0 && !head.hashes.contains(&frame.prev) {
-            self.found(Fault::Unlinked { seq: frame.seq });
+            self.report_defect(AuditDefect::Unlinked { seq: frame.seq });
         }
-        if missing > self.lost {
-            self.missing(head.seq + 1, frame.seq - 1);
+        if missing > self.unreadable_since_head {
+            self.record_gap(head.seq + 1, frame.seq - 1);
         }
-        self.advance(frame.seq, [frame.hash; 2]);
+        self.advance_head(frame.seq, [frame.hash; 2]);
     }
 
-    fn begin(&mut self, frame: Frame) {
+    fn start_chain(&mut self, frame: ChainLink) {
         let (first, prev) = match self.anchor {
-            Some(anchor) if frame.seq > 1 => (anchor.first, None),
+            Some(anchor) if frame.seq > 1 => (anchor.first_seq, None),
             _ => (1, Some(ContentHash::UNKNOWN)),
         };
         if let Some(anchor) = self.anchor
-            && frame.seq > first.saturating_add(self.lost)
+            && frame.seq > first.saturating_add(self.unreadable_since_head)
         {
-            // With the end of the chain missing as well, the anchor's own end is the last that can be missing here.
-            let to = (frame.seq - 1).min(anchor.end.seq.max(first));
-            self.found(Fault::StartRemoved { from: first, to });
+            // If the end of the chain is missing too, the missing start cannot extend beyond the anchor's head.
+            let to = (frame.seq - 1).min(anchor.head.seq.max(first));
+            self.report_defect(AuditDefect::StartRemoved { from: first, to });
         }
         if frame.seq == 1 && prev.is_some_and(|prev| prev != frame.prev) {
-            self.found(Fault::Unlinked { seq: 1 });
+            self.report_defect(AuditDefect::Unlinked { seq: 1 });
         }
         self.report.range = Some((frame.seq, frame.seq));
-        self.advance(frame.seq, [frame.hash; 2]);
+        self.advance_head(frame.seq, [frame.hash; 2]);
     }
 
-    /// Takes a line whose number is not higher than that of the head.
-    fn behind(&mut self, frame: Frame, head: Link) {
+    /// Processes a line whose number is not above that of the head.
+    fn verify_out_of_order(&mut self, frame: ChainLink, head: VerifierHead) {
         let seq = frame.seq;
         if let Some(at) = self.gaps.iter().position(|gap| (gap.from..=gap.to).contains(&seq)) {
-            if self.cursor.checked_add(1) != Some(seq) {
-                self.found(Fault::Reordered { seq, after: self.cursor });
+            if self.last_seq.checked_add(1) != Some(seq) {
+                self.report_defect(AuditDefect::Reordered { seq, after: self.last_seq });
             }
-            self.cursor = seq;
+            self.last_seq = seq;
             let gap = self.gaps.swap_remove(at);
-            let place = gap.place.clone();
+            let place = gap.position.clone();
             if gap.from < seq {
-                self.gaps.push(Gap { from: gap.from, to: seq - 1, place: place.clone() });
+                self.gaps.push(SequenceGap { from: gap.from, to: seq - 1, position: place.clone() });
             }
             if seq < gap.to {
-                self.gaps.push(Gap { from: seq + 1, to: gap.to, place });
+                self.gaps.push(SequenceGap { from: seq + 1, to: gap.to, position: place });
             }
             return;
         }
-        let known = self.recent.iter().find(|(known, _)| *known == seq);
+        let known = self.recent_hashes.iter().find(|(known, _)| *known == seq);
         let fault = match known {
-            Some((_, hash)) if *hash == frame.hash => Fault::Duplicated { seq },
-            Some(_) => Fault::Inserted { seq },
+            Some((_, hash)) if *hash == frame.hash => AuditDefect::Duplicated { seq },
+            Some(_) => AuditDefect::Inserted { seq },
             None if self.report.range.is_some_and(|(first, _)| seq < first) => {
-                Fault::Reordered { seq, after: head.seq }
+                AuditDefect::Reordered { seq, after: head.seq }
             }
-            None => Fault::Repeated { seq },
+            None => AuditDefect::Repeated { seq },
         };
-        self.found(fault);
+        self.report_defect(fault);
     }
 
-    /// Takes a line that has the form of an entry and is not what was sealed.
-    fn changed(&mut self, frame: Frame) {
-        let start = self.anchor.map_or(Chain::EMPTY, |anchor| Chain {
-            seq: anchor.first.saturating_sub(1),
+    /// Processes a line that has the form of an entry but was altered.
+    fn verify_altered_line(&mut self, frame: ChainLink) {
+        let start = self.anchor.map_or(ChainHead::EMPTY, |anchor| ChainHead {
+            seq: anchor.first_seq.saturating_sub(1),
             hash: anchor.first_prev,
         });
-        let head = self.head.unwrap_or(Link { seq: start.seq, hashes: [start.hash; 2] });
+        let head = self.head.unwrap_or(VerifierHead { seq: start.seq, hashes: [start.hash; 2] });
         let next = head.seq.saturating_add(1);
-        // Either its number or its link is likely to be what it was.
+        // Either its number or its link is probably the original.
         if frame.seq == next || head.hashes.contains(&frame.prev) {
-            self.found(Fault::Changed { seq: next });
+            self.report_defect(AuditDefect::Changed { seq: next });
             self.report.range.get_or_insert((next, next));
-            self.advance(next, [frame.hash, frame.computed]);
+            self.advance_head(next, [frame.hash, frame.computed_hash]);
         } else {
-            self.found(Fault::Changed { seq: frame.seq });
-            self.lost += 1;
+            self.report_defect(AuditDefect::Changed { seq: frame.seq });
+            self.unreadable_since_head += 1;
         }
     }
 
-    fn missing(&mut self, from: u64, to: u64) {
-        if self.gaps.len() < MAX_GAPS {
-            self.gaps.push(Gap { from, to, place: self.place.clone() });
+    fn record_gap(&mut self, from: u64, to: u64) {
+        if self.gaps.len() < MAX_OPEN_GAPS {
+            self.gaps.push(SequenceGap { from, to, position: self.position.clone() });
         } else {
-            self.found(Fault::Removed { from, to });
+            self.report_defect(AuditDefect::Removed { from, to });
         }
     }
 
-    fn advance(&mut self, seq: u64, hashes: [ContentHash; 2]) {
-        self.head = Some(Link { seq, hashes });
-        self.cursor = seq;
-        self.lost = 0;
+    fn advance_head(&mut self, seq: u64, hashes: [ContentHash; 2]) {
+        self.head = Some(VerifierHead { seq, hashes });
+        self.last_seq = seq;
+        self.unreadable_since_head = 0;
         if let Some((_, last)) = &mut self.report.range {
             *last = seq;
         }
-        if self.recent.len() == RECENT {
-            self.recent.pop_front();
+        if self.recent_hashes.len() == MAX_RECENT_HASHES {
+            self.recent_hashes.pop_front();
         }
-        self.recent.push_back((seq, hashes[0]));
+        self.recent_hashes.push_back((seq, hashes[0]));
     }
 
-    /// Keeps what the log says about itself. A note about a torn line names the hash of what is left of it.
-    fn note(&mut self, line: &[u8], seq: u64) {
+    /// Records a repair note. A note about a torn line contains the hash of the remaining bytes.
+    fn read_repair_note(&mut self, line: &[u8], seq: u64) {
         let is_note = memmem::find(line, br#""operation":"log/repair""#).is_some();
-        let record = is_note.then(|| Record::read(line)).flatten();
-        let Some(entry) = record.map(|record| record.entry).filter(|entry| entry.action == Action::Repair)
+        let record = is_note.then(|| AuditRecord::parse(line)).flatten();
+        let Some(entry) =
+            record.map(|record| record.entry).filter(|entry| entry.action == AuditAction::Repair)
         else {
-            return self.give_up_scrap();
+            return self.report_unexplained_line();
         };
-        let explained = |scrap: &Scrap| entry.before == Some(scrap.hash) && entry.bytes == Some(scrap.bytes);
-        if self.scrap.as_ref().is_some_and(explained) {
-            self.scrap = None;
-            self.lost = self.lost.saturating_sub(1);
+        let explained =
+            |scrap: &UnreadableLine| entry.before == Some(scrap.hash) && entry.bytes == Some(scrap.bytes);
+        if self.unexplained_line.as_ref().is_some_and(explained) {
+            self.unexplained_line = None;
+            self.unreadable_since_head = self.unreadable_since_head.saturating_sub(1);
         }
-        self.give_up_scrap();
+        self.report_unexplained_line();
         if self.report.notes.len() < MAX_FINDINGS {
             let text = entry.reason.unwrap_or_default();
-            self.report.notes.push(Note { place: self.place.clone(), seq, text });
+            self.report.notes.push(RepairNote { position: self.position.clone(), seq, text });
         }
     }
 
-    /// Reports a line that nothing explains.
-    fn give_up_scrap(&mut self) {
-        if let Some(scrap) = self.scrap.take() {
-            self.report.add(Some(scrap.place), Fault::Unreadable);
+    /// Reports the pending unreadable line, which no note explained.
+    fn report_unexplained_line(&mut self) {
+        if let Some(scrap) = self.unexplained_line.take() {
+            self.report.add_finding(Some(scrap.position), AuditDefect::Unreadable);
         }
     }
 }

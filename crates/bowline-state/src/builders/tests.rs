@@ -1,4 +1,4 @@
-//! What the module promises, as data.
+//! Tests of the builders: the JSON they produce.
 
 use super::*;
 use agent_client_protocol_schema::v1::{ImageContent, ToolCallStatus};
@@ -13,7 +13,7 @@ fn check(updates: Vec<SessionUpdate>, expected: Expect) {
 fn a_started_call_carries_what_its_kind_implies() {
     check(
         vec![
-            start("t1", "Think it over").into_session_update(),
+            start_tool_call("t1", "Think it over").into_session_update(),
             start_read("t2", "Read it", "/src/main.rs").into_session_update(),
             start_edit("t3", "Edit it", "/src/main.rs", "fn main() {}").into_session_update(),
             start_edit("t4", "Patch it", "/a", json!({ "hunks": [1] }))
@@ -32,8 +32,9 @@ fn a_started_call_carries_what_its_kind_implies() {
 fn an_update_carries_the_named_fields_only() {
     check(
         vec![
-            update("t1", ToolCallUpdateFields::new().status(ToolCallStatus::Completed)).into_session_update(),
-            update(
+            update_tool_call("t1", ToolCallUpdateFields::new().status(ToolCallStatus::Completed))
+                .into_session_update(),
+            update_tool_call(
                 "t1",
                 ToolCallUpdateFields::new().content(vec![
                     text("done"),

@@ -1,43 +1,43 @@
-//! What the module promises, as data.
+//! Tests of the capability gates.
 
 use super::*;
 use expect_test::{Expect, expect};
 use std::fmt::{Debug, Write};
 
-fn show(text: &mut String, name: &str, checked: Result<(), NotAdvertised>) {
+fn describe_check(text: &mut String, name: &str, checked: Result<(), CapabilityError>) {
     match checked {
         Ok(()) => writeln!(text, "{name}: open").unwrap(),
         Err(refused) => writeln!(text, "{name}: {refused}").unwrap(),
     }
 }
 
-fn client(capabilities: &str) -> ClientGate {
+fn client_gate(capabilities: &str) -> ClientCapabilityGate {
     match capabilities {
-        "" => ClientGate::default(),
-        json => ClientGate::new(serde_json::from_str(json).unwrap()),
+        "" => ClientCapabilityGate::default(),
+        json => ClientCapabilityGate::new(serde_json::from_str(json).unwrap()),
     }
 }
 
-fn agent(capabilities: &str) -> AgentGate {
+fn agent_gate(capabilities: &str) -> AgentCapabilityGate {
     match capabilities {
-        "" => AgentGate::default(),
-        json => AgentGate::new(serde_json::from_str(json).unwrap()),
+        "" => AgentCapabilityGate::default(),
+        json => AgentCapabilityGate::new(serde_json::from_str(json).unwrap()),
     }
 }
 
-/// Shows every method and why it is not open.
-fn check<M: Copy + Debug>(methods: &[M], open: impl Fn(M) -> Result<(), NotAdvertised>, expected: Expect) {
+/// Shows every method, with the reason if it is closed.
+fn check<M: Copy + Debug>(methods: &[M], open: impl Fn(M) -> Result<(), CapabilityError>, expected: Expect) {
     let mut text = String::new();
     for &method in methods {
-        show(&mut text, &format!("{method:?}"), open(method));
+        describe_check(&mut text, &format!("{method:?}"), open(method));
     }
     expected.assert_eq(&text);
 }
 
-/// Shows which methods each set of capabilities opens beyond those that are open anyway.
-fn check_opens<M: Copy + Debug>(
+/// Shows which methods each set of capabilities opens beyond those that are always open.
+fn check_opened_methods<M: Copy + Debug>(
     methods: &[M],
-    open: impl Fn(&str, M) -> Result<(), NotAdvertised>,
+    open: impl Fn(&str, M) -> Result<(), CapabilityError>,
     capabilities: &[&str],
     expected: Expect,
 ) {
@@ -58,7 +58,7 @@ fn check_opens<M: Copy + Debug>(
 fn nothing_of_a_client_is_open_before_initialize() {
     check(
         &ClientMethod::ALL,
-        |it| client("").check(it),
+        |it| client_gate("").check(it),
         expect![[r#"
             Update: session/update may not be used before initialize
             Notice: session/update may not be used before initialize
@@ -82,7 +82,7 @@ fn nothing_of_a_client_is_open_before_initialize() {
 fn a_client_that_advertises_nothing_opens_only_what_every_client_has() {
     check(
         &ClientMethod::ALL,
-        |it| client("{}").check(it),
+        |it| client_gate("{}").check(it),
         expect![[r#"
             Update: open
             Notice: a notice needs clientCapabilities.session.notices, which was not advertised
@@ -104,9 +104,9 @@ fn a_client_that_advertises_nothing_opens_only_what_every_client_has() {
 
 #[test]
 fn a_client_capability_opens_its_methods_and_no_others() {
-    check_opens(
+    check_opened_methods(
         &ClientMethod::ALL,
-        |json, it| client(json).check(it),
+        |json, it| client_gate(json).check(it),
         &[
             r#"{"fs":{"readTextFile":true}}"#,
             r#"{"fs":{"readTextFile":false,"writeTextFile":true}}"#,
@@ -205,7 +205,11 @@ fn check_updates(updates: &str, capabilities: &[&str], expected: Expect) {
         for line in updates.lines().filter(|line| !line.is_empty()) {
             let update: SessionUpdate = serde_json::from_str(line).unwrap();
             let name: serde_json::Value = serde_json::from_str(line).unwrap();
-            show(&mut text, &format!("  {}", name["sessionUpdate"]), client(json).check_update(&update));
+            describe_check(
+                &mut text,
+                &format!("  {}", name["sessionUpdate"]),
+                client_gate(json).check_update(&update),
+            );
         }
     }
     expected.assert_eq(&text);
@@ -308,7 +312,7 @@ fn an_elicitation_is_sent_only_in_a_mode_that_was_advertised() {
                 ElicitationMode::Url(_) => "  url",
                 _ => "  other",
             };
-            show(&mut text, name, client(json).check_elicitation(&mode));
+            describe_check(&mut text, name, client_gate(json).check_elicitation(&mode));
         }
     }
     expect![[r#"
@@ -345,8 +349,8 @@ fn a_terminal_login_is_offered_only_to_a_client_that_can_run_it() {
     let mut text = String::new();
     for json in ["", "{}", r#"{"auth":{"terminal":true}}"#] {
         writeln!(text, "with {}", if json.is_empty() { "nothing yet" } else { json }).unwrap();
-        show(&mut text, "  agent", client(json).check_auth_methods(&methods[..1]));
-        show(&mut text, "  both", client(json).check_auth_methods(&methods));
+        describe_check(&mut text, "  agent", client_gate(json).check_auth_methods(&methods[..1]));
+        describe_check(&mut text, "  both", client_gate(json).check_auth_methods(&methods));
     }
     expect![[r#"
         with nothing yet
@@ -365,7 +369,7 @@ fn a_terminal_login_is_offered_only_to_a_client_that_can_run_it() {
 fn nothing_of_an_agent_but_initialize_is_open_before_it_answered() {
     check(
         &AgentMethod::ALL,
-        |it| agent("").check(it),
+        |it| agent_gate("").check(it),
         expect![[r#"
             Initialize: open
             Authenticate: authenticate may not be used before initialize
@@ -389,7 +393,7 @@ fn nothing_of_an_agent_but_initialize_is_open_before_it_answered() {
 fn an_agent_that_advertises_nothing_opens_only_what_every_agent_has() {
     check(
         &AgentMethod::ALL,
-        |it| agent("{}").check(it),
+        |it| agent_gate("{}").check(it),
         expect![[r#"
             Initialize: open
             Authenticate: open
@@ -411,9 +415,9 @@ fn an_agent_that_advertises_nothing_opens_only_what_every_agent_has() {
 
 #[test]
 fn an_agent_capability_opens_its_method_and_no_other() {
-    check_opens(
+    check_opened_methods(
         &AgentMethod::ALL,
-        |json, it| agent(json).check(it),
+        |json, it| agent_gate(json).check(it),
         &[
             r#"{"loadSession":true}"#,
             r#"{"loadSession":false}"#,
@@ -459,7 +463,7 @@ fn a_prompt_holds_only_content_that_the_agent_takes() {
         ] {
             let name: serde_json::Value = serde_json::from_str(block).unwrap();
             let prompt = [ContentBlock::from("look at this"), serde_json::from_str(block).unwrap()];
-            show(&mut text, &format!("  {}", name["type"]), agent(json).check_prompt(&prompt));
+            describe_check(&mut text, &format!("  {}", name["type"]), agent_gate(json).check_prompt(&prompt));
         }
     }
     expect![[r#"
@@ -516,10 +520,14 @@ fn a_session_is_set_up_only_with_what_the_agent_takes() {
             ("acp", r#"{"type":"acp","name":"a","serverId":"m"}"#),
         ] {
             let servers = [serde_json::from_str(stdio).unwrap(), serde_json::from_str(server).unwrap()];
-            show(&mut text, &format!("  {name}"), agent(json).check_mcp_servers(&servers));
+            describe_check(&mut text, &format!("  {name}"), agent_gate(json).check_mcp_servers(&servers));
         }
-        show(&mut text, "  no directory", agent(json).check_additional_directories(&[]));
-        show(&mut text, "  a directory", agent(json).check_additional_directories(&[PathBuf::from("/b")]));
+        describe_check(&mut text, "  no directory", agent_gate(json).check_additional_directories(&[]));
+        describe_check(
+            &mut text,
+            "  a directory",
+            agent_gate(json).check_additional_directories(&[PathBuf::from("/b")]),
+        );
     }
     expect![[r#"
         with nothing yet

@@ -1,4 +1,4 @@
-//! Content hashes as text.
+//! Tests of content hashes as text.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::*;
 
 #[test]
 fn a_hash_is_64_hexadecimal_digits() {
-    let hash = ContentHash::of(b"abc");
+    let hash = ContentHash::digest(b"abc");
     expect!["ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"].assert_eq(&hash.to_string());
     expect!["ContentHash(ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad)"]
         .assert_eq(&format!("{hash:?}"));
@@ -45,8 +45,8 @@ fn a_hash_is_64_hexadecimal_digits() {
 fn a_file_is_told_by_the_surest_way_it_was_learnt() {
     let change = |id, path: &str, source, command: Option<&str>| Change {
         id: ChangeId(id),
-        at: Moment(0),
-        origin: Origin { command: command.map(str::to_owned), ..Origin::default() },
+        at: Timestamp(0),
+        origin: ChangeOrigin { command: command.map(str::to_owned), ..ChangeOrigin::default() },
         source,
         path: path.to_owned(),
         before: None,
@@ -54,15 +54,15 @@ fn a_file_is_told_by_the_surest_way_it_was_learnt() {
         reverses: Vec::new(),
     };
     let changes = [
-        change(1, "/a", Source::Observed, None),
-        change(2, "/a", Source::Written, None),
-        change(3, "/b", Source::Observed, None),
-        change(4, "/b", Source::Observed, Some("make")),
-        change(5, "/c", Source::Observed, None),
-        change(6, "/c", Source::Observed, None),
-        change(7, "/d", Source::Claimed, None),
+        change(1, "/a", ChangeSource::Observed, None),
+        change(2, "/a", ChangeSource::Written, None),
+        change(3, "/b", ChangeSource::Observed, None),
+        change(4, "/b", ChangeSource::Observed, Some("make")),
+        change(5, "/c", ChangeSource::Observed, None),
+        change(6, "/c", ChangeSource::Observed, None),
+        change(7, "/d", ChangeSource::Claimed, None),
     ];
-    let Sorted { written, by_commands, observed } = sorted(&changes);
+    let PathsBySource { written, by_commands, observed } = group_paths_by_source(&changes);
     assert_eq!((written, by_commands, observed), (vec!["/a".into()], vec!["/b".into()], vec!["/c".into()]));
 }
 

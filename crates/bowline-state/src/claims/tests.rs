@@ -1,4 +1,4 @@
-//! Tool calls as agents in use announce them, and what they are taken to claim.
+//! Tests of the claims extracted from real agents' tool calls.
 
 use std::fmt::Write as _;
 
@@ -11,9 +11,9 @@ fn check(calls: &str, expected: Expect) {
     let mut seen = String::new();
     for line in calls.lines().filter(|line| !line.trim().is_empty()) {
         let update: ToolCallUpdate = serde_json::from_str(line).unwrap();
-        let view = ToolCallView::described(None, &update);
+        let view = ToolCallView::from_update(None, &update);
         writeln!(seen, "{}", update.tool_call_id.0).unwrap();
-        for claim in claims(&view) {
+        for claim in extract_claims(&view) {
             writeln!(seen, "  {claim:?}").unwrap();
         }
     }
@@ -31,13 +31,13 @@ fn diffs_are_writes() {
 "#,
         expect![[r#"
             whole
-              Write { path: "/w/a", text: Some(NewText { old: Some("a\n"), new: "b\n" }) }
-              Write { path: "/w/new", text: Some(NewText { old: None, new: "x" }) }
+              Write { path: "/w/a", text: Some(TextReplacement { old: Some("a\n"), new: "b\n" }) }
+              Write { path: "/w/new", text: Some(TextReplacement { old: None, new: "x" }) }
             also runs
-              Write { path: "/w/a", text: Some(NewText { old: None, new: "b" }) }
+              Write { path: "/w/a", text: Some(TextReplacement { old: None, new: "b" }) }
               Described { kind: Execute, title: "Patch" }
             by input
-              Write { path: "/w/a", text: Some(NewText { old: None, new: "b" }) }
+              Write { path: "/w/a", text: Some(TextReplacement { old: None, new: "b" }) }
             whose text
               Write { path: "/w/a", text: None }
               Write { path: "/w/b", text: None }
@@ -155,14 +155,18 @@ fn more_than_can_be_shown_is_asked_about() {
         locations.join(",")
     );
     let update: ToolCallUpdate = serde_json::from_str(&update).unwrap();
-    let claims = claims(&ToolCallView::described(None, &update));
+    let claims = extract_claims(&ToolCallView::from_update(None, &update));
     assert_eq!(claims.len(), MAX_CLAIMS);
-    assert_eq!(claims.last(), Some(&Claim::Described { kind: Kind::Delete, title: "Clean up".to_owned() }));
+    assert_eq!(
+        claims.last(),
+        Some(&ToolCallClaim::Described { kind: OperationKind::Delete, title: "Clean up".to_owned() })
+    );
 }
 
 #[test]
 fn a_part_is_known_by_standing_in_the_file_once() {
-    let text = |old: Option<&str>, new: &str| NewText { old: old.map(str::to_owned), new: new.to_owned() };
+    let text =
+        |old: Option<&str>, new: &str| TextReplacement { old: old.map(str::to_owned), new: new.to_owned() };
     let cases = [
         ("a new file", text(None, "b"), None, Some("b")),
         ("the whole file", text(Some("a"), "b"), Some("a"), Some("b")),
@@ -175,6 +179,6 @@ fn a_part_is_known_by_standing_in_the_file_once() {
         ("a part of what is not there", text(Some("a"), "b"), None, Some("b")),
     ];
     for (what, text, current, whole) in cases {
-        assert_eq!(text.whole(current).as_deref(), whole, "{what}");
+        assert_eq!(text.apply_to(current).as_deref(), whole, "{what}");
     }
 }

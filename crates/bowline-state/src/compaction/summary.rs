@@ -1,231 +1,237 @@
-//! What takes the place of the older part of a conversation, and what is said of it without a model.
+//! Summaries: the messages that replace the older part of a conversation, and a mechanical summary made without a
+//! model.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::measure::{estimate_text, shortened};
-use crate::conversation::{Input, Message, Part, Role, ToolUse};
+use super::tokens::{estimate_text, truncate_middle};
+use crate::conversation::{ConversationMessage, MessagePart, MessageRole, ToolUse, ToolUseInput};
 use crate::display;
 
-// What the parts of a summary begin with. They are found again by it when the summary is summed up in its turn.
-const FIRST: &str =
+// The headings of a summary's sections. They identify the sections when the summary itself is summarised.
+const FIRST_REQUEST_HEADING: &str =
     "[The conversation before this was too long and has been summed up. The user's first request was:]";
-const LATEST: &str = "[The user's latest request, which is being worked on:]";
-const SUMMARY: &str = "[Summary of what happened since:]";
-const FILES: &str =
+const LATEST_REQUEST_HEADING: &str = "[The user's latest request, which is being worked on:]";
+const SUMMARY_HEADING: &str = "[Summary of what happened since:]";
+const FILES_HEADING: &str =
     "[Files, as this session knows them. Read a file again before you edit it if it is not listed as known:]";
-const TAKEN: &str = "I have read the summary and go on from there.";
+const ACKNOWLEDGEMENT: &str = "I have read the summary and go on from there.";
 
-/// What goes around the parts of a summary, and the model's word after it, in tokens.
-const FRAME: u64 = 120;
+/// The tokens of the headings and of the acknowledgement.
+const FRAME_TOKENS: u64 = 120;
 
-/// A mechanical summary lists at most this many requests and this many calls, the latest.
-const MAX_LISTED: usize = 60;
+/// The maximum number of requests and of calls in a mechanical summary; it lists the latest.
+const MAX_LISTED_ITEMS: usize = 60;
 
-/// One line of a mechanical summary has at most about this many bytes.
-const MAX_LINE: usize = 160;
+/// The approximate maximum length of a line in a mechanical summary.
+const MAX_LINE_BYTES: usize = 160;
 
-/// A conversation whose older part is to be replaced by a summary.
+/// A conversation whose older part will be replaced by a summary.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SumUp {
-    old: Vec<Message>,
-    kept: Vec<Message>,
-    // How many tokens the summary and what goes with it may have.
-    room: u64,
+pub struct SummaryPlan {
+    old: Vec<ConversationMessage>,
+    kept: Vec<ConversationMessage>,
+    // The maximum tokens of the summary with its framing.
+    max_tokens: u64,
 }
 
-impl SumUp {
-    pub(super) fn new(old: Vec<Message>, kept: Vec<Message>, room: u64) -> Self {
-        Self { old, kept, room }
+impl SummaryPlan {
+    pub(super) fn new(old: Vec<ConversationMessage>, kept: Vec<ConversationMessage>, room: u64) -> Self {
+        Self { old, kept, max_tokens: room }
     }
 
-    /// Returns what is to be summed up; long outputs are cut already.
+    /// Returns the messages to summarise; long outputs are already trimmed.
     #[must_use]
-    pub fn old(&self) -> &[Message] {
+    pub fn old_messages(&self) -> &[ConversationMessage] {
         &self.old
     }
 
-    /// Returns what stays.
+    /// Returns the messages to keep.
     #[must_use]
-    pub fn kept(&self) -> &[Message] {
+    pub fn kept_messages(&self) -> &[ConversationMessage] {
         &self.kept
     }
 
-    /// Returns how many tokens a summary should have at most.
+    /// Returns the maximum number of tokens a summary should have.
     #[must_use]
     pub fn summary_tokens(&self) -> u64 {
-        self.room / 2
+        self.max_tokens / 2
     }
 
-    /// Returns what is to be summed up as one text of at most about that many tokens, for a model that reads it.
+    /// Returns the messages to summarise as one text of at most about `tokens` tokens, for a model to read.
     #[must_use]
-    pub fn transcript(&self, tokens: u64) -> String {
+    pub fn render_transcript(&self, tokens: u64) -> String {
         let mut text = String::new();
         for message in &self.old {
             for part in &message.parts {
-                text.push_str(&told(message.role, part));
+                text.push_str(&describe_part(message.role, part));
                 text.push('\n');
             }
         }
-        shortened(&text, tokens).into_owned()
+        truncate_middle(&text, tokens).into_owned()
     }
 
-    /// Returns a summary that needs no model: what was asked, and what was called.
+    /// Returns a summary made without a model: the requests and the tool calls.
     #[must_use]
-    pub fn mechanical(&self) -> String {
+    pub fn mechanical_summary(&self) -> String {
         let mut lines = Vec::new();
-        if let Some(earlier) = self.old.iter().find_map(|message| marked(message, SUMMARY)) {
-            lines.push(shortened(earlier, self.summary_tokens() / 3).into_owned());
+        if let Some(earlier) = self.old.iter().find_map(|message| find_section(message, SUMMARY_HEADING)) {
+            lines.push(truncate_middle(earlier, self.summary_tokens() / 3).into_owned());
         }
-        let requests = self.old.iter().filter(|message| message.role == Role::User && !is_summary(message));
-        list(
+        let requests =
+            self.old.iter().filter(|message| message.role == MessageRole::User && !is_summary(message));
+        push_list(
             &mut lines,
             "Requests:",
-            requests.map(|message| display::line(&texts(message), MAX_LINE)).collect(),
+            requests.map(|message| display::escape_line(&joined_text(message), MAX_LINE_BYTES)).collect(),
         );
-        let failed = self.failed();
-        let calls = self.old.iter().flat_map(Message::calls);
-        let calls = calls.map(|call| called(call, failed.contains(call.id.as_str()))).collect();
-        list(&mut lines, "Tool calls:", calls);
-        if let Some(said) =
-            self.old.iter().rev().filter(|message| message.role == Role::Assistant).find_map(spoken)
+        let failed = self.failed_call_ids();
+        let calls = self.old.iter().flat_map(ConversationMessage::tool_uses);
+        let calls = calls.map(|call| describe_call(call, failed.contains(call.id.as_str()))).collect();
+        push_list(&mut lines, "Tool calls:", calls);
+        if let Some(said) = self
+            .old
+            .iter()
+            .rev()
+            .filter(|message| message.role == MessageRole::Assistant)
+            .find_map(assistant_text)
         {
             lines.push("Said last:".to_owned());
-            lines.push(display::line(&said, MAX_LINE * 4));
+            lines.push(display::escape_line(&said, MAX_LINE_BYTES * 4));
         }
         lines.join("\n")
     }
 
-    /// Returns the conversation with the summary in place of what is old. `files` says which files the session has
-    /// read or changed.
+    /// Returns the conversation with the old messages replaced by the summary. `files` lists the files that the session
+    /// has read or changed.
     ///
-    /// It is smaller than what it was made of, however long the summary is: that is cut.
+    /// The result is always smaller than the original: a long summary is truncated.
     #[must_use]
-    pub fn apply(self, summary: &str, files: &str) -> Vec<Message> {
-        let room = self.room.saturating_sub(FRAME).max(self.room / 8);
+    pub fn apply(self, summary: &str, files: &str) -> Vec<ConversationMessage> {
+        let room = self.max_tokens.saturating_sub(FRAME_TOKENS).max(self.max_tokens / 8);
         let mut parts = Vec::new();
         let mut add = |head: &str, text: &str, tokens: u64| {
-            let text = shortened(text, tokens);
-            parts.push(Part::Text { text: format!("{head}\n{text}") });
+            let text = truncate_middle(text, tokens);
+            parts.push(MessagePart::Text { text: format!("{head}\n{text}") });
             estimate_text(&text)
         };
         let mut left = room;
-        left -= add(FIRST, &self.first_request(), room / 5).min(left);
+        left -= add(FIRST_REQUEST_HEADING, &self.first_request(), room / 5).min(left);
         if let Some(latest) = self.latest_request() {
-            left -= add(LATEST, &latest, room / 5).min(left);
+            left -= add(LATEST_REQUEST_HEADING, &latest, room / 5).min(left);
         }
         if !files.trim().is_empty() {
-            left -= add(FILES, files.trim(), room / 5).min(left);
+            left -= add(FILES_HEADING, files.trim(), room / 5).min(left);
         }
-        add(SUMMARY, summary.trim(), left);
-        let mut messages = vec![Message { role: Role::User, parts }];
-        // Two messages of the same side in a row are more than some providers take.
-        if self.kept.first().is_none_or(|first| first.role != Role::Assistant) {
-            messages.push(Message::text(Role::Assistant, TAKEN));
+        add(SUMMARY_HEADING, summary.trim(), left);
+        let mut messages = vec![ConversationMessage { role: MessageRole::User, parts }];
+        // Some providers reject two consecutive messages with the same role.
+        if self.kept.first().is_none_or(|first| first.role != MessageRole::Assistant) {
+            messages.push(ConversationMessage::from_text(MessageRole::Assistant, ACKNOWLEDGEMENT));
         }
         messages.extend(self.kept);
         messages
     }
 
     fn first_request(&self) -> Cow<'_, str> {
-        let first = self.old.iter().find(|message| message.role == Role::User);
-        first.map_or("".into(), |message| match marked(message, FIRST) {
+        let first = self.old.iter().find(|message| message.role == MessageRole::User);
+        first.map_or("".into(), |message| match find_section(message, FIRST_REQUEST_HEADING) {
             Some(request) => request.into(),
-            None => texts(message).into(),
+            None => joined_text(message).into(),
         })
     }
 
-    /// Returns the request that is being worked on, if it is neither kept nor the first.
+    /// Returns the current request, if it is neither kept nor the first one.
     fn latest_request(&self) -> Option<Cow<'_, str>> {
-        if self.kept.iter().any(|message| message.role == Role::User) {
+        if self.kept.iter().any(|message| message.role == MessageRole::User) {
             return None;
         }
-        let at = self.old.iter().rposition(|message| message.role == Role::User)?;
+        let at = self.old.iter().rposition(|message| message.role == MessageRole::User)?;
         let latest = &self.old[at];
         if is_summary(latest) {
-            return marked(latest, LATEST).map(Cow::from);
+            return find_section(latest, LATEST_REQUEST_HEADING).map(Cow::from);
         }
-        let first = self.old.iter().position(|message| message.role == Role::User);
-        (first != Some(at)).then(|| texts(latest).into())
+        let first = self.old.iter().position(|message| message.role == MessageRole::User);
+        (first != Some(at)).then(|| joined_text(latest).into())
     }
 
-    fn failed(&self) -> HashSet<&str> {
+    fn failed_call_ids(&self) -> HashSet<&str> {
         let parts = self.old.iter().flat_map(|message| &message.parts);
         let failed = parts.filter_map(|part| match part {
-            Part::Result(result) if result.failed => Some(result.id.as_str()),
+            MessagePart::Result(result) if result.failed => Some(result.id.as_str()),
             _ => None,
         });
         failed.collect()
     }
 }
 
-/// Says whether a message is a summary.
-pub(super) fn is_summary(message: &Message) -> bool {
-    marked(message, FIRST).is_some() && marked(message, SUMMARY).is_some()
+/// Returns whether a message is a summary.
+pub(super) fn is_summary(message: &ConversationMessage) -> bool {
+    find_section(message, FIRST_REQUEST_HEADING).is_some() && find_section(message, SUMMARY_HEADING).is_some()
 }
 
-fn marked<'a>(message: &'a Message, mark: &str) -> Option<&'a str> {
+fn find_section<'a>(message: &'a ConversationMessage, mark: &str) -> Option<&'a str> {
     message.parts.iter().find_map(|part| match part {
-        Part::Text { text } => text.strip_prefix(mark)?.strip_prefix('\n'),
+        MessagePart::Text { text } => text.strip_prefix(mark)?.strip_prefix('\n'),
         _ => None,
     })
 }
 
-fn texts(message: &Message) -> String {
+fn joined_text(message: &ConversationMessage) -> String {
     let texts = message.parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text.as_str()),
+        MessagePart::Text { text } => Some(text.as_str()),
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn spoken(message: &Message) -> Option<String> {
-    Some(texts(message)).filter(|text| !text.trim().is_empty() && text != TAKEN)
+fn assistant_text(message: &ConversationMessage) -> Option<String> {
+    Some(joined_text(message)).filter(|text| !text.trim().is_empty() && text != ACKNOWLEDGEMENT)
 }
 
-fn list(lines: &mut Vec<String>, head: &str, mut items: Vec<String>) {
+fn push_list(lines: &mut Vec<String>, head: &str, mut items: Vec<String>) {
     if items.is_empty() {
         return;
     }
     lines.push(head.to_owned());
-    let earlier = items.len().saturating_sub(MAX_LISTED);
+    let earlier = items.len().saturating_sub(MAX_LISTED_ITEMS);
     if earlier > 0 {
         lines.push(format!("- {earlier} earlier ones"));
     }
     lines.extend(items.drain(earlier..).map(|item| format!("- {item}")));
 }
 
-fn called(call: &ToolUse, failed: bool) -> String {
+fn describe_call(call: &ToolUse, failed: bool) -> String {
     let input = match &call.input {
-        Input::Value(value) => gist(value),
-        Input::Broken { .. } => "(unreadable)".to_owned(),
+        ToolUseInput::Value(value) => describe_input(value),
+        ToolUseInput::Broken { .. } => "(unreadable)".to_owned(),
     };
     let failed = if failed { " (failed)" } else { "" };
-    display::line(&format!("{} {input}{failed}", call.name), MAX_LINE)
+    display::escape_line(&format!("{} {input}{failed}", call.name), MAX_LINE_BYTES)
 }
 
-/// Returns what a call is about: the file, the command, or else all of its input.
-fn gist(input: &Value) -> String {
+/// Returns the most telling part of a call's input: the path, the command, or otherwise all of it.
+fn describe_input(input: &Value) -> String {
     let telling = ["path", "command", "query", "pattern"];
     let found = telling.iter().find_map(|name| input.get(name)?.as_str());
     found.map_or_else(|| input.to_string(), str::to_owned)
 }
 
-fn told(role: Role, part: &Part) -> String {
+fn describe_part(role: MessageRole, part: &MessagePart) -> String {
     match part {
-        Part::Text { text } => match role {
-            Role::User => format!("USER: {text}"),
-            Role::Assistant | Role::Tool => format!("ASSISTANT: {text}"),
+        MessagePart::Text { text } => match role {
+            MessageRole::User => format!("USER: {text}"),
+            MessageRole::Assistant | MessageRole::Tool => format!("ASSISTANT: {text}"),
         },
-        Part::Image { .. } => "(a picture)".to_owned(),
-        Part::Thought { .. } => String::new(),
-        Part::Call(call) => match &call.input {
-            Input::Value(input) => format!("CALL {} {input}", call.name),
-            Input::Broken { text, .. } => format!("CALL {} (unreadable) {text}", call.name),
+        MessagePart::Image { .. } => "(a picture)".to_owned(),
+        MessagePart::Thought { .. } => String::new(),
+        MessagePart::Call(call) => match &call.input {
+            ToolUseInput::Value(input) => format!("CALL {} {input}", call.name),
+            ToolUseInput::Broken { text, .. } => format!("CALL {} (unreadable) {text}", call.name),
         },
-        Part::Result(result) => {
+        MessagePart::Result(result) => {
             let failed = if result.failed { " FAILED" } else { "" };
             format!("RESULT of {}{failed}: {}", result.name, result.text)
         }

@@ -1,4 +1,4 @@
-//! Conversations that are too long, and what becomes of them; and the laws.
+//! Tests of compacting overlong conversations, with properties.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -9,12 +9,12 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::conversation::{Input, Part, ToolResult, ToolUse};
+use crate::conversation::{MessagePart, ToolResult, ToolUse, ToolUseInput};
 
-/// Reads a conversation: `U` the user, `A` the model, `T` its thought, `C ID NAME PATH` a call, `R ID` what it was
-/// answered, `!R` a failure. `*N` at the end of a line repeats its text.
-fn conversation(text: &str) -> Vec<Message> {
-    let mut messages: Vec<Message> = Vec::new();
+/// Parses a conversation: `U` the user, `A` the model, `T` its thought, `C ID NAME PATH` a call, `R ID` its result,
+/// `!R` a failure. `*N` at the end of a line repeats its text.
+fn parse_conversation(text: &str) -> Vec<ConversationMessage> {
+    let mut messages: Vec<ConversationMessage> = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (kind, rest) = line.split_once(' ').unwrap();
         let (rest, times) = match rest.rsplit_once('*') {
@@ -23,30 +23,36 @@ fn conversation(text: &str) -> Vec<Message> {
         };
         let words: Vec<&str> = rest.splitn(3, ' ').collect();
         let (role, part) = match kind {
-            "U" => (Role::User, Part::Text { text: rest.repeat(times) }),
-            "A" => (Role::Assistant, Part::Text { text: rest.repeat(times) }),
-            "T" => (Role::Assistant, Part::Thought { text: rest.repeat(times), signature: Some("s".into()) }),
+            "U" => (MessageRole::User, MessagePart::Text { text: rest.repeat(times) }),
+            "A" => (MessageRole::Assistant, MessagePart::Text { text: rest.repeat(times) }),
+            "T" => (
+                MessageRole::Assistant,
+                MessagePart::Thought { text: rest.repeat(times), signature: Some("s".into()) },
+            ),
             "C" => {
-                let input = Input::Value(json!({ "path": words[2].repeat(times) }));
-                (Role::Assistant, Part::Call(ToolUse { id: words[0].into(), name: words[1].into(), input }))
+                let input = ToolUseInput::Value(json!({ "path": words[2].repeat(times) }));
+                (
+                    MessageRole::Assistant,
+                    MessagePart::Call(ToolUse { id: words[0].into(), name: words[1].into(), input }),
+                )
             }
             "R" | "!R" => {
                 let text = words[2..].concat().repeat(times);
                 let failed = kind == "!R";
                 let (id, name, images) = (words[0].into(), words[1].into(), Vec::new());
-                (Role::Tool, Part::Result(ToolResult { id, name, text, images, failed }))
+                (MessageRole::Tool, MessagePart::Result(ToolResult { id, name, text, images, failed }))
             }
             other => panic!("{other}"),
         };
         match messages.last_mut() {
-            Some(last) if last.role == role && role != Role::User => last.parts.push(part),
-            _ => messages.push(Message { role, parts: vec![part] }),
+            Some(last) if last.role == role && role != MessageRole::User => last.parts.push(part),
+            _ => messages.push(ConversationMessage { role, parts: vec![part] }),
         }
     }
     messages
 }
 
-fn shown(messages: &[Message]) -> String {
+fn describe_messages(messages: &[ConversationMessage]) -> String {
     let mut out = String::new();
     let brief = |text: &str| {
         let text = text.replace('\n', "⏎");
@@ -57,18 +63,20 @@ fn shown(messages: &[Message]) -> String {
     for message in messages {
         for part in &message.parts {
             match part {
-                Part::Text { text } => writeln!(out, "{:?}: {}", message.role, brief(text)),
-                Part::Image { .. } => writeln!(out, "{:?}: a picture", message.role),
-                Part::Thought { text, .. } => writeln!(out, "{:?} thinks: {}", message.role, brief(text)),
-                Part::Call(call) => match &call.input {
-                    Input::Value(value) => {
+                MessagePart::Text { text } => writeln!(out, "{:?}: {}", message.role, brief(text)),
+                MessagePart::Image { .. } => writeln!(out, "{:?}: a picture", message.role),
+                MessagePart::Thought { text, .. } => {
+                    writeln!(out, "{:?} thinks: {}", message.role, brief(text))
+                }
+                MessagePart::Call(call) => match &call.input {
+                    ToolUseInput::Value(value) => {
                         writeln!(out, "call {} {} {}", call.id, call.name, brief(&value.to_string()))
                     }
-                    Input::Broken { text, .. } => {
+                    ToolUseInput::Broken { text, .. } => {
                         writeln!(out, "call {} {} broken {text}", call.id, call.name)
                     }
                 },
-                Part::Result(result) => writeln!(out, "answer {}: {}", result.id, brief(&result.text)),
+                MessagePart::Result(result) => writeln!(out, "answer {}: {}", result.id, brief(&result.text)),
             }
             .unwrap();
         }
@@ -76,31 +84,31 @@ fn shown(messages: &[Message]) -> String {
     out
 }
 
-fn budget(window: u64) -> Budget {
-    Budget { window, fixed: 0, gauge: Gauge::default() }
+fn budget(window: u64) -> TokenBudget {
+    TokenBudget { window, fixed_tokens: 0, calibration: TokenCalibration::default() }
 }
 
-fn done(plan: Plan) -> Vec<Message> {
+fn carry_out(plan: CompactionPlan) -> Vec<ConversationMessage> {
     match plan {
-        Plan::Trimmed(messages) => messages,
-        Plan::SumUp(plan) => {
-            let summary = plan.mechanical();
+        CompactionPlan::Trimmed(messages) => messages,
+        CompactionPlan::Summarise(plan) => {
+            let summary = plan.mechanical_summary();
             plan.apply(&summary, "/w/a: known")
         }
     }
 }
 
 fn check(window: u64, text: &str, expected: Expect) {
-    let messages = conversation(text);
+    let messages = parse_conversation(text);
     let budget = budget(window);
-    let mut out = format!("{} of {}\n", budget.tokens(&messages), budget.limit());
-    match due(&messages, &budget) {
+    let mut out = format!("{} of {}\n", budget.request_tokens(&messages), budget.request_limit());
+    match plan_compaction(&messages, &budget) {
         None => out.push_str("nothing to do\n"),
         Some(plan) => {
-            let how = if matches!(plan, Plan::Trimmed(_)) { "trimmed" } else { "summed up" };
-            let after = done(plan);
-            writeln!(out, "{how}: {}", budget.tokens(&after)).unwrap();
-            out.push_str(&shown(&after));
+            let how = if matches!(plan, CompactionPlan::Trimmed(_)) { "trimmed" } else { "summed up" };
+            let after = carry_out(plan);
+            writeln!(out, "{how}: {}", budget.request_tokens(&after)).unwrap();
+            out.push_str(&describe_messages(&after));
         }
     }
     expected.assert_eq(&out);
@@ -219,18 +227,20 @@ fn a_turn_that_is_too_long_is_split_between_its_steps() {
 
 #[test]
 fn the_requests_survive_a_second_summary() {
-    let mut messages =
-        conversation("U make it fast\nA yes*900\nU read them\nC 1 read /w/1\nR 1 read 1*900\nA hm *900");
-    messages.extend(conversation("C 2 read /w/2\nR 2 read 2*2000"));
+    let mut messages = parse_conversation(
+        "U make it fast\nA yes*900\nU read them\nC 1 read /w/1\nR 1 read 1*900\nA hm *900",
+    );
+    messages.extend(parse_conversation("C 2 read /w/2\nR 2 read 2*2000"));
     let budget = budget(2048);
     let mut out = String::new();
     for round in 3..6 {
-        let plan = due(&messages, &budget).expect("due");
-        messages = done(plan);
-        out.push_str(&shown(&messages));
+        let plan = plan_compaction(&messages, &budget).expect("due");
+        messages = carry_out(plan);
+        out.push_str(&describe_messages(&messages));
         out.push('\n');
-        messages
-            .extend(conversation(&format!("A so *900\nC {round} read /w/{round}\nR {round} read x*2000")));
+        messages.extend(parse_conversation(&format!(
+            "A so *900\nC {round} read /w/{round}\nR {round} read x*2000"
+        )));
     }
     expect![[r#"
         User: [The conversation before this was too long and has been summed up. The user's first request was:]⏎make it fast
@@ -286,9 +296,9 @@ fn one_output_that_fills_the_window_is_cut() {
 #[test]
 fn the_user_can_want_it_at_any_time() {
     let budget = budget(100_000);
-    let messages = conversation("U build it\nA built. *500\nU test it\nA tested. *20");
-    let plan = wanted(&messages, &budget).unwrap();
-    let summary = plan.mechanical();
+    let messages = parse_conversation("U build it\nA built. *500\nU test it\nA tested. *20");
+    let plan = plan_requested_summary(&messages, &budget).unwrap();
+    let summary = plan.mechanical_summary();
     let after = plan.apply(&summary, "");
     expect![[r#"
         User: [The conversation before this was too long and has been summed up. The user's first request was:]⏎build it
@@ -296,16 +306,17 @@ fn the_user_can_want_it_at_any_time() {
         Assistant: I have read the summary and go on from there.
         User: test it
         Assistant: tested. tested. tested. tested. tested. tested. tested. tested. tested. tested. tested. tested. test… (160 bytes)
-    "#]].assert_eq(&shown(&after));
-    assert_eq!(wanted(&after, &budget), None);
-    assert_eq!(wanted(&conversation("U hello\nA hi"), &budget), None);
-    assert_eq!(wanted(&[], &budget), None);
+    "#]].assert_eq(&describe_messages(&after));
+    assert_eq!(plan_requested_summary(&after, &budget), None);
+    assert_eq!(plan_requested_summary(&parse_conversation("U hello\nA hi"), &budget), None);
+    assert_eq!(plan_requested_summary(&[], &budget), None);
 }
 
 #[test]
 fn a_transcript_says_who_said_what() {
-    let messages = conversation("U do it\nT hm\nA now\nC 1 read /w/a\n!R 1 read gone\nA no *2000\nU next");
-    let plan = wanted(&messages, &budget(100_000)).unwrap();
+    let messages =
+        parse_conversation("U do it\nT hm\nA now\nC 1 read /w/a\n!R 1 read gone\nA no *2000\nU next");
+    let plan = plan_requested_summary(&messages, &budget(100_000)).unwrap();
     expect![[r#"
         USER: do it
         ASSISTANT: now
@@ -315,83 +326,87 @@ fn a_transcript_says_who_said_what() {
         [5901 bytes left out]
         no no no no no no no no no no no no no no no no no no no no no 
     "#]]
-    .assert_eq(&plan.transcript(60));
+    .assert_eq(&plan.render_transcript(60));
 }
 
 #[test]
 fn counts_of_the_provider_move_the_estimate() {
-    let mut gauge = Gauge::default();
-    let used = |input| Usage { input, ..Usage::default() };
+    let mut gauge = TokenCalibration::default();
+    let used = |input| TokenUsage { input, ..TokenUsage::default() };
     let mut seen = Vec::new();
     for (estimated, counted) in [(1000, 1500), (1000, 0), (0, 1000), (1000, 1), (1000, u64::MAX)] {
-        gauge.learn(estimated, &used(counted));
-        seen.push(gauge.real(1000));
+        gauge.record_usage(estimated, &used(counted));
+        seen.push(gauge.to_provider_tokens(1000));
     }
     assert_eq!(seen, [1500, 1500, 1500, 500, 4000]);
-    let mut gauge = Gauge::default();
-    gauge.too_long(5000, 8000);
-    assert_eq!(gauge.real(5000), 10_000);
-    gauge.too_long(0, u64::MAX);
-    assert_eq!(gauge.real(u64::MAX), u64::MAX / 1000);
+    let mut gauge = TokenCalibration::default();
+    gauge.record_overflow(5000, 8000);
+    assert_eq!(gauge.to_provider_tokens(5000), 10_000);
+    gauge.record_overflow(0, u64::MAX);
+    assert_eq!(gauge.to_provider_tokens(u64::MAX), u64::MAX / 1000);
 }
 
 #[test]
 fn estimates_are_about_right() {
     assert_eq!(estimate_text("fn main() {}"), 3);
     assert_eq!(estimate_text("日本語"), 5);
-    let picture = Message {
-        role: Role::User,
-        parts: vec![Part::Image { mime: "image/png".into(), data: Arc::from("x".repeat(99_999)) }],
+    let picture = ConversationMessage {
+        role: MessageRole::User,
+        parts: vec![MessagePart::Image { mime: "image/png".into(), data: Arc::from("x".repeat(99_999)) }],
     };
-    assert_eq!(estimate(&[picture]), 1608);
+    assert_eq!(estimate_messages(&[picture]), 1608);
     let tool =
         ToolSpec { name: "read".into(), description: "Reads.".into(), schema: json!({"type": "object"}) };
-    assert_eq!(fixed("You are.", &[tool]), 19);
+    assert_eq!(estimate_fixed_tokens("You are.", &[tool]), 19);
 }
 
-fn texts() -> impl Strategy<Value = String> {
+fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z \\n]{0,40}",
         ("[a-zä日 \\n]{1,8}", 1..500_usize).prop_map(|(text, times)| text.repeat(times)),
     ]
 }
 
-/// One turn: a request, steps with some calls each, and perhaps an answer.
-fn turns() -> impl Strategy<Value = Vec<Message>> {
-    let step =
-        (proptest::option::of(texts()), proptest::collection::vec((texts(), texts(), any::<bool>()), 1..3));
-    let turn = (texts(), proptest::collection::vec(step, 0..4), proptest::option::of(texts()));
+/// One turn: a request, steps with some calls each, and perhaps a reply.
+fn any_turns() -> impl Strategy<Value = Vec<ConversationMessage>> {
+    let step = (
+        proptest::option::of(any_text()),
+        proptest::collection::vec((any_text(), any_text(), any::<bool>()), 1..3),
+    );
+    let turn = (any_text(), proptest::collection::vec(step, 0..4), proptest::option::of(any_text()));
     proptest::collection::vec(turn, 1..6).prop_map(|turns| {
         let mut messages = Vec::new();
         let mut id = 0;
         for (request, steps, answer) in turns {
-            messages.push(Message::text(Role::User, request));
+            messages.push(ConversationMessage::from_text(MessageRole::User, request));
             for (thought, calls) in steps {
-                let mut parts: Vec<Part> =
-                    thought.into_iter().map(|text| Part::Thought { text, signature: None }).collect();
+                let mut parts: Vec<MessagePart> =
+                    thought.into_iter().map(|text| MessagePart::Thought { text, signature: None }).collect();
                 let mut results = Vec::new();
                 for (input, text, failed) in calls {
                     id += 1;
-                    let input = Input::Value(json!({ "path": input }));
+                    let input = ToolUseInput::Value(json!({ "path": input }));
                     let call = ToolUse { id: id.to_string(), name: "tool".into(), input };
-                    results.push(Part::Result(ToolResult { failed, ..ToolResult::done(&call, text) }));
-                    parts.push(Part::Call(call));
+                    results
+                        .push(MessagePart::Result(ToolResult { failed, ..ToolResult::success(&call, text) }));
+                    parts.push(MessagePart::Call(call));
                 }
-                messages.push(Message { role: Role::Assistant, parts });
-                messages.push(Message { role: Role::Tool, parts: results });
+                messages.push(ConversationMessage { role: MessageRole::Assistant, parts });
+                messages.push(ConversationMessage { role: MessageRole::Tool, parts: results });
             }
-            messages.extend(answer.map(|text| Message::text(Role::Assistant, text)));
+            messages.extend(answer.map(|text| ConversationMessage::from_text(MessageRole::Assistant, text)));
         }
         messages
     })
 }
 
-/// Checks that a provider would take it: it begins with the user, every call is answered at once, nothing is empty.
-fn is_valid(messages: &[Message]) -> bool {
-    let ids = |message: &Message| -> (HashSet<String>, HashSet<String>) {
-        let calls = message.calls().map(|call| call.id.clone()).collect();
+/// Returns whether a provider would accept it: it begins with the user, every call is answered at once, no message is
+/// empty.
+fn is_valid_conversation(messages: &[ConversationMessage]) -> bool {
+    let ids = |message: &ConversationMessage| -> (HashSet<String>, HashSet<String>) {
+        let calls = message.tool_uses().map(|call| call.id.clone()).collect();
         let results = message.parts.iter().filter_map(|part| match part {
-            Part::Result(result) => Some(result.id.clone()),
+            MessagePart::Result(result) => Some(result.id.clone()),
             _ => None,
         });
         (calls, results.collect())
@@ -401,7 +416,7 @@ fn is_valid(messages: &[Message]) -> bool {
         let results = messages.get(at + 1).map(|next| ids(next).1).unwrap_or_default();
         calls == results
     });
-    let begins = messages.first().is_none_or(|first| first.role == Role::User);
+    let begins = messages.first().is_none_or(|first| first.role == MessageRole::User);
     answered && begins && messages.iter().all(|message| !message.parts.is_empty())
 }
 
@@ -409,53 +424,53 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn what_comes_of_it_is_valid_smaller_and_enough(messages in turns(), window in 2048..6000_u64, said in texts()) {
+    fn what_comes_of_it_is_valid_smaller_and_enough(messages in any_turns(), window in 2048..6000_u64, said in any_text()) {
         let budget = budget(window);
-        prop_assert!(is_valid(&messages));
-        let Some(plan) = due(&messages, &budget) else {
-            prop_assert!(budget.tokens(&messages) <= budget.limit());
+        prop_assert!(is_valid_conversation(&messages));
+        let Some(plan) = plan_compaction(&messages, &budget) else {
+            prop_assert!(budget.request_tokens(&messages) <= budget.request_limit());
             return Ok(());
         };
         let after = match plan {
-            Plan::Trimmed(after) => after,
-            Plan::SumUp(plan) => plan.apply(&said, &said),
+            CompactionPlan::Trimmed(after) => after,
+            CompactionPlan::Summarise(plan) => plan.apply(&said, &said),
         };
-        prop_assert!(is_valid(&after), "{}", shown(&after));
-        prop_assert!(budget.tokens(&after) < budget.tokens(&messages));
-        prop_assert!(budget.tokens(&after) <= budget.limit(), "{}", shown(&after));
-        prop_assert_eq!(due(&after, &budget), None);
-        // The last turn stays as it is unless it is too large by itself.
-        let last = messages.iter().rposition(|message| message.role == Role::User).unwrap();
-        if estimate(&messages[last..]) <= budget.room() * 6 / 10 {
+        prop_assert!(is_valid_conversation(&after), "{}", describe_messages(&after));
+        prop_assert!(budget.request_tokens(&after) < budget.request_tokens(&messages));
+        prop_assert!(budget.request_tokens(&after) <= budget.request_limit(), "{}", describe_messages(&after));
+        prop_assert_eq!(plan_compaction(&after, &budget), None);
+        // The last turn stays verbatim unless it is too large by itself.
+        let last = messages.iter().rposition(|message| message.role == MessageRole::User).unwrap();
+        if estimate_messages(&messages[last..]) <= budget.message_room() * 6 / 10 {
             prop_assert!(after.ends_with(&messages[last..]));
         }
     }
 
     #[test]
     fn what_goes_with_every_request_counts_too(
-        messages in turns(), window in 6000..12_000_u64, part in 0..25_u64, counted in 700..1500_u64,
+        messages in any_turns(), window in 6000..12_000_u64, part in 0..25_u64, counted in 700..1500_u64,
     ) {
-        let mut gauge = Gauge::default();
-        gauge.learn(1000, &Usage { input: counted, ..Usage::default() });
-        let budget = Budget { window, fixed: window * part / 100, gauge };
-        let after = due(&messages, &budget).map_or_else(|| messages.clone(), done);
-        prop_assert!(budget.tokens(&after) <= budget.limit());
-        prop_assert_eq!(due(&after, &budget), None);
+        let mut gauge = TokenCalibration::default();
+        gauge.record_usage(1000, &TokenUsage { input: counted, ..TokenUsage::default() });
+        let budget = TokenBudget { window, fixed_tokens: window * part / 100, calibration: gauge };
+        let after = plan_compaction(&messages, &budget).map_or_else(|| messages.clone(), carry_out);
+        prop_assert!(budget.request_tokens(&after) <= budget.request_limit());
+        prop_assert_eq!(plan_compaction(&after, &budget), None);
     }
 
     #[test]
-    fn a_wanted_summary_is_smaller_too(messages in turns(), said in texts()) {
+    fn a_wanted_summary_is_smaller_too(messages in any_turns(), said in any_text()) {
         let budget = budget(6000);
-        if let Some(plan) = wanted(&messages, &budget) {
+        if let Some(plan) = plan_requested_summary(&messages, &budget) {
             let after = plan.apply(&said, &said);
-            prop_assert!(is_valid(&after));
-            prop_assert!(estimate(&after) < estimate(&messages));
+            prop_assert!(is_valid_conversation(&after));
+            prop_assert!(estimate_messages(&after) < estimate_messages(&messages));
         }
     }
 
     #[test]
-    fn to_trim_again_changes_nothing(messages in turns()) {
-        let once = trim::trimmed(&messages);
-        prop_assert_eq!(trim::trimmed(&once), once);
+    fn to_trim_again_changes_nothing(messages in any_turns()) {
+        let once = trim::trim_old_messages(&messages);
+        prop_assert_eq!(trim::trim_old_messages(&once), once);
     }
 }

@@ -1,93 +1,101 @@
-//! Cutting what is long: outputs of old steps, and in need those of the last one.
+//! Trimming of long content: outputs of old steps and, if necessary, those of the last one.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::measure::{self, estimate, shortened};
-use crate::conversation::{Input, Message, Part, ToolResult};
+use super::tokens::{self, estimate_messages, truncate_middle};
+use crate::conversation::{ConversationMessage, MessagePart, ToolResult, ToolUseInput};
 
-/// Old outputs and inputs of tools that have more tokens than this are cut to [`OUTPUT_LEFT`].
-const LONG_OUTPUT: u64 = 400;
-const OUTPUT_LEFT: u64 = 100;
+/// Old tool outputs and inputs with more tokens than this are trimmed to [`TRIMMED_OUTPUT_TOKENS`].
+const MAX_OUTPUT_TOKENS: u64 = 400;
+const TRIMMED_OUTPUT_TOKENS: u64 = 100;
 
-/// Old texts that have more tokens than this, files that were attached for one, are cut to [`TEXT_LEFT`].
-const LONG_TEXT: u64 = 2000;
-const TEXT_LEFT: u64 = 1000;
+/// Old texts with more tokens than this, such as attached files, are trimmed to [`TRIMMED_TEXT_TOKENS`].
+const MAX_OLD_TEXT_TOKENS: u64 = 2000;
+const TRIMMED_TEXT_TOKENS: u64 = 1000;
 
-/// What is kept is never cut to less than so many tokens a text.
-const LEAST: u64 = 32;
+/// The minimum size to which a kept text is trimmed.
+const MIN_TEXT_TOKENS: u64 = 32;
 
-/// Returns old messages without what made them long: outputs of tools, pictures, thoughts. Doing so again changes
-/// nothing.
-pub(super) fn trimmed(messages: &[Message]) -> Vec<Message> {
-    let limits = Limits { output: (LONG_OUTPUT, OUTPUT_LEFT), text: (LONG_TEXT, TEXT_LEFT), pictures: false };
-    messages.iter().map(|message| limits.cut(&without_thoughts(message))).collect()
+/// Returns old messages with long tool outputs trimmed, and images and thoughts removed. Idempotent.
+pub(super) fn trim_old_messages(messages: &[ConversationMessage]) -> Vec<ConversationMessage> {
+    let limits = TrimLimits {
+        output: (MAX_OUTPUT_TOKENS, TRIMMED_OUTPUT_TOKENS),
+        text: (MAX_OLD_TEXT_TOKENS, TRIMMED_TEXT_TOKENS),
+        keeps_images: false,
+    };
+    messages.iter().map(|message| limits.trim_message(&strip_thoughts(message))).collect()
 }
 
-/// Returns messages that are to be kept: as they are if they have at most that many tokens, and else cut as little as
-/// makes them fit. It may be that nothing does.
-pub(super) fn squeezed(messages: &[Message], tokens: u64) -> Vec<Message> {
+/// Returns the kept messages: unchanged if they have at most `tokens` tokens, otherwise trimmed as little as possible.
+/// Even full trimming may not make them fit.
+pub(super) fn fit_messages(messages: &[ConversationMessage], tokens: u64) -> Vec<ConversationMessage> {
     let mut kept = messages.to_vec();
     let mut cap = tokens / 2;
-    while estimate(&kept) > tokens && cap >= LEAST {
-        // Outputs can be had again; what the user said cannot, so it is cut later and less.
+    while estimate_messages(&kept) > tokens && cap >= MIN_TEXT_TOKENS {
+        // Tool outputs can be obtained again, the user's words cannot: they are trimmed later and less.
         let hard = cap < tokens / 8;
         let text = if hard { (cap * 8, cap * 8) } else { (u64::MAX, u64::MAX) };
-        let limits = Limits { output: (cap, cap), text, pictures: !hard };
-        kept = kept.iter().map(|message| limits.cut(message)).collect();
-        if hard && estimate(&kept) > tokens {
-            // A provider may want them back, but what does not fit it takes even less.
-            kept = kept.iter().map(without_thoughts).collect();
+        let limits = TrimLimits { output: (cap, cap), text, keeps_images: !hard };
+        kept = kept.iter().map(|message| limits.trim_message(message)).collect();
+        if hard && estimate_messages(&kept) > tokens {
+            // A provider may expect thoughts back, but it certainly rejects a request that does not fit.
+            kept = kept.iter().map(strip_thoughts).collect();
         }
         cap /= 2;
     }
     kept
 }
 
-/// From how many tokens on something is cut, and to how many.
-struct Limits {
+/// The token count above which content is trimmed, and the count it is trimmed to.
+struct TrimLimits {
     output: (u64, u64),
     text: (u64, u64),
-    // Whether pictures stay.
-    pictures: bool,
+    keeps_images: bool,
 }
 
-impl Limits {
-    fn cut(&self, message: &Message) -> Message {
-        Message { role: message.role, parts: message.parts.iter().map(|part| self.part(part)).collect() }
-    }
-
-    fn part(&self, part: &Part) -> Part {
-        match part {
-            Part::Text { text } => Part::Text { text: short(text, self.text) },
-            Part::Image { .. } if !self.pictures => Part::Text { text: "[a picture was here]".to_owned() },
-            Part::Call(call) => {
-                let mut call = call.clone();
-                match &mut call.input {
-                    Input::Value(value) => self.input(value),
-                    Input::Broken { text, .. } => *text = short(text, self.output),
-                }
-                Part::Call(call)
-            }
-            Part::Result(result) => Part::Result(self.result(result)),
-            // A thought is signed as a whole.
-            Part::Thought { .. } | Part::Image { .. } => part.clone(),
+impl TrimLimits {
+    fn trim_message(&self, message: &ConversationMessage) -> ConversationMessage {
+        ConversationMessage {
+            role: message.role,
+            parts: message.parts.iter().map(|part| self.trim_part(part)).collect(),
         }
     }
 
-    fn input(&self, value: &mut Value) {
+    fn trim_part(&self, part: &MessagePart) -> MessagePart {
+        match part {
+            MessagePart::Text { text } => MessagePart::Text { text: truncate_if_long(text, self.text) },
+            MessagePart::Image { .. } if !self.keeps_images => {
+                MessagePart::Text { text: "[a picture was here]".to_owned() }
+            }
+            MessagePart::Call(call) => {
+                let mut call = call.clone();
+                match &mut call.input {
+                    ToolUseInput::Value(value) => self.trim_input(value),
+                    ToolUseInput::Broken { text, .. } => *text = truncate_if_long(text, self.output),
+                }
+                MessagePart::Call(call)
+            }
+            MessagePart::Result(result) => MessagePart::Result(self.trim_result(result)),
+            // A thought is signed as a whole, so it cannot be trimmed.
+            MessagePart::Thought { .. } | MessagePart::Image { .. } => part.clone(),
+        }
+    }
+
+    fn trim_input(&self, value: &mut Value) {
         match value {
-            Value::String(text) => *text = short(text, self.output),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.input(item)),
-            Value::Object(fields) => fields.values_mut().for_each(|field| self.input(field)),
+            Value::String(text) => *text = truncate_if_long(text, self.output),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.trim_input(item)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| self.trim_input(field)),
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
-    fn result(&self, result: &ToolResult) -> ToolResult {
-        let mut text = short(&result.text, self.output);
-        let images: Vec<(String, Arc<str>)> = if self.pictures { result.images.clone() } else { Vec::new() };
+    fn trim_result(&self, result: &ToolResult) -> ToolResult {
+        let mut text = truncate_if_long(&result.text, self.output);
+        let images: Vec<(String, Arc<str>)> =
+            if self.keeps_images { result.images.clone() } else { Vec::new() };
         if images.len() < result.images.len() {
             text.push_str("\n[a picture was here]");
         }
@@ -95,20 +103,25 @@ impl Limits {
     }
 }
 
-fn short(text: &str, (long, left): (u64, u64)) -> String {
-    if measure::estimate_text(text) > long { shortened(text, left).into_owned() } else { text.to_owned() }
+fn truncate_if_long(text: &str, (long, left): (u64, u64)) -> String {
+    if tokens::estimate_text(text) > long {
+        truncate_middle(text, left).into_owned()
+    } else {
+        text.to_owned()
+    }
 }
 
-/// Providers want thoughts back only while the turn goes on that they belong to.
-fn without_thoughts(message: &Message) -> Message {
-    let is_thought = |part: &Part| matches!(part, Part::Thought { .. });
+/// Removes the thoughts of a message. Providers expect them back only during the turn to which they belong.
+fn strip_thoughts(message: &ConversationMessage) -> ConversationMessage {
+    let is_thought = |part: &MessagePart| matches!(part, MessagePart::Thought { .. });
     if !message.parts.iter().any(is_thought) {
         return message.clone();
     }
-    let mut parts: Vec<Part> = message.parts.iter().filter(|part| !is_thought(part)).cloned().collect();
+    let mut parts: Vec<MessagePart> =
+        message.parts.iter().filter(|part| !is_thought(part)).cloned().collect();
     if parts.is_empty() {
-        // A message has to have something in it.
-        parts.push(Part::Text { text: "[a thought was here]".to_owned() });
+        // A message must not be empty.
+        parts.push(MessagePart::Text { text: "[a thought was here]".to_owned() });
     }
-    Message { role: message.role, parts }
+    ConversationMessage { role: message.role, parts }
 }

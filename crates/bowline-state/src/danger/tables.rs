@@ -1,16 +1,16 @@
-//! Programs and variables that are known to be dangerous.
+//! Tables of dangerous programs and variables.
 
-use super::Severity::{self, Grave, Mild, Serious};
+use super::DangerSeverity::{self, Grave, Mild, Serious};
 
 pub(super) const SHELLS: &[&str] = &["sh", "bash", "zsh", "dash", "ksh", "fish"];
-/// Programs that run another one: the first word that is no option of theirs is its name.
+/// Programs that run another program: their first non-option word is its name.
 pub(super) const WRAPPERS: &[&str] = &[
     "env", "nohup", "time", "exec", "command", "builtin", "nice", "ionice", "timeout", "stdbuf", "setsid",
     "xargs", "then", "do", "{", "else", "!",
 ];
 
-/// Dangers by the name of the program alone.
-pub(super) const PROGRAMS: &[(&[&str], Severity, &str)] = &[
+/// Dangers identified by the program name alone.
+pub(super) const DANGEROUS_PROGRAMS: &[(&[&str], DangerSeverity, &str)] = &[
     (&["sudo", "doas", "su", "pkexec", "runas"], Grave, "runs with the rights of another user"),
     (
         &["mkfs", "fdisk", "sfdisk", "parted", "wipefs", "mkswap", "blkdiscard"],
@@ -34,8 +34,8 @@ pub(super) const PROGRAMS: &[(&[&str], Severity, &str)] = &[
     (&["ssh", "scp", "sftp", "rsync", "telnet", "ftp"], Mild, "reaches another machine"),
 ];
 
-/// Dangers by the name of the program and a word that it is given first.
-pub(super) const SUBCOMMANDS: &[(&[&str], &[&str], Severity, &str)] = &[
+/// Dangers identified by the program name and its first argument.
+pub(super) const DANGEROUS_SUBCOMMANDS: &[(&[&str], &[&str], DangerSeverity, &str)] = &[
     (&["npm", "pnpm", "yarn", "cargo", "poetry", "uv"], &["publish"], Serious, "publishes a package"),
     (&["twine"], &["upload"], Serious, "publishes a package"),
     (&["gem", "docker", "podman"], &["push"], Serious, "publishes what was built"),

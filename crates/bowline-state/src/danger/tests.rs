@@ -1,7 +1,7 @@
-//! What is named as dangerous, and in which words.
+//! Tests of the dangers and their wording.
 
 use super::*;
-use crate::operation::{Invocation, Reached};
+use crate::operation::{Invocation, NamedPath};
 use crate::paths::{Access, Protection};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -10,56 +10,74 @@ fn roots() -> Vec<String> {
     vec!["/project".to_owned()]
 }
 
-fn command(invocation: Invocation, env: &[(&str, &str)]) -> Operation {
+fn command_operation(invocation: Invocation, env: &[(&str, &str)]) -> Operation {
     let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let target =
-        Target::Command(Command { invocation, cwd: "/project".to_owned(), env, reaches: Vec::new() });
-    Operation { kind: Kind::Execute, target }
+    let target = OperationTarget::Command(CommandSpec {
+        invocation,
+        cwd: "/project".to_owned(),
+        env,
+        named_paths: Vec::new(),
+    });
+    Operation { kind: OperationKind::Execute, target }
 }
 
-fn told(operations: &[Operation]) -> String {
-    let dangers = dangers(operations, &roots());
+fn describe_dangers(operations: &[Operation]) -> String {
+    let dangers = find_dangers(operations, &roots());
     dangers.iter().map(|danger| format!("{:?}: {danger}\n", danger.severity)).collect()
 }
 
-/// Tells the dangers of each line as one for a shell.
+/// Shows the dangers of each line as a shell command.
 fn check(lines: &str, expected: Expect) {
     let mut all = String::new();
     for line in lines.trim().lines().map(str::trim) {
-        let operation = command(Invocation::Shell(line.to_owned()), &[]);
+        let operation = command_operation(Invocation::Shell(line.to_owned()), &[]);
         all.push_str(&format!("{line}\n"));
-        told(&[operation]).lines().for_each(|danger| all.push_str(&format!("    {danger}\n")));
+        describe_dangers(&[operation]).lines().for_each(|danger| all.push_str(&format!("    {danger}\n")));
     }
     expected.assert_eq(&all);
 }
 
-fn file(kind: Kind, asked: &str, resolved: &str, protection: Option<Protection>) -> Operation {
+fn file_operation(
+    kind: OperationKind,
+    asked: &str,
+    resolved: &str,
+    protection: Option<Protection>,
+) -> Operation {
     Operation {
         kind,
-        target: Target::File { asked: asked.to_owned(), resolved: resolved.to_owned(), protection },
+        target: OperationTarget::File {
+            requested: asked.to_owned(),
+            resolved: resolved.to_owned(),
+            protection,
+        },
     }
 }
 
 #[test]
 fn what_a_shell_opens_through_links_is_told() {
-    let file = |resolved: &str, protection| Leads::Inside { resolved: resolved.to_owned(), protection };
-    let reached = |asked: &str, leads| Reached { asked: asked.to_owned(), access: Access::Write, leads };
-    let command = Command {
+    let file =
+        |resolved: &str, protection| PathResolution::InsideRoot { resolved: resolved.to_owned(), protection };
+    let reached = |asked: &str, leads| NamedPath {
+        requested: asked.to_owned(),
+        access: Access::Write,
+        resolution: leads,
+    };
+    let command = CommandSpec {
         invocation: Invocation::Shell("true".to_owned()),
         cwd: "/project".to_owned(),
         env: Vec::new(),
-        reaches: vec![
+        named_paths: vec![
             reached("/project/a", file("/project/a", None)),
             reached("/project/b", file("/project/a", None)),
-            reached("/project/hook", file("/project/.git/hooks/x", Some(Protection::Hook))),
-            reached("/project/notes", Leads::Elsewhere),
-            reached("/project/ro/f", Leads::ReadOnly),
-            reached("/etc/x", Leads::Elsewhere),
+            reached("/project/hook", file("/project/.git/hooks/x", Some(Protection::VcsHook))),
+            reached("/project/notes", PathResolution::OutsideRoots),
+            reached("/project/ro/f", PathResolution::ReadOnlyRoot),
+            reached("/etc/x", PathResolution::OutsideRoots),
         ],
     };
-    let operation = Operation { kind: Kind::Execute, target: Target::Command(command) };
+    let operation = Operation { kind: OperationKind::Execute, target: OperationTarget::Command(command) };
     let found: Vec<String> =
-        dangers(&[operation], &["/project".to_owned()]).iter().map(ToString::to_string).collect();
+        find_dangers(&[operation], &["/project".to_owned()]).iter().map(ToString::to_string).collect();
     expect![[r#"
         /project/notes leads outside the workspace
         /project/hook leads to /project/.git/hooks/x: writes a git hook: runs later
@@ -80,7 +98,11 @@ fn ordinary_commands_have_no_dangers() {
         "systemctl status bowline",
         "",
     ] {
-        assert_eq!(told(&[command(Invocation::Shell(line.to_owned()), &[])]), "", "{line}");
+        assert_eq!(
+            describe_dangers(&[command_operation(Invocation::Shell(line.to_owned()), &[])]),
+            "",
+            "{line}"
+        );
     }
 }
 
@@ -326,24 +348,35 @@ fn variables_that_run_code_are_named() {
         Serious: sets NODE_OPTIONS: it gives an interpreter options that load code
         Serious: sets BASH_FUNC_ls%%: it changes how a shell reads commands
     "#]]
-    .assert_eq(&told(&[command(argv, &env)]));
+    .assert_eq(&describe_dangers(&[command_operation(argv, &env)]));
 }
 
 #[test]
 fn files_are_named_by_what_is_done_to_them() {
-    let one = |operation: Operation| told(&[operation]);
+    let one = |operation: Operation| describe_dangers(&[operation]);
     let mut all = String::new();
-    all += &one(file(Kind::Write, "/project/.git/hooks/x", "/project/.git/hooks/x", Some(Protection::Hook)));
-    all += &one(file(Kind::Write, "/project/link/x", "/etc/x", None));
-    all += &one(file(Kind::Read, "/project/a/../b", "/project/b", None));
-    all += &one(file(Kind::Read, "/project/a", "/project/\u{202e}b", None));
-    all += &one(file(Kind::Delete, "/project/a", "/project/a", None));
-    all +=
-        &one(Operation { kind: Kind::Read, target: Target::Elsewhere { asked: "/etc/passwd".to_owned() } });
-    all +=
-        &one(Operation { kind: Kind::Fetch, target: Target::Url("http://user@127.0.0.1:80/x".to_owned()) });
-    all +=
-        &one(Operation { kind: Kind::Fetch, target: Target::Url("https://ex\u{430}mple.org/".to_owned()) });
+    all += &one(file_operation(
+        OperationKind::Write,
+        "/project/.git/hooks/x",
+        "/project/.git/hooks/x",
+        Some(Protection::VcsHook),
+    ));
+    all += &one(file_operation(OperationKind::Write, "/project/link/x", "/etc/x", None));
+    all += &one(file_operation(OperationKind::Read, "/project/a/../b", "/project/b", None));
+    all += &one(file_operation(OperationKind::Read, "/project/a", "/project/\u{202e}b", None));
+    all += &one(file_operation(OperationKind::Delete, "/project/a", "/project/a", None));
+    all += &one(Operation {
+        kind: OperationKind::Read,
+        target: OperationTarget::OutsideRoots { requested: "/etc/passwd".to_owned() },
+    });
+    all += &one(Operation {
+        kind: OperationKind::Fetch,
+        target: OperationTarget::Url("http://user@127.0.0.1:80/x".to_owned()),
+    });
+    all += &one(Operation {
+        kind: OperationKind::Fetch,
+        target: OperationTarget::Url("https://ex\u{430}mple.org/".to_owned()),
+    });
     expect![[r#"
             Serious: writes a git hook: runs later (/project/.git/hooks/x)
             Grave: outside the workspace: /etc/x
@@ -358,22 +391,22 @@ fn files_are_named_by_what_is_done_to_them() {
     .assert_eq(&all);
     let many: Vec<Operation> = (0..12)
         .map(|number| format!("/project/{number}"))
-        .map(|name| file(Kind::Delete, &name, &name, None))
+        .map(|name| file_operation(OperationKind::Delete, &name, &name, None))
         .collect();
     expect![[r#"
             Serious: deletes 12 files
     "#]]
-    .assert_eq(&told(&many));
+    .assert_eq(&describe_dangers(&many));
 }
 
 proptest! {
     #[test]
     fn any_text_is_looked_at(line in any::<String>(), env in any::<String>()) {
-        let found = dangers(&[command(Invocation::Shell(line.clone()), &[(&env, "x")])], &roots());
+        let found = find_dangers(&[command_operation(Invocation::Shell(line.clone()), &[(&env, "x")])], &roots());
         prop_assert!(found.len() <= MAX_DANGERS);
         prop_assert!(found.iter().all(|danger| !danger.text.chars().any(char::is_control)));
         let argv = Invocation::Argv(line.split(' ').map(str::to_owned).collect());
-        prop_assert!(dangers(&[command(argv, &[])], &roots()).len() <= MAX_DANGERS);
+        prop_assert!(find_dangers(&[command_operation(argv, &[])], &roots()).len() <= MAX_DANGERS);
     }
 
     #[test]
@@ -382,9 +415,9 @@ proptest! {
         "dd", "of=/dev/sda", ">", "kill", "-1", "$(", "bash -c 'bash -c \"x\"'", "cp", "docker", "timeout", "{", "",
     ]), 0..12)) {
         let line = words.join(" ");
-        prop_assert!(dangers(&[command(Invocation::Shell(line), &[])], &roots()).len() <= MAX_DANGERS);
+        prop_assert!(find_dangers(&[command_operation(Invocation::Shell(line), &[])], &roots()).len() <= MAX_DANGERS);
         let argv = Invocation::Argv(words.iter().map(|word| (*word).to_owned()).collect());
-        prop_assert!(dangers(&[command(argv, &[])], &roots()).len() <= MAX_DANGERS);
+        prop_assert!(find_dangers(&[command_operation(argv, &[])], &roots()).len() <= MAX_DANGERS);
     }
 }
 
@@ -392,6 +425,8 @@ proptest! {
 fn hostile_commands_take_no_longer_than_they_are() {
     for piece in ["rm -rf / ;", "sh -c '", "\"$(", "> /dev/sda ", "find -exec ", "a=b ", "env ", "(((("] {
         let line = piece.repeat((1 << 19) / piece.len());
-        assert!(dangers(&[command(Invocation::Shell(line), &[])], &roots()).len() <= MAX_DANGERS);
+        assert!(
+            find_dangers(&[command_operation(Invocation::Shell(line), &[])], &roots()).len() <= MAX_DANGERS
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What is kept of shared diagnostics, and what of it is old.
+//! Tests of stored diagnostics, limits and staleness.
 
 use std::fmt::Write as _;
 
@@ -6,22 +6,25 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-fn one(line: u32, severity: Severity, message: &str) -> Diagnostic {
-    let start = Position { line, character: 0 };
-    let range = Range { start, end: start };
+fn diagnostic(line: u32, severity: DiagnosticSeverity, message: &str) -> Diagnostic {
+    let start = TextPosition { line, character: 0 };
+    let range = TextRange { start, end: start };
     Diagnostic { range, severity, message: message.to_owned(), source: None, code: None }
 }
 
 fn check(params: &str, expected: Expect) {
-    let told = match Shared::read(params) {
+    let told = match DiagnosticsNotification::parse(params) {
         Ok(shared) => {
             let mut known = Diagnostics::default();
-            let mut told =
-                format!("{:?} {:?}\n", shared.session_id, known.share(&shared.path, shared.diagnostics));
+            let mut told = format!(
+                "{:?} {:?}\n",
+                shared.session_id,
+                known.replace_file(&shared.path, shared.diagnostics)
+            );
             for (path, of_file) in known.iter() {
                 for one in &of_file.diagnostics {
                     let (start, end) = (one.range.start, one.range.end);
-                    let (word, message) = (one.severity.word(), &one.message);
+                    let (word, message) = (one.severity.as_str(), &one.message);
                     writeln!(
                         told,
                         "{path}:{}:{}-{}:{} {word} {message} {:?} {:?}",
@@ -58,8 +61,8 @@ fn what_has_another_form_is_refused() {
     check(
         "[]",
         expect![[r#"
-        ! diagnostics have path and diagnostics: invalid length 1, expected struct Shared with 3 elements at line 1 column 2
-    "#]],
+            ! diagnostics have path and diagnostics: invalid length 1, expected struct DiagnosticsNotification with 3 elements at line 1 column 2
+        "#]],
     );
     check(
         r#"{"path":"/a"}"#,
@@ -67,24 +70,31 @@ fn what_has_another_form_is_refused() {
         ! diagnostics have path and diagnostics: missing field `diagnostics` at line 1 column 13
     "#]],
     );
-    let long = format!("\"{}\"", "x".repeat(MAX_SHARED_BYTES));
-    assert_eq!(Shared::read(&long), Err(Unusable::TooLong(MAX_SHARED_BYTES + 2)));
+    let long = format!("\"{}\"", "x".repeat(MAX_NOTIFICATION_BYTES));
+    assert_eq!(
+        DiagnosticsNotification::parse(&long),
+        Err(ParseDiagnosticsError::TooLong(MAX_NOTIFICATION_BYTES + 2))
+    );
 }
 
 #[test]
 fn a_file_that_was_changed_has_old_diagnostics_until_it_is_told_of_again() {
     let mut known = Diagnostics::default();
-    assert!(!known.is_changed("/a"), "nothing is known of it");
-    assert_eq!(known.share("/a", vec![one(1, Severity::Hint, "h")]), ["/a"]);
-    assert_eq!(known.share("/a", vec![one(1, Severity::Hint, "h")]), [""; 0], "it is known");
-    assert!(known.is_changed("/a"));
-    assert!(!known.is_changed("/a"), "it is old already");
-    assert!(known.of("/a").unwrap().is_old);
-    assert_eq!(known.share("/a", vec![one(1, Severity::Hint, "h")]), ["/a"]);
-    assert!(!known.of("/a").unwrap().is_old);
-    assert_eq!(known.share("/a", Vec::new()), ["/a"]);
-    assert_eq!(known.share("/a", Vec::new()), [""; 0]);
-    assert_eq!(known.of("/a"), None);
+    assert!(!known.mark_stale("/a"), "nothing is known of it");
+    assert_eq!(known.replace_file("/a", vec![diagnostic(1, DiagnosticSeverity::Hint, "h")]), ["/a"]);
+    assert_eq!(
+        known.replace_file("/a", vec![diagnostic(1, DiagnosticSeverity::Hint, "h")]),
+        [""; 0],
+        "it is known"
+    );
+    assert!(known.mark_stale("/a"));
+    assert!(!known.mark_stale("/a"), "it is old already");
+    assert!(known.get("/a").unwrap().is_stale);
+    assert_eq!(known.replace_file("/a", vec![diagnostic(1, DiagnosticSeverity::Hint, "h")]), ["/a"]);
+    assert!(!known.get("/a").unwrap().is_stale);
+    assert_eq!(known.replace_file("/a", Vec::new()), ["/a"]);
+    assert_eq!(known.replace_file("/a", Vec::new()), [""; 0]);
+    assert_eq!(known.get("/a"), None);
     assert_eq!(known.bytes, 0);
 }
 
@@ -92,18 +102,19 @@ fn a_file_that_was_changed_has_old_diagnostics_until_it_is_told_of_again() {
 fn neither_files_nor_diagnostics_nor_messages_grow_without_end() {
     let mut known = Diagnostics::default();
     for number in 0..MAX_FILES + 3 {
-        known.share(&format!("/{number}"), vec![one(0, Severity::Error, "e")]);
+        known.replace_file(&format!("/{number}"), vec![diagnostic(0, DiagnosticSeverity::Error, "e")]);
     }
     assert_eq!(known.files.len(), MAX_FILES);
-    assert_eq!((known.of("/2"), known.of("/3").is_some()), (None, true));
-    let many: Vec<_> =
-        (0..MAX_PER_FILE as u32 + 5).map(|line| one(line, Severity::Error, &"ä".repeat(4096))).collect();
+    assert_eq!((known.get("/2"), known.get("/3").is_some()), (None, true));
+    let many: Vec<_> = (0..MAX_PER_FILE as u32 + 5)
+        .map(|line| diagnostic(line, DiagnosticSeverity::Error, &"ä".repeat(4096)))
+        .collect();
     for number in 0..20 {
-        known.share(&format!("/large-{number}"), many.clone());
-        assert!(known.bytes <= MAX_BYTES);
+        known.replace_file(&format!("/large-{number}"), many.clone());
+        assert!(known.bytes <= MAX_TOTAL_BYTES);
     }
-    let of_file = known.of("/large-19").unwrap();
-    assert_eq!((of_file.diagnostics.len(), of_file.left_out), (MAX_PER_FILE, 5));
+    let of_file = known.get("/large-19").unwrap();
+    assert_eq!((of_file.diagnostics.len(), of_file.omitted), (MAX_PER_FILE, 5));
     assert!(of_file.diagnostics.iter().all(|one| one.message.len() <= MAX_MESSAGE_BYTES));
-    assert_eq!(known.bytes, known.files.values().map(OfFile::bytes).sum::<usize>());
+    assert_eq!(known.bytes, known.files.values().map(FileDiagnostics::text_bytes).sum::<usize>());
 }

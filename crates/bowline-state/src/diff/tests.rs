@@ -1,4 +1,4 @@
-//! Differences: tables of hunks and edits, patches as git writes them, and the laws.
+//! Tests of diffs: tables of hunks and edits, patches in git's format, and properties.
 
 use std::fmt::Write as _;
 
@@ -8,14 +8,16 @@ use proptest::prelude::*;
 use super::*;
 use crate::changes::ContentHash;
 
-/// Shows the hunks and edits between texts in which `/` stands for a line end.
+/// Shows the hunks and edits between texts in which `/` stands for a newline.
 fn check(rows: &[(&str, &str)], expected: Expect) {
     let mut out = String::new();
     for (old, new) in rows {
         let [old_text, new_text] = [old, new].map(|text| text.replace('/', "\n"));
-        let Stat { added, removed } = stat(&old_text, &new_text);
+        let DiffStat { added, removed } = compute_stat(&old_text, &new_text);
         writeln!(out, "{old:?} {new:?}: +{added} -{removed}").unwrap();
-        for (hunk, edit) in hunks(&old_text, &new_text).iter().zip(edits(&old_text, &new_text)) {
+        for (hunk, edit) in
+            compute_hunks(&old_text, &new_text).iter().zip(compute_edits(&old_text, &new_text))
+        {
             let replaced = old_text[edit.range.clone()].replace('\n', "/");
             let text = edit.text.replace('\n', "/");
             writeln!(out, "    {:?} {:?}, at {} {replaced:?} {text:?}", hunk.old, hunk.new, edit.range.start)
@@ -119,7 +121,7 @@ fn an_edit_leaves_the_characters_that_stay() {
 
 #[test]
 fn edits_must_be_in_order_and_at_characters() {
-    let edit = |range: Range<usize>| Edit { range, text: "-".to_owned() };
+    let edit = |range: Range<usize>| TextEdit { range, text: "-".to_owned() };
     let mut out = String::new();
     for edits in [
         vec![],
@@ -132,7 +134,7 @@ fn edits_must_be_in_order_and_at_characters() {
         vec![edit(5..5)],
         vec![edit(Range { start: 1, end: 0 })],
     ] {
-        match apply("aéb", &edits) {
+        match apply_edits("aéb", &edits) {
             Ok(text) => writeln!(out, "{text:?}").unwrap(),
             Err(fault) => writeln!(out, "! {fault}").unwrap(),
         }
@@ -155,7 +157,7 @@ fn hunks_are_taken_back_by_their_places() {
     let (old, new) = ("a\nb\nc\nd\ne", "A\nb\nx\nc\ne\nf\n");
     let mut out = String::new();
     for which in [&[][..], &[0], &[1], &[2], &[3], &[2, 0, 2], &[0, 1, 2], &[3, 1]] {
-        match take_back(old, new, which) {
+        match revert_hunks(old, new, which) {
             Ok(text) => writeln!(out, "{which:?} {text:?}").unwrap(),
             Err(fault) => writeln!(out, "{which:?} ! {fault}").unwrap(),
         }
@@ -165,30 +167,30 @@ fn hunks_are_taken_back_by_their_places() {
         [0] "a\nb\nx\nc\ne\nf\n"
         [1] "A\nb\nc\ne\nf\n"
         [2] "A\nb\nx\nc\nd\ne"
-        [3] ! there is no hunk 3, they are counted from 0 and there are this many: 3
+        [3] ! no hunk 3: the change has 3, numbered from 0
         [2, 0, 2] "a\nb\nx\nc\nd\ne"
         [0, 1, 2] "a\nb\nc\nd\ne"
-        [3, 1] ! there is no hunk 3, they are counted from 0 and there are this many: 3
+        [3, 1] ! no hunk 3: the change has 3, numbered from 0
     "#]]
     .assert_eq(&out);
 }
 
-const PLAIN: u32 = 0o644;
-const EXECUTABLE: u32 = 0o755;
+const REGULAR_MODE: u32 = 0o644;
+const EXECUTABLE_MODE: u32 = 0o755;
 
-fn text(text: &str, mode: u32) -> Option<Side<'_>> {
-    Some(Side { body: Body::Text(text), mode })
+fn text_side(text: &str, mode: u32) -> Option<DiffSide<'_>> {
+    Some(DiffSide { content: DiffContent::Text(text), mode })
 }
 
-fn opaque(bytes: &[u8], mode: u32) -> Option<Side<'static>> {
-    Some(Side { body: Body::Opaque(ContentHash::of(bytes)), mode })
+fn opaque_side(bytes: &[u8], mode: u32) -> Option<DiffSide<'static>> {
+    Some(DiffSide { content: DiffContent::Opaque(ContentHash::digest(bytes)), mode })
 }
 
-fn check_unified(path: &str, before: Option<Side<'_>>, after: Option<Side<'_>>, expected: Expect) {
-    expected.assert_eq(&unified(&FileDiff { path, before, after }, 3));
+fn check_unified(path: &str, before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>, expected: Expect) {
+    expected.assert_eq(&format_unified_diff(&FileDiff { path, before, after }, 3));
 }
 
-fn numbered(changed: &[usize]) -> String {
+fn numbered_lines(changed: &[usize]) -> String {
     (1..=20)
         .map(|line| format!("{line}{}\n", if changed.contains(&line) { " changed" } else { "" }))
         .collect()
@@ -198,8 +200,8 @@ fn numbered(changed: &[usize]) -> String {
 fn changes_share_a_group_as_long_as_their_contexts_meet() {
     check_unified(
         "src/a.rs",
-        text(&numbered(&[]), PLAIN),
-        text(&numbered(&[5, 12]), PLAIN),
+        text_side(&numbered_lines(&[]), REGULAR_MODE),
+        text_side(&numbered_lines(&[5, 12]), REGULAR_MODE),
         expect![[r#"
             diff --git a/src/a.rs b/src/a.rs
             --- a/src/a.rs
@@ -225,8 +227,8 @@ fn changes_share_a_group_as_long_as_their_contexts_meet() {
     );
     check_unified(
         "src/a.rs",
-        text(&numbered(&[]), PLAIN),
-        text(&numbered(&[1, 9, 20]), PLAIN),
+        text_side(&numbered_lines(&[]), REGULAR_MODE),
+        text_side(&numbered_lines(&[1, 9, 20]), REGULAR_MODE),
         expect![[r#"
             diff --git a/src/a.rs b/src/a.rs
             --- a/src/a.rs
@@ -258,8 +260,10 @@ fn changes_share_a_group_as_long_as_their_contexts_meet() {
 
 #[test]
 fn context_may_be_none_or_all() {
-    let (old, new) = (numbered(&[]), numbered(&[5, 6, 8]).replace("10\n", "").replace("15\n", "15\nnew\n"));
-    let file = FileDiff { path: "a", before: text(&old, PLAIN), after: text(&new, PLAIN) };
+    let (old, new) =
+        (numbered_lines(&[]), numbered_lines(&[5, 6, 8]).replace("10\n", "").replace("15\n", "15\nnew\n"));
+    let file =
+        FileDiff { path: "a", before: text_side(&old, REGULAR_MODE), after: text_side(&new, REGULAR_MODE) };
     expect![[r#"
         diff --git a/a b/a
         --- a/a
@@ -277,7 +281,7 @@ fn context_may_be_none_or_all() {
         @@ -15,0 +15 @@
         +new
     "#]]
-    .assert_eq(&unified(&file, 0));
+    .assert_eq(&format_unified_diff(&file, 0));
     expect![[r#"
         diff --git a/a b/a
         --- a/a
@@ -308,7 +312,7 @@ fn context_may_be_none_or_all() {
          19
          20
     "#]]
-    .assert_eq(&unified(&file, usize::MAX));
+    .assert_eq(&format_unified_diff(&file, usize::MAX));
 }
 
 #[test]
@@ -316,7 +320,7 @@ fn files_come_and_go() {
     check_unified(
         "new",
         None,
-        text("a\nb\n", PLAIN),
+        text_side("a\nb\n", REGULAR_MODE),
         expect![[r#"
         diff --git a/new b/new
         new file mode 100644
@@ -330,7 +334,7 @@ fn files_come_and_go() {
     check_unified(
         "new",
         None,
-        text("a", EXECUTABLE),
+        text_side("a", EXECUTABLE_MODE),
         expect![[r#"
         diff --git a/new b/new
         new file mode 100755
@@ -343,7 +347,7 @@ fn files_come_and_go() {
     );
     check_unified(
         "old",
-        text("a\nb\n", 0o600),
+        text_side("a\nb\n", 0o600),
         None,
         expect![[r#"
         diff --git a/old b/old
@@ -358,7 +362,7 @@ fn files_come_and_go() {
     check_unified(
         "empty",
         None,
-        text("", PLAIN),
+        text_side("", REGULAR_MODE),
         expect![[r#"
         diff --git a/empty b/empty
         new file mode 100644
@@ -366,7 +370,7 @@ fn files_come_and_go() {
     );
     check_unified(
         "empty",
-        text("", EXECUTABLE),
+        text_side("", EXECUTABLE_MODE),
         None,
         expect![[r#"
         diff --git a/empty b/empty
@@ -375,8 +379,8 @@ fn files_come_and_go() {
     );
     check_unified(
         "filled",
-        text("", PLAIN),
-        text("a\n", PLAIN),
+        text_side("", REGULAR_MODE),
+        text_side("a\n", REGULAR_MODE),
         expect![[r#"
         diff --git a/filled b/filled
         --- a/filled
@@ -387,8 +391,8 @@ fn files_come_and_go() {
     );
     check_unified(
         "emptied",
-        text("a\n", PLAIN),
-        text("", PLAIN),
+        text_side("a\n", REGULAR_MODE),
+        text_side("", REGULAR_MODE),
         expect![[r#"
         diff --git a/emptied b/emptied
         --- a/emptied
@@ -404,8 +408,8 @@ fn files_come_and_go() {
 fn a_last_line_without_an_end_is_marked() {
     check_unified(
         "a",
-        text("x\na", PLAIN),
-        text("x\na\n", PLAIN),
+        text_side("x\na", REGULAR_MODE),
+        text_side("x\na\n", REGULAR_MODE),
         expect![[r#"
         diff --git a/a b/a
         --- a/a
@@ -419,8 +423,8 @@ fn a_last_line_without_an_end_is_marked() {
     );
     check_unified(
         "a",
-        text("x\na\n", PLAIN),
-        text("x\na", PLAIN),
+        text_side("x\na\n", REGULAR_MODE),
+        text_side("x\na", REGULAR_MODE),
         expect![[r#"
         diff --git a/a b/a
         --- a/a
@@ -434,8 +438,8 @@ fn a_last_line_without_an_end_is_marked() {
     );
     check_unified(
         "a",
-        text("x\na", PLAIN),
-        text("y\na", PLAIN),
+        text_side("x\na", REGULAR_MODE),
+        text_side("y\na", REGULAR_MODE),
         expect![[r#"
         diff --git a/a b/a
         --- a/a
@@ -449,8 +453,8 @@ fn a_last_line_without_an_end_is_marked() {
     );
     check_unified(
         "a",
-        text("x\na", PLAIN),
-        text("x\na\nb", PLAIN),
+        text_side("x\na", REGULAR_MODE),
+        text_side("x\na\nb", REGULAR_MODE),
         expect![[r#"
         diff --git a/a b/a
         --- a/a
@@ -468,8 +472,12 @@ fn a_last_line_without_an_end_is_marked() {
 
 #[test]
 fn a_carriage_return_belongs_to_its_line() {
-    let patch = unified(
-        &FileDiff { path: "a", before: text("x\r\na\r\n", PLAIN), after: text("x\r\na\n", PLAIN) },
+    let patch = format_unified_diff(
+        &FileDiff {
+            path: "a",
+            before: text_side("x\r\na\r\n", REGULAR_MODE),
+            after: text_side("x\r\na\n", REGULAR_MODE),
+        },
         3,
     );
     expect![[r#""diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n x\r\n-a\r\n+a\n""#]]
@@ -480,8 +488,8 @@ fn a_carriage_return_belongs_to_its_line() {
 fn of_the_mode_only_execution_is_told() {
     check_unified(
         "a",
-        text("a\n", PLAIN),
-        text("a\n", EXECUTABLE),
+        text_side("a\n", REGULAR_MODE),
+        text_side("a\n", EXECUTABLE_MODE),
         expect![[r#"
         diff --git a/a b/a
         old mode 100644
@@ -490,8 +498,8 @@ fn of_the_mode_only_execution_is_told() {
     );
     check_unified(
         "a",
-        text("a\n", EXECUTABLE),
-        text("b\n", 0o600),
+        text_side("a\n", EXECUTABLE_MODE),
+        text_side("b\n", 0o600),
         expect![[r#"
         diff --git a/a b/a
         old mode 100755
@@ -503,15 +511,15 @@ fn of_the_mode_only_execution_is_told() {
         +b
     "#]],
     );
-    check_unified("a", text("a\n", 0o644), text("a\n", 0o600), expect![[r#""#]]);
+    check_unified("a", text_side("a\n", 0o644), text_side("a\n", 0o600), expect![[r#""#]]);
 }
 
 #[test]
 fn bodies_that_are_no_text_are_said_to_differ() {
     check_unified(
         "a b",
-        opaque(b"\0", PLAIN),
-        opaque(b"\0\0", EXECUTABLE),
+        opaque_side(b"\0", REGULAR_MODE),
+        opaque_side(b"\0\0", EXECUTABLE_MODE),
         expect![[r#"
         diff --git a/a b b/a b
         old mode 100644
@@ -521,19 +529,19 @@ fn bodies_that_are_no_text_are_said_to_differ() {
     );
     check_unified(
         "a",
-        opaque(b"\0", PLAIN),
-        opaque(b"\0", EXECUTABLE),
+        opaque_side(b"\0", REGULAR_MODE),
+        opaque_side(b"\0", EXECUTABLE_MODE),
         expect![[r#"
         diff --git a/a b/a
         old mode 100644
         new mode 100755
     "#]],
     );
-    check_unified("a", opaque(b"\0", PLAIN), opaque(b"\0", PLAIN), expect![[r#""#]]);
+    check_unified("a", opaque_side(b"\0", REGULAR_MODE), opaque_side(b"\0", REGULAR_MODE), expect![[r#""#]]);
     check_unified(
         "a",
         None,
-        opaque(b"\0", PLAIN),
+        opaque_side(b"\0", REGULAR_MODE),
         expect![[r#"
         diff --git a/a b/a
         new file mode 100644
@@ -542,7 +550,7 @@ fn bodies_that_are_no_text_are_said_to_differ() {
     );
     check_unified(
         "a",
-        opaque(b"\0", PLAIN),
+        opaque_side(b"\0", REGULAR_MODE),
         None,
         expect![[r#"
         diff --git a/a b/a
@@ -552,8 +560,8 @@ fn bodies_that_are_no_text_are_said_to_differ() {
     );
     check_unified(
         "é",
-        text("a\n", PLAIN),
-        opaque(b"\0", PLAIN),
+        text_side("a\n", REGULAR_MODE),
+        opaque_side(b"\0", REGULAR_MODE),
         expect![[r#"
         diff --git "a/\303\251" "b/\303\251"
         Binary files "a/\303\251" and "b/\303\251" differ
@@ -589,13 +597,16 @@ fn odd_names_are_quoted() {
         "#]],
         ),
     ] {
-        let patch = unified(&FileDiff { path, before: text("a\n", PLAIN), after: text("b\n", PLAIN) }, 3);
+        let patch = format_unified_diff(
+            &FileDiff { path, before: text_side("a\n", REGULAR_MODE), after: text_side("b\n", REGULAR_MODE) },
+            3,
+        );
         expected.assert_eq(&patch.lines().take(3).map(|line| format!("{line:?}\n")).collect::<String>());
     }
 }
 
-/// Applies a patch as strictly as it can be done: every line must be where the patch says, and as it says.
-fn patched(old: &str, patch: &str) -> String {
+/// Applies a patch strictly: every line must match the patch in position and content.
+fn apply_patch(old: &str, patch: &str) -> String {
     let old: Vec<&str> = old.split_inclusive('\n').collect();
     let mut rest = patch.split_inclusive('\n').skip_while(|line| !line.starts_with("@@")).peekable();
     let mut new: Vec<String> = Vec::new();
@@ -631,8 +642,8 @@ fn patched(old: &str, patch: &str) -> String {
     new.concat()
 }
 
-/// Texts with few different lines, so that two of them have some in common.
-fn lines() -> impl Strategy<Value = String> {
+/// Texts from few distinct lines, so that two of them have some in common.
+fn any_lines() -> impl Strategy<Value = String> {
     let parts = vec!["a\n", "b\n", "c\n", "c\r\n", "\n", "\r\n", "é\n", "è\n", "@@\n", "ab\rc\n"];
     (
         proptest::collection::vec(prop::sample::select(parts), 0..20),
@@ -643,10 +654,10 @@ fn lines() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_lies_between_hunks_is_the_same(old in lines(), new in lines()) {
+    fn what_lies_between_hunks_is_the_same(old in any_lines(), new in any_lines()) {
         let (old, new): (Vec<&str>, Vec<&str>) =
             (old.split_inclusive('\n').collect(), new.split_inclusive('\n').collect());
-        let hunks = hunks(&old.concat(), &new.concat());
+        let hunks = compute_hunks(&old.concat(), &new.concat());
         let (mut old_done, mut new_done) = (0, 0);
         for (place, hunk) in hunks.iter().enumerate() {
             prop_assert!(place == 0 || hunk.old.start > old_done);
@@ -658,10 +669,10 @@ proptest! {
     }
 
     #[test]
-    fn edits_make_the_new_text_and_split_nothing(old in lines(), new in lines()) {
-        let edits = edits(&old, &new);
-        prop_assert_eq!(apply(&old, &edits), Ok(new.clone()));
-        // From the end, one at a time, as a document is edited.
+    fn edits_make_the_new_text_and_split_nothing(old in any_lines(), new in any_lines()) {
+        let edits = compute_edits(&old, &new);
+        prop_assert_eq!(apply_edits(&old, &edits), Ok(new.clone()));
+        // From the end, one at a time, as an editor applies them.
         let mut document = old.clone();
         for edit in edits.iter().rev() {
             document.replace_range(edit.range.clone(), &edit.text);
@@ -673,20 +684,20 @@ proptest! {
     }
 
     #[test]
-    fn hunks_taken_back_one_by_one_or_all_at_once_give_the_old_text(old in lines(), new in lines()) {
-        let all: Vec<usize> = (0..hunks(&old, &new).len()).collect();
-        prop_assert_eq!(take_back(&old, &new, &all), Ok(old.clone()));
-        prop_assert_eq!(take_back(&old, &new, &[]), Ok(new.clone()));
+    fn hunks_taken_back_one_by_one_or_all_at_once_give_the_old_text(old in any_lines(), new in any_lines()) {
+        let all: Vec<usize> = (0..compute_hunks(&old, &new).len()).collect();
+        prop_assert_eq!(revert_hunks(&old, &new, &all), Ok(old.clone()));
+        prop_assert_eq!(revert_hunks(&old, &new, &[]), Ok(new.clone()));
         let sides: Vec<&str> = old.split_inclusive('\n').chain(new.split_inclusive('\n')).collect();
         for hunk in &all {
-            let text = take_back(&old, &new, &[*hunk]).unwrap();
+            let text = revert_hunks(&old, &new, &[*hunk]).unwrap();
             prop_assert!(text.split_inclusive('\n').all(|line| sides.contains(&line)));
         }
     }
 
     #[test]
-    fn a_patch_makes_the_new_text(old in lines(), new in lines(), context in 0usize..5) {
-        let file = FileDiff { path: "a", before: text(&old, PLAIN), after: text(&new, PLAIN) };
-        prop_assert_eq!(patched(&old, &unified(&file, context)), new);
+    fn a_patch_makes_the_new_text(old in any_lines(), new in any_lines(), context in 0usize..5) {
+        let file = FileDiff { path: "a", before: text_side(&old, REGULAR_MODE), after: text_side(&new, REGULAR_MODE) };
+        prop_assert_eq!(apply_patch(&old, &format_unified_diff(&file, context)), new);
     }
 }

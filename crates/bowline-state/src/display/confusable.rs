@@ -1,64 +1,64 @@
-//! Letters that look like others: words that mix scripts, and names of programs and hosts beyond ASCII.
+//! Confusable letters: words that mix scripts, and non-ASCII names of programs and hosts.
 
 use std::fmt;
 
-use super::line;
+use super::escape_line;
 
-/// The longest word that a warning shows, in bytes.
-const MAX_WORD: usize = 80;
+/// The maximum number of characters of a word in a warning.
+const MAX_WARNED_WORD: usize = 80;
 
-/// What a person should know about how a text looks.
+/// A warning about the appearance of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Warning {
-    /// A word has letters of several scripts.
-    Mixed {
-        /// The word, fit to be shown, with the odd letters named.
+pub enum ConfusableWarning {
+    /// A word mixes letters of several scripts.
+    MixedScripts {
+        /// The word, escaped for display, with the foreign letters annotated.
         word: String,
-        /// The other script beside Latin.
+        /// The script besides Latin.
         script: &'static str,
     },
-    /// A name has letters beyond ASCII.
-    Foreign {
-        /// The name, fit to be shown, with those letters named.
+    /// A name contains non-ASCII characters.
+    NonAscii {
+        /// The name, escaped for display, with those letters annotated.
         word: String,
     },
 }
 
-impl fmt::Display for Warning {
+impl fmt::Display for ConfusableWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Warning::Mixed { word, script } => {
+            ConfusableWarning::MixedScripts { word, script } => {
                 write!(f, "{word} mixes Latin and {script} letters that look alike")
             }
-            Warning::Foreign { word } => write!(f, "{word} has letters that may look like others"),
+            ConfusableWarning::NonAscii { word } => write!(f, "{word} has letters that may look like others"),
         }
     }
 }
 
-/// Returns a warning about the first word of a text that mixes Latin letters with ones that look like them.
+/// Returns a warning about the first word that mixes Latin letters with lookalikes from another script.
 #[must_use]
-pub fn confusables(text: &str) -> Option<Warning> {
+pub fn check_mixed_scripts(text: &str) -> Option<ConfusableWarning> {
     text.split(|character: char| !character.is_alphanumeric() && character != '_' && character != '-')
         .filter(|word| !word.is_ascii())
         .find_map(|word| {
             let latin = word.chars().any(|character| character.is_ascii_alphabetic());
-            let script = word.chars().find_map(script)?;
+            let script = word.chars().find_map(lookalike_script)?;
             (latin || script == FULL_WIDTH || script == MATHEMATICAL)
-                .then(|| Warning::Mixed { word: named(word), script })
+                .then(|| ConfusableWarning::MixedScripts { word: annotate_letters(word), script })
         })
 }
 
-/// Returns a warning if the name of a program or a host has anything beyond ASCII.
+/// Returns a warning if the name of a program or a host is not ASCII.
 #[must_use]
-pub fn foreign_letters(name: &str) -> Option<Warning> {
-    (!name.is_ascii()).then(|| Warning::Foreign { word: named(name) })
+pub fn check_non_ascii(name: &str) -> Option<ConfusableWarning> {
+    (!name.is_ascii()).then(|| ConfusableWarning::NonAscii { word: annotate_letters(name) })
 }
 
 const FULL_WIDTH: &str = "full-width";
 const MATHEMATICAL: &str = "mathematical";
 
-/// Returns the script of a letter, of those with letters that look like Latin ones.
-fn script(character: char) -> Option<&'static str> {
+/// Returns the script of a letter, if that script has lookalikes of Latin letters.
+fn lookalike_script(character: char) -> Option<&'static str> {
     Some(match character {
         '\u{370}'..='\u{3ff}' | '\u{1f00}'..='\u{1fff}' => "Greek",
         '\u{400}'..='\u{52f}'
@@ -75,14 +75,14 @@ fn script(character: char) -> Option<&'static str> {
     })
 }
 
-/// Returns a word with each letter that is not Latin followed by its number.
-fn named(word: &str) -> String {
+/// Returns a word with each lookalike letter followed by its code point.
+fn annotate_letters(word: &str) -> String {
     let mut named = String::new();
-    for character in word.chars().take(MAX_WORD) {
+    for character in word.chars().take(MAX_WARNED_WORD) {
         named.push(character);
-        if script(character).is_some() {
+        if lookalike_script(character).is_some() {
             named.push_str(&format!("[U+{:04X}]", u32::from(character)));
         }
     }
-    line(&named, MAX_WORD * 2)
+    escape_line(&named, MAX_WARNED_WORD * 2)
 }

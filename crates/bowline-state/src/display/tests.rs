@@ -1,4 +1,4 @@
-//! What a person sees of text that others wrote.
+//! Tests of escaping untrusted text for display.
 
 use super::*;
 use expect_test::expect;
@@ -19,7 +19,7 @@ fn what_steers_or_hides_is_escaped() {
         "blank\u{3164}\u{2800}\u{ad}",
         "c1 \u{9b}31m",
     ];
-    let shown: Vec<String> = texts.iter().map(|text| line(text, 200)).collect();
+    let shown: Vec<String> = texts.iter().map(|text| escape_line(text, 200)).collect();
     expect![[r#"
         plain text, ä 漢字 ✓
         esc \u{1b}[31mred\u{7}
@@ -39,15 +39,15 @@ fn what_steers_or_hides_is_escaped() {
 fn the_end_of_a_long_text_stays_in_sight() {
     let text = format!("echo {}; rm -rf /", "x".repeat(10_000_000));
     expect!["echo xxxxxxxxxxxxxxxxxxxxxxxxx…[9999955 more]…xxxxxxxxxxxxxxxxxxxx; rm -rf /"]
-        .assert_eq(&line(&text, 100));
-    assert_eq!(line("exactly ten", 11), "exactly ten");
-    assert_eq!(line("", 0), "");
+        .assert_eq(&escape_line(&text, 100));
+    assert_eq!(escape_line("exactly ten", 11), "exactly ten");
+    assert_eq!(escape_line("", 0), "");
 }
 
 #[test]
 fn a_block_keeps_its_first_and_last_lines() {
     let text: String = (1..=100).map(|number| format!("\tline {number}\r\n")).collect();
-    let cut = block(&text, 6, 10_000);
+    let cut = escape_block(&text, 6, 10_000);
     expect![[r#"
         	line 1\r
         	line 2\r
@@ -57,18 +57,21 @@ fn a_block_keeps_its_first_and_last_lines() {
         	line 99\r
         	line 100\r
         (94 cut)"#]]
-    .assert_eq(&format!("{}({} cut)", cut.text, cut.cut));
-    assert_eq!(block("a\nb\n", 2, 100), Block { text: "a\nb\n".to_owned(), cut: 0 });
-    assert_eq!(block("", 2, 100), Block { text: String::new(), cut: 0 });
-    let long = block(&"y".repeat(10_000_000), 5, 500);
+    .assert_eq(&format!("{}({} cut)", cut.text, cut.omitted_lines));
+    assert_eq!(escape_block("a\nb\n", 2, 100), EscapedBlock { text: "a\nb\n".to_owned(), omitted_lines: 0 });
+    assert_eq!(escape_block("", 2, 100), EscapedBlock { text: String::new(), omitted_lines: 0 });
+    let long = escape_block(&"y".repeat(10_000_000), 5, 500);
     assert!(long.text.len() <= 500 && long.text.ends_with('y'), "{}", long.text.len());
 }
 
 #[test]
 fn commands_are_quoted_as_a_shell_needs_it() {
     let argv = |words: &[&str]| Invocation::Argv(words.iter().map(|word| (*word).to_owned()).collect());
-    assert_eq!(invocation(&argv(&["git", "commit", "-m", "it's $x", ""])), r"git commit -m 'it'\''s $x' ''");
-    assert_eq!(invocation(&Invocation::Shell("a | b".to_owned())), "a | b");
+    assert_eq!(
+        format_invocation(&argv(&["git", "commit", "-m", "it's $x", ""])),
+        r"git commit -m 'it'\''s $x' ''"
+    );
+    assert_eq!(format_invocation(&Invocation::Shell("a | b".to_owned())), "a | b");
 }
 
 #[test]
@@ -77,9 +80,10 @@ fn letters_that_look_alike_are_named() {
     let told: Vec<String> = texts
         .iter()
         .map(|text| {
-            let warning =
-                |warning: Option<Warning>| warning.map_or("-".to_owned(), |warning| warning.to_string());
-            format!("{text}: {} | {}", warning(confusables(text)), warning(foreign_letters(text)))
+            let warning = |warning: Option<ConfusableWarning>| {
+                warning.map_or("-".to_owned(), |warning| warning.to_string())
+            };
+            format!("{text}: {} | {}", warning(check_mixed_scripts(text)), warning(check_non_ascii(text)))
         })
         .collect();
     expect![[r#"
@@ -96,22 +100,22 @@ proptest! {
     #[test]
     fn nothing_that_steers_is_left_and_nothing_is_too_long(text in any::<String>(), times in 1..50usize, cap in 0..300usize) {
         let text = text.repeat(times);
-        let shown = line(&text, cap);
-        prop_assert!(!shown.chars().any(|it| steers(it) || hides(it)), "{:?}", shown);
-        prop_assert!(shown.len() <= cap.max(MARK_BYTES), "{} for {}", shown.len(), cap);
-        let block = block(&text, cap / 10, cap);
-        prop_assert!(!block.text.chars().any(|it| (steers(it) && it != '\n' && it != '\t') || hides(it)));
+        let shown = escape_line(&text, cap);
+        prop_assert!(!shown.chars().any(|it| is_steering(it) || is_invisible(it)), "{:?}", shown);
+        prop_assert!(shown.len() <= cap.max(OMISSION_MARK_BYTES), "{} for {}", shown.len(), cap);
+        let block = escape_block(&text, cap / 10, cap);
+        prop_assert!(!block.text.chars().any(|it| (is_steering(it) && it != '\n' && it != '\t') || is_invisible(it)));
     }
 
     #[test]
     fn short_plain_text_is_shown_as_it_is(text in "[ -~äöü漢字]{0,80}") {
-        prop_assert_eq!(line(&text, 400), text);
+        prop_assert_eq!(escape_line(&text, 400), text);
     }
 }
 
 #[test]
 fn a_mark_that_cannot_be_seen_is_escaped_wherever_it_stands() {
-    assert_eq!(line("\u{34f}A\u{34f}B\u{301}", 100), "\\u{34f}A\\u{34f}B\u{301}");
+    assert_eq!(escape_line("\u{34f}A\u{34f}B\u{301}", 100), "\\u{34f}A\\u{34f}B\u{301}");
 }
 
 #[test]
@@ -126,8 +130,8 @@ fn long_runs_of_blanks_are_told_by_their_number() {
         (0, 9, Some("a⏎×9\nb")),
     ] {
         let text = run(blanks, breaks);
-        assert_eq!(shortened(&text), expected.unwrap_or(&text));
+        assert_eq!(collapse_whitespace(&text), expected.unwrap_or(&text));
     }
-    assert_eq!(shortened(&"\u{3000}\t".repeat(50)), "␣×100");
-    assert_eq!(shortened(""), "");
+    assert_eq!(collapse_whitespace(&"\u{3000}\t".repeat(50)), "␣×100");
+    assert_eq!(collapse_whitespace(""), "");
 }

@@ -1,42 +1,44 @@
-//! Edits found, made and refused.
+//! Tests of applying and refusing edits.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
-use super::{Edit, EditFault, MAX_EDITS, Which, apply};
+use super::{EditError, MAX_EDITS, MatchSelection, SearchReplaceEdit, apply_search_replace};
 
-fn only(old: &str, new: &str) -> Edit {
-    Edit { old: old.to_owned(), new: new.to_owned(), which: Which::Only }
+fn replace_only(old: &str, new: &str) -> SearchReplaceEdit {
+    SearchReplaceEdit { old: old.to_owned(), new: new.to_owned(), selection: MatchSelection::Only }
 }
 
-fn all(old: &str, new: &str) -> Edit {
-    Edit { which: Which::All, ..only(old, new) }
+fn replace_all(old: &str, new: &str) -> SearchReplaceEdit {
+    SearchReplaceEdit { selection: MatchSelection::All, ..replace_only(old, new) }
 }
 
-fn told(text: &str, edits: &[Edit]) -> String {
-    match apply(text, edits) {
-        Ok(edited) => format!("{:?} in {} from line {}\n", edited.text, edited.places, edited.line),
-        Err(EditFault::NotFound { nearest: Some(nearest), edit, made_by }) => {
-            let fault = EditFault::NotFound { nearest: None, edit, made_by };
-            let (line, likeness) = (nearest.line, nearest.likeness);
+fn describe_outcome(text: &str, edits: &[SearchReplaceEdit]) -> String {
+    match apply_search_replace(text, edits) {
+        Ok(edited) => {
+            format!("{:?} in {} from line {}\n", edited.text, edited.replacements, edited.first_line)
+        }
+        Err(EditError::NotFound { nearest: Some(nearest), edit, produced_by: made_by }) => {
+            let fault = EditError::NotFound { nearest: None, edit, produced_by: made_by };
+            let (line, likeness) = (nearest.line, nearest.similarity);
             format!(
                 "! {fault}\n  near line {line} by {likeness:?}, from {}: {:?}\n",
-                nearest.shown_from, nearest.shown
+                nearest.excerpt_start, nearest.excerpt
             )
         }
         Err(fault) => format!("! {fault}\n"),
     }
 }
 
-fn check(text: &str, edits: &[Edit], expected: Expect) {
-    expected.assert_eq(&told(text, edits));
+fn check(text: &str, edits: &[SearchReplaceEdit], expected: Expect) {
+    expected.assert_eq(&describe_outcome(text, edits));
 }
 
 #[test]
 fn several_edits_are_made_on_the_text_as_it_was() {
     check(
         "one\ntwo\nthree\n",
-        &[only("three", "one"), only("one", "two"), only("two", "three")],
+        &[replace_only("three", "one"), replace_only("one", "two"), replace_only("two", "three")],
         expect![[r#"
             "two\nthree\none\n" in 3 from line 1
         "#]],
@@ -47,14 +49,14 @@ fn several_edits_are_made_on_the_text_as_it_was() {
 fn every_match_is_replaced_if_that_is_wanted() {
     check(
         "a b a b a",
-        &[all("a", "aa")],
+        &[replace_all("a", "aa")],
         expect![[r#"
         "aa b aa b aa" in 3 from line 1
     "#]],
     );
     check(
         "aaa",
-        &[all("aa", "b")],
+        &[replace_all("aa", "b")],
         expect![[r#"
         "ba" in 1 from line 1
     "#]],
@@ -73,63 +75,63 @@ fn an_edit_that_is_not_clear_is_refused() {
     );
     check(
         text,
-        &[only("", "x")],
+        &[replace_only("", "x")],
         expect![[r#"
         ! old_text of edit 1 is empty: give the text to replace, with some lines around it
     "#]],
     );
     check(
         text,
-        &[only("\u{feff}", "x")],
+        &[replace_only("\u{feff}", "x")],
         expect![[r#"
         ! old_text of edit 1 is empty: give the text to replace, with some lines around it
     "#]],
     );
     check(
         text,
-        &[only("two\r\n", "two\n")],
+        &[replace_only("two\r\n", "two\n")],
         expect![[r#"
         ! edit 1 changes nothing: old_text and new_text are the same
     "#]],
     );
     check(
         text,
-        &[only("one", "1")],
+        &[replace_only("one", "1")],
         expect![[r#"
             ! old_text of edit 1 is in the file 2 times, at lines 1, 3: give more of the text around the place, or set replace_all to true if all of them are meant
         "#]],
     );
     check(
         "aaa",
-        &[only("aa", "b")],
+        &[replace_only("aa", "b")],
         expect![[r#"
             ! old_text of edit 1 is in the file 2 times, at lines 1, 1: give more of the text around the place, or set replace_all to true if all of them are meant
         "#]],
     );
     check(
         &"x\n".repeat(30),
-        &[only("x", "y")],
+        &[replace_only("x", "y")],
         expect![[r#"
             ! old_text of edit 1 is in the file 30 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …: give more of the text around the place, or set replace_all to true if all of them are meant
         "#]],
     );
     check(
         text,
-        &[only("two", "2"), only("one\ntwo", "3")],
+        &[replace_only("two", "2"), replace_only("one\ntwo", "3")],
         expect![[r#"
         ! edits 1 and 2 overlap at line 2: make one of them
     "#]],
     );
     check(
         text,
-        &[only("two", "2"), only("two", "3")],
+        &[replace_only("two", "2"), replace_only("two", "3")],
         expect![[r#"
         ! edits 1 and 2 overlap at line 2: make one of them
     "#]],
     );
     check(
         text,
-        &vec![only("two", "2"); MAX_EDITS + 1],
+        &vec![replace_only("two", "2"); MAX_EDITS + 1],
         expect![[r#"
         ! 501 edits are too many at once, the limit is 500: make them in several calls
     "#]],
@@ -140,7 +142,7 @@ fn an_edit_that_is_not_clear_is_refused() {
 fn all_edits_are_made_or_none() {
     check(
         "one\ntwo\n",
-        &[only("one", "1"), only("three", "3")],
+        &[replace_only("one", "1"), replace_only("three", "3")],
         expect![[r#"
         ! old_text of edit 2 is not in the file
     "#]],
@@ -152,15 +154,15 @@ fn the_most_similar_place_is_shown() {
     let text = "fn one() {\n    a();\n}\n\nfn two() {\n\tlet b = 1;\n    c(b);\n}\n";
     check(
         text,
-        &[only("fn two() {\n    let b = 1;\n    c(b);\n}", "")],
+        &[replace_only("fn two() {\n    let b = 1;\n    c(b);\n}", "")],
         expect![[r#"
-        ! old_text of edit 1 is not in the file
-          near line 5 by Blanks, from 2: "    a();\n}\n\nfn two() {\n\tlet b = 1;\n    c(b);\n}\n"
-    "#]],
+            ! old_text of edit 1 is not in the file
+              near line 5 by WhitespaceOnly, from 2: "    a();\n}\n\nfn two() {\n\tlet b = 1;\n    c(b);\n}\n"
+        "#]],
     );
     check(
         text,
-        &[only("fn two() {\n    let b = 2;\n    c(b);\n}", "")],
+        &[replace_only("fn two() {\n    let b = 2;\n    c(b);\n}", "")],
         expect![[r#"
         ! old_text of edit 1 is not in the file
           near line 5 by Lines(3, 4), from 2: "    a();\n}\n\nfn two() {\n\tlet b = 1;\n    c(b);\n}\n"
@@ -168,7 +170,7 @@ fn the_most_similar_place_is_shown() {
     );
     check(
         text,
-        &[only("let b = 7;", "")],
+        &[replace_only("let b = 7;", "")],
         expect![[r#"
         ! old_text of edit 1 is not in the file
           near line 6 by Words, from 3: "}\n\nfn two() {\n\tlet b = 1;\n    c(b);\n}\n"
@@ -176,21 +178,21 @@ fn the_most_similar_place_is_shown() {
     );
     check(
         text,
-        &[only("nothing like it", "")],
+        &[replace_only("nothing like it", "")],
         expect![[r#"
         ! old_text of edit 1 is not in the file
     "#]],
     );
     check(
         text,
-        &[only("\n\n\n", "")],
+        &[replace_only("\n\n\n", "")],
         expect![[r#"
         ! old_text of edit 1 is not in the file
     "#]],
     );
     check(
         text,
-        &[only("a();", "new text"), only("new text", "newer")],
+        &[replace_only("a();", "new text"), replace_only("new text", "newer")],
         expect![[r#"
         ! old_text of edit 2 is not in the file: edit 1 puts it there, but all edits are made on the text as it is now, so join the two
     "#]],
@@ -201,63 +203,63 @@ fn the_most_similar_place_is_shown() {
 fn line_endings_belong_to_the_file() {
     check(
         "a\r\nb\r\nc\r\n",
-        &[only("a\nb", "1\n2\n3")],
+        &[replace_only("a\nb", "1\n2\n3")],
         expect![[r#"
         "1\r\n2\r\n3\r\nc\r\n" in 1 from line 1
     "#]],
     );
     check(
         "a\r\nb\r\nc\r\n",
-        &[only("b", "1\n2")],
+        &[replace_only("b", "1\n2")],
         expect![[r#"
         "a\r\n1\r\n2\r\nc\r\n" in 1 from line 2
     "#]],
     );
     check(
         "a\r\nb\r\nc\r\n",
-        &[only("\nb", "")],
+        &[replace_only("\nb", "")],
         expect![[r#"
         "a\r\nc\r\n" in 1 from line 1
     "#]],
     );
     check(
         "a\r\nb",
-        &[only("b", "1\n2")],
+        &[replace_only("b", "1\n2")],
         expect![[r#"
         "a\r\n1\r\n2" in 1 from line 2
     "#]],
     );
     check(
         "a\nb\n",
-        &[only("b", "1\r\n2")],
+        &[replace_only("b", "1\r\n2")],
         expect![[r#"
         "a\n1\n2\n" in 1 from line 2
     "#]],
     );
     check(
         "a\r\nb\nc\r\n",
-        &[only("b\n", "1\n2\n")],
+        &[replace_only("b\n", "1\n2\n")],
         expect![[r#"
         "a\r\n1\n2\nc\r\n" in 1 from line 2
     "#]],
     );
     check(
         "a\r\r\nb\r\n",
-        &[only("a\nb", "c\nd")],
+        &[replace_only("a\nb", "c\nd")],
         expect![[r#"
         "c\r\nd\r\n" in 1 from line 1
     "#]],
     );
     check(
         "a\rb\r\n",
-        &[only("a\rb", "c\rd")],
+        &[replace_only("a\rb", "c\rd")],
         expect![[r#"
         "c\rd\r\n" in 1 from line 1
     "#]],
     );
     check(
         "one line",
-        &[only("line", "1\r\n2")],
+        &[replace_only("line", "1\r\n2")],
         expect![[r#"
         "one 1\r\n2" in 1 from line 1
     "#]],
@@ -268,29 +270,29 @@ fn line_endings_belong_to_the_file() {
 fn the_byte_order_mark_belongs_to_the_file() {
     check(
         "\u{feff}a\n",
-        &[only("a", "b")],
+        &[replace_only("a", "b")],
         expect![[r#"
         "\u{feff}b\n" in 1 from line 1
     "#]],
     );
     check(
         "\u{feff}a\n",
-        &[only("\u{feff}a", "b")],
+        &[replace_only("\u{feff}a", "b")],
         expect![[r#"
         "\u{feff}b\n" in 1 from line 1
     "#]],
     );
     check(
         "\u{feff}a\n",
-        &[only("a", "\u{feff}b")],
+        &[replace_only("a", "\u{feff}b")],
         expect![[r#"
         "\u{feff}b\n" in 1 from line 1
     "#]],
     );
 }
 
-/// Returns where a place of a text with plain endings is in the text itself.
-fn raw(text: &str, plain: usize) -> usize {
+/// Returns the original offset of an offset in the text with normalised line endings.
+fn original_offset(text: &str, plain: usize) -> usize {
     let (mut at, mut left) = (0, plain);
     let rest = |at: usize| &text[at..];
     while left > 0 {
@@ -306,7 +308,7 @@ fn raw(text: &str, plain: usize) -> usize {
     at
 }
 
-fn plain(text: &str) -> String {
+fn normalise_endings(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| match line.strip_suffix('\n') {
             Some(body) => format!("{}\n", body.trim_end_matches('\r')),
@@ -315,7 +317,7 @@ fn plain(text: &str) -> String {
         .collect()
 }
 
-fn lines() -> impl Strategy<Value = String> {
+fn any_lines() -> impl Strategy<Value = String> {
     let line = prop_oneof!["[ab ä]{0,4}\n", "[ab ä]{0,4}\r\n", "[ab]{0,2}\r\r\n", "[ab]\r[ab]\n"];
     (prop::bool::ANY, prop::collection::vec(line, 0..8), "[abä]{0,3}").prop_map(|(mark, lines, last)| {
         format!("{}{}{last}", if mark { "\u{feff}" } else { "" }, lines.concat())
@@ -325,12 +327,12 @@ fn lines() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn no_byte_outside_of_the_place_changes(
-        text in lines(),
+        text in any_lines(),
         new in "[xy\n]{0,6}",
         from in any::<prop::sample::Index>(),
         to in any::<prop::sample::Index>(),
     ) {
-        let body = plain(text.strip_prefix('\u{feff}').unwrap_or(&text));
+        let body = normalise_endings(text.strip_prefix('\u{feff}').unwrap_or(&text));
         let offset = text.len() - text.strip_prefix('\u{feff}').unwrap_or(&text).len();
         let places: Vec<usize> = body.char_indices().map(|(at, _)| at).chain([body.len()]).collect();
         let (one, other) = (*from.get(&places), *to.get(&places));
@@ -338,13 +340,13 @@ proptest! {
         let old = &body[start..end];
         let rest = |at: usize| body.get(at..).unwrap_or_default();
         let count = body.char_indices().filter(|(at, _)| !old.is_empty() && rest(*at).starts_with(old)).count();
-        let edited = apply(&text, &[only(old, &new)]);
-        if count != 1 || plain(&new) == old {
+        let edited = apply_search_replace(&text, &[replace_only(old, &new)]);
+        if count != 1 || normalise_endings(&new) == old {
             prop_assert!(edited.is_err());
         } else {
             let edited = edited.unwrap().text;
-            prop_assert_eq!(plain(&edited), plain(&format!("{}{}{new}{}", &text[..offset], &body[..start], &body[end..])));
-            let (before, after) = (raw(&text[offset..], start) + offset, raw(&text[offset..], end) + offset);
+            prop_assert_eq!(normalise_endings(&edited), normalise_endings(&format!("{}{}{new}{}", &text[..offset], &body[..start], &body[end..])));
+            let (before, after) = (original_offset(&text[offset..], start) + offset, original_offset(&text[offset..], end) + offset);
             prop_assert!(edited.starts_with(&text[..before]));
             prop_assert!(edited.ends_with(&text[after..]));
         }
@@ -353,10 +355,10 @@ proptest! {
     #[test]
     fn a_file_of_one_ending_stays_one(lines in prop::collection::vec("[ab]{0,3}\r\n", 1..6), new in "[x\n]{0,5}") {
         let text = lines.concat();
-        for which in [Which::Only, Which::All] {
+        for which in [MatchSelection::Only, MatchSelection::All] {
             for old in ["a", "a\n", "\n", "b\na"] {
-                let edit = Edit { old: old.to_owned(), new: new.clone(), which };
-                if let Ok(edited) = apply(&text, &[edit]) {
+                let edit = SearchReplaceEdit { old: old.to_owned(), new: new.clone(), selection: which };
+                if let Ok(edited) = apply_search_replace(&text, &[edit]) {
                     prop_assert!(!edited.text.replace("\r\n", "").contains(['\r', '\n']), "{:?}", edited.text);
                 }
             }
@@ -368,12 +370,12 @@ proptest! {
         text in "\\PC{0,40}|[\r\n\u{feff}ab]{0,40}",
         edits in prop::collection::vec(("[\r\n\u{feff}ab]{0,4}", "[\r\n\u{feff}abä]{0,4}", any::<bool>()), 0..4),
     ) {
-        let edits: Vec<Edit> = edits
+        let edits: Vec<SearchReplaceEdit> = edits
             .into_iter()
-            .map(|(old, new, every)| Edit { old, new, which: if every { Which::All } else { Which::Only } })
+            .map(|(old, new, every)| SearchReplaceEdit { old, new, selection: if every { MatchSelection::All } else { MatchSelection::Only } })
             .collect();
-        if let Ok(edited) = apply(&text, &edits) {
-            prop_assert!(edited.places >= edits.len());
+        if let Ok(edited) = apply_search_replace(&text, &edits) {
+            prop_assert!(edited.replacements >= edits.len());
             let keeps_its_mark = edited.text.starts_with('\u{feff}') || !text.starts_with('\u{feff}');
             prop_assert!(keeps_its_mark);
         }

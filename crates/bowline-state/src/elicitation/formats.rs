@@ -1,15 +1,15 @@
-//! Whether a text is an address, a date or a time, as far as that can be told simply.
+//! Simple format checks: whether a text is an e-mail address, a URI, a date or a time.
 
 use agent_client_protocol_schema::v1::StringFormat;
 
-/// Returns what a text is not, if it is not of a format.
-pub(super) fn fault(format: StringFormat, text: &str) -> Option<&'static str> {
+/// Returns the expected format in words, if the text does not match it.
+pub(super) fn check_format(format: StringFormat, text: &str) -> Option<&'static str> {
     let (is_it, what) = match format {
         StringFormat::Email => (is_email(text), "an e-mail address"),
         StringFormat::Uri => (is_uri(text), "an address with a scheme, like https://example.com"),
         StringFormat::Date => (is_date(text), "a date, like 2026-01-31"),
         StringFormat::DateTime => (is_date_time(text), "a time with its zone, like 2026-01-31T12:00:00Z"),
-        // A format that the protocol gains later is for the agent to check.
+        // The agent checks formats that a later protocol adds.
         _ => return None,
     };
     (!is_it).then_some(what)
@@ -37,21 +37,23 @@ fn is_uri(text: &str) -> bool {
         && is_plain(rest)
 }
 
-/// Returns the number that a text of so many digits stands for.
-fn number(text: &str, digits: usize) -> Option<u32> {
+/// Parses a number with exactly this many digits.
+fn parse_digits(text: &str, digits: usize) -> Option<u32> {
     let is_number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
 }
 
-/// Takes a text of numbers apart, of which each has two digits.
-fn pairs<const N: usize>(text: &str, between: char) -> Option<[u32; N]> {
-    let numbers: Option<Vec<u32>> = text.split(between).map(|part| number(part, 2)).collect();
+/// Parses two-digit numbers separated by `between`.
+fn parse_pairs<const N: usize>(text: &str, between: char) -> Option<[u32; N]> {
+    let numbers: Option<Vec<u32>> = text.split(between).map(|part| parse_digits(part, 2)).collect();
     numbers?.try_into().ok()
 }
 
 fn is_date(text: &str) -> bool {
     let Some((year, rest)) = text.split_once('-') else { return false };
-    let (Some(year), Some([month, day])) = (number(year, 4), pairs(rest, '-')) else { return false };
+    let (Some(year), Some([month, day])) = (parse_digits(year, 4), parse_pairs(rest, '-')) else {
+        return false;
+    };
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let days = match month {
         1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
@@ -69,7 +71,7 @@ fn is_date_time(text: &str) -> bool {
         Some(time) => time,
         None => {
             let Some((time, zone)) = time.rsplit_once(['+', '-']) else { return false };
-            let Some([hours, minutes]) = pairs(zone, ':') else { return false };
+            let Some([hours, minutes]) = parse_pairs(zone, ':') else { return false };
             if hours > 23 || minutes > 59 {
                 return false;
             }
@@ -78,7 +80,7 @@ fn is_date_time(text: &str) -> bool {
     };
     let (clock, fraction) = time.split_once('.').unwrap_or((time, "0"));
     let is_fraction = !fraction.is_empty() && fraction.bytes().all(|byte| byte.is_ascii_digit());
-    // The sixtieth second is a leap second.
+    // Second 60 is a leap second.
     let is_clock = |[hour, minute, second]: [u32; 3]| hour < 24 && minute < 60 && second <= 60;
-    is_date(date) && is_fraction && pairs(clock, ':').is_some_and(is_clock)
+    is_date(date) && is_fraction && parse_pairs(clock, ':').is_some_and(is_clock)
 }

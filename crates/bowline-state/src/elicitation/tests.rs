@@ -1,19 +1,19 @@
-//! Forms as they are shown and checked, and addresses as a person sees them.
+//! Tests of forms and their checks, and of URLs as the user sees them.
 
 use super::*;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-/// Reads a form, and returns its fields, its defaults, and what is wrong with each content.
+/// Parses a form, and shows its fields, its defaults, and the errors in each content.
 fn check(schema: Json, contents: &[Json], expected: Expect) {
     let schema: ElicitationSchema = serde_json::from_value(schema).unwrap();
-    let form = match Form::read(&schema) {
+    let form = match Form::from_schema(&schema) {
         Ok(form) => form,
         Err(fault) => return expected.assert_eq(&format!("! {fault}\n")),
     };
     let mut seen = String::new();
-    for Field { name, title, required, input, .. } in &form.fields {
+    for FormField { name, title, required, input, .. } in &form.fields {
         let title = title.as_ref().map(|title| format!(" {title:?}")).unwrap_or_default();
         seen += &format!("{name}{title}{} {input:?}\n", if *required { " (required)" } else { "" });
     }
@@ -27,19 +27,19 @@ fn check(schema: Json, contents: &[Json], expected: Expect) {
     expected.assert_eq(&seen);
 }
 
-fn page(urls: &[&str], expected: Expect) {
+fn check_urls(urls: &[&str], expected: Expect) {
     let mut seen = String::new();
     for url in urls {
-        match Page::read(url) {
-            Ok(page) => seen += &(page.lines().join("\n") + "\n"),
-            Err(fault) => seen += &format!("{}\n  refused: {fault}\n", display_of(url)),
+        match ElicitationUrl::parse(url) {
+            Ok(page) => seen += &(page.display_lines().join("\n") + "\n"),
+            Err(fault) => seen += &format!("{}\n  refused: {fault}\n", display_url(url)),
         }
     }
     expected.assert_eq(&seen);
 }
 
-fn display_of(url: &str) -> String {
-    crate::display::line(url, 60)
+fn display_url(url: &str) -> String {
+    crate::display::escape_line(url, 60)
 }
 
 #[test]
@@ -65,11 +65,11 @@ fn a_form_asks_first_for_what_it_requires() {
             json!({}),
         ],
         expect![[r#"
-            subscribe (required) Flag { default: Some(true) }
-            name "Your name" (required) Text { length: Bounds { least: Some(2), most: Some(5) }, pattern: None, format: None, default: Some("Zoë") }
-            age Integer { range: Bounds { least: Some(0), most: Some(150) }, default: None }
-            share Number { range: Bounds { least: Some(0.5), most: None }, default: Some(0.75) }
-            when Text { length: Bounds { least: None, most: None }, pattern: None, format: Some(Date), default: None }
+            subscribe (required) Boolean { default: Some(true) }
+            name "Your name" (required) Text { length: ValueBounds { min: Some(2), max: Some(5) }, pattern: None, format: None, default: Some("Zoë") }
+            age Integer { range: ValueBounds { min: Some(0), max: Some(150) }, default: None }
+            share Number { range: ValueBounds { min: Some(0.5), max: None }, default: Some(0.75) }
+            when Text { length: ValueBounds { min: None, max: None }, pattern: None, format: Some(Date), default: None }
             begins with {"name":"Zoë","share":0.75,"subscribe":true}
             {"name":"Zoë","subscribe":false} fine
             {"name":"Z","age":-1,"share":0.25,"subscribe":true,"when":"tomorrow"} name is shorter than 2, age is less than 0, share is less than 0.5, when is not a date, like 2026-01-31
@@ -105,10 +105,10 @@ fn options_are_chosen_and_not_made_up() {
             json!({ "tags": "x" }),
         ],
         expect![[r#"
-            colour One { options: [Choice { value: "red", title: "red", description: None }, Choice { value: "green", title: "green", description: None }], default: Some("blue") }
-            plan One { options: [Choice { value: "a", title: "Small", description: Some("for one") }, Choice { value: "b", title: "Large", description: None }], default: None }
-            tags Some { options: [Choice { value: "x", title: "x", description: None }, Choice { value: "y", title: "y", description: None }, Choice { value: "z", title: "z", description: None }], count: Bounds { least: Some(1), most: Some(2) }, default: Some(["x"]) }
-            titled Some { options: [Choice { value: "1", title: "One", description: None }], count: Bounds { least: None, most: None }, default: None }
+            colour SingleSelect { options: [SelectOption { value: "red", title: "red", description: None }, SelectOption { value: "green", title: "green", description: None }], default: Some("blue") }
+            plan SingleSelect { options: [SelectOption { value: "a", title: "Small", description: Some("for one") }, SelectOption { value: "b", title: "Large", description: None }], default: None }
+            tags MultiSelect { options: [SelectOption { value: "x", title: "x", description: None }, SelectOption { value: "y", title: "y", description: None }, SelectOption { value: "z", title: "z", description: None }], count: ValueBounds { min: Some(1), max: Some(2) }, default: Some(["x"]) }
+            titled MultiSelect { options: [SelectOption { value: "1", title: "One", description: None }], count: ValueBounds { min: None, max: None }, default: None }
             begins with {"tags":["x"]}
             {"colour":"green","plan":"b","tags":["z","x"],"titled":["1"]} fine
             {"colour":"blue","plan":"Small","tags":[],"titled":["One"]} colour is none of the options, plan is none of the options, tags has fewer options than 1, titled is none of the options
@@ -218,13 +218,13 @@ fn formats_are_told_simply() {
     ];
     for (format, text, is_it) in texts {
         let known: StringFormat = serde_json::from_value(json!(format)).unwrap();
-        assert_eq!(formats::fault(known, text).is_none(), is_it, "{text} as {format}");
+        assert_eq!(formats::check_format(known, text).is_none(), is_it, "{text} as {format}");
     }
 }
 
 #[test]
 fn a_person_sees_where_an_address_leads() {
-    page(
+    check_urls(
         &[
             "https://example.com/login?next=https://other.example",
             "http://example.com",
@@ -289,8 +289,8 @@ fn a_person_sees_where_an_address_leads() {
 
 #[test]
 fn nobody_is_sent_where_the_address_is_not_clear() {
-    let long = format!("https://example.com/{}", "a".repeat(MAX_URL));
-    page(
+    let long = format!("https://example.com/{}", "a".repeat(MAX_URL_BYTES));
+    check_urls(
         &[
             "javascript:alert(1)",
             "file:///etc/passwd",
@@ -352,13 +352,13 @@ fn nobody_is_sent_where_the_address_is_not_clear() {
 proptest! {
     #[test]
     fn every_address_is_shown_whole_and_safely(url in "https?://\\PC{0,40}|.{0,60}") {
-        if let Ok(page) = Page::read(&url) {
+        if let Ok(page) = ElicitationUrl::parse(&url) {
             prop_assert_eq!(page.url(), &url);
             prop_assert!(url.contains(page.host()) && !page.host().is_empty());
-            let shown = page.lines().join("");
-            let steers = |character: char| character.is_control() || crate::display::reorders(character);
+            let shown = page.display_lines().join("");
+            let steers = |character: char| character.is_control() || crate::display::is_reordering(character);
             prop_assert!(!shown.chars().any(steers));
-            // What is plain is shown as it is.
+            // Plain text is shown unchanged.
             if url.is_ascii() {
                 prop_assert!(shown.contains(&url));
             }
@@ -374,7 +374,7 @@ proptest! {
             "number": { "type": "integer", "minimum": low, "default": number },
             "fraction": { "type": "number", "maximum": low, "default": number },
         } });
-        let form = Form::read(&serde_json::from_value(schema).unwrap()).unwrap();
+        let form = Form::from_schema(&serde_json::from_value(schema).unwrap()).unwrap();
         prop_assert_eq!(form.check(&form.defaults()), []);
         prop_assert_eq!(form.defaults().contains_key("number"), number >= low);
         prop_assert_eq!(form.defaults().contains_key("fraction"), number <= low);

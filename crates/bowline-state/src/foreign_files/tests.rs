@@ -1,4 +1,4 @@
-//! Patterns and names in, whose files they are out.
+//! Tests of the patterns against file names.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn sessions_transcripts_backups_and_swap_files_are_other_programs() {
 
 #[test]
 fn a_pattern_of_the_user_matches_at_any_depth_unless_it_begins_at_the_root() {
-    let files = ForeignFiles::with(&["*.orig", ".aider*", "/notes/", "logs/*.txt"]).unwrap();
+    let files = ForeignFiles::with_patterns(&["*.orig", ".aider*", "/notes/", "logs/*.txt"]).unwrap();
     check(
         &files,
         &["a.orig", "x/y/a.orig", ".aider.chat.history.md", "notes/a/b", "logs/a.txt", "x/logs/a.txt", "a~"],
@@ -56,11 +56,14 @@ fn a_pattern_of_the_user_matches_at_any_depth_unless_it_begins_at_the_root() {
 
 #[test]
 fn a_pattern_that_cannot_be_meant_is_refused() {
-    let fault = |pattern: &str| ForeignFiles::with(&[pattern]).unwrap_err().to_string();
+    let fault = |pattern: &str| ForeignFiles::with_patterns(&[pattern]).unwrap_err().to_string();
     assert_eq!(fault("[a"), "the pattern \"[a\" cannot be used: unclosed character class; missing ']'");
     for pattern in ["", "/", "*", "**", "/**/*"] {
         assert!(fault(pattern).ends_with("matches every file: name the files to pass over"), "{pattern}");
     }
     let many = vec!["a"; MAX_PATTERNS + 1];
-    assert_eq!(ForeignFiles::with(&many).unwrap_err(), PatternError::TooMany(MAX_PATTERNS + 1));
+    assert_eq!(
+        ForeignFiles::with_patterns(&many).unwrap_err(),
+        PatternError::TooManyPatterns(MAX_PATTERNS + 1)
+    );
 }

@@ -1,4 +1,4 @@
-//! Tests of what a session knows, and of what it may write.
+//! Tests of a session's knowledge, and of the writes it permits.
 
 use super::*;
 use expect_test::{Expect, expect};
@@ -9,46 +9,58 @@ fn text(text: &str) -> Arc<String> {
     Arc::new(text.to_owned())
 }
 
-fn whole(text: &str) -> Knowledge {
+fn whole_knowledge(text: &str) -> Knowledge {
     Knowledge::Whole(Arc::new(text.to_owned()))
 }
 
-fn dirty(saved: Option<&str>, unsaved: &str) -> Document {
-    let mut document = Document::new(saved.map(text), Some(Version(1)));
-    document.change(text(unsaved), 0).unwrap();
+fn dirty_document(saved: Option<&str>, unsaved: &str) -> Document {
+    let mut document = Document::new(saved.map(text), Some(TextVersion(1)));
+    document.apply_change(text(unsaved), 0).unwrap();
     document
 }
 
-struct Row<'a> {
+struct WriteCase<'a> {
     name: &'a str,
     knowledge: Knowledge,
     disk: Option<&'a str>,
     document: Option<Document>,
     content: &'a str,
-    unseen: Unseen,
+    unseen: UnseenWriteBehavior,
 }
 
-/// Knows a stretch of a text that has 8 bytes.
-fn part(stretch: Option<Range<u64>>) -> Knowledge {
+/// Returns the knowledge of a range of a text of 8 bytes.
+fn partial_knowledge(stretch: Option<Range<u64>>) -> Knowledge {
     let mut ledger = Ledger::default();
-    ledger.saw_window("/a", Version(1), stretch.unwrap_or(0..0), 8);
-    ledger.knowledge("/a", Version(1))
+    ledger.record_window_read("/a", TextVersion(1), stretch.unwrap_or(0..0), 8);
+    ledger.knowledge("/a", TextVersion(1))
 }
 
-fn row<'a>(name: &'a str, knowledge: Knowledge, disk: Option<&'a str>, content: &'a str) -> Row<'a> {
-    Row { name, knowledge, disk, document: None, content, unseen: Unseen::Overwrite }
+fn write_case<'a>(
+    name: &'a str,
+    knowledge: Knowledge,
+    disk: Option<&'a str>,
+    content: &'a str,
+) -> WriteCase<'a> {
+    WriteCase { name, knowledge, disk, document: None, content, unseen: UnseenWriteBehavior::Overwrite }
 }
 
-fn check(rows: Vec<Row<'_>>, expected: Expect) {
+fn check(rows: Vec<WriteCase<'_>>, expected: Expect) {
     let mut shown = String::new();
-    for Row { name, knowledge, disk, document, content, unseen } in rows {
+    for WriteCase { name, knowledge, disk, document, content, unseen } in rows {
         let document = document.as_ref();
-        let situation = Situation { knowledge, disk, version: Version(1), document, content, unseen };
-        match decide(&situation) {
-            Ok(Decision { text, known, verdict }) if text == known => {
+        let situation = WriteContext {
+            knowledge,
+            disk_text: disk,
+            version: TextVersion(1),
+            document,
+            content,
+            unseen_writes: unseen,
+        };
+        match decide_write(&situation) {
+            Ok(LedgerDecision { text, known_text: known, verdict }) if text == known => {
                 writeln!(shown, "{name}: {verdict:?} {text:?}").unwrap();
             }
-            Ok(Decision { text, known, verdict }) => {
+            Ok(LedgerDecision { text, known_text: known, verdict }) => {
                 writeln!(shown, "{name}: {verdict:?} {text:?}, knows {known:?}").unwrap();
             }
             Err(why) => writeln!(shown, "{name}: ! {why}").unwrap(),
@@ -59,31 +71,46 @@ fn check(rows: Vec<Row<'_>>, expected: Expect) {
 
 #[test]
 fn a_write_is_made_against_what_the_session_knows() {
-    let hash = |text: &str| Knowledge::Hashed(ContentHash::of(text.as_bytes()));
+    let hash = |text: &str| Knowledge::Hashed(ContentHash::digest(text.as_bytes()));
     check(
         vec![
-            row("new file", Knowledge::Nothing, None, "a\n"),
-            row("deleted since", whole("a\n"), None, "b\n"),
-            row("partly seen and deleted since", part(None), None, "b\n"),
-            row("unchanged since", whole("a\n"), Some("a\n"), "b\n"),
-            row("changed elsewhere", whole("a\nb\nc\n"), Some("A\nb\nc\n"), "a\nb\nC\n"),
-            row("changed at the same place", whole("a\n"), Some("A\n"), "b\n"),
-            row("changed in the same way", whole("a\n"), Some("b\n"), "b\n"),
-            row("hash unchanged", hash("a\n"), Some("a\n"), "b\n"),
-            row("hash changed", hash("a\n"), Some("A\n"), "b\n"),
-            row("windows of this version", Knowledge::Windows(Version(1)), Some("a\n"), "b\n"),
-            row("windows of another version", Knowledge::Windows(Version(2)), Some("a\n"), "b\n"),
-            row("seen to be missing", Knowledge::Absent, None, "b\n"),
-            row("created since", Knowledge::Absent, Some("a\n"), "b\n"),
-            row("created since with the same text", Knowledge::Absent, Some("b\n"), "b\n"),
-            row("partly seen", part(None), Some("a\n"), "b\n"),
-            row("all seen that changes", part(Some(2..6)), Some("a\nb\nc\nd\n"), "a\nB\nnew\nd\n"),
-            row("more changes than was seen", part(Some(2..6)), Some("a\nb\nc\nd\n"), "a\nB\n"),
-            row("the rest would go", part(Some(0..2)), Some("a\nb\nc\nd\n"), "A\n"),
-            row("only added to", part(Some(0..2)), Some("a\nb\n"), "a\nb\nc\n"),
-            row("nothing changes", part(None), Some("a\nb\n"), "a\nb\n"),
-            row("partly seen, another text by now", part(Some(0..2)), Some("a\nb\nc\n"), "A\nb\nc\n"),
-            row("never seen", Knowledge::Nothing, Some("a\n"), "b\n"),
+            write_case("new file", Knowledge::Nothing, None, "a\n"),
+            write_case("deleted since", whole_knowledge("a\n"), None, "b\n"),
+            write_case("partly seen and deleted since", partial_knowledge(None), None, "b\n"),
+            write_case("unchanged since", whole_knowledge("a\n"), Some("a\n"), "b\n"),
+            write_case("changed elsewhere", whole_knowledge("a\nb\nc\n"), Some("A\nb\nc\n"), "a\nb\nC\n"),
+            write_case("changed at the same place", whole_knowledge("a\n"), Some("A\n"), "b\n"),
+            write_case("changed in the same way", whole_knowledge("a\n"), Some("b\n"), "b\n"),
+            write_case("hash unchanged", hash("a\n"), Some("a\n"), "b\n"),
+            write_case("hash changed", hash("a\n"), Some("A\n"), "b\n"),
+            write_case("windows of this version", Knowledge::Windows(TextVersion(1)), Some("a\n"), "b\n"),
+            write_case("windows of another version", Knowledge::Windows(TextVersion(2)), Some("a\n"), "b\n"),
+            write_case("seen to be missing", Knowledge::Absent, None, "b\n"),
+            write_case("created since", Knowledge::Absent, Some("a\n"), "b\n"),
+            write_case("created since with the same text", Knowledge::Absent, Some("b\n"), "b\n"),
+            write_case("partly seen", partial_knowledge(None), Some("a\n"), "b\n"),
+            write_case(
+                "all seen that changes",
+                partial_knowledge(Some(2..6)),
+                Some("a\nb\nc\nd\n"),
+                "a\nB\nnew\nd\n",
+            ),
+            write_case(
+                "more changes than was seen",
+                partial_knowledge(Some(2..6)),
+                Some("a\nb\nc\nd\n"),
+                "a\nB\n",
+            ),
+            write_case("the rest would go", partial_knowledge(Some(0..2)), Some("a\nb\nc\nd\n"), "A\n"),
+            write_case("only added to", partial_knowledge(Some(0..2)), Some("a\nb\n"), "a\nb\nc\n"),
+            write_case("nothing changes", partial_knowledge(None), Some("a\nb\n"), "a\nb\n"),
+            write_case(
+                "partly seen, another text by now",
+                partial_knowledge(Some(0..2)),
+                Some("a\nb\nc\n"),
+                "A\nb\nc\n",
+            ),
+            write_case("never seen", Knowledge::Nothing, Some("a\n"), "b\n"),
         ],
         expect![[r#"
             new file: Created "a\n"
@@ -114,15 +141,18 @@ fn a_write_is_made_against_what_the_session_knows() {
 
 #[test]
 fn what_was_not_seen_may_be_refused() {
-    let refused = |name, knowledge, disk| Row { unseen: Unseen::Refuse, ..row(name, knowledge, disk, "b\n") };
+    let refused = |name, knowledge, disk| WriteCase {
+        unseen: UnseenWriteBehavior::Refuse,
+        ..write_case(name, knowledge, disk, "b\n")
+    };
     check(
         vec![
             refused("new file", Knowledge::Nothing, None),
             refused("never seen", Knowledge::Nothing, Some("a\n")),
-            refused("partly seen", part(None), Some("a\n")),
-            refused("old windows", Knowledge::Windows(Version(2)), Some("a\n")),
-            refused("windows", Knowledge::Windows(Version(1)), Some("a\n")),
-            refused("seen", whole("a\n"), Some("a\n")),
+            refused("partly seen", partial_knowledge(None), Some("a\n")),
+            refused("old windows", Knowledge::Windows(TextVersion(2)), Some("a\n")),
+            refused("windows", Knowledge::Windows(TextVersion(1)), Some("a\n")),
+            refused("seen", whole_knowledge("a\n"), Some("a\n")),
         ],
         expect![[r#"
             new file: Created "b\n"
@@ -137,68 +167,80 @@ fn what_was_not_seen_may_be_refused() {
 
 #[test]
 fn unsaved_text_is_never_written_over() {
-    let with = |name, knowledge, disk, document, content| Row {
+    let with = |name, knowledge, disk, document, content| WriteCase {
         document: Some(document),
-        ..row(name, knowledge, disk, content)
+        ..write_case(name, knowledge, disk, content)
     };
     let three = "a\nb\nc\n";
     check(
         vec![
             with(
                 "seen with its unsaved text",
-                whole("A\nb\nc\n"),
+                whole_knowledge("A\nb\nc\n"),
                 Some(three),
-                dirty(Some(three), "A\nb\nc\n"),
+                dirty_document(Some(three), "A\nb\nc\n"),
                 "A\nb\nC\n",
             ),
             with(
                 "seen before it was typed",
-                whole(three),
+                whole_knowledge(three),
                 Some(three),
-                dirty(Some(three), "A\nb\nc\n"),
+                dirty_document(Some(three), "A\nb\nc\n"),
                 "a\nb\nC\n",
             ),
-            with("never seen", Knowledge::Nothing, Some(three), dirty(Some(three), "A\nb\nc\n"), "a\nb\nC\n"),
+            with(
+                "never seen",
+                Knowledge::Nothing,
+                Some(three),
+                dirty_document(Some(three), "A\nb\nc\n"),
+                "a\nb\nC\n",
+            ),
             with(
                 "partly seen, same place",
-                part(None),
+                partial_knowledge(None),
                 Some(three),
-                dirty(Some(three), "A\nb\nc\n"),
+                dirty_document(Some(three), "A\nb\nc\n"),
                 "x\nb\nc\n",
             ),
-            with("a file that is not there yet", Knowledge::Nothing, None, dirty(None, "typed\n"), "sent\n"),
-            with("typed just that", Knowledge::Nothing, None, dirty(None, "sent\n"), "sent\n"),
+            with(
+                "a file that is not there yet",
+                Knowledge::Nothing,
+                None,
+                dirty_document(None, "typed\n"),
+                "sent\n",
+            ),
+            with("typed just that", Knowledge::Nothing, None, dirty_document(None, "sent\n"), "sent\n"),
             with(
                 "disk changed too",
-                whole("A\nb\nc\n"),
+                whole_knowledge("A\nb\nc\n"),
                 Some("a\nb\nc2\n"),
-                dirty(Some(three), "A\nb\nc\n"),
+                dirty_document(Some(three), "A\nb\nc\n"),
                 "A2\nb\nc\n",
             ),
             with(
                 "disk changed at the same place",
-                whole("A\nb\nc\n"),
+                whole_knowledge("A\nb\nc\n"),
                 Some("a3\nb\nc\n"),
-                dirty(Some(three), "A\nb\nc\n"),
+                dirty_document(Some(three), "A\nb\nc\n"),
                 "A2\nb\nc\n",
             ),
             with(
                 "disk changed to the same",
-                whole("A\nb\nc\n"),
+                whole_knowledge("A\nb\nc\n"),
                 Some("A2\nb\nc\n"),
-                dirty(Some(three), "A\nb\nc\n"),
+                dirty_document(Some(three), "A\nb\nc\n"),
                 "A2\nb\nc\n",
             ),
             with(
                 "clean document",
-                whole(three),
+                whole_knowledge(three),
                 Some(three),
                 Document::new(Some(text(three)), None),
                 "a\nb\nC\n",
             ),
             with(
                 "clean document, disk changed since it was loaded",
-                whole("A\nb\nc\n"),
+                whole_knowledge("A\nb\nc\n"),
                 Some("A\nb\nc\n"),
                 Document::new(Some(text(three)), None),
                 "A\nb\nC\n",
@@ -222,28 +264,45 @@ fn unsaved_text_is_never_written_over() {
 
 #[test]
 fn what_others_changed_is_not_deleted() {
-    let hash = |text: &str| Knowledge::Hashed(ContentHash::of(text.as_bytes()));
-    let unsaved = dirty(Some("a\n"), "typed\n");
+    let hash = |text: &str| Knowledge::Hashed(ContentHash::digest(text.as_bytes()));
+    let unsaved = dirty_document(Some("a\n"), "typed\n");
     let clean = Document::new(Some(text("a\n")), None);
     let rows = [
-        (whole("a\n"), None, Unseen::Overwrite, Ok(())),
-        (whole("a\n"), Some(&clean), Unseen::Overwrite, Ok(())),
-        (whole("a\n"), Some(&unsaved), Unseen::Overwrite, Err(Rejected::Stale)),
-        (whole("b\n"), None, Unseen::Overwrite, Err(Rejected::Stale)),
-        (hash("a\n"), None, Unseen::Overwrite, Ok(())),
-        (hash("b\n"), None, Unseen::Overwrite, Err(Rejected::Stale)),
-        (Knowledge::Windows(Version(1)), None, Unseen::Refuse, Ok(())),
-        (Knowledge::Windows(Version(2)), None, Unseen::Overwrite, Err(Rejected::Stale)),
-        (Knowledge::Absent, None, Unseen::Overwrite, Err(Rejected::Stale)),
-        (part(None), None, Unseen::Overwrite, Ok(())),
-        (part(None), None, Unseen::Refuse, Err(Rejected::NotSeen)),
-        (Knowledge::Nothing, None, Unseen::Overwrite, Ok(())),
-        (Knowledge::Nothing, None, Unseen::Refuse, Err(Rejected::NotSeen)),
-        (Knowledge::Nothing, Some(&unsaved), Unseen::Overwrite, Err(Rejected::Stale)),
+        (whole_knowledge("a\n"), None, UnseenWriteBehavior::Overwrite, Ok(())),
+        (whole_knowledge("a\n"), Some(&clean), UnseenWriteBehavior::Overwrite, Ok(())),
+        (
+            whole_knowledge("a\n"),
+            Some(&unsaved),
+            UnseenWriteBehavior::Overwrite,
+            Err(WriteRejectedError::Stale),
+        ),
+        (whole_knowledge("b\n"), None, UnseenWriteBehavior::Overwrite, Err(WriteRejectedError::Stale)),
+        (hash("a\n"), None, UnseenWriteBehavior::Overwrite, Ok(())),
+        (hash("b\n"), None, UnseenWriteBehavior::Overwrite, Err(WriteRejectedError::Stale)),
+        (Knowledge::Windows(TextVersion(1)), None, UnseenWriteBehavior::Refuse, Ok(())),
+        (
+            Knowledge::Windows(TextVersion(2)),
+            None,
+            UnseenWriteBehavior::Overwrite,
+            Err(WriteRejectedError::Stale),
+        ),
+        (Knowledge::Absent, None, UnseenWriteBehavior::Overwrite, Err(WriteRejectedError::Stale)),
+        (partial_knowledge(None), None, UnseenWriteBehavior::Overwrite, Ok(())),
+        (partial_knowledge(None), None, UnseenWriteBehavior::Refuse, Err(WriteRejectedError::NotRead)),
+        (Knowledge::Nothing, None, UnseenWriteBehavior::Overwrite, Ok(())),
+        (Knowledge::Nothing, None, UnseenWriteBehavior::Refuse, Err(WriteRejectedError::NotRead)),
+        (Knowledge::Nothing, Some(&unsaved), UnseenWriteBehavior::Overwrite, Err(WriteRejectedError::Stale)),
     ];
     for (knowledge, document, unseen, expected) in rows {
         let disk = Some("a\n");
-        let situation = Situation { knowledge, disk, version: Version(1), document, content: "", unseen };
+        let situation = WriteContext {
+            knowledge,
+            disk_text: disk,
+            version: TextVersion(1),
+            document,
+            content: "",
+            unseen_writes: unseen,
+        };
         assert_eq!(decide_deletion(&situation), expected, "{situation:?}");
     }
 }
@@ -252,8 +311,13 @@ fn what_others_changed_is_not_deleted() {
 fn line_endings_are_the_files() {
     check(
         vec![
-            row("sent without", whole("a\r\nb\r\n"), Some("a\r\nb\r\n"), "a\nB\n"),
-            row("sent without, merged", whole("a\r\nb\r\nc\r\n"), Some("A\r\nb\r\nc\r\n"), "a\nb\nC\n"),
+            write_case("sent without", whole_knowledge("a\r\nb\r\n"), Some("a\r\nb\r\n"), "a\nB\n"),
+            write_case(
+                "sent without, merged",
+                whole_knowledge("a\r\nb\r\nc\r\n"),
+                Some("A\r\nb\r\nc\r\n"),
+                "a\nb\nC\n",
+            ),
         ],
         expect![[r#"
             sent without: Replaced "a\r\nB\r\n"
@@ -267,90 +331,90 @@ fn windows_that_join_are_a_whole() {
     let mut ledger = Ledger::default();
     let mut seen = Vec::new();
     for (version, window) in [(1, 0..3), (1, 7..9), (1, 3..5), (1, 4..8), (1, 9..10), (2, 0..3), (2, 0..10)] {
-        ledger.saw_window("/a", Version(version), window, 10);
-        seen.push(ledger.knowledge("/a", Version(version)));
+        ledger.record_window_read("/a", TextVersion(version), window, 10);
+        seen.push(ledger.knowledge("/a", TextVersion(version)));
     }
-    let all = |version| Knowledge::Windows(Version(version));
-    let is_part = |known: &Knowledge| matches!(known, Knowledge::Part(_));
+    let all = |version| Knowledge::Windows(TextVersion(version));
+    let is_part = |known: &Knowledge| matches!(known, Knowledge::Partial(_));
     let parts: Vec<bool> = seen.iter().map(is_part).collect();
     assert_eq!(parts, [true, true, true, true, false, true, false]);
     assert_eq!((&seen[4], &seen[6]), (&all(1), &all(2)));
-    assert_eq!(ledger.knowledge("/a", Version(3)), all(2), "also if it is another text by now");
-    ledger.saw_nothing("/a");
-    assert_eq!(ledger.knowledge("/a", Version(2)), Knowledge::Absent);
+    assert_eq!(ledger.knowledge("/a", TextVersion(3)), all(2), "also if it is another text by now");
+    ledger.record_absent("/a");
+    assert_eq!(ledger.knowledge("/a", TextVersion(2)), Knowledge::Absent);
 }
 
 #[test]
 fn who_reads_a_newer_text_in_windows_knows_that_one() {
     let mut ledger = Ledger::default();
-    ledger.saw("/a", text("older"), Version(1));
-    ledger.saw_window("/a", Version(2), 0..3, 10);
-    assert_eq!(ledger.knowledge("/a", Version(2)), whole("older"), "not all of it yet");
-    ledger.saw_window("/a", Version(2), 3..10, 10);
-    assert_eq!(ledger.knowledge("/a", Version(2)), Knowledge::Windows(Version(2)));
+    ledger.record_read("/a", text("older"), TextVersion(1));
+    ledger.record_window_read("/a", TextVersion(2), 0..3, 10);
+    assert_eq!(ledger.knowledge("/a", TextVersion(2)), whole_knowledge("older"), "not all of it yet");
+    ledger.record_window_read("/a", TextVersion(2), 3..10, 10);
+    assert_eq!(ledger.knowledge("/a", TextVersion(2)), Knowledge::Windows(TextVersion(2)));
     assert_eq!(
-        ledger.knowledge("/a", Version(3)),
-        whole("older"),
+        ledger.knowledge("/a", TextVersion(3)),
+        whole_knowledge("older"),
         "a base to merge with is better than none"
     );
-    ledger.saw("/a", text("whole"), Version(2));
-    assert_eq!(ledger.knowledge("/a", Version(2)), whole("whole"));
-    assert_eq!(ledger.held, 5);
+    ledger.record_read("/a", text("whole"), TextVersion(2));
+    assert_eq!(ledger.knowledge("/a", TextVersion(2)), whole_knowledge("whole"));
+    assert_eq!(ledger.held_bytes, 5);
 }
 
 #[test]
 fn stretches_have_a_cap_and_then_less_is_known_than_was_seen() {
     let mut ledger = Ledger::default();
-    let size = 4 * MAX_STRETCHES as u64;
-    for at in 0..MAX_STRETCHES as u64 + 5 {
-        ledger.saw_window("/a", Version(1), 2 * at..2 * at + 1, size);
+    let size = 4 * MAX_READ_RANGES as u64;
+    for at in 0..MAX_READ_RANGES as u64 + 5 {
+        ledger.record_window_read("/a", TextVersion(1), 2 * at..2 * at + 1, size);
     }
     let windows = ledger.files.get("/a").and_then(|seen| seen.windows.as_ref());
-    assert_eq!(windows.map(|windows| windows.stretches.len()), Some(MAX_STRETCHES));
-    ledger.saw_window("/a", Version(1), 0..size, size);
-    assert_eq!(ledger.knowledge("/a", Version(1)), Knowledge::Windows(Version(1)));
+    assert_eq!(windows.map(|windows| windows.ranges.len()), Some(MAX_READ_RANGES));
+    ledger.record_window_read("/a", TextVersion(1), 0..size, size);
+    assert_eq!(ledger.knowledge("/a", TextVersion(1)), Knowledge::Windows(TextVersion(1)));
 }
 
 #[test]
 fn of_the_oldest_texts_only_which_they_were_is_kept() {
     let mut ledger = Ledger::default();
     let large = text(&"x".repeat(MAX_HELD_BYTES / 2));
-    ledger.wrote("/a", large.clone());
+    ledger.record_write("/a", large.clone());
     for path in ["/b", "/c", "/d"] {
-        ledger.saw(path, large.clone(), Version(1));
+        ledger.record_read(path, large.clone(), TextVersion(1));
     }
-    let hashed = Knowledge::Hashed(ContentHash::of(large.as_bytes()));
-    assert_eq!(ledger.knowledge("/a", Version(1)), hashed);
-    assert_eq!(ledger.knowledge("/b", Version(1)), Knowledge::Windows(Version(1)));
-    assert_eq!(ledger.knowledge("/b", Version(2)), Knowledge::Windows(Version(1)));
-    assert_eq!(ledger.knowledge("/c", Version(2)), Knowledge::Whole(large.clone()));
-    assert_eq!(ledger.held, MAX_HELD_BYTES);
-    ledger.saw("/c", text("small"), Version(1));
-    assert_eq!(ledger.held, MAX_HELD_BYTES / 2 + 5);
-    ledger.wrote("/d", text(""));
-    assert_eq!(ledger.held, 5);
+    let hashed = Knowledge::Hashed(ContentHash::digest(large.as_bytes()));
+    assert_eq!(ledger.knowledge("/a", TextVersion(1)), hashed);
+    assert_eq!(ledger.knowledge("/b", TextVersion(1)), Knowledge::Windows(TextVersion(1)));
+    assert_eq!(ledger.knowledge("/b", TextVersion(2)), Knowledge::Windows(TextVersion(1)));
+    assert_eq!(ledger.knowledge("/c", TextVersion(2)), Knowledge::Whole(large.clone()));
+    assert_eq!(ledger.held_bytes, MAX_HELD_BYTES);
+    ledger.record_read("/c", text("small"), TextVersion(1));
+    assert_eq!(ledger.held_bytes, MAX_HELD_BYTES / 2 + 5);
+    ledger.record_write("/d", text(""));
+    assert_eq!(ledger.held_bytes, 5);
 }
 
 #[test]
 fn windows_of_a_newer_text_outlast_the_older_text() {
     let mut ledger = Ledger::default();
-    ledger.saw("/a", text("older"), Version(1));
-    ledger.saw_window("/a", Version(2), 0..10, 10);
-    ledger.saw("/b", text(&"x".repeat(MAX_HELD_BYTES)), Version(1));
-    assert_eq!(ledger.knowledge("/a", Version(2)), Knowledge::Windows(Version(2)));
+    ledger.record_read("/a", text("older"), TextVersion(1));
+    ledger.record_window_read("/a", TextVersion(2), 0..10, 10);
+    ledger.record_read("/b", text(&"x".repeat(MAX_HELD_BYTES)), TextVersion(1));
+    assert_eq!(ledger.knowledge("/a", TextVersion(2)), Knowledge::Windows(TextVersion(2)));
 }
 
 #[test]
 fn the_file_that_was_looked_at_longest_ago_is_forgotten_first() {
     let mut ledger = Ledger::default();
     for at in 0..MAX_FILES {
-        ledger.saw(&format!("/{at}"), text("x"), Version(1));
+        ledger.record_read(&format!("/{at}"), text("x"), TextVersion(1));
     }
-    ledger.saw("/0", text("y"), Version(1));
-    ledger.saw("/new", text("x"), Version(1));
-    assert_eq!(ledger.knowledge("/0", Version(0)), whole("y"));
-    assert_eq!(ledger.knowledge("/1", Version(0)), Knowledge::Nothing);
-    assert_eq!((ledger.files.len(), ledger.held), (MAX_FILES, MAX_FILES));
+    ledger.record_read("/0", text("y"), TextVersion(1));
+    ledger.record_read("/new", text("x"), TextVersion(1));
+    assert_eq!(ledger.knowledge("/0", TextVersion(0)), whole_knowledge("y"));
+    assert_eq!(ledger.knowledge("/1", TextVersion(0)), Knowledge::Nothing);
+    assert_eq!((ledger.files.len(), ledger.held_bytes), (MAX_FILES, MAX_FILES));
 }
 
 proptest! {
@@ -361,7 +425,7 @@ proptest! {
         let mut stretches = Vec::new();
         let mut seen = [false; 60];
         for (start, length) in windows {
-            add_stretch(&mut stretches, start..start + length);
+            add_range(&mut stretches, start..start + length);
             for at in start..start + length {
                 seen[at as usize] = true;
             }

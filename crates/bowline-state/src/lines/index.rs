@@ -2,38 +2,37 @@
 
 use super::LineCounter;
 
-/// How far apart the places are at first, in bytes. A window that is asked for again costs at most this much reading
-/// before it starts.
-const STRIDE: u64 = 64 * 1024;
-/// An index has at most this many places, 512 KiB of them. With more text, every second one is dropped.
-const MAX_PLACES: usize = 65_536;
+/// The initial distance between checkpoints, in bytes. A repeated window costs at most this much reading before its
+/// start.
+const INITIAL_STRIDE: u64 = 64 * 1024;
+/// The maximum number of checkpoints, which take 512 KiB. Beyond it, every second one is dropped.
+const MAX_CHECKPOINTS: usize = 65_536;
 
-/// How many line ends come before places that are evenly spread over a text.
+/// The number of newlines before each of a series of evenly spaced checkpoints in a text.
 ///
-/// It is fed with the text from its start on, as far as anybody read it. What it knows stays true while the text only
-/// grows at its end.
+/// The index is fed the text from its start, as far as it is read. It stays valid while the text only grows at its end.
 #[derive(Debug, Clone)]
 pub struct LineIndex {
-    // Invariant: the nth is the number of line ends before the byte at n strides, and that byte was fed.
-    ends_before: Vec<u64>,
+    // Invariant: element n is the number of newlines before the byte at n strides, and that byte was fed.
+    newlines_before: Vec<u64>,
     stride: u64,
-    max_places: usize,
-    seen: LineCounter,
-    covered: u64,
-    finished: bool,
+    max_checkpoints: usize,
+    counter: LineCounter,
+    covered_bytes: u64,
+    is_finished: bool,
 }
 
-/// A place to start reading from.
+/// A position to start reading from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Start {
-    /// Where it is, in bytes.
+pub struct ReadStart {
+    /// Its byte offset.
     pub offset: u64,
-    /// The line that the byte there is in, counted from 1. It may be in the middle of it.
+    /// The line that contains the byte there, counted from 1. The offset may be in the middle of the line.
     pub line: u64,
 }
 
-impl Start {
-    /// Returns how many line ends come before the place, as a scanner wants to know.
+impl ReadStart {
+    /// Returns the number of newlines before the position, as a scanner needs it.
     #[must_use]
     pub fn newlines_before(self) -> u64 {
         self.line.saturating_sub(1)
@@ -47,90 +46,90 @@ impl Default for LineIndex {
 }
 
 impl LineIndex {
-    /// Returns the index of a text of which nothing is known.
+    /// Returns the index of a text that has not been read yet.
     #[must_use]
     pub fn new() -> Self {
-        Self::with(STRIDE, MAX_PLACES)
+        Self::with_stride(INITIAL_STRIDE, MAX_CHECKPOINTS)
     }
 
-    /// Both numbers are at least 1, and the second is even.
-    fn with(stride: u64, max_places: usize) -> Self {
+    /// Both arguments are at least 1, and the second is even.
+    fn with_stride(stride: u64, max_places: usize) -> Self {
         Self {
-            ends_before: Vec::new(),
+            newlines_before: Vec::new(),
             stride,
-            max_places,
-            seen: LineCounter::default(),
-            covered: 0,
-            finished: false,
+            max_checkpoints: max_places,
+            counter: LineCounter::default(),
+            covered_bytes: 0,
+            is_finished: false,
         }
     }
 
-    /// Takes in the bytes that come next.
+    /// Adds the next bytes.
     pub fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let mut next = self.next_place();
-            if next == self.covered {
-                self.add_place();
-                next = self.next_place();
+            let mut next = self.next_checkpoint();
+            if next == self.covered_bytes {
+                self.add_checkpoint();
+                next = self.next_checkpoint();
             }
-            // A stride that does not fit is longer than the bytes.
-            let room = usize::try_from(next - self.covered).unwrap_or(usize::MAX);
+            // A distance that exceeds `usize` is longer than the bytes.
+            let room = usize::try_from(next - self.covered_bytes).unwrap_or(usize::MAX);
             let (within, rest) = bytes.split_at(room.min(bytes.len()));
-            self.seen.feed(within);
-            self.covered += within.len() as u64;
-            self.finished = false;
+            self.counter.feed(within);
+            self.covered_bytes += within.len() as u64;
+            self.is_finished = false;
             bytes = rest;
         }
     }
 
-    /// Ends the text. If bytes are fed after all, because it has grown, it has no end again.
+    /// Marks the end of the text. Feeding further bytes, because the text has grown, removes the mark.
     pub fn finish(&mut self) {
-        self.finished = true;
+        self.is_finished = true;
     }
 
-    /// Returns how many bytes were fed, and so where the next ones have to come from.
+    /// Returns the number of bytes fed, which is the offset of the next ones.
     #[must_use]
-    pub fn covered(&self) -> u64 {
-        self.covered
+    pub fn covered_bytes(&self) -> u64 {
+        self.covered_bytes
     }
 
-    /// Returns the last place from which a scanner finds the start of the line, which is counted from 1; 0 means 1. If
-    /// the index does not reach that far, it is the last place there is.
+    /// Returns the last position from which a scanner finds the start of a line, counted from 1; 0 means 1. If the
+    /// index does not reach that far, this is its last checkpoint.
     ///
-    /// The place is in a line before that one, or it is the start of the text. There was text after it.
+    /// The position is in an earlier line, or is the start of the text. Text followed it.
     #[must_use]
-    pub fn start_for(&self, line: u64) -> Start {
+    pub fn start_for_line(&self, line: u64) -> ReadStart {
         let ends = line.saturating_sub(1);
-        // With as many ends before it, the place might be anywhere in the line.
-        let before = self.ends_before.partition_point(|ends_before| *ends_before < ends);
+        // A checkpoint with exactly as many newlines before it might be anywhere in the line.
+        let before = self.newlines_before.partition_point(|ends_before| *ends_before < ends);
         match before.checked_sub(1) {
-            None => Start { offset: 0, line: 1 },
-            Some(nth) => Start { offset: nth as u64 * self.stride, line: self.ends_before[nth] + 1 },
+            None => ReadStart { offset: 0, line: 1 },
+            Some(nth) => ReadStart { offset: nth as u64 * self.stride, line: self.newlines_before[nth] + 1 },
         }
     }
 
-    /// Returns how many lines the text has, if it has ended.
+    /// Returns the number of lines, if the text has ended.
     #[must_use]
-    pub fn lines(&self) -> Option<u64> {
-        self.finished.then(|| self.seen.lines())
+    pub fn line_count(&self) -> Option<u64> {
+        self.is_finished.then(|| self.counter.lines())
     }
 
-    fn next_place(&self) -> u64 {
-        self.ends_before.len() as u64 * self.stride
+    fn next_checkpoint(&self) -> u64 {
+        self.newlines_before.len() as u64 * self.stride
     }
 
-    /// Adds the place that the next byte fed is at.
-    fn add_place(&mut self) {
-        if self.ends_before.len() >= self.max_places {
+    /// Adds a checkpoint at the next byte to be fed.
+    fn add_checkpoint(&mut self) {
+        if self.newlines_before.len() >= self.max_checkpoints {
             let mut nth = 0;
-            self.ends_before.retain(|_| {
+            self.newlines_before.retain(|_| {
                 nth += 1;
                 nth % 2 == 1
             });
             self.stride *= 2;
         }
-        // The places that are left end one new stride before this one.
-        self.ends_before.push(self.seen.ends);
+        // The remaining checkpoints end one new stride before this one.
+        self.newlines_before.push(self.counter.newlines);
     }
 }
 

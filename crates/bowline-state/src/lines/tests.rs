@@ -1,4 +1,4 @@
-//! Windows of lines: a table, and the laws.
+//! Tests of line windows: a table, and properties.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ fn check(text: &str, windows: &[(Option<u32>, Option<u32>)], expected: Expect) {
             Some(number) => number.to_string(),
         };
         write!(out, "{},{}: ", name(line), name(limit)).unwrap();
-        match slice(text, Window { line, limit }) {
+        match slice_lines(text, LineWindow { line, limit }) {
             Ok(lines) => writeln!(out, "{lines:?}").unwrap(),
             Err(past_end) => writeln!(out, "! {past_end}").unwrap(),
         }
@@ -67,9 +67,9 @@ fn a_window_past_the_last_line_is_refused_with_the_number_of_lines() {
         "one\ntwo\n",
         &[(Some(3), None), (Some(3), Some(0)), (Some(MAX), Some(MAX))],
         expect![[r#"
-            3,-: ! the window starts past the end of the text, which has this many lines: 2
-            3,0: ! the window starts past the end of the text, which has this many lines: 2
-            max,max: ! the window starts past the end of the text, which has this many lines: 2
+            3,-: ! the window starts past the end of the text, which has 2 lines
+            3,0: ! the window starts past the end of the text, which has 2 lines
+            max,max: ! the window starts past the end of the text, which has 2 lines
         "#]],
     );
 }
@@ -83,7 +83,7 @@ fn the_last_line_needs_no_end() {
             2,-: "two"
             2,1: "two"
             2,2: "two"
-            3,1: ! the window starts past the end of the text, which has this many lines: 2
+            3,1: ! the window starts past the end of the text, which has 2 lines
         "#]],
     );
 }
@@ -98,7 +98,7 @@ fn an_empty_text_can_be_read_from_its_first_line() {
             0,-: ""
             1,max: ""
             1,0: ""
-            2,-: ! the window starts past the end of the text, which has this many lines: 0
+            2,-: ! the window starts past the end of the text, which has 0 lines
         "#]],
     );
 }
@@ -111,7 +111,7 @@ fn a_line_of_nothing_is_a_line() {
         expect![[r#"
             1,1: "\n"
             2,-: "\n"
-            3,-: ! the window starts past the end of the text, which has this many lines: 2
+            3,-: ! the window starts past the end of the text, which has 2 lines
         "#]],
     );
 }
@@ -124,14 +124,14 @@ fn a_lone_carriage_return_and_a_line_separator_end_no_line() {
         expect![[r#"
             1,1: "a\rb\u{2028}c\u{85}\n"
             2,1: "d"
-            3,-: ! the window starts past the end of the text, which has this many lines: 2
+            3,-: ! the window starts past the end of the text, which has 2 lines
         "#]],
     );
 }
 
 #[test]
 fn a_scanner_says_when_the_rest_need_not_be_read() {
-    let mut scanner = WindowScanner::new(Window { line: Some(2), limit: Some(1) });
+    let mut scanner = WindowScanner::new(LineWindow { line: Some(2), limit: Some(1) });
     let mut out = String::new();
     for chunk in ["on", "e\n", "t", "wo", "\nthr", "ee"] {
         let range = scanner.feed(chunk.as_bytes());
@@ -148,13 +148,17 @@ fn a_scanner_says_when_the_rest_need_not_be_read() {
     .assert_eq(&out);
 }
 
-/// Returns the lines by another road than the code's.
-fn lines_of(text: &str) -> Vec<&str> {
+/// Returns the lines by an independent implementation.
+fn split_lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// Feeds a text cut at the given places, and returns the window or the number of lines.
-fn scan(text: &str, window: Window, cuts: &[prop::sample::Index]) -> Result<Vec<u8>, PastEnd> {
+/// Feeds a text split at the given places, and returns the window or the number of lines.
+fn scan_window(
+    text: &str,
+    window: LineWindow,
+    cuts: &[prop::sample::Index],
+) -> Result<Vec<u8>, PastEndError> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
     cuts.extend([0, text.len()]);
     cuts.sort_unstable();
@@ -167,7 +171,7 @@ fn scan(text: &str, window: Window, cuts: &[prop::sample::Index]) -> Result<Vec<
     scanner.finish().map(|()| found)
 }
 
-fn text() -> impl Strategy<Value = String> {
+fn any_text() -> impl Strategy<Value = String> {
     proptest::collection::vec(
         prop::sample::select(vec!["\n", "\r\n", "\r", "a", "\u{2028}", "é", "😀", "long line"]),
         0..40,
@@ -175,31 +179,31 @@ fn text() -> impl Strategy<Value = String> {
     .prop_map(|parts| parts.concat())
 }
 
-fn window() -> impl Strategy<Value = Window> {
+fn any_window() -> impl Strategy<Value = LineWindow> {
     let number = || prop::option::of(prop_oneof![0u32..45, Just(u32::MAX)]);
-    (number(), number()).prop_map(|(line, limit)| Window { line, limit })
+    (number(), number()).prop_map(|(line, limit)| LineWindow { line, limit })
 }
 
 proptest! {
     #[test]
-    fn a_slice_is_the_lines_it_names(text in text(), window in window()) {
-        let lines = lines_of(&text);
+    fn a_slice_is_the_lines_it_names(text in any_text(), window in any_window()) {
+        let lines = split_lines(&text);
         let first = window.line.unwrap_or(1).max(1) as usize;
         let limit = window.limit.map_or(usize::MAX, |limit| limit as usize);
         let expected = if first > lines.len().max(1) {
-            Err(PastEnd { lines: lines.len() as u64 })
+            Err(PastEndError { lines: lines.len() as u64 })
         } else {
             Ok(lines.iter().skip(first - 1).take(limit).copied().collect::<String>())
         };
-        prop_assert_eq!(slice(&text, window).map(str::to_owned), expected);
+        prop_assert_eq!(slice_lines(&text, window).map(str::to_owned), expected);
     }
 
     #[test]
-    fn all_windows_together_are_the_text(text in text(), limit in 1u32..5) {
+    fn all_windows_together_are_the_text(text in any_text(), limit in 1u32..5) {
         let mut together = String::new();
         let mut line = 1;
-        // A text of these has fewer than 100 lines.
-        while line < 100 && let Ok(window) = slice(&text, Window { line: Some(line), limit: Some(limit) }) {
+        // A generated text has fewer than 100 lines.
+        while line < 100 && let Ok(window) = slice_lines(&text, LineWindow { line: Some(line), limit: Some(limit) }) {
             together.push_str(window);
             line += limit;
         }
@@ -208,20 +212,20 @@ proptest! {
 
     #[test]
     fn a_scanner_finds_the_same_however_the_text_is_cut(
-        text in text(),
-        window in window(),
+        text in any_text(),
+        window in any_window(),
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..10),
     ) {
-        let sliced = slice(&text, window).map(|window| window.as_bytes().to_vec());
-        prop_assert_eq!(scan(&text, window, &cuts), sliced);
+        let sliced = slice_lines(&text, window).map(|window| window.as_bytes().to_vec());
+        prop_assert_eq!(scan_window(&text, window, &cuts), sliced);
     }
 
     #[test]
-    fn a_counter_counts_the_same_however_the_text_is_cut(text in text(), cut in any::<prop::sample::Index>()) {
+    fn a_counter_counts_the_same_however_the_text_is_cut(text in any_text(), cut in any::<prop::sample::Index>()) {
         let (before, after) = text.as_bytes().split_at(cut.index(text.len() + 1));
         let mut counter = LineCounter::default();
         counter.feed(before);
         counter.feed(after);
-        prop_assert_eq!(counter.lines(), lines_of(&text).len() as u64);
+        prop_assert_eq!(counter.lines(), split_lines(&text).len() as u64);
     }
 }

@@ -1,65 +1,67 @@
-//! Which server is a workspace: one whose tools read, look around, write and run as Bowline's own do.
+//! Workspace detection: which server has tools that read, list, search, write and run as Bowline's own do.
 //!
-//! A name proves nothing, so a server is known by the schemas of its tools: what they have to be called with, and what
-//! they may be. A tool that may be called with more than that is still the same.
+//! A name proves nothing, so a server is recognised by the schemas of its tools: the required arguments must be the
+//! same, and every property of ours must exist. Additional optional properties do not matter.
 
 use serde_json::Value;
 
-use super::Listed;
-use crate::tooling::schema::{
-    edit_schema, list_schema, number, object, read_schema, run_schema, search_schema, string, write_schema,
+use super::ListedTool;
+use crate::tools::schema::{
+    edit_schema, integer, list_schema, object, read_schema, run_schema, search_schema, string, write_schema,
 };
 
 /// Reads a file.
-pub const READ: &str = "read_text_file";
+pub const READ_TOOL: &str = "read_text_file";
 /// Writes a file.
-pub const WRITE: &str = "write_text_file";
+pub const WRITE_TOOL: &str = "write_text_file";
 /// Edits a file.
-pub const EDIT: &str = "edit_text_file";
+pub const EDIT_TOOL: &str = "edit_text_file";
 /// Lists a directory.
-pub const LIST: &str = "list_directory";
+pub const LIST_TOOL: &str = "list_directory";
 /// Searches texts.
-pub const SEARCH: &str = "search_text";
+pub const SEARCH_TOOL: &str = "search_text";
 /// Runs a command.
-pub const RUN: &str = "execute";
-/// Returns what a command in the background has put out.
-pub const OUTPUT: &str = "terminal_output";
-/// Ends a command in the background.
-pub const KILL: &str = "kill_terminal";
+pub const RUN_TOOL: &str = "execute";
+/// Returns the output of a background command.
+pub const OUTPUT_TOOL: &str = "terminal_output";
+/// Kills a background command.
+pub const KILL_TOOL: &str = "kill_terminal";
 
 /// The names of all tools that a workspace may have.
-pub const ALL: [&str; 8] = [READ, WRITE, EDIT, LIST, SEARCH, RUN, OUTPUT, KILL];
+pub const ALL_TOOLS: [&str; 8] =
+    [READ_TOOL, WRITE_TOOL, EDIT_TOOL, LIST_TOOL, SEARCH_TOOL, RUN_TOOL, OUTPUT_TOOL, KILL_TOOL];
 
-/// What a workspace does beside reading and looking around, which each of them does.
+/// The abilities of a workspace beyond reading, listing and searching, which every workspace has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Workspace {
-    /// It writes and edits files.
-    pub writes: bool,
-    /// It runs commands, in the background too.
-    pub runs: bool,
+pub struct WorkspaceToolset {
+    /// Writing and editing files.
+    pub can_write: bool,
+    /// Running commands, including in the background.
+    pub can_run: bool,
 }
 
-/// Says what a server with these tools does as a workspace; nothing if it is none.
+/// Returns the abilities of a server as a workspace; `None` if it is not one.
 #[must_use]
-pub fn recognise(tools: &[Listed]) -> Option<Workspace> {
+pub fn recognise_workspace(tools: &[ListedTool]) -> Option<WorkspaceToolset> {
     let has = |name: &str, schema: &Value| {
-        tools.iter().any(|tool| tool.tool == name && is_called_alike(schema, &tool.schema))
+        tools.iter().any(|tool| tool.name == name && accepts_same_arguments(schema, &tool.schema))
     };
-    let is_workspace =
-        has(READ, &read_schema()) && has(LIST, &list_schema()) && has(SEARCH, &search_schema());
+    let is_workspace = has(READ_TOOL, &read_schema())
+        && has(LIST_TOOL, &list_schema())
+        && has(SEARCH_TOOL, &search_schema());
     let id = || [("id", string(""))];
-    is_workspace.then(|| Workspace {
-        writes: has(WRITE, &write_schema()) && has(EDIT, &edit_schema()),
-        runs: has(RUN, &run_schema())
-            && has(OUTPUT, &object(&id(), &[("wait_seconds", number(""))]))
-            && has(KILL, &object(&id(), &[])),
+    is_workspace.then(|| WorkspaceToolset {
+        can_write: has(WRITE_TOOL, &write_schema()) && has(EDIT_TOOL, &edit_schema()),
+        can_run: has(RUN_TOOL, &run_schema())
+            && has(OUTPUT_TOOL, &object(&id(), &[("wait_seconds", integer(""))]))
+            && has(KILL_TOOL, &object(&id(), &[])),
     })
 }
 
-/// Says whether what is called by one schema can be called by the other.
-fn is_called_alike(ours: &Value, theirs: &Value) -> bool {
+/// Returns whether `theirs` requires the same arguments as `ours` and knows all properties of `ours`.
+fn accepts_same_arguments(ours: &Value, theirs: &Value) -> bool {
     let names = |schema: &Value| {
-        let mut names: Vec<String> = required(schema).map(str::to_owned).collect();
+        let mut names: Vec<String> = required_names(schema).map(str::to_owned).collect();
         names.sort_unstable();
         names
     };
@@ -68,7 +70,7 @@ fn is_called_alike(ours: &Value, theirs: &Value) -> bool {
     names(ours) == names(theirs) && fields.all(|field| there.get(field).is_some())
 }
 
-fn required(schema: &Value) -> impl Iterator<Item = &str> {
+fn required_names(schema: &Value) -> impl Iterator<Item = &str> {
     schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 

@@ -1,4 +1,4 @@
-//! Three-way merges: tables of what merges and what conflicts, and the laws.
+//! Tests of three-way merges: tables of merges and conflicts, and properties.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Merges texts in which `/` stands for a line end, both ways.
+/// Merges texts in which `/` stands for a newline, both ways.
 fn check(rows: &[(&str, &str, &str)], expected: Expect) {
     let mut out = String::new();
     for row in rows {
@@ -18,7 +18,8 @@ fn check(rows: &[(&str, &str, &str)], expected: Expect) {
         match merge(&base, &ours, &theirs) {
             Ok(merged) => {
                 let took = |took, name| if took { name } else { "" };
-                let (ours, theirs) = (took(merged.took_ours, " ours"), took(merged.took_theirs, " theirs"));
+                let (ours, theirs) =
+                    (took(merged.has_our_changes, " ours"), took(merged.has_their_changes, " theirs"));
                 writeln!(out, "{}{ours}{theirs}", show(&merged.text)).unwrap();
             }
             Err(conflict) => {
@@ -133,7 +134,7 @@ fn changes_that_overlap_or_touch_conflict() {
 fn no_two_lines_are_glued_into_one() {
     check(
         &[
-            // One side appends to a last line without an end, the other changes something else, or that end.
+            // One side appends to an unterminated last line, the other changes another line, or terminates that one.
             ("a/b/foo", "A/b/foo", "a/b/foo/bar"),
             ("a/b/foo", "a/b/foo/", "A/b/foo"),
             ("a/foo", "a/foo/", "a/foo/bar"),
@@ -195,19 +196,21 @@ fn a_conflict_stays_small() {
         (0..100).map(|place| format!("{side}{place} {}\n=\n", "é".repeat(3000))).collect()
     };
     let conflict = merge(&text("base"), &text("ours"), &text("theirs")).unwrap_err();
-    assert_eq!((conflict.hunks.len(), conflict.total), (MAX_HUNKS, 100));
-    assert_eq!(conflict.hunks[MAX_HUNKS - 1].line, 31);
+    assert_eq!((conflict.hunks.len(), conflict.total), (MAX_CONFLICT_HUNKS, 100));
+    assert_eq!(conflict.hunks[MAX_CONFLICT_HUNKS - 1].line, 31);
     for hunk in &conflict.hunks {
         for text in [&hunk.base, &hunk.ours, &hunk.theirs] {
-            assert!(text.ends_with("é…") && (MAX_HUNK_TEXT - 1..=MAX_HUNK_TEXT).contains(&text.len()));
+            assert!(
+                text.ends_with("é…") && (MAX_HUNK_TEXT_BYTES - 1..=MAX_HUNK_TEXT_BYTES).contains(&text.len())
+            );
         }
     }
     expect!["conflicting changes in 100 places, first at line 1"].assert_eq(&conflict.to_string());
-    let fits = "x".repeat(MAX_HUNK_TEXT);
+    let fits = "x".repeat(MAX_HUNK_TEXT_BYTES);
     assert_eq!(merge(&fits, "", "y").unwrap_err().hunks[0].base, fits);
 }
 
-/// Nothing here may take time that grows faster than the texts: in that case this test would take minutes.
+/// Merging must not take super-linear time: otherwise this test would take minutes.
 #[test]
 fn large_and_hostile_texts_are_merged_in_time() {
     let numbered =
@@ -237,32 +240,35 @@ fn large_and_hostile_texts_are_merged_in_time() {
 
 /// How one side changes a line of the base.
 #[derive(Debug, Clone, Copy)]
-enum Touch {
+enum LineChange {
     Keep,
     Remove,
     Change,
     InsertBefore,
 }
 
-/// Texts of lines that are all different, the last one with or without an end, and each side's way with each line.
-fn touches() -> impl Strategy<Value = (Vec<(Touch, Touch)>, [bool; 3])> {
-    use Touch::{Change, InsertBefore, Keep, Remove};
+/// Texts of distinct lines, the last with or without a terminator, and each side's change of each line.
+fn any_line_changes() -> impl Strategy<Value = (Vec<(LineChange, LineChange)>, [bool; 3])> {
+    use LineChange::{Change, InsertBefore, Keep, Remove};
     let touch =
         || prop_oneof![8 => Just(Keep), 1 => Just(Remove), 1 => Just(Change), 1 => Just(InsertBefore)];
     (proptest::collection::vec((touch(), touch()), 0..20), any::<[bool; 3]>())
 }
 
-/// Returns the side's text, the lines it has removed and those it has added.
-fn side(touches: impl Iterator<Item = Touch>, name: &str) -> (Vec<String>, Vec<String>, Vec<String>) {
+/// Returns the side's text, the lines it removed and the lines it added.
+fn apply_changes(
+    touches: impl Iterator<Item = LineChange>,
+    name: &str,
+) -> (Vec<String>, Vec<String>, Vec<String>) {
     let (mut text, mut removed, mut added) = (Vec::new(), Vec::new(), Vec::new());
     for (line, touch) in touches.enumerate() {
         let kept = format!("line {line}\n");
         let new = format!("{name} {line}\n");
-        if matches!(touch, Touch::Change | Touch::InsertBefore) {
+        if matches!(touch, LineChange::Change | LineChange::InsertBefore) {
             text.push(new.clone());
             added.push(new);
         }
-        if matches!(touch, Touch::Keep | Touch::InsertBefore) {
+        if matches!(touch, LineChange::Keep | LineChange::InsertBefore) {
             text.push(kept);
         } else {
             removed.push(kept);
@@ -271,13 +277,13 @@ fn side(touches: impl Iterator<Item = Touch>, name: &str) -> (Vec<String>, Vec<S
     (text, removed, added)
 }
 
-fn joined(lines: &[String], ended: bool) -> String {
+fn join_lines(lines: &[String], ended: bool) -> String {
     let text = lines.concat();
     if ended { text } else { text.strip_suffix('\n').unwrap_or_default().to_owned() }
 }
 
-/// Texts with few different lines, so that they repeat.
-fn text() -> impl Strategy<Value = String> {
+/// Texts from few distinct lines, so that they repeat.
+fn any_text() -> impl Strategy<Value = String> {
     proptest::collection::vec(prop::sample::select(vec!["a\n", "b\n", "c\n", "c\r\n", "\n"]), 0..12)
         .prop_flat_map(|lines| (Just(lines.concat()), prop::sample::select(vec!["", "a", "b", "c", "d"])))
         .prop_map(|(lines, last)| lines + last)
@@ -285,12 +291,12 @@ fn text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn a_merge_has_all_that_was_kept_and_all_that_was_added((touches, ended) in touches()) {
-        let (base, ..) = side(touches.iter().map(|_| Touch::Keep), "");
-        let (ours, removed_by_ours, added_by_ours) = side(touches.iter().map(|touch| touch.0), "ours");
-        let (theirs, removed_by_theirs, added_by_theirs) = side(touches.iter().map(|touch| touch.1), "theirs");
+    fn a_merge_has_all_that_was_kept_and_all_that_was_added((touches, ended) in any_line_changes()) {
+        let (base, ..) = apply_changes(touches.iter().map(|_| LineChange::Keep), "");
+        let (ours, removed_by_ours, added_by_ours) = apply_changes(touches.iter().map(|touch| touch.0), "ours");
+        let (theirs, removed_by_theirs, added_by_theirs) = apply_changes(touches.iter().map(|touch| touch.1), "theirs");
         let [base_text, ours_text, theirs_text] =
-            [(&base, ended[0]), (&ours, ended[1]), (&theirs, ended[2])].map(|(lines, ended)| joined(lines, ended));
+            [(&base, ended[0]), (&ours, ended[1]), (&theirs, ended[2])].map(|(lines, ended)| join_lines(lines, ended));
         if let Ok(merged) = merge(&base_text, &ours_text, &theirs_text) {
             let mut expected: Vec<&str> = base
                 .iter()
@@ -304,10 +310,10 @@ proptest! {
             found.sort_unstable();
             prop_assert_eq!(found, expected);
         } else {
-            // Two changes are refused only if no line that neither side touched lies between them.
+            // Two changes conflict only if no line that neither side touched lies between them.
             let alone = |at: usize| {
-                let touched = |touch: Option<&(Touch, Touch)>| {
-                    touch.map_or([false; 2], |&(ours, theirs)| [ours, theirs].map(|touch| !matches!(touch, Touch::Keep)))
+                let touched = |touch: Option<&(LineChange, LineChange)>| {
+                    touch.map_or([false; 2], |&(ours, theirs)| [ours, theirs].map(|touch| !matches!(touch, LineChange::Keep)))
                 };
                 let near = [touched(touches.get(at)), touched(touches.get(at + 1))];
                 !(near.iter().any(|touched| touched[0]) && near.iter().any(|touched| touched[1]))
@@ -317,8 +323,8 @@ proptest! {
     }
 
     #[test]
-    fn a_side_that_changed_nothing_changes_nothing(base in text(), changed in text()) {
-        let merged = |took_ours, took_theirs| Ok(Merged { text: changed.clone(), took_ours, took_theirs });
+    fn a_side_that_changed_nothing_changes_nothing(base in any_text(), changed in any_text()) {
+        let merged = |took_ours, took_theirs| Ok(MergeOutcome { text: changed.clone(), has_our_changes: took_ours, has_their_changes: took_theirs });
         let differs = changed != base;
         prop_assert_eq!(merge(&base, &changed, &base), merged(differs, false));
         prop_assert_eq!(merge(&base, &base, &changed), merged(false, differs));
@@ -326,13 +332,13 @@ proptest! {
     }
 
     #[test]
-    fn which_side_is_ours_makes_no_difference(base in text(), ours in text(), theirs in text()) {
+    fn which_side_is_ours_makes_no_difference(base in any_text(), ours in any_text(), theirs in any_text()) {
         match (merge(&base, &ours, &theirs), merge(&base, &theirs, &ours)) {
             (Ok(one), Ok(other)) => {
                 prop_assert_eq!(&one.text, &other.text);
-                prop_assert_eq!((one.took_ours, one.took_theirs), (other.took_theirs, other.took_ours));
-                prop_assert!(one.took_ours || one.text == theirs);
-                prop_assert!(one.took_theirs || one.text == ours);
+                prop_assert_eq!((one.has_our_changes, one.has_their_changes), (other.has_their_changes, other.has_our_changes));
+                prop_assert!(one.has_our_changes || one.text == theirs);
+                prop_assert!(one.has_their_changes || one.text == ours);
             }
             (Err(one), Err(other)) => prop_assert_eq!(one.total, other.total),
             (one, other) => prop_assert!(false, "{:?} but {:?}", one, other),
@@ -340,7 +346,7 @@ proptest! {
     }
 
     #[test]
-    fn every_line_of_a_merge_is_a_line_of_a_side(base in text(), ours in text(), theirs in text()) {
+    fn every_line_of_a_merge_is_a_line_of_a_side(base in any_text(), ours in any_text(), theirs in any_text()) {
         if let Ok(merged) = merge(&base, &ours, &theirs) {
             let sides: BTreeSet<&str> = [&ours, &theirs].into_iter().flat_map(|text| text.split_inclusive('\n')).collect();
             for line in merged.text.split_inclusive('\n') {

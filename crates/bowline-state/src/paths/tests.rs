@@ -1,4 +1,4 @@
-//! Paths by their text: tables of what is read, admitted and protected.
+//! Tests of lexical paths: tables of parsing, admission and protection.
 
 use std::fmt::Write as _;
 
@@ -139,14 +139,14 @@ fn a_path_is_capped_in_bytes_and_in_components() {
 fn a_path_that_no_message_can_hold_is_refused() {
     use std::os::unix::ffi::OsStrExt as _;
     let odd = Path::new(std::ffi::OsStr::from_bytes(b"/a\xff"));
-    assert_eq!(LexicalPath::parse(odd), Err(PathFault::NotUtf8));
+    assert_eq!(LexicalPath::parse(odd), Err(PathError::NotUtf8));
 }
 
 #[test]
 fn a_path_knows_its_names_and_what_was_asked() {
     let path = path("/a/./b//c/../d");
     assert_eq!(path.components().collect::<Vec<_>>(), ["a", "b", "d"]);
-    assert_eq!(path.asked(), "/a/./b//c/../d");
+    assert_eq!(path.requested(), "/a/./b//c/../d");
     assert_eq!(path.as_str(), "/a/b/d");
 }
 
@@ -172,7 +172,7 @@ fn check_admit(roots: &[&str], asked: &[&str], expected: Expect) {
                 admitted.access(),
                 admitted.path(),
                 admitted.root().path,
-                admitted.below_root(),
+                admitted.relative_path(),
             )
             .unwrap(),
             Err(refusal) => writeln!(out, "! {refusal}").unwrap(),
@@ -275,17 +275,17 @@ fn the_number_of_roots_is_capped() {
     for at in 1..MAX_ROOTS {
         roots.add(root(&format!("/{at}"), RootMode::Writable)).unwrap();
     }
-    assert_eq!(roots.add(root("/more", RootMode::Writable)), Err(TooManyRoots));
+    assert_eq!(roots.add(root("/more", RootMode::Writable)), Err(TooManyRootsError));
     assert_eq!(roots.add(root("/1", RootMode::ReadOnly)), Ok(()));
     assert_eq!(roots.iter().count(), MAX_ROOTS);
     assert_eq!(roots.iter().next().map(|cwd| cwd.path.as_str()), Some("/0"));
-    assert_eq!(TooManyRoots.to_string(), "a session has at most 64 directories");
+    assert_eq!(TooManyRootsError.to_string(), "a session has at most 64 directories");
 }
 
 fn check_protected(paths: &[&str], expected: Expect) {
     let mut out = String::new();
     for text in paths {
-        let of = |access| protected(&path(text), access);
+        let of = |access| find_protection(&path(text), access);
         let (read, write) = (of(Access::Read), of(Access::Write));
         let text = text.escape_default();
         match (read, write) {
@@ -333,23 +333,23 @@ fn what_runs_later_is_protected_from_writes_and_secrets_from_reads_too() {
             "/home/u/.ssh/config",
         ],
         expect![[r#"
-            /w/.git/hooks/pre-commit: Hook (write)
+            /w/.git/hooks/pre-commit: VcsHook (write)
             /w/vendor/x/.git/config: Repository (write)
             /w/.git: Repository (write)
             /w/.hg/hgrc: Repository (write)
             /w/.svn/entries: Repository (write)
-            /w/.vscode/tasks.json: Editor (write)
-            /w/.idea/workspace.xml: Editor (write)
-            /w/.zed/tasks.json: Editor (write)
-            /w/.cursor/mcp.json: Agent (write)
-            /w/.claude/settings.json: Agent (write)
-            /w/.codex/config.toml: Agent (write)
-            /w/.agents/skills/a: Agent (write)
-            /w/.mcp.json: Agent (write)
+            /w/.vscode/tasks.json: EditorSettings (write)
+            /w/.idea/workspace.xml: EditorSettings (write)
+            /w/.zed/tasks.json: EditorSettings (write)
+            /w/.cursor/mcp.json: AgentSettings (write)
+            /w/.claude/settings.json: AgentSettings (write)
+            /w/.codex/config.toml: AgentSettings (write)
+            /w/.agents/skills/a: AgentSettings (write)
+            /w/.mcp.json: AgentSettings (write)
             /w/.envrc: DirectoryEnvironment
-            /w/.devcontainer/devcontainer.json: Container (write)
-            /w/.github/workflows/ci.yml: Workflow (write)
-            /w/.husky/pre-commit: Hook (write)
+            /w/.devcontainer/devcontainer.json: DevContainer (write)
+            /w/.github/workflows/ci.yml: CiWorkflow (write)
+            /w/.husky/pre-commit: VcsHook (write)
             /home/u/.bashrc: ShellStartup (write)
             /home/u/.zshenv: ShellStartup (write)
             /w/server.pem: PrivateKey
@@ -421,31 +421,31 @@ fn settings_of_tools_agents_and_servers_are_protected() {
             /w/credentials-prod.json: Secrets
             /w/prod.env: Secrets
             /w/.cargo/credentials.toml: Secrets
-            /w/.cargo/config.toml: Tool (write)
-            /w/rust-toolchain.toml: Tool (write)
-            /w/.yarnrc.yml: Tool (write)
+            /w/.cargo/config.toml: ToolSettings (write)
+            /w/rust-toolchain.toml: ToolSettings (write)
+            /w/.yarnrc.yml: ToolSettings (write)
             /w/.gitattributes: Repository (write)
             /w/.gitmodules: Repository (write)
-            /w/.pre-commit-config.yaml: Hook (write)
-            /w/.githooks/pre-commit: Hook (write)
-            /w/.gdbinit: Tool (write)
-            /w/.exrc: Editor (write)
-            /w/.nvim.lua: Editor (write)
-            /w/.dir-locals.el: Editor (write)
-            /w/a.code-workspace: Editor (write)
-            /w/.gemini/settings.json: Agent (write)
-            /w/.qwen/settings.json: Agent (write)
-            /w/.kimi/config.toml: Agent (write)
-            /w/opencode.json: Agent (write)
-            /w/AGENTS.md: Instructions (write)
-            /w/sub/CLAUDE.md: Instructions (write)
-            /w/GEMINI.md: Instructions (write)
-            /w/.cursorrules: Instructions (write)
-            /w/.github/copilot-instructions.md: Instructions (write)
-            /w/.gitlab-ci.yml: Workflow (write)
-            /w/evil/HEAD: Head (write)
-            /w/evil/head: Head (write)
-            /w/evil/HEAD. : Head (write)
+            /w/.pre-commit-config.yaml: VcsHook (write)
+            /w/.githooks/pre-commit: VcsHook (write)
+            /w/.gdbinit: ToolSettings (write)
+            /w/.exrc: EditorSettings (write)
+            /w/.nvim.lua: EditorSettings (write)
+            /w/.dir-locals.el: EditorSettings (write)
+            /w/a.code-workspace: EditorSettings (write)
+            /w/.gemini/settings.json: AgentSettings (write)
+            /w/.qwen/settings.json: AgentSettings (write)
+            /w/.kimi/config.toml: AgentSettings (write)
+            /w/opencode.json: AgentSettings (write)
+            /w/AGENTS.md: AgentInstructions (write)
+            /w/sub/CLAUDE.md: AgentInstructions (write)
+            /w/GEMINI.md: AgentInstructions (write)
+            /w/.cursorrules: AgentInstructions (write)
+            /w/.github/copilot-instructions.md: AgentInstructions (write)
+            /w/.gitlab-ci.yml: CiWorkflow (write)
+            /w/evil/HEAD: GitHead (write)
+            /w/evil/head: GitHead (write)
+            /w/evil/HEAD. : GitHead (write)
             /w/.docker/daemon.json: -
             /w/credentials.rs: -
             /w/HEAD/a.txt: -
@@ -459,14 +459,14 @@ fn settings_of_tools_agents_and_servers_are_protected() {
 
 #[test]
 fn a_write_below_what_git_keeps_in_a_repository_names_the_directory() {
-    let of = |path| maybe_repositories(path).join(" ");
+    let of = |path| find_possible_repositories(path).join(" ");
     assert_eq!(of("a/b/config"), "a/b");
     assert_eq!(of("config"), "");
-    assert_eq!(maybe_repositories("config"), [""]);
+    assert_eq!(find_possible_repositories("config"), [""]);
     assert_eq!(of("a/objects/ab/hooks"), "a a/objects/ab");
     assert_eq!(of("a/HOOKS/pre-commit"), "a");
-    assert!(maybe_repositories("a/b/c.txt").is_empty());
-    assert!(maybe_repositories("a/configs").is_empty());
+    assert!(find_possible_repositories("a/b/c.txt").is_empty());
+    assert!(find_possible_repositories("a/configs").is_empty());
 }
 
 #[test]
@@ -474,7 +474,7 @@ fn a_secret_inside_what_runs_later_is_still_a_secret() {
     check_protected(
         &["/w/.claude/.env", "/w/.ssh/.git"],
         expect![[r#"
-            /w/.claude/.env: read Some(Secrets), write Some(Agent)
+            /w/.claude/.env: read Some(Secrets), write Some(AgentSettings)
             /w/.ssh/.git: Secrets
         "#]],
     );
@@ -507,7 +507,7 @@ fn a_name_that_some_file_system_takes_for_a_protected_one_is_one() {
         ],
         expect![[r#"
             /w/.GiT/config: Repository (write)
-            /w/.VSCODE/tasks.json: Editor (write)
+            /w/.VSCODE/tasks.json: EditorSettings (write)
             /w/.git./config: Repository (write)
             /w/.git /config: Repository (write)
             /w/.git . ./config: Repository (write)
@@ -515,15 +515,15 @@ fn a_name_that_some_file_system_takes_for_a_protected_one_is_one() {
             /w/.git:x: Repository (write)
             /w/GIT~1/config: Repository (write)
             /w/git~12: Repository (write)
-            /w/GIT~1 ./hooks/pre-commit: Hook (write)
-            /w/MCP~1.JSO: Agent (write)
-            /w/DEVCON~1/devcontainer.json: Container (write)
-            /w/GITHUB~2/workflows/ci.yml: Workflow (write)
+            /w/GIT~1 ./hooks/pre-commit: VcsHook (write)
+            /w/MCP~1.JSO: AgentSettings (write)
+            /w/DEVCON~1/devcontainer.json: DevContainer (write)
+            /w/GITHUB~2/workflows/ci.yml: CiWorkflow (write)
             /w/.git\\config: Repository (write)
             /w/a\\.env: Secrets
             /w/.g\u{200c}it/config: Repository (write)
-            /w/.HUS\u{212a}Y/a: Hook (write)
-            /w/.v\u{17f}code/a: Editor (write)
+            /w/.HUS\u{212a}Y/a: VcsHook (write)
+            /w/.v\u{17f}code/a: EditorSettings (write)
             /w/ID_RSA: PrivateKey
             /w/SERVER.PEM.: PrivateKey
         "#]],
@@ -584,7 +584,7 @@ fn an_admitted_path_is_judged_below_its_root() {
         roots.admit(&path, access).unwrap().protection()
     };
     assert_eq!(protection("src/main.rs", Access::Write), None);
-    assert_eq!(protection(".git/hooks/a", Access::Write), Some(Protection::Hook));
+    assert_eq!(protection(".git/hooks/a", Access::Write), Some(Protection::VcsHook));
     assert_eq!(protection(".git/hooks/a", Access::Read), None);
     assert_eq!(protection(".env", Access::Read), Some(Protection::Secrets));
 }
@@ -607,7 +607,7 @@ fn each_protection_says_why() {
         "a.pem",
         ".env",
     ] {
-        let protection = protected(&path(&format!("/{name}")), Access::Write).unwrap();
+        let protection = find_protection(&path(&format!("/{name}")), Access::Write).unwrap();
         writeln!(out, "{name} {}", protection.reason()).unwrap();
     }
     expect![[r#"
@@ -633,7 +633,7 @@ fn any_path() -> impl Strategy<Value = String> {
         .prop_map(|names| format!("/{}", names.join("/")))
 }
 
-/// Resolves a path by another road than the code's: one step at a time, from the text of the whole.
+/// Resolves a path by another algorithm than the code's: one step at a time, from the whole text.
 fn resolve(asked: &str) -> Option<Vec<&str>> {
     let mut names = vec![];
     for name in asked.split('/') {
@@ -657,7 +657,7 @@ proptest! {
             }
             Err(fault) => {
                 prop_assert_eq!(resolve(&asked), None);
-                prop_assert_eq!(fault, PathFault::AboveRoot(asked));
+                prop_assert_eq!(fault, PathError::AboveRoot(asked));
             }
         }
     }
@@ -672,7 +672,7 @@ proptest! {
         let admitted = Roots::new(Root { path: given.clone(), mode: RootMode::Writable }).admit(&asked, Access::Write);
         prop_assert_eq!(admitted.is_ok(), names.starts_with(&root));
         if let Ok(admitted) = admitted {
-            prop_assert_eq!(admitted.below_root(), names[root.len()..].join("/"));
+            prop_assert_eq!(admitted.relative_path(), names[root.len()..].join("/"));
         }
     }
 
@@ -683,16 +683,16 @@ proptest! {
         let lower = path(&format!("/{}", names.join("/")));
         let upper = path(&lower.as_str().to_ascii_uppercase());
         for access in [Access::Read, Access::Write] {
-            prop_assert_eq!(protected(&lower, access), protected(&upper, access));
+            prop_assert_eq!(find_protection(&lower, access), find_protection(&upper, access));
         }
     }
 
     #[test]
     fn no_text_is_too_odd(asked in "[/.~:\\\\\\x00a-z\u{0}-\u{10ffff}]{0,40}") {
         if let Ok(path) = LexicalPath::parse(&asked) {
-            prop_assert_eq!(path.asked(), asked);
+            prop_assert_eq!(path.requested(), asked);
             prop_assert_eq!(path.components().find(|name| matches!(*name, "" | "." | "..")), None);
-            prop_assert_eq!(protected(&path, Access::Read).is_some_and(|kind| !kind.guards(Access::Write)), false);
+            prop_assert_eq!(find_protection(&path, Access::Read).is_some_and(|kind| !kind.guards_against(Access::Write)), false);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the module promises, as data.
+//! Tests of permission requests and answers, as data.
 
 use super::*;
 use agent_client_protocol_schema::v1::{ToolCallStatus, ToolCallUpdateFields};
@@ -11,12 +11,14 @@ fn tracker() -> ToolCallTracker {
     let edit =
         |id| builders::start_edit(id, "Edit it", "/a", "new").content(vec![builders::text("old content")]);
     tracker.start("edit", edit).unwrap();
-    tracker.start("bare", |id| builders::start(id, "Think")).unwrap();
-    tracker.start("done", |id| builders::start(id, "Done").status(ToolCallStatus::Completed)).unwrap();
+    tracker.start("bare", |id| builders::start_tool_call(id, "Think")).unwrap();
+    tracker
+        .start("done", |id| builders::start_tool_call(id, "Done").status(ToolCallStatus::Completed))
+        .unwrap();
     tracker
 }
 
-fn check_request(requests: Vec<Result<RequestPermissionRequest, AskError>>, expected: Expect) {
+fn check_request(requests: Vec<Result<RequestPermissionRequest, PermissionRequestError>>, expected: Expect) {
     let mut text = String::new();
     for request in requests {
         match request {
@@ -40,17 +42,17 @@ fn options(words: &str) -> Vec<PermissionOption> {
 #[test]
 fn a_request_describes_the_tracked_call_and_offers_the_default_options() {
     let broker = PermissionBroker::new("s1");
-    let ask = Ask {
+    let ask = PermissionRequestDetails {
         description: Some("It changes the settings.".to_owned()),
         content: vec![builders::diff("/a", Some("old"), "new")],
-        ..Ask::default()
+        ..PermissionRequestDetails::default()
     };
     check_request(
         vec![
-            broker.request_for(&tracker(), "edit", Ask::default()),
-            broker.request_for(&tracker(), "edit", ask.clone()),
-            broker.request_for(&tracker(), "bare", ask),
-            broker.request_for(&tracker(), "bare", Ask::default()),
+            broker.build_request_for(&tracker(), "edit", PermissionRequestDetails::default()),
+            broker.build_request_for(&tracker(), "edit", ask.clone()),
+            broker.build_request_for(&tracker(), "bare", ask),
+            broker.build_request_for(&tracker(), "bare", PermissionRequestDetails::default()),
         ],
         expect![[r#"
             {"sessionId":"s1","toolCall":{"toolCallId":"call_1","kind":"edit","status":"pending","title":"Edit it","content":[{"type":"content","content":{"type":"text","text":"old content"}}],"locations":[{"path":"/a"}],"rawInput":{"path":"/a","content":"new"}},"options":[{"optionId":"approve","name":"Approve","kind":"allow_once"},{"optionId":"approve_for_session","name":"Approve for session","kind":"allow_always"},{"optionId":"reject","name":"Reject","kind":"reject_once"}]}
@@ -63,11 +65,17 @@ fn a_request_describes_the_tracked_call_and_offers_the_default_options() {
 
 #[test]
 fn a_request_may_name_its_own_call_and_its_own_options() {
-    let call = || builders::update("t9", ToolCallUpdateFields::new().title("Mine"));
-    let ask = |words| Ask { options: Some(options(words)), ..Ask::default() };
+    let call = || builders::update_tool_call("t9", ToolCallUpdateFields::new().title("Mine"));
+    let ask = |words| PermissionRequestDetails {
+        options: Some(options(words)),
+        ..PermissionRequestDetails::default()
+    };
     let broker = PermissionBroker::with_options("s1", options("yes:allow_once no:reject_always")).unwrap();
     check_request(
-        vec![broker.request(call(), Ask::default()), broker.request(call(), ask("ok:allow_always"))],
+        vec![
+            broker.build_request(call(), PermissionRequestDetails::default()),
+            broker.build_request(call(), ask("ok:allow_always")),
+        ],
         expect![[r#"
             {"sessionId":"s1","toolCall":{"toolCallId":"t9","title":"Mine"},"options":[{"optionId":"yes","name":"Option yes","kind":"allow_once"},{"optionId":"no","name":"Option no","kind":"reject_always"}]}
             {"sessionId":"s1","toolCall":{"toolCallId":"t9","title":"Mine"},"options":[{"optionId":"ok","name":"Option ok","kind":"allow_always"}]}
@@ -78,14 +86,17 @@ fn a_request_may_name_its_own_call_and_its_own_options() {
 #[test]
 fn a_request_that_cannot_be_answered_is_not_made() {
     let broker = PermissionBroker::new("s1");
-    let ask = |words| Ask { options: Some(options(words)), ..Ask::default() };
+    let ask = |words| PermissionRequestDetails {
+        options: Some(options(words)),
+        ..PermissionRequestDetails::default()
+    };
     check_request(
         vec![
-            broker.request_for(&tracker(), "missing", Ask::default()),
-            broker.request_for(&tracker(), "done", Ask::default()),
-            broker.request_for(&tracker(), "edit", ask("")),
-            broker.request_for(&tracker(), "edit", ask(":allow_once no:reject_once")),
-            broker.request_for(&tracker(), "edit", ask("x:allow_once y:reject_once x:reject_once")),
+            broker.build_request_for(&tracker(), "missing", PermissionRequestDetails::default()),
+            broker.build_request_for(&tracker(), "done", PermissionRequestDetails::default()),
+            broker.build_request_for(&tracker(), "edit", ask("")),
+            broker.build_request_for(&tracker(), "edit", ask(":allow_once no:reject_once")),
+            broker.build_request_for(&tracker(), "edit", ask("x:allow_once y:reject_once x:reject_once")),
         ],
         expect![[r#"
             ! no tool call is tracked as missing
@@ -96,7 +107,7 @@ fn a_request_that_cannot_be_answered_is_not_made() {
         "#]],
     );
     let error = PermissionBroker::with_options("s1", Vec::new()).unwrap_err();
-    assert_eq!(error, AskError::NoOption);
+    assert_eq!(error, PermissionRequestError::NoOption);
 }
 
 fn check_verdicts(offered: &str, outcomes: &str, expected: Expect) {
@@ -109,7 +120,7 @@ fn check_verdicts(offered: &str, outcomes: &str, expected: Expect) {
                 continue;
             }
         };
-        match Verdict::of(&options(offered), &outcome) {
+        match PermissionVerdict::from_outcome(&options(offered), &outcome) {
             Ok(verdict) if verdict.is_approved() => writeln!(text, "may go on: {verdict:?}").unwrap(),
             Ok(verdict) => writeln!(text, "may not: {verdict:?}").unwrap(),
             Err(breach) => writeln!(text, "! {breach}").unwrap(),
@@ -156,7 +167,7 @@ fn check_answers(offers: &[&str], expected: Expect) {
     for offered in offers {
         writeln!(text, "offered {}", if offered.is_empty() { "nothing" } else { offered }).unwrap();
         for decision in DECISIONS {
-            match answer(&options(offered), decision) {
+            match choose_outcome(&options(offered), decision) {
                 Ok(outcome) => {
                     writeln!(text, "  {decision:?} {}", serde_json::to_string(&outcome).unwrap()).unwrap()
                 }
@@ -167,12 +178,12 @@ fn check_answers(offers: &[&str], expected: Expect) {
     expected.assert_eq(&text);
 }
 
-const DECISIONS: [Decision; 5] = [
-    Decision::Allow(Lifetime::Once),
-    Decision::Allow(Lifetime::Always),
-    Decision::Deny(Lifetime::Once),
-    Decision::Deny(Lifetime::Always),
-    Decision::Cancel,
+const DECISIONS: [PermissionDecision; 5] = [
+    PermissionDecision::Allow(ChoiceLifetime::Once),
+    PermissionDecision::Allow(ChoiceLifetime::Always),
+    PermissionDecision::Deny(ChoiceLifetime::Once),
+    PermissionDecision::Deny(ChoiceLifetime::Always),
+    PermissionDecision::Cancel,
 ];
 
 #[test]
@@ -251,15 +262,15 @@ proptest! {
         let words: Vec<String> =
             offered.iter().map(|(id, kind)| format!("{id}:{}", kinds[usize::from(*kind)])).collect();
         let offered = options(&words.join(" "));
-        if let Ok(outcome) = answer(&offered, decision) {
-            let verdict = Verdict::of(&offered, &outcome);
+        if let Ok(outcome) = choose_outcome(&offered, decision) {
+            let verdict = PermissionVerdict::from_outcome(&offered, &outcome);
             let expected = match decision {
-                Decision::Allow(Lifetime::Once) => {
-                    matches!(verdict, Ok(Verdict::Approved { lifetime: Lifetime::Once, .. }))
+                PermissionDecision::Allow(ChoiceLifetime::Once) => {
+                    matches!(verdict, Ok(PermissionVerdict::Approved { lifetime: ChoiceLifetime::Once, .. }))
                 }
-                Decision::Allow(Lifetime::Always) => matches!(verdict, Ok(Verdict::Approved { .. })),
-                Decision::Deny(_) => matches!(verdict, Ok(Verdict::Rejected { .. } | Verdict::Cancelled)),
-                Decision::Cancel => verdict == Ok(Verdict::Cancelled),
+                PermissionDecision::Allow(ChoiceLifetime::Always) => matches!(verdict, Ok(PermissionVerdict::Approved { .. })),
+                PermissionDecision::Deny(_) => matches!(verdict, Ok(PermissionVerdict::Rejected { .. } | PermissionVerdict::Cancelled)),
+                PermissionDecision::Cancel => verdict == Ok(PermissionVerdict::Cancelled),
             };
             prop_assert!(expected, "{:?} was understood as {:?}", decision, verdict);
         }

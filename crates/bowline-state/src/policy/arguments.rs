@@ -1,56 +1,56 @@
-//! The files that plain commands are given as arguments: which of them they read and which they write.
+//! The file arguments of plain commands: which files they read and which they write.
 //!
-//! A word that may be a file counts as one. What is taken for a file and is none does no harm: it is judged as a name that
-//! is not protected and lies in the workspace. What files a command finds by itself, below a directory or in an archive or a
-//! list, is not looked at.
+//! A word that may be a file counts as one. A false positive does no harm: it is evaluated as an unprotected name
+//! inside the workspace. Files that a command finds by itself, below a directory or in an archive or a list, are not
+//! considered.
 
 use std::borrow::Cow;
 
-use super::shell::Word;
+use super::shell::ShellWord;
 use super::wrappers::base_name;
 use crate::paths::Access::{self, Read, Write};
 
-/// A file that a command is given.
+/// A file given to a command.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Argument<'w> {
-    /// Which word names it.
-    pub(super) at: usize,
-    /// What is done with it.
+pub(super) struct FileArgument<'w> {
+    /// The index of the word that names it.
+    pub(super) word_index: usize,
+    /// The access to it.
     pub(super) access: Access,
     /// Its name, as the program gets it.
     pub(super) name: Cow<'w, str>,
-    /// Whether that is certain. Otherwise the shell puts names of files, or a home directory, in its place.
+    /// Whether the name is literal. Otherwise the shell replaces it with file names or a home directory.
     pub(super) is_literal: bool,
 }
 
-/// What a program does with the words that are no options.
+/// How a program uses its operands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Operands {
-    /// It reads each.
+enum OperandRole {
+    /// It reads each operand.
     Read,
     /// It reads each but the first, which is an expression, unless an option gives that.
     ReadAfterExpression,
-    /// It writes each.
+    /// It writes each operand.
     Write,
-    /// It reads some and writes others, or what has their names.
-    Both,
-    /// It reads each but the last, and writes that or what has their names in it.
+    /// It reads some and writes others, or files with the same names.
+    ReadWrite,
+    /// It reads all but the last, and writes the last or, inside it, files with the same names.
     Copy,
-    /// The same, and those that it reads are gone afterwards.
+    /// The same as `Copy`, and the sources are removed.
     Move,
     /// It reads those before the first that begins an expression.
     Search,
-    /// Each is a setting; two of them name files.
-    Settings,
-    /// It reads each but the first, or writes it if an option says so.
+    /// Each is a setting; two of the settings name files.
+    KeyValue,
+    /// It reads all but the first, or writes them if an option says so.
     Edit,
-    /// Those after `@` are files that it sends.
-    Send,
+    /// It uploads the files after `@`.
+    Upload,
     /// It depends on the subcommand.
     Git,
 }
 
-const PROGRAMS: &[(&[&str], Operands)] = &[
+const PROGRAM_OPERANDS: &[(&[&str], OperandRole)] = &[
     (
         &[
             "cat",
@@ -110,36 +110,37 @@ const PROGRAMS: &[(&[&str], Operands)] = &[
             "objdump",
             "readelf",
         ],
-        Operands::Read,
+        OperandRole::Read,
     ),
     (
         &[
             "grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack", "jq", "yq", "awk", "gawk", "mawk", "nawk",
             "ugrep",
         ],
-        Operands::ReadAfterExpression,
+        OperandRole::ReadAfterExpression,
     ),
     (
         &[
             "tee", "touch", "mkdir", "rmdir", "rm", "unlink", "shred", "truncate", "gzip", "gunzip", "bzip2",
             "bunzip2", "xz", "unxz", "zstd", "mkfifo", "mktemp", "sponge",
         ],
-        Operands::Write,
+        OperandRole::Write,
     ),
-    // The first word of some is a mode or an owner, which is no file of a name that matters.
-    (&["chmod", "chown", "chgrp", "setfacl", "chattr"], Operands::Write),
-    (&["tar", "bsdtar", "gtar", "zip", "ar", "split", "csplit"], Operands::Both),
-    (&["cp", "install", "ln", "link", "rsync", "scp"], Operands::Copy),
-    (&["mv", "rename"], Operands::Move),
-    (&["find"], Operands::Search),
-    (&["dd"], Operands::Settings),
-    (&["sed", "gsed"], Operands::Edit),
-    (&["curl", "wget"], Operands::Send),
-    (&["git"], Operands::Git),
+    // The first word of some is a mode or an owner, which never matches a protected name.
+    (&["chmod", "chown", "chgrp", "setfacl", "chattr"], OperandRole::Write),
+    (&["tar", "bsdtar", "gtar", "zip", "ar", "split", "csplit"], OperandRole::ReadWrite),
+    (&["cp", "install", "ln", "link", "rsync", "scp"], OperandRole::Copy),
+    (&["mv", "rename"], OperandRole::Move),
+    (&["find"], OperandRole::Search),
+    (&["dd"], OperandRole::KeyValue),
+    (&["sed", "gsed"], OperandRole::Edit),
+    (&["curl", "wget"], OperandRole::Upload),
+    (&["git"], OperandRole::Git),
 ];
 
-/// Options whose value is a file. With a long one it stands after `=` or in the next word, with a short one also joined.
-const OPTIONS: &[(&str, &str, Access)] = &[
+/// Options whose value is a file. A long option has it after `=` or in the next word; a short one may also be joined
+/// to it.
+const FILE_OPTIONS: &[(&str, &str, Access)] = &[
     ("grep", "-f", Read),
     ("grep", "--file", Read),
     ("egrep", "-f", Read),
@@ -205,8 +206,8 @@ const OPTIONS: &[(&str, &str, Access)] = &[
     ("tar", "--file", Write),
 ];
 
-/// Files that are the same for everybody.
-const DEVICES: &[&str] = &[
+/// Files that are the same for every user.
+const COMMON_DEVICES: &[&str] = &[
     "-",
     "/dev/null",
     "/dev/stdin",
@@ -217,27 +218,30 @@ const DEVICES: &[&str] = &[
     "/dev/urandom",
 ];
 
-/// Returns the files that a command is given, as far as it is one of those that are known.
-pub(super) fn arguments(words: &[Word]) -> Vec<Argument<'_>> {
+/// Returns the files given to a command, if the program is a known one.
+pub(super) fn file_arguments(words: &[ShellWord]) -> Vec<FileArgument<'_>> {
     let Some(program) = words.first().map(|word| base_name(&word.text)) else { return Vec::new() };
-    let Some((_, operands)) = PROGRAMS.iter().find(|(names, _)| names.contains(&program.as_str())) else {
+    let Some((_, operands)) = PROGRAM_OPERANDS.iter().find(|(names, _)| names.contains(&program.as_str()))
+    else {
         return Vec::new();
     };
-    let mut given = Given { words, program: &program, found: Vec::new(), operands: Vec::new() };
-    given.split();
-    given.judge(*operands);
-    given.found.retain(|argument| !argument.name.is_empty() && !DEVICES.contains(&&*argument.name));
-    given.found
+    let mut given = ArgumentParser { words, program: &program, arguments: Vec::new(), operands: Vec::new() };
+    given.split_options();
+    given.classify_operands(*operands);
+    given
+        .arguments
+        .retain(|argument| !argument.name.is_empty() && !COMMON_DEVICES.contains(&&*argument.name));
+    given.arguments
 }
 
-/// Says whether a program is one of those whose arguments are known.
-pub(super) fn is_known(program: &str) -> bool {
+/// Returns whether a program's arguments are known.
+pub(super) fn is_known_program(program: &str) -> bool {
     let name = base_name(program);
-    PROGRAMS.iter().any(|(names, _)| names.contains(&name.as_str()))
+    PROGRAM_OPERANDS.iter().any(|(names, _)| names.contains(&name.as_str()))
 }
 
-/// Says whether a command writes files whose names do not stand in it: those of an archive or of a patch.
-pub(super) fn writes_unseen(words: &[Word]) -> bool {
+/// Returns whether a command writes files that it does not name: those of an archive or a patch.
+pub(super) fn writes_unnamed_files(words: &[ShellWord]) -> bool {
     let Some(program) = words.first().map(|word| base_name(&word.text)) else { return false };
     let options = || words.iter().skip(1).map(|word| word.text.as_str());
     let lists = |list: &[&str]| options().any(|option| list.contains(&option));
@@ -247,8 +251,9 @@ pub(super) fn writes_unseen(words: &[Word]) -> bool {
             let old_style = !first.starts_with('-') && first.contains('x');
             let is_short = |option: &str| option.starts_with('-') && !option.starts_with("--");
             old_style
-                || options()
-                    .any(|it| (is_short(it) && it.contains('x')) || is_long(it, "--extract") || it == "--get")
+                || options().any(|it| {
+                    (is_short(it) && it.contains('x')) || is_long_option(it, "--extract") || it == "--get"
+                })
         }
         "unzip" => !lists(&["-l", "-t", "-v", "-Z"]),
         "cpio" => options().any(|option| option.starts_with('-') && option.contains(['i', 'p'])),
@@ -260,23 +265,23 @@ pub(super) fn writes_unseen(words: &[Word]) -> bool {
     }
 }
 
-/// Says whether a word is a long option, perhaps cut short.
-fn is_long(word: &str, option: &str) -> bool {
+/// Returns whether a word is a long option, possibly abbreviated.
+fn is_long_option(word: &str, option: &str) -> bool {
     let name = word.split('=').next().unwrap_or_default();
     name.len() > 2 && option.starts_with(name)
 }
 
-struct Given<'w, 'p> {
-    words: &'w [Word],
+struct ArgumentParser<'w, 'p> {
+    words: &'w [ShellWord],
     program: &'p str,
-    found: Vec<Argument<'w>>,
-    // Where the words stand that are no options.
+    arguments: Vec<FileArgument<'w>>,
+    // The indices of the words that are not options.
     operands: Vec<usize>,
 }
 
-impl<'w> Given<'w, '_> {
-    /// Tells options from operands. Values of options that are not known are taken for operands.
-    fn split(&mut self) {
+impl<'w> ArgumentParser<'w, '_> {
+    /// Separates options from operands. Values of unknown options count as operands.
+    fn split_options(&mut self) {
         let mut only_operands = false;
         let mut at = 1;
         while let Some(word) = self.words.get(at) {
@@ -285,7 +290,7 @@ impl<'w> Given<'w, '_> {
                 self.operands.push(at);
             } else if text == "--" {
                 only_operands = true;
-            } else if let Some((access, value)) = self.option(text) {
+            } else if let Some((access, value)) = self.file_option(text) {
                 match value {
                     Some(value) => self.add(at, access, Cow::Borrowed(value)),
                     None if at + 1 < self.words.len() => {
@@ -299,18 +304,18 @@ impl<'w> Given<'w, '_> {
         }
     }
 
-    /// Returns what an option does with the file that is its value, and that value if it is joined to it.
-    fn option(&self, text: &'w str) -> Option<(Access, Option<&'w str>)> {
-        let own = OPTIONS.iter().filter(|(program, _, _)| *program == self.program);
+    /// Returns the access of an option whose value is a file, and that value if it is joined to the option.
+    fn file_option(&self, text: &'w str) -> Option<(Access, Option<&'w str>)> {
+        let own = FILE_OPTIONS.iter().filter(|(program, _, _)| *program == self.program);
         for (_, option, access) in own {
             if option.starts_with("--") {
-                if is_long(text, option) {
+                if is_long_option(text, option) {
                     return Some((*access, text.split_once('=').map(|(_, value)| value)));
                 }
             } else if !text.starts_with("--")
                 && let Some(place) = text.find(&option[1..])
             {
-                // Letters before it are options that stand alone, or so it is taken.
+                // The letters before it are assumed to be flags.
                 let value = &text[place + 1..];
                 return Some((*access, (!value.is_empty()).then_some(value)));
             }
@@ -319,7 +324,12 @@ impl<'w> Given<'w, '_> {
     }
 
     fn add(&mut self, at: usize, access: Access, name: Cow<'w, str>) {
-        self.found.push(Argument { at, access, name, is_literal: self.words[at].is_literal });
+        self.arguments.push(FileArgument {
+            word_index: at,
+            access,
+            name,
+            is_literal: self.words[at].is_literal,
+        });
     }
 
     fn add_all(&mut self, operands: &[usize], access: Access) {
@@ -328,47 +338,49 @@ impl<'w> Given<'w, '_> {
         }
     }
 
-    /// Says whether there is an option of these letters, alone or among others, or a long one that begins so.
-    fn has(&self, letters: &str, long: &[&str]) -> bool {
+    /// Returns whether an option has one of these letters, alone or in a cluster, or is one of these long options,
+    /// possibly abbreviated.
+    fn has_option(&self, letters: &str, long: &[&str]) -> bool {
         self.words.iter().skip(1).map(|word| word.text.as_str()).any(|text| match text.strip_prefix("--") {
-            Some(_) => long.iter().any(|option| is_long(text, option)),
+            Some(_) => long.iter().any(|option| is_long_option(text, option)),
             None => {
                 text.len() > 1 && text.starts_with('-') && text.contains(|letter| letters.contains(letter))
             }
         })
     }
 
-    fn judge(&mut self, operands: Operands) {
+    fn classify_operands(&mut self, operands: OperandRole) {
         let places = std::mem::take(&mut self.operands);
         let after_first = |has_option: bool| if has_option { 0 } else { places.len().min(1) };
         match operands {
-            Operands::Read => self.add_all(&places, Read),
-            Operands::Write => self.add_all(&places, Write),
-            Operands::ReadAfterExpression => {
-                let given = self.has("ef", &["--regexp", "--file", "--files", "--from-file", "--expression"]);
+            OperandRole::Read => self.add_all(&places, Read),
+            OperandRole::Write => self.add_all(&places, Write),
+            OperandRole::ReadAfterExpression => {
+                let given =
+                    self.has_option("ef", &["--regexp", "--file", "--files", "--from-file", "--expression"]);
                 self.add_all(&places[after_first(given)..], Read);
             }
-            Operands::Both => {
+            OperandRole::ReadWrite => {
                 self.add_all(&places, Read);
                 self.add_all(&places, Write);
             }
-            Operands::Edit => {
-                let given = self.has("ef", &["--expression", "--file"]);
-                let access = if self.has("i", &["--in-place"]) { Write } else { Read };
+            OperandRole::Edit => {
+                let given = self.has_option("ef", &["--expression", "--file"]);
+                let access = if self.has_option("i", &["--in-place"]) { Write } else { Read };
                 self.add_all(&places[after_first(given)..], access);
             }
-            Operands::Copy => self.copy(&places, Read),
-            Operands::Move => self.copy(&places, Write),
-            Operands::Search => {
+            OperandRole::Copy => self.add_copy_operands(&places, Read),
+            OperandRole::Move => self.add_copy_operands(&places, Write),
+            OperandRole::Search => {
                 let is_place = |at: &&usize| !self.words[**at].text.starts_with(['-', '(', '!', ')']);
                 let before = places.iter().take_while(|at| {
-                    // What stands after the first expression belongs to that.
+                    // Words after the first expression belong to it.
                     self.words[1..**at].iter().all(|word| !word.text.starts_with('-') || word.text.len() == 2)
                 });
                 let places: Vec<usize> = before.filter(is_place).copied().collect();
                 self.add_all(&places, Read);
             }
-            Operands::Settings => {
+            OperandRole::KeyValue => {
                 for at in places {
                     let text = self.words[at].text.as_str();
                     let named = [("if=", Read), ("of=", Write)];
@@ -379,21 +391,21 @@ impl<'w> Given<'w, '_> {
                     }
                 }
             }
-            Operands::Send => self.send(),
-            Operands::Git => self.git(&places),
+            OperandRole::Upload => self.add_uploads(),
+            OperandRole::Git => self.add_git_operands(&places),
         }
     }
 
-    fn copy(&mut self, places: &[usize], sources: Access) {
-        let target = self.found.iter().find(|argument| argument.access == Write);
-        let target = target.map(|argument| (argument.at, argument.name.clone(), argument.is_literal));
+    fn add_copy_operands(&mut self, places: &[usize], sources: Access) {
+        let target = self.arguments.iter().find(|argument| argument.access == Write);
+        let target = target.map(|argument| (argument.word_index, argument.name.clone(), argument.is_literal));
         let is_remote = |name: &str| {
             matches!(self.program, "rsync" | "scp")
                 && name.split('/').next().is_some_and(|host| host.contains(':'))
         };
         let local: Vec<usize> =
             places.iter().copied().filter(|at| !is_remote(&self.words[*at].text)).collect();
-        let makes_directories = self.program == "install" && self.has("d", &["--directory"]);
+        let makes_directories = self.program == "install" && self.has_option("d", &["--directory"]);
         if makes_directories {
             return self.add_all(&local, Write);
         }
@@ -403,12 +415,17 @@ impl<'w> Given<'w, '_> {
                 let word = &self.words[*last];
                 (from, Some((*last, Cow::Borrowed(word.text.as_str()), word.is_literal)))
             }
-            // All that is there is sent away, or linked to in the directory itself.
+            // Every operand is sent away, or linked to in the directory itself.
             (None, _) => (local.as_slice(), None),
         };
         self.add_all(from, sources);
         if let Some((at, name, is_literal)) = &into {
-            self.found.push(Argument { at: *at, access: Write, name: name.clone(), is_literal: *is_literal });
+            self.arguments.push(FileArgument {
+                word_index: *at,
+                access: Write,
+                name: name.clone(),
+                is_literal: *is_literal,
+            });
         }
         let below = into.as_ref().map_or("", |(_, name, _)| name.trim_end_matches('/')).to_owned();
         for at in from {
@@ -416,8 +433,8 @@ impl<'w> Given<'w, '_> {
             let leaf = word.text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
             let name = if into.is_some() { format!("{below}/{leaf}") } else { leaf.to_owned() };
             if !matches!(leaf, "" | "." | "..") && (into.is_some() || self.program == "ln") {
-                self.found.push(Argument {
-                    at: *at,
+                self.arguments.push(FileArgument {
+                    word_index: *at,
                     access: Write,
                     name: Cow::Owned(name),
                     is_literal: word.is_literal,
@@ -426,17 +443,17 @@ impl<'w> Given<'w, '_> {
         }
     }
 
-    fn send(&mut self) {
+    fn add_uploads(&mut self) {
         for (at, word) in self.words.iter().enumerate().skip(1) {
             let text = word.text.as_str();
-            // An address may have a name before its host.
+            // A URL may have a user name before its host.
             let is_address = text.contains("://") && !text.contains("=@");
             let sent = ["=@", "=<"].iter().find_map(|mark| text.split_once(mark));
             let sent = sent.or_else(|| text.split_once('@').filter(|_| !is_address));
             if let Some((_, name)) = sent {
                 let name = name.split(';').next().unwrap_or(name);
-                self.found.push(Argument {
-                    at,
+                self.arguments.push(FileArgument {
+                    word_index: at,
                     access: Read,
                     name: Cow::Borrowed(name),
                     is_literal: word.is_literal,
@@ -445,9 +462,9 @@ impl<'w> Given<'w, '_> {
         }
     }
 
-    fn git(&mut self, places: &[usize]) {
+    fn add_git_operands(&mut self, places: &[usize]) {
         let is = |wanted: &str| places.iter().position(|at| self.words[*at].text == wanted);
-        if self.words.iter().any(|word| is_long(&word.text, "--no-index")) {
+        if self.words.iter().any(|word| is_long_option(&word.text, "--no-index")) {
             return self.add_all(places, Read);
         }
         for (subcommand, access) in [("add", Read), ("stage", Read), ("hash-object", Read)] {

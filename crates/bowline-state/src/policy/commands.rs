@@ -1,39 +1,46 @@
-//! Rules for commands: every part of a line by itself, and what its parts run.
+//! Evaluation of commands: each part of a line by itself, and the commands that its parts run.
 
 use std::collections::HashSet;
 
-use super::environment::{EnvironmentRisk, environment};
-use super::executed::executes;
-use super::seen::{MAX_DEPTH, Seen, Tokens, is_boundary, is_prefix, texts, without_quotes};
-use super::shell::{self, Simple, Unparsed, Word};
+use super::environment::{EnvironmentRisk, assess_variable};
+use super::executed_files::may_execute;
+use super::shell::{self, ShellParseError, ShellWord, SimpleCommand};
 use super::targets::{
-    MAX_FILES, destination, follow, guessed_arguments, is_steady, locate, moves, redirections,
+    MAX_TARGETS, add_possible_directories, cd_target, guess_file_arguments, guess_redirections, is_cd,
+    is_lexically_stable, lexical_path_in,
 };
-use super::wrappers::{Runs, base_name, is_known_shell, is_login, runs};
-use super::{Context, Effect, Ground, Law, Matcher, Policy, Preset, Reason, Rule, because};
-use crate::operation::{Command, Invocation, Kind, Leads};
+use super::visible_commands::{
+    LooseTokens, MAX_DEPTH, VisibleCommands, has_literal_prefix, is_word_boundary, strip_quotes, word_texts,
+};
+use super::wrappers::{InnerCommand, base_name, inner_command, is_login_shell, is_system_shell};
+use super::{
+    BuiltInRule, Effect, Policy, PolicyContext, PolicyReason, Preset, ReasonBasis, Rule, RuleMatcher,
+    rule_reason,
+};
+use crate::operation::{CommandSpec, Invocation, OperationKind, PathResolution};
 use crate::paths;
 
 mod files;
 
-/// Returns the form of a command in which two are equal if they surely do the same: a single command of plain words as its
-/// words, whichever shell it was wrapped in; any other line as its text, without a shell that does nothing but read it.
+/// Returns a canonical form; two commands with equal forms surely do the same. A single command of plain words
+/// becomes its words, regardless of the shell it was wrapped in; any other line becomes its text, without a shell
+/// that only reads it.
 #[must_use]
-pub fn canonical(invocation: &Invocation) -> Invocation {
+pub fn canonical_invocation(invocation: &Invocation) -> Invocation {
     let mut current = invocation.clone();
-    // Each turn takes a shorter text out of a longer one.
+    // Each iteration extracts a shorter text from a longer one, so the loop ends.
     loop {
         let words = match &current {
-            Invocation::Argv(words) => literal(words),
-            Invocation::Shell(line) => match plain(line) {
+            Invocation::Argv(words) => literal_words(words),
+            Invocation::Shell(line) => match parse_plain_command(line) {
                 Some(words) => words,
-                None => return Invocation::Shell(trim(line).to_owned()),
+                None => return Invocation::Shell(trim_line(line).to_owned()),
             },
         };
-        match runs(&words) {
-            Runs::Text { text, is_shell: true, at }
+        match inner_command(&words) {
+            InnerCommand::Text { text, is_shell: true, at }
                 if at + 1 == words.len()
-                    && is_known_shell(&words[0].text)
+                    && is_system_shell(&words[0].text)
                     && is_transparent(&words[..at], &text) =>
             {
                 current = Invocation::Shell(text);
@@ -43,14 +50,14 @@ pub fn canonical(invocation: &Invocation) -> Invocation {
     }
 }
 
-/// What tells a line where it was before a `cd`.
-const PREVIOUS_DIRECTORY: [&str; 3] = ["OLDPWD", "cd -", "~-"];
+/// Texts that refer to the directory before a `cd`.
+const PREVIOUS_DIRECTORY_MARKERS: [&str; 3] = ["OLDPWD", "cd -", "~-"];
 
-/// Returns the same form of a command that is run in a directory: without a `cd` to that directory before the rest, which
-/// kimi-code adds to whatever it runs.
+/// Returns the canonical form of a command run in a directory: without a leading `cd` to that directory, which
+/// kimi-code adds to every command.
 #[must_use]
-pub fn canonical_in(invocation: &Invocation, cwd: &str) -> Invocation {
-    let form = canonical(invocation);
+pub fn canonical_invocation_in(invocation: &Invocation, cwd: &str) -> Invocation {
+    let form = canonical_invocation(invocation);
     let rest = match &form {
         Invocation::Shell(line) if is_plain_path(cwd) => {
             let moved = [format!("cd '{cwd}' && "), format!("cd {cwd} && ")];
@@ -58,25 +65,25 @@ pub fn canonical_in(invocation: &Invocation, cwd: &str) -> Invocation {
         }
         _ => None,
     };
-    let rest = rest.filter(|rest| !PREVIOUS_DIRECTORY.iter().any(|told| rest.contains(told)));
-    rest.map(|rest| canonical(&Invocation::Shell(rest.to_owned()))).unwrap_or(form)
+    let rest = rest.filter(|rest| !PREVIOUS_DIRECTORY_MARKERS.iter().any(|told| rest.contains(told)));
+    rest.map(|rest| canonical_invocation(&Invocation::Shell(rest.to_owned()))).unwrap_or(form)
 }
 
-/// Says whether a shell reads a path as itself, quoted or not.
+/// Returns whether a shell reads a path as itself, quoted or not.
 fn is_plain_path(path: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@".contains(&byte);
     path.starts_with('/') && path.bytes().all(is_plain)
 }
 
-/// Says whether a line does the same with and without a shell that is given it after these words.
-fn is_transparent(shell: &[Word], line: &str) -> bool {
-    // One command of plain words is nothing that `-e` could cut short, and every shell finds the same words in it.
-    if plain(line).is_some() {
+/// Returns whether a line does the same with and without the shell that these words run it in.
+fn is_transparent(shell: &[ShellWord], line: &str) -> bool {
+    // A single command of plain words cannot be cut short by `-e`, and every shell finds the same words in it.
+    if parse_plain_command(line).is_some() {
         return true;
     }
-    // A login shell reads the user's own files first, which no agent reaches; agents say it of most of what they run.
+    // A login shell reads the user's own files first, which no agent reaches; agents use one for most commands.
     let is_bare = matches!(shell, [_, option] if matches!(option.text.as_str(), "-c" | "-lc"));
-    // Patterns without a match, and what the recogniser refuses, are read by each shell in its own way.
+    // Shells differ on patterns without a match and on everything the recogniser refuses.
     let is_common = || match base_name(&shell[0].text).as_str() {
         "sh" => true,
         "zsh" => false,
@@ -85,18 +92,18 @@ fn is_transparent(shell: &[Word], line: &str) -> bool {
     is_bare && is_common()
 }
 
-/// Returns a line without what surrounds it, but with a blank at its end that is escaped.
-fn trim(line: &str) -> &str {
+/// Returns a line without surrounding blanks, but keeps an escaped blank at its end.
+fn trim_line(line: &str) -> &str {
     let line = line.trim_start_matches([' ', '\t', '\n']);
     let end = line.trim_end_matches([' ', '\t', '\n']);
     if end.ends_with('\\') { line } else { end }
 }
 
-/// Returns the words of a line that is one command of plain words and nothing else.
-fn plain(line: &str) -> Option<Vec<Word>> {
+/// Returns the words of a line that consists of one command of plain words.
+fn parse_plain_command(line: &str) -> Option<Vec<ShellWord>> {
     let mut commands = shell::parse(line).ok()?.commands;
     let only = commands.pop().filter(|_| commands.is_empty())?;
-    // What runs in the background is another thing than the same words in front.
+    // A background command differs from the same words in the foreground.
     let ampersands = |text: &str| text.matches('&').count();
     let in_words: usize = only.words.iter().map(|word| ampersands(&word.text)).sum();
     let is_plain = ampersands(line) == in_words
@@ -107,390 +114,466 @@ fn plain(line: &str) -> Option<Vec<Word>> {
     is_plain.then_some(only.words)
 }
 
-fn literal(words: &[String]) -> Vec<Word> {
-    words.iter().map(|word| Word { text: word.clone(), is_literal: true }).collect()
+fn literal_words(words: &[String]) -> Vec<ShellWord> {
+    words.iter().map(|word| ShellWord { text: word.clone(), is_literal: true }).collect()
 }
 
-/// Judges a command.
-pub(super) fn judge(policy: &Policy, kind: Kind, command: &Command, context: &Context) -> Vec<Reason> {
-    let judge = Judge {
+/// Evaluates a command.
+pub(super) fn evaluate_command(
+    policy: &Policy,
+    kind: OperationKind,
+    command: &CommandSpec,
+    context: &PolicyContext,
+) -> Vec<PolicyReason> {
+    let judge = CommandEvaluator {
         policy,
         context,
         kind,
         command,
-        exact: canonical(&command.invocation),
-        is_free: policy.is_free(kind, context),
-        unreviewed: policy.unreviewed_by(command, context),
+        canonical: canonical_invocation(&command.invocation),
+        allows_arbitrary_code: policy.allows_arbitrary_code(kind, context),
+        unreviewed_files: policy.unreviewed_for_command(command, context),
     };
-    judge.whole()
+    judge.evaluate()
 }
 
 impl Policy {
-    /// Says whether arbitrary code may run: by a rule for everything, or by the preset.
-    fn is_free(&self, kind: Kind, context: &Context) -> bool {
+    /// Returns whether arbitrary code may run: by a catch-all rule, or by the preset.
+    fn allows_arbitrary_code(&self, kind: OperationKind, context: &PolicyContext) -> bool {
         self.preset == Preset::Full
-            || self.for_everything(kind, context).iter().any(|reason| reason.effect == Effect::Allow)
+            || self.catch_all_reasons(kind, context).iter().any(|reason| reason.effect == Effect::Allow)
     }
 }
 
-struct Judge<'p> {
+struct CommandEvaluator<'p> {
     policy: &'p Policy,
-    context: &'p Context,
-    kind: Kind,
-    command: &'p Command,
-    exact: Invocation,
-    is_free: bool,
-    // Files that it must not execute unasked.
-    unreviewed: Vec<String>,
+    context: &'p PolicyContext,
+    kind: OperationKind,
+    command: &'p CommandSpec,
+    canonical: Invocation,
+    allows_arbitrary_code: bool,
+    // Files that it must not execute without approval.
+    unreviewed_files: Vec<String>,
 }
 
-/// Where in a line a part stands.
+/// The position of a part within a line.
 #[derive(Clone, Copy, Default)]
-struct Place<'d> {
-    // How many commands it is in.
+struct CommandPosition<'d> {
+    // The number of enclosing commands.
     depth: usize,
     // Whether an earlier part may have changed the directory.
-    has_moved: bool,
-    // The directories that it may run in; none if that is only the command's own.
+    may_have_moved: bool,
+    // The directories that it may run in; empty if that is only the command's own.
     directories: &'d [String],
 }
 
-impl Place<'_> {
-    /// Returns the place of what a command here runs. Where that is done is not looked at.
-    fn deeper(self) -> Self {
-        Self { depth: self.depth + 1, has_moved: true, ..self }
+impl CommandPosition<'_> {
+    /// Returns the position of a command that this one runs. Its directory is assumed unknown.
+    fn nested(self) -> Self {
+        Self { depth: self.depth + 1, may_have_moved: true, ..self }
     }
 }
 
-impl Judge<'_> {
-    fn whole(&self) -> Vec<Reason> {
+impl CommandEvaluator<'_> {
+    fn evaluate(&self) -> Vec<PolicyReason> {
         let mut reasons = Vec::new();
         for (name, value) in &self.command.env {
-            self.variable(name, value, &mut reasons);
+            self.evaluate_variable(name, value, &mut reasons);
         }
-        if !self.policy.roots.is_empty() && !self.is_inside(&self.command.cwd) {
+        if !self.policy.roots.is_empty() && !self.is_inside_roots(&self.command.cwd) {
             reasons.push(
-                Reason::law(self.policy.preset.guarded(self.kind), Law::RunsOutside).of(&self.command.cwd),
+                PolicyReason::built_in(
+                    self.policy.preset.guarded_effect(self.kind),
+                    BuiltInRule::RunsOutsideWorkspace,
+                )
+                .with_subject(&self.command.cwd),
             );
         }
-        // A rule against this very command, or for all of it.
+        // A rule against exactly this command, or for the whole of it.
         let mut is_allowed = false;
-        for (index, rule) in self.policy.live(self.kind, self.context) {
-            if matches!(&rule.spec().matcher, Matcher::Exact(exact) if *exact == self.exact) {
+        for (index, rule) in self.policy.active_rules(self.kind, self.context) {
+            if matches!(&rule.spec().matcher, RuleMatcher::Exact(exact) if *exact == self.canonical) {
                 is_allowed |= rule.effect() == Effect::Allow;
-                reasons.push(because(index, rule));
+                reasons.push(rule_reason(index, rule));
             }
         }
         match &self.command.invocation {
             Invocation::Argv(words) => {
                 let text = words.join(" ");
                 if words.len() > shell::MAX_WORDS {
-                    let why = Unparsed::TooManyWords.to_string();
-                    self.unparsed(&text, &why, is_allowed, &mut reasons);
+                    let why = ShellParseError::TooManyWords.to_string();
+                    self.evaluate_unparsed(&text, &why, is_allowed, &mut reasons);
                 } else {
-                    let part = Simple { words: literal(words), text, ..Simple::default() };
-                    self.part(&part, Place::default(), is_allowed, &mut reasons);
+                    let part =
+                        SimpleCommand { words: literal_words(words), text, ..SimpleCommand::default() };
+                    self.evaluate_simple_command(&part, CommandPosition::default(), is_allowed, &mut reasons);
                 }
             }
-            Invocation::Shell(line) => self.line(line, Place::default(), is_allowed, &mut reasons),
+            Invocation::Shell(line) => {
+                self.evaluate_line(line, CommandPosition::default(), is_allowed, &mut reasons)
+            }
         }
         reasons
     }
 
-    /// Judges a line, each command by itself.
-    fn line(&self, line: &str, mut place: Place<'_>, is_allowed: bool, reasons: &mut Vec<Reason>) {
+    /// Evaluates a line, each command by itself.
+    fn evaluate_line(
+        &self,
+        line: &str,
+        mut place: CommandPosition<'_>,
+        is_allowed: bool,
+        reasons: &mut Vec<PolicyReason>,
+    ) {
         let parsed = match shell::parse(line) {
             Ok(parsed) if place.depth < MAX_DEPTH => parsed,
-            Ok(_) => return self.unparsed(line, "has commands in commands in commands", is_allowed, reasons),
-            Err(why) => return self.unparsed(line, &why.to_string(), is_allowed, reasons),
+            Ok(_) => {
+                return self.evaluate_unparsed(
+                    line,
+                    "has commands in commands in commands",
+                    is_allowed,
+                    reasons,
+                );
+            }
+            Err(why) => return self.evaluate_unparsed(line, &why.to_string(), is_allowed, reasons),
         };
         let mut directories = place.directories.to_vec();
         if directories.is_empty() {
             directories.push(self.command.cwd.clone());
         }
         for command in &parsed.commands {
-            self.part(command, Place { directories: &directories, ..place }, is_allowed, reasons);
-            let moves = may_move(&command.words);
-            follow(&mut directories, &command.words, moves);
-            place.has_moved |= moves;
+            self.evaluate_simple_command(
+                command,
+                CommandPosition { directories: &directories, ..place },
+                is_allowed,
+                reasons,
+            );
+            let moves = may_change_directory(&command.words);
+            add_possible_directories(&mut directories, &command.words, moves);
+            place.may_have_moved |= moves;
         }
     }
 
-    /// Judges one command of a line.
-    fn part(&self, part: &Simple, place: Place<'_>, is_allowed: bool, reasons: &mut Vec<Reason>) {
+    /// Evaluates one command of a line.
+    fn evaluate_simple_command(
+        &self,
+        part: &SimpleCommand,
+        place: CommandPosition<'_>,
+        is_allowed: bool,
+        reasons: &mut Vec<PolicyReason>,
+    ) {
         for (name, value) in &part.assignments {
-            self.variable(name, &value.text, reasons);
+            self.evaluate_variable(name, &value.text, reasons);
         }
         for redirection in &part.redirections {
-            self.redirection(redirection, place, reasons);
+            self.evaluate_redirection(redirection, place, reasons);
         }
-        // A shell that only reads a line is as good as the line.
-        if let Runs::Text { text, is_shell: true, at } = runs(&part.words)
-            && is_known_shell(&part.words[0].text)
+        // A shell that only reads a line is equivalent to the line.
+        if let InnerCommand::Text { text, is_shell: true, at } = inner_command(&part.words)
+            && is_system_shell(&part.words[0].text)
         {
-            let shell = Seen { commands: vec![texts(&part.words)], ..Seen::default() };
-            self.against(&part.words, &shell, &part.text, reasons);
-            // A login shell reads the user's own files first, which may go elsewhere.
-            let has_moved = place.has_moved || is_login(&part.words[..at]);
-            let inner = Place { depth: place.depth + 1, has_moved, ..place };
-            return self.line(&text, inner, is_allowed, reasons);
+            let shell =
+                VisibleCommands { commands: vec![word_texts(&part.words)], ..VisibleCommands::default() };
+            self.add_restrictions(&part.words, &shell, &part.text, reasons);
+            // A login shell reads the user's own files first, which may change the directory.
+            let has_moved = place.may_have_moved || is_login_shell(&part.words[..at]);
+            let inner = CommandPosition { depth: place.depth + 1, may_have_moved: has_moved, ..place };
+            return self.evaluate_line(&text, inner, is_allowed, reasons);
         }
-        self.inner_variables(&part.words, reasons);
-        self.arguments(&part.words, place, is_allowed, reasons);
-        let mut seen = Seen::default();
+        self.evaluate_wrapper_variables(&part.words, reasons);
+        self.evaluate_arguments(&part.words, place, is_allowed, reasons);
+        let mut seen = VisibleCommands::default();
         seen.collect(&part.words, place.depth);
-        self.executed(|is_it| seen.runs(is_it), &part.text, reasons);
-        let is_ruled = self.against(&part.words, &seen, &part.text, reasons);
+        self.add_unreviewed_files(|is_it| seen.runs_program(is_it), &part.text, reasons);
+        let is_ruled = self.add_restrictions(&part.words, &seen, &part.text, reasons);
         if is_ruled || is_allowed {
             return;
         }
         let may_be_ruled = |rule: &Rule| match &rule.spec().matcher {
-            Matcher::Command(prefix) => rule.effect() != Effect::Allow && seen.may_have(prefix),
+            RuleMatcher::Command(prefix) => rule.effect() != Effect::Allow && seen.may_match_prefix(prefix),
             _ => false,
         };
-        if self.policy.live(self.kind, self.context).any(|(_, rule)| may_be_ruled(rule)) {
-            reasons.push(Reason::law(Effect::Ask, Law::Incomparable).of(&part.text));
+        if self.policy.active_rules(self.kind, self.context).any(|(_, rule)| may_be_ruled(rule)) {
+            reasons.push(
+                PolicyReason::built_in(Effect::Ask, BuiltInRule::Incomparable).with_subject(&part.text),
+            );
         }
-        let guarded = self.policy.preset.guarded(self.kind);
-        let reason = match self.covering(&part.words, place) {
-            Cover::By(reason) => reason,
-            Cover::Moves => Reason::law(Effect::Allow, Law::Moves),
-            Cover::Partly if self.is_free => self.policy.by_preset(self.kind),
-            Cover::Partly if part.words.first().is_some_and(|word| moves(&word.text)) => {
-                Reason::law(guarded, Law::RunsOutside)
+        let guarded = self.policy.preset.guarded_effect(self.kind);
+        let reason = match self.find_coverage(&part.words, place) {
+            RuleCoverage::Full(reason) => reason,
+            RuleCoverage::DirectoryChange => {
+                PolicyReason::built_in(Effect::Allow, BuiltInRule::ChangesDirectory)
             }
-            Cover::Partly => Reason::law(guarded, Law::RunsOther),
-            Cover::None => self.policy.by_preset(self.kind),
+            RuleCoverage::Partial if self.allows_arbitrary_code => self.policy.preset_reason(self.kind),
+            RuleCoverage::Partial if part.words.first().is_some_and(|word| is_cd(&word.text)) => {
+                PolicyReason::built_in(guarded, BuiltInRule::RunsOutsideWorkspace)
+            }
+            RuleCoverage::Partial => PolicyReason::built_in(guarded, BuiltInRule::RunsUncoveredCommand),
+            RuleCoverage::None => self.policy.preset_reason(self.kind),
         };
-        reasons.push(reason.of(&part.text));
+        reasons.push(reason.with_subject(&part.text));
     }
 
-    /// Adds the files that a command may execute though an agent wrote them unasked. What may run arbitrary code may run
-    /// these.
-    fn executed(&self, runs: impl Fn(&dyn Fn(&str) -> bool) -> bool, text: &str, reasons: &mut Vec<Reason>) {
-        if self.is_free {
+    /// Adds the files that a command may execute although an agent wrote them without approval. Permission for
+    /// arbitrary code covers them.
+    fn add_unreviewed_files(
+        &self,
+        runs: impl Fn(&dyn Fn(&str) -> bool) -> bool,
+        text: &str,
+        reasons: &mut Vec<PolicyReason>,
+    ) {
+        if self.allows_arbitrary_code {
             return;
         }
-        let guarded = self.policy.preset.guarded(self.kind);
-        for file in self.unreviewed.iter().filter(|file| runs(&|program: &str| executes(program, file))) {
-            // Before all else that asks: it is what the person has to know.
-            reasons.insert(0, Reason::law(guarded, Law::Unreviewed(file.clone())).of(text));
+        let guarded = self.policy.preset.guarded_effect(self.kind);
+        for file in
+            self.unreviewed_files.iter().filter(|file| runs(&|program: &str| may_execute(program, file)))
+        {
+            // It goes before all other reasons to ask, because it is what the person needs to know.
+            reasons.insert(
+                0,
+                PolicyReason::built_in(guarded, BuiltInRule::ExecutesUnreviewedFile(file.clone()))
+                    .with_subject(text),
+            );
         }
     }
 
-    /// Adds what denies or asks about a command, or about what it runs, and says whether a rule speaks of the command
-    /// itself, so that the preset does not.
-    fn against(&self, words: &[Word], seen: &Seen, text: &str, reasons: &mut Vec<Reason>) -> bool {
+    /// Adds the reasons that deny or ask about a command, or about what it runs. Returns whether a rule matches the
+    /// command itself, so that the preset does not apply.
+    fn add_restrictions(
+        &self,
+        words: &[ShellWord],
+        seen: &VisibleCommands,
+        text: &str,
+        reasons: &mut Vec<PolicyReason>,
+    ) -> bool {
         let mut speaks = false;
-        for (index, rule) in
-            self.policy.live(self.kind, self.context).filter(|(_, rule)| rule.effect() != Effect::Allow)
+        for (index, rule) in self
+            .policy
+            .active_rules(self.kind, self.context)
+            .filter(|(_, rule)| rule.effect() != Effect::Allow)
         {
             let (hit, surely) = match &rule.spec().matcher {
-                Matcher::Everything => (true, true),
-                Matcher::Command(prefix) => (seen.has(prefix), is_prefix(prefix, words)),
+                RuleMatcher::Everything => (true, true),
+                RuleMatcher::Command(prefix) => {
+                    (seen.matches_prefix(prefix), has_literal_prefix(prefix, words))
+                }
                 _ => (false, false),
             };
             if hit {
                 speaks |= surely || rule.effect() == Effect::Deny;
-                reasons.push(because(index, rule).of(text));
+                reasons.push(rule_reason(index, rule).with_subject(text));
             }
         }
         speaks
     }
 
-    /// Returns what allows a command.
-    fn covering(&self, words: &[Word], place: Place<'_>) -> Cover {
-        let reach = self.reach(words, place);
-        // What the command runs is judged once, however many rules speak of the command.
+    /// Returns how far rules allow a command.
+    fn find_coverage(&self, words: &[ShellWord], place: CommandPosition<'_>) -> RuleCoverage {
+        let reach = self.required_prefix_len(words, place);
+        // The inner command is evaluated once, however many rules match the outer one.
         let mut is_inner_allowed = None;
         let mut partly = false;
-        let allowing =
-            self.policy.live(self.kind, self.context).filter(|(_, rule)| rule.effect() == Effect::Allow);
+        let allowing = self
+            .policy
+            .active_rules(self.kind, self.context)
+            .filter(|(_, rule)| rule.effect() == Effect::Allow);
         for (index, rule) in allowing {
             match &rule.spec().matcher {
-                Matcher::Everything => return Cover::By(because(index, rule)),
-                Matcher::Command(prefix) if is_prefix(prefix, words) => {
+                RuleMatcher::Everything => return RuleCoverage::Full(rule_reason(index, rule)),
+                RuleMatcher::Command(prefix) if has_literal_prefix(prefix, words) => {
                     let covers = prefix.len() >= reach
-                        || *is_inner_allowed.get_or_insert_with(|| self.allows_inner(words, place));
+                        || *is_inner_allowed.get_or_insert_with(|| self.allows_inner_command(words, place));
                     if covers {
-                        return Cover::By(because(index, rule));
+                        return RuleCoverage::Full(rule_reason(index, rule));
                     }
                     partly = true;
                 }
                 _ => {}
             }
         }
-        match self.change_of_directory(words, place) {
-            _ if partly => Cover::Partly,
-            Some(true) if self.policy.preset.effect(self.kind) != Effect::Deny => Cover::Moves,
-            _ => Cover::None,
+        match self.is_directory_change_inside(words, place) {
+            _ if partly => RuleCoverage::Partial,
+            Some(true) if self.policy.preset.effect(self.kind) != Effect::Deny => {
+                RuleCoverage::DirectoryChange
+            }
+            _ => RuleCoverage::None,
         }
     }
 
-    /// Returns how many words a rule needs to speak of all that a command runs.
-    fn reach(&self, words: &[Word], place: Place<'_>) -> usize {
-        match (self.change_of_directory(words, place), runs(words)) {
+    /// Returns the number of words that a rule needs to cover everything a command runs.
+    fn required_prefix_len(&self, words: &[ShellWord], place: CommandPosition<'_>) -> usize {
+        match (self.is_directory_change_inside(words, place), inner_command(words)) {
             (Some(false), _) => usize::MAX,
-            (Some(true), _) | (None, Runs::Itself) => 1,
-            (None, Runs::Hidden { reach }) => reach,
-            (None, Runs::Text { at, .. }) => at + 1,
-            (None, Runs::Words { at, .. }) if place.depth < MAX_DEPTH => {
-                at.saturating_add(self.reach(&words[at..], place.deeper()))
+            (Some(true), _) | (None, InnerCommand::None) => 1,
+            (None, InnerCommand::Hidden { min_prefix_len: reach }) => reach,
+            (None, InnerCommand::Text { at, .. }) => at + 1,
+            (None, InnerCommand::Words { at, .. }) if place.depth < MAX_DEPTH => {
+                at.saturating_add(self.required_prefix_len(&words[at..], place.nested()))
             }
-            (None, Runs::Words { .. }) => usize::MAX,
+            (None, InnerCommand::Words { .. }) => usize::MAX,
         }
     }
 
-    /// Says whether what a command runs is allowed by itself.
-    fn allows_inner(&self, words: &[Word], place: Place<'_>) -> bool {
+    /// Returns whether the inner command is allowed by itself.
+    fn allows_inner_command(&self, words: &[ShellWord], place: CommandPosition<'_>) -> bool {
         let may_look = place.depth < MAX_DEPTH;
-        match runs(words) {
-            Runs::Words { at, .. } if may_look => {
-                matches!(self.covering(&words[at..], place.deeper()), Cover::By(_) | Cover::Moves)
+        match inner_command(words) {
+            InnerCommand::Words { at, .. } if may_look => {
+                matches!(
+                    self.find_coverage(&words[at..], place.nested()),
+                    RuleCoverage::Full(_) | RuleCoverage::DirectoryChange
+                )
             }
-            Runs::Text { text, .. } if may_look => self.allows_text(&text, place.deeper()),
+            InnerCommand::Text { text, .. } if may_look => self.allows_text(&text, place.nested()),
             _ => false,
         }
     }
 
-    fn allows_text(&self, text: &str, place: Place<'_>) -> bool {
+    fn allows_text(&self, text: &str, place: CommandPosition<'_>) -> bool {
         let mut reasons = Vec::new();
-        self.line(text, place, false, &mut reasons);
+        self.evaluate_line(text, place, false, &mut reasons);
         reasons.iter().all(|reason| reason.effect == Effect::Allow)
     }
 
-    /// Says whether a command changes to a directory of the workspace; nothing if it is no change of directory.
-    fn change_of_directory(&self, words: &[Word], place: Place<'_>) -> Option<bool> {
-        if !moves(&words.first()?.text) {
+    /// Returns whether a command changes to a directory of the workspace; `None` if it does not change the directory.
+    fn is_directory_change_inside(&self, words: &[ShellWord], place: CommandPosition<'_>) -> Option<bool> {
+        if !is_cd(&words.first()?.text) {
             return None;
         }
-        let Some(target) = destination(words) else { return Some(false) };
-        let is_plain = !place.has_moved || target.text.starts_with('/');
-        let path = locate(&self.command.cwd, &target.text).filter(|_| is_steady(&target.text));
-        let leads = path.as_ref().and_then(|path| self.leads(path, paths::Access::Read));
-        let is_inside = matches!(leads, Some(Leads::Inside { resolved, .. }) if self.is_inside(resolved));
+        let Some(target) = cd_target(words) else { return Some(false) };
+        let is_plain = !place.may_have_moved || target.text.starts_with('/');
+        let path =
+            lexical_path_in(&self.command.cwd, &target.text).filter(|_| is_lexically_stable(&target.text));
+        let leads = path.as_ref().and_then(|path| self.find_resolution(path, paths::Access::Read));
+        let is_inside = matches!(leads, Some(PathResolution::InsideRoot { resolved, .. }) if self.is_inside_roots(resolved));
         Some(is_plain && is_inside)
     }
 
-    /// Adds the variables that the wrappers of a command set.
-    fn inner_variables(&self, mut words: &[Word], reasons: &mut Vec<Reason>) {
-        while let Runs::Words { at, assignments } = runs(words) {
+    /// Adds the reasons about variables that a command's wrappers set.
+    fn evaluate_wrapper_variables(&self, mut words: &[ShellWord], reasons: &mut Vec<PolicyReason>) {
+        while let InnerCommand::Words { at, assignments } = inner_command(words) {
             for (name, value) in &assignments {
-                self.variable(name, &value.text, reasons);
+                self.evaluate_variable(name, &value.text, reasons);
             }
             words = &words[at..];
         }
     }
 
-    /// Adds what is to be said of a variable: by rules that name it, or by what it does. No other rule allows it.
-    fn variable(&self, name: &str, value: &str, reasons: &mut Vec<Reason>) {
-        let rules = self.policy.live(self.kind, self.context);
+    /// Adds the reasons about a variable: from rules that name it, or from its known effect. No other rule allows it.
+    fn evaluate_variable(&self, name: &str, value: &str, reasons: &mut Vec<PolicyReason>) {
+        let rules = self.policy.active_rules(self.kind, self.context);
         let mut is_allowed = false;
         for (index, rule) in rules.filter(|(_, rule)| rule.covers_variable(name)) {
             is_allowed |= rule.effect() == Effect::Allow;
-            reasons.push(because(index, rule).of(name));
+            reasons.push(rule_reason(index, rule).with_subject(name));
         }
-        let guarded = self.policy.preset.guarded(self.kind);
-        match environment(name, value) {
+        let guarded = self.policy.preset.guarded_effect(self.kind);
+        match assess_variable(name, value) {
             _ if is_allowed => {}
-            EnvironmentRisk::RunsCode(how) => reasons.push(Reason::law(guarded, Law::RunsCode(how)).of(name)),
-            EnvironmentRisk::Unknown if !self.is_free => {
-                reasons.push(Reason::law(guarded, Law::UnknownVariable).of(name));
+            EnvironmentRisk::RunsCode(how) => reasons.push(
+                PolicyReason::built_in(guarded, BuiltInRule::CodeLoadingVariable(how)).with_subject(name),
+            ),
+            EnvironmentRisk::Unknown if !self.allows_arbitrary_code => {
+                reasons
+                    .push(PolicyReason::built_in(guarded, BuiltInRule::UnknownVariable).with_subject(name));
             }
             EnvironmentRisk::Unknown | EnvironmentRisk::Harmless => {}
         }
     }
 
-    /// Judges a line that cannot be taken apart.
-    fn unparsed(&self, line: &str, why: &str, is_allowed: bool, reasons: &mut Vec<Reason>) {
+    /// Evaluates a line that cannot be parsed.
+    fn evaluate_unparsed(&self, line: &str, why: &str, is_allowed: bool, reasons: &mut Vec<PolicyReason>) {
         let policy = self.policy;
-        let guarded = policy.preset.guarded(self.kind);
+        let guarded = policy.preset.guarded_effect(self.kind);
         let mut has_narrower = false;
-        let tokens = Tokens::of(line);
-        for (index, rule) in policy.live(self.kind, self.context) {
+        let tokens = LooseTokens::from_text(line);
+        for (index, rule) in policy.active_rules(self.kind, self.context) {
             match &rule.spec().matcher {
-                Matcher::Command(prefix) if rule.effect() != Effect::Allow => {
+                RuleMatcher::Command(prefix) if rule.effect() != Effect::Allow => {
                     has_narrower = true;
-                    if tokens.mention(prefix) {
-                        reasons.push(because(index, rule).of(line));
+                    if tokens.mention_prefix(prefix) {
+                        reasons.push(rule_reason(index, rule).with_subject(line));
                     }
                 }
-                Matcher::Everything => reasons.push(because(index, rule).of(line)),
+                RuleMatcher::Everything => reasons.push(rule_reason(index, rule).with_subject(line)),
                 _ => {}
             }
         }
-        self.seen(line, reasons);
-        self.executed(|is_it| tokens.runs(is_it), line, reasons);
-        let law = |effect| Reason::law(effect, Law::Unparsed(why.to_owned())).of(line);
-        match (is_allowed, self.is_free, has_narrower) {
+        self.evaluate_visible_parts(line, reasons);
+        self.add_unreviewed_files(|is_it| tokens.may_run_program(is_it), line, reasons);
+        let law = |effect| {
+            PolicyReason::built_in(effect, BuiltInRule::UnparsedCommand(why.to_owned())).with_subject(line)
+        };
+        match (is_allowed, self.allows_arbitrary_code, has_narrower) {
             (true, ..) => {}
             (false, true, false) => reasons.push(law(Effect::Allow)),
             (false, true, true) => {
-                reasons.push(Reason::law(Effect::Ask, Law::Incomparable).of(line));
+                reasons
+                    .push(PolicyReason::built_in(Effect::Ask, BuiltInRule::Incomparable).with_subject(line));
                 reasons.push(law(Effect::Ask));
             }
             (false, false, _) => reasons.push(law(guarded)),
         }
     }
 
-    /// Adds what can be seen in a line that cannot be taken apart: variables that run code, writes to protected names.
-    fn seen(&self, line: &str, reasons: &mut Vec<Reason>) {
-        let line = without_quotes(line);
-        for word in line.split(is_boundary) {
+    /// Adds the reasons visible in a line that cannot be parsed: variables that run code, writes to protected names.
+    fn evaluate_visible_parts(&self, line: &str, reasons: &mut Vec<PolicyReason>) {
+        let line = strip_quotes(line);
+        for word in line.split(is_word_boundary) {
             let Some((name, value)) = word.split_once('=') else { continue };
             let name = name.trim_end_matches('+');
             let is_ruled = || self.policy.rules.iter().any(|rule| rule.covers_variable(name));
-            // What is not known to run code is most often no variable at all.
-            let is_known = matches!(environment(name, value), EnvironmentRisk::RunsCode(_)) || is_ruled();
-            if is_known && shell::is_name(name) {
-                self.variable(name, value, reasons);
+            // A name that is not known to run code is usually no variable at all.
+            let is_known = matches!(assess_variable(name, value), EnvironmentRisk::RunsCode(_)) || is_ruled();
+            if is_known && shell::is_variable_name(name) {
+                self.evaluate_variable(name, value, reasons);
             }
         }
         let mut files = HashSet::new();
-        let redirected = redirections(&line).map(|(access, target)| (access, target.to_owned()));
-        for (access, target) in redirected.chain(guessed_arguments(&line)) {
+        let redirected = guess_redirections(&line).map(|(access, target)| (access, target.to_owned()));
+        for (access, target) in redirected.chain(guess_file_arguments(&line)) {
             if !files.insert((access, target.clone())) {
                 continue;
             }
             let target = target.as_str();
-            // Past the cap nothing is looked at, so that nothing that a rule denies gets lost in a crowd.
-            if files.len() > MAX_FILES {
-                let why = format!("names more than {MAX_FILES} files");
-                reasons.push(Reason::law(Effect::Deny, Law::Unparsed(why)));
+            // Past the cap the line is denied, so that a file that a rule denies cannot hide in a crowd.
+            if files.len() > MAX_TARGETS {
+                let why = format!("names more than {MAX_TARGETS} files");
+                reasons.push(PolicyReason::built_in(Effect::Deny, BuiltInRule::UnparsedCommand(why)));
                 return;
             }
-            let mut found = self.file(&self.command.cwd, access, target);
-            found.retain(|reason| reason.effect != Effect::Allow && is_guard(reason));
-            reasons.extend(found.into_iter().map(|reason| reason.of(target)));
+            let mut found = self.evaluate_file_access(&self.command.cwd, access, target);
+            found.retain(|reason| reason.effect != Effect::Allow && is_guard_reason(reason));
+            reasons.extend(found.into_iter().map(|reason| reason.with_subject(target)));
         }
     }
 }
 
-/// Says whether a reason is a rule, or a name that is guarded whatever runs.
-fn is_guard(reason: &Reason) -> bool {
-    matches!(reason.ground, Ground::Rule { .. } | Ground::Law(Law::Protected(_)))
+/// Returns whether a reason is a rule or a protected path, which apply even where arbitrary code is allowed.
+fn is_guard_reason(reason: &PolicyReason) -> bool {
+    matches!(reason.basis, ReasonBasis::Rule { .. } | ReasonBasis::BuiltIn(BuiltInRule::ProtectedPath(_)))
 }
 
-/// What allows a command.
-enum Cover {
-    /// A rule, all of it.
-    By(Reason),
+/// How far rules allow a command.
+enum RuleCoverage {
+    /// A rule covers all of it.
+    Full(PolicyReason),
     /// It only changes to a directory of the workspace.
-    Moves,
-    /// A rule, but not what it runs.
-    Partly,
-    /// Nothing.
+    DirectoryChange,
+    /// A rule covers the command, but not what it runs.
+    Partial,
+    /// No rule covers it.
     None,
 }
 
-/// Says whether a command may change the directory for those after it.
-pub(super) fn may_move(mut words: &[Word]) -> bool {
+/// Returns whether a command may change the directory for those after it.
+pub(super) fn may_change_directory(mut words: &[ShellWord]) -> bool {
     loop {
-        match runs(words) {
-            Runs::Itself => return words.first().is_some_and(|word| moves(&word.text)),
-            Runs::Words { at, .. } => words = &words[at..],
-            Runs::Text { is_shell, .. } => return !is_shell,
-            Runs::Hidden { .. } => return true,
+        match inner_command(words) {
+            InnerCommand::None => return words.first().is_some_and(|word| is_cd(&word.text)),
+            InnerCommand::Words { at, .. } => words = &words[at..],
+            InnerCommand::Text { is_shell, .. } => return !is_shell,
+            InnerCommand::Hidden { .. } => return true,
         }
     }
 }

@@ -1,18 +1,18 @@
-//! What a variable in a command's environment can do.
+//! The effects of variables in a command's environment.
 
-/// What setting a variable means.
+/// The risk of setting a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnvironmentRisk {
-    /// It changes how a program shows things, and nothing else.
+    /// It changes only how a program displays things.
     Harmless,
-    /// Nobody here knows.
+    /// Its effect is not known.
     Unknown,
-    /// It makes programs run code, or find other code than they would. The text says how.
+    /// It makes programs run code, or find code elsewhere. The text says how.
     RunsCode(&'static str),
 }
 
-/// Names that change how programs show things.
-const HARMLESS: &[&str] = &[
+/// Variables that change only how programs display things.
+const HARMLESS_NAMES: &[&str] = &[
     "CI",
     "TERM",
     "COLUMNS",
@@ -41,12 +41,12 @@ const HARMLESS: &[&str] = &[
 ];
 const HARMLESS_PREFIXES: &[&str] = &["CLICOLOR", "LC_", "GIT_AUTHOR_", "GIT_COMMITTER_", "TERM_PROGRAM"];
 
-/// Shells that a system has, and where: to name one is no more than a terminal does.
-const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "fish", "ksh"];
+/// The system's shells and their directories: naming one does no more than a terminal does.
+const SYSTEM_SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "fish", "ksh"];
 const SHELL_DIRECTORIES: &[&str] = &["/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
 
-/// Programs that show text and can be named by a variable, and the values that make them do nothing.
-const PAGERS: &[&str] = &["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"];
+/// Variables that name a pager.
+const PAGER_VARIABLES: &[&str] = &["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"];
 const LOADER: &str = "the system loads code from it into every program";
 const STARTUP: &str = "a shell runs it when it starts";
 const LOOKUP: &str = "programs are looked for there";
@@ -57,7 +57,7 @@ const GIT: &str = "git runs it, or reads settings that name programs";
 const BUILD: &str = "builds run it as a compiler, a linker or a wrapper";
 const SHELL: &str = "it changes how a shell reads commands";
 
-const RUNS_CODE: &[(&str, &str)] = &[
+const CODE_LOADING_NAMES: &[(&str, &str)] = &[
     ("PATH", LOOKUP),
     ("CDPATH", "a shell changes to directories there"),
     ("HOME", "programs read their settings there"),
@@ -137,11 +137,11 @@ const RUNS_CODE: &[(&str, &str)] = &[
     ("RUSTDOCFLAGS", BUILD),
     ("RUSTUP_TOOLCHAIN", BUILD),
     ("CARGO_HOME", BUILD),
-    ("DOCKER_HOST", "docker obeys whoever answers there"),
+    ("DOCKER_HOST", "docker sends its commands there"),
     ("KUBECONFIG", "kubectl runs programs that it names"),
 ];
 
-const RUNS_CODE_PREFIXES: &[(&str, &str)] = &[
+const CODE_LOADING_PREFIXES: &[(&str, &str)] = &[
     ("LD_", LOADER),
     ("DYLD_", LOADER),
     ("BASH_FUNC_", SHELL),
@@ -155,10 +155,10 @@ const RUNS_CODE_PREFIXES: &[(&str, &str)] = &[
     ("UV_", "uv reads it as a setting, and takes packages from there"),
 ];
 
-/// Says what setting a variable means.
+/// Returns the risk of setting a variable.
 #[must_use]
-pub fn environment(name: &str, value: &str) -> EnvironmentRisk {
-    // Names differ by case, but some programs do not care.
+pub fn assess_variable(name: &str, value: &str) -> EnvironmentRisk {
+    // Variable names are case-sensitive, but some programs ignore case.
     let upper = name.to_ascii_uppercase();
     if name == upper && is_harmless(name) {
         return EnvironmentRisk::Harmless;
@@ -166,23 +166,24 @@ pub fn environment(name: &str, value: &str) -> EnvironmentRisk {
     if name == "SHELL" && is_system_shell(value) {
         return EnvironmentRisk::Harmless;
     }
-    if PAGERS.contains(&upper.as_str()) {
+    if PAGER_VARIABLES.contains(&upper.as_str()) {
         return if matches!(value, "" | "cat") {
             EnvironmentRisk::Harmless
         } else {
             EnvironmentRisk::RunsCode(EDITOR)
         };
     }
-    let by_name = RUNS_CODE.iter().find(|(known, _)| *known == upper);
-    let by_prefix = || RUNS_CODE_PREFIXES.iter().find(|(prefix, _)| upper.starts_with(prefix));
+    let by_name = CODE_LOADING_NAMES.iter().find(|(known, _)| *known == upper);
+    let by_prefix = || CODE_LOADING_PREFIXES.iter().find(|(prefix, _)| upper.starts_with(prefix));
     by_name.or_else(by_prefix).map_or(EnvironmentRisk::Unknown, |(_, how)| EnvironmentRisk::RunsCode(how))
 }
 
 fn is_system_shell(path: &str) -> bool {
-    path.rsplit_once('/')
-        .is_some_and(|(directory, name)| SHELL_DIRECTORIES.contains(&directory) && SHELLS.contains(&name))
+    path.rsplit_once('/').is_some_and(|(directory, name)| {
+        SHELL_DIRECTORIES.contains(&directory) && SYSTEM_SHELLS.contains(&name)
+    })
 }
 
 fn is_harmless(name: &str) -> bool {
-    HARMLESS.contains(&name) || HARMLESS_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    HARMLESS_NAMES.contains(&name) || HARMLESS_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }

@@ -1,61 +1,61 @@
-//! One rule: what it speaks of, for how long, and where it is from.
+//! A single rule: what it matches, how long it lasts, and where it comes from.
 
 use std::fmt;
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobSet};
 
-use super::{Context, Effect, canonical, shell};
-use crate::changes::Moment;
-use crate::failure::quote;
-use crate::operation::{Invocation, Kind};
+use super::{Effect, PolicyContext, canonical_invocation, shell};
+use crate::changes::Timestamp;
+use crate::operation::{Invocation, OperationKind};
+use crate::rpc_error::quote;
 
-/// A pattern is at most this long, in bytes; so is a command, all its words together.
-pub const MAX_PATTERN: usize = 1024;
-/// An exact command is at most this long, in bytes.
-pub const MAX_EXACT: usize = 16 << 10;
-/// A prefix has at most this many words.
+/// The maximum length of a pattern in bytes, and of all words of a command prefix together.
+pub const MAX_PATTERN_BYTES: usize = 1024;
+/// The maximum length of an exact command, in bytes.
+pub const MAX_EXACT_BYTES: usize = 16 << 10;
+/// The maximum number of words in a prefix.
 pub const MAX_PREFIX_WORDS: usize = 64;
-/// A note is at most this long, in bytes.
-pub const MAX_NOTE: usize = 1024;
+/// The maximum length of a note, in bytes.
+pub const MAX_NOTE_BYTES: usize = 1024;
 
-/// A set of kinds.
+/// A set of operation kinds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Kinds(u8);
+pub struct OperationKinds(u8);
 
-/// What a rule speaks of.
+/// The operations that a rule matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Matcher {
+pub enum RuleMatcher {
     /// Everything of its kinds.
     Everything,
-    /// Files by name: a glob, absolute or relative to any directory of the session. One that names a directory covers what
-    /// is below.
+    /// Files by name: a glob, absolute or relative to any directory of the session. A glob that names a directory
+    /// covers its content.
     Path(String),
     /// Commands that start with these words.
     Command(Vec<String>),
     /// One command, word for word.
     Exact(Invocation),
-    /// Addresses by host: a name, `*.name` for what is below it, or `*`.
+    /// URLs by host: a name, `*.name` for its subdomains, or `*`.
     Host(String),
-    /// A variable that a command sets for a program, by name. It says nothing of the command itself.
+    /// A variable that a command sets for a program, by name. It does not match the command itself.
     Variable(String),
 }
 
-/// How long a rule holds.
+/// How long a rule lasts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Lifetime {
-    /// For one operation. That is a grant, and no rule: it never matches here.
+pub enum RuleLifetime {
+    /// For one operation. That is a grant, not a rule: it never matches here.
     Once,
     /// For a turn.
     Turn {
-        /// Of which session.
+        /// The session.
         session: String,
-        /// Which turn, counted from 1.
+        /// The turn, counted from 1.
         turn: u64,
     },
     /// For a session.
     Session {
-        /// Which.
+        /// The session.
         session: String,
     },
     /// For a workspace.
@@ -64,43 +64,44 @@ pub enum Lifetime {
     Always,
 }
 
-/// Where a rule is from.
+/// The source of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Source {
-    /// A file of rules.
+pub enum RuleSource {
+    /// A rule file.
     File {
-        /// Which.
+        /// Its path.
         path: String,
-        /// For which workspace; none if for all.
+        /// The workspace it applies to; `None` if it applies to all.
         workspace: Option<String>,
-        /// Which rule of those that hold for the workspace, counted from 1, those for every workspace first.
+        /// The rule's number among those in force for the workspace, counted from 1, with the rules for every
+        /// workspace first.
         number: usize,
     },
     /// A person's answer.
-    Answer {
-        /// In which session.
+    UserAnswer {
+        /// The session.
         session: String,
     },
     /// The command line.
-    Flag,
+    CommandLine,
 }
 
-/// What a rule is made of.
+/// The content of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleSpec {
-    /// What it comes to.
+    /// Its effect.
     pub effect: Effect,
-    /// What it holds for.
-    pub kinds: Kinds,
-    /// What it speaks of.
-    pub matcher: Matcher,
-    /// How long it holds.
-    pub lifetime: Lifetime,
-    /// When it ends, whatever its lifetime.
-    pub expires: Option<Moment>,
-    /// Where it is from.
-    pub source: Source,
-    /// What its owner wants to remember of it.
+    /// The kinds of operation it applies to.
+    pub kinds: OperationKinds,
+    /// The operations it matches.
+    pub matcher: RuleMatcher,
+    /// How long it lasts.
+    pub lifetime: RuleLifetime,
+    /// When it expires, regardless of its lifetime.
+    pub expires: Option<Timestamp>,
+    /// Its source.
+    pub source: RuleSource,
+    /// Its owner's note.
     pub note: Option<String>,
 }
 
@@ -108,35 +109,35 @@ pub struct RuleSpec {
 #[derive(Clone)]
 pub struct Rule {
     spec: RuleSpec,
-    // Invariant: there if the matcher is a path; it takes letters of either case unless the rule allows.
+    // Invariant: `Some` if the matcher is a path; case-insensitive unless the rule allows.
     globs: Option<Arc<GlobSet>>,
 }
 
-/// Why a rule cannot be.
+/// Why a rule is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RuleFault {
-    /// It holds for nothing.
+pub enum RuleError {
+    /// It applies to no kind.
     #[error("the rule holds for no kind: name one of read, write, delete, execute, fetch")]
     NoKinds,
     /// It can never match.
     #[error("a rule by {matcher} cannot hold for {kind}: leave that kind out")]
     WrongKind {
-        /// By what it matches.
+        /// The matcher.
         matcher: &'static str,
-        /// The kind that has no such thing.
+        /// The kind that the matcher cannot match.
         kind: &'static str,
     },
-    /// There is no text.
+    /// A text is empty.
     #[error("the {0} is empty")]
     Empty(&'static str),
-    /// There is too much text.
-    #[error("the {what} has {bytes} bytes, at most {limit} are allowed")]
+    /// A text is too long.
+    #[error("the {text} has {bytes} bytes, at most {limit} are allowed")]
     TooLong {
-        /// Which text.
-        what: &'static str,
-        /// How long it is.
+        /// The kind of text.
+        text: &'static str,
+        /// Its length.
         bytes: usize,
-        /// How long it may be.
+        /// The maximum length.
         limit: usize,
     },
     /// The prefix has too many words.
@@ -144,105 +145,107 @@ pub enum RuleFault {
     TooManyWords(usize),
     /// A text has control characters.
     #[error("the {0} has a control character")]
-    Control(&'static str),
+    ControlCharacter(&'static str),
     /// A path starts with `~`.
     #[error("the path {} starts with ~: write the directory's whole name", quote(.0))]
-    Home(String),
+    HomeRelative(String),
     /// A path has `.`, `..` or `//` in it.
     #[error("the path {} has an empty part, . or .. in it: no file is named so", quote(.0))]
     NotNormal(String),
     /// A glob is malformed.
-    #[error("the path {} is no glob: {why}", quote(.path))]
-    Glob {
+    #[error("the path {} is no glob: {reason}", quote(.path))]
+    InvalidGlob {
         /// The glob.
         path: String,
         /// What is wrong.
-        why: String,
+        reason: String,
     },
     /// A host is malformed.
     #[error("the host {} is none: write a name such as example.org, *.example.org for those below it, or *", quote(.0))]
-    Host(String),
-    /// A text names no variable.
+    InvalidHost(String),
+    /// The text is not the name of a variable.
     #[error("{} is not the name of a variable: write one such as NODE_OPTIONS", quote(.0))]
-    Variable(String),
+    InvalidVariable(String),
 }
 
-impl Kinds {
+impl OperationKinds {
     /// Every kind.
     pub const ALL: Self = Self(0b1_1111);
-    /// The kinds that files have.
+    /// The kinds of operation on files.
     pub const FILES: Self = Self(0b111);
 
-    /// Says whether a kind is in the set.
+    /// Returns whether a kind is in the set.
     #[must_use]
-    pub fn contains(self, kind: Kind) -> bool {
-        self.0 & bit(kind) != 0
+    pub fn contains(self, kind: OperationKind) -> bool {
+        self.0 & kind_bit(kind) != 0
     }
 
     /// Returns the kinds in the set, in their usual order.
-    pub fn iter(self) -> impl Iterator<Item = Kind> {
-        Kind::ALL.into_iter().filter(move |kind| self.contains(*kind))
+    pub fn iter(self) -> impl Iterator<Item = OperationKind> {
+        OperationKind::ALL.into_iter().filter(move |kind| self.contains(*kind))
     }
 
-    /// Says whether there is none.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-fn bit(kind: Kind) -> u8 {
+fn kind_bit(kind: OperationKind) -> u8 {
     match kind {
-        Kind::Read => 1,
-        Kind::Write => 2,
-        Kind::Delete => 4,
-        Kind::Execute => 8,
-        Kind::Fetch => 16,
+        OperationKind::Read => 1,
+        OperationKind::Write => 2,
+        OperationKind::Delete => 4,
+        OperationKind::Execute => 8,
+        OperationKind::Fetch => 16,
     }
 }
 
-impl FromIterator<Kind> for Kinds {
-    fn from_iter<I: IntoIterator<Item = Kind>>(kinds: I) -> Self {
-        Self(kinds.into_iter().fold(0, |set, kind| set | bit(kind)))
+impl FromIterator<OperationKind> for OperationKinds {
+    fn from_iter<I: IntoIterator<Item = OperationKind>>(kinds: I) -> Self {
+        Self(kinds.into_iter().fold(0, |set, kind| set | kind_bit(kind)))
     }
 }
 
-impl From<Kind> for Kinds {
-    fn from(kind: Kind) -> Self {
-        Self(bit(kind))
+impl From<OperationKind> for OperationKinds {
+    fn from(kind: OperationKind) -> Self {
+        Self(kind_bit(kind))
     }
 }
 
-/// The words, with commas between them.
-impl fmt::Display for Kinds {
+/// The kinds' words, separated by commas.
+impl fmt::Display for OperationKinds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words: Vec<&str> = self.iter().map(Kind::word).collect();
+        let words: Vec<&str> = self.iter().map(OperationKind::as_str).collect();
         f.write_str(&words.join(", "))
     }
 }
 
-impl Matcher {
-    /// Returns the word for what it matches by, as settings have it.
+impl RuleMatcher {
+    /// Returns the word for the matcher, as written in settings.
     #[must_use]
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
-            Matcher::Everything => "everything",
-            Matcher::Path(_) => "path",
-            Matcher::Command(_) => "command",
-            Matcher::Exact(_) => "exact",
-            Matcher::Host(_) => "host",
-            Matcher::Variable(_) => "variable",
+            RuleMatcher::Everything => "everything",
+            RuleMatcher::Path(_) => "path",
+            RuleMatcher::Command(_) => "command",
+            RuleMatcher::Exact(_) => "exact",
+            RuleMatcher::Host(_) => "host",
+            RuleMatcher::Variable(_) => "variable",
         }
     }
 
-    /// Returns the kinds that it can match at all.
+    /// Returns the kinds that it can match.
     #[must_use]
-    pub fn kinds(&self) -> Kinds {
+    pub fn kinds(&self) -> OperationKinds {
         match self {
-            Matcher::Everything => Kinds::ALL,
-            Matcher::Path(_) => Kinds::FILES,
-            Matcher::Command(_) | Matcher::Exact(_) | Matcher::Variable(_) => Kind::Execute.into(),
-            Matcher::Host(_) => Kind::Fetch.into(),
+            RuleMatcher::Everything => OperationKinds::ALL,
+            RuleMatcher::Path(_) => OperationKinds::FILES,
+            RuleMatcher::Command(_) | RuleMatcher::Exact(_) | RuleMatcher::Variable(_) => {
+                OperationKind::Execute.into()
+            }
+            RuleMatcher::Host(_) => OperationKind::Fetch.into(),
         }
     }
 }
@@ -262,103 +265,110 @@ impl fmt::Debug for Rule {
 }
 
 impl Rule {
-    /// Makes a rule.
+    /// Creates a rule.
     ///
     /// # Errors
-    /// Returns what is wrong with it. A rule is never made weaker than it was written.
-    pub fn new(mut spec: RuleSpec) -> Result<Self, RuleFault> {
+    /// Returns what is wrong with it. A rule is never made weaker than written.
+    pub fn new(mut spec: RuleSpec) -> Result<Self, RuleError> {
         if spec.kinds.is_empty() {
-            return Err(RuleFault::NoKinds);
+            return Err(RuleError::NoKinds);
         }
         let possible = spec.matcher.kinds();
         if let Some(kind) = spec.kinds.iter().find(|kind| !possible.contains(*kind)) {
-            return Err(RuleFault::WrongKind { matcher: spec.matcher.word(), kind: kind.word() });
+            return Err(RuleError::WrongKind { matcher: spec.matcher.as_str(), kind: kind.as_str() });
         }
         if let Some(note) = &spec.note {
-            bounded("note", note, MAX_NOTE)?;
+            check_text("note", note, MAX_NOTE_BYTES)?;
         }
         let mut globs = None;
         match &mut spec.matcher {
-            Matcher::Everything => {}
-            Matcher::Path(pattern) => {
-                bounded("path", pattern, MAX_PATTERN)?;
-                globs = Some(Arc::new(compile(pattern, spec.effect)?));
+            RuleMatcher::Everything => {}
+            RuleMatcher::Path(pattern) => {
+                check_text("path", pattern, MAX_PATTERN_BYTES)?;
+                globs = Some(Arc::new(compile_globs(pattern, spec.effect)?));
             }
-            Matcher::Command(words) => check_words(words)?,
-            Matcher::Exact(invocation) => {
+            RuleMatcher::Command(words) => check_words(words)?,
+            RuleMatcher::Exact(invocation) => {
                 check_exact(invocation)?;
-                *invocation = canonical(invocation);
+                *invocation = canonical_invocation(invocation);
             }
-            Matcher::Host(host) => {
-                bounded("host", host, MAX_PATTERN)?;
+            RuleMatcher::Host(host) => {
+                check_text("host", host, MAX_PATTERN_BYTES)?;
                 check_host(host)?;
                 *host = host.to_ascii_lowercase();
             }
-            Matcher::Variable(name) => {
-                bounded("variable", name, MAX_PATTERN)?;
-                shell::is_name(name).then_some(()).ok_or_else(|| RuleFault::Variable(name.clone()))?;
+            RuleMatcher::Variable(name) => {
+                check_text("variable", name, MAX_PATTERN_BYTES)?;
+                shell::is_variable_name(name)
+                    .then_some(())
+                    .ok_or_else(|| RuleError::InvalidVariable(name.clone()))?;
             }
         }
         Ok(Self { spec, globs })
     }
 
-    /// Returns the rule with its number among all that hold for a workspace, if it is from a file.
+    /// Returns the rule with its number among all rules in force for a workspace, if it comes from a file.
     #[must_use]
-    pub fn numbered(mut self, among_all: usize) -> Self {
-        if let Source::File { number, .. } = &mut self.spec.source {
+    pub fn with_number(mut self, among_all: usize) -> Self {
+        if let RuleSource::File { number, .. } = &mut self.spec.source {
             *number = among_all;
         }
         self
     }
 
-    /// Returns what it is made of.
+    /// Returns its content.
     #[must_use]
     pub fn spec(&self) -> &RuleSpec {
         &self.spec
     }
 
-    /// Returns what it comes to.
+    /// Returns its effect.
     #[must_use]
     pub fn effect(&self) -> Effect {
         self.spec.effect
     }
 
-    /// Says whether it holds at all where and when something is done.
+    /// Returns whether it is in force in this session and turn, at this time.
     #[must_use]
-    pub fn is_live(&self, context: &Context) -> bool {
+    pub fn is_active(&self, context: &PolicyContext) -> bool {
         let in_time = self.spec.expires.is_none_or(|end| context.now < end);
         in_time
             && match &self.spec.lifetime {
-                Lifetime::Once => false,
-                Lifetime::Turn { session, turn } => {
+                RuleLifetime::Once => false,
+                RuleLifetime::Turn { session, turn } => {
                     *session == context.session && Some(*turn) == context.turn
                 }
-                Lifetime::Session { session } => *session == context.session,
-                Lifetime::Project | Lifetime::Always => true,
+                RuleLifetime::Session { session } => *session == context.session,
+                RuleLifetime::Project | RuleLifetime::Always => true,
             }
     }
 
-    /// Says whether it speaks of a file by name. The roots are those of the session.
+    /// Returns whether it matches a file by name. The roots are the session's.
     pub(super) fn covers_path(&self, path: &str, roots: &[String]) -> bool {
-        let (Some(globs), Matcher::Path(pattern)) = (&self.globs, &self.spec.matcher) else { return false };
+        let (Some(globs), RuleMatcher::Path(pattern)) = (&self.globs, &self.spec.matcher) else {
+            return false;
+        };
         let hit =
             |path: &str| globs.is_match(path) || (!path.is_ascii() && globs.is_match(path.to_lowercase()));
         if pattern.starts_with('/') {
             return hit(path);
         }
-        // What is not below a root has no name that a relative glob could speak of, unless it is relative itself.
-        (!path.starts_with('/') && hit(path)) || roots.iter().filter_map(|root| below(path, root)).any(hit)
+        // A path outside every root has no relative name that a relative glob could match, unless it is relative
+        // itself.
+        (!path.starts_with('/') && hit(path))
+            || roots.iter().filter_map(|root| strip_root(path, root)).any(hit)
     }
 
-    /// Says whether it speaks of a variable. Some programs take a name in either case, so only a rule that allows is strict.
+    /// Returns whether it matches a variable. Some programs ignore the case of names, so only a rule that allows is
+    /// case-sensitive.
     pub(super) fn covers_variable(&self, variable: &str) -> bool {
-        let Matcher::Variable(name) = &self.spec.matcher else { return false };
+        let RuleMatcher::Variable(name) = &self.spec.matcher else { return false };
         name == variable || (self.effect() != Effect::Allow && name.eq_ignore_ascii_case(variable))
     }
 
-    /// Says whether it speaks of a host.
+    /// Returns whether it matches a host.
     pub(super) fn covers_host(&self, host: &str) -> bool {
-        let Matcher::Host(pattern) = &self.spec.matcher else { return false };
+        let RuleMatcher::Host(pattern) = &self.spec.matcher else { return false };
         match pattern.strip_prefix("*.") {
             _ if pattern == "*" => true,
             Some(parent) => {
@@ -369,57 +379,61 @@ impl Rule {
     }
 }
 
-/// Returns what is left of a path below a root, if it is the root or lies below it.
-pub(super) fn below<'p>(path: &'p str, root: &str) -> Option<&'p str> {
+/// Returns the rest of a path below a root, if it is the root or lies below it.
+pub(super) fn strip_root<'p>(path: &'p str, root: &str) -> Option<&'p str> {
     let rest = path.strip_prefix(root.trim_end_matches('/'))?;
     if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
 }
 
-fn bounded(what: &'static str, text: &str, limit: usize) -> Result<(), RuleFault> {
+fn check_text(what: &'static str, text: &str, limit: usize) -> Result<(), RuleError> {
     if text.is_empty() && what != "note" {
-        return Err(RuleFault::Empty(what));
+        return Err(RuleError::Empty(what));
     }
     if text.len() > limit {
-        return Err(RuleFault::TooLong { what, bytes: text.len(), limit });
+        return Err(RuleError::TooLong { text: what, bytes: text.len(), limit });
     }
     if what != "note" && text.chars().any(char::is_control) {
-        return Err(RuleFault::Control(what));
+        return Err(RuleError::ControlCharacter(what));
     }
     Ok(())
 }
 
-fn check_words(words: &[String]) -> Result<(), RuleFault> {
+fn check_words(words: &[String]) -> Result<(), RuleError> {
     if words.first().is_none_or(String::is_empty) {
-        return Err(RuleFault::Empty("command"));
+        return Err(RuleError::Empty("command"));
     }
     if words.len() > MAX_PREFIX_WORDS {
-        return Err(RuleFault::TooManyWords(words.len()));
+        return Err(RuleError::TooManyWords(words.len()));
     }
     let bytes = words.iter().map(String::len).sum();
-    if bytes > MAX_PATTERN {
-        return Err(RuleFault::TooLong { what: "command", bytes, limit: MAX_PATTERN });
+    if bytes > MAX_PATTERN_BYTES {
+        return Err(RuleError::TooLong { text: "command", bytes, limit: MAX_PATTERN_BYTES });
     }
-    if words.iter().any(|word| word.contains('\0')) { Err(RuleFault::Control("command")) } else { Ok(()) }
+    if words.iter().any(|word| word.contains('\0')) {
+        Err(RuleError::ControlCharacter("command"))
+    } else {
+        Ok(())
+    }
 }
 
-fn check_exact(invocation: &Invocation) -> Result<(), RuleFault> {
+fn check_exact(invocation: &Invocation) -> Result<(), RuleError> {
     let bytes = match invocation {
         Invocation::Argv(words) => {
             if words.first().is_none_or(String::is_empty) {
-                return Err(RuleFault::Empty("command"));
+                return Err(RuleError::Empty("command"));
             }
             words.iter().map(String::len).sum()
         }
-        Invocation::Shell(line) if line.trim().is_empty() => return Err(RuleFault::Empty("command")),
+        Invocation::Shell(line) if line.trim().is_empty() => return Err(RuleError::Empty("command")),
         Invocation::Shell(line) => line.len(),
     };
-    if bytes > MAX_EXACT {
-        return Err(RuleFault::TooLong { what: "command", bytes, limit: MAX_EXACT });
+    if bytes > MAX_EXACT_BYTES {
+        return Err(RuleError::TooLong { text: "command", bytes, limit: MAX_EXACT_BYTES });
     }
     Ok(())
 }
 
-fn check_host(host: &str) -> Result<(), RuleFault> {
+fn check_host(host: &str) -> Result<(), RuleError> {
     let name = host.strip_prefix("*.").unwrap_or(host);
     let is_name = !name.is_empty()
         && !name.starts_with('.')
@@ -427,28 +441,30 @@ fn check_host(host: &str) -> Result<(), RuleFault> {
         && name.bytes().all(|byte| {
             byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':' | b'[' | b']')
         });
-    if host == "*" || is_name { Ok(()) } else { Err(RuleFault::Host(host.to_owned())) }
+    if host == "*" || is_name { Ok(()) } else { Err(RuleError::InvalidHost(host.to_owned())) }
 }
 
-fn compile(pattern: &str, effect: Effect) -> Result<GlobSet, RuleFault> {
+fn compile_globs(pattern: &str, effect: Effect) -> Result<GlobSet, RuleError> {
     if pattern.starts_with('~') {
-        return Err(RuleFault::Home(pattern.to_owned()));
+        return Err(RuleError::HomeRelative(pattern.to_owned()));
     }
-    // A slash at the end says that it is a directory, which changes nothing: what is below is covered anyway.
+    // A trailing slash marks a directory and changes nothing, because its content is covered anyway.
     let named = pattern.strip_suffix('/').unwrap_or(pattern);
     let parts = named.strip_prefix('/').unwrap_or(named);
     if pattern != "/" && parts.split('/').any(|part| matches!(part, "" | "." | "..")) {
-        return Err(RuleFault::NotNormal(pattern.to_owned()));
+        return Err(RuleError::NotNormal(pattern.to_owned()));
     }
     let wide = effect != Effect::Allow;
     let mut globs = vec![named.to_owned(), format!("{named}/**")];
     if wide && !named.is_ascii() {
-        // The glob itself folds only the letters of ASCII.
+        // The glob itself folds only ASCII letters.
         let lower = named.to_lowercase();
         globs.extend([lower.clone(), format!("{lower}/**")]);
     }
-    let fault =
-        |why: globset::Error| RuleFault::Glob { path: pattern.to_owned(), why: why.kind().to_string() };
+    let fault = |why: globset::Error| RuleError::InvalidGlob {
+        path: pattern.to_owned(),
+        reason: why.kind().to_string(),
+    };
     let mut set = GlobSet::builder();
     for glob in &globs {
         let glob = GlobBuilder::new(glob)
@@ -461,34 +477,36 @@ fn compile(pattern: &str, effect: Effect) -> Result<GlobSet, RuleFault> {
     set.build().map_err(fault)
 }
 
-/// What it says and where it is from: "rule 3 of /…/policy.toml (deny execute: command `rm`)".
+/// Its content and source: "rule 3 of /…/policy.toml (deny execute: command `rm`)".
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let spec = &self.spec;
         match &spec.source {
-            Source::File { path, workspace, number } => {
+            RuleSource::File { path, workspace, number } => {
                 write!(f, "rule {number} of {}", quote(path))?;
                 if workspace.is_some() {
                     f.write_str(" for this workspace")?;
                 }
             }
-            Source::Answer { .. } => f.write_str("a rule from an answer")?,
-            Source::Flag => f.write_str("a rule from the command line")?,
+            RuleSource::UserAnswer { .. } => f.write_str("a rule from an answer")?,
+            RuleSource::CommandLine => f.write_str("a rule from the command line")?,
         }
         match &spec.lifetime {
-            Lifetime::Turn { .. } => f.write_str(" for this turn")?,
-            Lifetime::Session { .. } => f.write_str(" for this session")?,
-            Lifetime::Once | Lifetime::Project | Lifetime::Always => {}
+            RuleLifetime::Turn { .. } => f.write_str(" for this turn")?,
+            RuleLifetime::Session { .. } => f.write_str(" for this session")?,
+            RuleLifetime::Once | RuleLifetime::Project | RuleLifetime::Always => {}
         }
         write!(f, " ({} {}: ", spec.effect, spec.kinds)?;
         match &spec.matcher {
-            Matcher::Everything => f.write_str("everything")?,
-            Matcher::Path(pattern) => write!(f, "path `{}`", quote(pattern))?,
-            Matcher::Command(words) => write!(f, "command `{}`", quote(&words.join(" ")))?,
-            Matcher::Exact(Invocation::Argv(words)) => write!(f, "exactly `{}`", quote(&words.join(" ")))?,
-            Matcher::Exact(Invocation::Shell(line)) => write!(f, "exactly `{}`", quote(line))?,
-            Matcher::Host(host) => write!(f, "host `{}`", quote(host))?,
-            Matcher::Variable(name) => write!(f, "variable `{name}`")?,
+            RuleMatcher::Everything => f.write_str("everything")?,
+            RuleMatcher::Path(pattern) => write!(f, "path `{}`", quote(pattern))?,
+            RuleMatcher::Command(words) => write!(f, "command `{}`", quote(&words.join(" ")))?,
+            RuleMatcher::Exact(Invocation::Argv(words)) => {
+                write!(f, "exactly `{}`", quote(&words.join(" ")))?
+            }
+            RuleMatcher::Exact(Invocation::Shell(line)) => write!(f, "exactly `{}`", quote(line))?,
+            RuleMatcher::Host(host) => write!(f, "host `{}`", quote(host))?,
+            RuleMatcher::Variable(name) => write!(f, "variable `{name}`")?,
         }
         f.write_str(")")?;
         match spec.note.as_deref() {

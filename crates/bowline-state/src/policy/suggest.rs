@@ -1,25 +1,25 @@
-//! What "always" could mean for an operation that a person was asked about, from narrow to wide.
+//! Rule suggestions: what "always" could mean for an operation that a person was asked about, from narrow to wide.
 
-use super::commands::canonical;
-use super::rule::{MAX_EXACT, MAX_PATTERN, below};
-use super::wrappers::{base_name, is_special};
-use super::{Kinds, Matcher, host};
-use crate::failure::quote;
-use crate::operation::{Invocation, Operation, Target};
+use super::commands::canonical_invocation;
+use super::rule::{MAX_EXACT_BYTES, MAX_PATTERN_BYTES, strip_root};
+use super::wrappers::{base_name, runs_other_programs};
+use super::{OperationKinds, RuleMatcher, parse_host};
+use crate::operation::{Invocation, Operation, OperationTarget};
+use crate::rpc_error::quote;
 
-/// A rule that a person could make of an answer.
+/// A rule that a person could make from an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suggestion {
-    /// What it would hold for.
-    pub kinds: Kinds,
-    /// What it would speak of.
-    pub matcher: Matcher,
-    /// What to call it: "commands that start with `cargo test`".
-    pub text: String,
+pub struct RuleSuggestion {
+    /// The kinds of operation it would apply to.
+    pub kinds: OperationKinds,
+    /// The operations it would match.
+    pub matcher: RuleMatcher,
+    /// Its description: "commands that start with `cargo test`".
+    pub description: String,
 }
 
-/// Programs whose second word says what they do.
-const SUBCOMMANDS: &[&str] = &[
+/// Programs whose second word is a subcommand.
+const SUBCOMMAND_PROGRAMS: &[&str] = &[
     "git",
     "cargo",
     "npm",
@@ -60,16 +60,16 @@ const SUBCOMMANDS: &[&str] = &[
     "nix",
     "conda",
 ];
-/// Second words that only say that the third tells.
-const RUNNERS: &[&str] = &["run", "exec", "compose", "xtask", "x", "tool", "dlx"];
-/// Programs that destroy, or reach far, with any arguments.
-const NEVER: &[&str] = &[
+/// Subcommands whose own argument says what is run.
+const RUNNER_SUBCOMMANDS: &[&str] = &["run", "exec", "compose", "xtask", "x", "tool", "dlx"];
+/// Programs that destroy data or have far-reaching effects with any arguments.
+const NEVER_SUGGESTED: &[&str] = &[
     "rm", "rmdir", "unlink", "shred", "dd", "mkfs", "chmod", "chown", "chgrp", "kill", "killall", "pkill",
     "mv", "cp", "ln", "install", "truncate", "tee", "curl", "wget", "shutdown", "reboot", "mount", "umount",
     "passwd", "useradd", "scp", "rsync",
 ];
-/// Subcommands of the same sort.
-const NEVER_AFTER: &[(&str, &str)] = &[
+/// Subcommands with the same effects.
+const NEVER_SUGGESTED_SUBCOMMANDS: &[(&str, &str)] = &[
     ("git", "push"),
     ("git", "clean"),
     ("git", "reset"),
@@ -87,86 +87,93 @@ const NEVER_AFTER: &[(&str, &str)] = &[
     ("terraform", "destroy"),
 ];
 
-/// Returns rules that would have allowed an operation, from narrow to wide. A rule for everything is never among them, nor
-/// a prefix for programs that run others, destroy or reach far.
+/// Returns rules that would have allowed an operation, from narrow to wide. They never include a catch-all rule, nor
+/// a prefix for programs that run others, destroy data or have far-reaching effects.
 #[must_use]
-pub fn suggest(operation: &Operation, roots: &[String]) -> Vec<Suggestion> {
-    let kinds = Kinds::from(operation.kind);
+pub fn suggest_rules(operation: &Operation, roots: &[String]) -> Vec<RuleSuggestion> {
+    let kinds = OperationKinds::from(operation.kind);
     let mut suggestions = match &operation.target {
-        Target::Command(command) => commands(&canonical(&command.invocation)),
-        Target::File { resolved, protection, .. } => files(resolved, protection.is_none(), roots),
-        Target::Url(url) => host(url).map_or_else(Vec::new, |host| {
+        OperationTarget::Command(command) => suggest_for_command(&canonical_invocation(&command.invocation)),
+        OperationTarget::File { resolved, protection, .. } => {
+            suggest_for_file(resolved, protection.is_none(), roots)
+        }
+        OperationTarget::Url(url) => parse_host(url).map_or_else(Vec::new, |host| {
             let text = format!("addresses at {host}");
-            vec![(Matcher::Host(host), text)]
+            vec![(RuleMatcher::Host(host), text)]
         }),
-        Target::Elsewhere { .. } | Target::Described(_) => Vec::new(),
+        OperationTarget::OutsideRoots { .. } | OperationTarget::Described(_) => Vec::new(),
     };
-    suggestions.retain(|(matcher, _)| operation_fits(matcher, kinds));
-    suggestions.into_iter().map(|(matcher, text)| Suggestion { kinds, matcher, text }).collect()
+    suggestions.retain(|(matcher, _)| is_valid_suggestion(matcher, kinds));
+    suggestions
+        .into_iter()
+        .map(|(matcher, text)| RuleSuggestion { kinds, matcher, description: text })
+        .collect()
 }
 
-fn operation_fits(matcher: &Matcher, kinds: Kinds) -> bool {
+fn is_valid_suggestion(matcher: &RuleMatcher, kinds: OperationKinds) -> bool {
     let fits = match matcher {
-        Matcher::Path(pattern) => pattern.len() <= MAX_PATTERN,
-        Matcher::Exact(Invocation::Argv(words)) => words.iter().map(String::len).sum::<usize>() <= MAX_EXACT,
-        Matcher::Exact(Invocation::Shell(line)) => line.len() <= MAX_EXACT,
-        Matcher::Command(words) => words.iter().map(String::len).sum::<usize>() <= MAX_PATTERN,
-        Matcher::Host(_) | Matcher::Variable(_) | Matcher::Everything => true,
+        RuleMatcher::Path(pattern) => pattern.len() <= MAX_PATTERN_BYTES,
+        RuleMatcher::Exact(Invocation::Argv(words)) => {
+            words.iter().map(String::len).sum::<usize>() <= MAX_EXACT_BYTES
+        }
+        RuleMatcher::Exact(Invocation::Shell(line)) => line.len() <= MAX_EXACT_BYTES,
+        RuleMatcher::Command(words) => words.iter().map(String::len).sum::<usize>() <= MAX_PATTERN_BYTES,
+        RuleMatcher::Host(_) | RuleMatcher::Variable(_) | RuleMatcher::Everything => true,
     };
     fits && kinds.iter().all(|kind| matcher.kinds().contains(kind))
 }
 
-fn commands(invocation: &Invocation) -> Vec<(Matcher, String)> {
+fn suggest_for_command(invocation: &Invocation) -> Vec<(RuleMatcher, String)> {
     let shown = match invocation {
         Invocation::Argv(words) => words.join(" "),
         Invocation::Shell(line) => line.clone(),
     };
     let mut found =
-        vec![(Matcher::Exact(invocation.clone()), format!("exactly the command `{}`", quote(&shown)))];
+        vec![(RuleMatcher::Exact(invocation.clone()), format!("exactly the command `{}`", quote(&shown)))];
     if let Invocation::Argv(words) = invocation
-        && let Some(prefix) = prefix(words)
+        && let Some(prefix) = command_prefix(words)
     {
         let text = format!("commands that start with `{}`", quote(&prefix.join(" ")));
-        found.push((Matcher::Command(prefix), text));
+        found.push((RuleMatcher::Command(prefix), text));
     }
     found
 }
 
-/// Returns the words that say what a command does, without those that say to what.
-fn prefix(words: &[String]) -> Option<Vec<String>> {
+/// Returns the words that say what a command does, without its operands.
+fn command_prefix(words: &[String]) -> Option<Vec<String>> {
     let program = words.first()?;
     let name = base_name(program);
-    if is_special(program) || NEVER.contains(&name.as_str()) {
+    if runs_other_programs(program) || NEVER_SUGGESTED.contains(&name.as_str()) {
         return None;
     }
-    if !SUBCOMMANDS.contains(&name.as_str()) {
+    if !SUBCOMMAND_PROGRAMS.contains(&name.as_str()) {
         return Some(vec![program.clone()]);
     }
-    let second = words.get(1).filter(|word| is_plain(word))?;
-    if NEVER_AFTER.contains(&(name.as_str(), second.as_str())) {
+    let second = words.get(1).filter(|word| is_plain_word(word))?;
+    if NEVER_SUGGESTED_SUBCOMMANDS.contains(&(name.as_str(), second.as_str())) {
         return None;
     }
     let mut prefix = vec![program.clone(), second.clone()];
-    if RUNNERS.contains(&second.as_str()) {
-        prefix.push(words.get(2).filter(|word| is_plain(word))?.clone());
+    if RUNNER_SUBCOMMANDS.contains(&second.as_str()) {
+        prefix.push(words.get(2).filter(|word| is_plain_word(word))?.clone());
     }
     Some(prefix)
 }
 
-fn is_plain(word: &str) -> bool {
+fn is_plain_word(word: &str) -> bool {
     !word.starts_with('-')
         && word.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_:.+".contains(letter))
 }
 
-fn files(path: &str, is_ordinary: bool, roots: &[String]) -> Vec<(Matcher, String)> {
-    let mut found = vec![(Matcher::Path(globset::escape(path)), format!("the file {}", quote(path)))];
+fn suggest_for_file(path: &str, is_ordinary: bool, roots: &[String]) -> Vec<(RuleMatcher, String)> {
+    let mut found = vec![(RuleMatcher::Path(globset::escape(path)), format!("the file {}", quote(path)))];
     let directory =
         path.rsplit_once('/').map(|(directory, _)| directory).filter(|directory| !directory.is_empty());
     if let Some(directory) = directory
         && is_ordinary
-        && roots.iter().any(|root| below(directory, root).is_some())
+        && roots.iter().any(|root| strip_root(directory, root).is_some())
     {
-        let matcher = Matcher::Path(format!("{}/**", globset::escape(directory)));
+        let matcher = RuleMatcher::Path(format!("{}/**", globset::escape(directory)));
         found.push((matcher, format!("files in {} and below", quote(directory))));
     }
     found

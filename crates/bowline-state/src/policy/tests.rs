@@ -1,4 +1,4 @@
-//! Rules and operations in, explanations out; and what holds for all of them.
+//! Tests of policies: rules and operations in, explanations out; and properties that hold for all of them.
 
 use std::fmt::Write as _;
 
@@ -6,53 +6,64 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::operation::{Command, Invocation, Leads, Reached};
-use crate::paths::{Access, Refusal, Root, RootMode, Roots};
+use crate::operation::{CommandSpec, Invocation, NamedPath, PathResolution};
+use crate::paths::{Access, AdmissionError, Root, RootMode, Roots};
 
 const ROOT: &str = "/project";
 
-fn context() -> Context {
-    Context { session: "s1".to_owned(), turn: Some(2), now: Moment(1_000) }
+fn context() -> PolicyContext {
+    PolicyContext { session: "s1".to_owned(), turn: Some(2), now: Timestamp(1_000) }
 }
 
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(ToOwned::to_owned).collect()
 }
 
-/// Reads `deny execute command rm`, with `@turn 2`, `@session s1` or `@until 900` at the end.
-fn rule(line: &str) -> Result<Rule, RuleFault> {
+/// Parses `deny execute command rm`, with `@turn 2`, `@session s1` or `@until 900` at the end.
+fn rule(line: &str) -> Result<Rule, RuleError> {
     let (line, limit) = line.split_once(" @").unwrap_or((line, ""));
     let mut parts = line.splitn(4, ' ');
     let mut next = || parts.next().unwrap_or_default();
     let (effect, kinds, by, what) = (next(), next(), next(), next().to_owned());
-    let kinds =
-        kinds.split(',').filter_map(|word| Kind::ALL.into_iter().find(|kind| kind.word() == word)).collect();
+    let kinds = kinds
+        .split(',')
+        .filter_map(|word| OperationKind::ALL.into_iter().find(|kind| kind.as_str() == word))
+        .collect();
     let matcher = match by {
-        "everything" => Matcher::Everything,
-        "path" => Matcher::Path(what),
-        "command" => Matcher::Command(words(&what)),
-        "exact" => Matcher::Exact(Invocation::Shell(what)),
-        "variable" => Matcher::Variable(what),
-        _ => Matcher::Host(what),
+        "everything" => RuleMatcher::Everything,
+        "path" => RuleMatcher::Path(what),
+        "command" => RuleMatcher::Command(words(&what)),
+        "exact" => RuleMatcher::Exact(Invocation::Shell(what)),
+        "variable" => RuleMatcher::Variable(what),
+        _ => RuleMatcher::Host(what),
     };
     let (lifetime, expires) = match limit.split_once(' ') {
         Some(("turn", turn)) => {
-            (Lifetime::Turn { session: "s1".to_owned(), turn: turn.parse().unwrap() }, None)
+            (RuleLifetime::Turn { session: "s1".to_owned(), turn: turn.parse().unwrap() }, None)
         }
-        Some(("session", session)) => (Lifetime::Session { session: session.to_owned() }, None),
-        Some((_, until)) => (Lifetime::Always, Some(Moment(until.parse().unwrap()))),
-        None => (Lifetime::Always, None),
+        Some(("session", session)) => (RuleLifetime::Session { session: session.to_owned() }, None),
+        Some((_, until)) => (RuleLifetime::Always, Some(Timestamp(until.parse().unwrap()))),
+        None => (RuleLifetime::Always, None),
     };
     let effect = effect.parse().unwrap();
-    Rule::new(RuleSpec { effect, kinds, matcher, lifetime, expires, source: Source::Flag, note: None })
+    Rule::new(RuleSpec {
+        effect,
+        kinds,
+        matcher,
+        lifetime,
+        expires,
+        source: RuleSource::CommandLine,
+        note: None,
+    })
 }
 
-/// Reads `run …` (a line), `argv …` (words), `read|write|delete path [-> resolved]`, `fetch url`, `says kind …`.
+/// Parses `run …` (a line), `argv …` (words), `read|write|delete path [-> resolved]`, `fetch url`, `says kind …`.
 fn operation(line: &str) -> Operation {
     let (verb, rest) = line.split_once(' ').unwrap();
     let command = |invocation, env| {
-        let command = looked_at(Command { invocation, cwd: ROOT.to_owned(), env, reaches: Vec::new() });
-        Operation { kind: Kind::Execute, target: Target::Command(command) }
+        let command =
+            resolve_targets(CommandSpec { invocation, cwd: ROOT.to_owned(), env, named_paths: Vec::new() });
+        Operation { kind: OperationKind::Execute, target: OperationTarget::Command(command) }
     };
     match verb {
         "run" => command(Invocation::Shell(rest.replace("\\n", "\n")), Vec::new()),
@@ -61,19 +72,19 @@ fn operation(line: &str) -> Operation {
             let (name, value) = rest.split_once('=').unwrap();
             command(Invocation::Shell("cargo test".to_owned()), vec![(name.to_owned(), value.to_owned())])
         }
-        "fetch" => Operation { kind: Kind::Fetch, target: Target::Url(rest.to_owned()) },
+        "fetch" => Operation { kind: OperationKind::Fetch, target: OperationTarget::Url(rest.to_owned()) },
         "says" => {
-            let kind = Kind::ALL.into_iter().find(|kind| rest.starts_with(kind.word())).unwrap();
-            Operation { kind, target: Target::Described(rest.to_owned()) }
+            let kind = OperationKind::ALL.into_iter().find(|kind| rest.starts_with(kind.as_str())).unwrap();
+            Operation { kind, target: OperationTarget::Described(rest.to_owned()) }
         }
-        _ => file(Kind::ALL.into_iter().find(|kind| kind.word() == verb).unwrap(), rest),
+        _ => file(OperationKind::ALL.into_iter().find(|kind| kind.as_str() == verb).unwrap(), rest),
     }
 }
 
-/// Looks where a command's files lead: `out` is a link out of the project, `hook` one to a hook, `ro` may only be read, and
-/// nobody looks at `unseen`.
-fn looked_at(mut command: Command) -> Command {
-    for Named { path, access } in targets(&command) {
+/// Resolves a command's files: `out` is a link out of the project, `hook` is a link to a hook, `ro` is read-only, and
+/// `unseen` is never resolved.
+fn resolve_targets(mut command: CommandSpec) -> CommandSpec {
+    for FileTarget { path, access } in file_targets(&command) {
         let link = |from: &str, to: &str| path.replace(&format!("{ROOT}/{from}"), to);
         let resolved = link("hook", &format!("{ROOT}/.git/hooks/pre-commit"));
         let resolved = if path.starts_with("/project/out") { link("out", "/elsewhere") } else { resolved };
@@ -81,30 +92,30 @@ fn looked_at(mut command: Command) -> Command {
         let mut roots = Roots::new(root(ROOT, RootMode::Writable));
         roots.add(root("/project/ro", RootMode::ReadOnly)).unwrap();
         let leads = match roots.admit(&LexicalPath::parse(&resolved).unwrap(), access) {
-            Ok(admitted) => Leads::Inside { protection: admitted.protection(), resolved },
-            Err(Refusal::ReadOnly(_)) => Leads::ReadOnly,
-            Err(_) => Leads::Elsewhere,
+            Ok(admitted) => PathResolution::InsideRoot { protection: admitted.protection(), resolved },
+            Err(AdmissionError::ReadOnlyRoot(_)) => PathResolution::ReadOnlyRoot,
+            Err(_) => PathResolution::OutsideRoots,
         };
         if !path.ends_with("unseen") {
-            command.reaches.push(Reached { asked: path, access, leads });
+            command.named_paths.push(NamedPath { requested: path, access, resolution: leads });
         }
     }
     command
 }
 
-fn file(kind: Kind, paths: &str) -> Operation {
+fn file(kind: OperationKind, paths: &str) -> Operation {
     let (asked, resolved) = paths.split_once(" -> ").unwrap_or((paths, paths));
     let full = |path: &str| if path.starts_with('/') { path.to_owned() } else { format!("{ROOT}/{path}") };
     let path = LexicalPath::parse(full(resolved)).unwrap();
     let root = Root { path: LexicalPath::parse(ROOT).unwrap(), mode: RootMode::Writable };
-    let access = if kind == Kind::Read { Access::Read } else { Access::Write };
+    let access = if kind == OperationKind::Read { Access::Read } else { Access::Write };
     let target = match Roots::new(root).admit(&path, access) {
-        Ok(admitted) => Target::File {
-            asked: full(asked),
+        Ok(admitted) => OperationTarget::File {
+            requested: full(asked),
             resolved: path.as_str().to_owned(),
             protection: admitted.protection(),
         },
-        Err(_) => Target::Elsewhere { asked: full(asked) },
+        Err(_) => OperationTarget::OutsideRoots { requested: full(asked) },
     };
     Operation { kind, target }
 }
@@ -119,18 +130,18 @@ fn check(preset: Preset, rules: &str, operations: &str, expected: Expect) {
     let policy = policy(preset, rules);
     let mut out = String::new();
     for line in operations.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let ruling = policy.judge(&operation(line), &context());
+        let ruling = policy.evaluate(&operation(line), &context());
         writeln!(out, "> {line}\n{ruling}").unwrap();
     }
     expected.assert_eq(&out);
 }
 
-/// Shows only what happens, in one line for each operation.
+/// Shows only the effects, one line for each operation.
 fn check_effects(preset: Preset, rules: &str, operations: &str, expected: Expect) {
     let policy = policy(preset, rules);
     let mut out = String::new();
     for line in operations.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        writeln!(out, "{:5} {line}", policy.judge(&operation(line), &context()).effect.word()).unwrap();
+        writeln!(out, "{:5} {line}", policy.evaluate(&operation(line), &context()).effect.as_str()).unwrap();
     }
     expected.assert_eq(&out);
 }
@@ -222,7 +233,7 @@ fn a_rule_speaks_of_its_kinds_and_of_no_other() {
         ("deny write path src/**", "read src/a", Effect::Allow),
     ];
     for (rules, line, effect) in cases {
-        let ruling = policy(Preset::Ask, rules).judge(&operation(line), &context());
+        let ruling = policy(Preset::Ask, rules).evaluate(&operation(line), &context());
         assert_eq!(ruling.effect, effect, "{rules}: {line}");
     }
 }
@@ -242,7 +253,7 @@ fn what_lies_elsewhere_can_be_denied_and_never_allowed() {
         ("allow write everything", "write /etc/passwd", Effect::Deny),
     ];
     for (rules, line, effect) in cases {
-        let ruling = policy(Preset::Full, rules).judge(&operation(line), &context());
+        let ruling = policy(Preset::Full, rules).evaluate(&operation(line), &context());
         assert_eq!(ruling.effect, effect, "{rules}: {line}");
     }
 }
@@ -251,7 +262,7 @@ fn what_lies_elsewhere_can_be_denied_and_never_allowed() {
 fn a_rule_against_the_way_that_a_name_goes_counts_wherever_it_leads() {
     let cases = ["write secret/a -> b", "write src/../secret/a -> b", "write src/.//../secret/a -> b"];
     for line in cases {
-        let ruling = policy(Preset::Full, "deny write path secret").judge(&operation(line), &context());
+        let ruling = policy(Preset::Full, "deny write path secret").evaluate(&operation(line), &context());
         assert_eq!(ruling.effect, Effect::Deny, "{line}");
     }
 }
@@ -280,7 +291,7 @@ fn a_preset_holds_where_no_rule_does() {
         "run env env env env env env PATH=. ls",
     ] {
         let row: Vec<&str> = Preset::ALL
-            .map(|preset| policy(preset, "").judge(&operation(line), &context()).effect.word())
+            .map(|preset| policy(preset, "").evaluate(&operation(line), &context()).effect.as_str())
             .to_vec();
         writeln!(out, "{:28} {}", line, row.join(" ")).unwrap();
     }
@@ -476,13 +487,13 @@ fn a_broad_rule_names_no_protected_file() {
         let policy = policy(Preset::Deny, &rules);
         let allowed = operations.iter().filter(|line| {
             let mut operation = operation(line);
-            // What a link, or the place of the repository, protects has no name that does.
-            if let Target::File { protection, asked, .. } = &mut operation.target
+            // A file protected by a link, or by the location of the repository, has no protecting name.
+            if let OperationTarget::File { protection, requested: asked, .. } = &mut operation.target
                 && asked.ends_with("link")
             {
                 *protection = Some(Protection::Repository);
             }
-            policy.judge(&operation, &context()).effect == Effect::Allow
+            policy.evaluate(&operation, &context()).effect == Effect::Allow
         });
         let allowed: Vec<&str> = allowed.copied().collect();
         writeln!(out, "{pattern}: {}", allowed.join(", ")).unwrap();
@@ -548,7 +559,7 @@ fn rules_end_and_belong_to_their_session_and_turn() {
 
 #[test]
 fn what_runs_in_the_background_is_not_what_runs_in_front() {
-    let of = |line: &str| canonical(&Invocation::Shell(line.to_owned()));
+    let of = |line: &str| canonical_invocation(&Invocation::Shell(line.to_owned()));
     for line in ["make &", "make&", "make & # now"] {
         assert_eq!(of(line), Invocation::Shell(line.to_owned()), "{line}");
     }
@@ -558,7 +569,9 @@ fn what_runs_in_the_background_is_not_what_runs_in_front() {
 
 #[test]
 fn commands_that_may_do_something_else_differ() {
-    let of = |line: &str| canonical(&Invocation::Argv(line.split('|').map(ToOwned::to_owned).collect()));
+    let of = |line: &str| {
+        canonical_invocation(&Invocation::Argv(line.split('|').map(ToOwned::to_owned).collect()))
+    };
     let mut out = String::new();
     for (line, wrapped) in [
         ("cd build; rm -rf *", "sh|-c|"),
@@ -579,7 +592,8 @@ fn commands_that_may_do_something_else_differ() {
         ("cargo test", "bash|-c|-l|"),
         ("bash -lc 'cargo test'", "sh|-c|"),
     ] {
-        let same = of(&format!("{wrapped}{line}")) == canonical(&Invocation::Shell(line.to_owned()));
+        let same =
+            of(&format!("{wrapped}{line}")) == canonical_invocation(&Invocation::Shell(line.to_owned()));
         writeln!(out, "{} {wrapped}{line}", if same { "same  " } else { "differ" }).unwrap();
     }
     expect![[r#"
@@ -1076,7 +1090,7 @@ fn what_agents_wrote_unasked_is_executed_after_a_question() {
          allow execute exact make all $(x)
          allow write path lib.mk";
     let mut policy = policy(Preset::AcceptEdits, rules);
-    policy.unreviewed = vec!["/project/sub/Makefile".to_owned(), "/project/package.json".to_owned()];
+    policy.unreviewed_files = vec!["/project/sub/Makefile".to_owned(), "/project/package.json".to_owned()];
     let mut out = String::new();
     for line in [
         "run make",
@@ -1101,12 +1115,12 @@ fn what_agents_wrote_unasked_is_executed_after_a_question() {
         "read Makefile",
     ] {
         let operation = operation(line);
-        let ruling = policy.judge(&operation, &context());
+        let ruling = policy.evaluate(&operation, &context());
         let (runs, writes) = (
-            policy.unreviewed_runs(&operation, &context()),
+            policy.unreviewed_executions(&operation, &context()),
             policy.unreviewed_writes(&operation, &context()),
         );
-        writeln!(out, "{:5} {line} runs {runs:?} writes {writes:?}", ruling.effect.word()).unwrap();
+        writeln!(out, "{:5} {line} runs {runs:?} writes {writes:?}", ruling.effect.as_str()).unwrap();
     }
     expect![[r#"
         ask   run make runs ["/project/sub/Makefile"] writes []
@@ -1130,9 +1144,9 @@ fn what_agents_wrote_unasked_is_executed_after_a_question() {
         allow write eslint.config.mjs runs [] writes ["/project/eslint.config.mjs"]
         allow read Makefile runs [] writes []
     "#]].assert_eq(&out);
-    // Where arbitrary code may run, these may.
+    // Where arbitrary code may run, these may run too.
     policy.preset = Preset::Full;
-    assert_eq!(policy.judge(&operation("run make"), &context()).effect, Effect::Allow);
+    assert_eq!(policy.evaluate(&operation("run make"), &context()).effect, Effect::Allow);
 }
 
 #[test]
@@ -1617,20 +1631,21 @@ fn suggestions_go_from_narrow_to_wide() {
     ] {
         let operation = operation(line);
         writeln!(out, "> {line}").unwrap();
-        for found in suggest(&operation, &[ROOT.to_owned()]) {
+        for found in suggest_rules(&operation, &[ROOT.to_owned()]) {
             let spec = RuleSpec {
                 effect: Effect::Allow,
                 kinds: found.kinds,
                 matcher: found.matcher,
-                lifetime: Lifetime::Always,
+                lifetime: RuleLifetime::Always,
                 expires: None,
-                source: Source::Flag,
+                source: RuleSource::CommandLine,
                 note: None,
             };
             let rules = vec![Rule::new(spec).unwrap()];
             let policy =
                 Policy { preset: Preset::Deny, rules, roots: vec![ROOT.to_owned()], ..Policy::default() };
-            writeln!(out, "{}: {}", policy.judge(&operation, &context()).effect, found.text).unwrap();
+            writeln!(out, "{}: {}", policy.evaluate(&operation, &context()).effect, found.description)
+                .unwrap();
         }
     }
     expect![[r#"
@@ -1678,15 +1693,17 @@ fn suggestions_go_from_narrow_to_wide() {
 fn a_flood_is_judged_in_time_and_never_allowed() {
     let policy = policy(Preset::Ask, "allow execute command echo\ndeny execute command rm");
     let judge = |line: String| {
-        let command = Command {
+        let command = CommandSpec {
             invocation: Invocation::Shell(line),
             cwd: ROOT.to_owned(),
             env: Vec::new(),
-            reaches: Vec::new(),
+            named_paths: Vec::new(),
         };
-        let ruling =
-            policy.judge(&Operation { kind: Kind::Execute, target: Target::Command(command) }, &context());
-        assert!(ruling.because.len() <= MAX_REASONS);
+        let ruling = policy.evaluate(
+            &Operation { kind: OperationKind::Execute, target: OperationTarget::Command(command) },
+            &context(),
+        );
+        assert!(ruling.reasons.len() <= MAX_REASONS);
         ruling.effect
     };
     assert_eq!(judge("echo a; ".repeat(50)), Effect::Allow);
@@ -1696,16 +1713,17 @@ fn a_flood_is_judged_in_time_and_never_allowed() {
     assert_eq!(judge(format!("echo $({}", "rm -a ".repeat(100_000))), Effect::Deny);
     let mut many = policy.clone();
     many.rules.extend(vec![rule("allow execute command env").unwrap(); 1_000]);
-    assert_eq!(many.judge(&operation("run env env env env env b"), &context()).effect, Effect::Ask);
+    assert_eq!(many.evaluate(&operation("run env env env env env b"), &context()).effect, Effect::Ask);
     let crowd: String = (0..2_000).map(|at| format!("> {at} ")).collect();
     assert_eq!(judge(format!("echo $x {crowd}")), Effect::Deny);
     assert_eq!(judge(format!("echo $x {}", "<p>".repeat(10_000))), Effect::Ask);
     assert_eq!(judge("env ".repeat(900) + "rm"), Effect::Deny);
     assert_eq!(judge("sh -c ".repeat(900) + "rm"), Effect::Deny);
     let argv = Invocation::Argv(vec!["echo".to_owned(); 100_000]);
-    let command = Command { invocation: argv, cwd: ROOT.to_owned(), env: Vec::new(), reaches: Vec::new() };
-    let operation = Operation { kind: Kind::Execute, target: Target::Command(command) };
-    assert_eq!(policy.judge(&operation, &context()).effect, Effect::Ask);
+    let command =
+        CommandSpec { invocation: argv, cwd: ROOT.to_owned(), env: Vec::new(), named_paths: Vec::new() };
+    let operation = Operation { kind: OperationKind::Execute, target: OperationTarget::Command(command) };
+    assert_eq!(policy.evaluate(&operation, &context()).effect, Effect::Ask);
 }
 
 #[test]
@@ -1737,7 +1755,7 @@ fn variables_are_harmless_unknown_or_run_code() {
         ("FOO", "1"),
         ("", ""),
     ] {
-        writeln!(out, "{name}={value}: {:?}", environment(name, value)).unwrap();
+        writeln!(out, "{name}={value}: {:?}", assess_variable(name, value)).unwrap();
     }
     expect![[r#"
         CI=1: Harmless
@@ -1774,7 +1792,7 @@ fn the_stricter_of_two_presets_allows_no_more_than_either() {
         for other in Preset::ALL {
             let stricter = one.stricter(other);
             assert_eq!(stricter, other.stricter(one));
-            for kind in Kind::ALL {
+            for kind in OperationKind::ALL {
                 let effect = stricter.effect(kind);
                 assert_eq!(effect, one.effect(kind).max(other.effect(kind)), "{one} and {other}, {kind:?}");
             }
@@ -1842,26 +1860,26 @@ proptest! {
     ) {
         let judge = |rules: &[Rule], line: &str| {
             let policy = Policy { preset, rules: rules.to_vec(), ..policy(preset, "") };
-            policy.judge(&operation(&format!("run {line}")), &context())
+            policy.evaluate(&operation(&format!("run {line}")), &context())
         };
         let line = parts.join(joint);
         let whole = judge(&rules, &line);
-        prop_assert_eq!(whole.because.first().map(|reason| reason.effect), Some(whole.effect));
-        // The order of rules decides nothing.
+        prop_assert_eq!(whole.reasons.first().map(|reason| reason.effect), Some(whole.effect));
+        // The order of rules does not matter.
         let reversed: Vec<Rule> = rules.iter().rev().cloned().collect();
         prop_assert_eq!(whole.effect, judge(&reversed, &line).effect);
-        // A line is never freer than its strictest part; a single rule for the whole line aside.
-        let has_exact = rules.iter().any(|rule| matches!(rule.spec().matcher, Matcher::Exact(_)));
+        // A line is never freer than its strictest part, unless an exact rule allows the whole line.
+        let has_exact = rules.iter().any(|rule| matches!(rule.spec().matcher, RuleMatcher::Exact(_)));
         if !has_exact {
             for part in &parts {
                 prop_assert!(judge(&rules, part).effect <= whole.effect, "{} in {}", part, line);
             }
         }
-        // One more rule to allow never makes a denied thing allowed, where it was a rule that denied it.
+        // An additional allow rule never makes an operation allowed that a rule denied.
         let mut with = rules.clone();
         with.push(more.clone());
         let after = judge(&with, &line);
-        let denied = whole.because.iter().any(|reason| reason.effect == Effect::Deny && matches!(reason.ground, Ground::Rule { .. }));
+        let denied = whole.reasons.iter().any(|reason| reason.effect == Effect::Deny && matches!(reason.basis, ReasonBasis::Rule { .. }));
         if denied {
             prop_assert_eq!(after.effect, Effect::Deny);
         }
@@ -1873,7 +1891,7 @@ proptest! {
     #[test]
     fn nothing_is_allowed_that_was_not_understood(line in ".{0,60}") {
         let policy = policy(Preset::Ask, "allow execute command echo\nallow execute command ls");
-        let ruling = policy.judge(&operation(&format!("run {}", line.replace('\\', "/"))), &context());
+        let ruling = policy.evaluate(&operation(&format!("run {}", line.replace('\\', "/"))), &context());
         if ruling.effect == Effect::Allow {
             let understood = shell::parse(&line.replace('\\', "/")).unwrap();
             for command in understood.commands {
@@ -1889,8 +1907,8 @@ proptest! {
             Invocation::Argv(vec!["bash".to_owned(), "-c".to_owned(), line.clone()]),
             Invocation::Argv(vec!["ls".to_owned(), line.clone()]),
         ] {
-            let form = canonical(&invocation);
-            prop_assert_eq!(canonical(&form), form);
+            let form = canonical_invocation(&invocation);
+            prop_assert_eq!(canonical_invocation(&form), form);
         }
     }
 }
@@ -1964,11 +1982,11 @@ fn what_a_pattern_may_become_or_an_alias_mean_is_asked_about() {
 #[test]
 fn a_command_that_goes_to_its_own_directory_first_is_the_same_command() {
     let shell = |line: &str| Invocation::Shell(line.to_owned());
-    let canonical = |line: &str, cwd: &str| canonical_in(&shell(line), cwd);
+    let canonical = |line: &str, cwd: &str| canonical_invocation_in(&shell(line), cwd);
     let bash = |line: &str| Invocation::Argv(["/bin/bash", "-c", line].map(str::to_owned).to_vec());
     for line in ["cd '/w/a' && make > log", "cd /w/a && make > log"] {
         assert_eq!(canonical(line, "/w/a"), shell("make > log"), "{line}");
-        assert_eq!(canonical_in(&bash(line), "/w/a"), shell("make > log"), "{line}");
+        assert_eq!(canonical_invocation_in(&bash(line), "/w/a"), shell("make > log"), "{line}");
     }
     assert_eq!(canonical("cd /w/a && make", "/w/a"), canonical("make", "/w/a"));
     for (line, cwd) in [

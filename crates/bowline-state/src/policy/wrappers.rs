@@ -1,35 +1,35 @@
-//! Programs that run other programs: what a command runs beside its first word.
+//! Programs that run other programs: what a command runs besides its first word.
 
-use super::hooks::hooked;
-use super::shell::{Word, is_name};
+use super::exec_options::exec_option_command;
+use super::shell::{ShellWord, is_variable_name};
 
 /// What a command runs besides its own program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Runs {
-    /// Nothing that is known of.
-    Itself,
-    /// The words from one on, perhaps with variables set.
-    Words { at: usize, assignments: Vec<(String, Word)> },
-    /// A text, as a shell line. A shell that does nothing else than read it is transparent.
+pub(super) enum InnerCommand {
+    /// Nothing known.
+    None,
+    /// The words from an index on, possibly with variables set.
+    Words { at: usize, assignments: Vec<(String, ShellWord)> },
+    /// A text, as a shell line. A shell that only reads it is transparent.
     Text { at: usize, text: String, is_shell: bool },
-    /// Something that cannot be looked into. A rule speaks of it only if it has at least so many words.
-    Hidden { reach: usize },
+    /// A command that cannot be inspected. A rule covers it only if it has at least this many words.
+    Hidden { min_prefix_len: usize },
 }
 
-/// No rule by words is long enough for it.
-pub(super) const NEVER: Runs = Runs::Hidden { reach: usize::MAX };
+/// No rule by words is long enough to cover it.
+pub(super) const UNMATCHABLE: InnerCommand = InnerCommand::Hidden { min_prefix_len: usize::MAX };
 
-/// How a wrapper's own arguments end and the command begins.
+/// Where a wrapper's own arguments end and the command begins.
 struct Wrapper {
     name: &'static str,
-    // Options that stand alone. An option that is in neither list hides the rest.
+    // Options without a value. An option in neither list hides the rest.
     flags: &'static [&'static str],
-    // Options whose value is the next word; with a long one also after `=`, with a short one also joined.
-    valued: &'static [&'static str],
-    // How many words stand before the command.
+    // Options whose value is the next word; a long one also takes it after `=`, a short one also joined.
+    valued_options: &'static [&'static str],
+    // The number of operands before the command.
     positional: usize,
     // Whether `NAME=value` may stand before the command.
-    assigns: bool,
+    takes_assignments: bool,
 }
 
 const fn wrapper(
@@ -39,11 +39,11 @@ const fn wrapper(
     positional: usize,
     assigns: bool,
 ) -> Wrapper {
-    Wrapper { name, flags, valued, positional, assigns }
+    Wrapper { name, flags, valued_options: valued, positional, takes_assignments: assigns }
 }
 
 const WRAPPERS: &[Wrapper] = &[
-    // With less of the environment than every command has, git would trust any directory.
+    // With a smaller environment than every command has, git would trust any directory.
     wrapper("env", &["-0"], &[], 0, true),
     wrapper("sudo", &["-n", "-E", "-H", "-S", "-k", "-b", "--"], &["-u", "-g"], 0, true),
     wrapper("doas", &["-n", "--"], &["-u"], 0, false),
@@ -77,9 +77,9 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper("unbuffer", &["-p"], &[], 0, false),
 ];
 
-/// Shells whose lines are read as `parse` reads them.
-const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ash", "ksh", "mksh"];
-/// Programs that run code given to them: the first word that is no option names it.
+/// Shells whose lines `parse` reads correctly.
+const SHELL_PROGRAMS: &[&str] = &["sh", "bash", "dash", "zsh", "ash", "ksh", "mksh"];
+/// Programs that run code given to them, named by the first word that is not an option.
 const INTERPRETERS: &[&str] = &[
     "python",
     "python2",
@@ -131,9 +131,9 @@ const INTERPRETERS: &[&str] = &[
     "source",
     ".",
 ];
-/// Programs that run others in ways that are not looked into, and commands that change the shell for what comes after
-/// them in the line.
-const OPAQUE: &[&str] = &[
+/// Programs that run others in ways that are not analysed, and commands that change the shell for the rest of the
+/// line.
+const OPAQUE_PROGRAMS: &[&str] = &[
     "ssh",
     "su",
     "runuser",
@@ -206,43 +206,43 @@ pub(super) fn base_name(program: &str) -> String {
     name.strip_suffix(".exe").unwrap_or(&name).to_owned()
 }
 
-/// Says whether a program is one of those that run others, so that no rule should begin with it lightly.
-pub(super) fn is_special(program: &str) -> bool {
+/// Returns whether a program runs others, so that rules should not lightly begin with it.
+pub(super) fn runs_other_programs(program: &str) -> bool {
     let name = base_name(program);
     let known = |list: &[&str]| list.contains(&name.as_str());
-    known(SHELLS)
-        || known(OPAQUE)
+    known(SHELL_PROGRAMS)
+        || known(OPAQUE_PROGRAMS)
         || is_interpreter(&name)
         || matches!(name.as_str(), "eval" | "find" | "fd" | "fdfind")
         || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
 }
 
 /// Returns what a command runs besides its own program.
-pub(super) fn runs(words: &[Word]) -> Runs {
-    let Some(program) = words.first() else { return Runs::Itself };
+pub(super) fn inner_command(words: &[ShellWord]) -> InnerCommand {
+    let Some(program) = words.first() else { return InnerCommand::None };
     let name = base_name(&program.text);
-    if SHELLS.contains(&name.as_str()) {
-        return shell(words);
+    if SHELL_PROGRAMS.contains(&name.as_str()) {
+        return shell_command(words);
     }
     if name == "eval" {
-        return eval(words);
+        return eval_command(words);
     }
     if name == "find" {
-        return find(words);
+        return find_command(words);
     }
     if name == "command" && words.get(1).is_some_and(|word| matches!(word.text.as_str(), "-v" | "-V")) {
-        return Runs::Itself;
+        return InnerCommand::None;
     }
     if let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
-        return wrapped(wrapper, words);
+        return wrapped_command(wrapper, words);
     }
-    if OPAQUE.contains(&name.as_str()) {
-        return NEVER;
+    if OPAQUE_PROGRAMS.contains(&name.as_str()) {
+        return UNMATCHABLE;
     }
     if is_interpreter(&name) {
-        return named_code(words);
+        return interpreter_command(words);
     }
-    hooked(&name, words)
+    exec_option_command(&name, words)
 }
 
 fn is_interpreter(name: &str) -> bool {
@@ -250,16 +250,16 @@ fn is_interpreter(name: &str) -> bool {
     INTERPRETERS.contains(&name) || (!stem.is_empty() && INTERPRETERS.contains(&stem))
 }
 
-/// A shell: with `-c` it reads a text, else a script or what comes in.
-fn shell(words: &[Word]) -> Runs {
+/// Returns a shell's inner command: with `-c` it reads a text, otherwise a script or its input.
+fn shell_command(words: &[ShellWord]) -> InnerCommand {
     let mut reads_text = false;
     for (at, word) in words.iter().enumerate().skip(1) {
         let option = word.text.as_str();
         if !option.starts_with('-') || option == "-" {
             return match reads_text {
-                true if word.is_literal => Runs::Text { at, text: option.to_owned(), is_shell: true },
-                true => NEVER,
-                false => Runs::Hidden { reach: at + 1 },
+                true if word.is_literal => InnerCommand::Text { at, text: option.to_owned(), is_shell: true },
+                true => UNMATCHABLE,
+                false => InnerCommand::Hidden { min_prefix_len: at + 1 },
             };
         }
         match option {
@@ -267,100 +267,103 @@ fn shell(words: &[Word]) -> Runs {
             _ if !option.starts_with("--") && option[1..].chars().all(|letter| "celuxv".contains(letter)) => {
                 reads_text |= option.contains('c');
             }
-            // `-i`, `-o name`, `--rcfile file`: what follows, or what is read first, is not what it seems.
-            _ => return NEVER,
+            // With `-i`, `-o name` or `--rcfile file`, the following words or the startup files are not what they
+            // seem.
+            _ => return UNMATCHABLE,
         }
     }
-    NEVER
+    UNMATCHABLE
 }
 
-/// Says whether a shell is the system's own, by a name that nobody else's program has.
-pub(super) fn is_known_shell(program: &str) -> bool {
+/// Returns whether a shell is the system's own, by a name that no other program has.
+pub(super) fn is_system_shell(program: &str) -> bool {
     let places = ["/bin/", "/usr/bin/"];
     let name = places.iter().find_map(|place| program.strip_prefix(place)).unwrap_or(program);
     !name.contains('/') && name == base_name(name)
 }
 
-/// Says whether a shell with these words before its line reads the files that it reads at a login.
-pub(super) fn is_login(shell: &[Word]) -> bool {
+/// Returns whether a shell, with these words before its line, reads its login files.
+pub(super) fn is_login_shell(shell: &[ShellWord]) -> bool {
     shell.iter().skip(1).any(|word| match word.text.strip_prefix("--") {
         Some(long) => long == "login",
         None => word.text.starts_with('-') && word.text.contains('l'),
     })
 }
 
-fn eval(words: &[Word]) -> Runs {
+fn eval_command(words: &[ShellWord]) -> InnerCommand {
     if words.iter().any(|word| !word.is_literal) {
-        return NEVER;
+        return UNMATCHABLE;
     }
     let rest: Vec<&str> = words.iter().skip(1).map(|word| word.text.as_str()).collect();
     match rest.as_slice() {
-        [] => Runs::Itself,
-        [option, ..] if option.starts_with('-') => NEVER,
-        _ => Runs::Text { at: words.len() - 1, text: rest.join(" "), is_shell: false },
+        [] => InnerCommand::None,
+        [option, ..] if option.starts_with('-') => UNMATCHABLE,
+        _ => InnerCommand::Text { at: words.len() - 1, text: rest.join(" "), is_shell: false },
     }
 }
 
-fn find(words: &[Word]) -> Runs {
-    let executes = |word: &Word| matches!(word.text.as_str(), "-exec" | "-execdir");
+fn find_command(words: &[ShellWord]) -> InnerCommand {
+    let executes = |word: &ShellWord| matches!(word.text.as_str(), "-exec" | "-execdir");
     let mut found = words.iter().enumerate().filter(|(_, word)| executes(word));
     match (found.next(), found.next()) {
-        (None, _) => hooked("find", words),
-        // What comes after the command's end is the search's again, and belongs to no other command.
-        (Some((at, _)), None) if hooked("find", words) == Runs::Itself && at + 1 < words.len() => {
-            Runs::Words { at: at + 1, assignments: Vec::new() }
+        (None, _) => exec_option_command("find", words),
+        // Words after the command's end belong to `find` again, not to another command.
+        (Some((at, _)), None)
+            if exec_option_command("find", words) == InnerCommand::None && at + 1 < words.len() =>
+        {
+            InnerCommand::Words { at: at + 1, assignments: Vec::new() }
         }
-        _ => NEVER,
+        _ => UNMATCHABLE,
     }
 }
 
-fn wrapped(wrapper: &Wrapper, words: &[Word]) -> Runs {
+fn wrapped_command(wrapper: &Wrapper, words: &[ShellWord]) -> InnerCommand {
     let mut positional = wrapper.positional;
     let mut assignments = Vec::new();
     let mut at = 1;
     while let Some(word) = words.get(at) {
         if !word.is_literal {
-            return NEVER;
+            return UNMATCHABLE;
         }
         let text = word.text.as_str();
         if text.starts_with('-') {
-            match option(wrapper, text) {
+            match option_word_count(wrapper, text) {
                 Some(words) => at += words,
-                None => return NEVER,
+                None => return UNMATCHABLE,
             }
             continue;
         }
         match text.split_once('=') {
-            Some((name, value)) if wrapper.assigns => {
-                // The wrapper takes names that a shell would not.
-                let value = Word { text: value.to_owned(), is_literal: true };
-                if !is_name(name) {
-                    return NEVER;
+            Some((name, value)) if wrapper.takes_assignments => {
+                // The wrapper accepts names that a shell would not.
+                let value = ShellWord { text: value.to_owned(), is_literal: true };
+                if !is_variable_name(name) {
+                    return UNMATCHABLE;
                 }
                 assignments.push((name.to_owned(), value));
             }
             _ if positional > 0 => positional -= 1,
-            _ => return Runs::Words { at, assignments },
+            _ => return InnerCommand::Words { at, assignments },
         }
         at += 1;
     }
-    // Without a command `xargs` runs echo, `env` shows what there is, the others complain; a shell is what some start.
+    // Without a command `xargs` runs echo, `env` prints the environment and the others fail; some start a shell.
     if matches!(wrapper.name, "env" | "xargs" | "command" | "nice") && assignments.is_empty() {
-        Runs::Itself
+        InnerCommand::None
     } else {
-        NEVER
+        UNMATCHABLE
     }
 }
 
-/// Returns how many words an option takes, itself among them, if it is one that the wrapper has.
-fn option(wrapper: &Wrapper, text: &str) -> Option<usize> {
+/// Returns the number of words that an option takes, including itself, if the wrapper knows it.
+fn option_word_count(wrapper: &Wrapper, text: &str) -> Option<usize> {
     if wrapper.flags.contains(&text) {
         return Some(1);
     }
     if wrapper.name == "nice" && text[1..].bytes().all(|byte| byte.is_ascii_digit()) && text.len() > 1 {
         return Some(1);
     }
-    wrapper.valued.iter().find_map(|valued| {
+    wrapper.valued_options.iter().find_map(|valued| {
         let rest = text.strip_prefix(valued)?;
         let is_long = valued.starts_with("--");
         match rest {
@@ -371,8 +374,9 @@ fn option(wrapper: &Wrapper, text: &str) -> Option<usize> {
     })
 }
 
-/// An interpreter: the first word that is no option names the code, so a rule has to reach it.
-fn named_code(words: &[Word]) -> Runs {
+/// Returns an interpreter's inner command: the first word that is not an option names the code, so a rule has to
+/// cover it.
+fn interpreter_command(words: &[ShellWord]) -> InnerCommand {
     let named = words.iter().skip(1).position(|word| !word.text.starts_with('-'));
-    named.map_or(NEVER, |at| Runs::Hidden { reach: at + 2 })
+    named.map_or(UNMATCHABLE, |at| InnerCommand::Hidden { min_prefix_len: at + 2 })
 }

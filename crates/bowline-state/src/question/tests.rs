@@ -1,4 +1,4 @@
-//! What a person sees of a question, and what an answer makes of it.
+//! Tests of questions: what a person sees, and the rules that an answer creates.
 
 use expect_test::{Expect, expect};
 
@@ -6,14 +6,18 @@ use agent_client_protocol_schema::v1::{PermissionOption, ToolCallUpdate};
 
 use super::*;
 use crate::accumulator::ToolCallView;
-use crate::danger::dangers;
-use crate::operation::{Command, Invocation};
+use crate::danger::find_dangers;
+use crate::operation::{CommandSpec, Invocation};
 use crate::paths::Protection;
 
-fn file(kind: Kind, asked: &str, resolved: &str, protection: Option<Protection>) -> Operation {
+fn file(kind: OperationKind, asked: &str, resolved: &str, protection: Option<Protection>) -> Operation {
     Operation {
         kind,
-        target: Target::File { asked: asked.to_owned(), resolved: resolved.to_owned(), protection },
+        target: OperationTarget::File {
+            requested: asked.to_owned(),
+            resolved: resolved.to_owned(),
+            protection,
+        },
     }
 }
 
@@ -21,42 +25,47 @@ fn command(line: &str, env: &[(&str, &str)]) -> Operation {
     let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let invocation = Invocation::Shell(line.to_owned());
     Operation {
-        kind: Kind::Execute,
-        target: Target::Command(Command { invocation, cwd: "/w".to_owned(), env, reaches: Vec::new() }),
+        kind: OperationKind::Execute,
+        target: OperationTarget::Command(CommandSpec {
+            invocation,
+            cwd: "/w".to_owned(),
+            env,
+            named_paths: Vec::new(),
+        }),
     }
 }
 
-fn question(title: &str, items: Vec<Item>) -> Question {
+fn question(title: &str, items: Vec<QuestionItem>) -> Question {
     let operations: Vec<Operation> = items.iter().map(|item| item.operation.clone()).collect();
     Question {
         id: QuestionId(1),
-        holder: Holder { session: "s".to_owned(), turn: Some(2) },
+        holder: GrantHolder { session: "s".to_owned(), turn: Some(2) },
         call: Some("t1".to_owned()),
         agent: Some("robot".to_owned()),
-        occasion: Occasion::Request,
+        trigger: QuestionTrigger::PermissionRequest,
         title: title.to_owned(),
-        dangers: dangers(&operations, &["/w".to_owned()]),
+        dangers: find_dangers(&operations, &["/w".to_owned()]),
         items,
-        because: "no rule covers it".to_owned(),
+        reason: "no rule covers it".to_owned(),
         suggestions: Vec::new(),
-        offers: Vec::new(),
+        agent_options: Vec::new(),
     }
 }
 
-fn check(title: &str, items: Vec<Item>, expected: Expect) {
-    expected.assert_eq(&question(title, items).text());
+fn check(title: &str, items: Vec<QuestionItem>, expected: Expect) {
+    expected.assert_eq(&question(title, items).to_text());
 }
 
 #[test]
 fn a_write_shows_its_diff_and_where_the_name_leads() {
-    let change = Shown {
+    let change = TextChange {
         before: Some(Arc::new("one\ntwo\n".to_owned())),
         after: Arc::new("one\nTWO\nthree\n".to_owned()),
     };
-    let hook = file(Kind::Write, "/w/link", "/w/.git/hooks/pre-commit", Some(Protection::Hook));
+    let hook = file(OperationKind::Write, "/w/link", "/w/.git/hooks/pre-commit", Some(Protection::VcsHook));
     check(
         "Edit",
-        vec![Item::changing(hook, change)],
+        vec![QuestionItem::with_change(hook, change)],
         expect![[r#"
             robot asks: Edit
             ! writes a git hook: runs later (/w/.git/hooks/pre-commit)
@@ -75,10 +84,10 @@ fn a_write_shows_its_diff_and_where_the_name_leads() {
 
 #[test]
 fn a_new_file_says_so() {
-    let change = Shown { before: None, after: Arc::new("a\nb".to_owned()) };
+    let change = TextChange { before: None, after: Arc::new("a\nb".to_owned()) };
     check(
         "Create",
-        vec![Item::changing(file(Kind::Write, "/w/new", "/w/new", None), change)],
+        vec![QuestionItem::with_change(file(OperationKind::Write, "/w/new", "/w/new", None), change)],
         expect![[r#"
             robot asks: Create
               write /w/new
@@ -95,7 +104,7 @@ fn a_new_file_says_so() {
 #[test]
 fn a_command_shows_all_of_itself() {
     let end = format!("echo {} && rm -rf /", "x".repeat(20_000));
-    let items = vec![Item::plain(command("cargo test\u{202e}", &[("LD_PRELOAD", "/w/x.so\n")]))];
+    let items = vec![QuestionItem::new(command("cargo test\u{202e}", &[("LD_PRELOAD", "/w/x.so\n")]))];
     check(
         "Run \u{1b}[2Jtests",
         items,
@@ -108,33 +117,33 @@ fn a_command_shows_all_of_itself() {
             Asked because no rule covers it
         "#]],
     );
-    let text = question("Run", vec![Item::plain(command(&end, &[]))]).text();
+    let text = question("Run", vec![QuestionItem::new(command(&end, &[]))]).to_text();
     assert!(text.contains(&end), "a long command is shown whole");
     assert!(!text.contains("not shown"), "{text}");
     let endless = format!("echo {} ; rm -rf / ; echo {}", "x".repeat(200_000), "y".repeat(200_000));
-    let text = question("Run", vec![Item::plain(command(&endless, &[]))]).text();
+    let text = question("Run", vec![QuestionItem::new(command(&endless, &[]))]).to_text();
     let second = text.lines().nth(1).unwrap();
     assert_eq!(second, "! a part of the command is not shown: it is too long");
     assert!(text.len() < 80_000, "{}", text.len());
     let long = "line\n".repeat(5000);
-    let change = Shown { before: None, after: Arc::new(long) };
-    let item = Item::changing(file(Kind::Write, "/w/new", "/w/new", None), change);
-    let text = question("Create", vec![item.clone()]).text();
+    let change = TextChange { before: None, after: Arc::new(long) };
+    let item = QuestionItem::with_change(file(OperationKind::Write, "/w/new", "/w/new", None), change);
+    let text = question("Create", vec![item.clone()]).to_text();
     assert!(text.lines().nth(1).unwrap().contains("lines of the change of /w/new are not shown"), "{text}");
-    let text = question("Create", vec![item; 50]).text();
+    let text = question("Create", vec![item; 50]).to_text();
     assert!(text.contains("operations of it are not shown") && text.lines().count() < 2200, "{text}");
 }
 
 #[test]
 fn other_things_are_shown_by_what_is_known_of_them() {
-    let plain = |kind, target| Item::plain(Operation { kind, target });
+    let plain = |kind, target| QuestionItem::new(Operation { kind, target });
     check(
         "Many",
         vec![
-            plain(Kind::Read, Target::Elsewhere { asked: "/etc/passwd".to_owned() }),
-            plain(Kind::Fetch, Target::Url("https://example.org/x".to_owned())),
-            plain(Kind::Execute, Target::Described("db.query".to_owned())),
-            Item::plain(file(Kind::Delete, "/w/a", "/w/a", None)),
+            plain(OperationKind::Read, OperationTarget::OutsideRoots { requested: "/etc/passwd".to_owned() }),
+            plain(OperationKind::Fetch, OperationTarget::Url("https://example.org/x".to_owned())),
+            plain(OperationKind::Execute, OperationTarget::Described("db.query".to_owned())),
+            QuestionItem::new(file(OperationKind::Delete, "/w/a", "/w/a", None)),
         ],
         expect![[r#"
             robot asks: Many
@@ -150,12 +159,25 @@ fn other_things_are_shown_by_what_is_known_of_them() {
 
 #[test]
 fn an_answer_that_holds_for_longer_makes_rules() {
-    let question = question("Run", vec![Item::plain(command("cargo test --all", &[]))]);
+    let question = question("Run", vec![QuestionItem::new(command("cargo test --all", &[]))]);
     let roots = ["/w".to_owned()];
     let mut seen = String::new();
-    for keep in [Keep::Once, Keep::Turn, Keep::Session, Keep::Project, Keep::Always] {
-        for choice in [Choice::Allow, Choice::Deny] {
-            let answer = Answer { choice, keep, scope: Vec::new(), reason: None, option: None, text: None };
+    for keep in [
+        AnswerLifetime::Once,
+        AnswerLifetime::Turn,
+        AnswerLifetime::Session,
+        AnswerLifetime::Project,
+        AnswerLifetime::Always,
+    ] {
+        for choice in [AnswerChoice::Allow, AnswerChoice::Deny] {
+            let answer = QuestionAnswer {
+                choice,
+                lifetime: keep,
+                scope: Vec::new(),
+                reason: None,
+                option_id: None,
+                edited_text: None,
+            };
             for rule in question.rules(&answer, &roots).unwrap() {
                 seen += &format!("{keep:?} {choice:?}: {rule}, {:?}\n", rule.spec().lifetime);
             }
@@ -171,44 +193,51 @@ fn an_answer_that_holds_for_longer_makes_rules() {
         Always Allow: a rule from an answer (allow execute: exactly `cargo test --all`), Always
         Always Deny: a rule from an answer (deny execute: exactly `cargo test --all`), Always
     "#]].assert_eq(&seen);
-    let outside_of_a_turn = Question { holder: Holder { session: "s".to_owned(), turn: None }, ..question };
-    let answer = Answer {
-        choice: Choice::Allow,
-        keep: Keep::Turn,
+    let outside_of_a_turn =
+        Question { holder: GrantHolder { session: "s".to_owned(), turn: None }, ..question };
+    let answer = QuestionAnswer {
+        choice: AnswerChoice::Allow,
+        lifetime: AnswerLifetime::Turn,
         scope: Vec::new(),
         reason: None,
-        option: None,
-        text: None,
+        option_id: None,
+        edited_text: None,
     };
     assert!(outside_of_a_turn.rules(&answer, &roots).unwrap().is_empty());
 }
 
-/// Returns the one item of a call that is nothing but told.
-fn told(call: &str) -> Item {
+/// Returns the single item of a call that has only a description.
+fn described_item(call: &str) -> QuestionItem {
     let call: ToolCallUpdate = serde_json::from_str(call).unwrap();
-    let call = ToolCallView::described(None, &call);
-    let operation = Operation { kind: Kind::Execute, target: Target::Described(call.title.to_string()) };
-    Item { told: Some(Arc::new(Told::of(&call))), ..Item::plain(operation) }
+    let call = ToolCallView::from_update(None, &call);
+    let operation = Operation {
+        kind: OperationKind::Execute,
+        target: OperationTarget::Described(call.title.to_string()),
+    };
+    QuestionItem {
+        description: Some(Arc::new(ToolCallDescription::from_tool_call(&call))),
+        ..QuestionItem::new(operation)
+    }
 }
 
-fn offers(pairs: &[(&str, &str)], rules: bool) -> Vec<Offer> {
+fn agent_options(pairs: &[(&str, &str)], rules: bool) -> Vec<AgentOption> {
     let option = |(name, kind): &(&str, &str)| {
         let json = serde_json::json!({"optionId": name, "name": format!("{name}\u{1b}"), "kind": kind});
         serde_json::from_value::<PermissionOption>(json).unwrap()
     };
-    Offer::to_choose(Offer::all(&pairs.iter().map(option).collect::<Vec<_>>()), rules)
+    AgentOption::selectable(AgentOption::from_options(&pairs.iter().map(option).collect::<Vec<_>>()), rules)
 }
 
 #[test]
 fn what_is_neither_a_change_nor_a_command_is_shown_by_what_the_agent_tells() {
-    let plan = told(
+    let plan = described_item(
         r##"{"toolCallId":"c","title":"Ready to code?","kind":"switch_mode","content":[
             {"type":"content","content":{"type":"text","text":"# Plan\n1. delete the database\u001b[2J"}},
             {"type":"content","content":{"type":"resource_link","name":"more","uri":"https://a.b/c"}}]}"##,
     );
     let mut asked = question("Ready to code?", vec![plan]);
-    asked.offers =
-        offers(&[("auto", "allow_always"), ("by hand", "allow_once"), ("no", "reject_once")], false);
+    asked.agent_options =
+        agent_options(&[("auto", "allow_always"), ("by hand", "allow_once"), ("no", "reject_once")], false);
     expect![[r#"
         robot asks: Ready to code?
           a change of its mode in its own words: Ready to code?
@@ -221,11 +250,11 @@ fn what_is_neither_a_change_nor_a_command_is_shown_by_what_the_agent_tells() {
           3 no\u{1b} (no)
         Asked because no rule covers it
     "#]]
-    .assert_eq(&asked.text());
+    .assert_eq(&asked.to_text());
     let mail = r#"{"toolCallId":"c","title":"mcp: send_mail","kind":"other","rawInput":{"body":"I quit","to":"boss"}}"#;
     check(
         "mcp: send_mail",
-        vec![told(mail)],
+        vec![described_item(mail)],
         expect![[r#"
             robot asks: mcp: send_mail
               a use of a tool in its own words: mcp: send_mail
@@ -243,7 +272,7 @@ fn what_an_agent_tells_is_cut_and_that_is_said_first() {
     for text in ["x".repeat(1 << 20), "y\n".repeat(5000), "é\n ".repeat(100_000)] {
         let call = serde_json::json!({"toolCallId": "c", "title": "T", "rawInput": {"a": text}, "content": [
             {"type": "content", "content": {"type": "text", "text": text}}]});
-        let text = question("T", vec![told(&call.to_string())]).text();
+        let text = question("T", vec![described_item(&call.to_string())]).to_text();
         let second = text.lines().nth(1).unwrap();
         assert_eq!(second, "! a part of what the agent tells of it is not shown: it is too long");
         assert!(text.len() < 160_000 && text.lines().count() < 1100, "{}", text.len());
@@ -253,7 +282,7 @@ fn what_an_agent_tells_is_cut_and_that_is_said_first() {
 #[test]
 fn there_is_something_to_choose_only_where_yes_and_no_do_not_say_it() {
     let names = |pairs: &[(&str, &str)], rules| {
-        offers(pairs, rules).iter().map(|offer| offer.id.to_string()).collect::<Vec<_>>().join(" ")
+        agent_options(pairs, rules).iter().map(|offer| offer.id.to_string()).collect::<Vec<_>>().join(" ")
     };
     let usual = [
         ("once", "allow_once"),
@@ -269,10 +298,13 @@ fn there_is_something_to_choose_only_where_yes_and_no_do_not_say_it() {
     let many: Vec<(String, &str)> = (0..30).map(|number| (number.to_string(), "allow_once")).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|(name, kind)| (name.as_str(), *kind)).collect();
     let mut asked = question("Many", Vec::new());
-    asked.offers = offers(&many, true);
-    assert_eq!([Choice::Allow, Choice::Deny].map(|choice| asked.default_number(choice)), [Some(1), None]);
-    assert_eq!(asked.choices().len(), MAX_OFFERS);
-    assert!(asked.text().contains("! 21 more answers of the agent's are not shown"));
+    asked.agent_options = agent_options(&many, true);
+    assert_eq!(
+        [AnswerChoice::Allow, AnswerChoice::Deny].map(|choice| asked.default_option_number(choice)),
+        [Some(1), None]
+    );
+    assert_eq!(asked.selectable_options().len(), MAX_AGENT_OPTIONS);
+    assert!(asked.to_text().contains("! 21 more answers of the agent's are not shown"));
 }
 
 #[test]
@@ -280,7 +312,7 @@ fn blanks_push_nothing_out_of_sight() {
     let line = format!("sh -c 'echo ok{}; ./x{}y'", " ".repeat(3000), "\n".repeat(300));
     check(
         "Run",
-        vec![Item::plain(command(&line, &[]))],
+        vec![QuestionItem::new(command(&line, &[]))],
         expect![[r#"
             robot asks: Run
             ! has many blanks or empty lines in a row: look at what comes after them

@@ -1,4 +1,4 @@
-//! Which peers the table knows, and what is said of them.
+//! Tests of the quirk table: which peers it matches, and its log lines.
 
 use std::ffi::OsStr;
 
@@ -7,7 +7,7 @@ use expect_test::{Expect, expect};
 
 use super::{PeerRole, QUIRKS, Quirk, QuirkMode, VersionRange, Workaround, misplaced_client_info};
 
-/// A line each: whether a version is in the range.
+/// Shows for each version whether it is in the range.
 fn check(range: VersionRange, versions: &str, expected: Expect) {
     let lines = versions.split(' ').map(|version| format!("{version} {}\n", range.contains(version)));
     expected.assert_eq(&lines.collect::<String>());

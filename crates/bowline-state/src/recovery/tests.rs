@@ -1,4 +1,4 @@
-//! Tests of the judgement on interrupted writes.
+//! Tests of the recovery of interrupted writes.
 
 use super::*;
 use expect_test::{Expect, expect};
@@ -16,7 +16,7 @@ fn check(rows: &str, expected: Expect) {
         };
         let method = if words[0] == "exchange" { WriteMethod::Exchange } else { WriteMethod::InPlace };
         let (before, after, current, temp) = (bytes(1), bytes(2), bytes(3), bytes(4));
-        let (outcome, repair) = judge(Remains { method, before, after, current, temp });
+        let (outcome, repair) = decide_recovery(InterruptedWrite { method, before, after, current, temp });
         writeln!(text, "{row} => {outcome:?}, {repair:?}").unwrap();
     }
     expected.assert_eq(&text);
@@ -59,28 +59,28 @@ fn an_exchange_is_read_off_the_file_and_what_bears_the_temporary_name() {
         exchange old new old ol
         ",
         expect![[r#"
-            exchange old new old - => Abandoned, Nothing
+            exchange old new old - => Abandoned, None
             exchange old new old '' => Abandoned, RemoveTemp
             exchange old new old ne => Abandoned, RemoveTemp
             exchange old new old new => Abandoned, RemoveTemp
             exchange old new new old => Done, RemoveTemp
-            exchange old new new - => Done, Nothing
+            exchange old new new - => Done, None
             exchange old new user old => Done, RemoveTemp
             exchange old new user new => Unknown, RemoveTemp
-            exchange old new user - => Unknown, Nothing
+            exchange old new user - => Unknown, None
             exchange old new new user => Abandoned, ExchangeBack
             exchange old new user user2 => Unknown, KeepTemp
             exchange old new - new => Unknown, RemoveTemp
             exchange old new - old => Done, RemoveTemp
-            exchange - new - - => Abandoned, Nothing
+            exchange - new - - => Abandoned, None
             exchange - new - ne => Abandoned, RemoveTemp
-            exchange - new new - => Done, Nothing
+            exchange - new new - => Done, None
             exchange - new new new => Done, RemoveTemp
             exchange - new user new => Unknown, RemoveTemp
-            exchange - new user - => Unknown, Nothing
-            exchange old - old - => Abandoned, Nothing
+            exchange - new user - => Unknown, None
+            exchange old - old - => Abandoned, None
             exchange old - - old => Done, RemoveTemp
-            exchange old - - - => Done, Nothing
+            exchange old - - - => Done, None
             exchange old - - user => Abandoned, RenameBack
             exchange old - user old => Unknown, RemoveTemp
             exchange old - user user2 => Unknown, KeepTemp
@@ -112,51 +112,51 @@ fn a_file_that_is_half_written_in_place_is_written_to_the_end() {
         in_place - bbbb bb -
         ",
         expect![[r#"
-            in_place aaaa bbbb aaaa - => Abandoned, Nothing
-            in_place aaaa bbbb bbbb - => Done, Nothing
-            in_place aaaa bbbb bbaa - => Done, Finish
-            in_place aaaa bbbb bxaa - => Unknown, Nothing
-            in_place aaaa bb bbaa - => Done, Finish
-            in_place aaaa bb bba - => Done, Finish
-            in_place aa bbbb aabb - => Done, Finish
-            in_place aa bbbb aab - => Done, Finish
-            in_place aa bbbb bbbbb - => Unknown, Nothing
-            in_place aaaa bbbb bbb - => Unknown, Nothing
-            in_place aaaa bbbb - - => Unknown, Nothing
-            in_place - bbbb bb - => Unknown, Nothing
+            in_place aaaa bbbb aaaa - => Abandoned, None
+            in_place aaaa bbbb bbbb - => Done, None
+            in_place aaaa bbbb bbaa - => Done, CompleteWrite
+            in_place aaaa bbbb bxaa - => Unknown, None
+            in_place aaaa bb bbaa - => Done, CompleteWrite
+            in_place aaaa bb bba - => Done, CompleteWrite
+            in_place aa bbbb aabb - => Done, CompleteWrite
+            in_place aa bbbb aab - => Done, CompleteWrite
+            in_place aa bbbb bbbbb - => Unknown, None
+            in_place aaaa bbbb bbb - => Unknown, None
+            in_place aaaa bbbb - - => Unknown, None
+            in_place - bbbb bb - => Unknown, None
         "#]],
     );
 }
 
-fn side() -> impl Strategy<Value = Option<Vec<u8>>> {
+fn any_content() -> impl Strategy<Value = Option<Vec<u8>>> {
     proptest::option::of(proptest::collection::vec(0u8..3, 0..4))
 }
 
 proptest! {
     #[test]
     fn nothing_that_only_the_temporary_file_holds_is_thrown_away(
-        before in side(), after in side(), current in side(), temp in side()
+        before in any_content(), after in any_content(), current in any_content(), temp in any_content()
     ) {
-        let remains = Remains {
+        let remains = InterruptedWrite {
             method: WriteMethod::Exchange,
             before: before.as_deref(),
             after: after.as_deref(),
             current: current.as_deref(),
             temp: temp.as_deref(),
         };
-        let (outcome, repair) = judge(remains);
+        let (outcome, repair) = decide_recovery(remains);
         let Some(temp) = &temp else {
-            prop_assert_eq!(repair, Repair::Nothing);
+            prop_assert_eq!(repair, Repair::None);
             return Ok(());
         };
-        // Both texts of the change are in the journal, and so is a first part of either.
+        // Both texts of the change are in the journal, and so is any prefix of either.
         let known = before.as_ref().is_some_and(|before| before.starts_with(temp))
             || after.as_ref().is_some_and(|after| after.starts_with(temp));
         if repair == Repair::RemoveTemp {
             prop_assert!(known);
         }
-        // What is done is in the file or was there; what is abandoned leaves the file as it was or as it is made now.
-        if outcome == Outcome::Abandoned && repair == Repair::RemoveTemp {
+        // A done write is or was in the file; an abandoned one leaves the file as it was or as the repair makes it.
+        if outcome == RecoveryOutcome::Abandoned && repair == Repair::RemoveTemp {
             prop_assert_eq!(&current, &before);
         }
         if repair == Repair::ExchangeBack {

@@ -1,4 +1,4 @@
-//! What counts as a secret in a text and what does not.
+//! Tests of redaction: what counts as a secret and what does not.
 
 use super::*;
 use expect_test::{Expect, expect};
@@ -205,7 +205,7 @@ fn names_tell_of_secrets() {
     assert!(!is_secret_name(&"KEY_".repeat(1000)));
 }
 
-fn pieces() -> impl Strategy<Value = String> {
+fn any_text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         prop::sample::select(vec![
             "password",
@@ -251,7 +251,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
     #[test]
-    fn redacting_twice_changes_nothing(text in pieces()) {
+    fn redacting_twice_changes_nothing(text in any_text()) {
         let once = redact(&text).into_owned();
         prop_assert_eq!(redact(&once), once.as_str());
         prop_assert!(once.len() <= text.len() * (REDACTED.len() + 1));

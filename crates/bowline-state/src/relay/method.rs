@@ -4,7 +4,7 @@ use agent_client_protocol_schema::v1::{
     AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, PROTOCOL_LEVEL_METHOD_NAMES,
 };
 
-/// A method that matters to a proxy. Messages of all others are passed on unread.
+/// A method that matters to a proxy. Messages of all others are forwarded unparsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
     /// `initialize`.
@@ -39,37 +39,38 @@ pub enum Method {
     CreateTerminal,
     /// `terminal/output`, `terminal/wait_for_exit`, `terminal/kill` or `terminal/release`.
     Terminal,
-    /// `mcp/message`, and whatever else begins with `mcp/`.
+    /// `mcp/message`, and every other method that begins with `mcp/`.
     Mcp,
     /// `_bowline/diagnostics`.
     Diagnostics,
 }
 
 impl Method {
-    /// Returns the method by its name on the wire; none if it does not matter.
+    /// Returns the method for a name on the wire; `None` if it does not matter.
     #[must_use]
-    pub fn of(name: &str) -> Option<Self> {
-        let found = Self::named().into_iter().find(|(known, _)| *known == name).map(|(_, method)| method);
+    pub fn from_name(name: &str) -> Option<Self> {
+        let found =
+            Self::known_names().into_iter().find(|(known, _)| *known == name).map(|(_, method)| method);
         found
             .or_else(|| name.starts_with("terminal/").then_some(Self::Terminal))
             .or_else(|| name.starts_with("mcp/").then_some(Self::Mcp))
     }
 
-    /// Says whether a lenient reader might take a name for another one: a name that has anything in it but plain ASCII, or
-    /// that differs from the name of a method here by nothing but case and punctuation.
+    /// Returns whether a lenient parser might read a name as another one: a name with anything but plain ASCII, or
+    /// one that differs from a known method's only in case and punctuation.
     ///
-    /// No protocol has such names. Whoever judges messages by their names must not let them pass for something else.
+    /// No protocol has such names. Code that evaluates messages by name must not let them pass as something else.
     #[must_use]
     pub fn is_lookalike(name: &str) -> bool {
-        // Blanks, control and invisible characters, letters of other scripts, and what decodes to something else.
+        // Blanks, control and invisible characters, letters of other scripts, and characters that decode to others.
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'%' | b'\\' | b'&');
         let letters = |byte: u8| byte.is_ascii_alphanumeric().then(|| byte.to_ascii_lowercase());
         let is_like = |known: &str| known.bytes().filter_map(letters).eq(name.bytes().filter_map(letters));
-        let names = Self::named().map(|(known, _)| known);
+        let names = Self::known_names().map(|(known, _)| known);
         !names.contains(&name) && (!name.bytes().all(is_plain) || names.into_iter().any(is_like))
     }
 
-    fn named() -> [(&'static str, Self); 16] {
+    fn known_names() -> [(&'static str, Self); 16] {
         let (agent, client) = (AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES);
         [
             (client.session_update, Self::Update),
@@ -87,21 +88,21 @@ impl Method {
             (client.fs_read_text_file, Self::Read),
             (client.fs_write_text_file, Self::Write),
             (client.terminal_create, Self::CreateTerminal),
-            (crate::diagnostics::METHOD, Self::Diagnostics),
+            (crate::diagnostics::DIAGNOSTICS_METHOD, Self::Diagnostics),
         ]
     }
 
-    /// Says whether it is for rules to judge: the agent wants something of the editor's machine by it.
+    /// Returns whether a policy has to evaluate it: the agent uses it to access the editor's machine.
     #[must_use]
-    pub fn is_judged(self) -> bool {
+    pub fn needs_policy(self) -> bool {
         matches!(self, Self::Read | Self::Write | Self::CreateTerminal)
     }
 }
 
-/// Says whether a lenient reader might take the name of an object's member for one of those that are known: one that
-/// passes over capitals and characters that cannot be seen, or ends a name at a control character.
+/// Returns whether a lenient parser might read the name of an object's member as one of the known ones: a parser that
+/// ignores case and invisible characters, or ends a name at a control character.
 #[must_use]
-pub fn is_lookalike_name(name: &str, known: &[&str]) -> bool {
+pub fn is_lookalike_member(name: &str, known: &[&str]) -> bool {
     if known.contains(&name) {
         return false;
     }

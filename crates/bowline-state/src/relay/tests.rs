@@ -1,4 +1,4 @@
-//! Sessions as they pass, and where each message goes. A line begins with who sends it.
+//! Tests of the relay: sessions in, the destination of each message out. A line begins with its sender.
 
 use std::fmt::Write as _;
 
@@ -11,30 +11,31 @@ fn id(value: &Value) -> Option<RequestId> {
     serde_json::from_value(value.clone()).ok().filter(|id| *id != RequestId::Null)
 }
 
-/// Passes lines that begin with `E` or `A` for who sends them, or `own ID` for a call of the proxy to the editor.
+/// Routes lines that begin with their sender, `E` or `A`, or with `own ID` for a call of the proxy to the editor.
 fn check(lines: &str, expect: Expect) {
     let (mut relay, mut told) = (Relay::default(), String::new());
     for line in lines.trim().lines() {
         let (who, text) = line.split_once(' ').unwrap();
         let from = match who {
-            "E" => Side::Editor,
-            "A" => Side::Agent,
+            "E" => ProxySide::Editor,
+            "A" => ProxySide::Agent,
             _ => {
-                writeln!(told, "{}", relay.own(Side::Editor, text.parse().unwrap(), None)).unwrap();
+                writeln!(told, "{}", relay.register_own_call(ProxySide::Editor, text.parse().unwrap(), None))
+                    .unwrap();
                 continue;
             }
         };
         let message: Value = serde_json::from_str(text).unwrap();
         let (its, method) = (id(&message["id"]), message["method"].as_str());
         let seen = match (&its, method) {
-            (Some(its), Some(method)) => Seen::Request(its, method),
-            (None, Some(method)) => Seen::Notification(method),
-            (Some(its), None) => Seen::Answer(its, message.get("error").is_some()),
+            (Some(its), Some(method)) => RelayedMessage::Request(its, method),
+            (None, Some(method)) => RelayedMessage::Notification(method),
+            (Some(its), None) => RelayedMessage::Answer(its, message.get("error").is_some()),
             (None, None) => panic!("no message"),
         };
-        writeln!(told, "{:?}", relay.see(from, seen, text.as_bytes())).unwrap();
+        writeln!(told, "{:?}", relay.route(from, seen, text.as_bytes())).unwrap();
     }
-    writeln!(told, "open: {:?}", relay.abandon(Side::Editor)).unwrap();
+    writeln!(told, "open: {:?}", relay.take_open_requests(ProxySide::Editor)).unwrap();
     expect.assert_eq(&told);
 }
 
@@ -54,16 +55,16 @@ A {"method":"session/update","params":{"update":{"sessionUpdate":"tool_call"}}}
 E {"method":"$/cancel_request","params":{"requestId":3}}
 "#,
         expect![[r#"
-            On
-            On
-            On
-            On
-            On
-            On
-            On
-            On
-            On
-            On
+            Forward
+            Forward
+            Forward
+            Forward
+            Forward
+            Forward
+            Forward
+            Forward
+            Forward
+            Forward
             open: [Number(2), Number(3)]
         "#]],
     );
@@ -92,23 +93,23 @@ E {"id":9,"method":"session/close","params":{"sessionId":"s"}}
 A {"id":9,"result":{}}
 "#,
         expect![[r#"
-            Look(Opening(Opening { method: New, session: None, cwd: "/w", more: ["/x"] }), None)
-            Look(Opened(Opened { session: SessionId("s"), opening: Opening { method: New, session: None, cwd: "/w", more: ["/x"] } }), None)
-            Look(Opening(Opening { method: Load, session: Some(SessionId("old")), cwd: "/w", more: [] }), None)
-            Look(Opened(Opened { session: SessionId("old"), opening: Opening { method: Load, session: Some(SessionId("old")), cwd: "/w", more: [] } }), None)
-            Look(Opening(Opening { method: Resume, session: Some(SessionId("gone")), cwd: "/w", more: [] }), None)
-            Look(NotOpened(Opening { method: Resume, session: Some(SessionId("gone")), cwd: "/w", more: [] }), None)
-            Look(TurnBegins(SessionId("s")), None)
-            Look(ToolCall(ToolCallSeen { session: SessionId("s"), call: ToolCallId("t"), is_new: true, status: None, kind: Some(Edit), has_diff: false }), None)
-            Look(Permission(SessionId("s"), ToolCallId("t")), None)
-            Look(Permitted(SessionId("s"), ToolCallId("t")), None)
-            Look(ToolCall(ToolCallSeen { session: SessionId("s"), call: ToolCallId("t"), is_new: false, status: Some(Completed), kind: None, has_diff: true }), None)
-            Look(Asked(Write, Some(SessionId("s")), None), None)
-            On
-            Look(Cancelled(SessionId("s")), None)
-            Look(TurnEnded(SessionId("s")), None)
-            Look(Closing(Close, SessionId("s")), None)
-            Look(Closed(Close, SessionId("s")), None)
+            Inspect(SessionOpening(SessionOpening { method: New, session: None, cwd: "/w", additional_directories: ["/x"] }), None)
+            Inspect(SessionOpened(RelayedSession { session: SessionId("s"), opening: SessionOpening { method: New, session: None, cwd: "/w", additional_directories: ["/x"] } }), None)
+            Inspect(SessionOpening(SessionOpening { method: Load, session: Some(SessionId("old")), cwd: "/w", additional_directories: [] }), None)
+            Inspect(SessionOpened(RelayedSession { session: SessionId("old"), opening: SessionOpening { method: Load, session: Some(SessionId("old")), cwd: "/w", additional_directories: [] } }), None)
+            Inspect(SessionOpening(SessionOpening { method: Resume, session: Some(SessionId("gone")), cwd: "/w", additional_directories: [] }), None)
+            Inspect(SessionNotOpened(SessionOpening { method: Resume, session: Some(SessionId("gone")), cwd: "/w", additional_directories: [] }), None)
+            Inspect(TurnStarted(SessionId("s")), None)
+            Inspect(ToolCall(ToolCallMessage { session: SessionId("s"), call: ToolCallId("t"), is_new: true, status: None, kind: Some(Edit), has_diff: false }), None)
+            Inspect(PermissionRequested(SessionId("s"), ToolCallId("t")), None)
+            Inspect(PermissionAnswered(SessionId("s"), ToolCallId("t")), None)
+            Inspect(ToolCall(ToolCallMessage { session: SessionId("s"), call: ToolCallId("t"), is_new: false, status: Some(Completed), kind: None, has_diff: true }), None)
+            Inspect(AgentRequest(Write, Some(SessionId("s")), None), None)
+            Forward
+            Inspect(TurnCancelled(SessionId("s")), None)
+            Inspect(TurnEnded(SessionId("s")), None)
+            Inspect(SessionClosing(Close, SessionId("s")), None)
+            Inspect(SessionClosed(Close, SessionId("s")), None)
             open: []
         "#]],
     );
@@ -130,14 +131,14 @@ E {"id":"bowline-proxy-77","result":{}}
 "#,
         expect![[r#"
             bowline-proxy-1
-            Renamed(Str("bowline-proxy-3"))
-            Look(Permission(SessionId("s"), ToolCallId("t")), Some(Str("bowline-proxy-5")))
-            Cancel(Str("bowline-proxy-3"))
-            Own(5)
-            Late
-            Renamed(Str("bowline-proxy-1"))
-            Look(Permitted(SessionId("s"), ToolCallId("t")), Some(Str("bowline-proxy-9")))
-            Late
+            ForwardRenamed(Str("bowline-proxy-3"))
+            Inspect(PermissionRequested(SessionId("s"), ToolCallId("t")), Some(Str("bowline-proxy-5")))
+            ForwardCancel(Str("bowline-proxy-3"))
+            OwnAnswer(5)
+            Discard
+            ForwardRenamed(Str("bowline-proxy-1"))
+            Inspect(PermissionAnswered(SessionId("s"), ToolCallId("t")), Some(Str("bowline-proxy-9")))
+            Discard
             open: []
         "#]],
     );
@@ -149,43 +150,45 @@ fn what_the_proxy_answers_or_takes_is_not_the_other_sides() {
     let (one, two) = (RequestId::Number(1), RequestId::Number(2));
     let line = br#"{"params":{}}"#;
     for id in [&one, &two] {
-        relay.see(Side::Agent, Seen::Request(id, "mcp/message"), line);
+        relay.route(ProxySide::Agent, RelayedMessage::Request(id, "mcp/message"), line);
     }
-    relay.answered(Side::Agent, &one);
-    relay.taken(Side::Agent, &two);
+    relay.mark_answered(ProxySide::Agent, &one);
+    relay.mark_taken(ProxySide::Agent, &two);
     let cancel = |id: i64| format!(r#"{{"params":{{"requestId":{id}}}}}"#);
-    let mut see = |id| relay.see(Side::Agent, Seen::Notification("$/cancel_request"), cancel(id).as_bytes());
-    assert_eq!((see(1), see(2)), (Route::On, Route::Taken));
-    assert_eq!(relay.abandon(Side::Agent), [two]);
+    let mut see = |id| {
+        relay.route(ProxySide::Agent, RelayedMessage::Notification("$/cancel_request"), cancel(id).as_bytes())
+    };
+    assert_eq!((see(1), see(2)), (Route::Forward, Route::CancelOwn));
+    assert_eq!(relay.take_open_requests(ProxySide::Agent), [two]);
 }
 
 #[test]
 fn a_request_that_is_held_is_given_up_when_it_is_cancelled() {
     let mut relay = Relay::default();
     let line = br#"{"params":{"sessionId":"s","path":"/w/a"}}"#;
-    let (plain, ours) = (RequestId::Number(1), RequestId::Str(format!("{PREFIX}7")));
+    let (plain, ours) = (RequestId::Number(1), RequestId::Str(format!("{PROXY_ID_PREFIX}7")));
     let cancel = |relay: &mut Relay, id: &RequestId| {
         let line = serde_json::json!({ "params": { "requestId": id } }).to_string();
-        relay.see(Side::Agent, Seen::Notification("$/cancel_request"), line.as_bytes())
+        relay.route(ProxySide::Agent, RelayedMessage::Notification("$/cancel_request"), line.as_bytes())
     };
     let mut told = String::new();
     for id in [&plain, &ours] {
-        relay.see(Side::Agent, Seen::Request(id, "fs/read_text_file"), line);
-        relay.held(Side::Agent, id);
+        relay.route(ProxySide::Agent, RelayedMessage::Request(id, "fs/read_text_file"), line);
+        relay.mark_held(ProxySide::Agent, id);
         writeln!(told, "held: {:?}", cancel(&mut relay, id)).unwrap();
-        relay.goes_on(Side::Agent, id);
+        relay.mark_forwarded(ProxySide::Agent, id);
         writeln!(told, "gone on: {:?}", cancel(&mut relay, id)).unwrap();
-        relay.answered(Side::Agent, id);
-        relay.held(Side::Agent, id);
+        relay.mark_answered(ProxySide::Agent, id);
+        relay.mark_held(ProxySide::Agent, id);
         writeln!(told, "answered: {:?}", cancel(&mut relay, id)).unwrap();
     }
     expect![[r#"
-        held: GivenUp(Number(1))
-        gone on: On
-        answered: On
-        held: GivenUp(Str("bowline-proxy-7"))
-        gone on: Cancel(Str("bowline-proxy-3"))
-        answered: On
+        held: CancelHeld(Number(1))
+        gone on: Forward
+        answered: Forward
+        held: CancelHeld(Str("bowline-proxy-7"))
+        gone on: ForwardCancel(Str("bowline-proxy-3"))
+        answered: Forward
     "#]]
     .assert_eq(&told);
 }
@@ -194,64 +197,69 @@ fn a_request_that_is_held_is_given_up_when_it_is_cancelled() {
 fn calls_of_the_proxy_are_given_up_once_and_their_answers_are_nobodys() {
     let mut relay = Relay::default();
     for (own, method) in [(1, Method::Permission), (2, Method::Write), (3, Method::Permission)] {
-        relay.own(Side::Editor, own, Some(method));
+        relay.register_own_call(ProxySide::Editor, own, Some(method));
     }
-    relay.own(Side::Agent, 4, Some(Method::Mcp));
-    let given = |number: i64| RequestId::Str(format!("{PREFIX}{number}"));
-    let questions = relay.give_up_own(Side::Editor, Some(Method::Permission));
+    relay.register_own_call(ProxySide::Agent, 4, Some(Method::Mcp));
+    let given = |number: i64| RequestId::Str(format!("{PROXY_ID_PREFIX}{number}"));
+    let questions = relay.abandon_own_calls(ProxySide::Editor, Some(Method::Permission));
     assert_eq!(questions, [(1, given(1)), (3, given(3))]);
-    assert_eq!(relay.give_up_own(Side::Editor, Some(Method::Permission)), []);
-    assert_eq!(relay.see(Side::Editor, Seen::Answer(&given(3), false), b"{}"), Route::Late);
-    assert!(relay.has_own(Side::Editor));
-    assert_eq!(relay.give_up_own(Side::Editor, None), [(2, given(2))]);
-    assert!(!relay.has_own(Side::Editor) && relay.has_own(Side::Agent));
+    assert_eq!(relay.abandon_own_calls(ProxySide::Editor, Some(Method::Permission)), []);
+    assert_eq!(
+        relay.route(ProxySide::Editor, RelayedMessage::Answer(&given(3), false), b"{}"),
+        Route::Discard
+    );
+    assert!(relay.has_own_calls(ProxySide::Editor));
+    assert_eq!(relay.abandon_own_calls(ProxySide::Editor, None), [(2, given(2))]);
+    assert!(!relay.has_own_calls(ProxySide::Editor) && relay.has_own_calls(ProxySide::Agent));
 }
 
 #[test]
 fn a_call_of_the_proxy_is_known_by_its_side_and_number() {
     let mut relay = Relay::default();
-    let ids = [(Side::Editor, 1), (Side::Editor, 2), (Side::Agent, 1), (Side::Agent, 3)]
-        .map(|(to, own)| (to, own, relay.own(to, own, None)));
+    let ids = [(ProxySide::Editor, 1), (ProxySide::Editor, 2), (ProxySide::Agent, 1), (ProxySide::Agent, 3)]
+        .map(|(to, own)| (to, own, relay.register_own_call(to, own, None)));
     for (to, own, given) in &ids {
-        assert_eq!(relay.own_id(*to, *own).as_ref(), Some(given));
+        assert_eq!(relay.own_call_id(*to, *own).as_ref(), Some(given));
     }
-    assert_eq!(relay.own_id(Side::Editor, 3), None);
-    assert_eq!(relay.own_id(Side::Agent, 2), None);
-    relay.give_up_own(Side::Agent, None);
-    assert!(relay.has_own(Side::Editor) && !relay.has_own(Side::Agent));
+    assert_eq!(relay.own_call_id(ProxySide::Editor, 3), None);
+    assert_eq!(relay.own_call_id(ProxySide::Agent, 2), None);
+    relay.abandon_own_calls(ProxySide::Agent, None);
+    assert!(relay.has_own_calls(ProxySide::Editor) && !relay.has_own_calls(ProxySide::Agent));
 }
 
 #[test]
 fn of_two_requests_with_ids_like_the_proxys_each_keeps_its_own() {
     let mut relay = Relay::default();
-    let [one, two] = [7, 8].map(|number| RequestId::Str(format!("{PREFIX}{number}")));
-    let given = [&one, &two].map(|id| match relay.see(Side::Agent, Seen::Request(id, "_x"), b"{}") {
-        Route::Renamed(given) => given,
-        route => panic!("{route:?}"),
+    let [one, two] = [7, 8].map(|number| RequestId::Str(format!("{PROXY_ID_PREFIX}{number}")));
+    let given = [&one, &two].map(|id| {
+        match relay.route(ProxySide::Agent, RelayedMessage::Request(id, "_x"), b"{}") {
+            Route::ForwardRenamed(given) => given,
+            route => panic!("{route:?}"),
+        }
     });
     let cancel = |relay: &mut Relay, id: &RequestId| {
         let line = serde_json::json!({ "params": { "requestId": id } }).to_string();
-        relay.see(Side::Agent, Seen::Notification("$/cancel_request"), line.as_bytes())
+        relay.route(ProxySide::Agent, RelayedMessage::Notification("$/cancel_request"), line.as_bytes())
     };
     for (id, given) in [&one, &two].into_iter().zip(&given) {
-        assert_eq!(cancel(&mut relay, id), Route::Cancel(given.clone()));
+        assert_eq!(cancel(&mut relay, id), Route::ForwardCancel(given.clone()));
     }
-    relay.answered(Side::Agent, &one);
-    assert_eq!(cancel(&mut relay, &one), Route::On);
-    assert_eq!(cancel(&mut relay, &two), Route::Cancel(given[1].clone()));
-    let answer = Seen::Answer(&given[1], false);
-    assert_eq!(relay.see(Side::Editor, answer, b"{}"), Route::Renamed(two));
+    relay.mark_answered(ProxySide::Agent, &one);
+    assert_eq!(cancel(&mut relay, &one), Route::Forward);
+    assert_eq!(cancel(&mut relay, &two), Route::ForwardCancel(given[1].clone()));
+    let answer = RelayedMessage::Answer(&given[1], false);
+    assert_eq!(relay.route(ProxySide::Editor, answer, b"{}"), Route::ForwardRenamed(two));
 }
 
 #[test]
 fn so_many_requests_are_known_and_no_more() {
     let mut relay = Relay::default();
-    let long = RequestId::Str("x".repeat(MAX_ID + 1));
-    assert_eq!(relay.see(Side::Editor, Seen::Request(&long, "x"), b"{}"), Route::On);
-    for number in 0..=MAX_OPEN as i64 {
-        relay.see(Side::Editor, Seen::Request(&RequestId::Number(number), "x"), b"{}");
+    let long = RequestId::Str("x".repeat(MAX_ID_BYTES + 1));
+    assert_eq!(relay.route(ProxySide::Editor, RelayedMessage::Request(&long, "x"), b"{}"), Route::Forward);
+    for number in 0..=MAX_OPEN_REQUESTS as i64 {
+        relay.route(ProxySide::Editor, RelayedMessage::Request(&RequestId::Number(number), "x"), b"{}");
     }
-    assert_eq!(relay.abandon(Side::Editor).len(), MAX_OPEN);
+    assert_eq!(relay.take_open_requests(ProxySide::Editor).len(), MAX_OPEN_REQUESTS);
 }
 
 #[test]
@@ -266,12 +274,12 @@ E {"id":1,"method":"_bowline/diagnostics","params":{"path":"/a","diagnostics":[]
 E {"method":"_bowline/other","params":{"path":"/a","diagnostics":[]}}
 "#,
         expect![[r#"
-            Look(Diagnostics(Shared { session_id: Some(SessionId("s")), path: "/a", diagnostics: [Diagnostic { range: Range { start: Position { line: 0, character: 0 }, end: Position { line: 0, character: 0 } }, severity: Error, message: "wrong", source: None, code: None }] }), None)
-            Look(Diagnostics(Shared { session_id: None, path: "/a", diagnostics: [] }), None)
-            On
-            On
-            On
-            On
+            Inspect(DiagnosticsShared(DiagnosticsNotification { session_id: Some(SessionId("s")), path: "/a", diagnostics: [Diagnostic { range: TextRange { start: TextPosition { line: 0, character: 0 }, end: TextPosition { line: 0, character: 0 } }, severity: Error, message: "wrong", source: None, code: None }] }), None)
+            Inspect(DiagnosticsShared(DiagnosticsNotification { session_id: None, path: "/a", diagnostics: [] }), None)
+            Forward
+            Forward
+            Forward
+            Forward
             open: [Number(1)]
         "#]],
     );

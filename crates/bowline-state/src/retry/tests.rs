@@ -1,4 +1,4 @@
-//! Tests of when a request is made again.
+//! Tests of retries.
 
 use std::fmt::Write as _;
 
@@ -7,14 +7,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn attempt(number: u32, trouble: Trouble) -> Attempt {
-    Attempt { number, trouble, retry_after: None, shown: false }
+fn attempt(number: u32, trouble: RequestFailure) -> FailedAttempt {
+    FailedAttempt { number, failure: trouble, retry_after: None, is_reply_shown: false }
 }
 
-fn check(attempts: &[(&str, Attempt)], expected: Expect) {
+fn check(attempts: &[(&str, FailedAttempt)], expected: Expect) {
     let mut out = String::new();
     for (what, attempt) in attempts {
-        let decided = decide(&Limits::default(), attempt, 1.0);
+        let decided = decide_retry(&RetryLimits::default(), attempt, 1.0);
         writeln!(out, "{what}: {decided:?}").unwrap();
     }
     expected.assert_eq(&out);
@@ -22,14 +22,15 @@ fn check(attempts: &[(&str, Attempt)], expected: Expect) {
 
 #[test]
 fn waits_grow_up_to_a_limit_and_attempts_are_counted() {
-    let rows: Vec<_> = (1..=5).map(|number| ("overloaded", attempt(number, Trouble::Overloaded))).collect();
+    let rows: Vec<_> =
+        (1..=5).map(|number| ("overloaded", attempt(number, RequestFailure::Overloaded))).collect();
     check(
         &rows,
         expect![[r#"
-            overloaded: Again(1s)
-            overloaded: Again(2s)
-            overloaded: Again(4s)
-            overloaded: Again(8s)
+            overloaded: RetryAfter(1s)
+            overloaded: RetryAfter(2s)
+            overloaded: RetryAfter(4s)
+            overloaded: RetryAfter(8s)
             overloaded: Stop
         "#]],
     );
@@ -37,17 +38,17 @@ fn waits_grow_up_to_a_limit_and_attempts_are_counted() {
 
 #[test]
 fn a_wait_that_was_asked_for_is_kept_or_told() {
-    let asked = |seconds| Attempt {
+    let asked = |seconds| FailedAttempt {
         retry_after: Some(Duration::from_secs(seconds)),
-        ..attempt(1, Trouble::RateLimited)
+        ..attempt(1, RequestFailure::RateLimited)
     };
     check(
         &[("2 s", asked(2)), ("120 s", asked(120)), ("a day", asked(86_400)), ("0 s", asked(0))],
         expect![[r#"
-            2 s: Again(2.2s)
-            120 s: Again(132s)
+            2 s: RetryAfter(2.2s)
+            120 s: RetryAfter(132s)
             a day: Stop
-            0 s: Again(1s)
+            0 s: RetryAfter(1s)
         "#]],
     );
 }
@@ -56,19 +57,19 @@ fn a_wait_that_was_asked_for_is_kept_or_told() {
 fn what_cannot_pass_or_was_shown_is_not_asked_again() {
     check(
         &[
-            ("unauthorized", attempt(1, Trouble::Unauthorized)),
-            ("too long", attempt(1, Trouble::TooLong)),
-            ("refused", attempt(1, Trouble::Refused)),
-            ("missing", attempt(1, Trouble::Missing)),
-            ("cut, nothing shown", attempt(1, Trouble::CutShort)),
-            ("cut, shown", Attempt { shown: true, ..attempt(1, Trouble::CutShort) }),
+            ("unauthorized", attempt(1, RequestFailure::Unauthorized)),
+            ("too long", attempt(1, RequestFailure::TooLong)),
+            ("refused", attempt(1, RequestFailure::Refused)),
+            ("missing", attempt(1, RequestFailure::NotFound)),
+            ("cut, nothing shown", attempt(1, RequestFailure::Truncated)),
+            ("cut, shown", FailedAttempt { is_reply_shown: true, ..attempt(1, RequestFailure::Truncated) }),
         ],
         expect![[r#"
             unauthorized: Stop
             too long: Stop
             refused: Stop
             missing: Stop
-            cut, nothing shown: Again(1s)
+            cut, nothing shown: RetryAfter(1s)
             cut, shown: Stop
         "#]],
     );
@@ -95,7 +96,7 @@ fn statuses_and_bodies_are_judged() {
         (502, ""),
         (529, ""),
     ] {
-        writeln!(out, "{status} {body} -> {:?}", judge_status(status, body)).unwrap();
+        writeln!(out, "{status} {body} -> {:?}", classify_status(status, body)).unwrap();
     }
     for body in [
         r#"{"type":"overloaded_error","message":"Overloaded"}"#,
@@ -104,7 +105,7 @@ fn statuses_and_bodies_are_judged() {
         r#"{"message":"something else"}"#,
         r#"{"type":"authentication_error"}"#,
     ] {
-        writeln!(out, "event {body} -> {:?}", judge_event(body)).unwrap();
+        writeln!(out, "event {body} -> {:?}", classify_error_event(body)).unwrap();
     }
     expect![[r#"
         400 {"error":{"message":"bad"}} -> Refused
@@ -113,7 +114,7 @@ fn statuses_and_bodies_are_judged() {
         400 the request exceeds the available context size, try increasing it -> TooLong
         401  -> Unauthorized
         403  -> Unauthorized
-        404  -> Missing
+        404  -> NotFound
         413  -> TooLong
         422  -> Refused
         429  -> RateLimited
@@ -151,7 +152,7 @@ fn headers_are_seconds_or_dates() {
         "",
         "soon",
     ] {
-        writeln!(out, "{value}: {:?}", retry_after(value, now)).unwrap();
+        writeln!(out, "{value}: {:?}", parse_retry_after(value, now)).unwrap();
     }
     expect![[r#"
         7: Some(7s)
@@ -177,15 +178,15 @@ proptest! {
     fn any_header_is_read_or_not_and_no_wait_exceeds_its_limit(
         value in ".{0,40}", now in any::<u64>(), number in any::<u32>(), chance in any::<f64>(), asked in any::<u64>(),
     ) {
-        let _read = retry_after(&value, now);
-        let limits = Limits::default();
-        let own = decide(&limits, &attempt(number, Trouble::TimedOut), chance);
-        if let Decision::Again(wait) = own {
-            prop_assert!(wait <= limits.longest);
+        let _read = parse_retry_after(&value, now);
+        let limits = RetryLimits::default();
+        let own = decide_retry(&limits, &attempt(number, RequestFailure::TimedOut), chance);
+        if let RetryDecision::RetryAfter(wait) = own {
+            prop_assert!(wait <= limits.max_delay);
         }
-        let asked = Attempt { retry_after: Some(Duration::from_secs(asked)), ..attempt(number, Trouble::RateLimited) };
-        if let Decision::Again(wait) = decide(&limits, &asked, chance) {
-            prop_assert!(wait <= limits.longest_asked.mul_f64(1.1));
+        let asked = FailedAttempt { retry_after: Some(Duration::from_secs(asked)), ..attempt(number, RequestFailure::RateLimited) };
+        if let RetryDecision::RetryAfter(wait) = decide_retry(&limits, &asked, chance) {
+            prop_assert!(wait <= limits.max_retry_after.mul_f64(1.1));
         }
     }
 }

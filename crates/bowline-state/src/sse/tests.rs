@@ -8,11 +8,11 @@ use super::*;
 const LIMIT: usize = 1 << 20;
 
 fn check(pieces: &[&str], expected: &Expect) {
-    let mut decoder = Decoder::new(LIMIT);
+    let mut decoder = SseDecoder::new(LIMIT);
     let mut shown = String::new();
     for piece in pieces {
         for event in decoder.push(piece.as_bytes()).unwrap() {
-            let Event { event, data, id, retry } = event;
+            let SseEvent { event, data, id, retry } = event;
             let data = data.map(|data| String::from_utf8(data).unwrap());
             shown.push_str(&format!("{event:?} {data:?} {id:?} {retry:?}\n"));
         }
@@ -50,13 +50,13 @@ fn what_is_not_understood_is_skipped() {
 
 #[test]
 fn an_event_has_an_end() {
-    let too_large = Err(TooLarge { limit: LIMIT });
-    let mut decoder = Decoder::new(LIMIT);
+    let too_large = Err(EventTooLargeError { limit: LIMIT });
+    let mut decoder = SseDecoder::new(LIMIT);
     let piece = vec![b'x'; 1 << 16];
     decoder.push(b"data: ").unwrap();
     let pushed = (0..20).try_for_each(|_| decoder.push(&piece).map(drop));
     assert_eq!(pushed, too_large);
-    let mut decoder = Decoder::new(LIMIT);
+    let mut decoder = SseDecoder::new(LIMIT);
     let line = format!("data: {}\n", "x".repeat(1 << 16));
     let pushed = (0..20).try_for_each(|_| decoder.push(line.as_bytes()).map(drop));
     assert_eq!(pushed, too_large);
@@ -64,8 +64,8 @@ fn an_event_has_an_end() {
 
 #[test]
 fn data_need_not_be_text() {
-    let events = Decoder::new(LIMIT).push(b"data: \xff\n\n").unwrap();
-    assert_eq!(events, [Event { data: Some(vec![0xff]), ..Event::default() }]);
+    let events = SseDecoder::new(LIMIT).push(b"data: \xff\n\n").unwrap();
+    assert_eq!(events, [SseEvent { data: Some(vec![0xff]), ..SseEvent::default() }]);
 }
 
 proptest! {
@@ -74,9 +74,9 @@ proptest! {
         bytes in prop::collection::vec(prop::sample::select(&b"data: id\r\n\xff{"[..]), 0..200),
         at in any::<prop::sample::Index>(),
     ) {
-        let whole = Decoder::new(LIMIT).push(&bytes).unwrap();
+        let whole = SseDecoder::new(LIMIT).push(&bytes).unwrap();
         let (first, second) = bytes.split_at(at.index(bytes.len() + 1));
-        let mut decoder = Decoder::new(LIMIT);
+        let mut decoder = SseDecoder::new(LIMIT);
         let mut split = decoder.push(first).unwrap();
         split.extend(decoder.push(second).unwrap());
         prop_assert_eq!(whole, split);

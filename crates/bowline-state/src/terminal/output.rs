@@ -1,63 +1,63 @@
 //! The tail of a command's output, as text.
 //!
-//! Bytes come as they are read, cut anywhere. What is kept is text that can be shown and sent: UTF-8, without the
-//! sequences by which a program steers a terminal, and of the control characters only line feed, carriage return and
-//! tab. How the bytes were cut makes no difference. As long as nothing is dropped, what was text once stays the
-//! beginning of the text.
+//! Bytes arrive split anywhere. The output keeps text that can be shown and sent: UTF-8, without the sequences that
+//! control a terminal, and with only line feed, carriage return and tab as control characters. How the bytes were
+//! split makes no difference. As long as nothing is dropped, earlier text remains a prefix of later text.
 
-mod deferred;
+mod deferred_bytes;
 
 use std::mem;
 
-use deferred::Deferred;
+use deferred_bytes::DeferredBytes;
 
-/// The last text of a stream of bytes.
+/// The tail of a byte stream, as text.
 #[derive(Debug, Clone)]
-pub struct Output {
+pub struct TerminalOutput {
     limit: usize,
-    // Holds up to twice the limit and a bit, so that dropping what is too old costs little per byte.
+    // Holds up to twice the limit plus slack, so that dropping old text is cheap per byte.
     text: String,
-    // How many bytes of text there were, with those dropped.
-    whole: u64,
-    bytes: u64,
+    // The number of bytes of text so far, including dropped ones.
+    total_text: u64,
+    total_bytes: u64,
     state: State,
-    partial: Partial,
-    deferred: Deferred,
+    partial: PartialChar,
+    deferred: DeferredBytes,
 }
 
-/// Where the stream is in a sequence that steers a terminal.
+/// The position of the stream relative to a control sequence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum State {
-    /// In none.
+    /// Outside of a sequence.
     #[default]
     Text,
     /// After ESC.
     Escape,
-    /// After ESC and an intermediate, as in a choice of character set.
+    /// After ESC and an intermediate byte, as in a choice of character set.
     Intermediate,
     /// In a control sequence, after `ESC [`.
-    Control,
-    /// In an operating system command, which BEL ends too.
-    Command,
-    /// In any other string.
-    String,
+    ControlSequence,
+    /// In an operating system command, which BEL also ends.
+    OscString,
+    /// In any other control string.
+    ControlString,
 }
 
-/// The beginning of a character whose rest has not come.
+/// The first bytes of a character that is not complete yet.
 #[derive(Debug, Clone, Copy, Default)]
-struct Partial {
+struct PartialChar {
     bytes: [u8; 4],
     len: usize,
 }
 
-/// What bytes begin with.
-enum Decoded {
+/// The first character of some bytes.
+enum DecodedPrefix {
     Character(char, usize),
     Invalid(usize),
     Incomplete,
 }
 
-// What is kept beyond twice the limit before the oldest is dropped: a small limit should not move bytes all the time.
+// The amount kept beyond twice the limit before old text is dropped, so that a small limit does not move bytes all
+// the time.
 const SLACK: usize = 16 * 1024;
 
 const ESC: u8 = 0x1b;
@@ -65,77 +65,77 @@ const BEL: u8 = 0x07;
 const CAN: u8 = 0x18;
 const SUB: u8 = 0x1a;
 
-impl Output {
-    /// Returns the output of a command that has said nothing yet. At most `limit` bytes of text will be kept.
+impl TerminalOutput {
+    /// Creates an empty output that keeps at most `limit` bytes of text.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
             text: String::new(),
-            whole: 0,
-            bytes: 0,
+            total_text: 0,
+            total_bytes: 0,
             state: State::default(),
-            partial: Partial::default(),
-            deferred: Deferred::default(),
+            partial: PartialChar::default(),
+            deferred: DeferredBytes::default(),
         }
     }
 
-    /// Takes in the next bytes.
+    /// Adds bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.bytes += bytes.len() as u64;
+        self.total_bytes += bytes.len() as u64;
         if self.deferred.push(bytes) {
             if self.deferred.drop_beyond(self.limit) {
                 self.text.clear();
-                self.partial = Partial::default();
+                self.partial = PartialChar::default();
             }
             if self.deferred.is_full(self.limit) {
-                self.read_deferred();
+                self.process_deferred();
             }
             return;
         }
-        self.read_deferred();
-        self.read(bytes);
+        self.process_deferred();
+        self.process(bytes);
     }
 
-    /// Reads what was not read when it came.
-    fn read_deferred(&mut self) {
+    /// Processes the deferred bytes.
+    fn process_deferred(&mut self) {
         for bytes in self.deferred.take() {
-            self.read(&bytes);
+            self.process(&bytes);
         }
     }
 
-    fn read(&mut self, bytes: &[u8]) {
-        let mut rest = self.complete(bytes);
+    fn process(&mut self, bytes: &[u8]) {
+        let mut rest = self.complete_partial(bytes);
         while let Some(&byte) = rest.first() {
             let used = match self.state {
                 State::Text if is_plain(byte) => {
                     let plain = plain_prefix(rest);
-                    // Nothing but ASCII is plain.
-                    self.keep(std::str::from_utf8(&rest[..plain]).unwrap_or_default());
+                    // Plain bytes are always ASCII.
+                    self.append_text(std::str::from_utf8(&rest[..plain]).unwrap_or_default());
                     plain
                 }
                 State::Text if is_dropped(byte) => same_prefix(rest),
-                // Colours come by the thousand, and most of each are numbers.
-                State::Control if is_parameter(byte) => {
+                // Colours are frequent, and consist mostly of parameter bytes.
+                State::ControlSequence if is_parameter(byte) => {
                     rest.iter().position(|byte| !is_parameter(*byte)).unwrap_or(rest.len())
                 }
-                State::Command | State::String if !may_end_string(byte) => {
+                State::OscString | State::ControlString if !may_end_string(byte) => {
                     rest.iter().position(|byte| may_end_string(*byte)).unwrap_or(rest.len())
                 }
                 _ if byte.is_ascii() => {
-                    self.ascii(byte);
+                    self.push_ascii(byte);
                     1
                 }
-                _ => match decode(rest) {
-                    Decoded::Character(character, len) => {
-                        self.character(character);
+                _ => match decode_char(rest) {
+                    DecodedPrefix::Character(character, len) => {
+                        self.push_char(character);
                         len
                     }
-                    Decoded::Invalid(len) => {
-                        self.invalid(byte);
+                    DecodedPrefix::Invalid(len) => {
+                        self.push_invalid(byte);
                         len
                     }
-                    Decoded::Incomplete => {
+                    DecodedPrefix::Incomplete => {
                         self.partial.bytes[..rest.len()].copy_from_slice(rest);
                         self.partial.len = rest.len();
                         rest.len()
@@ -146,118 +146,118 @@ impl Output {
         }
     }
 
-    /// Says that nothing more comes: a character whose rest is missing becomes U+FFFD.
+    /// Ends the stream: an incomplete character becomes U+FFFD.
     pub fn finish(&mut self) {
-        self.read_deferred();
+        self.process_deferred();
         if mem::take(&mut self.partial).len > 0 {
-            self.character(char::REPLACEMENT_CHARACTER);
+            self.push_char(char::REPLACEMENT_CHARACTER);
         }
     }
 
-    /// Returns the last text, at most as many bytes as the limit.
+    /// Returns the tail of the text, at most `limit` bytes.
     #[must_use]
     pub fn text(&mut self) -> &str {
-        self.read_deferred();
+        self.process_deferred();
         &self.text[self.text.ceil_char_boundary(self.text.len().saturating_sub(self.limit))..]
     }
 
     /// Returns whether there was more text than is kept.
     #[must_use]
-    pub fn truncated(&mut self) -> bool {
+    pub fn is_truncated(&mut self) -> bool {
         let kept = self.text().len() as u64;
-        self.whole > kept
+        self.total_text > kept
     }
 
-    /// Returns how many bytes came, of which some are no text.
+    /// Returns the number of bytes received, including those that are not text.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    pub fn total_bytes(&self) -> u64 {
+        self.total_bytes
     }
 
-    /// Finishes the character that the last bytes ended in the middle of, and returns what is left.
-    fn complete<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+    /// Completes the character that the previous bytes ended inside, and returns the remaining bytes.
+    fn complete_partial<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         if self.partial.len == 0 || bytes.is_empty() {
             return bytes;
         }
-        let Partial { bytes: mut begun, len } = mem::take(&mut self.partial);
+        let PartialChar { bytes: mut begun, len } = mem::take(&mut self.partial);
         let more = bytes.len().min(begun.len() - len);
         begun[len..len + more].copy_from_slice(&bytes[..more]);
-        let used = match decode(&begun[..len + more]) {
-            Decoded::Character(character, used) => {
-                self.character(character);
+        let used = match decode_char(&begun[..len + more]) {
+            DecodedPrefix::Character(character, used) => {
+                self.push_char(character);
                 used
             }
-            Decoded::Invalid(used) => {
-                self.invalid(begun[0]);
+            DecodedPrefix::Invalid(used) => {
+                self.push_invalid(begun[0]);
                 used
             }
-            Decoded::Incomplete => {
-                self.partial = Partial { bytes: begun, len: len + more };
+            DecodedPrefix::Incomplete => {
+                self.partial = PartialChar { bytes: begun, len: len + more };
                 len + more
             }
         };
-        // What was begun is part of a character or of what is invalid, so none of it comes again.
+        // The partial bytes belong to one character or one invalid sequence, so they are all consumed.
         &bytes[used.saturating_sub(len)..]
     }
 
-    fn ascii(&mut self, byte: u8) {
+    fn push_ascii(&mut self, byte: u8) {
         self.state = match (self.state, byte) {
             (_, ESC) => State::Escape,
             (_, CAN | SUB) => State::Text,
-            (State::Command, BEL) => State::Text,
-            (State::Command | State::String, _) => return,
-            // A line may end in the middle of a sequence; a terminal obeys and goes on with the sequence.
+            (State::OscString, BEL) => State::Text,
+            (State::OscString | State::ControlString, _) => return,
+            // A line break inside a sequence takes effect, and the sequence continues, as on a terminal.
             (_, b'\n' | b'\r' | b'\t') => {
-                self.keep(char::from(byte).encode_utf8(&mut [0; 4]));
+                self.append_text(char::from(byte).encode_utf8(&mut [0; 4]));
                 return;
             }
             (_, 0..0x20 | 0x7f) => return,
-            (State::Escape, b'[') => State::Control,
-            (State::Escape, b']') => State::Command,
-            (State::Escape, b'P' | b'X' | b'^' | b'_') => State::String,
+            (State::Escape, b'[') => State::ControlSequence,
+            (State::Escape, b']') => State::OscString,
+            (State::Escape, b'P' | b'X' | b'^' | b'_') => State::ControlString,
             (State::Escape | State::Intermediate, 0x20..0x30) => State::Intermediate,
-            (State::Control, parameter) if is_parameter(parameter) => return,
-            (State::Escape | State::Intermediate | State::Control, _) => State::Text,
+            (State::ControlSequence, parameter) if is_parameter(parameter) => return,
+            (State::Escape | State::Intermediate | State::ControlSequence, _) => State::Text,
             (State::Text, _) => {
-                self.keep(char::from(byte).encode_utf8(&mut [0; 4]));
+                self.append_text(char::from(byte).encode_utf8(&mut [0; 4]));
                 return;
             }
         };
     }
 
-    /// Takes in a character that is not ASCII.
-    fn character(&mut self, character: char) {
+    /// Processes a character that is not ASCII.
+    fn push_char(&mut self, character: char) {
         match (self.state, character) {
             (_, '\u{9c}') => self.state = State::Text,
-            (State::Command | State::String, _) => {}
-            (_, '\u{9b}') => self.state = State::Control,
-            (_, '\u{9d}') => self.state = State::Command,
-            (_, '\u{90}' | '\u{98}' | '\u{9e}' | '\u{9f}') => self.state = State::String,
+            (State::OscString | State::ControlString, _) => {}
+            (_, '\u{9b}') => self.state = State::ControlSequence,
+            (_, '\u{9d}') => self.state = State::OscString,
+            (_, '\u{90}' | '\u{98}' | '\u{9e}' | '\u{9f}') => self.state = State::ControlString,
             (_, '\u{80}'..'\u{a0}') => self.state = State::Text,
-            // No sequence goes on with such a character: what was begun is none.
+            // No sequence continues with such a character, so an open one is abandoned.
             (_, character) => {
                 self.state = State::Text;
-                self.keep(character.encode_utf8(&mut [0; 4]));
+                self.append_text(character.encode_utf8(&mut [0; 4]));
             }
         }
     }
 
-    /// Takes in bytes that are no UTF-8.
+    /// Processes bytes that are not UTF-8.
     ///
-    /// A control sequence may begin with a single byte; it ends soon. The other bytes of that kind begin strings, which
-    /// end only when they say so: they are far more often letters of a legacy encoding, and the rest of the output
-    /// would be lost.
-    fn invalid(&mut self, first: u8) {
+    /// A control sequence may begin with a single byte, and ends soon. The other bytes of that kind begin control
+    /// strings, which end only at a terminator: these bytes are far more often letters of a legacy encoding, and the
+    /// rest of the output would be lost.
+    fn push_invalid(&mut self, first: u8) {
         match (self.state, first) {
-            (State::Command | State::String, 0x9c) => self.state = State::Text,
-            (State::Command | State::String, _) => {}
-            (_, 0x9b) => self.state = State::Control,
-            _ => self.character(char::REPLACEMENT_CHARACTER),
+            (State::OscString | State::ControlString, 0x9c) => self.state = State::Text,
+            (State::OscString | State::ControlString, _) => {}
+            (_, 0x9b) => self.state = State::ControlSequence,
+            _ => self.push_char(char::REPLACEMENT_CHARACTER),
         }
     }
 
-    fn keep(&mut self, text: &str) {
-        self.whole += text.len() as u64;
+    fn append_text(&mut self, text: &str) {
+        self.total_text += text.len() as u64;
         if text.len() >= self.limit {
             self.text.clear();
             self.text.push_str(&text[text.ceil_char_boundary(text.len() - self.limit)..]);
@@ -271,8 +271,8 @@ impl Output {
     }
 }
 
-/// Returns what the bytes begin with, of which the first is not ASCII.
-fn decode(bytes: &[u8]) -> Decoded {
+/// Decodes the first character of bytes whose first byte is not ASCII.
+fn decode_char(bytes: &[u8]) -> DecodedPrefix {
     let window = &bytes[..bytes.len().min(4)];
     let (valid, invalid) = match std::str::from_utf8(window) {
         Ok(text) => (text, None),
@@ -282,39 +282,39 @@ fn decode(bytes: &[u8]) -> Decoded {
         }
     };
     match (valid.chars().next(), invalid) {
-        (Some(character), _) => Decoded::Character(character, character.len_utf8()),
-        (None, Some(len)) => Decoded::Invalid(len),
-        (None, None) => Decoded::Incomplete,
+        (Some(character), _) => DecodedPrefix::Character(character, character.len_utf8()),
+        (None, Some(len)) => DecodedPrefix::Invalid(len),
+        (None, None) => DecodedPrefix::Incomplete,
     }
 }
 
-/// Returns whether the byte may be the end of a string, or the beginning of its end.
+/// Returns whether the byte may end a control string, or begin its terminator.
 fn may_end_string(byte: u8) -> bool {
     matches!(byte, ESC | BEL | CAN | SUB) || !byte.is_ascii()
 }
 
-/// Returns whether a control sequence goes on after the byte, which has no meaning of its own.
+/// Returns whether the byte continues a control sequence.
 fn is_parameter(byte: u8) -> bool {
     matches!(byte, 0x20..0x40)
 }
 
-/// Returns whether the byte means nothing outside of sequences.
+/// Returns whether the byte is dropped outside of sequences.
 fn is_dropped(byte: u8) -> bool {
     !is_plain(byte) && byte.is_ascii() && byte != ESC
 }
 
-/// Returns whether the byte is text as it is.
+/// Returns whether the byte is kept as text.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r' | b'\t' | 0x20..0x7f)
 }
 
-/// Returns how many bytes at the beginning are text as they are: most output is nothing else.
+/// Returns the length of the plain text at the beginning: most output is nothing else.
 fn plain_prefix(bytes: &[u8]) -> usize {
     let mut even = 0;
     for block in bytes.as_chunks::<32>().0 {
         let mut odd = 0;
         for word in block.as_chunks::<8>().0 {
-            odd |= odd_bytes(u64::from_le_bytes(*word));
+            odd |= non_plain_bytes(u64::from_le_bytes(*word));
         }
         if odd != 0 {
             break;
@@ -322,9 +322,9 @@ fn plain_prefix(bytes: &[u8]) -> usize {
         even += block.len();
     }
     for word in bytes[even..].as_chunks::<8>().0 {
-        let odd = odd_bytes(u64::from_le_bytes(*word));
+        let odd = non_plain_bytes(u64::from_le_bytes(*word));
         if odd != 0 {
-            // The first byte is the lowest, and its highest bit says it.
+            // The first byte is the lowest, and its highest bit marks it.
             return even + odd.trailing_zeros() as usize / 8;
         }
         even += word.len();
@@ -332,7 +332,7 @@ fn plain_prefix(bytes: &[u8]) -> usize {
     even + bytes[even..].iter().take_while(|byte| is_plain(**byte)).count()
 }
 
-/// Returns how many bytes at the beginning are the same. What is dropped comes in runs, if it comes in masses.
+/// Returns the length of the run of equal bytes at the beginning. Large amounts of dropped bytes come in runs.
 fn same_prefix(bytes: &[u8]) -> usize {
     let Some(first) = bytes.first() else { return 0 };
     let block = [*first; 256];
@@ -340,11 +340,11 @@ fn same_prefix(bytes: &[u8]) -> usize {
     same + bytes[same..].iter().take_while(|byte| *byte == first).count()
 }
 
-/// Looks at eight bytes at a time: in the word returned the highest bit of every byte says whether that byte of `word` is
+/// Checks eight bytes at a time: in the returned word the highest bit of each byte is set if that byte of `word` is
 /// not plain.
 ///
-/// No sum carries into the next byte, because none of the summands has the highest bit of a byte.
-const fn odd_bytes(word: u64) -> u64 {
+/// No sum carries into the next byte, because no summand has the highest bit of a byte set.
+const fn non_plain_bytes(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const LOW: u64 = 0x7f * ONES;
     let low = word & LOW;

@@ -1,6 +1,6 @@
 //! The names of signals.
 
-/// Returns the name of a signal, as Linux numbers them. One that has no name gets its number: `SIG34`.
+/// Returns the name of a signal by its Linux number. A signal without a name gets its number: `SIG34`.
 #[must_use]
 pub fn signal_name(number: i32) -> String {
     const NAMES: [&str; 31] = [

@@ -1,9 +1,12 @@
-//! Commands, limits and exits.
+//! Tests of commands, limits and exits.
 
 use agent_client_protocol_schema::v1::TerminalExitStatus;
 use expect_test::expect;
 
-use super::{BadCommand, Exit, Limits, MAX_ARGUMENT, MAX_ARGUMENTS, invocation, signal_name};
+use super::{
+    CommandExit, InvalidCommandError, MAX_ARGUMENT_LEN, MAX_ARGUMENTS, TerminalLimits, parse_invocation,
+    signal_name,
+};
 
 #[test]
 fn a_line_for_a_shell_is_told_from_a_program() {
@@ -31,7 +34,8 @@ fn a_line_for_a_shell_is_told_from_a_program() {
         "c#",
         "a\nb",
     ];
-    let shown: Vec<_> = lines.iter().map(|line| format!("{:?}", invocation(line, &[]).unwrap())).collect();
+    let shown: Vec<_> =
+        lines.iter().map(|line| format!("{:?}", parse_invocation(line, &[]).unwrap())).collect();
     expect![[r##"
         Argv(["ls"])
         Argv(["g++"])
@@ -62,36 +66,48 @@ fn a_line_for_a_shell_is_told_from_a_program() {
 fn arguments_are_passed_on_as_they_are() {
     let args = ["a b", "$(id)", "; rm", "\"", ""].map(str::to_owned);
     expect![[r#"Argv(["echo x", "a b", "$(id)", "; rm", "\"", ""])"#]]
-        .assert_eq(&format!("{:?}", invocation("echo x", &args).unwrap()));
+        .assert_eq(&format!("{:?}", parse_invocation("echo x", &args).unwrap()));
 }
 
 #[test]
 fn a_command_that_no_system_takes_is_refused() {
-    assert_eq!(invocation(" \n", &[]), Err(BadCommand::Empty));
-    assert_eq!(invocation("", &["x".to_owned()]), Err(BadCommand::Empty));
-    assert_eq!(invocation("a\0b", &[]), Err(BadCommand::Nul));
-    assert_eq!(invocation("a", &["\0".to_owned()]), Err(BadCommand::Nul));
-    let long = "x".repeat(MAX_ARGUMENT + 1);
-    assert_eq!(invocation(&long, &[]), Err(BadCommand::TooLong { bytes: MAX_ARGUMENT + 1 }));
-    assert!(invocation("a", &[long[1..].to_owned()]).is_ok());
+    assert_eq!(parse_invocation(" \n", &[]), Err(InvalidCommandError::Empty));
+    assert_eq!(parse_invocation("", &["x".to_owned()]), Err(InvalidCommandError::Empty));
+    assert_eq!(parse_invocation("a\0b", &[]), Err(InvalidCommandError::ContainsNul));
+    assert_eq!(parse_invocation("a", &["\0".to_owned()]), Err(InvalidCommandError::ContainsNul));
+    let long = "x".repeat(MAX_ARGUMENT_LEN + 1);
+    assert_eq!(
+        parse_invocation(&long, &[]),
+        Err(InvalidCommandError::TooLong { bytes: MAX_ARGUMENT_LEN + 1 })
+    );
+    assert!(parse_invocation("a", &[long[1..].to_owned()]).is_ok());
     let many = vec![String::new(); MAX_ARGUMENTS + 1];
-    assert_eq!(invocation("a", &many), Err(BadCommand::TooMany { count: MAX_ARGUMENTS + 1, bytes: 1 }));
-    let large = vec!["x".repeat(MAX_ARGUMENT); 9];
-    assert_eq!(invocation("a", &large), Err(BadCommand::TooMany { count: 9, bytes: 9 * MAX_ARGUMENT + 1 }));
+    assert_eq!(
+        parse_invocation("a", &many),
+        Err(InvalidCommandError::TooMany { count: MAX_ARGUMENTS + 1, bytes: 1 })
+    );
+    let large = vec!["x".repeat(MAX_ARGUMENT_LEN); 9];
+    assert_eq!(
+        parse_invocation("a", &large),
+        Err(InvalidCommandError::TooMany { count: 9, bytes: 9 * MAX_ARGUMENT_LEN + 1 })
+    );
 }
 
 #[test]
 fn the_request_chooses_its_limit_up_to_the_largest() {
-    let limits = Limits { output_default: 100, output_max: 1000, terminals: 1 };
-    assert_eq!([None, Some(0), Some(5), Some(u64::MAX)].map(|asked| limits.output(asked)), [100, 0, 5, 1000]);
+    let limits = TerminalLimits { output_default: 100, output_max: 1000, terminals: 1 };
+    assert_eq!(
+        [None, Some(0), Some(5), Some(u64::MAX)].map(|asked| limits.output_limit(asked)),
+        [100, 0, 5, 1000]
+    );
 }
 
 #[test]
 fn an_exit_is_always_a_code_or_a_signal() {
-    let status = |exit: Exit| TerminalExitStatus::from(&exit);
-    assert_eq!(status(Exit::Code(3)), TerminalExitStatus::new().exit_code(3));
+    let status = |exit: CommandExit| TerminalExitStatus::from(&exit);
+    assert_eq!(status(CommandExit::Code(3)), TerminalExitStatus::new().exit_code(3));
     assert_eq!(
-        status(Exit::Signal("SIGKILL".to_owned())),
+        status(CommandExit::Signal("SIGKILL".to_owned())),
         TerminalExitStatus::new().signal("SIGKILL".to_owned())
     );
 }

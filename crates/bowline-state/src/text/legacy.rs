@@ -1,26 +1,27 @@
-//! Encodings from before Unicode: which one bytes are in, and both ways without a substitute.
+//! Legacy encodings: detection, and lossless conversion in both directions.
 
 use std::fmt;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::EncoderResult;
 
-/// Detection looks at this many bytes at most, from shortly before the first that is not ASCII. The text is then tried
-/// on all bytes.
-const MAX_LOOKED_AT: usize = 256 * 1024;
-/// How many bytes of ASCII before the first other byte detection sees: the letters beside it tell languages apart.
-const CONTEXT: usize = 256;
+/// The maximum number of bytes that detection examines, from shortly before the first that is not ASCII. The result
+/// is then verified against all bytes.
+const MAX_DETECTION_BYTES: usize = 256 * 1024;
+/// The number of ASCII bytes before the first other byte that detection sees: the adjacent letters distinguish
+/// languages.
+const DETECTION_CONTEXT: usize = 256;
 
 /// A legacy encoding that text can be written in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Legacy(
+pub struct LegacyEncoding(
     // Invariant: not a Unicode encoding, and encodes to itself.
     &'static encoding_rs::Encoding,
 );
 
-impl Legacy {
-    /// Returns the encoding if it is a legacy one that keeps a state in no byte: in ISO-2022-JP, what is ASCII depends
-    /// on the text before it.
+impl LegacyEncoding {
+    /// Returns the encoding if it is a stateless legacy one: in ISO-2022-JP, the meaning of an ASCII byte depends on
+    /// the text before it.
     pub(super) fn new(encoding: &'static encoding_rs::Encoding) -> Option<Self> {
         let own = encoding.output_encoding() == encoding && encoding != encoding_rs::UTF_8;
         (own && encoding != encoding_rs::ISO_2022_JP).then_some(Self(encoding))
@@ -39,11 +40,11 @@ impl Legacy {
         same.then(|| text.into_owned())
     }
 
-    /// Returns the bytes that decode to exactly this text, or where the first character is that has none.
+    /// Returns the bytes that decode to exactly this text, or the offset of the first character that has none.
     pub(super) fn encode(self, text: &str) -> Result<Vec<u8>, usize> {
         let bytes = match self.encode_loosely(text) {
             Ok(bytes) => bytes,
-            // Before the character that has no bytes there may be one that does not come back from its own.
+            // Before the character that cannot be encoded there may be one that does not survive a round trip.
             Err(at) => return Err(self.encode(&text[..at]).err().unwrap_or(at)),
         };
         let again = self.0.decode_without_bom_handling_and_without_replacement(&bytes).unwrap_or_default();
@@ -74,39 +75,39 @@ impl Legacy {
     }
 }
 
-impl fmt::Debug for Legacy {
+impl fmt::Debug for LegacyEncoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-/// Returns the text of bytes that are not UTF-8 and the encoding they are in, if that gives back the bytes.
-pub(super) fn detect(bytes: &[u8]) -> Option<(String, Legacy)> {
+/// Returns the text of bytes that are not UTF-8, and their encoding, if it restores the bytes.
+pub(super) fn detect(bytes: &[u8]) -> Option<(String, LegacyEncoding)> {
     if is_damaged_utf8(bytes) {
         return None;
     }
-    let guess = guess(bytes)?;
+    let guess = guess_encoding(bytes)?;
     let found = guess.decode(bytes).map(|text| (text, guess)).or_else(|| {
-        // The detector calls both by the name of the smaller one.
-        let larger = Legacy(encoding_rs::GB18030);
+        // The detector reports GBK for GB18030 as well.
+        let larger = LegacyEncoding(encoding_rs::GB18030);
         let text = if guess.0 == encoding_rs::GBK { larger.decode(bytes) } else { None };
         text.map(|text| (text, larger))
     });
     found.filter(|(text, _)| !text.chars().any(is_foreign_to_text))
 }
 
-fn guess(bytes: &[u8]) -> Option<Legacy> {
+fn guess_encoding(bytes: &[u8]) -> Option<LegacyEncoding> {
     let first = bytes.iter().position(|byte| !byte.is_ascii())?;
-    // All before the first is ASCII, so that no character is cut here.
-    let rest = &bytes[first.saturating_sub(CONTEXT)..];
-    let looked_at = &rest[..rest.len().min(MAX_LOOKED_AT)];
+    // Everything before the first is ASCII, so this does not split a character.
+    let rest = &bytes[first.saturating_sub(DETECTION_CONTEXT)..];
+    let looked_at = &rest[..rest.len().min(MAX_DETECTION_BYTES)];
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(looked_at, looked_at.len() == rest.len());
-    Legacy::new(detector.guess(None, Utf8Detection::Deny))
+    LegacyEncoding::new(detector.guess(None, Utf8Detection::Deny))
 }
 
-/// Returns whether more of what is not ASCII is well-formed UTF-8 than not. By chance that hardly happens, and the
-/// text of such bytes in a legacy encoding would be garbage that a write would mix with the real thing.
+/// Returns whether most of the non-ASCII bytes are well-formed UTF-8. That hardly happens by chance, and in a legacy
+/// encoding the text would be garbage that a write would mix with the real content.
 fn is_damaged_utf8(bytes: &[u8]) -> bool {
     let (mut whole, mut broken) = (0, 0);
     for chunk in bytes.utf8_chunks() {
@@ -116,8 +117,8 @@ fn is_damaged_utf8(bytes: &[u8]) -> bool {
     whole > broken
 }
 
-/// Returns whether the character speaks against the bytes being text: a control character other than white space, ESC
-/// that colours a log, the end mark of DOS and the newline of EBCDIC.
+/// Returns whether the character indicates that the bytes are not text: a control character other than white space,
+/// the ESC that colours a log, the end mark of DOS and the newline of EBCDIC.
 fn is_foreign_to_text(character: char) -> bool {
     character.is_control()
         && !matches!(character, '\t' | '\n' | '\r' | '\u{c}' | '\u{1a}' | '\u{1b}' | '\u{85}')

@@ -1,4 +1,4 @@
-//! Text formats: tables of real samples, and the laws of the way there and back.
+//! Tests of text formats: tables of real samples, and round-trip properties.
 
 use std::fmt::Write as _;
 
@@ -7,25 +7,25 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn describe(decoded: &Result<Decoded, NotText>) -> String {
+fn describe_decoded(decoded: &Result<DecodedText, NotTextError>) -> String {
     match decoded {
-        Ok(Decoded { text, format }) => {
-            format!("{}{} {text:?}", format.encoding, if format.bom { "+BOM" } else { "" })
+        Ok(DecodedText { text, format }) => {
+            format!("{}{} {text:?}", format.encoding, if format.has_bom { "+BOM" } else { "" })
         }
         Err(not_text) => format!("! {not_text:?}"),
     }
 }
 
-/// Decodes each sample, and sees that its bytes come back.
+/// Decodes each sample, and checks that its bytes are restored.
 fn check_decode(samples: &[&[u8]], expected: Expect) {
     let mut out = String::new();
     for sample in samples {
         let decoded = decode(sample.to_vec());
-        assert!(decoded.is_ok() || plain(sample).is_none());
-        writeln!(out, "{}", describe(&decoded)).unwrap();
-        if let Ok(Decoded { text, format }) = decoded {
+        assert!(decoded.is_ok() || as_plain_utf8(sample).is_none());
+        writeln!(out, "{}", describe_decoded(&decoded)).unwrap();
+        if let Ok(DecodedText { text, format }) = decoded {
             assert_eq!(encode(&text, format).unwrap(), *sample);
-            assert_eq!(plain(sample), (format == Format::default()).then_some(text.as_str()));
+            assert_eq!(as_plain_utf8(sample), (format == TextFormat::default()).then_some(text.as_str()));
         }
     }
     expected.assert_eq(&out);
@@ -34,7 +34,8 @@ fn check_decode(samples: &[&[u8]], expected: Expect) {
 fn check_encode(texts: &[(&str, &str)], expected: Expect) {
     let mut out = String::new();
     for (text, name) in texts {
-        let format = Format { encoding: Encoding::named(name).unwrap(), bom: name.starts_with("UTF-16") };
+        let format =
+            TextFormat { encoding: Encoding::from_name(name).unwrap(), has_bom: name.starts_with("UTF-16") };
         match encode(text, format) {
             Ok(bytes) => writeln!(out, "{}", bytes.escape_ascii()).unwrap(),
             Err(unencodable) => writeln!(out, "! {unencodable}").unwrap(),
@@ -108,7 +109,7 @@ fn bytes_that_are_no_text_are_refused() {
             "déjà vu \u{fffd}\n".as_bytes().iter().chain(b"\xff").copied().collect::<Vec<u8>>().as_slice(),
             b"caf\xe9\x01",
             b"caf\xe9\x81",
-            // A character of Shift-JIS that is there twice: the other one would be written.
+            // A character that Shift-JIS has twice: the other one would be written.
             b"\x82\xb1\x82\xea\x82\xcd\x87\x9b\x82\xc5\x82\xb7\n",
         ],
         expect![[r#"
@@ -125,15 +126,15 @@ fn bytes_that_are_no_text_are_refused() {
             ! Binary
             ! Binary
             ! Binary
-            ! Unfaithful
-            ! Unfaithful
-            ! Unfaithful
+            ! NotReversible
+            ! NotReversible
+            ! NotReversible
             ! Binary
             ! Binary
-            ! Unfaithful
-            ! Unfaithful
-            ! Unfaithful
-            ! Unfaithful
+            ! NotReversible
+            ! NotReversible
+            ! NotReversible
+            ! NotReversible
         "#]],
     );
 }
@@ -194,7 +195,7 @@ fn a_file_of_one_word_or_with_its_first_accent_late_is_read() {
 
 #[test]
 fn a_large_legacy_text_is_tried_to_its_end() {
-    // What detection looks at ends within a character.
+    // The examined bytes end inside a character.
     let line =
         b"\x83f\x81[\x83^\x83x\x81[\x83X\x82\xc9\x90\xda\x91\xb1\x82\xc5\x82\xab\x82\xdc\x82\xb9\x82\xf1\n";
     let large = line.repeat(10_000);
@@ -202,7 +203,7 @@ fn a_large_legacy_text_is_tried_to_its_end() {
     assert_eq!(decoded.format.encoding.name(), "Shift_JIS");
     assert!(decoded.text == "データベースに接続できません\n".repeat(10_000));
     assert!(encode(&decoded.text, decoded.format) == Ok(large.clone()));
-    assert_eq!(decode([large, b"\xfd\xfe\xff".to_vec()].concat()), Err(NotText::Unfaithful));
+    assert_eq!(decode([large, b"\xfd\xfe\xff".to_vec()].concat()), Err(NotTextError::NotReversible));
 }
 
 /// A30 and A32 of the list of faults: an agent writes back what it read, changed, with `\n` and without a mark.
@@ -217,8 +218,8 @@ fn a_write_keeps_the_encoding_the_mark_and_the_endings() {
     ];
     let mut out = String::new();
     for file in files {
-        let Decoded { text, format } = decode(file.to_vec()).unwrap();
-        let write = |new: &str| encode(&fit(new, &text), format).unwrap();
+        let DecodedText { text, format } = decode(file.to_vec()).unwrap();
+        let write = |new: &str| encode(&fit_line_endings(new, &text), format).unwrap();
         assert_eq!(write(&text), file);
         let seen = text.replace("\r\n", "\n");
         assert_eq!(write(&seen), file);
@@ -289,7 +290,7 @@ fn an_encoding_is_known_by_its_name() {
         "replacement",
         "x",
     ] {
-        let found = Encoding::named(name);
+        let found = Encoding::from_name(name);
         writeln!(out, "{name}: {found:?} {}", found.map_or("-", Encoding::name)).unwrap();
     }
     expect![[r#"
@@ -327,13 +328,13 @@ fn the_head_of_a_huge_file_says_how_it_is_read() {
         b"\0",
     ];
     for head in heads {
-        let bom = bom(head).map_or("-", |format| format.encoding.name());
+        let bom = detect_bom(head).map_or("-", |format| format.encoding.name());
         writeln!(
             out,
             "{}: {bom} binary {} streams {}",
             head.escape_ascii(),
             looks_binary(head),
-            streams(head)
+            can_stream(head)
         )
         .unwrap();
     }
@@ -359,8 +360,8 @@ fn the_head_of_a_huge_file_says_how_it_is_read() {
 #[test]
 fn a_window_is_utf8_without_a_nul() {
     assert_eq!(decode_window("é\n".into()), Ok("é\n".to_owned()));
-    assert_eq!(decode_window(b"a\0\xff".to_vec()), Err(NotText::Binary));
-    assert_eq!(decode_window(b"\xe9\n".to_vec()), Err(NotText::Unfaithful));
+    assert_eq!(decode_window(b"a\0\xff".to_vec()), Err(NotTextError::Binary));
+    assert_eq!(decode_window(b"\xe9\n".to_vec()), Err(NotTextError::NotReversible));
 }
 
 #[test]
@@ -375,7 +376,7 @@ fn what_is_wrong_is_said_in_words() {
     expect![[r#"
         the content is binary, read it with a command that knows its kind
         the content is in no encoding that would give its bytes back exactly, convert it to UTF-8 first"#]]
-    .assert_eq(&format!("{}\n{}", NotText::Binary, NotText::Unfaithful));
+    .assert_eq(&format!("{}\n{}", NotTextError::Binary, NotTextError::NotReversible));
 }
 
 /// Every encoding that text can be written in.
@@ -385,14 +386,15 @@ fn encodings() -> Vec<Encoding> {
         ISO-8859-8 ISO-8859-8-I ISO-8859-10 ISO-8859-13 ISO-8859-14 ISO-8859-15 ISO-8859-16 KOI8-R KOI8-U macintosh \
         windows-874 windows-1250 windows-1251 windows-1252 windows-1253 windows-1254 windows-1255 windows-1256 \
         windows-1257 windows-1258 x-mac-cyrillic GBK gb18030 Big5 EUC-JP Shift_JIS EUC-KR";
-    names.split_whitespace().map(|name| Encoding::named(name).expect(name)).collect()
+    names.split_whitespace().map(|name| Encoding::from_name(name).expect(name)).collect()
 }
 
-fn format() -> impl Strategy<Value = Format> {
-    (prop::sample::select(encodings()), any::<bool>()).prop_map(|(encoding, bom)| Format { encoding, bom })
+fn format() -> impl Strategy<Value = TextFormat> {
+    (prop::sample::select(encodings()), any::<bool>())
+        .prop_map(|(encoding, bom)| TextFormat { encoding, has_bom: bom })
 }
 
-/// Texts of the characters that encodings differ in, and of all others, with every mix of endings.
+/// Texts of the characters in which encodings differ, and of all others, with every mix of endings.
 fn text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => "[ -~]{1,8}",
@@ -404,7 +406,7 @@ fn text() -> impl Strategy<Value = String> {
     proptest::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
 }
 
-/// Bytes of anything, with a taste for what looks like text.
+/// Arbitrary bytes, biased towards text.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let encoded =
         (text(), format()).prop_filter_map("no such bytes", |(text, format)| encode(&text, format).ok());
@@ -426,7 +428,7 @@ proptest! {
 
     #[test]
     fn what_is_read_goes_back_to_the_same_bytes(bytes in bytes()) {
-        if let Ok(Decoded { text, format }) = decode(bytes.clone()) {
+        if let Ok(DecodedText { text, format }) = decode(bytes.clone()) {
             prop_assert_eq!(encode(&text, format), Ok(bytes.clone()));
             prop_assert_eq!(decode_as(bytes.clone(), format), Ok(text.clone()));
             prop_assert!(!text.contains('\0'));
@@ -438,7 +440,7 @@ proptest! {
     fn ascii_with_a_nul_in_it_is_binary(text in "[ -~\n]{2,40}", at in any::<prop::sample::Index>()) {
         let mut bytes = text.into_bytes();
         bytes.insert(at.index(bytes.len() + 1), 0);
-        prop_assert_eq!(decode(bytes), Err(NotText::Binary));
+        prop_assert_eq!(decode(bytes), Err(NotTextError::Binary));
     }
 
     #[test]
@@ -446,19 +448,19 @@ proptest! {
         words in proptest::collection::vec("[a-zA-Z0-9 .,;éäßñ]{1,12}|[а-яА-Я]{1,6}|नमस्ते|[क-ह]{2,5}", 1..6),
         encoding in prop_oneof![Just(Encoding::Utf16Le), Just(Encoding::Utf16Be)],
     ) {
-        // Lines of Latin text beside each other script's word, as in a file of translations.
+        // Lines of Latin text next to each other script's word, as in a file of translations.
         let text: String = words.iter().map(|word| format!("key = {word}\n")).collect();
         let bytes = utf16::encode(&text, encoding, b"");
-        prop_assert_eq!(decode(bytes), Ok(Decoded { text, format: Format { encoding, bom: false } }));
+        prop_assert_eq!(decode(bytes), Ok(DecodedText { text, format: TextFormat { encoding, has_bom: false } }));
     }
 
     #[test]
     fn what_is_written_is_read_back_in_that_format(text in text(), format in format()) {
         match encode(&text, format) {
             Ok(bytes) => prop_assert_eq!(decode_as(bytes, format), Ok(text)),
-            Err(Unencodable { character, line, encoding }) => {
+            Err(UnencodableError { character, line, encoding }) => {
                 prop_assert_eq!(encoding, format.encoding);
-                // It is the first: what comes before it can be written, and with it no more.
+                // It is the first: the text before it can be encoded, and no further.
                 let (at, _) = text
                     .char_indices()
                     .find(|(at, found)| *found == character && 1 + text[..*at].matches('\n').count() as u64 == line)
@@ -472,11 +474,11 @@ proptest! {
     #[test]
     fn unicode_encodings_keep_every_text(text in text(), bom in any::<bool>()) {
         for encoding in [Encoding::Utf8, Encoding::Utf16Le, Encoding::Utf16Be] {
-            let format = Format { encoding, bom };
+            let format = TextFormat { encoding, has_bom: bom };
             let text = text.replace('\0', "");
             let bytes = encode(&text, format).unwrap();
             if bom {
-                prop_assert_eq!(decode(bytes), Ok(Decoded { text, format }));
+                prop_assert_eq!(decode(bytes), Ok(DecodedText { text, format }));
             } else {
                 prop_assert_eq!(decode_as(bytes, format), Ok(text));
             }
@@ -487,12 +489,12 @@ proptest! {
     fn the_head_of_a_text_streams_if_it_is_utf8(text in text(), cut in any::<prop::sample::Index>()) {
         let text = text.replace('\0', "");
         let head = &text.as_bytes()[..cut.index(text.len() + 1)];
-        prop_assert!(streams(head));
+        prop_assert!(can_stream(head));
         prop_assert!(!looks_binary(head));
     }
 
     #[test]
     fn a_name_leads_back_to_its_encoding(format in format()) {
-        prop_assert_eq!(Encoding::named(format.encoding.name()), Some(format.encoding));
+        prop_assert_eq!(Encoding::from_name(format.encoding.name()), Some(format.encoding));
     }
 }

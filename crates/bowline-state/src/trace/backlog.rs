@@ -1,68 +1,68 @@
-//! What waits to be written to a trace, and what did not fit.
+//! The backlog of a trace: messages to be written, and a count of those that did not fit.
 
 use std::collections::VecDeque;
 
-use super::{Entry, Gap};
+use super::{TraceEntry, TraceGap};
 
-/// What an entry takes beside its bytes, about.
-const ENTRY: usize = 64;
+/// The approximate size of an entry beside its bytes.
+const ENTRY_OVERHEAD: usize = 64;
 
-/// What is to be written next.
+/// The next item to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Item {
+pub enum BacklogItem {
     /// A message.
-    Message(Entry),
-    /// So much is missing here.
-    Lost(Gap),
+    Message(TraceEntry),
+    /// A gap of this size.
+    Gap(TraceGap),
 }
 
-/// Messages that wait for the disk, up to a cap. What is over it is counted where it is missing.
+/// Messages that wait for the disk, up to a cap. Messages beyond it are counted as gaps in their place.
 #[derive(Debug)]
 pub struct Backlog {
-    // Invariant: no two losses stand beside each other.
-    items: VecDeque<Item>,
-    // Invariant: what the messages take, at most `cap`.
-    taken: usize,
-    cap: usize,
+    // Invariant: no two gaps are adjacent.
+    items: VecDeque<BacklogItem>,
+    // Invariant: the size of the messages, at most `max_bytes`.
+    used_bytes: usize,
+    max_bytes: usize,
 }
 
 impl Backlog {
-    /// Returns an empty one that holds about `cap` bytes.
+    /// Creates an empty backlog that holds about `cap` bytes.
     #[must_use]
     pub fn new(cap: usize) -> Self {
-        Self { items: VecDeque::new(), taken: 0, cap }
+        Self { items: VecDeque::new(), used_bytes: 0, max_bytes: cap }
     }
 
-    /// Says whether a message of so many bytes fits.
+    /// Returns whether a message of this size fits.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.taken.saturating_add(bytes).saturating_add(ENTRY) <= self.cap
+        self.used_bytes.saturating_add(bytes).saturating_add(ENTRY_OVERHEAD) <= self.max_bytes
     }
 
-    /// Takes a message. One that does not fit is lost, and a shorter one after it may still fit.
-    pub fn push(&mut self, entry: Entry) {
+    /// Adds a message. One that does not fit is lost, and a shorter one after it may still fit.
+    pub fn push(&mut self, entry: TraceEntry) {
         if self.has_room(entry.bytes.len()) {
-            self.taken += entry.bytes.len() + ENTRY;
-            self.items.push_back(Item::Message(entry));
+            self.used_bytes += entry.bytes.len() + ENTRY_OVERHEAD;
+            self.items.push_back(BacklogItem::Message(entry));
         } else {
-            self.lose(entry.bytes.len());
+            self.record_loss(entry.bytes.len());
         }
     }
 
-    /// Counts a message of so many bytes as lost. Losses with nothing between them are one.
-    pub fn lose(&mut self, bytes: usize) {
-        let gap = Gap { messages: 1, bytes: u64::try_from(bytes).unwrap_or(u64::MAX) };
+    /// Counts a message of this size as lost. Adjacent losses are merged.
+    pub fn record_loss(&mut self, bytes: usize) {
+        let gap = TraceGap { messages: 1, bytes: u64::try_from(bytes).unwrap_or(u64::MAX) };
         match self.items.back_mut() {
-            Some(Item::Lost(before)) => *before = before.and(gap),
-            _ => self.items.push_back(Item::Lost(gap)),
+            Some(BacklogItem::Gap(before)) => *before = before.merge(gap),
+            _ => self.items.push_back(BacklogItem::Gap(gap)),
         }
     }
 
-    /// Returns what is to be written next, and its room is free again.
-    pub fn pop(&mut self) -> Option<Item> {
+    /// Returns the next item to write and frees its space.
+    pub fn pop(&mut self) -> Option<BacklogItem> {
         let item = self.items.pop_front()?;
-        if let Item::Message(entry) = &item {
-            self.taken -= entry.bytes.len() + ENTRY;
+        if let BacklogItem::Message(entry) = &item {
+            self.used_bytes -= entry.bytes.len() + ENTRY_OVERHEAD;
         }
         Some(item)
     }

@@ -1,188 +1,194 @@
-//! Playing one side of a recorded wire to a real peer.
+//! Replay of one side of a recorded connection to a real peer.
 //!
-//! The peer is another one than the recorded, so its requests are told by method and session, then by what they carry,
-//! then by their order. What the recorded side said comes in its order, once the peer said what came before it: an
-//! agent waits for requests, answers and notifications, a client for answers. An answer that the recorded side gave at
-//! once is given at once. Ids of requests, sessions and terminals, and the working directory, become those of the peer.
+//! The peer differs from the recorded one, so its requests are matched by method and session, then by their params,
+//! then by their order. The recorded side's messages are sent in their order, each once the peer has sent what
+//! preceded it: an agent waits for requests, answers and notifications, a client for answers. An answer that the
+//! recorded side gave at once is given at once. Ids of requests, sessions and terminals, and the working directory,
+//! are mapped to the peer's.
 
-mod fitting;
+mod name_mapping;
 
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::{Entry, Side, gist};
-use fitting::Fitting;
+use super::{TraceEntry, TraceSide, summary};
+use name_mapping::NameMapping;
 
-/// The code of the answer to a request that the recording does not have.
+/// The error code for a request that the recording does not have.
 const NOT_RECORDED: i32 = -32603;
 
-/// What is to be done.
+/// The next action of the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// Say this, and a newline.
+pub enum ReplayAction {
+    /// Send this line, followed by a newline.
     Send(Vec<u8>),
-    /// Tell the person that the peer does not do what the recorded one did.
+    /// Report to the user that the peer behaves differently from the recorded one.
     Diverged(String),
 }
 
-/// Plays a side of a recording.
+/// Plays one side of a recording.
 #[derive(Debug)]
-pub struct Player {
-    // How to play: as an agent, or as a client.
-    role: Side,
-    // Who says what is played, and to whom.
-    sides: (Side, Side),
-    mine: Vec<Mine>,
-    // Invariant: everything before it was sent, or is an answer that waits for nothing but its request.
+pub struct ReplayPlayer {
+    // The role to play: agent or client.
+    role: TraceSide,
+    // The sender and the recipient of the played messages.
+    sides: (TraceSide, TraceSide),
+    own_messages: Vec<RecordedMessage>,
+    // Invariant: every earlier message was sent, or is an answer that waits only for its request.
     next: usize,
-    asked: Vec<Asked>,
-    // Whether the peer gave the answers of the recording, in the order the recording has them.
-    answered: Vec<bool>,
-    // What we asked and the peer has not answered: by id, which of `mine`.
+    requests: Vec<RecordedRequest>,
+    // Whether the peer gave each answer of the recording, in recorded order.
+    received_answers: Vec<bool>,
+    // Our requests that the peer has not answered: from id to the index in `own_messages`.
     outstanding: HashMap<String, usize>,
-    // How many notifications the peer sent, and how many of them before we last said something.
-    notified: usize,
-    notified_before: usize,
-    fitting: Fitting,
-    diverged: bool,
+    // The number of notifications from the peer, and how many of them preceded our last message.
+    notification_count: usize,
+    notifications_before_send: usize,
+    names: NameMapping,
+    has_diverged: bool,
 }
 
-/// A message of the side that is played.
+/// A message of the played side.
 #[derive(Debug)]
-struct Mine {
+struct RecordedMessage {
     bytes: Vec<u8>,
-    part: Part,
-    needs: Needs,
-    // Whether it is an answer that waits for nothing but its request.
-    free: bool,
-    sent: bool,
+    kind: RecordedMessageKind,
+    prerequisites: Prerequisites,
+    // Whether it is an answer that waits only for its request.
+    is_immediate: bool,
+    is_sent: bool,
 }
 
 #[derive(Debug)]
-enum Part {
-    /// The method, the id, and how the peer answered: which of its answers, and what it said.
+enum RecordedMessageKind {
+    /// The method, the id, and the recorded answer: its number among the peer's answers, and its content.
     Request { method: String, id: String, answer: Option<(usize, Value)> },
-    /// To which of `asked`.
+    /// The answer to a request, by its index in `requests`.
     Answer { to: usize },
-    /// A notification, or what is no message at all.
-    Said { what: String },
+    /// A notification, or a line that is not a message.
+    Other { name: String },
 }
 
-/// What the peer has to have said before a message.
+/// What the peer has to send before a message.
 #[derive(Debug, Default)]
-struct Needs {
-    /// So many of its requests.
-    asked: usize,
-    /// So many answers.
-    answered: usize,
-    /// So many notifications.
-    notified: usize,
-    /// A notification since we last said something.
-    stirred: bool,
+struct Prerequisites {
+    /// The number of its requests.
+    requests: usize,
+    /// The number of its answers.
+    answers: usize,
+    /// The number of its notifications.
+    notifications: usize,
+    /// Whether a notification has to follow our last message.
+    new_notification: bool,
 }
 
 /// A request of the recorded peer.
 #[derive(Debug)]
-struct Asked {
+struct RecordedRequest {
     method: String,
     params: Value,
-    // Which of `mine` answers it.
+    // The index in `own_messages` of its answer.
     answer: Option<usize>,
-    // The same request of the real peer.
-    real: Option<Real>,
+    // The matching request of the real peer.
+    live: Option<LiveRequest>,
 }
 
 #[derive(Debug)]
-struct Real {
+struct LiveRequest {
     id: Value,
     params: Value,
 }
 
-impl Player {
-    /// Takes a recording, and the side of it that is to be played. In place of the recorded working directory a client
-    /// names `cwd`, if there is one.
+impl ReplayPlayer {
+    /// Creates a player of one side of a recording. A client names `cwd`, if given, instead of the recorded working
+    /// directory.
     #[must_use]
-    pub fn new(entries: &[Entry], role: Side, cwd: Option<&str>) -> Self {
+    pub fn new(entries: &[TraceEntry], role: TraceSide, cwd: Option<&str>) -> Self {
         let mut player = Self {
             role,
-            sides: sides(entries, role),
-            mine: Vec::new(),
+            sides: played_sides(entries, role),
+            own_messages: Vec::new(),
             next: 0,
-            asked: Vec::new(),
-            answered: Vec::new(),
+            requests: Vec::new(),
+            received_answers: Vec::new(),
             outstanding: HashMap::new(),
-            notified: 0,
-            notified_before: 0,
-            fitting: Fitting::default(),
-            diverged: false,
+            notification_count: 0,
+            notifications_before_send: 0,
+            names: NameMapping::default(),
+            has_diverged: false,
         };
-        player.learn(entries, cwd);
+        player.load_recording(entries, cwd);
         player
     }
 
-    /// Returns how many messages the recording has for this side.
+    /// Returns the number of messages that the recording has for this side.
     #[must_use]
-    pub fn messages(&self) -> usize {
-        self.mine.len()
+    pub fn message_count(&self) -> usize {
+        self.own_messages.len()
     }
 
-    /// Returns what is to be said before the peer says anything.
-    pub fn begin(&mut self) -> Vec<Action> {
+    /// Returns the messages to send before the peer's first.
+    pub fn start(&mut self) -> Vec<ReplayAction> {
         let mut actions = Vec::new();
-        self.play(&mut actions);
+        self.send_due(&mut actions);
         actions
     }
 
-    /// Hears a line of the peer, without its newline.
-    pub fn hear(&mut self, line: &[u8]) -> Vec<Action> {
+    /// Handles a line from the peer, without its newline.
+    pub fn receive(&mut self, line: &[u8]) -> Vec<ReplayAction> {
         let mut actions = Vec::new();
         match serde_json::from_slice::<Value>(line) {
             Ok(Value::Array(batch)) => {
-                batch.into_iter().for_each(|message| self.hear_one(message, &mut actions))
+                batch.into_iter().for_each(|message| self.receive_message(message, &mut actions))
             }
-            Ok(message) => self.hear_one(message, &mut actions),
-            // What a peer writes between its messages is none of ours.
+            Ok(message) => self.receive_message(message, &mut actions),
+            // Output of the peer between its messages is ignored.
             Err(_) => {}
         }
-        self.play(&mut actions);
+        self.send_due(&mut actions);
         actions
     }
 
-    /// Says whether there is nothing more to say or to wait for, but what the peer may still ask: what it was asked is
+    /// Returns whether all messages were sent and all answers received. Further requests of the peer are still
     /// answered where the recording has an answer.
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.mine.iter().all(|mine| mine.sent || mine.free) && self.answered.iter().all(|answered| *answered)
+    pub fn is_finished(&self) -> bool {
+        self.own_messages.iter().all(|mine| mine.is_sent || mine.is_immediate)
+            && self.received_answers.iter().all(|answered| *answered)
     }
 
-    /// Says whether the peer did something that the recording does not have.
+    /// Returns whether the peer deviated from the recording.
     #[must_use]
     pub fn has_diverged(&self) -> bool {
-        self.diverged
+        self.has_diverged
     }
 
-    /// Says what was not played, and what it waits for.
+    /// Describes what was not played, and what it waits for.
     #[must_use]
-    pub fn left(&self) -> Option<String> {
-        let left = self.mine.iter().filter(|mine| !mine.sent).count();
-        let Some(first) = self.mine.iter().find(|mine| !mine.sent) else {
-            let open = self.outstanding.values().min().map(|at| self.name(&self.mine[*at]));
-            return (!self.is_over()).then(|| format!("there was no answer to {}", open.unwrap_or_default()));
+    pub fn describe_remaining(&self) -> Option<String> {
+        let left = self.own_messages.iter().filter(|mine| !mine.is_sent).count();
+        let Some(first) = self.own_messages.iter().find(|mine| !mine.is_sent) else {
+            let open = self.outstanding.values().min().map(|at| self.message_name(&self.own_messages[*at]));
+            return (!self.is_finished())
+                .then(|| format!("there was no answer to {}", open.unwrap_or_default()));
         };
         let messages = if left == 1 { "message was" } else { "messages were" };
-        let waits = self.waits_for(first).unwrap_or_else(|| "what is before it".to_owned());
-        Some(format!("{left} {messages} not played: the next, {}, waits for {waits}", self.name(first)))
+        let waits = self.describe_wait(first).unwrap_or_else(|| "what is before it".to_owned());
+        Some(format!(
+            "{left} {messages} not played: the next, {}, waits for {waits}",
+            self.message_name(first)
+        ))
     }
 
-    /// Reads what the recording has for this side, and what the other said before each of it.
-    fn learn(&mut self, entries: &[Entry], cwd: Option<&str>) {
-        // By id: which of `mine`, which of `asked`, and how many messages of ours there were when it was asked.
+    /// Loads the messages of this side, with what the other side sent before each.
+    fn load_recording(&mut self, entries: &[TraceEntry], cwd: Option<&str>) {
+        // By id: the index in `own_messages`; the index in `requests` and the number of our messages before it.
         let mut ours: HashMap<String, usize> = HashMap::new();
         let mut theirs: HashMap<String, (usize, usize)> = HashMap::new();
         let (mut answers, mut notes, mut notes_before) = (0, 0, 0);
         let (own, other) = self.sides;
-        let is_between = |entry: &&Entry| [(own, other), (other, own)].contains(&(entry.from, entry.to));
+        let is_between = |entry: &&TraceEntry| [(own, other), (other, own)].contains(&(entry.from, entry.to));
         for entry in entries.iter().filter(is_between) {
             let message = serde_json::from_slice::<Value>(&entry.bytes).unwrap_or_default();
             let method = message.get("method").and_then(Value::as_str).map(str::to_owned);
@@ -190,17 +196,18 @@ impl Player {
             if entry.from != own {
                 match (method, id) {
                     (Some(method), Some(id)) => {
-                        theirs.insert(id, (self.asked.len(), self.mine.len()));
+                        theirs.insert(id, (self.requests.len(), self.own_messages.len()));
                         let params = message["params"].clone();
-                        self.asked.push(Asked { method, params, answer: None, real: None });
+                        self.requests.push(RecordedRequest { method, params, answer: None, live: None });
                     }
                     (Some(_), None) => notes += 1,
                     (None, Some(id)) => {
                         if let Some(at) = ours.remove(&id)
-                            && let Part::Request { answer, .. } = &mut self.mine[at].part
+                            && let RecordedMessageKind::Request { answer, .. } =
+                                &mut self.own_messages[at].kind
                         {
                             *answer = Some((answers, message));
-                            self.answered.push(false);
+                            self.received_answers.push(false);
                             answers += 1;
                         }
                     }
@@ -208,207 +215,251 @@ impl Player {
                 }
                 continue;
             }
-            let at_once = |before: usize| before == self.mine.len();
+            let at_once = |before: usize| before == self.own_messages.len();
             let (part, free) = match (method, id) {
                 (Some(method), Some(id)) => {
-                    ours.insert(id.clone(), self.mine.len());
-                    (Part::Request { method, id, answer: None }, false)
+                    ours.insert(id.clone(), self.own_messages.len());
+                    (RecordedMessageKind::Request { method, id, answer: None }, false)
                 }
-                (Some(method), None) => (Part::Said { what: method }, false),
+                (Some(method), None) => (RecordedMessageKind::Other { name: method }, false),
                 (None, Some(id)) => match theirs.remove(&id) {
                     Some((to, before)) => {
-                        self.asked[to].answer = Some(self.mine.len());
-                        (Part::Answer { to }, at_once(before) || self.role == Side::Client)
+                        self.requests[to].answer = Some(self.own_messages.len());
+                        (
+                            RecordedMessageKind::Answer { to },
+                            at_once(before) || self.role == TraceSide::Client,
+                        )
                     }
-                    // It answers nothing that was recorded, so it cannot be told when it is due.
+                    // The request that it answers was not recorded, so it is unknown when it is due.
                     None => continue,
                 },
-                (None, None) => {
-                    (Part::Said { what: gist::short(&String::from_utf8_lossy(&entry.bytes)) }, false)
-                }
+                (None, None) => (
+                    RecordedMessageKind::Other {
+                        name: summary::shorten(&String::from_utf8_lossy(&entry.bytes)),
+                    },
+                    false,
+                ),
             };
             let needs = match (self.role, &part) {
-                _ if free => Needs::default(),
-                (Side::Client, Part::Said { .. }) => {
-                    Needs { answered: answers, stirred: notes > notes_before, ..Needs::default() }
+                _ if free => Prerequisites::default(),
+                (TraceSide::Client, RecordedMessageKind::Other { .. }) => Prerequisites {
+                    answers,
+                    new_notification: notes > notes_before,
+                    ..Prerequisites::default()
+                },
+                (TraceSide::Client, _) => Prerequisites { answers, ..Prerequisites::default() },
+                (_, RecordedMessageKind::Answer { .. }) => {
+                    Prerequisites { answers, notifications: notes, ..Prerequisites::default() }
                 }
-                (Side::Client, _) => Needs { answered: answers, ..Needs::default() },
-                (_, Part::Answer { .. }) => Needs { answered: answers, notified: notes, ..Needs::default() },
-                _ => Needs { asked: self.asked.len(), answered: answers, notified: notes, stirred: false },
+                _ => Prerequisites {
+                    requests: self.requests.len(),
+                    answers,
+                    notifications: notes,
+                    new_notification: false,
+                },
             };
             notes_before = notes;
             if let (Some(cwd), Some(recorded)) = (cwd, message["params"]["cwd"].as_str()) {
-                self.fitting.directory(recorded, cwd);
+                self.names.map_directory(recorded, cwd);
             }
-            self.mine.push(Mine { bytes: entry.bytes.clone(), part, needs, free, sent: false });
+            self.own_messages.push(RecordedMessage {
+                bytes: entry.bytes.clone(),
+                kind: part,
+                prerequisites: needs,
+                is_immediate: free,
+                is_sent: false,
+            });
         }
     }
 
-    fn hear_one(&mut self, message: Value, actions: &mut Vec<Action>) {
+    fn receive_message(&mut self, message: Value, actions: &mut Vec<ReplayAction>) {
         let method = message.get("method").and_then(Value::as_str);
         match (method, message.get("id")) {
-            (Some(method), Some(id)) => self.asked(method, id.clone(), &message["params"], actions),
-            (Some(_), None) => self.notified += 1,
-            (None, Some(id)) => self.answered(&id.to_string(), &message, actions),
+            (Some(method), Some(id)) => self.handle_request(method, id.clone(), &message["params"], actions),
+            (Some(_), None) => self.notification_count += 1,
+            (None, Some(id)) => self.handle_answer(&id.to_string(), &message, actions),
             (None, None) => {}
         }
     }
 
-    fn asked(&mut self, method: &str, id: Value, params: &Value, actions: &mut Vec<Action>) {
-        let Some(at) = self.recorded(method, params) else {
-            let met = self.asked.iter().any(|asked| asked.method == method);
+    fn handle_request(&mut self, method: &str, id: Value, params: &Value, actions: &mut Vec<ReplayAction>) {
+        let Some(at) = self.find_recorded_request(method, params) else {
+            let met = self.requests.iter().any(|asked| asked.method == method);
             let why = match met {
-                true => format!("the recording has no further {}", gist::short(method)),
-                false => format!("the recording has no {}", gist::short(method)),
+                true => format!("the recording has no further {}", summary::shorten(method)),
+                false => format!("the recording has no {}", summary::shorten(method)),
             };
-            return self.refuse(&id, why, actions);
+            return self.refuse_request(&id, why, actions);
         };
-        self.fitting.pair(&self.asked[at].params, params);
-        self.asked[at].real = Some(Real { id: id.clone(), params: params.clone() });
-        match self.asked[at].answer {
-            Some(answer) if self.mine[answer].free => self.send(answer, actions),
+        self.names.learn_pair(&self.requests[at].params, params);
+        self.requests[at].live = Some(LiveRequest { id: id.clone(), params: params.clone() });
+        match self.requests[at].answer {
+            Some(answer) if self.own_messages[answer].is_immediate => self.send_message(answer, actions),
             Some(_) => {}
             None => {
-                self.refuse(&id, format!("the recording has no answer to {}", gist::short(method)), actions);
+                self.refuse_request(
+                    &id,
+                    format!("the recording has no answer to {}", summary::shorten(method)),
+                    actions,
+                );
             }
         }
     }
 
-    /// Returns which request of the recording is meant: the first that is equal, or the first of its session.
-    fn recorded(&self, method: &str, params: &Value) -> Option<usize> {
+    /// Returns the index of the matching recorded request: the first that is equal, or the first of its session.
+    fn find_recorded_request(&self, method: &str, params: &Value) -> Option<usize> {
         let session = &params["sessionId"];
-        let may = |asked: &Asked| {
+        let may = |asked: &RecordedRequest| {
             let its = &asked.params["sessionId"];
             let is_of_session = match (its.as_str(), session.as_str()) {
-                (Some(its), Some(session)) => self.fitting.known(its).is_none_or(|known| known == session),
+                (Some(its), Some(session)) => {
+                    self.names.mapped_name(its).is_none_or(|known| known == session)
+                }
                 (its, session) => its.is_none() && session.is_none(),
             };
-            asked.real.is_none() && asked.method == method && is_of_session
+            asked.live.is_none() && asked.method == method && is_of_session
         };
         let open: Vec<usize> =
-            self.asked.iter().enumerate().filter(|(_, asked)| may(asked)).map(|(at, _)| at).collect();
+            self.requests.iter().enumerate().filter(|(_, asked)| may(asked)).map(|(at, _)| at).collect();
         let equal = |at: &&usize| {
-            let mut recorded = self.asked[**at].params.clone();
-            self.fitting.fit(&mut recorded);
+            let mut recorded = self.requests[**at].params.clone();
+            self.names.apply(&mut recorded);
             recorded == *params
         };
         open.iter().find(equal).or_else(|| open.first()).copied()
     }
 
-    fn refuse(&mut self, id: &Value, why: String, actions: &mut Vec<Action>) {
+    fn refuse_request(&mut self, id: &Value, why: String, actions: &mut Vec<ReplayAction>) {
         let error = json!({"code": NOT_RECORDED, "message": why});
         let answer = json!({"jsonrpc": "2.0", "id": id, "error": error});
-        actions.push(Action::Send(answer.to_string().into_bytes()));
-        self.diverge(why, actions);
+        actions.push(ReplayAction::Send(answer.to_string().into_bytes()));
+        self.report_divergence(why, actions);
     }
 
-    fn diverge(&mut self, why: String, actions: &mut Vec<Action>) {
-        self.diverged = true;
-        actions.push(Action::Diverged(why));
+    fn report_divergence(&mut self, why: String, actions: &mut Vec<ReplayAction>) {
+        self.has_diverged = true;
+        actions.push(ReplayAction::Diverged(why));
     }
 
-    fn answered(&mut self, id: &str, message: &Value, actions: &mut Vec<Action>) {
+    fn handle_answer(&mut self, id: &str, message: &Value, actions: &mut Vec<ReplayAction>) {
         let Some(at) = self.outstanding.remove(id) else {
-            return self
-                .diverge(format!("request {} was answered, and was not made", gist::short(id)), actions);
+            return self.report_divergence(
+                format!("request {} was answered, and was not made", summary::shorten(id)),
+                actions,
+            );
         };
-        let Part::Request { method, answer: Some((number, recorded)), .. } = &self.mine[at].part else {
+        let RecordedMessageKind::Request { method, answer: Some((number, recorded)), .. } =
+            &self.own_messages[at].kind
+        else {
             return;
         };
-        self.answered[*number] = true;
+        self.received_answers[*number] = true;
         let (method, recorded) = (method.clone(), recorded.clone());
-        self.fitting.pair(&recorded["result"], &message["result"]);
+        self.names.learn_pair(&recorded["result"], &message["result"]);
         let told = |answer: &Value| match answer.get("error") {
-            Some(error) => gist::error(error),
+            Some(error) => summary::summarise_error(error),
             None => "a result".to_owned(),
         };
         if recorded.get("error").is_some() != message.get("error").is_some() {
             let (now, then) = (told(message), told(&recorded));
-            self.diverge(format!("{method} was answered by {now}, in the recording by {then}"), actions);
+            self.report_divergence(
+                format!("{method} was answered by {now}, in the recording by {then}"),
+                actions,
+            );
         }
     }
 
-    /// Says what is due, in order.
-    fn play(&mut self, actions: &mut Vec<Action>) {
-        while let Some(mine) = self.mine.get(self.next) {
-            let is_done = mine.sent || mine.free;
+    /// Sends the messages that are due, in order.
+    fn send_due(&mut self, actions: &mut Vec<ReplayAction>) {
+        while let Some(mine) = self.own_messages.get(self.next) {
+            let is_done = mine.is_sent || mine.is_immediate;
             if !is_done {
-                if self.waits_for(mine).is_some() {
+                if self.describe_wait(mine).is_some() {
                     return;
                 }
-                self.send(self.next, actions);
+                self.send_message(self.next, actions);
             }
             self.next += 1;
         }
     }
 
-    /// Returns what the peer has to say before a message, if anything.
-    fn waits_for(&self, mine: &Mine) -> Option<String> {
-        if let Part::Answer { to } = &mine.part
-            && self.asked[*to].real.is_none()
+    /// Describes what the peer has to send before a message, if anything.
+    fn describe_wait(&self, mine: &RecordedMessage) -> Option<String> {
+        if let RecordedMessageKind::Answer { to } = &mine.kind
+            && self.requests[*to].live.is_none()
         {
-            return Some(self.asked[*to].method.clone());
+            return Some(self.requests[*to].method.clone());
         }
-        let Needs { asked, answered, notified, stirred } = &mine.needs;
-        if let Some(asked) = self.asked[..*asked].iter().find(|asked| asked.real.is_none()) {
+        let Prerequisites {
+            requests: asked,
+            answers: answered,
+            notifications: notified,
+            new_notification: stirred,
+        } = &mine.prerequisites;
+        if let Some(asked) = self.requests[..*asked].iter().find(|asked| asked.live.is_none()) {
             return Some(asked.method.clone());
         }
-        if let Some(number) = self.answered[..*answered].iter().position(|answered| !answered) {
-            let is_it = |mine: &&Mine| matches!(&mine.part, Part::Request { answer: Some((n, _)), .. } if *n == number);
-            let method = self.mine.iter().find(is_it).map(|mine| self.name(mine));
+        if let Some(number) = self.received_answers[..*answered].iter().position(|answered| !answered) {
+            let is_it = |mine: &&RecordedMessage| matches!(&mine.kind, RecordedMessageKind::Request { answer: Some((n, _)), .. } if *n == number);
+            let method = self.own_messages.iter().find(is_it).map(|mine| self.message_name(mine));
             return Some(format!("the answer to {}", method.unwrap_or_default()));
         }
-        let quiet = *stirred && self.notified == self.notified_before;
-        (quiet || self.notified < *notified).then(|| "a notification".to_owned())
+        let quiet = *stirred && self.notification_count == self.notifications_before_send;
+        (quiet || self.notification_count < *notified).then(|| "a notification".to_owned())
     }
 
-    fn send(&mut self, at: usize, actions: &mut Vec<Action>) {
-        let mine = &mut self.mine[at];
-        mine.sent = true;
-        self.notified_before = self.notified;
+    fn send_message(&mut self, at: usize, actions: &mut Vec<ReplayAction>) {
+        let mine = &mut self.own_messages[at];
+        mine.is_sent = true;
+        self.notifications_before_send = self.notification_count;
         let mut message = match serde_json::from_slice::<Value>(&mine.bytes) {
             Ok(message) => message,
-            // What was no message then is none now.
-            Err(_) => return actions.push(Action::Send(mine.bytes.clone())),
+            // A line that is not JSON is sent unchanged.
+            Err(_) => return actions.push(ReplayAction::Send(mine.bytes.clone())),
         };
-        let mut changed = self.fitting.fit(&mut message);
-        match &mine.part {
-            Part::Request { id, .. } => {
+        let mut changed = self.names.apply(&mut message);
+        match &mine.kind {
+            RecordedMessageKind::Request { id, .. } => {
                 self.outstanding.insert(id.clone(), at);
             }
-            Part::Answer { to } => {
-                let Asked { method, params, real, .. } = &self.asked[*to];
+            RecordedMessageKind::Answer { to } => {
+                let RecordedRequest { method, params, live: real, .. } = &self.requests[*to];
                 if let Some(real) = real {
                     changed |= message["id"] != real.id;
                     message["id"] = real.id.clone();
                     if method == "session/request_permission" {
-                        changed |= fitting::choice(&mut message["result"]["outcome"], params, &real.params);
+                        changed |=
+                            name_mapping::map_option(&mut message["result"]["outcome"], params, &real.params);
                     }
                 }
             }
-            Part::Said { .. } => {}
+            RecordedMessageKind::Other { .. } => {}
         }
         let bytes = if changed { message.to_string().into_bytes() } else { mine.bytes.clone() };
-        actions.push(Action::Send(bytes));
+        actions.push(ReplayAction::Send(bytes));
     }
 
-    fn name(&self, mine: &Mine) -> String {
-        match &mine.part {
-            Part::Request { method, .. } | Part::Said { what: method } => gist::short(method),
-            Part::Answer { to } => format!("the answer to {}", gist::short(&self.asked[*to].method)),
+    fn message_name(&self, mine: &RecordedMessage) -> String {
+        match &mine.kind {
+            RecordedMessageKind::Request { method, .. } | RecordedMessageKind::Other { name: method } => {
+                summary::shorten(method)
+            }
+            RecordedMessageKind::Answer { to } => {
+                format!("the answer to {}", summary::shorten(&self.requests[*to].method))
+            }
         }
     }
 }
 
-/// Returns whose part is played, and to whom it speaks: a proxy is the agent of a client and the client of an agent, where
-/// nobody else is.
-fn sides(entries: &[Entry], role: Side) -> (Side, Side) {
-    let own = if entries.iter().any(|entry| entry.from == role) { role } else { Side::Proxy };
+/// Returns the played side and the side it talks to. Where the role itself is not recorded, a proxy plays it: it is
+/// an agent to a client and a client to an agent.
+fn played_sides(entries: &[TraceEntry], role: TraceSide) -> (TraceSide, TraceSide) {
+    let own = if entries.iter().any(|entry| entry.from == role) { role } else { TraceSide::Proxy };
     let mut spoken = entries.iter().filter(|entry| entry.from == own).map(|entry| entry.to);
-    let other = if role == Side::Client { Side::Agent } else { Side::Client };
+    let other = if role == TraceSide::Client { TraceSide::Agent } else { TraceSide::Client };
     match (own, spoken.find(|to| *to == other)) {
         (_, Some(other)) => (own, other),
-        (Side::Proxy, None) => (own, other),
-        (_, None) => (own, Side::Proxy),
+        (TraceSide::Proxy, None) => (own, other),
+        (_, None) => (own, TraceSide::Proxy),
     }
 }

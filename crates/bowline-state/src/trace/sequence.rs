@@ -1,42 +1,42 @@
-//! A recorded wire as a sequence: which answer belongs to which request, how long it took, and what is still open.
+//! A recorded connection as a sequence of steps: answers matched to requests, their durations, and open requests.
 
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::{Entry, Side, gist};
+use super::{TraceEntry, TraceSide, summary};
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
-    /// Wants an answer.
+pub enum TraceMessageKind {
+    /// A request.
     Request {
-        /// What is asked for.
+        /// Its method.
         method: String,
-        /// Its id, as JSON has it.
+        /// Its id, as JSON text.
         id: String,
     },
-    /// Wants none.
+    /// A notification.
     Notification {
-        /// What is told.
+        /// Its method.
         method: String,
     },
-    /// Answers a request.
+    /// An answer to a request.
     Answer {
-        /// The method of the request, if that was recorded.
+        /// The method of the request, if it was recorded.
         method: Option<String>,
-        /// The id of the request, as JSON has it.
+        /// The id of the request, as JSON text.
         id: String,
-        /// How it was answered.
-        outcome: Outcome,
-        /// How long that took in microseconds, if the request was recorded.
+        /// The outcome.
+        outcome: AnswerOutcome,
+        /// The duration in microseconds, if the request was recorded.
         took_us: Option<u64>,
     },
-    /// No message of the protocol.
+    /// Not a message of the protocol.
     Other,
 }
 
-impl Kind {
-    /// Returns the method that it is about.
+impl TraceMessageKind {
+    /// Returns the method it concerns.
     #[must_use]
     pub fn method(&self) -> Option<&str> {
         match self {
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// Returns its id, as JSON has it.
+    /// Returns its id, as JSON text.
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         match self {
@@ -56,163 +56,186 @@ impl Kind {
     }
 }
 
-/// How a request was answered.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// With a result.
-    Done,
-    /// With an error.
-    Failed,
+pub enum AnswerOutcome {
+    /// A result.
+    Result,
+    /// An error.
+    Error,
 }
 
-/// One message, with what is known of it from those before.
+/// One message, with the context of the earlier ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
-    /// What it is.
-    pub kind: Kind,
-    /// The session that it belongs to.
+pub struct TraceStep {
+    /// Its kind.
+    pub kind: TraceMessageKind,
+    /// Its session.
     pub session: Option<String>,
-    /// The tool call that it belongs to.
+    /// Its tool call.
     pub call: Option<String>,
-    /// What it says, in a few words on one line that is safe to show.
-    pub gist: String,
+    /// Its content in a few words, on one line that is safe to show.
+    pub summary: String,
 }
 
 /// A request that has no answer yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Open {
-    /// Who asked.
-    pub from: Side,
-    /// Who was asked.
-    pub to: Side,
-    /// When, in microseconds since the trace began.
-    pub us: u64,
+pub struct UnansweredRequest {
+    /// The sender.
+    pub from: TraceSide,
+    /// The recipient.
+    pub to: TraceSide,
+    /// Its time, in microseconds since the trace began.
+    pub elapsed_us: u64,
     /// Its method.
     pub method: String,
-    /// Its id, as JSON has it.
+    /// Its id, as JSON text.
     pub id: String,
-    /// What it said.
-    pub gist: String,
+    /// Its content in a few words.
+    pub summary: String,
     pub(super) session: Option<String>,
     pub(super) call: Option<String>,
     pub(super) options: Vec<(String, String)>,
 }
 
-/// A tool call, folded from what was said of it.
+/// A tool call, folded from its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct TraceToolCall {
     /// Its session.
     pub session: Option<String>,
     /// Its id.
     pub id: String,
-    /// What it is called, as it was said last.
+    /// Its latest title.
     pub title: String,
-    /// How it stands, as it was said last.
+    /// Its latest status.
     pub status: String,
-    /// When it was first and last spoken of.
-    pub us: (u64, u64),
-    /// In how many messages.
+    /// The times of its first and last message.
+    pub first_last_us: (u64, u64),
+    /// The number of its messages.
     pub messages: u64,
 }
 
-/// Follows a recorded wire.
+/// Builds the sequence of a recorded connection.
 #[derive(Debug, Default)]
-pub struct Sequence {
-    open: IndexMap<(Side, Side, String), Open>,
-    calls: IndexMap<(Option<String>, String), Call>,
+pub struct TraceSequence {
+    unanswered: IndexMap<(TraceSide, TraceSide, String), UnansweredRequest>,
+    calls: IndexMap<(Option<String>, String), TraceToolCall>,
 }
 
-impl Sequence {
-    /// Follows one message.
-    pub fn step(&mut self, entry: &Entry) -> Step {
+impl TraceSequence {
+    /// Adds one message.
+    pub fn add_entry(&mut self, entry: &TraceEntry) -> TraceStep {
         let Ok(message) = serde_json::from_slice::<Value>(&entry.bytes) else {
             let why = if entry.bytes.trim_ascii().is_empty() { "an empty line" } else { "no JSON" };
-            return other(format!("{why}: {}", gist::short(&String::from_utf8_lossy(&entry.bytes))));
+            return other_step(format!(
+                "{why}: {}",
+                summary::shorten(&String::from_utf8_lossy(&entry.bytes))
+            ));
         };
         let id = message.get("id").map(Value::to_string);
         let step = match (message.get("method").and_then(Value::as_str), id) {
-            (Some(method), Some(id)) => self.request(entry, method, id, &message["params"]),
+            (Some(method), Some(id)) => self.add_request(entry, method, id, &message["params"]),
             (Some(method), None) => {
                 let params = &message["params"];
-                let kind = Kind::Notification { method: method.to_owned() };
-                Step { kind, session: session(params), call: call(params), gist: gist::said(method, params) }
+                let kind = TraceMessageKind::Notification { method: method.to_owned() };
+                TraceStep {
+                    kind,
+                    session: session_id(params),
+                    call: tool_call_id(params),
+                    summary: summary::summarise_message(method, params),
+                }
             }
             (None, Some(id)) if message.get("result").is_some() || message.get("error").is_some() => {
-                self.answer(entry, id, &message)
+                self.add_answer(entry, id, &message)
             }
-            _ => return other(format!("no message of the protocol: {}", gist::short(&message.to_string()))),
+            _ => {
+                return other_step(format!(
+                    "no message of the protocol: {}",
+                    summary::shorten(&message.to_string())
+                ));
+            }
         };
-        self.follow_call(entry, &step, &message["params"]);
-        self.named(step)
+        self.track_call(entry, &step, &message["params"]);
+        self.with_call_title(step)
     }
 
-    /// Returns the requests that were not answered, in the order they were made.
-    pub fn open(&self) -> impl Iterator<Item = &Open> {
-        self.open.values()
+    /// Returns the unanswered requests, in the order they were made.
+    pub fn unanswered(&self) -> impl Iterator<Item = &UnansweredRequest> {
+        self.unanswered.values()
     }
 
     /// Returns the tool calls, in the order they were announced.
-    pub fn calls(&self) -> impl Iterator<Item = &Call> {
+    pub fn calls(&self) -> impl Iterator<Item = &TraceToolCall> {
         self.calls.values()
     }
 
-    fn request(&mut self, entry: &Entry, method: &str, id: String, params: &Value) -> Step {
-        let open = Open {
+    fn add_request(&mut self, entry: &TraceEntry, method: &str, id: String, params: &Value) -> TraceStep {
+        let open = UnansweredRequest {
             from: entry.from,
             to: entry.to,
-            us: entry.us,
+            elapsed_us: entry.elapsed_us,
             method: method.to_owned(),
             id: id.clone(),
-            gist: gist::said(method, params),
-            session: session(params),
-            call: call(params),
-            options: gist::options(params),
+            summary: summary::summarise_message(method, params),
+            session: session_id(params),
+            call: tool_call_id(params),
+            options: summary::permission_options(params),
         };
-        let (session, call, gist) = (open.session.clone(), open.call.clone(), open.gist.clone());
-        self.open.insert((entry.from, entry.to, id.clone()), open);
-        Step { kind: Kind::Request { method: method.to_owned(), id }, session, call, gist }
+        let (session, call, gist) = (open.session.clone(), open.call.clone(), open.summary.clone());
+        self.unanswered.insert((entry.from, entry.to, id.clone()), open);
+        TraceStep {
+            kind: TraceMessageKind::Request { method: method.to_owned(), id },
+            session,
+            call,
+            summary: gist,
+        }
     }
 
-    fn answer(&mut self, entry: &Entry, id: String, message: &Value) -> Step {
-        let asked = self.open.shift_remove(&(entry.to, entry.from, id.clone()));
+    fn add_answer(&mut self, entry: &TraceEntry, id: String, message: &Value) -> TraceStep {
+        let asked = self.unanswered.shift_remove(&(entry.to, entry.from, id.clone()));
         let method = asked.as_ref().map(|asked| asked.method.clone());
         let (outcome, gist) = match message.get("error") {
-            Some(error) => (Outcome::Failed, gist::error(error)),
+            Some(error) => (AnswerOutcome::Error, summary::summarise_error(error)),
             None => {
                 let options = asked.as_ref().map_or(&[][..], |asked| &asked.options);
                 let method = method.as_deref().unwrap_or_default();
-                (Outcome::Done, gist::answered(method, &message["result"], options))
+                (AnswerOutcome::Result, summary::summarise_answer(method, &message["result"], options))
             }
         };
-        let took_us = asked.as_ref().map(|asked| entry.us.saturating_sub(asked.us));
+        let took_us = asked.as_ref().map(|asked| entry.elapsed_us.saturating_sub(asked.elapsed_us));
         let (its_session, call) = asked.map_or((None, None), |asked| (asked.session, asked.call));
-        let session = its_session.or_else(|| session(&message["result"]));
-        Step { kind: Kind::Answer { method, id, outcome, took_us }, session, call, gist }
+        let session = its_session.or_else(|| session_id(&message["result"]));
+        TraceStep {
+            kind: TraceMessageKind::Answer { method, id, outcome, took_us },
+            session,
+            call,
+            summary: gist,
+        }
     }
 
-    /// Puts the title of a tool call in place of its id, where a message names only that.
-    fn named(&self, mut step: Step) -> Step {
+    /// Replaces the id of a tool call with its title, where a message names only the id.
+    fn with_call_title(&self, mut step: TraceStep) -> TraceStep {
         let Some(id) = &step.call else { return step };
         let known = self.calls.get(&(step.session.clone(), id.clone())).filter(|call| !call.title.is_empty());
-        if let Some(rest) = step.gist.strip_prefix(&gist::short(id))
+        if let Some(rest) = step.summary.strip_prefix(&summary::shorten(id))
             && let Some(call) = known
         {
-            step.gist = format!("{}{rest}", call.title);
+            step.summary = format!("{}{rest}", call.title);
         }
         step
     }
 
-    fn follow_call(&mut self, entry: &Entry, step: &Step, params: &Value) {
+    fn track_call(&mut self, entry: &TraceEntry, step: &TraceStep, params: &Value) {
         let Some(id) = &step.call else { return };
-        let call = self.calls.entry((step.session.clone(), id.clone())).or_insert_with(|| Call {
+        let call = self.calls.entry((step.session.clone(), id.clone())).or_insert_with(|| TraceToolCall {
             session: step.session.clone(),
             id: id.clone(),
             title: String::new(),
             status: String::new(),
-            us: (entry.us, entry.us),
+            first_last_us: (entry.elapsed_us, entry.elapsed_us),
             messages: 0,
         });
-        call.us.1 = entry.us;
+        call.first_last_us.1 = entry.elapsed_us;
         call.messages += 1;
         let of = match step.kind.method() {
             Some("session/update") => &params["update"],
@@ -220,25 +243,25 @@ impl Sequence {
             _ => return,
         };
         if let Some(title) = of["title"].as_str() {
-            call.title = gist::short(title);
+            call.title = summary::shorten(title);
         }
         if let Some(status) = of["status"].as_str() {
-            call.status = gist::short(status);
+            call.status = summary::shorten(status);
         }
     }
 }
 
-fn other(gist: String) -> Step {
-    Step { kind: Kind::Other, session: None, call: None, gist }
+fn other_step(gist: String) -> TraceStep {
+    TraceStep { kind: TraceMessageKind::Other, session: None, call: None, summary: gist }
 }
 
-/// Returns the session that params or a result name.
-fn session(params: &Value) -> Option<String> {
+/// Returns the session named in params or a result.
+fn session_id(params: &Value) -> Option<String> {
     params["sessionId"].as_str().map(str::to_owned)
 }
 
-/// Returns the tool call that params are about.
-fn call(params: &Value) -> Option<String> {
+/// Returns the tool call named in params.
+fn tool_call_id(params: &Value) -> Option<String> {
     let named = [&params["update"], &params["toolCall"], params];
     named.iter().find_map(|value| value["toolCallId"].as_str()).map(str::to_owned)
 }

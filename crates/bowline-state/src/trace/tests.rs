@@ -1,5 +1,5 @@
-//! Tests of traces: their format, how they are read, shown and played.
+//! Tests of traces: format, reading, summaries and replay.
 
 mod format;
-mod played;
-mod shown;
+mod replay;
+mod sequence;

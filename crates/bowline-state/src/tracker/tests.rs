@@ -1,4 +1,4 @@
-//! What the module promises, as data.
+//! Tests of the tracker, as data.
 
 use super::*;
 use crate::builders::IntoSessionUpdate;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Runs a script on a tracker. Each line is a step, an external id and what the step takes; each step shows the wire
+/// Runs a script on a tracker. Each line is a step, an external id and the step's input; each step shows the wire
 /// text to send, or the error.
 fn check(script: &str, expected: Expect) {
     check_with(ToolCallTracker::new(), script, expected);
@@ -19,7 +19,7 @@ fn check_with(mut tracker: ToolCallTracker, script: &str, expected: Expect) {
         let mut words = line.splitn(3, ' ');
         let (step, id, rest) =
             (words.next().unwrap(), words.next().unwrap_or(""), words.next().unwrap_or(""));
-        match run(&mut tracker, step, id, rest) {
+        match run_step(&mut tracker, step, id, rest) {
             Ok(text) => writeln!(shown, "{text}").unwrap(),
             Err(error) => writeln!(shown, "! {error}").unwrap(),
         }
@@ -27,11 +27,11 @@ fn check_with(mut tracker: ToolCallTracker, script: &str, expected: Expect) {
     expected.assert_eq(&shown);
 }
 
-fn run(tracker: &mut ToolCallTracker, step: &str, id: &str, rest: &str) -> Result<String, TrackerError> {
+fn run_step(tracker: &mut ToolCallTracker, step: &str, id: &str, rest: &str) -> Result<String, TrackerError> {
     let optional =
         |update: Option<ToolCallUpdate>| update.map_or("(nothing)".to_owned(), |update| wire(&update));
     Ok(match step {
-        // The id in the built call is not the one it was given, and must not matter.
+        // The id in the built call differs from the given one, which must not matter.
         "start" => wire(&tracker.start(id, |_| {
             let mut call: Value = serde_json::from_str(rest).unwrap();
             call["toolCallId"] = json!("another");
@@ -43,8 +43,8 @@ fn run(tracker: &mut ToolCallTracker, step: &str, id: &str, rest: &str) -> Resul
         "fail" => wire(&tracker.fail(id)?),
         "fail_open" => tracker.fail_open().iter().map(wire).collect::<Vec<_>>().join("\n"),
         "forget" => format!("forgot {}", wire(&tracker.forget(id)?)),
-        "view" => format!("view {}", wire(tracker.view(id)?)),
-        "model" => format!("model {}", wire(&tracker.tool_call_model(id)?)),
+        "view" => format!("view {}", wire(tracker.tool_call(id)?)),
+        "model" => format!("model {}", wire(&tracker.full_update(id)?)),
         "calls" => tracker
             .calls()
             .map(|(id, call)| format!("{id}={}", call.tool_call_id))
@@ -303,7 +303,7 @@ fn a_repeated_id_is_noticed_as_long_as_promised_and_always_for_a_tracked_call() 
     let mut tracker = ToolCallTracker::with_ids(move || {
         made += 1;
         match made {
-            // One call stays, then two generations of calls come and go, then ids come again.
+            // One call stays, then two generations of calls come and go, then ids are repeated.
             n if n <= starts + 1 => n.to_string(),
             n if n == starts + 2 => "1".to_owned(),
             n if n == starts + 3 => (MIN_REMEMBERED_IDS + 2).to_string(),
@@ -312,13 +312,13 @@ fn a_repeated_id_is_noticed_as_long_as_promised_and_always_for_a_tracked_call() 
         }
     });
     let mut shown = String::new();
-    tracker.start("kept", |id| builders::start(id, "stays")).unwrap();
+    tracker.start("kept", |id| builders::start_tool_call(id, "stays")).unwrap();
     for _ in 0..starts {
-        tracker.start("brief", |id| builders::start(id, "goes")).unwrap();
+        tracker.start("brief", |id| builders::start_tool_call(id, "goes")).unwrap();
         tracker.forget("brief").unwrap();
     }
     for _ in 0..3 {
-        match tracker.start("late", |id| builders::start(id, "late")) {
+        match tracker.start("late", |id| builders::start_tool_call(id, "late")) {
             Ok(call) => writeln!(shown, "{}", call.tool_call_id).unwrap(),
             Err(error) => writeln!(shown, "! {error}").unwrap(),
         }
@@ -338,7 +338,7 @@ fn a_full_tracker_takes_no_more_until_one_is_forgotten() {
     let mut tracker = ToolCallTracker::default();
     let start = |tracker: &mut ToolCallTracker, n: usize| {
         tracker
-            .start(n.to_string(), |id| builders::start(id, "fill"))
+            .start(n.to_string(), |id| builders::start_tool_call(id, "fill"))
             .map(|call| call.tool_call_id.to_string())
     };
     for n in 1..MAX_TRACKED_CALLS {
@@ -350,13 +350,13 @@ fn a_full_tracker_takes_no_more_until_one_is_forgotten() {
     assert_eq!(start(&mut tracker, 2000), Ok("call_1025".to_owned()));
 }
 
-fn streamed(chunks: &[&str]) -> String {
+fn stream_chunks(chunks: &[&str]) -> String {
     let mut tracker = ToolCallTracker::new();
-    tracker.start("a", |id| builders::start(id, "A")).unwrap();
+    tracker.start("a", |id| builders::start_tool_call(id, "A")).unwrap();
     for chunk in chunks {
         tracker.append_stream_text("a", chunk).unwrap();
     }
-    match tracker.view("a").unwrap().content.first() {
+    match tracker.tool_call("a").unwrap().content.first() {
         Some(ToolCallContent::Content(Content { content: ContentBlock::Text(text), .. })) => {
             text.text.clone()
         }
@@ -368,10 +368,10 @@ fn streamed(chunks: &[&str]) -> String {
 fn streamed_text_that_fits_is_whole_and_one_byte_more_drops_the_front() {
     let full = "x".repeat(MAX_STREAM_TEXT);
     let tail = "x".repeat(MAX_STREAM_TEXT - OMITTED_MARKER.len() - 1);
-    assert!(streamed(&[&full]) == full);
-    assert!(streamed(&[&full, "y"]) == format!("{OMITTED_MARKER}{tail}y"));
-    assert!(streamed(&[&format!("{full}y")]) == format!("{OMITTED_MARKER}{tail}y"));
-    assert!(streamed(&["old", &full, "y", "z"]) == format!("{OMITTED_MARKER}{}yz", &tail[1..]));
+    assert!(stream_chunks(&[&full]) == full);
+    assert!(stream_chunks(&[&full, "y"]) == format!("{OMITTED_MARKER}{tail}y"));
+    assert!(stream_chunks(&[&format!("{full}y")]) == format!("{OMITTED_MARKER}{tail}y"));
+    assert!(stream_chunks(&["old", &full, "y", "z"]) == format!("{OMITTED_MARKER}{}yz", &tail[1..]));
 }
 
 proptest! {
@@ -383,7 +383,7 @@ proptest! {
     ) {
         let chunks: Vec<String> = chunks.iter().map(|(text, times)| text.repeat(*times)).collect();
         let all = chunks.concat();
-        let shown = streamed(&chunks.iter().map(String::as_str).collect::<Vec<_>>());
+        let shown = stream_chunks(&chunks.iter().map(String::as_str).collect::<Vec<_>>());
         prop_assert!(shown.len() <= MAX_STREAM_TEXT);
         match shown.strip_prefix(OMITTED_MARKER) {
             // At most one character's bytes are left unused on each side of the cut.
@@ -400,7 +400,7 @@ proptest! {
         steps in proptest::collection::vec((0..6u8, 0..3u8), 0..40),
     ) {
         let mut tracker = ToolCallTracker::new();
-        let mut client = tracker.start("a", |id| builders::start(id, "A")).unwrap();
+        let mut client = tracker.start("a", |id| builders::start_tool_call(id, "A")).unwrap();
         for (step, n) in steps {
             let fields = ToolCallUpdateFields::new();
             let update = match step {
@@ -414,7 +414,7 @@ proptest! {
             if let Some(update) = update.unwrap() {
                 client.update(update.fields);
             }
-            prop_assert!(&client == tracker.view("a").unwrap());
+            prop_assert!(&client == tracker.tool_call("a").unwrap());
         }
     }
 }

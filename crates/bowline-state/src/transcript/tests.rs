@@ -1,4 +1,5 @@
-//! Wire text of a session in, wire text of its replay out; conversations in a short notation, cut and mended.
+//! Tests of transcripts: wire text of a session in, its replay out; conversations in a short notation, cut and
+//! repaired.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,10 +13,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::accumulator::{Compaction, Entry, SessionAccumulator, Snapshot};
-use crate::conversation::{Input, Message, Part, Role, ToolResult, ToolUse};
+use crate::accumulator::{Compaction, SessionAccumulator, SessionSnapshot, TimelineEntry};
+use crate::conversation::{ConversationMessage, MessagePart, MessageRole, ToolResult, ToolUse, ToolUseInput};
 
-/// Shows what is replayed of one update a line.
+/// Shows the replay of updates, given one per line.
 fn check(wire: &str, expected: Expect) {
     let updates = wire.trim().lines().map(|line| serde_json::from_str::<SessionUpdate>(line).unwrap());
     let shown = |update: SessionUpdate| serde_json::to_string(&update).unwrap() + "\n";
@@ -115,16 +116,16 @@ fn what_is_told_of_a_call_that_nobody_announced_is_left_out() {
     );
 }
 
-/// Shows the history of a session as a client has it.
-fn show(snapshot: &Snapshot) -> String {
+/// Shows the history of a session as a client sees it.
+fn show_snapshot(snapshot: &SessionSnapshot) -> String {
     let mut out = String::new();
     for entry in snapshot.timeline() {
         match entry {
-            Entry::Message(message) => {
+            TimelineEntry::Message(message) => {
                 writeln!(out, "{:?} {:?} {:?}", message.kind, message.id, message.body.blocks()).unwrap();
             }
-            Entry::ToolCall(call) => writeln!(out, "{:?}", call.to_tool_call()).unwrap(),
-            Entry::Compaction(Compaction { id, status, summary, error, meta, .. }) => {
+            TimelineEntry::ToolCall(call) => writeln!(out, "{:?}", call.to_tool_call()).unwrap(),
+            TimelineEntry::Compaction(Compaction { id, status, summary, error, meta, .. }) => {
                 writeln!(out, "{id} {status:?} {:?} {error:?} {meta:?}", summary.blocks()).unwrap();
             }
         }
@@ -137,12 +138,12 @@ fn apply(session: &mut SessionAccumulator, update: &SessionUpdate) -> bool {
     session.apply(&SessionNotification::new("s", update.clone())).is_ok()
 }
 
-fn folded(updates: &[SessionUpdate]) -> String {
+fn fold_updates(updates: &[SessionUpdate]) -> String {
     let mut session = SessionAccumulator::new();
     for update in updates {
         assert!(apply(&mut session, update), "{update:?}");
     }
-    show(&session.snapshot())
+    show_snapshot(&session.snapshot())
 }
 
 fn block() -> impl Strategy<Value = ContentBlock> {
@@ -214,8 +215,8 @@ fn update() -> impl Strategy<Value = SessionUpdate> {
     ]
 }
 
-/// What a client saw of a session, and what it sees then of everything that was open when the program ended.
-fn live() -> impl Strategy<Value = (Vec<SessionUpdate>, String)> {
+/// What a client saw of a session, and what it sees afterwards of everything that was open when the program ended.
+fn any_live_session() -> impl Strategy<Value = (Vec<SessionUpdate>, String)> {
     proptest::collection::vec(update(), 0..40).prop_map(|mut updates| {
         let mut session = SessionAccumulator::new();
         updates.retain(|update| apply(&mut session, update));
@@ -229,7 +230,7 @@ fn live() -> impl Strategy<Value = (Vec<SessionUpdate>, String)> {
             let failed = CompactionUpdate::new(compaction.id.clone(), CompactionStatus::Failed);
             assert!(apply(&mut session, &SessionUpdate::CompactionUpdate(failed)));
         }
-        (updates, show(&session.snapshot()))
+        (updates, show_snapshot(&session.snapshot()))
     })
 }
 
@@ -237,16 +238,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn a_client_that_loads_a_session_sees_what_one_saw_that_was_there((updates, seen) in live()) {
+    fn a_client_that_loads_a_session_sees_what_one_saw_that_was_there((updates, seen) in any_live_session()) {
         let replayed = replay(updates);
-        prop_assert_eq!(folded(&replayed), seen);
-        // What was replayed is as short as it gets.
+        prop_assert_eq!(fold_updates(&replayed), seen);
+        // Replaying is idempotent.
         prop_assert_eq!(&replay(replayed.clone()), &replayed);
     }
 
     #[test]
     fn what_is_kept_in_pieces_replays_the_same(
-        (updates, seen) in live(),
+        (updates, seen) in any_live_session(),
         cuts in proptest::collection::vec(1..10_usize, 40),
     ) {
         let mut rest = updates.as_slice();
@@ -257,33 +258,33 @@ proptest! {
             rest = later;
         }
         kept.extend(condense(rest.to_vec()));
-        prop_assert_eq!(folded(&replay(kept)), seen);
+        prop_assert_eq!(fold_updates(&replay(kept)), seen);
     }
 }
 
-/// Reads messages, one a line: `user`, `model` or `tool` and its parts. `?x` is a thought, `!x` a call, `x=y` the answer of
-/// a call, `#` a picture, `-` an empty text, anything else text.
-fn conversation(text: &str) -> Vec<Message> {
+/// Parses messages, one per line: `user`, `model` or `tool` and its parts. `?x` is a thought, `!x` a call, `x=y` the
+/// answer to a call, `#` an image, `-` an empty text, anything else text.
+fn conversation(text: &str) -> Vec<ConversationMessage> {
     let message = |line: &str| {
         let mut words = line.split_whitespace();
         let role = match words.next() {
-            Some("user") => Role::User,
-            Some("model") => Role::Assistant,
-            _ => Role::Tool,
+            Some("user") => MessageRole::User,
+            Some("model") => MessageRole::Assistant,
+            _ => MessageRole::Tool,
         };
-        Message { role, parts: words.map(part).collect() }
+        ConversationMessage { role, parts: words.map(part).collect() }
     };
     text.trim().lines().map(message).collect()
 }
 
-fn part(word: &str) -> Part {
+fn part(word: &str) -> MessagePart {
     let name = "tool".to_owned();
     if let Some(text) = word.strip_prefix('?') {
-        Part::Thought { text: text.to_owned(), signature: Some("s".to_owned()) }
+        MessagePart::Thought { text: text.to_owned(), signature: Some("s".to_owned()) }
     } else if let Some(id) = word.strip_prefix('!') {
-        Part::Call(ToolUse { id: id.to_owned(), name, input: Input::Value(json!({})) })
+        MessagePart::Call(ToolUse { id: id.to_owned(), name, input: ToolUseInput::Value(json!({})) })
     } else if let Some((id, text)) = word.split_once('=') {
-        Part::Result(ToolResult {
+        MessagePart::Result(ToolResult {
             id: id.to_owned(),
             name,
             text: text.to_owned(),
@@ -291,30 +292,30 @@ fn part(word: &str) -> Part {
             failed: false,
         })
     } else if word == "#" {
-        Part::Image { mime: "image/png".to_owned(), data: Arc::from("eA==") }
+        MessagePart::Image { mime: "image/png".to_owned(), data: Arc::from("eA==") }
     } else {
-        Part::Text { text: word.trim_matches('-').to_owned() }
+        MessagePart::Text { text: word.trim_matches('-').to_owned() }
     }
 }
 
-fn told(messages: &[Message]) -> String {
+fn show_conversation(messages: &[ConversationMessage]) -> String {
     let mut out = String::new();
-    for Message { role, parts } in messages {
+    for ConversationMessage { role, parts } in messages {
         out.push_str(match role {
-            Role::User => "user",
-            Role::Assistant => "model",
-            Role::Tool => "tool",
+            MessageRole::User => "user",
+            MessageRole::Assistant => "model",
+            MessageRole::Tool => "tool",
         });
         for part in parts {
             match part {
-                Part::Text { text } => write!(out, " {text}"),
-                Part::Image { .. } => write!(out, " #"),
-                Part::Thought { text, .. } => write!(out, " ?{text}"),
-                Part::Call(call) => write!(out, " !{}", call.id),
-                Part::Result(result) if result.text == INTERRUPTED && result.failed => {
+                MessagePart::Text { text } => write!(out, " {text}"),
+                MessagePart::Image { .. } => write!(out, " #"),
+                MessagePart::Thought { text, .. } => write!(out, " ?{text}"),
+                MessagePart::Call(call) => write!(out, " !{}", call.id),
+                MessagePart::Result(result) if result.text == INTERRUPTED_RESULT && result.failed => {
                     write!(out, " {}=?", result.id)
                 }
-                Part::Result(result) => write!(out, " {}={}", result.id, result.text),
+                MessagePart::Result(result) => write!(out, " {}={}", result.id, result.text),
             }
             .unwrap();
         }
@@ -324,7 +325,7 @@ fn told(messages: &[Message]) -> String {
 }
 
 fn check_mended(messages: &str, expected: Expect) {
-    expected.assert_eq(&told(&mend(conversation(messages))));
+    expected.assert_eq(&show_conversation(&repair_conversation(conversation(messages))));
 }
 
 #[test]
@@ -429,32 +430,36 @@ user hi
     );
 }
 
-/// Says what a provider would not take.
-fn objection(messages: &[Message]) -> Option<String> {
+/// Describes what a provider would reject.
+fn find_violation(messages: &[ConversationMessage]) -> Option<String> {
     let mut open: Vec<&str> = Vec::new();
     let mut before = None;
     for message in messages {
         let allowed = match before {
-            None => message.role == Role::User,
-            Some(Role::Assistant) if !open.is_empty() => message.role == Role::Tool,
-            Some(role) => role != message.role && (message.role != Role::Tool),
+            None => message.role == MessageRole::User,
+            Some(MessageRole::Assistant) if !open.is_empty() => message.role == MessageRole::Tool,
+            Some(role) => role != message.role && (message.role != MessageRole::Tool),
         };
         if !allowed || message.parts.is_empty() {
             return Some(format!("{:?} after {before:?}", message.role));
         }
         for part in &message.parts {
             match (message.role, part) {
-                (Role::Assistant, Part::Call(call)) => open.push(&call.id),
-                (Role::Tool, Part::Result(result)) => match open.iter().position(|id| *id == result.id) {
-                    Some(at) => drop(open.remove(at)),
-                    None => return Some(format!("{} was not called", result.id)),
-                },
-                (Role::User | Role::Assistant, Part::Text { text }) if !text.is_empty() => {}
-                (Role::User, Part::Image { .. }) | (Role::Assistant, Part::Thought { .. }) => {}
+                (MessageRole::Assistant, MessagePart::Call(call)) => open.push(&call.id),
+                (MessageRole::Tool, MessagePart::Result(result)) => {
+                    match open.iter().position(|id| *id == result.id) {
+                        Some(at) => drop(open.remove(at)),
+                        None => return Some(format!("{} was not called", result.id)),
+                    }
+                }
+                (MessageRole::User | MessageRole::Assistant, MessagePart::Text { text })
+                    if !text.is_empty() => {}
+                (MessageRole::User, MessagePart::Image { .. })
+                | (MessageRole::Assistant, MessagePart::Thought { .. }) => {}
                 other => return Some(format!("{other:?}")),
             }
         }
-        if message.role == Role::Tool && !open.is_empty() {
+        if message.role == MessageRole::Tool && !open.is_empty() {
             return Some(format!("{open:?} have no answer"));
         }
         before = Some(message.role);
@@ -462,8 +467,8 @@ fn objection(messages: &[Message]) -> Option<String> {
     (!open.is_empty()).then(|| format!("{open:?} have no answer"))
 }
 
-/// A conversation as a program has it that answers calls one by one, in any order and number of messages.
-fn whole() -> impl Strategy<Value = Vec<Message>> {
+/// A complete conversation of a program that answers calls one by one, in any order and number of messages.
+fn any_complete_conversation() -> impl Strategy<Value = Vec<ConversationMessage>> {
     let reply = (0..4_usize, any::<bool>(), any::<bool>());
     let turn = (1..3_usize, proptest::collection::vec(reply, 1..4));
     proptest::collection::vec(turn, 0..4).prop_map(|turns| {
@@ -488,24 +493,26 @@ fn whole() -> impl Strategy<Value = Vec<Message>> {
     })
 }
 
-fn any_message() -> impl Strategy<Value = Message> {
-    let role = prop_oneof![Just(Role::User), Just(Role::Assistant), Just(Role::Tool)];
+fn any_message() -> impl Strategy<Value = ConversationMessage> {
+    let role = prop_oneof![Just(MessageRole::User), Just(MessageRole::Assistant), Just(MessageRole::Tool)];
     let word = prop_oneof!["[?!]?[ab]", "[ab]=x", Just("#".to_owned()), Just("-".to_owned())];
-    (role, proptest::collection::vec(word, 0..4))
-        .prop_map(|(role, words)| Message { role, parts: words.iter().map(|word| part(word)).collect() })
+    (role, proptest::collection::vec(word, 0..4)).prop_map(|(role, words)| ConversationMessage {
+        role,
+        parts: words.iter().map(|word| part(word)).collect(),
+    })
 }
 
 proptest! {
     #[test]
-    fn a_conversation_cut_anywhere_is_mended(messages in whole()) {
+    fn a_conversation_cut_anywhere_is_mended(messages in any_complete_conversation()) {
         for cut in 0..=messages.len() {
-            let mended = mend(messages[..cut].to_vec());
-            prop_assert_eq!(objection(&mended), None, "{}", told(&messages[..cut]));
-            prop_assert_eq!(&mend(mended.clone()), &mended);
-            // Nothing that was said is lost.
-            let parts = |messages: &[Message]| -> usize {
+            let mended = repair_conversation(messages[..cut].to_vec());
+            prop_assert_eq!(find_violation(&mended), None, "{}", show_conversation(&messages[..cut]));
+            prop_assert_eq!(&repair_conversation(mended.clone()), &mended);
+            // No content is lost.
+            let parts = |messages: &[ConversationMessage]| -> usize {
                 messages.iter().flat_map(|message| &message.parts).filter(|part| {
-                    !matches!(part, Part::Result(result) if result.text == INTERRUPTED)
+                    !matches!(part, MessagePart::Result(result) if result.text == INTERRUPTED_RESULT)
                 }).count()
             };
             prop_assert_eq!(parts(&mended), parts(&messages[..cut]));
@@ -514,8 +521,8 @@ proptest! {
 
     #[test]
     fn whatever_it_is_it_is_mended(messages in proptest::collection::vec(any_message(), 0..12)) {
-        let mended = mend(messages.clone());
-        prop_assert_eq!(objection(&mended), None, "{}", told(&messages));
-        prop_assert_eq!(&mend(mended.clone()), &mended);
+        let mended = repair_conversation(messages.clone());
+        prop_assert_eq!(find_violation(&mended), None, "{}", show_conversation(&messages));
+        prop_assert_eq!(&repair_conversation(mended.clone()), &mended);
     }
 }

@@ -1,24 +1,28 @@
-//! Tests of turns: what happens in, what is to be done out.
+//! Tests of turns: events in, actions out.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Action, End, ReplyEnd, ReplyFault, Turn, TurnEvent};
-use crate::conversation::{Input, Message, Part, Role, ToolResult, ToolUse};
+use super::{ReplyEnd, ReplyError, TurnAction, TurnEvent, TurnMachine, TurnOutcome};
+use crate::conversation::{ConversationMessage, MessagePart, MessageRole, ToolResult, ToolUse, ToolUseInput};
 
 /// Plays a script: `text WORDS`, `thought WORDS`, `call ID`, `end`, `length`, `refused`, `too long`, `fail`, `done ID`,
 /// `failed ID`, `compacted`, `cancel`, `cut off`.
 fn check(max_requests: u32, script: &str, expected: Expect) {
-    play(Turn::begin(&[Message::text(Role::User, "go")], max_requests), script, expected);
+    run_script(
+        TurnMachine::begin(&[ConversationMessage::from_text(MessageRole::User, "go")], max_requests),
+        script,
+        expected,
+    );
 }
 
-fn play((mut turn, first): (Turn, Vec<Action>), script: &str, expected: Expect) {
+fn run_script((mut turn, first): (TurnMachine, Vec<TurnAction>), script: &str, expected: Expect) {
     let mut shown = String::new();
-    show(&mut shown, "begin", &first);
+    show_actions(&mut shown, "begin", &first);
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let actions = turn.step(event(line));
-        show(&mut shown, line, &actions);
+        let actions = turn.handle_event(event(line));
+        show_actions(&mut shown, line, &actions);
     }
     expected.assert_eq(&shown);
 }
@@ -33,44 +37,44 @@ fn event(line: &str) -> TurnEvent {
         }
         ("call", id) => TurnEvent::Call(call(id)),
         ("end", _) => TurnEvent::ReplyEnded(ReplyEnd::Done),
-        ("length", _) => TurnEvent::ReplyEnded(ReplyEnd::Length),
+        ("length", _) => TurnEvent::ReplyEnded(ReplyEnd::LengthLimit),
         ("refused", _) => TurnEvent::ReplyEnded(ReplyEnd::Refused),
-        ("too", _) => TurnEvent::ReplyFailed(ReplyFault::TooLong("too long".to_owned())),
-        ("fail", why) => TurnEvent::ReplyFailed(ReplyFault::Failed(why.to_owned())),
-        ("done", id) => TurnEvent::CallDone(ToolResult::done(&call(id), "fine")),
-        ("failed", id) => TurnEvent::CallDone(ToolResult::failed(&call(id), "no")),
+        ("too", _) => TurnEvent::ReplyFailed(ReplyError::TooLong("too long".to_owned())),
+        ("fail", why) => TurnEvent::ReplyFailed(ReplyError::Failed(why.to_owned())),
+        ("done", id) => TurnEvent::CallFinished(ToolResult::success(&call(id), "fine")),
+        ("failed", id) => TurnEvent::CallFinished(ToolResult::failure(&call(id), "no")),
         ("compacted", _) => TurnEvent::Compacted,
         ("cancel", _) => TurnEvent::Cancelled,
-        ("cut", _) => TurnEvent::CutOff,
+        ("cut", _) => TurnEvent::Interrupted,
         other => panic!("unknown event {other:?}"),
     }
 }
 
 fn call(id: &str) -> ToolUse {
-    ToolUse { id: id.to_owned(), name: "read".to_owned(), input: Input::Value(json!({})) }
+    ToolUse { id: id.to_owned(), name: "read".to_owned(), input: ToolUseInput::Value(json!({})) }
 }
 
-fn show(shown: &mut String, what: &str, actions: &[Action]) {
+fn show_actions(shown: &mut String, what: &str, actions: &[TurnAction]) {
     use std::fmt::Write as _;
     writeln!(shown, "{what}").unwrap();
     for action in actions {
         let text = match action {
-            Action::Record(message) => format!("record {}", message_text(message)),
-            Action::Run(call) => format!("run {}", call.id),
-            Action::End(end) => format!("end {end:?}"),
+            TurnAction::Record(message) => format!("record {}", message_text(message)),
+            TurnAction::RunTool(call) => format!("run {}", call.id),
+            TurnAction::End(end) => format!("end {end:?}"),
             other => format!("{other:?}").to_lowercase(),
         };
         writeln!(shown, "  {text}").unwrap();
     }
 }
 
-fn message_text(message: &Message) -> String {
+fn message_text(message: &ConversationMessage) -> String {
     let parts = message.parts.iter().map(|part| match part {
-        Part::Text { text } => format!("{text:?}"),
-        Part::Thought { text, signature } => format!("thought {text:?} {signature:?}"),
-        Part::Call(call) => format!("call {}", call.id),
-        Part::Result(result) => format!("{}={:?}", result.id, result.text),
-        Part::Image { .. } => "image".to_owned(),
+        MessagePart::Text { text } => format!("{text:?}"),
+        MessagePart::Thought { text, signature } => format!("thought {text:?} {signature:?}"),
+        MessagePart::Call(call) => format!("call {}", call.id),
+        MessagePart::Result(result) => format!("{}={:?}", result.id, result.text),
+        MessagePart::Image { .. } => "image".to_owned(),
     });
     format!("{:?}: {}", message.role, parts.collect::<Vec<_>>().join(", "))
 }
@@ -91,7 +95,7 @@ fn a_reply_without_calls_ends_the_turn() {
         ",
         expect![[r#"
             begin
-              ask
+              askmodel
             thought hm,
             signed well
             thought more
@@ -122,7 +126,7 @@ fn calls_are_run_one_after_the_other_and_answered_together() {
         ",
         expect![[r#"
             begin
-              ask
+              askmodel
             call a
             call a
             end
@@ -133,7 +137,7 @@ fn calls_are_run_one_after_the_other_and_answered_together() {
               run a~2
             failed a~2
               record Tool: a="fine", a~2="no"
-              ask
+              askmodel
             text done
             end
               record Assistant: "done"
@@ -158,7 +162,7 @@ fn a_cancelled_turn_answers_every_call() {
         ",
         expect![[r#"
             begin
-              ask
+              askmodel
             text I will
             call a
             call b
@@ -188,7 +192,7 @@ fn of_a_call_that_was_cut_off_nobody_knows_what_it_did() {
         ",
         expect![[r#"
             begin
-              ask
+              askmodel
             call a
             call b
             end
@@ -213,7 +217,7 @@ fn of_a_reply_that_is_cut_short_only_its_words_are_kept() {
         ",
         expect![[r#"
             begin
-              ask
+              askmodel
             thought hm
             text I will
             call a
@@ -230,7 +234,7 @@ fn of_a_reply_that_is_cut_short_only_its_words_are_kept() {
         ",
         expect![[r#"
             begin
-              ask
+              askmodel
             call a
             fail connection lost
               record Assistant: "(This turn failed before there was an answer.)"
@@ -251,16 +255,16 @@ fn calls_of_a_reply_that_was_too_long_are_not_run() {
         ",
         expect![[r#"
             begin
-              ask
+              askmodel
             call a
             length
               record Assistant: call a
               record Tool: a="Not run: the reply was cut off before its end. Send the call again, in smaller parts."
-              ask
+              askmodel
             text shorter
             length
               record Assistant: "shorter"
-              end Length
+              end LengthLimit
         "#]],
     );
     check(
@@ -271,7 +275,7 @@ fn calls_of_a_reply_that_was_too_long_are_not_run() {
         ",
         expect![[r#"
             begin
-              ask
+              askmodel
             call a
             refused
               record Assistant: call a
@@ -283,14 +287,14 @@ fn calls_of_a_reply_that_was_too_long_are_not_run() {
 
 #[test]
 fn a_model_whose_replies_are_always_cut_off_is_not_asked_for_ever() {
-    let mut turn = Turn::begin(&[], 100).0;
+    let mut turn = TurnMachine::begin(&[], 100).0;
     let mut asked = 1;
     loop {
-        assert_eq!(turn.step(event("call a")), []);
-        let actions = turn.step(event("length"));
+        assert_eq!(turn.handle_event(event("call a")), []);
+        let actions = turn.handle_event(event("length"));
         match actions.last() {
-            Some(Action::Ask) => asked += 1,
-            Some(Action::End(End::Length)) => break,
+            Some(TurnAction::AskModel) => asked += 1,
+            Some(TurnAction::End(TurnOutcome::LengthLimit)) => break,
             other => panic!("{other:?}"),
         }
     }
@@ -310,13 +314,13 @@ fn what_is_too_long_is_summed_up_once() {
         ",
         expect![[r#"
             begin
-              ask
+              askmodel
             text par
             too long
               compact
             text late
             compacted
-              ask
+              askmodel
             too long
               record Assistant: "(This turn failed before there was an answer.)"
               end Failed(TooLong("too long"))
@@ -335,7 +339,7 @@ fn a_turn_has_only_so_many_requests() {
         ",
         expect![[r#"
             begin
-              ask
+              askmodel
             call a
             end
               record Assistant: call a
@@ -350,99 +354,102 @@ fn a_turn_has_only_so_many_requests() {
 #[test]
 fn a_model_that_says_nothing_is_asked_once_more() {
     let check = |max_requests, script: &str, expected| {
-        let (mut turn, first) = Turn::begin(&[Message::text(Role::User, "go")], max_requests);
-        turn.ask_again_once();
-        play((turn, first), script, expected);
+        let (mut turn, first) =
+            TurnMachine::begin(&[ConversationMessage::from_text(MessageRole::User, "go")], max_requests);
+        turn.allow_empty_reply_retry();
+        run_script((turn, first), script, expected);
     };
     check(
         9,
         "call a\nend\ndone a\nthought hm\nend\ntext It is.\nend",
         expect![[r#"
-        begin
-          ask
-        call a
-        end
-          record Assistant: call a
-          run a
-        done a
-          record Tool: a="fine"
-          ask
-        thought hm
-        end
-          record Assistant: thought "hm" None
-          askagain
-        text It is.
-        end
-          record Assistant: "It is."
-          end Done
-    "#]],
+            begin
+              askmodel
+            call a
+            end
+              record Assistant: call a
+              run a
+            done a
+              record Tool: a="fine"
+              askmodel
+            thought hm
+            end
+              record Assistant: thought "hm" None
+              askmodelagain
+            text It is.
+            end
+              record Assistant: "It is."
+              end Done
+        "#]],
     );
     check(
         9,
         "end\nend",
         expect![[r#"
-        begin
-          ask
-        end
-          askagain
-        end
-          record Assistant: "(There was no answer.)"
-          end Done
-    "#]],
+            begin
+              askmodel
+            end
+              askmodelagain
+            end
+              record Assistant: "(There was no answer.)"
+              end Done
+        "#]],
     );
     check(
         1,
         "end",
         expect![[r#"
-        begin
-          ask
-        end
-          record Assistant: "(There was no answer.)"
-          end Done
-    "#]],
+            begin
+              askmodel
+            end
+              record Assistant: "(There was no answer.)"
+              end Done
+        "#]],
     );
     check(
         2,
         "end\ncall a\nend\ndone a",
         expect![[r#"
-        begin
-          ask
-        end
-          askagain
-        call a
-        end
-          record Assistant: call a
-          run a
-        done a
-          record Tool: a="fine"
-          end TooManyRequests
-    "#]],
+            begin
+              askmodel
+            end
+              askmodelagain
+            call a
+            end
+              record Assistant: call a
+              run a
+            done a
+              record Tool: a="fine"
+              end TooManyRequests
+        "#]],
     );
     check(
         9,
         "length",
         expect![[r#"
-        begin
-          ask
-        length
-          record Assistant: "(There was no answer.)"
-          end Length
-    "#]],
+            begin
+              askmodel
+            length
+              record Assistant: "(There was no answer.)"
+              end LengthLimit
+        "#]],
     );
 }
 
 #[test]
 fn the_same_failure_again_and_again_ends_the_turn() {
-    let mut turn = Turn::begin(&[], 100).0;
+    let mut turn = TurnMachine::begin(&[], 100).0;
     let mut actions = Vec::new();
     for _ in 0..5 {
-        assert_eq!(actions.iter().filter(|action| matches!(action, Action::End(_))).count(), 0);
-        let _asked = turn.step(event("call a"));
-        let begun = turn.step(event("end"));
-        let Some(Action::Run(call)) = begun.last() else { panic!("nothing to run: {begun:?}") };
-        actions = turn.step(TurnEvent::CallDone(ToolResult::failed(call, "no")));
+        assert_eq!(actions.iter().filter(|action| matches!(action, TurnAction::End(_))).count(), 0);
+        let _asked = turn.handle_event(event("call a"));
+        let begun = turn.handle_event(event("end"));
+        let Some(TurnAction::RunTool(call)) = begun.last() else { panic!("nothing to run: {begun:?}") };
+        actions = turn.handle_event(TurnEvent::CallFinished(ToolResult::failure(call, "no")));
     }
-    let Some(Action::End(End::Failed(_))) = actions.last() else { panic!("it goes on: {actions:?}") };
+    let Some(TurnAction::End(TurnOutcome::Failed(_))) = actions.last() else {
+        panic!("it goes on: {actions:?}")
+    };
 }
 
 fn any_event() -> impl Strategy<Value = TurnEvent> {
@@ -469,31 +476,31 @@ fn any_event() -> impl Strategy<Value = TurnEvent> {
 }
 
 proptest! {
-    /// Whatever happens, in whatever order: the turn ends at most once, and what it has kept is a conversation in which
-    /// every call has exactly one answer in the message that follows.
+    /// For any events in any order: the turn ends at most once, and in the recorded conversation every call has
+    /// exactly one answer in the following message.
     #[test]
     fn every_call_is_answered_and_a_turn_ends_once(events in proptest::collection::vec(any_event(), 0..60)) {
-        let (mut turn, mut actions) = Turn::begin(&[], 20);
+        let (mut turn, mut actions) = TurnMachine::begin(&[], 20);
         for event in events {
-            actions.extend(turn.step(event));
+            actions.extend(turn.handle_event(event));
         }
-        actions.extend(turn.step(TurnEvent::Cancelled));
-        let ends = actions.iter().filter(|action| matches!(action, Action::End(_))).count();
+        actions.extend(turn.handle_event(TurnEvent::Cancelled));
+        let ends = actions.iter().filter(|action| matches!(action, TurnAction::End(_))).count();
         prop_assert_eq!(ends, 1);
-        prop_assert!(matches!(actions.last(), Some(Action::End(_))));
-        let messages: Vec<&Message> =
-            actions.iter().filter_map(|action| if let Action::Record(m) = action { Some(m) } else { None }).collect();
-        let speaks = |part: &Part| matches!(part, Part::Text { .. } | Part::Call(_));
+        prop_assert!(matches!(actions.last(), Some(TurnAction::End(_))));
+        let messages: Vec<&ConversationMessage> =
+            actions.iter().filter_map(|action| if let TurnAction::Record(m) = action { Some(m) } else { None }).collect();
+        let speaks = |part: &MessagePart| matches!(part, MessagePart::Text { .. } | MessagePart::Call(_));
         prop_assert!(messages.iter().any(|message| message.parts.iter().any(speaks)), "{:?}", messages);
         for (at, message) in messages.iter().enumerate() {
-            let mut called: Vec<&str> = message.calls().map(|call| call.id.as_str()).collect();
+            let mut called: Vec<&str> = message.tool_uses().map(|call| call.id.as_str()).collect();
             if called.is_empty() {
                 continue;
             }
             let answers = messages.get(at + 1).map(|next| next.parts.as_slice()).unwrap_or_default();
             let mut answered: Vec<&str> = answers
                 .iter()
-                .filter_map(|part| if let Part::Result(result) = part { Some(result.id.as_str()) } else { None })
+                .filter_map(|part| if let MessagePart::Result(result) = part { Some(result.id.as_str()) } else { None })
                 .collect();
             called.sort_unstable();
             answered.sort_unstable();

@@ -1,68 +1,76 @@
-//! What an undo does where a file was changed since in the same lines.
+//! Resolution of conflicts between an undo and later changes to the same lines.
 
-use super::{File, Why};
-use crate::merge::{ConflictPlace, merge, merge_resolving};
+use super::{FileSnapshot, ReversalErrorReason};
+use crate::merge::{ConflictRegion, merge, merge_with_resolver};
 
-/// What is done where the lines of a change were changed since.
+/// How to resolve a conflict with later changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Resolution {
-    /// Nothing is taken back.
+pub enum ConflictResolution {
+    /// Revert nothing.
     #[default]
     Refuse,
-    /// Both texts are put into the file, between marks as git has them.
+    /// Put both texts into the file, between conflict markers as in git.
     Markers,
-    /// What was there before the change comes back; what those lines became since is only in the journal.
+    /// Restore the text before the change; the later text of those lines remains only in the journal.
     Force,
 }
 
-/// Resolves what it meets, and counts it.
-pub(super) struct Resolver {
-    resolution: Resolution,
-    pub(super) resolved: usize,
+/// Resolves and counts conflicts.
+pub(super) struct ConflictResolver {
+    resolution: ConflictResolution,
+    pub(super) resolved_count: usize,
 }
 
-impl Resolver {
-    pub(super) fn new(resolution: Resolution) -> Self {
-        Self { resolution, resolved: 0 }
+impl ConflictResolver {
+    pub(super) fn new(resolution: ConflictResolution) -> Self {
+        Self { resolution, resolved_count: 0 }
     }
 
-    /// Merges a file as it is with what was before a change.
-    pub(super) fn merge(&mut self, after: &str, now: &str, before: &str) -> Result<String, Why> {
-        if self.resolution == Resolution::Refuse {
+    /// Merges the current file with the text before a change.
+    pub(super) fn merge(
+        &mut self,
+        after: &str,
+        now: &str,
+        before: &str,
+    ) -> Result<String, ReversalErrorReason> {
+        if self.resolution == ConflictResolution::Refuse {
             return Ok(merge(after, now, before)?.text);
         }
-        let merged = merge_resolving(after, now, before, &mut |place| {
-            self.resolved += 1;
+        let merged = merge_with_resolver(after, now, before, &mut |place| {
+            self.resolved_count += 1;
             match self.resolution {
-                Resolution::Markers => with_markers(place),
-                Resolution::Refuse | Resolution::Force => place.theirs.to_owned(),
+                ConflictResolution::Markers => with_markers(place),
+                ConflictResolution::Refuse | ConflictResolution::Force => place.theirs.to_owned(),
             }
         });
         Ok(merged.text)
     }
 
-    /// Returns what was before a change in place of a file that cannot be merged with it, if that is what is wanted.
+    /// Returns the content before a change in place of a file that cannot be merged with it, if the resolution is
+    /// `Force`.
     pub(super) fn replace<'a>(
         &mut self,
-        file: Option<File<'a>>,
-        before: Option<File<'a>>,
-        why: Why,
-    ) -> Result<Option<File<'a>>, Why> {
-        // What is not known cannot come back.
-        if self.resolution != Resolution::Force || matches!(why, Why::Forgotten | Why::Pruned) {
+        file: Option<FileSnapshot<'a>>,
+        before: Option<FileSnapshot<'a>>,
+        why: ReversalErrorReason,
+    ) -> Result<Option<FileSnapshot<'a>>, ReversalErrorReason> {
+        // Unknown content cannot be restored.
+        if self.resolution != ConflictResolution::Force
+            || matches!(why, ReversalErrorReason::ContentUnavailable | ReversalErrorReason::Pruned)
+        {
             return Err(why);
         }
-        self.resolved += 1;
+        self.resolved_count += 1;
         let mode = file.map(|file| file.mode);
-        Ok(before.map(|before| File { mode: mode.unwrap_or(before.mode), ..before }))
+        Ok(before.map(|before| FileSnapshot { mode: mode.unwrap_or(before.mode), ..before }))
     }
 }
 
-fn with_markers(place: ConflictPlace<'_>) -> String {
+fn with_markers(place: ConflictRegion<'_>) -> String {
     let mut text = String::new();
     let sides =
         [("<<<<<<< now", place.ours), ("||||||| after the change", place.base), ("=======", place.theirs)];
-    // The lines of the file say how lines end in it.
+    // The marker lines use the line ending of the conflicting lines.
     let end = if [place.ours, place.base, place.theirs].iter().any(|side| side.ends_with("\r\n")) {
         "\r\n"
     } else {

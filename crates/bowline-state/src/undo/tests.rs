@@ -1,4 +1,4 @@
-//! Undo and redo: scripts played on a small journal in memory, and the laws.
+//! Tests of undo and redo: scripts run on a small in-memory journal, and properties.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,24 +7,24 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::changes::{ContentHash, FileState, Moment, Origin, Source};
+use crate::changes::{ChangeOrigin, ChangeSource, ContentHash, FileState, Timestamp};
 
 const PLAIN: u32 = 0o644;
 
-type Files = BTreeMap<String, (Vec<u8>, u32)>;
+type FileMap = BTreeMap<String, (Vec<u8>, u32)>;
 
-/// Files and the changes of them, with every byte kept.
+/// Files and their changes, with every byte kept.
 #[derive(Default)]
-struct Journal {
-    files: Files,
+struct TestJournal {
+    files: FileMap,
     history: Vec<Change>,
     blobs: BTreeMap<ContentHash, Vec<u8>>,
 }
 
-impl Journal {
-    fn keep(&mut self, file: Option<&(Vec<u8>, u32)>) -> Option<FileState> {
+impl TestJournal {
+    fn store_content(&mut self, file: Option<&(Vec<u8>, u32)>) -> Option<FileState> {
         let (bytes, mode) = file?;
-        let hash = ContentHash::of(bytes);
+        let hash = ContentHash::digest(bytes);
         self.blobs.insert(hash, bytes.clone());
         Some(FileState { hash, size: bytes.len() as u64, mode: *mode })
     }
@@ -34,54 +34,58 @@ impl Journal {
         &mut self,
         path: &str,
         file: Option<(Vec<u8>, u32)>,
-        origin: Origin,
+        origin: ChangeOrigin,
         reverses: Vec<Reversal>,
         at: i64,
     ) {
         let before = self.files.get(path).cloned();
         let change = Change {
             id: ChangeId(self.history.len() as i64 + 1),
-            at: Moment(at),
+            at: Timestamp(at),
             origin,
-            source: Source::Written,
+            source: ChangeSource::Written,
             path: path.to_owned(),
-            before: self.keep(before.as_ref()),
-            after: self.keep(file.as_ref()),
+            before: self.store_content(before.as_ref()),
+            after: self.store_content(file.as_ref()),
             reverses,
         };
         self.history.push(change);
-        self.put(path, file);
+        self.set_file(path, file);
     }
 
-    /// Changes a file without telling.
-    fn put(&mut self, path: &str, file: Option<(Vec<u8>, u32)>) {
+    /// Changes a file without recording it.
+    fn set_file(&mut self, path: &str, file: Option<(Vec<u8>, u32)>) {
         match file {
             Some(file) => self.files.insert(path.to_owned(), file),
             None => self.files.remove(path),
         };
     }
 
-    fn content(&self, state: Option<FileState>) -> Content<'_> {
-        let Some(state) = state else { return Content::Absent };
+    fn content(&self, state: Option<FileState>) -> FileContent<'_> {
+        let Some(state) = state else { return FileContent::Absent };
         match self.blobs.get(&state.hash) {
-            Some(bytes) => Content::Bytes { bytes, mode: state.mode },
-            None => Content::Unknown,
+            Some(bytes) => FileContent::Bytes { bytes, mode: state.mode },
+            None => FileContent::Unknown,
         }
     }
 
-    /// Takes back all that is meant, or nothing. Returns what was taken back.
-    fn take_back(&mut self, way: Direction, selection: &Selection) -> Result<Vec<ChangeId>, CannotReverse> {
+    /// Reverts the whole selection, or nothing. Returns the reverted changes.
+    fn reverse_selected(
+        &mut self,
+        way: ReversalDirection,
+        selection: &ChangeSelection,
+    ) -> Result<Vec<ChangeId>, ReversalError> {
         let (ids, hunks) = match way {
-            Direction::Undo => {
+            ReversalDirection::Undo => {
                 let hunks = selection.change.as_ref().and_then(|change| change.hunks.clone());
-                (to_undo(&self.history, selection), hunks)
+                (changes_to_undo(&self.history, selection), hunks)
             }
-            Direction::Redo => (to_redo(&self.history, selection), None),
+            ReversalDirection::Redo => (changes_to_redo(&self.history, selection), None),
         };
-        let mut by_path: BTreeMap<&str, Vec<Step<'_>>> = BTreeMap::new();
+        let mut by_path: BTreeMap<&str, Vec<ReversalStep<'_>>> = BTreeMap::new();
         for id in &ids {
             let change = self.history.iter().find(|change| change.id == *id).unwrap();
-            by_path.entry(&change.path).or_default().push(Step {
+            by_path.entry(&change.path).or_default().push(ReversalStep {
                 change,
                 before: self.content(change.before),
                 after: self.content(change.after),
@@ -91,45 +95,55 @@ impl Journal {
         let mut plans = Vec::new();
         for (path, steps) in by_path {
             let current = self.files.get(path);
-            let content =
-                current.map_or(Content::Absent, |(bytes, mode)| Content::Bytes { bytes, mode: *mode });
-            let file = match reverse(content, &steps)? {
-                Planned::Unchanged => current.cloned(),
-                Planned::Write { bytes, mode } => Some((bytes, mode)),
-                Planned::Delete => None,
+            let content = current
+                .map_or(FileContent::Absent, |(bytes, mode)| FileContent::Bytes { bytes, mode: *mode });
+            let file = match plan_reversal(content, &steps)? {
+                ReversalPlan::Unchanged => current.cloned(),
+                ReversalPlan::Write { bytes, mode } => Some((bytes, mode)),
+                ReversalPlan::Delete => None,
             };
-            let reverses = steps.iter().map(Step::reversal).collect();
+            let reverses = steps.iter().map(ReversalStep::reversal).collect();
             plans.push((path.to_owned(), file, reverses));
         }
         let at = self.history.len() as i64;
         for (path, file, reverses) in plans {
-            self.change(&path, file, Origin::default(), reverses, at);
+            self.change(&path, file, ChangeOrigin::default(), reverses, at);
         }
         Ok(ids)
     }
 
-    fn all(&mut self, way: Direction) -> Result<Vec<ChangeId>, CannotReverse> {
-        self.take_back(way, &Selection::default())
+    fn reverse_all(&mut self, way: ReversalDirection) -> Result<Vec<ChangeId>, ReversalError> {
+        self.reverse_selected(way, &ChangeSelection::default())
     }
 }
 
-fn agent(turn: u64, call: &str) -> Origin {
-    Origin { session: Some("s".to_owned()), turn: Some(turn), call: Some(call.to_owned()), command: None }
+fn agent(turn: u64, call: &str) -> ChangeOrigin {
+    ChangeOrigin {
+        session: Some("s".to_owned()),
+        turn: Some(turn),
+        call: Some(call.to_owned()),
+        command: None,
+    }
 }
 
-/// Reads the words of an undo or redo: `last 2`, `file a`, `session s`, `turn 1`, `call t1`, `change 3`, `hunks 0 2`.
-fn selection(words: &str) -> Selection {
-    let mut selection = Selection::default();
+/// Parses the selection of an undo or redo: `last 2`, `file a`, `session s`, `turn 1`, `call t1`, `change 3`, `hunks
+/// 0 2`.
+fn selection(words: &str) -> ChangeSelection {
+    let mut selection = ChangeSelection::default();
     let mut words = words.split_whitespace().peekable();
     let session = "s".to_owned();
     while let Some(word) = words.next() {
         let value = words.next().unwrap();
         match word {
-            "last" => selection.last = Some(value.parse().unwrap()),
+            "last" => selection.limit = Some(value.parse().unwrap()),
             "file" => selection.path = Some(value.to_owned()),
-            "session" => selection.who = Who::Session(value.to_owned()),
-            "turn" => selection.who = Who::Turn { session: session.clone(), turn: value.parse().unwrap() },
-            "call" => selection.who = Who::Call { session: session.clone(), call: value.to_owned() },
+            "session" => selection.owner = ChangeOwner::Session(value.to_owned()),
+            "turn" => {
+                selection.owner = ChangeOwner::Turn { session: session.clone(), turn: value.parse().unwrap() }
+            }
+            "call" => {
+                selection.owner = ChangeOwner::Call { session: session.clone(), call: value.to_owned() }
+            }
             "change" => {
                 selection.change = Some(Reversal { change: ChangeId(value.parse().unwrap()), hunks: None });
             }
@@ -143,11 +157,11 @@ fn selection(words: &str) -> Selection {
     selection
 }
 
-/// Plays a script. `1 t1 a = x/y/` is a change by a tool call of a turn, `user a = x/` one that nobody records; `/`
-/// stands for a line end, `gone` for no file and a last `*` for one that may be executed. The files are shown after
-/// each undo and redo.
+/// Runs a script. `1 t1 a = x/y/` is a change by a tool call of a turn, `user a = x/` an unrecorded one; `/` stands
+/// for a line end, `gone` for no file and a trailing `*` for an executable one. The files are shown after each undo
+/// and redo.
 fn check(script: &str, expected: Expect) {
-    let mut journal = Journal::default();
+    let mut journal = TestJournal::default();
     let mut out = String::new();
     for line in script.trim().lines() {
         if let Some((who, file)) = line.split_once(" = ") {
@@ -156,7 +170,7 @@ fn check(script: &str, expected: Expect) {
             let mode = if file.ends_with('*') { 0o755 } else { PLAIN };
             let file = (file != "gone").then_some((text.into_bytes(), mode));
             match who.split_once(' ') {
-                None => journal.put(path, file),
+                None => journal.set_file(path, file),
                 Some((turn, call)) => {
                     let at = journal.history.len() as i64;
                     journal.change(path, file, agent(turn.parse().unwrap(), call), vec![], at);
@@ -170,11 +184,11 @@ fn check(script: &str, expected: Expect) {
             continue;
         }
         let (way, words) = match line.strip_prefix("undo") {
-            Some(words) => (Direction::Undo, words),
-            None => (Direction::Redo, line.strip_prefix("redo").unwrap()),
+            Some(words) => (ReversalDirection::Undo, words),
+            None => (ReversalDirection::Redo, line.strip_prefix("redo").unwrap()),
         };
         write!(out, "{line}:").unwrap();
-        match journal.take_back(way, &selection(words)) {
+        match journal.reverse_selected(way, &selection(words)) {
             Ok(ids) => {
                 ids.iter().for_each(|id| write!(out, " {id}").unwrap());
                 for (path, (bytes, mode)) in &journal.files {
@@ -492,7 +506,7 @@ redo change 16
         expect![[r#"
             undo change 2 hunks 1: 2, a = one/2/3/4/five/6/7/*
             undo change 2 hunks 1:, a = one/2/3/4/five/6/7/*
-            undo change 2 hunks 7: ! cannot take back change 2 of a: there is no hunk 7, they are counted from 0 and there are this many: 3
+            undo change 2 hunks 7: ! cannot take back change 2 of a: no hunk 7: the change has 3, numbered from 0
             undo change 2 hunks 2: 2, a = one/2/3/4/5/6/7/8/*
             undo change 2 hunks 2,0: 2, a = 1/2/3/4/5/6/7/8/*
             undo change 2: 2, a = 1/2/3/4/5/6/7/8/
@@ -518,15 +532,17 @@ redo change 16
 
 #[test]
 fn no_hunks_are_nothing() {
-    let mut journal = Journal::default();
+    let mut journal = TestJournal::default();
     for (at, mode) in [PLAIN, 0o755].into_iter().enumerate() {
         journal.change("a", Some((b"1".to_vec(), mode)), agent(1, "t"), vec![], at as i64);
     }
-    let one =
-        |hunks| Selection { change: Some(Reversal { change: ChangeId(2), hunks }), ..Selection::default() };
-    journal.take_back(Direction::Undo, &one(Some(vec![]))).unwrap();
+    let one = |hunks| ChangeSelection {
+        change: Some(Reversal { change: ChangeId(2), hunks }),
+        ..ChangeSelection::default()
+    };
+    journal.reverse_selected(ReversalDirection::Undo, &one(Some(vec![]))).unwrap();
     assert_eq!(journal.files["a"].1, 0o755);
-    journal.take_back(Direction::Undo, &one(None)).unwrap();
+    journal.reverse_selected(ReversalDirection::Undo, &one(None)).unwrap();
     assert_eq!(journal.files["a"].1, PLAIN);
 }
 
@@ -548,82 +564,82 @@ redo
             redo: 4, a = 3/
         "#]],
     );
-    let journal = Journal::default();
-    assert_eq!(reverse(Content::Unknown, &[]), Ok(Planned::Unchanged));
-    assert_eq!(to_undo(&journal.history, &Selection::default()), []);
+    let journal = TestJournal::default();
+    assert_eq!(plan_reversal(FileContent::Unknown, &[]), Ok(ReversalPlan::Unchanged));
+    assert_eq!(changes_to_undo(&journal.history, &ChangeSelection::default()), []);
 }
 
 #[test]
 fn a_file_that_is_not_text_is_taken_back_only_as_a_whole() {
-    let mut journal = Journal::default();
+    let mut journal = TestJournal::default();
     let file = |bytes: &[u8]| Some((bytes.to_vec(), PLAIN));
     journal.change("a", file(b"\x00\x00\x01\n1\n"), agent(1, "t1"), vec![], 1);
     journal.change("a", file(b"\x00\x00\x01\n2\n"), agent(2, "t2"), vec![], 2);
-    journal.put("a", file(b"\x00\x00\x01\n2\n\n3\n"));
+    journal.set_file("a", file(b"\x00\x00\x01\n2\n\n3\n"));
     expect!["cannot take back change 2 of a: the file is not text, so the change can only be taken back whole and before another one"]
-        .assert_eq(&journal.take_back(Direction::Undo, &selection("turn 2")).unwrap_err().to_string());
-    journal.put("a", file(b"\x00\x00\x01\n2\n"));
+        .assert_eq(&journal.reverse_selected(ReversalDirection::Undo, &selection("turn 2")).unwrap_err().to_string());
+    journal.set_file("a", file(b"\x00\x00\x01\n2\n"));
     expect!["cannot take back change 2 of a: the file is not text, so the change can only be taken back whole and before another one"]
-        .assert_eq(&journal.take_back(Direction::Undo, &selection("change 2 hunks 0")).unwrap_err().to_string());
-    journal.take_back(Direction::Undo, &selection("turn 2")).unwrap();
+        .assert_eq(&journal.reverse_selected(ReversalDirection::Undo, &selection("change 2 hunks 0")).unwrap_err().to_string());
+    journal.reverse_selected(ReversalDirection::Undo, &selection("turn 2")).unwrap();
     assert_eq!(journal.files["a"].0, b"\x00\x00\x01\n1\n");
 }
 
-/// Something that happens to one of two files.
+/// An operation on one of two files.
 #[derive(Debug, Clone)]
-enum Event {
+enum FileEvent {
     Write(bool, Vec<u8>, bool),
     Delete(bool),
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn any_event() -> impl Strategy<Value = FileEvent> {
     let bytes = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..6),
         prop::sample::select(vec!["", "a\n", "a\nb", "a\r\nb\r\n"]).prop_map(|text| text.as_bytes().to_vec()),
     ];
     prop_oneof![
-        4 => (any::<bool>(), bytes, any::<bool>()).prop_map(|(file, bytes, mode)| Event::Write(file, bytes, mode)),
-        1 => any::<bool>().prop_map(Event::Delete),
+        4 => (any::<bool>(), bytes, any::<bool>()).prop_map(|(file, bytes, mode)| FileEvent::Write(file, bytes, mode)),
+        1 => any::<bool>().prop_map(FileEvent::Delete),
     ]
 }
 
-fn play(journal: &mut Journal, event: Event, turn: u64) {
+fn apply_event(journal: &mut TestJournal, event: FileEvent, turn: u64) {
     let (second, file) = match event {
-        Event::Write(second, bytes, executable) => {
+        FileEvent::Write(second, bytes, executable) => {
             (second, Some((bytes, if executable { 0o755 } else { PLAIN })))
         }
-        Event::Delete(second) => (second, None),
+        FileEvent::Delete(second) => (second, None),
     };
     let at = journal.history.len() as i64;
     journal.change(if second { "b" } else { "a" }, file, agent(turn, "t"), vec![], at);
 }
 
-/// What somebody does to a text of lines that are all different.
+/// An edit of a text whose lines are all different.
 #[derive(Debug, Clone)]
-struct Touch {
+struct LineEdit {
     by_user: bool,
     at: prop::sample::Index,
     removes: usize,
     adds: usize,
 }
 
-fn touch() -> impl Strategy<Value = Touch> {
+fn any_line_edit() -> impl Strategy<Value = LineEdit> {
     (any::<bool>(), any::<prop::sample::Index>(), 0usize..2, 0usize..3)
-        .prop_map(|(by_user, at, removes, adds)| Touch { by_user, at, removes, adds })
+        .prop_map(|(by_user, at, removes, adds)| LineEdit { by_user, at, removes, adds })
 }
 
 proptest! {
     #[test]
     fn without_other_edits_undo_and_redo_are_exact_for_any_bytes(
-        start in proptest::collection::vec(event(), 0..3),
-        events in proptest::collection::vec(event(), 0..8),
+        start in proptest::collection::vec(any_event(), 0..3),
+        events in proptest::collection::vec(any_event(), 0..8),
     ) {
-        let mut journal = Journal::default();
-        start.into_iter().for_each(|event| play(&mut journal, event, 1));
+        let mut journal = TestJournal::default();
+        start.into_iter().for_each(|event| apply_event(&mut journal, event, 1));
         let (original, first) = (journal.files.clone(), journal.history.len());
         let mut states = vec![original.clone()];
         for event in events {
-            play(&mut journal, event, 2);
+            apply_event(&mut journal, event, 2);
             states.push(journal.files.clone());
         }
         let edits: Vec<ChangeId> = journal.history[first..].iter().rev().map(|change| change.id).collect();
@@ -631,18 +647,18 @@ proptest! {
         let turn = selection("turn 2");
         let step = selection("turn 2 last 1");
         for _ in 0..2 {
-            prop_assert_eq!(journal.take_back(Direction::Undo, &turn).unwrap(), edits.clone());
+            prop_assert_eq!(journal.reverse_selected(ReversalDirection::Undo, &turn).unwrap(), edits.clone());
             prop_assert_eq!(&journal.files, &original);
-            prop_assert_eq!(journal.take_back(Direction::Undo, &turn).unwrap(), []);
-            journal.take_back(Direction::Redo, &turn).unwrap();
+            prop_assert_eq!(journal.reverse_selected(ReversalDirection::Undo, &turn).unwrap(), []);
+            journal.reverse_selected(ReversalDirection::Redo, &turn).unwrap();
             prop_assert_eq!(&journal.files, &edited);
-            prop_assert_eq!(journal.take_back(Direction::Redo, &turn).unwrap(), []);
+            prop_assert_eq!(journal.reverse_selected(ReversalDirection::Redo, &turn).unwrap(), []);
             for state in states.iter().rev().skip(1) {
-                journal.take_back(Direction::Undo, &step).unwrap();
+                journal.reverse_selected(ReversalDirection::Undo, &step).unwrap();
                 prop_assert_eq!(&journal.files, state);
             }
             for state in states.iter().skip(1) {
-                journal.take_back(Direction::Redo, &step).unwrap();
+                journal.reverse_selected(ReversalDirection::Redo, &step).unwrap();
                 prop_assert_eq!(&journal.files, state);
             }
         }
@@ -650,12 +666,12 @@ proptest! {
 
     #[test]
     fn an_undo_gives_what_the_user_alone_would_have_made_or_nothing(
-        touches in proptest::collection::vec(touch(), 0..8),
+        touches in proptest::collection::vec(any_line_edit(), 0..8),
         lines in 0usize..40,
     ) {
-        let mut journal = Journal::default();
+        let mut journal = TestJournal::default();
         let base: Vec<String> = (0..lines).map(|line| format!("base {line}\n")).collect();
-        journal.put("a", Some((base.concat().into_bytes(), PLAIN)));
+        journal.set_file("a", Some((base.concat().into_bytes(), PLAIN)));
         let mut text = base.clone();
         let mut expected: BTreeSet<String> = base.into_iter().collect();
         for (turn, touch) in touches.iter().enumerate() {
@@ -666,7 +682,7 @@ proptest! {
             let removed: Vec<String> = text.splice(at..end, added.clone()).collect();
             let file = Some((text.concat().into_bytes(), PLAIN));
             if touch.by_user {
-                journal.put("a", file);
+                journal.set_file("a", file);
                 expected.retain(|line| !removed.contains(line));
                 expected.extend(added);
             } else {
@@ -674,12 +690,12 @@ proptest! {
             }
         }
         let before = journal.files.clone();
-        if journal.all(Direction::Undo).is_ok() {
+        if journal.reverse_all(ReversalDirection::Undo).is_ok() {
             let found = String::from_utf8(journal.files["a"].0.clone()).unwrap();
             let mut found: Vec<&str> = found.split_inclusive('\n').collect();
             found.sort_unstable();
             prop_assert_eq!(found, expected.iter().map(String::as_str).collect::<Vec<_>>());
-            journal.all(Direction::Redo).unwrap();
+            journal.reverse_all(ReversalDirection::Redo).unwrap();
         }
         prop_assert_eq!(journal.files, before);
     }
@@ -688,39 +704,39 @@ proptest! {
     fn every_edit_is_either_in_effect_or_undone(
         steps in proptest::collection::vec((0u8..4, 1u64..4, prop::option::of(1usize..3)), 0..20),
     ) {
-        let mut journal = Journal::default();
+        let mut journal = TestJournal::default();
         let mut undone: BTreeMap<ChangeId, bool> = BTreeMap::new();
         for (step, turn, last) in steps {
             let mut meant = selection(&format!("turn {turn}"));
-            meant.last = last;
+            meant.limit = last;
             let (way, undoes) = match step {
-                0 => (Direction::Undo, true),
-                1 => (Direction::Redo, false),
+                0 => (ReversalDirection::Undo, true),
+                1 => (ReversalDirection::Redo, false),
                 _ => {
-                    // Lines far enough from each other that all changes can be merged.
+                    // Lines far enough apart that all changes can be merged.
                     let line = journal.history.len();
                     let old = journal.files.get("a").map(|(bytes, _)| String::from_utf8(bytes.clone()).unwrap());
                     let old = old.unwrap_or_else(|| (0..100).map(|line| format!("\n{line}\n")).collect());
-                    journal.put("a", Some((old.clone().into_bytes(), PLAIN)));
+                    journal.set_file("a", Some((old.clone().into_bytes(), PLAIN)));
                     let new = old.replace(&format!("\n{line}\n"), &format!("\n{line} changed\n"));
                     journal.change("a", Some((new.into_bytes(), PLAIN)), agent(turn, "t"), vec![], line as i64);
                     undone.insert(ChangeId(line as i64 + 1), false);
                     continue;
                 }
             };
-            let edits_of = |journal: &Journal, id: ChangeId| -> Vec<ChangeId> {
+            let edits_of = |journal: &TestJournal, id: ChangeId| -> Vec<ChangeId> {
                 let change = &journal.history[id.0 as usize - 1];
                 if undoes { vec![id] } else { change.reverses.iter().map(|reversal| reversal.change).collect() }
             };
-            for id in journal.take_back(way, &meant).unwrap() {
+            for id in journal.reverse_selected(way, &meant).unwrap() {
                 for edit in edits_of(&journal, id) {
                     prop_assert_eq!(undone.insert(edit, undoes), Some(!undoes));
                 }
             }
             let in_effect: Vec<ChangeId> =
                 undone.iter().rev().filter(|(_, undone)| !**undone).map(|(id, _)| *id).collect();
-            prop_assert_eq!(to_undo(&journal.history, &Selection::default()), in_effect.clone());
-            // The text says the same as the journal.
+            prop_assert_eq!(changes_to_undo(&journal.history, &ChangeSelection::default()), in_effect.clone());
+            // The text agrees with the journal.
             let text = String::from_utf8(journal.files.get("a").map_or(vec![], |file| file.0.clone())).unwrap();
             prop_assert_eq!(text.matches("changed").count(), in_effect.len());
         }
@@ -730,14 +746,14 @@ proptest! {
 #[test]
 fn later_edits_are_merged_in_the_files_own_encoding() {
     let utf16 = |text: &str| {
-        let format = crate::text::Format { encoding: crate::text::Encoding::Utf16Le, bom: true };
+        let format = crate::text::TextFormat { encoding: crate::text::Encoding::Utf16Le, has_bom: true };
         Some((crate::text::encode(text, format).unwrap(), PLAIN))
     };
-    let mut journal = Journal::default();
+    let mut journal = TestJournal::default();
     journal.change("a", utf16("one\r\ntwo\r\nthree\r\n"), agent(1, "t1"), vec![], 1);
     journal.change("a", utf16("ONE\r\ntwo\r\nthree\r\n"), agent(2, "t2"), vec![], 2);
-    journal.put("a", utf16("ONE\r\ntwo\r\nüser\r\n"));
-    journal.take_back(Direction::Undo, &selection("turn 2")).unwrap();
+    journal.set_file("a", utf16("ONE\r\ntwo\r\nüser\r\n"));
+    journal.reverse_selected(ReversalDirection::Undo, &selection("turn 2")).unwrap();
     assert_eq!(Some(journal.files["a"].clone()), utf16("one\r\ntwo\r\nüser\r\n"));
 }
 
@@ -749,109 +765,116 @@ fn ascii_in_between_does_not_change_a_files_encoding() {
     };
     let french = "d\u{e9}j\u{e0} vu, o\u{f9} \u{e7}a ?\nl'\u{e9}t\u{e9} \u{e0} No\u{eb}l\n-\n-\nend\n";
     let ascii = "deja vu\n-\n-\nend\n";
-    let mut journal = Journal::default();
+    let mut journal = TestJournal::default();
     journal.change("a", latin(french), agent(1, "t1"), vec![], 1);
     journal.change("a", latin(ascii), agent(2, "t2"), vec![], 2);
-    journal.put("a", latin(&format!("{ascii}more\n")));
-    journal.take_back(Direction::Undo, &selection("turn 2")).unwrap();
+    journal.set_file("a", latin(&format!("{ascii}more\n")));
+    journal.reverse_selected(ReversalDirection::Undo, &selection("turn 2")).unwrap();
     assert_eq!(Some(journal.files["a"].clone()), latin(&format!("{french}more\n")));
 }
 
 #[test]
 fn a_hunk_that_is_taken_back_is_not_taken_back_again() {
-    let mut journal = Journal::default();
+    let mut journal = TestJournal::default();
     let file = |text: &str| Some((text.as_bytes().to_vec(), PLAIN));
     journal.change("a", file("1\n-\n2\n"), agent(1, "t1"), vec![], 1);
     journal.change("a", file("one\n-\ntwo\n"), agent(2, "t2"), vec![], 2);
-    journal.take_back(Direction::Undo, &selection("change 2 hunks 0")).unwrap();
-    assert_eq!(to_undo(&journal.history, &selection("change 2 hunks 0")), []);
-    assert_eq!(to_undo(&journal.history, &selection("change 2 hunks 0,1")).len(), 1);
-    journal.take_back(Direction::Redo, &selection("change 2 hunks 0")).unwrap();
-    assert_eq!(to_undo(&journal.history, &selection("change 2 hunks 0")).len(), 1);
+    journal.reverse_selected(ReversalDirection::Undo, &selection("change 2 hunks 0")).unwrap();
+    assert_eq!(changes_to_undo(&journal.history, &selection("change 2 hunks 0")), []);
+    assert_eq!(changes_to_undo(&journal.history, &selection("change 2 hunks 0,1")).len(), 1);
+    journal.reverse_selected(ReversalDirection::Redo, &selection("change 2 hunks 0")).unwrap();
+    assert_eq!(changes_to_undo(&journal.history, &selection("change 2 hunks 0")).len(), 1);
 }
 
 #[test]
 fn what_is_taken_back_is_not_in_effect_and_what_takes_it_back_is() {
     let file = |text: &str| Some((text.as_bytes().to_vec(), PLAIN));
-    let mut journal = Journal::default();
+    let mut journal = TestJournal::default();
     journal.change("a", file("1\n"), agent(1, "t1"), vec![], 1);
     journal.change("a", file("2\n"), agent(2, "t2"), vec![], 2);
-    let ids = |journal: &Journal| in_effect(&journal.history).iter().map(|id| id.0).collect::<Vec<_>>();
+    let ids =
+        |journal: &TestJournal| changes_in_effect(&journal.history).iter().map(|id| id.0).collect::<Vec<_>>();
     assert_eq!(ids(&journal), [1, 2]);
-    journal.take_back(Direction::Undo, &selection("turn 2")).unwrap();
+    journal.reverse_selected(ReversalDirection::Undo, &selection("turn 2")).unwrap();
     assert_eq!(ids(&journal), [1, 3]);
-    journal.take_back(Direction::Redo, &selection("turn 2")).unwrap();
+    journal.reverse_selected(ReversalDirection::Redo, &selection("turn 2")).unwrap();
     assert_eq!(ids(&journal), [1, 2, 4]);
 }
 
 #[test]
 fn a_mode_comes_back_unless_somebody_changed_it_since() {
     let (before, after, other) = (0o644, 0o755, 0o700);
-    let state = |mode| Some(FileState { hash: ContentHash::of(b"x\n"), size: 2, mode });
+    let state = |mode| Some(FileState { hash: ContentHash::digest(b"x\n"), size: 2, mode });
     let change = Change {
         id: ChangeId(1),
-        at: Moment(0),
-        origin: Origin::default(),
-        source: Source::Observed,
+        at: Timestamp(0),
+        origin: ChangeOrigin::default(),
+        source: ChangeSource::Observed,
         path: "a".to_owned(),
         before: state(before),
         after: state(after),
         reverses: Vec::new(),
     };
-    let content = |bytes: &'static [u8], mode| Content::Bytes { bytes, mode };
-    let step =
-        Step { change: &change, before: content(b"x\n", before), after: content(b"x\n", after), hunks: None };
-    let taken = |bytes, mode| reverse(content(bytes, mode), &[step]).unwrap();
-    let write = |bytes: &[u8], mode| Planned::Write { bytes: bytes.to_vec(), mode };
+    let content = |bytes: &'static [u8], mode| FileContent::Bytes { bytes, mode };
+    let step = ReversalStep {
+        change: &change,
+        before: content(b"x\n", before),
+        after: content(b"x\n", after),
+        hunks: None,
+    };
+    let taken = |bytes, mode| plan_reversal(content(bytes, mode), &[step]).unwrap();
+    let write = |bytes: &[u8], mode| ReversalPlan::Write { bytes: bytes.to_vec(), mode };
     assert_eq!(taken(b"x\n", after), write(b"x\n", before));
-    assert_eq!(taken(b"x\n", other), Planned::Unchanged);
-    assert_eq!(taken(b"x\n", before), Planned::Unchanged);
+    assert_eq!(taken(b"x\n", other), ReversalPlan::Unchanged);
+    assert_eq!(taken(b"x\n", before), ReversalPlan::Unchanged);
     // The bytes are the user's by now; the mode is still the change's.
     assert_eq!(taken(b"y\n", after), write(b"y\n", before));
-    assert_eq!(taken(b"y\n", other), Planned::Unchanged);
-    // No text has to be merged, so it may be none.
+    assert_eq!(taken(b"y\n", other), ReversalPlan::Unchanged);
+    // No text has to be merged, so the content need not be text.
     assert_eq!(taken(b"\xff\0\xff", after), write(b"\xff\0\xff", before));
 }
 
 #[test]
 fn what_agents_did_is_not_what_others_did_beside_them() {
-    let mut journal = Journal::default();
-    for (at, origin) in [agent(1, "c1"), Origin::default(), agent(2, "c2")].into_iter().enumerate() {
+    let mut journal = TestJournal::default();
+    for (at, origin) in [agent(1, "c1"), ChangeOrigin::default(), agent(2, "c2")].into_iter().enumerate() {
         let path = format!("f{at}");
         journal.change(&path, Some((b"x\n".to_vec(), PLAIN)), origin, Vec::new(), at as i64);
     }
-    let agents = Selection { who: Who::Agents, ..Selection::default() };
-    assert_eq!(to_undo(&journal.history, &agents), [ChangeId(3), ChangeId(1)]);
-    journal.take_back(Direction::Undo, &agents).unwrap();
+    let agents = ChangeSelection { owner: ChangeOwner::Agents, ..ChangeSelection::default() };
+    assert_eq!(changes_to_undo(&journal.history, &agents), [ChangeId(3), ChangeId(1)]);
+    journal.reverse_selected(ReversalDirection::Undo, &agents).unwrap();
     assert_eq!(journal.files.keys().collect::<Vec<_>>(), ["f1"]);
-    assert_eq!(to_redo(&journal.history, &agents).len(), 2);
+    assert_eq!(changes_to_redo(&journal.history, &agents).len(), 2);
 }
 
 #[test]
 fn what_was_found_changed_is_left_alone_where_only_what_was_written_is_meant() {
-    let mut journal = Journal::default();
-    for (at, source) in [Source::Written, Source::Observed, Source::Claimed].into_iter().enumerate() {
+    let mut journal = TestJournal::default();
+    for (at, source) in
+        [ChangeSource::Written, ChangeSource::Observed, ChangeSource::Claimed].into_iter().enumerate()
+    {
         let path = format!("f{at}");
         journal.change(&path, Some((b"x\n".to_vec(), PLAIN)), agent(1, "c1"), Vec::new(), at as i64);
         journal.history[at].source = source;
     }
-    let meant = |source| Selection { source, ..Selection::turn("s", 1) };
-    assert_eq!(to_undo(&journal.history, &meant(Some(Source::Written))), [ChangeId(1)]);
-    assert_eq!(to_undo(&journal.history, &meant(Some(Source::Observed))), [ChangeId(2)]);
-    assert_eq!(to_undo(&journal.history, &meant(None)), [ChangeId(3), ChangeId(2), ChangeId(1)]);
-    journal.take_back(Direction::Undo, &meant(Some(Source::Written))).unwrap();
+    let meant = |source| ChangeSelection { source, ..ChangeSelection::turn("s", 1) };
+    assert_eq!(changes_to_undo(&journal.history, &meant(Some(ChangeSource::Written))), [ChangeId(1)]);
+    assert_eq!(changes_to_undo(&journal.history, &meant(Some(ChangeSource::Observed))), [ChangeId(2)]);
+    assert_eq!(changes_to_undo(&journal.history, &meant(None)), [ChangeId(3), ChangeId(2), ChangeId(1)]);
+    journal.reverse_selected(ReversalDirection::Undo, &meant(Some(ChangeSource::Written))).unwrap();
     assert_eq!(journal.files.keys().collect::<Vec<_>>(), ["f1", "f2"]);
 }
 
 #[test]
 fn a_directory_means_what_lies_below_it() {
-    let mut journal = Journal::default();
+    let mut journal = TestJournal::default();
     for (at, path) in ["/w/a", "/w/ab", "/w/a/b", "/w/a/b/c", "/x"].into_iter().enumerate() {
         journal.change(path, Some((b"x\n".to_vec(), PLAIN)), agent(1, "c1"), Vec::new(), at as i64);
     }
     let mut told = String::new();
     for path in ["/w/a", "/w/a/", "/w/a/b", "/w", "/", "/w/a/c"] {
-        let meant = Selection { path: Some(path.to_owned()), ..Selection::default() };
+        let meant = ChangeSelection { path: Some(path.to_owned()), ..ChangeSelection::default() };
         let files = journal.history.iter().filter(|change| meant.matches(change));
         let files: Vec<&str> = files.map(|change| change.path.as_str()).collect();
         told += &format!("{path}: {}\n", files.join(" "));
@@ -867,33 +890,39 @@ fn a_directory_means_what_lies_below_it() {
     .assert_eq(&told);
 }
 
-/// Takes one change back from a file, and returns what becomes of it and in how many places it was resolved.
-fn resolve(before: Option<&str>, after: Option<&str>, now: Option<&str>, resolution: Resolution) -> String {
+/// Reverts one change of a file, and returns the result and the number of resolved conflicts.
+fn resolve(
+    before: Option<&str>,
+    after: Option<&str>,
+    now: Option<&str>,
+    resolution: ConflictResolution,
+) -> String {
     let bytes = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
     let (before, after, now) = (bytes(before), bytes(after), bytes(now));
     let state = |bytes: &Option<Vec<u8>>| {
         bytes.as_ref().map(|bytes| FileState {
-            hash: ContentHash::of(bytes),
+            hash: ContentHash::digest(bytes),
             size: bytes.len() as u64,
             mode: PLAIN,
         })
     };
     let change = Change {
         id: ChangeId(1),
-        at: Moment(0),
-        origin: Origin::default(),
-        source: Source::Written,
+        at: Timestamp(0),
+        origin: ChangeOrigin::default(),
+        source: ChangeSource::Written,
         path: "/a".to_owned(),
         before: state(&before),
         after: state(&after),
         reverses: Vec::new(),
     };
-    fn content_of(bytes: &Option<Vec<u8>>) -> Content<'_> {
-        bytes.as_ref().map_or(Content::Absent, |bytes| Content::Bytes { bytes, mode: PLAIN })
+    fn content_of(bytes: &Option<Vec<u8>>) -> FileContent<'_> {
+        bytes.as_ref().map_or(FileContent::Absent, |bytes| FileContent::Bytes { bytes, mode: PLAIN })
     }
-    let step = Step { change: &change, before: content_of(&before), after: content_of(&after), hunks: None };
-    match reverse_resolving(content_of(&now), &[step], resolution) {
-        Ok((Planned::Write { bytes, .. }, places)) => {
+    let step =
+        ReversalStep { change: &change, before: content_of(&before), after: content_of(&after), hunks: None };
+    match plan_resolved_reversal(content_of(&now), &[step], resolution) {
+        Ok((ReversalPlan::Write { bytes, .. }, places)) => {
             format!("{places}: {}", String::from_utf8_lossy(&bytes))
         }
         Ok((planned, places)) => format!("{places}: {planned:?}\n"),
@@ -913,7 +942,7 @@ fn conflicts_are_marked_or_forced() {
         ("edited and deleted", Some("old\n"), Some("new\n"), None),
     ];
     for (name, before, after, now) in cases {
-        for resolution in [Resolution::Markers, Resolution::Force] {
+        for resolution in [ConflictResolution::Markers, ConflictResolution::Force] {
             let became = resolve(before, after, now, resolution);
             _ = writeln!(told, "{name}, {resolution:?} {}", became.trim_end());
         }

@@ -1,4 +1,4 @@
-//! What the module promises, as data.
+//! Tests of version negotiation, as data.
 
 use super::*;
 use expect_test::{Expect, expect};
@@ -9,7 +9,7 @@ fn check(versions: &[u16], expected: Expect) {
     let mut text = String::new();
     for &version in versions {
         let version = ProtocolVersion::from(version);
-        let accepted = match accept(version) {
+        let accepted = match check_version(version) {
             Ok(()) => "accepted".to_owned(),
             Err(error) => format!("! {error}"),
         };
@@ -41,6 +41,6 @@ fn a_version_that_is_not_spoken_is_answered_with_the_latest_one_and_never_echoed
 proptest! {
     #[test]
     fn what_is_negotiated_is_always_accepted(requested: u16) {
-        prop_assert_eq!(accept(negotiate(requested.into())), Ok(()));
+        prop_assert_eq!(check_version(negotiate(requested.into())), Ok(()));
     }
 }

@@ -1,4 +1,4 @@
-//! What lines become, and that readers who differ read the same from it.
+//! Tests of the canonical form, and that different parsers read the same from it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{MAX_DEPTH, canonical};
+use super::{MAX_DEPTH, canonicalize};
 
 #[test]
 fn of_equal_names_the_last_counts_and_all_else_is_kept() {
@@ -20,12 +20,12 @@ fn of_equal_names_the_last_counts_and_all_else_is_kept() {
         r#"{"id":1,"method":"a","m\u0065thod":"b","\u0069d":2}"#,
         r#"{"method":"a","params":{"path":"x","_x":[{"p":1,"q":2,"p":3}],"p\u0061th":"y"},"params2":1}"#,
         r#"{"id":1,"result":{"a":[1,"}"]},"_x":1,"_x":2,"error":null}"#,
-        // Numbers, and strings that are no text, stay as they are.
+        // Numbers, and strings that are not valid text, stay as they are.
         r#"{"id":1,"result":[1.50,-0,1E400,123456789012345678901234567890,"\ud83d","\ud83d\ude00"]}"#,
         r#"{"method":"fs\/write\u005ftext_file","params":"\u000a\u0000é\u00e9"}"#,
         r#"{"_id":1,"method":"a","日本":"é","a\\\"b":1}"#,
     ];
-    let told = lines.map(|line| String::from_utf8(canonical(line.as_bytes()).expect(line)).unwrap());
+    let told = lines.map(|line| String::from_utf8(canonicalize(line.as_bytes()).expect(line)).unwrap());
     expect![[r#"
         {"jsonrpc":"2.0","id":1,"method":"a","params":{"id":2,"method":"b"}}
         {"method":"a","params":[1,{},[]]}
@@ -45,7 +45,7 @@ fn what_is_not_one_message_for_every_reader_has_no_form() {
     let deep = |depth: usize| {
         format!(r#"{{"method":"a","params":{}{}}}"#, "[".repeat(depth - 1), "]".repeat(depth - 1))
     };
-    assert!(canonical(deep(MAX_DEPTH).as_bytes()).is_some());
+    assert!(canonicalize(deep(MAX_DEPTH).as_bytes()).is_some());
     let too_deep = deep(MAX_DEPTH + 1);
     let lines: &[&[u8]] = &[
         br#"{"id":1,"method":"a","Method":"b"}"#,
@@ -74,35 +74,35 @@ fn what_is_not_one_message_for_every_reader_has_no_form() {
         too_deep.as_bytes(),
     ];
     for line in lines {
-        assert_eq!(canonical(line), None, "{}", line.escape_ascii());
+        assert_eq!(canonicalize(line), None, "{}", line.escape_ascii());
     }
 }
 
-/// Which of equal names counts to a reader.
+/// Which of duplicate names counts to a parser.
 #[derive(Clone, Copy)]
-enum Wins {
+enum DuplicateRule {
     First,
     Last,
 }
 
-/// A value as a reader has it.
+/// A value as a parser reads it.
 #[derive(Debug, PartialEq)]
-enum Tree {
-    Object(BTreeMap<String, Tree>),
-    Array(Vec<Tree>),
+enum JsonTree {
+    Object(BTreeMap<String, JsonTree>),
+    Array(Vec<JsonTree>),
     Text(String),
-    // A number, a word, or a string that is no text.
+    // A number, a word, or a string that is not valid text.
     Raw(String),
 }
 
-/// The members of an object, as they stand there.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
+/// The members of an object, as written.
+struct ObjectMembers<'a>(Vec<(String, &'a RawValue)>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for ObjectMembers<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Each;
-        impl<'de> Visitor<'de> for Each {
-            type Value = Members<'de>;
+        struct MembersVisitor;
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = ObjectMembers<'de>;
 
             fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
                 to.write_str("an object")
@@ -113,40 +113,40 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
                 while let Some(member) = map.next_entry()? {
                     members.push(member);
                 }
-                Ok(Members(members))
+                Ok(ObjectMembers(members))
             }
         }
-        from.deserialize_map(Each)
+        from.deserialize_map(MembersVisitor)
     }
 }
 
-fn read(text: &str, wins: Wins) -> Tree {
+fn read_tree(text: &str, wins: DuplicateRule) -> JsonTree {
     let text = text.trim();
     match text.as_bytes()[0] {
         b'{' => {
-            let Members(mut members) = serde_json::from_str(text).unwrap();
-            if matches!(wins, Wins::First) {
+            let ObjectMembers(mut members) = serde_json::from_str(text).unwrap();
+            if matches!(wins, DuplicateRule::First) {
                 members.reverse();
             }
-            let members = members.into_iter().map(|(name, value)| (name, read(value.get(), wins)));
-            Tree::Object(members.collect())
+            let members = members.into_iter().map(|(name, value)| (name, read_tree(value.get(), wins)));
+            JsonTree::Object(members.collect())
         }
         b'[' => {
             let items: Vec<&RawValue> = serde_json::from_str(text).unwrap();
-            Tree::Array(items.into_iter().map(|item| read(item.get(), wins)).collect())
+            JsonTree::Array(items.into_iter().map(|item| read_tree(item.get(), wins)).collect())
         }
-        b'"' => serde_json::from_str(text).map_or_else(|_| Tree::Raw(text.to_owned()), Tree::Text),
-        _ => Tree::Raw(text.to_owned()),
+        b'"' => serde_json::from_str(text).map_or_else(|_| JsonTree::Raw(text.to_owned()), JsonTree::Text),
+        _ => JsonTree::Raw(text.to_owned()),
     }
 }
 
-fn choose(from: &[&'static str]) -> impl Strategy<Value = String> + use<> {
+fn select_text(from: &[&'static str]) -> impl Strategy<Value = String> + use<> {
     proptest::sample::select(from.to_vec()).prop_map(str::to_owned)
 }
 
-/// Returns a name, which often is that of another member, escaped in another way.
+/// A name, often that of another member with different escapes.
 fn name() -> impl Strategy<Value = String> {
-    choose(&[
+    select_text(&[
         r#""path""#,
         r#""p\u0061th""#,
         r#""\u0070\u0061\u0074\u0068""#,
@@ -157,12 +157,12 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 fn blank() -> impl Strategy<Value = String> {
-    choose(&["", "", "", " ", "\t", "\r"])
+    select_text(&["", "", "", " ", "\t", "\r"])
 }
 
-/// Returns the text of a value.
+/// The text of a value.
 fn value() -> impl Strategy<Value = String> {
-    let leaf = choose(&[
+    let leaf = select_text(&[
         "0",
         "-0",
         "1.50",
@@ -187,18 +187,19 @@ fn value() -> impl Strategy<Value = String> {
     })
 }
 
-/// Returns the members of an object, as they stand between its brackets.
+/// The members of an object, as written between its brackets.
 fn members(value: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     let member =
         (name(), blank(), value).prop_map(|(name, blank, value)| format!("{name}{blank}:{blank}{value}"));
     proptest::collection::vec(member, 0..5).prop_map(|members| members.join(" ,"))
 }
 
-/// Returns a message, with each of its names once or more often.
+/// A message, with each of its names once or more often.
 fn message() -> impl Strategy<Value = String> {
-    let names = choose(&[r#""params""#, r#""par\u0061ms""#, r#""_x""#, r#""id""#, r#""\u0069d""#]);
+    let names = select_text(&[r#""params""#, r#""par\u0061ms""#, r#""_x""#, r#""id""#, r#""\u0069d""#]);
     let others = proptest::collection::vec((names, value()), 0..5);
-    let methods = proptest::collection::vec(choose(&[r#""method":"a""#, r#""m\u0065thod":"\u0062""#]), 1..3);
+    let methods =
+        proptest::collection::vec(select_text(&[r#""method":"a""#, r#""m\u0065thod":"\u0062""#]), 1..3);
     (others, methods)
         .prop_flat_map(|(others, methods)| {
             let others = others.into_iter().map(|(name, value)| format!("{name}: {value}"));
@@ -212,11 +213,11 @@ proptest! {
 
     #[test]
     fn readers_that_differ_read_the_same_from_what_is_written(line in message()) {
-        let written = String::from_utf8(canonical(line.as_bytes()).unwrap()).unwrap();
-        let meant = read(&line, Wins::Last);
-        prop_assert_eq!(&read(&written, Wins::First), &meant);
-        prop_assert_eq!(&read(&written, Wins::Last), &meant);
-        prop_assert_eq!(canonical(written.as_bytes()).unwrap(), written.as_bytes());
+        let written = String::from_utf8(canonicalize(line.as_bytes()).unwrap()).unwrap();
+        let meant = read_tree(&line, DuplicateRule::Last);
+        prop_assert_eq!(&read_tree(&written, DuplicateRule::First), &meant);
+        prop_assert_eq!(&read_tree(&written, DuplicateRule::Last), &meant);
+        prop_assert_eq!(canonicalize(written.as_bytes()).unwrap(), written.as_bytes());
         prop_assert_eq!(written.find(['\n', '\r']), Some(written.len() - 1));
     }
 }

@@ -1,18 +1,18 @@
-//! What a text is, or why it is no message and who is told so.
+//! Tests of the envelope: the kind of a text, or why it is not a message and which id is answered.
 
 use expect_test::{Expect, expect};
 
 use super::*;
 use crate::salvage::salvage;
 
-/// Reads every line, and shows the line and what became of it.
+/// Parses every line, and shows the line and the result.
 fn check(texts: &str, expected: Expect) {
     let texts = texts.lines().map(str::trim).filter(|text| !text.is_empty());
     let seen: String = texts.map(|text| format!("{text}\n    {}\n", show(text))).collect();
     expected.assert_eq(&seen);
 }
 
-/// Puts each text where the id of a request stands, and shows what becomes of it.
+/// Uses each text as the id of a request, and shows the result.
 fn check_ids(ids: &str, expected: Expect) {
     let show =
         |id: &str| format!("{id}: {}\n", show(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#)));
@@ -23,14 +23,16 @@ fn show(text: &str) -> String {
     let params =
         |params: Option<&RawValue>| params.map_or(String::new(), |params| format!(" {}", params.get()));
     match parse(text) {
-        Ok(Message::Request { id, method, params: raw }) => {
+        Ok(RpcMessage::Request { id, method, params: raw }) => {
             format!("request {id:?} {method:?}{}", params(raw))
         }
-        Ok(Message::Notification { method, params: raw }) => {
+        Ok(RpcMessage::Notification { method, params: raw }) => {
             format!("notification {method:?}{}", params(raw))
         }
-        Ok(Message::Response { id, outcome: Ok(result) }) => format!("response {id:?} {}", result.get()),
-        Ok(Message::Response { id, outcome: Err(error) }) => format!("response {id:?} error {}", error.get()),
+        Ok(RpcMessage::Response { id, outcome: Ok(result) }) => format!("response {id:?} {}", result.get()),
+        Ok(RpcMessage::Response { id, outcome: Err(error) }) => {
+            format!("response {id:?} error {}", error.get())
+        }
         Err(malformed) => format!("! {malformed:?}, {:?}", salvage(text.as_bytes())),
     }
 }
@@ -65,20 +67,20 @@ fn nothing_else_is_the_id_of_a_request() {
         9223372036854775808 -9223372036854775809 18446744073709551616 1e400 "\ud800"
         "#,
         expect![[r#"
-            null: ! Id, Salvaged { id: None, is_response: false }
-            true: ! Id, Salvaged { id: None, is_response: false }
-            {}: ! Id, Salvaged { id: None, is_response: false }
-            {"id":1}: ! Id, Salvaged { id: None, is_response: false }
-            [1]: ! Id, Salvaged { id: None, is_response: false }
-            1.5: ! Id, Salvaged { id: None, is_response: false }
-            1.0: ! Id, Salvaged { id: None, is_response: false }
-            1e3: ! Id, Salvaged { id: None, is_response: false }
-            -0: ! Id, Salvaged { id: None, is_response: false }
-            9223372036854775808: ! Id, Salvaged { id: None, is_response: false }
-            -9223372036854775809: ! Id, Salvaged { id: None, is_response: false }
-            18446744073709551616: ! Id, Salvaged { id: None, is_response: false }
-            1e400: ! NotJson, Salvaged { id: None, is_response: false }
-            "\ud800": ! NotJson, Salvaged { id: None, is_response: false }
+            null: ! InvalidId, SalvagedMessage { id: None, is_response: false }
+            true: ! InvalidId, SalvagedMessage { id: None, is_response: false }
+            {}: ! InvalidId, SalvagedMessage { id: None, is_response: false }
+            {"id":1}: ! InvalidId, SalvagedMessage { id: None, is_response: false }
+            [1]: ! InvalidId, SalvagedMessage { id: None, is_response: false }
+            1.5: ! InvalidId, SalvagedMessage { id: None, is_response: false }
+            1.0: ! InvalidId, SalvagedMessage { id: None, is_response: false }
+            1e3: ! InvalidId, SalvagedMessage { id: None, is_response: false }
+            -0: ! InvalidId, SalvagedMessage { id: None, is_response: false }
+            9223372036854775808: ! InvalidId, SalvagedMessage { id: None, is_response: false }
+            -9223372036854775809: ! InvalidId, SalvagedMessage { id: None, is_response: false }
+            18446744073709551616: ! InvalidId, SalvagedMessage { id: None, is_response: false }
+            1e400: ! NotJson, SalvagedMessage { id: None, is_response: false }
+            "\ud800": ! NotJson, SalvagedMessage { id: None, is_response: false }
         "#]],
     );
 }
@@ -86,9 +88,10 @@ fn nothing_else_is_the_id_of_a_request() {
 #[test]
 fn an_id_has_a_longest_length() {
     let request = |length| format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"m"}}"#, "é".repeat(length / 2));
-    let is_request = |text: &str| matches!(parse(text), Ok(Message::Request { .. }));
+    let is_request = |text: &str| matches!(parse(text), Ok(RpcMessage::Request { .. }));
     assert!(is_request(&request(MAX_ID)));
-    expect!["! Id, Salvaged { id: None, is_response: false }"].assert_eq(&show(&request(MAX_ID + 2)));
+    expect!["! InvalidId, SalvagedMessage { id: None, is_response: false }"]
+        .assert_eq(&show(&request(MAX_ID + 2)));
 }
 
 #[test]
@@ -173,29 +176,29 @@ fn a_message_must_have_the_shape_of_one() {
         "#,
         expect![[r#"
             {}
-                ! Version, Salvaged { id: None, is_response: false }
+                ! WrongVersion, SalvagedMessage { id: None, is_response: false }
             {"jsonrpc":"2.0"}
-                ! Shape, Salvaged { id: None, is_response: false }
+                ! InvalidShape, SalvagedMessage { id: None, is_response: false }
             {"jsonrpc":"2.0","id":1}
                 response Number(1) null
             {"jsonrpc":"2.0","id":1,"method":"m","result":1}
-                ! Shape, Salvaged { id: Some(Number(1)), is_response: false }
+                ! InvalidShape, SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":"no"}}
-                ! Shape, Salvaged { id: Some(Number(1)), is_response: true }
+                ! InvalidShape, SalvagedMessage { id: Some(Number(1)), is_response: true }
             {"jsonrpc":"2.0","result":1}
-                ! Shape, Salvaged { id: None, is_response: true }
+                ! InvalidShape, SalvagedMessage { id: None, is_response: true }
             {"jsonrpc":"2.0","id":[],"result":1}
-                ! Id, Salvaged { id: None, is_response: true }
+                ! InvalidId, SalvagedMessage { id: None, is_response: true }
             {"id":1,"method":"m"}
-                ! Version, Salvaged { id: Some(Number(1)), is_response: false }
+                ! WrongVersion, SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"jsonrpc":"1.0","id":1,"method":"m"}
-                ! Version, Salvaged { id: Some(Number(1)), is_response: false }
+                ! WrongVersion, SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"jsonrpc":2.0,"method":"m"}
-                ! Version, Salvaged { id: None, is_response: false }
+                ! WrongVersion, SalvagedMessage { id: None, is_response: false }
             {"jsonrpc":"2.0","id":1,"method":7}
-                ! Method, Salvaged { id: Some(Number(1)), is_response: false }
+                ! InvalidMethod, SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"jsonrpc":"2.0","id":1,"method":["m",{"id":2}]}
-                ! Method, Salvaged { id: Some(Number(1)), is_response: false }
+                ! InvalidMethod, SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"id":1,"result":1}
                 response Number(1) 1
         "#]],
@@ -215,17 +218,17 @@ fn a_text_that_is_no_object_is_no_message() {
         "#,
         expect![[r#"
             1
-                ! NotAnObject, Salvaged { id: None, is_response: false }
+                ! NotAnObject, SalvagedMessage { id: None, is_response: false }
             "text"
-                ! NotAnObject, Salvaged { id: None, is_response: false }
+                ! NotAnObject, SalvagedMessage { id: None, is_response: false }
             null
-                ! NotAnObject, Salvaged { id: None, is_response: false }
+                ! NotAnObject, SalvagedMessage { id: None, is_response: false }
             [{"jsonrpc":"2.0","id":1,"method":"m"}]
-                ! NotAnObject, Salvaged { id: None, is_response: false }
+                ! NotAnObject, SalvagedMessage { id: None, is_response: false }
             nonsense
-                ! NotJson, Salvaged { id: None, is_response: false }
+                ! NotJson, SalvagedMessage { id: None, is_response: false }
             "cut
-                ! NotJson, Salvaged { id: None, is_response: false }
+                ! NotJson, SalvagedMessage { id: None, is_response: false }
         "#]],
     );
 }
@@ -250,31 +253,31 @@ fn what_is_broken_is_still_answered_where_its_id_can_be_read() {
         "#,
         expect![[r#"
             {"jsonrpc":"2.0","id":1,"method":"m"}}
-                ! NotJson, Salvaged { id: Some(Number(1)), is_response: false }
+                ! NotJson, SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"jsonrpc":"2.0","id":1,"method":"m"} {"jsonrpc":"2.0","id":2,"method":"m"}
-                ! NotJson, Salvaged { id: Some(Number(1)), is_response: false }
+                ! NotJson, SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"jsonrpc":"2.0","id":1,"method":"m",}
-                ! NotJson, Salvaged { id: Some(Number(1)), is_response: false }
+                ! NotJson, SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"jsonrpc":"2.0","id":1,"method":"m","params":{oops}}
-                ! NotJson, Salvaged { id: Some(Number(1)), is_response: false }
+                ! NotJson, SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"jsonrpc":"2.0","id":1,"method":"m","params":[1,2
-                ! NotJson, Salvaged { id: Some(Number(1)), is_response: false }
+                ! NotJson, SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"jsonrpc":"2.0","id":1,"method":"\ud800"}
-                ! NotJson, Salvaged { id: Some(Number(1)), is_response: false }
+                ! NotJson, SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"jsonrpc":"2.0","id":1,"method":1e400}
-                ! NotJson, Salvaged { id: Some(Number(1)), is_response: false }
+                ! NotJson, SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"jsonrpc":"2.0","params":"\q","id":"a\nb","method":"m"}
-                ! NotJson, Salvaged { id: Some(Str("a\nb")), is_response: false }
+                ! NotJson, SalvagedMessage { id: Some(Str("a\nb")), is_response: false }
             {"jsonrpc":"2.0","id":1,"result":"\q"}
-                ! NotJson, Salvaged { id: Some(Number(1)), is_response: true }
+                ! NotJson, SalvagedMessage { id: Some(Number(1)), is_response: true }
             {"jsonrpc":"2.0","result":tru,"id":1}
-                ! NotJson, Salvaged { id: Some(Number(1)), is_response: true }
+                ! NotJson, SalvagedMessage { id: Some(Number(1)), is_response: true }
             {"jsonrpc":"2.0","error":
-                ! NotJson, Salvaged { id: None, is_response: true }
+                ! NotJson, SalvagedMessage { id: None, is_response: true }
             {'jsonrpc':'2.0','id':1}
-                ! NotJson, Salvaged { id: None, is_response: false }
+                ! NotJson, SalvagedMessage { id: None, is_response: false }
             {"jsonrpc":"2.0","id":12
-                ! NotJson, Salvaged { id: None, is_response: false }
+                ! NotJson, SalvagedMessage { id: None, is_response: false }
         "#]],
     );
 }
@@ -293,15 +296,15 @@ fn a_member_that_comes_twice_breaks_the_message() {
         "#,
         expect![[r#"
             {"jsonrpc":"2.0","id":1,"id":2,"method":"m"}
-                ! NotJson, Salvaged { id: Some(Number(2)), is_response: false }
+                ! NotJson, SalvagedMessage { id: Some(Number(2)), is_response: false }
             {"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"m"}
-                ! NotJson, Salvaged { id: Some(Number(1)), is_response: false }
+                ! NotJson, SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"jsonrpc":"2.0","id":1,"method":"m","method":"n"}
-                ! NotJson, Salvaged { id: Some(Number(1)), is_response: false }
+                ! NotJson, SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"jsonrpc":"2.0","id":1,"method":"m","params":{},"params":{}}
-                ! NotJson, Salvaged { id: Some(Number(1)), is_response: false }
+                ! NotJson, SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"jsonrpc":"2.0","id":1,"result":1,"result":2}
-                ! NotJson, Salvaged { id: Some(Number(1)), is_response: true }
+                ! NotJson, SalvagedMessage { id: Some(Number(1)), is_response: true }
             {"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1,"a":2}}
                 request Number(1) "m" {"a":1,"a":2}
             {"jsonrpc":"2.0","id":1,"method":"m","_x":1,"_x":2}
@@ -336,15 +339,15 @@ fn the_depth_of_params_does_not_matter() {
         format!(r#"{{"jsonrpc":"2.0","params":{open}1{close},"id":1,"method":"m"}}"#)
     };
     for text in [deep("[", "]"), deep(r#"{"a":"#, "}")] {
-        assert!(matches!(parse(&text), Ok(Message::Request { id: RequestId::Number(1), .. })));
+        assert!(matches!(parse(&text), Ok(RpcMessage::Request { id: RequestId::Number(1), .. })));
     }
-    // Brackets that are not closed, and a value that is too deep for an id.
+    // Unclosed brackets, and a value that is nested too deep for an id.
     let seen =
         [deep("[", ""), deep("", "]"), deep("[", "]").replace("params", "id").replace("\"id\":1", "\"x\":1")];
     expect![[r#"
-        ! NotJson, Salvaged { id: None, is_response: false }
-        ! NotJson, Salvaged { id: None, is_response: false }
-        ! Id, Salvaged { id: None, is_response: false }
+        ! NotJson, SalvagedMessage { id: None, is_response: false }
+        ! NotJson, SalvagedMessage { id: None, is_response: false }
+        ! InvalidId, SalvagedMessage { id: None, is_response: false }
     "#]]
     .assert_eq(&seen.map(|text| show(&text) + "\n").concat());
 }
@@ -362,7 +365,7 @@ fn a_batch_has_at_least_one_message_and_no_more_than_allowed() {
         []: ! EmptyBatch
         [ ]: ! EmptyBatch
         [1, {"id" : 2} ,[3]]: ["1", "{\"id\" : 2}", "[3]"]
-        [1,2,3,4]: ! LargeBatch { count: 4, limit: 3 }
+        [1,2,3,4]: ! BatchTooLarge { count: 4, limit: 3 }
         [1,2,3,4,: ! NotJson
         [1,]: ! NotJson
         [1] 2: ! NotJson
@@ -371,15 +374,16 @@ fn a_batch_has_at_least_one_message_and_no_more_than_allowed() {
     .assert_eq(&texts.map(show).concat());
 }
 
-/// A message is guessed right, or it is not guessed.
+/// The unchecked split of a message is right, or there is none.
 #[test]
 fn a_guess_whose_body_is_json_is_the_message() {
     let show_guess = |text: &str| {
-        let guess = guess(text).filter(|guess| serde_json::from_str::<IgnoredAny>(guess.body).is_ok())?;
+        let guess =
+            split_unchecked(text).filter(|guess| serde_json::from_str::<IgnoredAny>(guess.body).is_ok())?;
         Some(match guess.head {
-            Head::Request { id, method } => format!("request {id:?} {method:?} {}", guess.body),
-            Head::Notification { method } => format!("notification {method:?} {}", guess.body),
-            Head::Result { id } => format!("response {:?} {}", RequestId::Number(id), guess.body),
+            MessageHead::Request { id, method } => format!("request {id:?} {method:?} {}", guess.body),
+            MessageHead::Notification { method } => format!("notification {method:?} {}", guess.body),
+            MessageHead::Result { id } => format!("response {:?} {}", RequestId::Number(id), guess.body),
         })
     };
     let texts = r#"

@@ -1,11 +1,11 @@
-//! What goes into the output comes out of it: every byte once, in order, large bodies without a copy.
+//! Tests of the outbox: every byte leaves once, in order, large bodies without a copy.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
 
-/// Does one step after the other, and shows the lengths of the pieces that a write would be given after each.
+/// Runs one step after the other, and shows after each the lengths of the pieces for a write.
 ///
 /// `append`, `own` and `consume` take a number of bytes.
 fn check(steps: &str, expected: Expect) {
@@ -28,7 +28,7 @@ fn check(steps: &str, expected: Expect) {
 
 fn pieces(outbox: &Outbox, most: usize) -> Vec<IoSlice<'_>> {
     let mut slices = vec![IoSlice::new(&[]); most];
-    let filled = outbox.slices(&mut slices);
+    let filled = outbox.fill_slices(&mut slices);
     slices.truncate(filled);
     slices
 }
@@ -88,7 +88,7 @@ fn a_write_may_end_behind_several_pieces() {
 
 #[test]
 fn a_large_body_is_not_copied() {
-    let body = vec![b'o'; PIECE];
+    let body = vec![b'o'; MAX_PIECE];
     let address = body.as_ptr();
     let mut outbox = Outbox::default();
     outbox.append(|out| out.extend_from_slice(b"before"));
@@ -99,25 +99,37 @@ fn a_large_body_is_not_copied() {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum OutboxStep {
     Append(usize),
-    Own(usize),
+    PushOwned(usize),
     Consume(usize),
     Take,
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    let length = || prop::sample::select(vec![0, 1, 7, 300, LARGE - 1, LARGE, PIECE - 1, PIECE, PIECE + 1]);
+fn step() -> impl Strategy<Value = OutboxStep> {
+    let length = || {
+        prop::sample::select(vec![
+            0,
+            1,
+            7,
+            300,
+            LARGE_BODY - 1,
+            LARGE_BODY,
+            MAX_PIECE - 1,
+            MAX_PIECE,
+            MAX_PIECE + 1,
+        ])
+    };
     prop_oneof![
-        4 => length().prop_map(Step::Append),
-        4 => length().prop_map(Step::Own),
-        4 => (length(), 0usize..3).prop_map(|(length, more)| Step::Consume(length + more)),
-        1 => Just(Step::Take),
+        4 => length().prop_map(OutboxStep::Append),
+        4 => length().prop_map(OutboxStep::PushOwned),
+        4 => (length(), 0usize..3).prop_map(|(length, more)| OutboxStep::Consume(length + more)),
+        1 => Just(OutboxStep::Take),
     ]
 }
 
-/// Bytes that tell where in the stream they belong.
-fn numbered(from: u64, length: usize) -> Vec<u8> {
+/// Bytes that encode their position in the stream.
+fn numbered_bytes(from: u64, length: usize) -> Vec<u8> {
     (from..from + length as u64).map(|n| (n % 251) as u8).collect()
 }
 
@@ -130,27 +142,27 @@ proptest! {
         let mut model: Vec<u8> = Vec::new();
         for step in steps {
             match step {
-                Step::Append(length) => {
-                    let bytes = numbered(outbox.appended(), length);
+                OutboxStep::Append(length) => {
+                    let bytes = numbered_bytes(outbox.total_appended(), length);
                     outbox.append(|out| out.extend_from_slice(&bytes));
                     model.extend(bytes);
                 }
-                Step::Own(length) => {
-                    let bytes = numbered(outbox.appended(), length);
+                OutboxStep::PushOwned(length) => {
+                    let bytes = numbered_bytes(outbox.total_appended(), length);
                     outbox.push_owned(bytes.clone());
                     model.extend(bytes);
                 }
-                Step::Consume(n) => {
+                OutboxStep::Consume(n) => {
                     outbox.consume(n);
                     model.drain(..n.min(model.len()));
                 }
-                Step::Take => prop_assert!(outbox.take() == std::mem::take(&mut model)),
+                OutboxStep::Take => prop_assert!(outbox.take() == std::mem::take(&mut model)),
             }
             let pieces = pieces(&outbox, 64);
             prop_assert!(pieces.iter().all(|piece| !piece.is_empty()));
             prop_assert!(pieces.iter().flat_map(|piece| piece.iter()).eq(&model));
             prop_assert_eq!(outbox.len(), model.len());
-            prop_assert_eq!(outbox.written() + model.len() as u64, outbox.appended());
+            prop_assert_eq!(outbox.total_written() + model.len() as u64, outbox.total_appended());
         }
     }
 }

@@ -1,15 +1,17 @@
-//! What is seen of lines, good and bad.
+//! Tests of peeking at lines, valid and invalid.
 
 use expect_test::expect;
 
-use super::{Peek, id, peek, with_id};
+use super::{PeekedMessage, parse_id, peek, replace_id};
 
-fn seen(line: &[u8]) -> String {
+fn describe_peek(line: &[u8]) -> String {
     match peek(line) {
-        Peek::Request { id, method } => format!("request {} {method}", String::from_utf8_lossy(id)),
-        Peek::Notification { method } => format!("notification {method}"),
-        Peek::Answer { id, is_error } => format!("answer {} {is_error}", String::from_utf8_lossy(id)),
-        Peek::Other => "other".to_owned(),
+        PeekedMessage::Request { id, method } => format!("request {} {method}", String::from_utf8_lossy(id)),
+        PeekedMessage::Notification { method } => format!("notification {method}"),
+        PeekedMessage::Response { id, is_error } => {
+            format!("answer {} {is_error}", String::from_utf8_lossy(id))
+        }
+        PeekedMessage::Other => "other".to_owned(),
     }
 }
 
@@ -33,7 +35,7 @@ fn a_line_is_known_by_what_stands_in_it_in_any_order() {
         b"{\"result\":\"\xff\",\"id\":2}",
         b"{\"id\":null,\"result\":1}",
     ];
-    let told: String = lines.iter().map(|line| format!("{}\n", seen(line))).collect();
+    let told: String = lines.iter().map(|line| format!("{}\n", describe_peek(line))).collect();
     expect![[r#"
         other
         other
@@ -58,7 +60,7 @@ fn a_line_is_known_by_what_stands_in_it_in_any_order() {
 #[test]
 fn an_id_is_a_string_or_an_integer() {
     let ids = ["7", "0", "07", "-3", "\"a\\u00e9\"", "null", "1.5", "99999999999999999999", "{}", ""];
-    let told: String = ids.iter().map(|raw| format!("{raw} {:?}\n", id(raw.as_bytes()))).collect();
+    let told: String = ids.iter().map(|raw| format!("{raw} {:?}\n", parse_id(raw.as_bytes()))).collect();
     expect![[r#"
         7 Some(Number(7))
         0 Some(Number(0))
@@ -77,8 +79,8 @@ fn an_id_is_a_string_or_an_integer() {
 #[test]
 fn another_id_changes_nothing_else() {
     let line = b"{ \"id\" : 7 , \"method\":\"a\",\"params\":{\"id\":7}}\n";
-    let Peek::Request { id, .. } = peek(line) else { panic!("not a request") };
-    let told = String::from_utf8(with_id(line, id, "\"x\"")).unwrap();
+    let PeekedMessage::Request { id, .. } = peek(line) else { panic!("not a request") };
+    let told = String::from_utf8(replace_id(line, id, "\"x\"")).unwrap();
     expect![[r#"
         { "id" : "x" , "method":"a","params":{"id":7}}
     "#]]

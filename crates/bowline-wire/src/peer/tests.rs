@@ -1,16 +1,21 @@
-//! What a peer makes of what the other side sends, and what it sends itself.
+//! Tests of a peer: its events, and its output.
 
 mod properties;
 
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::envelope::Head;
+use crate::envelope::MessageHead;
 use crate::limits::MAX_REFUSALS;
 
 /// Small enough that a script can reach every one of them.
-const SMALL: Limits =
-    Limits { max_line: 200, max_batch: 4, max_incoming: 3, max_outgoing: 2, ..Limits::DEFAULT };
+const SMALL_LIMITS: ConnectionLimits = ConnectionLimits {
+    max_line: 200,
+    max_batch: 4,
+    max_incoming: 3,
+    max_outgoing: 2,
+    ..ConnectionLimits::DEFAULT
+};
 
 /// Runs a script, and shows the events and the output (`>`) after each of its lines:
 /// - `< TEXT`: the other side sends a line, in which `\xff` stands for that byte
@@ -20,30 +25,30 @@ const SMALL: Limits =
 ///
 /// A request for `now` is answered as soon as it is seen.
 fn check(script: &str, expected: Expect) {
-    let mut peer = Peer::new(SMALL);
+    let mut peer = Peer::new(SMALL_LIMITS);
     let steps = script.lines().map(str::trim).filter(|step| !step.is_empty());
-    let seen: String = steps.map(|step| run(&mut peer, step)).collect();
+    let seen: String = steps.map(|step| run_step(&mut peer, step)).collect();
     expected.assert_eq(&seen);
 }
 
-fn run(peer: &mut Peer, step: &str) -> String {
+fn run_step(peer: &mut Peer, step: &str) -> String {
     let (verb, rest) = step.split_once(' ').unwrap();
     let (name, text) = rest.split_once(' ').unwrap_or((rest, "{}"));
     let id = || serde_json::from_str::<RequestId>(name).unwrap();
-    let body = || Body::raw(serde_json::from_str(text).unwrap());
+    let body = || JsonBody::from_raw(serde_json::from_str(text).unwrap());
     let mut seen = match verb {
         "<" => {
-            peer.receive(&[&bytes(rest)[..], b"\n"].concat());
+            peer.receive(&[&to_bytes(rest)[..], b"\n"].concat());
             String::new()
         }
         "<<" => {
-            peer.receive(&bytes(rest));
-            peer.end();
+            peer.receive(&to_bytes(rest));
+            peer.end_input();
             String::new()
         }
-        "answer" => peer.respond(&id(), Ok(body())).map_or_else(failed, |()| String::new()),
-        "fail" => peer.respond(&id(), Err(Error::new(-1, text))).map_or_else(failed, |()| String::new()),
-        "ask" => peer.request(name, body()).map_or_else(failed, |_| String::new()),
+        "answer" => peer.respond(&id(), Ok(body())).map_or_else(show_error, |()| String::new()),
+        "fail" => peer.respond(&id(), Err(Error::new(-1, text))).map_or_else(show_error, |()| String::new()),
+        "ask" => peer.request(name, body()).map_or_else(show_error, |_| String::new()),
         "tell" => {
             peer.notify(name, body());
             String::new()
@@ -55,11 +60,11 @@ fn run(peer: &mut Peer, step: &str) -> String {
         _ => panic!("no such step: {verb}"),
     };
     while let Some(event) = peer.next_event() {
-        seen += &(show(&event) + "\n");
-        if let Event::Request { id, method, .. } = event
+        seen += &(show_event(&event) + "\n");
+        if let PeerEvent::Request { id, method, .. } = event
             && method == "now"
         {
-            peer.respond(&id, Ok(Body::empty_object())).unwrap();
+            peer.respond(&id, Ok(JsonBody::empty_object())).unwrap();
         }
     }
     for line in String::from_utf8(peer.take_output()).unwrap().lines() {
@@ -68,29 +73,29 @@ fn run(peer: &mut Peer, step: &str) -> String {
     seen
 }
 
-fn failed(error: impl std::error::Error) -> String {
+fn show_error(error: impl std::error::Error) -> String {
     format!("! {error}\n")
 }
 
-fn bytes(text: &str) -> Vec<u8> {
+fn to_bytes(text: &str) -> Vec<u8> {
     text.split(r"\xff").map(str::as_bytes).collect::<Vec<_>>().join(&0xff)
 }
 
-fn show(event: &Event<'_>) -> String {
+fn show_event(event: &PeerEvent<'_>) -> String {
     let id_text = |id: &RequestId| serde_json::to_string(id).unwrap();
     let params = |params: &Option<&RawValue>| params.map_or("-".to_owned(), |params| params.get().to_owned());
     match event {
-        Event::Request { id, method, params: raw } => {
+        PeerEvent::Request { id, method, params: raw } => {
             format!("request {} {method} {}", id_text(id), params(raw))
         }
-        Event::Notification { method, params: raw } => format!("notification {method} {}", params(raw)),
-        Event::Response { id, outcome: Ok(result) } => format!("response {id} {}", result.get()),
-        Event::Response { id, outcome: Err(error) } => {
+        PeerEvent::Notification { method, params: raw } => format!("notification {method} {}", params(raw)),
+        PeerEvent::Response { id, outcome: Ok(result) } => format!("response {id} {}", result.get()),
+        PeerEvent::Response { id, outcome: Err(error) } => {
             format!("response {id} error {} {:?}", i32::from(error.code), error.message)
         }
-        Event::LateResponse { id } => format!("late response {id}"),
-        Event::Cancel { id } => format!("cancel {}", id_text(id)),
-        Event::Breach(breach) => format!("breach: {breach}"),
+        PeerEvent::LateResponse { id } => format!("late response {id}"),
+        PeerEvent::Cancel { id } => format!("cancel {}", id_text(id)),
+        PeerEvent::Violation(breach) => format!("breach: {breach}"),
     }
 }
 
@@ -392,13 +397,13 @@ fn only_so_many_requests_of_ours_may_wait() {
 
 #[test]
 fn a_caller_may_choose_an_id_that_is_free() {
-    let mut peer = Peer::new(SMALL);
-    let mut ask = |id| peer.request_as(id, "m", Body::empty_object());
-    assert_eq!([ask(1), ask(1)], [Ok(()), Err(NotSent::IdInUse(1))]);
-    assert_eq!(peer.request("m", Body::empty_object()), Ok(0));
+    let mut peer = Peer::new(SMALL_LIMITS);
+    let mut ask = |id| peer.request_with_id(id, "m", JsonBody::empty_object());
+    assert_eq!([ask(1), ask(1)], [Ok(()), Err(SendRequestError::IdInUse(1))]);
+    assert_eq!(peer.request("m", JsonBody::empty_object()), Ok(0));
     peer.receive(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\n");
-    assert!(matches!(peer.next_event(), Some(Event::Response { id: 0, .. })));
-    assert_eq!(peer.request("m", Body::empty_object()), Ok(2));
+    assert!(matches!(peer.next_event(), Some(PeerEvent::Response { id: 0, .. })));
+    assert_eq!(peer.request("m", JsonBody::empty_object()), Ok(2));
 }
 
 #[test]
@@ -597,7 +602,7 @@ fn a_batch_that_is_wrong_as_a_whole_gets_one_error() {
 
 #[test]
 fn bytes_may_come_while_a_batch_is_being_read() {
-    let mut peer = Peer::new(Limits::DEFAULT);
+    let mut peer = Peer::new(ConnectionLimits::DEFAULT);
     let notifications = |names: &[&str]| {
         let one = |name: &&str| format!(r#"{{"jsonrpc":"2.0","method":"{name}"}}"#);
         format!("[{}]\n", names.iter().map(one).collect::<Vec<_>>().join(","))
@@ -605,12 +610,12 @@ fn bytes_may_come_while_a_batch_is_being_read() {
     peer.receive(notifications(&["a", "b"]).as_bytes());
     let mut seen = Vec::new();
     for more in [&["c"][..], &["d", "e"]] {
-        seen.extend(peer.next_event().map(|event| show(&event)));
+        seen.extend(peer.next_event().map(|event| show_event(&event)));
         peer.receive(notifications(more).as_bytes());
-        assert!(!peer.room().is_empty());
+        assert!(!peer.read_buffer().is_empty());
     }
     while let Some(event) = peer.next_event() {
-        seen.push(show(&event));
+        seen.push(show_event(&event));
     }
     expect![[r#"
         notification a -
@@ -625,9 +630,9 @@ fn bytes_may_come_while_a_batch_is_being_read() {
 fn a_body_leaves_on_one_line() {
     let raw = |text: &str| serde_json::from_str::<Box<RawValue>>(text).unwrap();
     let pretty = raw("{\n  \"a\": [\r\n1,\n\"two\\nlines\"\r]\n}");
-    let mut peer = Peer::new(Limits::DEFAULT);
-    peer.notify("raw", Body::raw(&pretty));
-    peer.notify("inside", Body::of(&[&pretty]).unwrap());
+    let mut peer = Peer::new(ConnectionLimits::DEFAULT);
+    peer.notify("raw", JsonBody::from_raw(&pretty));
+    peer.notify("inside", JsonBody::from_value(&[&pretty]).unwrap());
     expect![[r#"
         {"jsonrpc":"2.0","method":"raw","params":{   "a": [  1, "two\nlines" ] }}
         {"jsonrpc":"2.0","method":"inside","params":[{   "a": [  1, "two\nlines" ] }]}
@@ -638,7 +643,7 @@ fn a_body_leaves_on_one_line() {
 #[test]
 fn a_flood_of_refusals_is_seen_until_they_have_left() {
     for (line, refusals_each) in [("1\n", 1), ("[1]\n", 1), ("[1,2]\n", 2)] {
-        let mut peer = Peer::new(Limits::DEFAULT);
+        let mut peer = Peer::new(ConnectionLimits::DEFAULT);
         let receive = |peer: &mut Peer| {
             peer.receive(line.as_bytes());
             while peer.next_event().is_some() {}
@@ -662,17 +667,17 @@ fn a_flood_of_refusals_is_seen_until_they_have_left() {
     }
 }
 
-/// Nothing obliges the other side to answer what was cancelled.
+/// Nothing obliges the other side to answer a cancelled request.
 #[test]
 fn only_so_many_cancelled_requests_are_remembered() {
-    let mut peer = Peer::new(Limits::DEFAULT);
+    let mut peer = Peer::new(ConnectionLimits::DEFAULT);
     for id in 0..=1024 {
-        peer.request_as(id, "m", Body::empty_object()).unwrap();
+        peer.request_with_id(id, "m", JsonBody::empty_object()).unwrap();
         peer.cancel(id);
     }
     peer.take_output();
     let seen: Vec<_> = ["0", "1", "1024"]
-        .map(|id| run(&mut peer, &format!(r#"< {{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)))
+        .map(|id| run_step(&mut peer, &format!(r#"< {{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)))
         .to_vec();
     expect![[r#"
         breach: an answer came for the id 0, which no request waits for
@@ -682,10 +687,10 @@ fn only_so_many_cancelled_requests_are_remembered() {
     .assert_eq(&seen.concat());
 }
 
-/// A batch may wait long for its requests. What is wrong in it waits with them, but not without end.
+/// A batch may wait long for its requests. Refusals in it wait with them, up to a limit.
 #[test]
 fn only_so_many_refusals_wait_for_the_rest_of_their_batch() {
-    let mut peer = Peer::new(Limits::DEFAULT);
+    let mut peer = Peer::new(ConnectionLimits::DEFAULT);
     let bad = ",0".repeat(255);
     for id in 0..20 {
         peer.receive(format!("[{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"m\"}}{bad}]\n").as_bytes());
@@ -694,7 +699,7 @@ fn only_so_many_refusals_wait_for_the_rest_of_their_batch() {
     let left_at_once = String::from_utf8(peer.take_output()).unwrap().lines().count();
     assert_eq!(left_at_once, 20 * 255 - MAX_REFUSALS);
     for id in 0..20 {
-        peer.respond(&RequestId::Number(id), Ok(Body::empty_object())).unwrap();
+        peer.respond(&RequestId::Number(id), Ok(JsonBody::empty_object())).unwrap();
     }
     assert!(peer.is_flooded());
     let answers: usize = String::from_utf8(peer.take_output())
@@ -712,7 +717,7 @@ fn only_so_many_refusals_wait_for_the_rest_of_their_batch() {
 
 #[test]
 fn a_batch_that_waits_holds_only_so_much_of_its_answers() {
-    let mut limits = Limits::DEFAULT;
+    let mut limits = ConnectionLimits::DEFAULT;
     limits.high_water = 30;
     let mut peer = Peer::new(limits);
     peer.receive(
@@ -721,7 +726,7 @@ fn a_batch_that_waits_holds_only_so_much_of_its_answers() {
     peer.receive(b"\n");
     while peer.next_event().is_some() {}
     for (id, answer) in [(1, "twenty characters...."), (2, "twenty characters...."), (3, "short")] {
-        peer.respond(&RequestId::Number(id), Ok(Body::of(answer).unwrap())).unwrap();
+        peer.respond(&RequestId::Number(id), Ok(JsonBody::from_value(answer).unwrap())).unwrap();
     }
     expect![[r#"
         {"jsonrpc":"2.0","id":2,"result":"twenty characters...."}

@@ -1,4 +1,5 @@
-//! The id in bytes that are cut off or no text. What is whole but no message is tested with the envelope.
+//! Tests of salvaging the id from truncated or binary data. Complete texts that are not messages are tested with the
+//! envelope.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -30,19 +31,19 @@ fn bytes_that_are_no_text_do_not_hide_the_id() {
         "#,
         expect![[r#"
             {"jsonrpc":"2.0","id":1,"method":"m","params":"\xff"}
-                Salvaged { id: Some(Number(1)), is_response: false }
+                SalvagedMessage { id: Some(Number(1)), is_response: false }
             {"jsonrpc":"2.0","params":{"text":"\xff\"\\"},"id":"x","method":"m"}
-                Salvaged { id: Some(Str("x")), is_response: false }
+                SalvagedMessage { id: Some(Str("x")), is_response: false }
             {"jsonrpc":"2.0","\xff":1,"id":1,"result":{}}
-                Salvaged { id: Some(Number(1)), is_response: true }
+                SalvagedMessage { id: Some(Number(1)), is_response: true }
             {"jsonrpc":"2.0","id":1,"result":\xff}
-                Salvaged { id: Some(Number(1)), is_response: true }
+                SalvagedMessage { id: Some(Number(1)), is_response: true }
             {"jsonrpc":"2.0","id":"\xff","method":"m"}
-                Salvaged { id: None, is_response: false }
+                SalvagedMessage { id: None, is_response: false }
             {"jsonrpc":"2.0",\xff"id":1,"method":"m"}
-                Salvaged { id: None, is_response: false }
+                SalvagedMessage { id: None, is_response: false }
             \xff{"jsonrpc":"2.0","id":1,"method":"m"}
-                Salvaged { id: None, is_response: false }
+                SalvagedMessage { id: None, is_response: false }
         "#]],
     );
 }
@@ -64,25 +65,25 @@ fn a_message_that_is_cut_off_names_only_a_whole_id() {
         "#,
         expect![[r#"
             {"jsonrpc":"2.0","id":123,"method":"m","params":{"text":"aaaa
-                Salvaged { id: Some(Number(123)), is_response: false }
+                SalvagedMessage { id: Some(Number(123)), is_response: false }
             {"jsonrpc":"2.0","id":123,
-                Salvaged { id: Some(Number(123)), is_response: false }
+                SalvagedMessage { id: Some(Number(123)), is_response: false }
             {"jsonrpc":"2.0","id":123}
-                Salvaged { id: Some(Number(123)), is_response: false }
+                SalvagedMessage { id: Some(Number(123)), is_response: false }
             {"jsonrpc":"2.0","id":12
-                Salvaged { id: None, is_response: false }
+                SalvagedMessage { id: None, is_response: false }
             {"jsonrpc":"2.0","id":"12
-                Salvaged { id: None, is_response: false }
+                SalvagedMessage { id: None, is_response: false }
             {"jsonrpc":"2.0","id":"12\
-                Salvaged { id: None, is_response: false }
+                SalvagedMessage { id: None, is_response: false }
             {"jsonrpc":"2.0","id":
-                Salvaged { id: None, is_response: false }
+                SalvagedMessage { id: None, is_response: false }
             {"jsonrpc":"2.0","id
-                Salvaged { id: None, is_response: false }
+                SalvagedMessage { id: None, is_response: false }
             {
-                Salvaged { id: None, is_response: false }
+                SalvagedMessage { id: None, is_response: false }
             [{"jsonrpc":"2.0","id":123
-                Salvaged { id: None, is_response: false }
+                SalvagedMessage { id: None, is_response: false }
         "#]],
     );
 }
@@ -98,13 +99,13 @@ fn an_id_counts_at_the_top_level_only() {
         "#,
         expect![[r#"
             {"params":{"id":1,"list":[{"id":2}]},"method":"m","id":3,oops
-                Salvaged { id: Some(Number(3)), is_response: false }
+                SalvagedMessage { id: Some(Number(3)), is_response: false }
             {"params":[{"id":1}
-                Salvaged { id: None, is_response: false }
+                SalvagedMessage { id: None, is_response: false }
             {"params":"\"id\":1","x":oops!
-                Salvaged { id: None, is_response: false }
+                SalvagedMessage { id: None, is_response: false }
             {"id":{"id":1},"method":"m",
-                Salvaged { id: None, is_response: false }
+                SalvagedMessage { id: None, is_response: false }
         "#]],
     );
 }
@@ -113,7 +114,10 @@ fn an_id_counts_at_the_top_level_only() {
 fn any_depth_is_counted_through() {
     let text =
         format!(r#"{{"params":{},"id":1,"method":"m",oops"#, "[".repeat(100_000) + &"]".repeat(100_000));
-    assert_eq!(salvage(text.as_bytes()), Salvaged { id: Some(RequestId::Number(1)), is_response: false });
+    assert_eq!(
+        salvage(text.as_bytes()),
+        SalvagedMessage { id: Some(RequestId::Number(1)), is_response: false }
+    );
 }
 
 proptest! {

@@ -1,20 +1,20 @@
-//! An agent against a client that sends whatever it likes.
+//! Tests of an agent against a client that sends arbitrary lines.
 
-use bowline_wire::Limits;
+use bowline_wire::ConnectionLimits;
 use expect_test::{Expect, expect};
 use tokio::io::AsyncWriteExt;
 
-use crate::probe::{Probe, Wire};
+use crate::probe_agent::{LineClient, ProbeAgent};
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{"fs":{"readTextFile":true}}}}"#;
 
-/// Sends the lines that start with `>` and, for each line that is `<`, prints a line of the agent.
+/// Sends the lines that start with `>` and, for each line `<`, prints a line of the agent.
 async fn check(script: &str, expected: Expect) {
-    check_with(Limits::DEFAULT, script, expected).await;
+    check_with(ConnectionLimits::DEFAULT, script, expected).await;
 }
 
-async fn check_with(limits: Limits, script: &str, expected: Expect) {
-    let mut wire = Wire::to(Probe, limits, 1 << 16);
+async fn check_with(limits: ConnectionLimits, script: &str, expected: Expect) {
+    let mut wire = LineClient::connect(ProbeAgent, limits, 1 << 16);
     let mut seen = String::new();
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         match line.strip_prefix("> ") {
@@ -29,7 +29,7 @@ async fn check_with(limits: Limits, script: &str, expected: Expect) {
                 while let Ok(Some(line)) = wire.lines.next_line().await {
                     seen += &format!("{line}\n");
                 }
-                wire.serving.await.expect("no panic").expect("no error");
+                wire.serve_task.await.expect("no panic").expect("no error");
                 seen += "(closed)\n";
                 break;
             }
@@ -54,7 +54,7 @@ async fn a_version_that_we_do_not_speak_is_answered_with_one_that_we_do() {
             <
             "#
         );
-        let mut wire = Wire::to(Probe, Limits::DEFAULT, 1 << 16);
+        let mut wire = LineClient::connect(ProbeAgent, ConnectionLimits::DEFAULT, 1 << 16);
         wire.send(script.lines().nth(1).and_then(|line| line.trim().strip_prefix("> ")).unwrap().as_bytes())
             .await;
         let answer = wire.receive().await;
@@ -253,7 +253,7 @@ async fn a_client_that_goes_away_ends_the_turn_and_the_connection() {
         {"jsonrpc":"2.0","id":1,"result":{"stopReason":"cancelled"}}
         (closed)
     "#]]).await;
-    // One that has closed its end may still read: what was asked before is answered, updates and all.
+    // A client that has closed its end may still read: earlier requests are answered, updates included.
     check(&format!("> initialize\n{}\neof", prompt(1, "stream 2")), expect![[r#"
         {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"0"}}}}
         {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"1"}}}}
@@ -293,7 +293,7 @@ async fn a_method_that_the_client_did_not_advertise_is_never_called() {
 
 #[tokio::test]
 async fn more_requests_than_may_wait_are_answered_busy() {
-    let mut limits = Limits::DEFAULT;
+    let mut limits = ConnectionLimits::DEFAULT;
     limits.max_incoming = 1;
     check_with(
         limits,

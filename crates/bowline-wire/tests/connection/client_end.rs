@@ -1,4 +1,4 @@
-//! A client against an agent that sends whatever it likes.
+//! Tests of a client against an agent that sends arbitrary lines.
 
 use std::sync::Arc;
 
@@ -8,21 +8,23 @@ use bowline_wire::schema::v1::{
     NewSessionRequest, PromptRequest, ReadTextFileRequest, ReadTextFileResponse, RequestPermissionOutcome,
     RequestPermissionRequest, RequestPermissionResponse, SessionNotification,
 };
-use bowline_wire::{AgentHandle, CallError, Client, ClientContext, Limits, UnknownUpdate, connect_client};
+use bowline_wire::{
+    AgentHandle, CallError, Client, ClientContext, ConnectionLimits, UnknownUpdate, connect_client,
+};
 use expect_test::{Expect, expect};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 
-/// Notes what it is told.
-struct Notes(mpsc::UnboundedSender<String>);
+/// A client that records its notifications.
+struct NotingClient(mpsc::UnboundedSender<String>);
 
-impl Notes {
+impl NotingClient {
     fn note(&self, text: String) {
         self.0.send(text).expect("somebody reads the notes");
     }
 }
 
-impl Client for Notes {
+impl Client for NotingClient {
     async fn request_permission(
         &self,
         _: RequestPermissionRequest,
@@ -53,27 +55,28 @@ impl Client for Notes {
         }
     }
 
-    fn breach(&self, breach: bowline_wire::peer::Breach) {
+    fn on_violation(&self, breach: bowline_wire::peer::RpcViolation) {
         self.note(format!("breach {breach}"));
     }
 }
 
-struct Script {
+struct AgentScript {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     writer: WriteHalf<DuplexStream>,
     agent: AgentHandle,
     notes: mpsc::UnboundedReceiver<String>,
 }
 
-impl Script {
+impl AgentScript {
     fn new() -> Self {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (reader, writer) = tokio::io::split(ours);
         let (sender, notes) = mpsc::unbounded_channel();
-        let (agent, serving) = connect_client(Arc::new(Notes(sender)), reader, writer, Limits::DEFAULT);
+        let (agent, serving) =
+            connect_client(Arc::new(NotingClient(sender)), reader, writer, ConnectionLimits::DEFAULT);
         tokio::spawn(serving);
         let (reader, writer) = tokio::io::split(theirs);
-        Script { lines: BufReader::new(reader).lines(), writer, agent, notes }
+        AgentScript { lines: BufReader::new(reader).lines(), writer, agent, notes }
     }
 
     async fn send(&mut self, line: &str) {
@@ -101,9 +104,9 @@ impl Script {
     }
 }
 
-/// Plays an agent: `>` sends a line, `<` prints a line of the client, `?` prints a note of it.
+/// Plays an agent: `>` sends a line, `<` prints a line of the client, `?` prints a record of it.
 async fn check(script: &str, expected: Expect) {
-    let mut wire = Script::new();
+    let mut wire = AgentScript::new();
     wire.initialize(r#"{"protocolVersion":1}"#).await.expect("initialized");
     let mut seen = String::new();
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -189,16 +192,16 @@ async fn breaches_are_reported_and_answered_without_an_echo() {
 
 #[tokio::test]
 async fn an_agent_of_another_version_is_left() {
-    let mut wire = Script::new();
+    let mut wire = AgentScript::new();
     let error = wire.initialize(r#"{"protocolVersion":99}"#).await.expect_err("an unknown version");
-    assert!(matches!(error, CallError::Version(_)), "{error:?}");
+    assert!(matches!(error, CallError::UnsupportedVersion(_)), "{error:?}");
     assert_eq!(wire.receive().await, "(closed)");
     wire.agent.caller().closed().await;
 }
 
 #[tokio::test]
 async fn nothing_is_asked_of_an_agent_before_initialize_or_that_it_did_not_advertise() {
-    let mut wire = Script::new();
+    let mut wire = AgentScript::new();
     let early = wire.agent.new_session(NewSessionRequest::new("/")).await.expect_err("too early");
     assert!(matches!(early, CallError::NotAdvertised(_)), "{early:?}");
     wire.initialize(r#"{"protocolVersion":1}"#).await.expect("initialized");
@@ -207,9 +210,9 @@ async fn nothing_is_asked_of_an_agent_before_initialize_or_that_it_did_not_adver
         .assert_eq(&load.to_string());
 }
 
-/// Prompts and answers the prompt with `answer`, given whole but for the id.
-async fn prompt_answered(answer: &str) -> String {
-    let mut wire = Script::new();
+/// Sends a prompt and answers it with `answer`, which is complete except for the id.
+async fn prompt_with_answer(answer: &str) -> String {
+    let mut wire = AgentScript::new();
     wire.initialize(r#"{"protocolVersion":1}"#).await.expect("initialized");
     let agent = wire.agent.clone();
     let turn = tokio::spawn(async move { agent.prompt(PromptRequest::new("s", vec!["hi".into()])).await });
@@ -234,27 +237,27 @@ async fn every_kind_of_answer_reaches_the_caller() {
         r#"{"jsonrpc":"2.0","id":1,"error":"just a text"}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}"#,
     ] {
-        seen += &format!("{}\n", prompt_answered(answer).await);
+        seen += &format!("{}\n", prompt_with_answer(answer).await);
     }
     expect![[r#"
         EndTurn
         Refusal
         unreadable: the answer to session/prompt cannot be read: expected one of `end_turn`, `max_tokens`, `max_turn_requests`, `refusal`, `cancelled` at column 35
         unreadable: the answer to session/prompt cannot be read: missing field `stopReason` before column 2
-        Refused(Error { code: -32000: Authentication required, message: "log in", data: None })
-        Refused(Error { code: -32603: Internal error, message: "the peer's error cannot be read", data: None })
-        Refused(Error { code: -32603: Internal error, message: "the answer cannot be read: the message is not valid JSON", data: None })
+        ErrorResponse(Error { code: -32000: Authentication required, message: "log in", data: None })
+        ErrorResponse(Error { code: -32603: Internal error, message: "the peer's error cannot be read", data: None })
+        ErrorResponse(Error { code: -32603: Internal error, message: "the answer cannot be read: the message is not valid JSON", data: None })
     "#]].assert_eq(&seen);
 }
 
 #[tokio::test]
 async fn an_agent_that_dies_fails_the_calls_that_wait_and_all_later_ones() {
-    let mut wire = Script::new();
+    let mut wire = AgentScript::new();
     wire.initialize(r#"{"protocolVersion":1}"#).await.expect("initialized");
     let agent = wire.agent.clone();
     let turn = tokio::spawn(async move { agent.prompt(PromptRequest::new("s", vec!["hi".into()])).await });
     wire.receive().await;
-    let Script { lines, writer, agent, .. } = wire;
+    let AgentScript { lines, writer, agent, .. } = wire;
     drop((lines, writer));
     assert!(matches!(turn.await.expect("no panic"), Err(CallError::Closed)));
     assert!(matches!(agent.cancel("s").await, Err(CallError::Closed)));
@@ -263,7 +266,7 @@ async fn an_agent_that_dies_fails_the_calls_that_wait_and_all_later_ones() {
 
 #[tokio::test]
 async fn a_call_that_is_dropped_tells_the_agent_and_its_late_answer_is_no_breach() {
-    let mut wire = Script::new();
+    let mut wire = AgentScript::new();
     wire.initialize(r#"{"protocolVersion":1}"#).await.expect("initialized");
     let agent = wire.agent.clone();
     let turn = tokio::spawn(async move { agent.prompt(PromptRequest::new("s", vec!["hi".into()])).await });
@@ -279,7 +282,7 @@ async fn a_call_that_is_dropped_tells_the_agent_and_its_late_answer_is_no_breach
 
 #[tokio::test]
 async fn a_call_that_is_given_up_tells_the_agent_and_still_takes_its_answer() {
-    let mut wire = Script::new();
+    let mut wire = AgentScript::new();
     wire.initialize(r#"{"protocolVersion":1}"#).await.expect("initialized");
     let (agent, (wanted, unwanted)) = (wire.agent.clone(), tokio::sync::oneshot::channel::<()>());
     let turn = tokio::spawn(async move {

@@ -1,37 +1,39 @@
-//! Both ends written with the library: order, backpressure, and calls inside calls.
+//! Tests of both ends together: order, backpressure, and nested calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bowline_wire::body::Body;
+use bowline_wire::body::JsonBody;
 use bowline_wire::schema::ProtocolVersion;
 use bowline_wire::schema::v1::{
     ClientCapabilities, Error, ExtRequest, FileSystemCapabilities, InitializeRequest, NewSessionRequest,
     PromptRequest, ReadTextFileRequest, ReadTextFileResponse, RequestPermissionRequest,
     RequestPermissionResponse, SessionNotification,
 };
-use bowline_wire::{AgentHandle, CallError, Client, ClientContext, Limits, connect_agent, connect_client};
+use bowline_wire::{
+    AgentHandle, CallError, Client, ClientContext, ConnectionLimits, connect_agent, connect_client,
+};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::probe::{Probe, Wire};
+use crate::probe_agent::{LineClient, ProbeAgent};
 
-/// Counts updates, each only when the test lets it, and answers a read by asking the agent first.
-struct Editor {
+/// Counts updates, each only when the test permits it, and answers a read by asking the agent first.
+struct GatedClient {
     gate: Semaphore,
     handled: AtomicUsize,
-    calls: Option<mpsc::UnboundedSender<Result<(), CallError>>>,
+    call_results: Option<mpsc::UnboundedSender<Result<(), CallError>>>,
 }
 
-impl Editor {
+impl GatedClient {
     fn new(open: bool) -> Self {
         let permits = if open { Semaphore::MAX_PERMITS } else { 0 };
-        Editor { gate: Semaphore::new(permits), handled: AtomicUsize::new(0), calls: None }
+        GatedClient { gate: Semaphore::new(permits), handled: AtomicUsize::new(0), call_results: None }
     }
 }
 
-impl Client for Editor {
+impl Client for GatedClient {
     async fn request_permission(
         &self,
         _: RequestPermissionRequest,
@@ -41,7 +43,7 @@ impl Client for Editor {
     }
 
     async fn session_update(&self, _: SessionNotification, agent: AgentHandle) {
-        if let Some(calls) = &self.calls {
+        if let Some(calls) = &self.call_results {
             let echo = ExtRequest::new("_echo", serde_json::value::RawValue::NULL.to_owned().into());
             calls.send(agent.ext_request(echo).await.map(drop)).expect("the test listens");
         }
@@ -64,10 +66,10 @@ impl Client for Editor {
     }
 }
 
-fn connect(editor: Arc<Editor>, limits: Limits, pipe: usize) -> AgentHandle {
+fn connect(editor: Arc<GatedClient>, limits: ConnectionLimits, pipe: usize) -> AgentHandle {
     let (ours, theirs) = tokio::io::duplex(pipe);
     let (reader, writer) = tokio::io::split(theirs);
-    let (_client, serving) = connect_agent(Arc::new(Probe), reader, writer, limits);
+    let (_client, serving) = connect_agent(Arc::new(ProbeAgent), reader, writer, limits);
     tokio::spawn(serving);
     let (reader, writer) = tokio::io::split(ours);
     let (agent, serving) = connect_client(editor, reader, writer, limits);
@@ -75,7 +77,11 @@ fn connect(editor: Arc<Editor>, limits: Limits, pipe: usize) -> AgentHandle {
     agent
 }
 
-async fn initialized(editor: &Arc<Editor>, limits: Limits, pipe: usize) -> AgentHandle {
+async fn connect_initialized(
+    editor: &Arc<GatedClient>,
+    limits: ConnectionLimits,
+    pipe: usize,
+) -> AgentHandle {
     let agent = connect(Arc::clone(editor), limits, pipe);
     let fs = FileSystemCapabilities::new().read_text_file(true);
     let hello =
@@ -91,16 +97,16 @@ fn prompt(text: &str) -> PromptRequest {
 
 #[tokio::test]
 async fn both_sides_may_call_each_other_inside_their_handlers() {
-    let editor = Arc::new(Editor::new(true));
-    let agent = initialized(&editor, Limits::DEFAULT, 64).await;
+    let editor = Arc::new(GatedClient::new(true));
+    let agent = connect_initialized(&editor, ConnectionLimits::DEFAULT, 64).await;
     agent.prompt(prompt("read /20")).await.expect("no deadlock");
     assert_eq!(editor.handled.load(Ordering::Relaxed), 21);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_ends_after_all_its_updates_were_handled() {
-    let editor = Arc::new(Editor::new(true));
-    let agent = initialized(&editor, Limits::DEFAULT, 4096).await;
+    let editor = Arc::new(GatedClient::new(true));
+    let agent = connect_initialized(&editor, ConnectionLimits::DEFAULT, 4096).await;
     for turn in 1..=20 {
         agent.prompt(prompt("stream 100")).await.expect("a turn");
         assert_eq!(editor.handled.load(Ordering::Relaxed), turn * 100);
@@ -109,13 +115,13 @@ async fn a_turn_ends_after_all_its_updates_were_handled() {
 
 #[tokio::test]
 async fn a_slow_handler_holds_the_end_of_the_turn_back_but_not_other_answers() {
-    let editor = Arc::new(Editor::new(false));
-    let agent = initialized(&editor, Limits::DEFAULT, 1 << 16).await;
+    let editor = Arc::new(GatedClient::new(false));
+    let agent = connect_initialized(&editor, ConnectionLimits::DEFAULT, 1 << 16).await;
     let turn = tokio::spawn({
         let agent = agent.clone();
         async move { agent.prompt(prompt("stream 3")).await }
     });
-    // The agent answers this after it has sent everything of the turn.
+    // The agent answers this after it has sent all updates of the turn.
     agent.new_session(NewSessionRequest::new("/")).await.expect("an answer in the meantime");
     assert!(!turn.is_finished());
     editor.gate.add_permits(2);
@@ -128,7 +134,7 @@ async fn a_slow_handler_holds_the_end_of_the_turn_back_but_not_other_answers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_stops_stops_the_sender() {
-    let mut wire = Wire::to(Probe, Limits::DEFAULT, 4096);
+    let mut wire = LineClient::connect(ProbeAgent, ConnectionLimits::DEFAULT, 4096);
     wire.send(br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}"#).await;
     wire.receive().await;
     wire.send(
@@ -136,23 +142,23 @@ async fn a_reader_that_stops_stops_the_sender() {
     )
     .await;
     wire.receive().await;
-    // Time stands still until every task waits: the sender can do no more, with a million updates to go.
+    // Time stands still until every task waits: the sender is blocked, with a million updates to go.
     tokio::time::advance(Duration::from_secs(1)).await;
     wire.send(br#"{"jsonrpc":"2.0","id":2,"method":"_echo","params":"meanwhile"}"#).await;
     let mut before = 1;
     while !wire.receive().await.contains("meanwhile") {
         before += 1;
     }
-    // What was queued is bounded by the limits: the pipe, the high water mark and the queue.
+    // The queued updates are bounded by the limits: the pipe, the high water mark and the queue.
     assert!(before < 5000, "{before} updates were queued");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_does_not_keep_up_stops_the_sender() {
-    let editor = Arc::new(Editor::new(false));
+    let editor = Arc::new(GatedClient::new(false));
     let (ours, mut theirs) = tokio::io::duplex(4096);
     let (reader, writer) = tokio::io::split(ours);
-    let (_agent, serving) = connect_client(Arc::clone(&editor), reader, writer, Limits::DEFAULT);
+    let (_agent, serving) = connect_client(Arc::clone(&editor), reader, writer, ConnectionLimits::DEFAULT);
     tokio::spawn(serving);
     let line = format!(
         "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":\"s\",\"update\":{{\
@@ -168,9 +174,9 @@ async fn a_handler_that_does_not_keep_up_stops_the_sender() {
     };
     // Time stands still until nothing else can move.
     assert!(tokio::time::timeout(Duration::from_secs(1), flood).await.is_err());
-    // 8 MiB wait for the handler, and one read may bring more than that.
+    // 8 MiB wait for the handler, and one read may add to that.
     assert!(sent < 10 << 20, "{sent} bytes were taken");
-    // Once they are handled, it goes on.
+    // Once they are handled, reading resumes.
     editor.gate.add_permits(Semaphore::MAX_PERMITS);
     let more = theirs.write_all(line.as_bytes());
     tokio::time::timeout(Duration::from_secs(1), more).await.expect("it is read again").expect("it is read");
@@ -179,16 +185,16 @@ async fn a_handler_that_does_not_keep_up_stops_the_sender() {
 #[tokio::test]
 async fn a_notification_handler_that_waits_behind_its_own_notifications_is_told_so() {
     let (sender, mut calls) = mpsc::unbounded_channel();
-    let editor = Arc::new(Editor { calls: Some(sender), ..Editor::new(true) });
-    let mut limits = Limits::DEFAULT;
+    let editor = Arc::new(GatedClient { call_results: Some(sender), ..GatedClient::new(true) });
+    let mut limits = ConnectionLimits::DEFAULT;
     limits.max_backlog = 2000;
-    let agent = initialized(&editor, limits, 1 << 16).await;
+    let agent = connect_initialized(&editor, limits, 1 << 16).await;
     let turn = tokio::spawn(async move { agent.prompt(prompt("stream 500")).await });
     let mut jammed = 0;
     for _ in 0..500 {
         match calls.recv().await.expect("every handler ends") {
             Ok(()) => {}
-            Err(CallError::Jammed) => jammed += 1,
+            Err(CallError::WouldDeadlock) => jammed += 1,
             Err(other) => panic!("{other:?}"),
         }
     }
@@ -200,9 +206,10 @@ async fn a_notification_handler_that_waits_behind_its_own_notifications_is_told_
 async fn what_was_queued_before_closing_still_leaves() {
     let (ours, theirs) = tokio::io::duplex(256);
     let (reader, writer) = tokio::io::split(ours);
-    let (agent, serving) = connect_client(Arc::new(Editor::new(true)), reader, writer, Limits::DEFAULT);
+    let (agent, serving) =
+        connect_client(Arc::new(GatedClient::new(true)), reader, writer, ConnectionLimits::DEFAULT);
     for _ in 0..100 {
-        agent.caller().notify_raw("_note", Body::empty_object()).await.expect("queued");
+        agent.caller().notify_raw("_note", JsonBody::empty_object()).await.expect("queued");
     }
     agent.caller().close();
     let serving = tokio::spawn(serving);
@@ -214,12 +221,15 @@ async fn what_was_queued_before_closing_still_leaves() {
     }
     assert_eq!(count, 100);
     serving.await.expect("no panic").expect("no error");
-    assert!(matches!(agent.caller().notify_raw("_note", Body::empty_object()).await, Err(CallError::Closed)));
+    assert!(matches!(
+        agent.caller().notify_raw("_note", JsonBody::empty_object()).await,
+        Err(CallError::Closed)
+    ));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_asks_and_never_reads_is_held_back() {
-    let mut wire = Wire::to(Probe, Limits::DEFAULT, 4096);
+    let mut wire = LineClient::connect(ProbeAgent, ConnectionLimits::DEFAULT, 4096);
     wire.send(br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}"#).await;
     wire.receive().await;
     let mut sent = 0_u32;
@@ -235,7 +245,7 @@ async fn a_peer_that_asks_and_never_reads_is_held_back() {
     };
     // Time stands still until nothing else can move.
     assert!(tokio::time::timeout(Duration::from_secs(1), flood).await.is_err());
-    // 256 KiB of answers, 1,024 more that wait, then 4,096 refusals: then it is not listened to any more.
+    // 256 KiB of answers, 1,024 more that wait, then 4,096 refusals: then reading pauses.
     assert!(sent < 10_000, "{sent} requests were taken");
 }
 
@@ -243,9 +253,10 @@ async fn a_peer_that_asks_and_never_reads_is_held_back() {
 async fn closing_does_not_wait_for_a_peer_that_never_reads() {
     let (ours, _theirs) = tokio::io::duplex(16);
     let (reader, writer) = tokio::io::split(ours);
-    let (agent, serving) = connect_client(Arc::new(Editor::new(true)), reader, writer, Limits::DEFAULT);
+    let (agent, serving) =
+        connect_client(Arc::new(GatedClient::new(true)), reader, writer, ConnectionLimits::DEFAULT);
     let serving = tokio::spawn(serving);
-    agent.caller().notify_raw("_a_note_that_does_not_fit", Body::empty_object()).await.expect("queued");
+    agent.caller().notify_raw("_a_note_that_does_not_fit", JsonBody::empty_object()).await.expect("queued");
     agent.caller().close();
     serving.await.expect("no panic").expect("no error");
 }

@@ -1,4 +1,4 @@
-//! Every message of the protocol: its name in the schema, its method, and what can be done with its type.
+//! Every message of the protocol: its name in the schema, its method, and the operations on its type.
 
 use std::fmt::Debug;
 
@@ -12,49 +12,49 @@ use agent_client_protocol_schema::v1::{
     SessionNotification, SetSessionConfigOptionRequest, SetSessionModeRequest, TerminalOutputRequest,
     WaitForTerminalExitRequest, WriteTextFileRequest,
 };
-use bowline_wire::body::Body;
-use bowline_wire::methods::{Notification, Request};
+use bowline_wire::body::JsonBody;
+use bowline_wire::methods::{RpcNotification, RpcRequest};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::official;
-use crate::pair::Pair;
+use crate::official_schema;
+use crate::peer_pair::PeerPair;
 
 /// One message of the schema.
-pub(crate) struct Message {
+pub(crate) struct MessageSpec {
     /// The name of its type.
     pub(crate) name: String,
     pub(crate) method: &'static str,
-    pub(crate) kind: Kind,
-    /// Reads a text as the type and writes the value.
+    pub(crate) kind: MessageSpecKind,
+    /// Parses a text as the type and writes the value.
     rewrite: fn(&str) -> Result<String, serde_json::Error>,
     /// Sends the value of a text through two peers and returns the line.
     carry: fn(&str, &'static str) -> String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MessageSpecKind {
     Request,
     Response,
     Notification,
-    /// What any request may be answered with.
+    /// An error, with which any request may be answered.
     Error,
 }
 
-/// What a message type can do.
-pub(crate) trait Wire: Serialize + DeserializeOwned + JsonSchema + PartialEq + Debug {}
+/// The requirements on a message type.
+pub(crate) trait WireType: Serialize + DeserializeOwned + JsonSchema + PartialEq + Debug {}
 
-impl<T: Serialize + DeserializeOwned + JsonSchema + PartialEq + Debug> Wire for T {}
+impl<T: Serialize + DeserializeOwned + JsonSchema + PartialEq + Debug> WireType for T {}
 
-impl Message {
-    /// Reads a text as the type and writes the value.
+impl MessageSpec {
+    /// Parses a text as the type and writes the value.
     pub(crate) fn rewrite(&self, text: &str) -> Result<String, serde_json::Error> {
         (self.rewrite)(text)
     }
 
-    /// As [`Message::rewrite`], for JSON that has to be readable.
+    /// As [`MessageSpec::rewrite`], for JSON that has to parse.
     pub(crate) fn rewrite_json(&self, value: &Value) -> Value {
         let written = self.rewrite(&value.to_string());
         let written = written.unwrap_or_else(|error| panic!("{}: {error}: {value}", self.name));
@@ -68,74 +68,77 @@ impl Message {
 }
 
 /// Returns every message, and the error that may stand in for a response.
-pub(crate) fn all() -> Vec<Message> {
+pub(crate) fn all_messages() -> Vec<MessageSpec> {
     let mut all = Vec::new();
     macro_rules! add {
         ($add:ident: $($message:ident)*) => { $($add::<$message>(&mut all);)* };
     }
-    add!(request: InitializeRequest AuthenticateRequest LogoutRequest NewSessionRequest LoadSessionRequest
+    add!(add_request: InitializeRequest AuthenticateRequest LogoutRequest NewSessionRequest LoadSessionRequest
         ResumeSessionRequest ForkSessionRequest ListSessionsRequest CloseSessionRequest DeleteSessionRequest
         SetSessionModeRequest SetSessionConfigOptionRequest PromptRequest);
-    add!(request: RequestPermissionRequest ReadTextFileRequest WriteTextFileRequest CreateTerminalRequest
+    add!(add_request: RequestPermissionRequest ReadTextFileRequest WriteTextFileRequest CreateTerminalRequest
         TerminalOutputRequest WaitForTerminalExitRequest KillTerminalRequest ReleaseTerminalRequest
         CreateElicitationRequest MessageMcpRequest);
-    add!(notification: CancelNotification SessionNotification CompleteElicitationNotification
+    add!(add_notification: CancelNotification SessionNotification CompleteElicitationNotification
         MessageMcpNotification);
-    all.push(Message {
+    all.push(MessageSpec {
         name: CancelRequestNotification::schema_name().into_owned(),
         method: PROTOCOL_LEVEL_METHOD_NAMES.cancel_request,
-        kind: Kind::Notification,
+        kind: MessageSpecKind::Notification,
         rewrite: rewrite::<CancelRequestNotification>,
-        carry: |text, _| Pair::default().carry_cancel(&read::<CancelRequestNotification>(text)),
+        carry: |text, _| PeerPair::default().carry_cancel(&read::<CancelRequestNotification>(text)),
     });
-    all.push(Message {
+    all.push(MessageSpec {
         name: Error::schema_name().into_owned(),
         method: AGENT_METHOD_NAMES.initialize,
-        kind: Kind::Error,
+        kind: MessageSpecKind::Error,
         rewrite: rewrite::<Error>,
-        carry: |text, method| Pair::default().carry_error(method, &read::<Error>(text)),
+        carry: |text, method| PeerPair::default().carry_error(method, &read::<Error>(text)),
     });
     all
 }
 
 /// Returns the message whose type has this name.
-pub(crate) fn named(name: &str) -> Message {
-    all().into_iter().find(|message| message.name == name).unwrap_or_else(|| panic!("no message {name}"))
+pub(crate) fn find_message(name: &str) -> MessageSpec {
+    all_messages()
+        .into_iter()
+        .find(|message| message.name == name)
+        .unwrap_or_else(|| panic!("no message {name}"))
 }
 
-fn request<R: Request + Wire>(all: &mut Vec<Message>)
+fn add_request<R: RpcRequest + WireType>(all: &mut Vec<MessageSpec>)
 where
-    R::Response: Wire,
+    R::Response: WireType,
 {
-    all.push(Message {
+    all.push(MessageSpec {
         name: R::schema_name().into_owned(),
         method: R::METHOD,
-        kind: Kind::Request,
+        kind: MessageSpecKind::Request,
         rewrite: rewrite::<R>,
-        carry: |text, method| Pair::default().carry_request(method, &read::<R>(text)),
+        carry: |text, method| PeerPair::default().carry_request(method, &read::<R>(text)),
     });
-    all.push(Message {
+    all.push(MessageSpec {
         name: R::Response::schema_name().into_owned(),
         method: R::METHOD,
-        kind: Kind::Response,
+        kind: MessageSpecKind::Response,
         rewrite: rewrite::<R::Response>,
-        carry: |text, method| Pair::default().carry_response(method, &read::<R::Response>(text)),
+        carry: |text, method| PeerPair::default().carry_response(method, &read::<R::Response>(text)),
     });
 }
 
-fn notification<N: Notification + Wire>(all: &mut Vec<Message>) {
-    all.push(Message {
+fn add_notification<N: RpcNotification + WireType>(all: &mut Vec<MessageSpec>) {
+    all.push(MessageSpec {
         name: N::schema_name().into_owned(),
         method: N::METHOD,
-        kind: Kind::Notification,
+        kind: MessageSpecKind::Notification,
         rewrite: rewrite::<N>,
-        carry: |text, method| Pair::default().carry_notification(method, &read::<N>(text)),
+        carry: |text, method| PeerPair::default().carry_notification(method, &read::<N>(text)),
     });
 }
 
-fn rewrite<T: Wire>(text: &str) -> Result<String, serde_json::Error> {
+fn rewrite<T: WireType>(text: &str) -> Result<String, serde_json::Error> {
     let value: T = serde_json::from_str(text)?;
-    let body = Body::of(&value)?;
+    let body = JsonBody::from_value(&value)?;
     Ok(String::from_utf8(body.as_bytes().to_vec()).expect("JSON is UTF-8"))
 }
 
@@ -145,10 +148,10 @@ fn read<T: DeserializeOwned>(text: &str) -> T {
 
 #[test]
 fn every_message_of_the_schema_is_here_under_its_method() {
-    let here = all();
-    let here = here.iter().filter(|message| message.kind != Kind::Error);
+    let here = all_messages();
+    let here = here.iter().filter(|message| message.kind != MessageSpecKind::Error);
     let mut here: Vec<_> = here.map(|message| (message.name.as_str(), message.method)).collect();
-    let mut official: Vec<_> = official::definitions()
+    let mut official: Vec<_> = official_schema::definitions()
         .filter_map(|(name, schema)| Some((name.as_str(), schema["x-method"].as_str()?)))
         .collect();
     here.sort_unstable();
@@ -164,7 +167,7 @@ fn every_method_name_of_either_side_has_its_messages() {
         ("protocol", serde_json::to_value(PROTOCOL_LEVEL_METHOD_NAMES).unwrap()),
     ] {
         let mut names: Vec<_> = names.as_object().unwrap().values().filter_map(Value::as_str).collect();
-        let mut official: Vec<_> = official::definitions()
+        let mut official: Vec<_> = official_schema::definitions()
             .filter(|(_, schema)| schema["x-side"] == side)
             .filter_map(|(_, schema)| schema["x-method"].as_str())
             .collect();

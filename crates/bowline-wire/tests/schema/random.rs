@@ -1,4 +1,4 @@
-//! Random values of the busiest messages, with strings that are hard on a line of text.
+//! Tests with random values of the most frequent messages, with strings that are hard to put on a line.
 
 use std::fmt::Debug;
 
@@ -16,7 +16,7 @@ use agent_client_protocol_schema::v1::{
     ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
     ToolKind, UnstructuredCommandInput, UsageUpdate, WriteTextFileRequest,
 };
-use bowline_wire::methods::{Notification, Request};
+use bowline_wire::methods::{RpcNotification, RpcRequest};
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
@@ -24,28 +24,28 @@ use proptest::sample::select;
 use proptest::test_runner::TestRunner;
 use serde_json::{Map, Value};
 
-use crate::messages::Wire;
-use crate::official;
-use crate::pair::Pair;
+use crate::messages::WireType;
+use crate::official_schema;
+use crate::peer_pair::PeerPair;
 
-/// Sends random params from one peer to another and holds what was on the wire against the schema.
-fn check_request<R: Request + Wire + Clone>(params: impl Strategy<Value = R>) {
-    check(params, "params", |params| Pair::default().carry_request(R::METHOD, params));
+/// Sends random params from one peer to another and validates the wire text against the schema.
+fn check_request<R: RpcRequest + WireType + Clone>(params: impl Strategy<Value = R>) {
+    check(params, "params", |params| PeerPair::default().carry_request(R::METHOD, params));
 }
 
-/// As [`check_request`], for what answers the request `R`.
-fn check_response<R: Request>(result: impl Strategy<Value = R::Response>)
+/// As [`check_request`], for the answer to the request `R`.
+fn check_response<R: RpcRequest>(result: impl Strategy<Value = R::Response>)
 where
-    R::Response: Wire + Clone,
+    R::Response: WireType + Clone,
 {
-    check(result, "result", |result| Pair::default().carry_response(R::METHOD, result));
+    check(result, "result", |result| PeerPair::default().carry_response(R::METHOD, result));
 }
 
-fn check<T: Wire>(values: impl Strategy<Value = T>, member: &str, carry: impl Fn(&T) -> String) {
+fn check<T: WireType>(values: impl Strategy<Value = T>, member: &str, carry: impl Fn(&T) -> String) {
     let config = ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() };
     let outcome = TestRunner::new(config).run(&values, |value| {
         let line: Value = serde_json::from_str(&carry(&value)).expect("JSON");
-        official::validate(&T::schema_name(), &line[member]);
+        official_schema::validate(&T::schema_name(), &line[member]);
         Ok(())
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
@@ -57,7 +57,7 @@ fn any_update_survives() {
         let params = (text(), update, meta())
             .prop_map(|(session, update, meta)| SessionNotification::new(session, update).meta(meta));
         check(params, "params", |params| {
-            Pair::default().carry_notification(SessionNotification::METHOD, params)
+            PeerPair::default().carry_notification(SessionNotification::METHOD, params)
         });
     }
 }
@@ -164,7 +164,7 @@ fn updates() -> Vec<BoxedStrategy<SessionUpdate>> {
                 SessionUpdate::UsageUpdate(UsageUpdate::new(used, size).cost(cost).meta(meta))
             })
             .boxed(),
-        // The schema wants a title that is not empty; the type does not mind.
+        // The schema requires a title that is not empty; the type does not.
         (severity(), text(), of(text()), meta())
             .prop_map(|(severity, title, description, meta)| {
                 let notice = Notice::new(severity, format!("!{title}"));
@@ -379,7 +379,7 @@ fn maybe<T: Debug + Clone + 'static>(
     ]
 }
 
-/// Text as nobody expects it: empty, or with characters that JSON, a line or a terminal treats in a special way.
+/// Unusual text: empty, or with characters that JSON, a line or a terminal treats specially.
 fn text() -> impl Strategy<Value = String> {
     let odd = [
         "",
@@ -416,7 +416,7 @@ fn path() -> impl Strategy<Value = String> {
     text().prop_map(|text| format!("/{text}"))
 }
 
-/// A number that its shortest text brings back exactly, which JSON's reader does not promise for all.
+/// A number that its shortest text restores exactly, which JSON parsers do not guarantee for all.
 fn number() -> impl Strategy<Value = f64> {
     any::<i32>().prop_map(|eighths| f64::from(eighths) / 8.0)
 }
@@ -446,7 +446,7 @@ fn meta() -> impl Strategy<Value = Option<Meta>> {
     of(object())
 }
 
-/// Raw input or output. Null is none, so it does not come back.
+/// Raw input or output. Null counts as missing, so it does not survive a round trip.
 fn raw() -> impl Strategy<Value = Value> {
     json().prop_filter("null is none", |value| !value.is_null())
 }

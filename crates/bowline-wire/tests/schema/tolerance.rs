@@ -1,19 +1,22 @@
-//! What is read although it is not quite right, and what is not.
+//! Tests of lenient parsing: which slightly wrong texts are accepted, and which are not.
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use crate::messages::{self, Kind};
-use crate::{official, texts};
+use crate::messages::{self, MessageSpecKind};
+use crate::{golden, official_schema};
 
 /// For each line, a message and a text, shows whether the schema allows the text and what is written after reading it.
 fn check(script: &str, expected: Expect) {
     let mut shown = String::new();
     for line in script.lines().filter(|line| !line.is_empty()) {
         let (name, text) = line.split_once(' ').unwrap();
-        let allowed =
-            if official::allows(name, &serde_json::from_str(text).unwrap()) { "allowed" } else { "wrong" };
-        let outcome = messages::named(name).rewrite(text).unwrap_or_else(|error| format!("! {error}"));
+        let allowed = if official_schema::is_valid(name, &serde_json::from_str(text).unwrap()) {
+            "allowed"
+        } else {
+            "wrong"
+        };
+        let outcome = messages::find_message(name).rewrite(text).unwrap_or_else(|error| format!("! {error}"));
         shown += &format!("{allowed}: {outcome}\n");
     }
     expected.assert_eq(&shown);
@@ -22,16 +25,16 @@ fn check(script: &str, expected: Expect) {
 #[test]
 fn fields_that_nobody_knows_are_no_error_anywhere() {
     const UNKNOWN: &str = "fromTheFuture";
-    for (name, text) in texts::golden() {
+    for (name, text) in golden::golden_texts() {
         let value: Value = serde_json::from_str(text).unwrap();
         let mut extended = value.clone();
-        for described in official::describe(name, &value) {
+        for described in official_schema::described_objects(name, &value) {
             extended.pointer_mut(&described.object).unwrap()[UNKNOWN] = json!({ "x": [1, null] });
         }
         assert_ne!(extended, value);
-        official::validate(name, &extended);
-        // A kind of elicitation that only the other side knows keeps its fields, the rest drops what it does not know.
-        let mut written = messages::named(name).rewrite_json(&extended);
+        official_schema::validate(name, &extended);
+        // An unknown kind of elicitation keeps its fields; other types drop unknown fields.
+        let mut written = messages::find_message(name).rewrite_json(&extended);
         remove(&mut written, UNKNOWN);
         assert_eq!(written, value);
     }
@@ -61,15 +64,15 @@ fn metadata_survives_untouched_on_everything_that_has_it() {
         "a": [[], {}, [{ "deep": [[[[[["x"]]]]]] }]],
     });
     let mut tried = 0;
-    for (name, text) in texts::golden() {
+    for (name, text) in golden::golden_texts() {
         let mut value: Value = serde_json::from_str(text).unwrap();
-        for described in official::describe(name, &value) {
+        for described in official_schema::described_objects(name, &value) {
             if described.properties().contains_key("_meta") {
                 value.pointer_mut(&described.object).unwrap()["_meta"] = meta.clone();
                 tried += 1;
             }
         }
-        let message = messages::named(name);
+        let message = messages::find_message(name);
         let written = message.rewrite_json(&value);
         assert_eq!(written, value);
         // The keys in it keep their order, too.
@@ -97,7 +100,8 @@ fn metas(value: &Value) -> Vec<String> {
 #[test]
 fn an_answer_that_says_nothing_may_be_null_or_an_empty_object() {
     let mut shown = String::new();
-    for message in messages::all().iter().filter(|message| message.kind == Kind::Response) {
+    for message in messages::all_messages().iter().filter(|message| message.kind == MessageSpecKind::Response)
+    {
         let read = |text: &str| message.rewrite(text).unwrap_or_else(|_| "!".to_owned());
         shown += &format!("{} {} {}\n", message.method, read("null"), read("{}"));
     }
@@ -175,7 +179,7 @@ SetSessionConfigOptionRequest {"sessionId":"s","configId":"c","value":7}
     );
 }
 
-/// So the schema wants it (`x-deserialize-default-on-error` and the like): what is optional and wrong is dropped.
+/// As the schema requires (`x-deserialize-default-on-error` and the like), an invalid optional field is dropped.
 #[test]
 fn what_is_wrong_in_an_optional_field_is_dropped() {
     check(
@@ -210,7 +214,7 @@ WaitForTerminalExitResponse {"exitCode":-9}
     );
 }
 
-/// A number in the schema has no upper bound and, if it has no fraction, may be written with one.
+/// A number in the schema has no upper bound and, even if integral, may be written with a fraction.
 #[test]
 fn numbers_that_the_schema_allows_can_be_too_much_for_the_types() {
     check(

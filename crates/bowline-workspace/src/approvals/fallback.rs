@@ -1,63 +1,63 @@
-//! What holds where no rule matches: what the user's file says, and what a session says.
+//! The preset that applies where no rule matches: from the user's policy file and from the session.
 
-use bowline_state::grants::Holder;
+use bowline_state::grants::GrantHolder;
 use bowline_state::operation::Operation;
-use bowline_state::policy::{Policy, Preset, Ruling};
+use bowline_state::policy::{Policy, PolicyDecision, Preset};
 
-use super::{Approvals, context};
+use super::{Approvals, policy_context};
 use crate::policy::{PolicyError, PolicyFile};
 
-/// What holds where no rule matches.
+/// The source of the preset that applies where no rule matches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Fallback {
-    /// What the user's file says.
+pub enum PolicyFallback {
+    /// The preset of the user's policy file.
     #[default]
     File,
-    /// This, whatever the file says.
-    Instead(Preset),
-    /// This, unless the file says something stricter.
-    Within(Preset),
-    /// This, unless the file says that nothing is changed, or nothing done: who wrote that meant every session.
-    Unless(Preset),
+    /// This preset, overriding the file's.
+    Override(Preset),
+    /// This preset, unless the file's is stricter.
+    AtMost(Preset),
+    /// This preset, unless the file states read-only or deny, which its author meant for every session.
+    UnlessRestricted(Preset),
 }
 
-impl Fallback {
-    /// Returns the preset that holds, given the one that the file states, if it states any.
+impl PolicyFallback {
+    /// Returns the preset that applies, given the preset of the file, if it states one.
     #[must_use]
     pub fn preset(self, stated: Option<Preset>) -> Preset {
         match self {
             Self::File => stated.unwrap_or_default(),
-            Self::Instead(preset) => preset,
-            Self::Unless(preset) => match stated {
+            Self::Override(preset) => preset,
+            Self::UnlessRestricted(preset) => match stated {
                 Some(stated @ (Preset::ReadOnly | Preset::Deny)) => stated.stricter(preset),
                 _ => preset,
             },
-            Self::Within(preset) => stated.map_or(preset, |stated| stated.stricter(preset)),
+            Self::AtMost(preset) => stated.map_or(preset, |stated| stated.stricter(preset)),
         }
     }
 }
 
 impl Approvals {
-    /// Says what the rules would come to for an operation if this held where none of them matches, and does nothing.
+    /// Returns the decision on an operation if `preset` applied where no rule matches, without side effects.
     ///
     /// # Errors
-    /// Returns why the rules cannot be used.
-    pub fn judge_under(
+    /// Returns an error if the policy cannot be used.
+    pub fn judge_with_preset(
         &self,
         preset: Preset,
-        holder: &Holder,
+        holder: &GrantHolder,
         operation: &Operation,
-    ) -> Result<Ruling, PolicyError> {
+    ) -> Result<PolicyDecision, PolicyError> {
         let policy = Policy { preset, ..Policy::clone(&*self.policy()?) };
-        Ok(policy.judge(operation, &context(holder)))
+        Ok(policy.evaluate(operation, &policy_context(holder)))
     }
 
-    /// Returns the rules as they would be if something else held where none matches.
+    /// Returns the policy as it would be with another fallback.
     ///
     /// # Errors
-    /// Returns why they cannot be used.
-    pub fn policy_with(&self, fallback: Fallback) -> Result<Policy, PolicyError> {
-        let stated = self.inner.file.as_ref().map(PolicyFile::stated).transpose()?;
+    /// Returns an error if the policy cannot be used.
+    pub fn policy_with_fallback(&self, fallback: PolicyFallback) -> Result<Policy, PolicyError> {
+        let stated = self.inner.file.as_ref().map(PolicyFile::policy_and_preset).transpose()?;
         let preset = fallback.preset(stated.and_then(|(_, stated)| stated));
         Ok(Policy { preset, ..Policy::clone(&*self.policy()?) })
     }

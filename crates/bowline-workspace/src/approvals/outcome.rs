@@ -1,214 +1,224 @@
-//! Who let an operation pass, or why it may not be done.
+//! The outcome of an approval: its source, or the reason for the denial.
 
 use std::sync::Arc;
 
-use bowline_state::audit::By;
-use bowline_state::failure::Failure;
-use bowline_state::policy::{Effect, Ground, Ruling};
-use bowline_state::question::{Answer, Keep, Question};
+use bowline_state::audit::DecisionSource;
+use bowline_state::policy::{Effect, PolicyDecision, ReasonBasis};
+use bowline_state::question::{AnswerLifetime, Question, QuestionAnswer};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::PermissionOptionId;
 
-use super::MAX_WAITING;
+use super::MAX_PENDING_QUESTIONS;
 
-/// What an agent is told where a rule denies something.
-const BY_RULE: &str = "a rule of the user's denies it";
+/// The message to the agent where a rule denies the operation.
+const DENIED_BY_RULE: &str = "a rule of the user's denies it";
 
-/// What an agent is told where no rule allows something and nobody can be asked.
-pub const NOBODY: &str = "no rule allows it, and nobody is there to ask";
+/// The message to the agent where no rule allows the operation and there is no user to ask.
+pub const NO_APPROVER: &str = "no rule allows it, and the user cannot be asked";
 
-/// What an agent is told where a rule of the user's says to ask, and nobody can be asked.
-pub const NOBODY_BY_RULE: &str = "a rule of the user's says to ask, and nobody is there to ask";
+/// The message to the agent where a rule of the user's says to ask and there is no user to ask.
+pub const NO_APPROVER_FOR_RULE: &str = "a rule of the user's says to ask, and the user cannot be asked";
 
-/// What an agent is told where the preset denies something.
-pub const BY_SETTINGS: &str = "the user's settings deny it";
+/// The message to the agent where the preset denies the operation.
+pub const DENIED_BY_SETTINGS: &str = "the user's settings deny it";
 
-/// What an agent is told where something may not be done, whatever the user says.
-const NOT_HERE: &str = "it may not be done here";
+/// The message to the agent where a built-in rule denies the operation regardless of the user's rules.
+const NOT_PERMITTED_HERE: &str = "it may not be done here";
 
-/// What an agent is told where nobody knows what the user wants.
-const NO_RULES: &str = "the user's rules cannot be used";
+/// The message to the agent where the user's rules are unusable.
+const POLICY_UNUSABLE: &str = "the user's rules cannot be used";
 
-/// Says that a person said no, and why. An agent may ask a host for which rules answer: then nobody did.
-fn said_no(reason: Option<&str>) -> String {
+/// Describes a user's denial. For an agent that asks another host, the reason may be one of the messages above: then
+/// that host's rules answered, not a user.
+fn describe_user_denial(reason: Option<&str>) -> String {
     match reason {
         None => "the user said no".to_owned(),
-        Some(reason @ (BY_RULE | NOBODY | NOBODY_BY_RULE | BY_SETTINGS | NOT_HERE | NO_RULES)) => {
-            reason.to_owned()
-        }
+        Some(
+            reason @ (DENIED_BY_RULE | NO_APPROVER | NO_APPROVER_FOR_RULE | DENIED_BY_SETTINGS
+            | NOT_PERMITTED_HERE | POLICY_UNUSABLE),
+        ) => reason.to_owned(),
         Some(reason) => format!("the user said no: {reason}"),
     }
 }
 
-/// Who let an operation pass.
+/// The source of an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cleared {
-    /// Rules, or the preset; in their own text.
-    Rules(By),
-    /// An approval that was given for this before, and is used up now.
+pub enum OperationApproval {
+    /// Rules, or the preset, with their description.
+    Rules(DecisionSource),
+    /// An earlier grant for this operation, now consumed.
     Grant {
-        /// The tool call that it was given for.
+        /// The tool call that the grant was given for.
         call: Option<String>,
     },
-    /// A person, just now.
+    /// The user, in answer to a question.
     Person {
-        /// For how long that holds.
-        keep: Keep,
-        /// Which of the agent's own answers it was, if one was chosen.
+        /// The lifetime of the answer.
+        lifetime: AnswerLifetime,
+        /// The agent's own option, if the user chose one.
         option: Option<PermissionOptionId>,
-        /// What is to be written in place of what the agent wants, if the person changed it.
+        /// The text to write instead of the agent's, if the user edited it.
         text: Option<Arc<String>>,
     },
 }
 
-impl Cleared {
-    /// Returns that rules let it pass.
+impl OperationApproval {
+    /// Returns an approval by rules.
     #[must_use]
-    pub fn by_rules(ruling: &Ruling) -> Self {
-        Self::Rules(by(ruling))
+    pub fn from_ruling(ruling: &PolicyDecision) -> Self {
+        Self::Rules(ruling_source(ruling))
     }
 
-    /// Returns that a person let it pass.
+    /// Returns an approval by the user.
     ///
     /// # Errors
-    /// Says that a text was given where none can be written.
-    pub(super) fn by_person(question: &Question, answer: Answer) -> Result<Self, Refused> {
-        if answer.text.is_some() && !question.can_be_edited() {
-            return Err(Refused::Failed("what is done here cannot be edited".to_owned()));
+    /// Fails if the answer has an edited text and the question is not editable.
+    pub(super) fn from_answer(question: &Question, answer: QuestionAnswer) -> Result<Self, ApprovalError> {
+        if answer.edited_text.is_some() && !question.is_editable() {
+            return Err(ApprovalError::Failed("what is done here cannot be edited".to_owned()));
         }
-        Ok(Self::Person { keep: answer.keep, option: answer.option, text: answer.text })
+        Ok(Self::Person { lifetime: answer.lifetime, option: answer.option_id, text: answer.edited_text })
     }
 
-    /// Returns who it was, as the audit log has it.
+    /// Returns the decision source for the audit log.
     #[must_use]
-    pub fn by(&self) -> By {
+    pub fn decision_source(&self) -> DecisionSource {
         match self {
             Self::Rules(by) => by.clone(),
-            Self::Grant { .. } => By::Grant,
-            Self::Person { .. } => By::Person,
+            Self::Grant { .. } => DecisionSource::Grant,
+            Self::Person { .. } => DecisionSource::Person,
         }
     }
 
-    /// Says whether somebody has seen exactly what is to be done, and agreed to no more.
+    /// Returns whether the approval covers exactly this operation and nothing else.
     #[must_use]
-    pub fn is_bound(&self) -> bool {
+    pub fn is_bound_to_operation(&self) -> bool {
         !matches!(self, Self::Rules(_))
     }
 }
 
-/// Why an operation may not be done.
+/// The reason why an operation is not approved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum ApprovalError {
     /// Rules, or the preset, deny it.
-    #[error("{text}")]
+    #[error("{reason}")]
     Rules {
-        /// Which.
-        by: By,
-        /// Why, in words.
-        text: String,
-        /// As much of it as an agent may know.
-        told: &'static str,
+        /// The rule or preset.
+        decision_source: DecisionSource,
+        /// The reason, for the user.
+        reason: String,
+        /// The part of the reason that an agent may know.
+        agent_message: &'static str,
     },
-    /// A person said no.
-    #[error("{}", said_no(.reason.as_deref()))]
+    /// The user denied it.
+    #[error("{}", describe_user_denial(.reason.as_deref()))]
     Person {
-        /// Why, if the person told.
+        /// The user's reason, if given.
         reason: Option<String>,
-        /// Which of the agent's own answers it was, if one was chosen.
+        /// The agent's own option, if the user chose one.
         option: Option<PermissionOptionId>,
     },
-    /// Nobody was there to ask.
-    #[error("no rule allows it and nobody is there to ask ({because})")]
-    Nobody {
-        /// Why it would have been asked.
-        because: String,
-        /// As much of it as an agent may know.
-        told: &'static str,
+    /// There was no user to ask.
+    #[error("no rule allows it and the user cannot be asked ({reason})")]
+    NoApprover {
+        /// The reason for asking.
+        reason: String,
+        /// The part of the reason that an agent may know.
+        agent_message: &'static str,
     },
-    /// Too many questions wait.
-    #[error("{MAX_WAITING} questions wait for the user already")]
+    /// Too many questions are pending.
+    #[error("{MAX_PENDING_QUESTIONS} questions wait for the user already")]
     Busy,
     /// The rules cannot be read.
     #[error("the user's rules cannot be used: {0}")]
-    Rulebook(String),
-    /// Something of the host itself ended early.
+    PolicyUnusable(String),
+    /// A part of the host failed.
     #[error("it could not be judged: {0}")]
     Failed(String),
-    /// It cannot be recorded.
+    /// The audit log cannot be written.
     #[error("the audit log cannot be written, so nothing is done")]
     Unrecorded,
 }
 
-impl Refused {
-    /// Says whether a rule of the user's denies it. What it says is for the user alone.
+impl ApprovalError {
+    /// Returns whether one of the user's rules denies it. The text of that rule is for the user alone.
     #[must_use]
-    pub fn is_by_rule(&self) -> bool {
-        matches!(self, Self::Rules { told, .. } if *told == BY_RULE)
+    pub fn is_denied_by_rule(&self) -> bool {
+        matches!(self, Self::Rules { agent_message, .. } if *agent_message == DENIED_BY_RULE)
     }
 
-    /// Returns who it was, as the audit log has it.
+    /// Returns the decision source for the audit log.
     #[must_use]
-    pub fn by(&self) -> By {
+    pub fn decision_source(&self) -> DecisionSource {
         match self {
-            Self::Rules { by, .. } => by.clone(),
-            Self::Person { .. } => By::Person,
-            Self::Nobody { .. } | Self::Busy | Self::Rulebook(_) | Self::Failed(_) | Self::Unrecorded => {
-                By::Nobody
-            }
+            Self::Rules { decision_source: by, .. } => by.clone(),
+            Self::Person { .. } => DecisionSource::Person,
+            Self::NoApprover { .. }
+            | Self::Busy
+            | Self::PolicyUnusable(_)
+            | Self::Failed(_)
+            | Self::Unrecorded => DecisionSource::Nobody,
         }
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
+impl From<ApprovalError> for RpcError {
+    fn from(refused: ApprovalError) -> Self {
         match refused {
-            Refused::Busy => Self::Busy { limit: MAX_WAITING as u64 },
-            // Where rules and logs are concerns their owner, not an agent.
-            Refused::Rulebook(_) => Self::Denied { why: NO_RULES.to_owned() },
-            Refused::Unrecorded | Refused::Failed(_) => Self::Internal { reason: refused.to_string() },
-            Refused::Rules { told, .. } => Self::Denied { why: told.to_owned() },
-            Refused::Nobody { told, .. } => Self::Denied { why: told.to_owned() },
-            refused => Self::Denied { why: refused.to_string() },
+            ApprovalError::Busy => Self::Busy { limit: MAX_PENDING_QUESTIONS as u64 },
+            // The location of rules and logs concerns their owner, not an agent.
+            ApprovalError::PolicyUnusable(_) => Self::Denied { reason: POLICY_UNUSABLE.to_owned() },
+            ApprovalError::Unrecorded | ApprovalError::Failed(_) => {
+                Self::Internal { reason: refused.to_string() }
+            }
+            ApprovalError::Rules { agent_message: told, .. } => Self::Denied { reason: told.to_owned() },
+            ApprovalError::NoApprover { agent_message: told, .. } => Self::Denied { reason: told.to_owned() },
+            refused => Self::Denied { reason: refused.to_string() },
         }
     }
 }
 
-/// Returns that what is to be asked for cannot be.
-pub(super) fn unasked(ruling: &Ruling) -> Refused {
-    let told = match ruling.because.first().map(|reason| &reason.ground) {
-        Some(Ground::Rule { .. }) => NOBODY_BY_RULE,
-        _ => NOBODY,
+/// Returns the error for a question without a user to ask.
+pub(super) fn no_approver_error(ruling: &PolicyDecision) -> ApprovalError {
+    let told = match ruling.reasons.first().map(|reason| &reason.basis) {
+        Some(ReasonBasis::Rule { .. }) => NO_APPROVER_FOR_RULE,
+        _ => NO_APPROVER,
     };
-    Refused::Nobody { because: because(ruling), told }
+    ApprovalError::NoApprover { reason: describe_ruling(ruling), agent_message: told }
 }
 
-/// Returns what the rules alone decide, if they do.
-pub(super) fn decided(ruling: &Ruling) -> Option<Result<Cleared, Refused>> {
+/// Returns the decision of the rules alone, or `None` if the user has to be asked.
+pub(super) fn decide_by_ruling(ruling: &PolicyDecision) -> Option<Result<OperationApproval, ApprovalError>> {
     match ruling.effect {
-        Effect::Allow => Some(Ok(Cleared::by_rules(ruling))),
+        Effect::Allow => Some(Ok(OperationApproval::from_ruling(ruling))),
         Effect::Deny => {
-            let told = match ruling.because.first().map(|reason| &reason.ground) {
-                Some(Ground::Rule { .. }) => BY_RULE,
-                Some(Ground::Preset { .. }) => BY_SETTINGS,
-                _ => NOT_HERE,
+            let told = match ruling.reasons.first().map(|reason| &reason.basis) {
+                Some(ReasonBasis::Rule { .. }) => DENIED_BY_RULE,
+                Some(ReasonBasis::Preset { .. }) => DENIED_BY_SETTINGS,
+                _ => NOT_PERMITTED_HERE,
             };
-            Some(Err(Refused::Rules { by: by(ruling), text: because(ruling), told }))
+            Some(Err(ApprovalError::Rules {
+                decision_source: ruling_source(ruling),
+                reason: describe_ruling(ruling),
+                agent_message: told,
+            }))
         }
         Effect::Ask => None,
     }
 }
 
-fn by(ruling: &Ruling) -> By {
-    match ruling.because.first().map(|reason| &reason.ground) {
-        Some(Ground::Preset { preset, .. }) => By::Preset(preset.to_string()),
-        Some(_) => By::Rule(because(ruling)),
-        None => By::Nobody,
+fn ruling_source(ruling: &PolicyDecision) -> DecisionSource {
+    match ruling.reasons.first().map(|reason| &reason.basis) {
+        Some(ReasonBasis::Preset { preset, .. }) => DecisionSource::Preset(preset.to_string()),
+        Some(_) => DecisionSource::Rule(describe_ruling(ruling)),
+        None => DecisionSource::Nobody,
     }
 }
 
-/// Returns the first reason of a ruling, which has its own effect, without saying that again.
+/// Returns the first reason of a ruling without the prefix that repeats its effect.
 #[must_use]
-pub fn because(ruling: &Ruling) -> String {
-    let Some(reason) = ruling.because.first() else { return String::new() };
+pub fn describe_ruling(ruling: &PolicyDecision) -> String {
+    let Some(reason) = ruling.reasons.first() else { return String::new() };
     let text = reason.to_string();
     text.strip_prefix(&format!("{}: ", reason.effect)).unwrap_or(&text).to_owned()
 }

@@ -1,33 +1,49 @@
-//! Files that tools execute and that agents changed: which of them a person has yet to approve.
+//! Unreviewed files: files that tools execute, changed by agents and not yet approved by the user.
+//!
+//! A file becomes unreviewed when an agent writes it because a preset or a broad rule allows that. It counts as
+//! reviewed again, until the next write, once the user approves a command that may execute it or a rule names it.
 
 use std::path::Path;
 
-use bowline_state::failure::quote;
-use bowline_state::operation::{Kind, Operation};
-use bowline_state::policy::{Context, Effect, Ground, Law, Policy, Reason, Ruling};
+use bowline_state::operation::{Operation, OperationKind};
+use bowline_state::policy::{
+    BuiltInRule, Effect, Policy, PolicyContext, PolicyDecision, PolicyReason, ReasonBasis,
+};
+use bowline_state::rpc_error::quote;
 
 use super::unreviewed_list::UnreviewedList;
-use super::{Approvals, MAX_UNREVIEWED, Refused, Request, context};
+use super::{ApprovalError, ApprovalRequest, Approvals, MAX_UNREVIEWED_FILES, policy_context};
 
 impl Approvals {
-    /// Judges an operation, and notes the files that it changes if rules let it pass.
-    pub(super) fn noted(&self, policy: &Policy, operation: &Operation, context: &Context) -> Ruling {
-        let ruling = policy.judge(operation, context);
-        if ruling.effect != Effect::Allow || matches!(operation.kind, Kind::Read | Kind::Fetch) {
+    /// Evaluates an operation and, if it is allowed, tracks the files that it changes.
+    pub(super) fn judge_and_track(
+        &self,
+        policy: &Policy,
+        operation: &Operation,
+        context: &PolicyContext,
+    ) -> PolicyDecision {
+        let ruling = policy.evaluate(operation, context);
+        if ruling.effect != Effect::Allow
+            || matches!(operation.kind, OperationKind::Read | OperationKind::Fetch)
+        {
             return ruling;
         }
         let files = policy.unreviewed_writes(operation, context);
-        if self.note(files) { ruling } else { Ruling { effect: Effect::Ask, because: Vec::new() } }
+        if self.track_unreviewed(files) {
+            ruling
+        } else {
+            PolicyDecision { effect: Effect::Ask, reasons: Vec::new() }
+        }
     }
 
-    /// Notes files that no person has approved, and says whether that could be done.
-    fn note(&self, files: Vec<String>) -> bool {
+    /// Adds files to the unreviewed ones. Returns `false` if there is no room or the list cannot be written.
+    fn track_unreviewed(&self, files: Vec<String>) -> bool {
         if files.is_empty() {
             return true;
         }
         let mut state = self.state();
         let new: Vec<&String> = files.iter().filter(|file| !state.unreviewed.contains_key(*file)).collect();
-        let has_room = state.unreviewed.len() + new.len() <= MAX_UNREVIEWED;
+        let has_room = state.unreviewed.len() + new.len() <= MAX_UNREVIEWED_FILES;
         let is_kept = || new.is_empty() || self.inner.unreviewed.add(new.iter().copied()).is_ok();
         if !has_room || !is_kept() {
             return false;
@@ -35,61 +51,64 @@ impl Approvals {
         state.unreviewed_changes += 1;
         let change = state.unreviewed_changes;
         state.unreviewed.extend(files.into_iter().map(|file| (file, change)));
-        state.whole = None;
+        state.combined_policy = None;
         true
     }
 
     /// Returns the unreviewed files that a request may execute, with the number of their last change.
-    pub(super) fn unreviewed(&self, request: &Request, policy: &Policy) -> Vec<(String, u64)> {
-        let context = context(&request.holder);
+    pub(super) fn unreviewed_files(&self, request: &ApprovalRequest, policy: &Policy) -> Vec<(String, u64)> {
+        let context = policy_context(&request.holder);
         let operations = request.items.iter().map(|item| &item.operation);
         let files: Vec<String> =
-            operations.flat_map(|operation| policy.unreviewed_runs(operation, &context)).collect();
+            operations.flat_map(|operation| policy.unreviewed_executions(operation, &context)).collect();
         let state = self.state();
         let known = |file: String| state.unreviewed.get(&file).map(|change| (file, *change));
         files.into_iter().filter_map(known).collect()
     }
 
-    /// Takes files for approved, because a person who was told of them has allowed what may execute them.
+    /// Marks files as reviewed, because the user was shown them and allowed an operation that may execute them.
     ///
     /// # Errors
-    /// Says so if one was changed while the person was asked.
-    pub(super) fn review(&self, request: &Request, shown: &[(String, u64)]) -> Result<(), Refused> {
+    /// Fails if one of them was changed while the question was open.
+    pub(super) fn mark_reviewed(
+        &self,
+        request: &ApprovalRequest,
+        shown: &[(String, u64)],
+    ) -> Result<(), ApprovalError> {
         let mut state = self.state();
         let mut gone = Vec::new();
         for (file, change) in shown {
             if state.unreviewed.get(file) == Some(change) {
                 state.unreviewed.remove(file);
-                state.whole = None;
+                state.combined_policy = None;
                 gone.push(file);
             }
         }
         if !gone.is_empty()
             && let Err(why) = self.inner.unreviewed.remove(&gone)
         {
-            // What stays in the list is asked about once more by the next program.
-            self.inner.person.tell(&format!("the list of unreviewed files cannot be written: {why}"));
+            // A file that remains in the list is asked about once more after the next start.
+            self.inner.approver.notify(&format!("the list of unreviewed files cannot be written: {why}"));
         }
         drop(state);
-        let policy = self.policy().map_err(|why| Refused::Rulebook(why.to_string()))?;
-        match self.unreviewed(request, &policy).first() {
+        let policy = self.policy().map_err(|why| ApprovalError::PolicyUnusable(why.to_string()))?;
+        match self.unreviewed_files(request, &policy).first() {
             None => Ok(()),
             Some((file, _)) => {
                 let why = format!("{} was changed while you were asked: ask again", quote(file));
-                Err(Refused::Failed(why))
+                Err(ApprovalError::Failed(why))
             }
         }
     }
 }
 
-/// Returns the files that tools execute and that agents changed in a workspace without a person's approval, given the
-/// directory of its audit log.
+/// Returns the unreviewed files of a workspace, given the directory of its audit log.
 #[must_use]
-pub fn unreviewed(audit: &Path) -> Vec<String> {
-    UnreviewedList::beside(audit).read().into_keys().collect()
+pub fn list_unreviewed(audit: &Path) -> Vec<String> {
+    UnreviewedList::next_to_audit_log(audit).read().into_keys().collect()
 }
 
-/// Says whether a reason is that an unreviewed file may be executed.
-pub(super) fn is_unreviewed(reason: &Reason) -> bool {
-    matches!(reason.ground, Ground::Law(Law::Unreviewed(_)))
+/// Returns whether the reason is that an unreviewed file may be executed.
+pub(super) fn is_unreviewed_reason(reason: &PolicyReason) -> bool {
+    matches!(reason.basis, ReasonBasis::BuiltIn(BuiltInRule::ExecutesUnreviewedFile(_)))
 }

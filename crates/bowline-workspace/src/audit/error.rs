@@ -1,4 +1,4 @@
-//! What can go wrong with an audit log.
+//! Errors of the audit log.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,48 +6,48 @@ use std::sync::Arc;
 
 use crate::storage::FileError;
 
-/// Why nothing was appended or read. What was to be logged may not be done.
+/// Why nothing was appended or read. An operation that cannot be logged must not be carried out.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AuditError {
     /// The directory or one of its files cannot be used.
-    #[error("cannot {doing} {}, and nothing may be done that is not logged: {why}", path.display())]
+    #[error("cannot {action} {}, and nothing may be done that is not logged: {why}", path.display())]
     Io {
-        /// What was tried.
-        doing: &'static str,
-        /// With which file or directory.
+        /// The attempted action.
+        action: &'static str,
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         why: Arc<io::Error>,
     },
-    /// There is no room for an entry.
+    /// There is no space for an entry.
     #[error("no room is left for the audit log {}, and nothing may be done that is not logged: free some space", path.display())]
     Full {
         /// The file.
         path: PathBuf,
     },
-    /// Something else than a plain file or directory is in the place of one.
+    /// Something other than a plain file or directory is in its place.
     #[error("{} is a link or no plain {what}: remove it, or keep the audit log elsewhere", path.display())]
     NotPlain {
-        /// What is there.
+        /// Its path.
         path: PathBuf,
-        /// What should be.
+        /// The expected kind.
         what: &'static str,
     },
     /// The anchor was moved or removed while the log was in use.
     #[error("the anchor {} was moved or removed while the audit log was in use: open the log again", path.display())]
-    AnchorGone {
-        /// Where it was.
+    AnchorMissing {
+        /// Its former path.
         path: PathBuf,
     },
     /// The thread that writes the log has ended.
     #[error("nothing writes the audit log {} any more, and nothing may be done that is not logged: start again", path.display())]
     Stopped {
-        /// Its directory.
+        /// The log's directory.
         path: PathBuf,
     },
-    /// Another process has held the anchor for as long as one waits for it.
+    /// Another process held the anchor until the timeout.
     #[error("another process holds the audit log's anchor {}: wait for it or end it", path.display())]
-    Held {
+    AnchorLocked {
         /// The anchor.
         path: PathBuf,
     },
@@ -63,12 +63,12 @@ impl From<FileError> for AuditError {
             {
                 Self::Full { path }
             }
-            FileError::Io { doing, path, why } => Self::Io { doing, path, why: why.into() },
+            FileError::Io { action: doing, path, why } => Self::Io { action: doing, path, why: why.into() },
         }
     }
 }
 
-/// Says what was tried, with what.
+/// Maps an I/O error of an action on a path.
 pub(super) fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AuditError {
-    move |why| FileError::of(doing, path)(why).into()
+    move |why| FileError::io_error(doing, path)(why).into()
 }

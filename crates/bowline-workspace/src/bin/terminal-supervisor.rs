@@ -1,4 +1,4 @@
-//! A supervisor of terminals as a program of its own, for tests and for hosts that cannot start themselves again.
+//! The terminal supervisor as a separate program, for tests and for hosts that cannot re-execute themselves.
 
 use std::process::ExitCode;
 

@@ -1,10 +1,10 @@
-//! The observation's baseline: what each file looked like when it was last looked at.
+//! The observer's baseline: the state of each file at the last scan.
 
 use bowline_state::changes::ContentHash;
 use rusqlite::{Connection, params};
 
-use super::error::Fault;
-use super::rows::Hash;
+use super::error::JournalTransactionError;
+use super::rows::HashColumn;
 
 /// One file of the baseline.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,24 +13,24 @@ pub struct BaselineRow {
     pub path: String,
     /// Its size in bytes.
     pub size: u64,
-    /// When its bytes changed last, in nanoseconds since 1970.
+    /// The last change of its bytes, in nanoseconds since 1970.
     pub mtime_ns: i64,
-    /// When anything about it changed last, in nanoseconds since 1970.
+    /// The last change of its bytes or metadata, in nanoseconds since 1970.
     pub ctime_ns: i64,
-    /// Its number on its device.
+    /// Its inode number.
     pub inode: u64,
-    /// The device it is on.
+    /// Its device number.
     pub device: u64,
     /// Its type and permission bits.
     pub mode: u32,
-    /// Its bytes, if they were read.
+    /// The hash of its bytes, if they were read.
     pub hash: Option<ContentHash>,
-    /// It changed so shortly before it was looked at that a later change might leave the same times.
-    pub racy: bool,
+    /// Whether it changed so shortly before the scan that a later change could leave the same times.
+    pub is_racy: bool,
 }
 
 /// Returns the baseline, by path.
-pub(super) fn all(connection: &Connection) -> Result<Vec<BaselineRow>, Fault> {
+pub(super) fn read_baseline(connection: &Connection) -> Result<Vec<BaselineRow>, JournalTransactionError> {
     let mut statement = connection.prepare(
         "SELECT path, size, mtime_ns, ctime_ns, inode, device, mode, hash, racy FROM baseline ORDER BY path",
     )?;
@@ -43,19 +43,19 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<BaselineRow>, Fault> {
             inode: row.get::<_, i64>(4)?.cast_unsigned(),
             device: row.get::<_, i64>(5)?.cast_unsigned(),
             mode: row.get(6)?,
-            hash: row.get::<_, Option<Hash>>(7)?.map(|Hash(hash)| hash),
-            racy: row.get(8)?,
+            hash: row.get::<_, Option<HashColumn>>(7)?.map(|HashColumn(hash)| hash),
+            is_racy: row.get(8)?,
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Removes some files from the baseline, then puts others in.
-pub(super) fn update(
+/// Removes some files from the baseline, then inserts others.
+pub(super) fn update_baseline(
     connection: &Connection,
     upsert: &[BaselineRow],
     remove: &[String],
-) -> Result<(), Fault> {
+) -> Result<(), JournalTransactionError> {
     let mut statement = connection.prepare("DELETE FROM baseline WHERE path = ?1")?;
     for path in remove {
         statement.execute([path])?;
@@ -74,7 +74,7 @@ pub(super) fn update(
             row.device.cast_signed(),
             row.mode,
             row.hash.as_ref().map(ContentHash::as_bytes),
-            row.racy,
+            row.is_racy,
         ])?;
     }
     Ok(())

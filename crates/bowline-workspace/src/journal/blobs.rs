@@ -1,162 +1,166 @@
-//! Contents by their hash: compressed or as a difference where that helps, verified whenever they are read.
+//! Contents by hash: compressed or stored as a delta where that helps, and verified whenever they are read.
 //!
-//! What is known of a content and its bytes are in two tables, so that adding up what all of them take does not read
-//! them. The first is one tree by hash, its rows are short; the second one by number, its rows may be large.
+//! Metadata and bytes are in two tables, so that summing up sizes does not read the bytes. The first is keyed by hash
+//! and has short rows; the second is keyed by number, and its rows may be large.
 
 use bowline_state::changes::ContentHash;
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Statement, params};
 
-use super::error::{Fault, JournalError};
-use super::rows::Hash;
-use super::seal::{OVERHEAD, Seal};
+use super::encryption::{JournalKey, OVERHEAD_BYTES};
+use super::error::{JournalError, JournalTransactionError};
+use super::rows::HashColumn;
 use super::{MAX_CONTENT_BYTES, delta};
 
 const RAW: i64 = 0;
 const LZ4: i64 = 1;
 const DELTA: i64 = 2;
-/// Compression has to save one byte in this many, or else the bytes are stored as they are.
-const WORTHWHILE: usize = 16;
-/// Up to this many bytes are stored as they are.
-const SMALL: usize = 4096;
+/// Compression must save at least one byte in this many; otherwise the bytes are stored raw.
+const MIN_SAVING_DIVISOR: usize = 16;
+/// Contents up to this many bytes are stored raw.
+const MAX_RAW_BYTES: usize = 4096;
 
-/// At most so many differences are applied, one after the other, to make a content of one that is kept whole.
-const MAX_DEPTH: i64 = 16;
+/// The maximum number of deltas between a content and one that is stored whole.
+const MAX_DELTA_DEPTH: i64 = 16;
 
-/// Puts contents into the journal, any number of them in one transaction.
-pub(super) struct Keeper<'c> {
-    depth: CachedStatement<'c>,
+/// Stores contents in the journal, any number of them in one transaction.
+pub(super) struct BlobWriter<'c> {
+    select_depth: CachedStatement<'c>,
     insert_content: CachedStatement<'c>,
-    insert: CachedStatement<'c>,
-    // How many bytes were added.
-    added: u64,
+    insert_blob: CachedStatement<'c>,
+    bytes_added: u64,
 }
 
-/// How a content is kept that differs little from another one, which is kept.
-pub(super) struct Built {
+/// A content stored as a delta to another stored one.
+pub(super) struct DeltaBlob {
     pub(super) base: ContentHash,
     pub(super) delta: Vec<u8>,
 }
 
-impl<'c> Keeper<'c> {
-    pub(super) fn new(connection: &'c Connection) -> Result<Self, Fault> {
+impl<'c> BlobWriter<'c> {
+    pub(super) fn new(connection: &'c Connection) -> Result<Self, JournalTransactionError> {
         Ok(Self {
-            depth: connection.prepare_cached("SELECT depth FROM blobs WHERE hash = ?1")?,
+            select_depth: connection.prepare_cached("SELECT depth FROM blobs WHERE hash = ?1")?,
             insert_content: connection.prepare_cached("INSERT INTO contents (data) VALUES (?1)")?,
-            insert: connection.prepare_cached(
+            insert_blob: connection.prepare_cached(
                 "INSERT INTO blobs (hash, size, codec, stored, content, base, depth) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?,
-            added: 0,
+            bytes_added: 0,
         })
     }
 
-    /// Returns how many bytes the contents take that were not kept before.
+    /// Returns how many bytes the newly stored contents take.
     pub(super) fn bytes_added(&self) -> u64 {
-        self.added
+        self.bytes_added
     }
 
-    /// Makes sure that a content is kept. One that is there already is not read again: what is damaged is found when it
-    /// is asked for.
-    pub(super) fn put(&mut self, hash: &ContentHash, bytes: &[u8]) -> Result<(), Fault> {
-        self.put_as(hash, bytes, None, || compress(bytes))
+    /// Stores a content, unless it is stored already. An existing one is not verified: damage is detected when it is
+    /// read.
+    pub(super) fn store(&mut self, hash: &ContentHash, bytes: &[u8]) -> Result<(), JournalTransactionError> {
+        self.store_encoded(hash, bytes, None, || compress_if_smaller(bytes))
     }
 
-    /// Does so with a content that is stored encrypted. Bytes that are stored raw and are longer than the content are that.
-    pub(super) fn put_sealed(&mut self, hash: &ContentHash, bytes: &[u8], seal: &Seal) -> Result<(), Fault> {
-        if self.depth(hash)?.is_some() {
-            return Ok(());
-        }
-        self.insert(hash, bytes.len(), (RAW, &seal.seal(hash, bytes)?), None)
-    }
-
-    /// Does so with the difference from another content, if there is one, or with bytes that somebody else compresses.
-    pub(super) fn put_as(
+    /// As `store`, but encrypted. Raw bytes that are longer than the content mark it as encrypted.
+    pub(super) fn store_encrypted(
         &mut self,
         hash: &ContentHash,
         bytes: &[u8],
-        built: Option<&Built>,
-        compressed: impl FnOnce() -> Option<Vec<u8>>,
-    ) -> Result<(), Fault> {
+        seal: &JournalKey,
+    ) -> Result<(), JournalTransactionError> {
         if self.depth(hash)?.is_some() {
             return Ok(());
         }
-        if let Some(Built { base, delta }) = built
-            && let Some(depth) = self.depth(base)?.filter(|depth| *depth < MAX_DEPTH)
+        self.insert_row(hash, bytes.len(), (RAW, &seal.encrypt(hash, bytes)?), None)
+    }
+
+    /// As `store`, but as a delta if one is given, or with compression supplied by the caller.
+    pub(super) fn store_encoded(
+        &mut self,
+        hash: &ContentHash,
+        bytes: &[u8],
+        built: Option<&DeltaBlob>,
+        compressed: impl FnOnce() -> Option<Vec<u8>>,
+    ) -> Result<(), JournalTransactionError> {
+        if self.depth(hash)?.is_some() {
+            return Ok(());
+        }
+        if let Some(DeltaBlob { base, delta }) = built
+            && let Some(depth) = self.depth(base)?.filter(|depth| *depth < MAX_DELTA_DEPTH)
         {
-            return self.insert(hash, bytes.len(), (DELTA, delta), Some((base, depth + 1)));
+            return self.insert_row(hash, bytes.len(), (DELTA, delta), Some((base, depth + 1)));
         }
         match compressed() {
-            Some(compressed) => self.insert(hash, bytes.len(), (LZ4, &compressed), None),
-            None => self.insert(hash, bytes.len(), (RAW, bytes), None),
+            Some(compressed) => self.insert_row(hash, bytes.len(), (LZ4, &compressed), None),
+            None => self.insert_row(hash, bytes.len(), (RAW, bytes), None),
         }
     }
 
-    /// Returns how many differences a content is made of, none if it is not kept.
-    fn depth(&mut self, hash: &ContentHash) -> Result<Option<i64>, Fault> {
-        Ok(self.depth.query_row([hash.as_bytes()], |row| row.get(0)).optional()?)
+    /// Returns the number of deltas a content is built from; `None` if it is not stored.
+    fn depth(&mut self, hash: &ContentHash) -> Result<Option<i64>, JournalTransactionError> {
+        Ok(self.select_depth.query_row([hash.as_bytes()], |row| row.get(0)).optional()?)
     }
 
-    fn insert(
+    fn insert_row(
         &mut self,
         hash: &ContentHash,
         size: usize,
         (codec, data): (i64, &[u8]),
         base: Option<(&ContentHash, i64)>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), JournalTransactionError> {
         let content = self.insert_content.insert([data])?;
         let (base, depth) = base.map_or((None, 0), |(base, depth)| (Some(base.as_bytes()), depth));
         let (size, stored) = (as_i64(size), as_i64(data.len()));
-        self.insert.execute(params![hash.as_bytes(), size, codec, stored, content, base, depth])?;
-        self.added += data.len() as u64;
+        self.insert_blob.execute(params![hash.as_bytes(), size, codec, stored, content, base, depth])?;
+        self.bytes_added += data.len() as u64;
         Ok(())
     }
 }
 
-/// Returns the difference between two contents, if the second is better kept as that.
-pub(super) fn difference(base: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
-    // What is small takes a page or a few either way.
-    if bytes.len() <= SMALL { None } else { delta::encode(base, bytes) }
+/// Returns the delta between two contents, if the second is better stored as one.
+pub(super) fn delta_if_smaller(base: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
+    // Small contents take about the same number of pages either way.
+    if bytes.len() <= MAX_RAW_BYTES { None } else { delta::encode(base, bytes) }
 }
 
-/// Compresses bytes, if that is worth it.
-pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
-    // What is small takes a page or a few either way.
-    if bytes.len() <= SMALL {
+/// Compresses bytes, if that saves enough.
+pub(super) fn compress_if_smaller(bytes: &[u8]) -> Option<Vec<u8>> {
+    // Small contents take about the same number of pages either way.
+    if bytes.len() <= MAX_RAW_BYTES {
         return None;
     }
     let compressed = lz4_flex::block::compress(bytes);
-    (compressed.len() < bytes.len() - bytes.len() / WORTHWHILE).then_some(compressed)
+    (compressed.len() < bytes.len() - bytes.len() / MIN_SAVING_DIVISOR).then_some(compressed)
 }
 
-/// Says whether a content is kept.
-pub(super) fn has(connection: &Connection, hash: &ContentHash) -> Result<bool, Fault> {
-    Ok(connection.prepare(HAS)?.exists([hash.as_bytes()])?)
+/// Returns whether a content is stored.
+pub(super) fn has_blob(connection: &Connection, hash: &ContentHash) -> Result<bool, JournalTransactionError> {
+    Ok(connection.prepare(HAS_BLOB_SQL)?.exists([hash.as_bytes()])?)
 }
 
-/// Returns a content if it is kept.
-pub(super) fn get(
+/// Returns a content, if it is stored.
+pub(super) fn get_blob(
     connection: &Connection,
     hash: &ContentHash,
-    seal: impl FnOnce() -> Option<Seal>,
-) -> Result<Option<Vec<u8>>, Fault> {
-    match load(&mut connection.prepare(GET)?, hash, seal)? {
-        Some(bytes) if ContentHash::of(&bytes) != *hash => Err(JournalError::Damaged(*hash).into()),
+    seal: impl FnOnce() -> Option<JournalKey>,
+) -> Result<Option<Vec<u8>>, JournalTransactionError> {
+    match load_blob(&mut connection.prepare(GET_BLOB_SQL)?, hash, seal)? {
+        Some(bytes) if ContentHash::digest(&bytes) != *hash => Err(JournalError::Damaged(*hash).into()),
         kept => Ok(kept),
     }
 }
 
-const HAS: &str = "SELECT 1 FROM blobs WHERE hash = ?1";
+const HAS_BLOB_SQL: &str = "SELECT 1 FROM blobs WHERE hash = ?1";
 
-const GET: &str = "SELECT size, codec, data, base FROM blobs LEFT JOIN contents ON contents.id = blobs.content \
+const GET_BLOB_SQL: &str = "SELECT size, codec, data, base FROM blobs LEFT JOIN contents ON contents.id = blobs.content \
      WHERE hash = ?1";
 
-/// Returns the bytes that are kept under a hash, whether or not they have it.
-fn load(
+/// Returns the bytes stored under a hash, without verifying it.
+fn load_blob(
     get: &mut Statement<'_>,
     hash: &ContentHash,
-    seal: impl FnOnce() -> Option<Seal>,
-) -> Result<Option<Vec<u8>>, Fault> {
-    let damaged = || Fault::from(JournalError::Damaged(*hash));
+    seal: impl FnOnce() -> Option<JournalKey>,
+) -> Result<Option<Vec<u8>>, JournalTransactionError> {
+    let damaged = || JournalTransactionError::from(JournalError::Damaged(*hash));
     let mut differences = Vec::new();
     let mut next = *hash;
     loop {
@@ -167,24 +171,24 @@ fn load(
         let size = usize::try_from(row.get::<_, i64>(0)?).map_err(|_| damaged())?;
         let codec: i64 = row.get(1)?;
         let data = row.get_ref(2)?.as_blob_or_null().map_err(|_| damaged())?.ok_or_else(damaged)?;
-        // The size is what a reader has to make room for, and it may be the very number that is damaged.
+        // The reader allocates this size, and the size itself may be damaged.
         if size > MAX_CONTENT_BYTES {
             return Err(damaged());
         }
         let mut bytes = match codec {
-            RAW if data.len() == size + OVERHEAD => {
-                seal().and_then(|seal| seal.unseal(&next, data)).ok_or_else(damaged)?
+            RAW if data.len() == size + OVERHEAD_BYTES => {
+                seal().and_then(|seal| seal.decrypt(&next, data)).ok_or_else(damaged)?
             }
             RAW => data.to_vec(),
             LZ4 => lz4_flex::block::decompress(data, size).map_err(|_| damaged())?,
-            // More of them than are ever put one upon the other: a damaged one may lead back to itself.
-            DELTA if as_i64(differences.len()) == MAX_DEPTH => return Err(damaged()),
+            // Deeper than any chain ever written: a damaged delta may refer back to itself.
+            DELTA if as_i64(differences.len()) == MAX_DELTA_DEPTH => return Err(damaged()),
             DELTA => {
                 differences.push((data.to_vec(), size));
-                Hash(next) = row.get(3).map_err(|_| damaged())?;
+                HashColumn(next) = row.get(3).map_err(|_| damaged())?;
                 continue;
             }
-            // A newer format may have more of them; this one does not.
+            // A newer format may have more codecs.
             _ => return Err(damaged()),
         };
         let whole = differences.iter().rev().all(|(delta, size)| delta::apply(&mut bytes, delta, *size));

@@ -1,36 +1,36 @@
-//! What can go wrong with a journal, and what opening one has to tell.
+//! The errors of a journal, and the notices from opening one.
 
 use std::path::PathBuf;
 
 use bowline_state::changes::{ChangeId, ContentHash};
 
 use super::{MAX_CONTENT_BYTES, MAX_TEXT_BYTES};
-use crate::storage::{self, FileError, StorageError, Unusable};
+use crate::storage::{self, FileError, StorageError, UnusableReason};
 
-/// Why the journal did not do what it was asked. What it held before is still there.
+/// Why a journal operation failed. The journal's previous content is intact.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// Its files cannot be used.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// A kept content is not what it was.
+    /// A stored content is damaged.
     #[error("the content {0} is damaged in the journal and cannot be given back")]
     Damaged(ContentHash),
-    /// The content of a secret file cannot be encrypted, so it is not kept.
+    /// The content of a secret file cannot be encrypted, so it is not stored.
     #[error("the text of a secret file cannot be encrypted for the journal: try again")]
-    Unsealable,
-    /// A change's record makes no sense.
+    EncryptionFailed,
+    /// A change's record is invalid.
     #[error("the record of change {0} is damaged in the journal")]
     DamagedChange(ChangeId),
-    /// There is no such change, or there is none any more.
+    /// There is no such change, or no longer.
     #[error("there is no change {0} in the journal")]
     NoSuchChange(ChangeId),
-    /// The change has another outcome already.
+    /// The change already has a different outcome.
     #[error("change {0} is settled already and cannot be settled otherwise")]
-    Settled(ChangeId),
-    /// A change that still has to be made was to be recorded as one that was found.
+    AlreadySettled(ChangeId),
+    /// A change that is still to be applied was recorded as an observed one.
     #[error("the change of {path} is still to be made: begin it and settle it")]
-    ToBeMade {
+    NotYetApplied {
         /// The file.
         path: String,
     },
@@ -42,13 +42,13 @@ pub enum JournalError {
         /// Its size.
         bytes: usize,
     },
-    /// What undo needs takes all of the room that the journal has, so that nothing older can be dropped for it.
+    /// What undo needs takes all of the journal's room, so that nothing older can be dropped.
     #[error(
         "the journal of changes may keep {} MiB and needs all of it to undo this turn and the latest turns of other \
          running sessions: write less, or go on in a new turn or session", max_bytes >> 20
     )]
     NoRoom {
-        /// How many bytes of texts it may keep.
+        /// The limit on stored texts, in bytes.
         max_bytes: u64,
     },
     /// A name is longer than [`MAX_TEXT_BYTES`].
@@ -61,18 +61,18 @@ pub enum JournalError {
     },
 }
 
-/// What the owner of a journal should be told when it was opened.
+/// What to report to the owner of a journal after opening it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Notice {
-    /// The journal that was there cannot be used. It was moved, untouched, and a new one was begun.
+pub enum JournalNotice {
+    /// The existing journal was unusable. It was moved, untouched, and replaced by a new one.
     #[error("the journal of changes cannot be used: {why}; it was moved to {} and a new one was begun", path.display())]
     SetAside {
-        /// Where it is now; its write-ahead log has the same name and `-wal`.
+        /// Its new path; its write-ahead log has the same name with `-wal`.
         path: PathBuf,
         /// What is wrong with it.
-        why: Unusable,
+        why: UnusableReason,
     },
-    /// The journal is open, but what is older or more than it should keep could not be dropped.
+    /// The journal is open, but could not be pruned.
     #[error("old changes could not be dropped from the journal: {why}")]
     NotPruned {
         /// What went wrong.
@@ -81,11 +81,11 @@ pub enum Notice {
 }
 
 /// An error inside a transaction.
-pub(super) type Fault = storage::Fault<JournalError>;
+pub(super) type JournalTransactionError = storage::TransactionError<JournalError>;
 
-impl From<JournalError> for Fault {
+impl From<JournalError> for JournalTransactionError {
     fn from(error: JournalError) -> Self {
-        Self::Known(error)
+        Self::Caller(error)
     }
 }
 

@@ -1,109 +1,115 @@
-//! Retention: what is dropped from a journal, what never is, and giving its space back.
+//! Retention: what is pruned from a journal, what never is, and returning its space.
 //!
-//! The texts of a change are dropped before its row: a change without texts is listed, and its undo says that they were
-//! pruned instead of restoring something else. In such a row the hashes are [`ContentHash::UNKNOWN`]. Only rows beyond
-//! the permitted number are removed, and those of one turn together, so that no turn is known in part.
+//! The texts of a change are dropped before its row: a change without texts is still listed, and undoing it reports
+//! that they were pruned. In such a row the hashes are [`ContentHash::UNKNOWN`]. Only rows beyond the maximum number
+//! are removed, and those of one turn together, so that no turn is known in part.
+//!
+//! Never pruned, regardless of size and age: the latest turn of each running session (`live_sessions`) and of the most
+//! recently active session, and texts that exist only in the journal. If these leave no room, an agent's write is
+//! refused before the disk is touched. A text is dropped only when no other is stored as a delta to it.
 
 use std::collections::HashSet;
 
-use bowline_state::changes::{ContentHash, KEPT_CALL, Moment};
+use bowline_state::changes::{ContentHash, KEPT_TEXT_CALL, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Statement, ToSql, Transaction, params};
 
 use super::Retention;
-use super::error::{Fault, JournalError};
-use super::live::Running;
-use super::rows::read_reversals;
+use super::error::{JournalError, JournalTransactionError};
+use super::live_sessions::RunningSessions;
+use super::rows::parse_reversals;
 
-/// How many contents are looked at in one go.
-const STRIDE: usize = 256;
-/// This many free pages (4 MiB) stay in the file for what comes next; the rest is given back.
+/// How many contents are processed per batch.
+const BATCH_SIZE: usize = 256;
+/// How many free pages (4 MiB) stay in the file for later writes; the rest is returned to the file system.
 const SPARE_PAGES: i64 = 1024;
-/// This many pages (16 MiB) are given back in one transaction, so that others can write in between.
-const PAGES_AT_ONCE: i64 = 4096;
-/// When a write finds the journal full, one in so many parts of it is freed at once: measuring it takes time.
-const FREED_SHARE: u64 = 8;
+/// How many pages (16 MiB) are returned per transaction, so that others can write in between.
+const PAGES_PER_TRANSACTION: i64 = 4096;
+/// When a write finds the journal full, this fraction of it (one in `FREED_DIVISOR`) is freed at once, because
+/// measuring is slow.
+const FREED_DIVISOR: u64 = 8;
 
-/// What was dropped.
+/// What was pruned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pruned {
-    /// So many changes that had been made, or may have been, lost their texts or were removed.
+pub struct PruneReport {
+    /// How many changes that were applied, or may have been, lost their texts or were removed.
     pub changes: u64,
-    /// So many contents.
+    /// How many contents were dropped.
     pub blobs: u64,
-    /// The room they took, compressed.
+    /// Their size in bytes, compressed.
     pub bytes: u64,
 }
 
-/// How far contents may grow before they have to be measured again, which takes a look at each.
+/// How far contents may grow before they must be measured again, which visits each of them.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Room {
-    measured: Option<Measured>,
+pub(super) struct RoomEstimate {
+    last_measurement: Option<RoomMeasurement>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Measured {
-    // What the database took then; what others add to it shows in its size.
+struct RoomMeasurement {
+    // The size of the database at that time; growth by other processes shows in it.
     bytes_used: u64,
-    // How many bytes of contents there was room for then, and how many this process has added since.
+    // How many bytes of contents there was room for at that time, and how many this process has added since.
     spare: u64,
     added: u64,
 }
 
-impl Room {
-    /// Counts contents that were added, and says whether there certainly is room for them.
-    fn takes(&mut self, added: u64, bytes_used: u64) -> bool {
-        self.measured.as_mut().is_some_and(|measured| {
+impl RoomEstimate {
+    /// Counts added contents, and returns whether there is certainly room for them.
+    fn has_room_for(&mut self, added: u64, bytes_used: u64) -> bool {
+        self.last_measurement.as_mut().is_some_and(|measured| {
             measured.added = measured.added.saturating_add(added);
             measured.added.max(bytes_used.saturating_sub(measured.bytes_used)) <= measured.spare
         })
     }
 }
 
-/// Makes room for contents of so many bytes that were just inserted, by dropping old changes.
+/// Makes room for contents of `added` bytes that were just inserted, by dropping old changes.
 ///
 /// # Errors
-/// Returns [`JournalError::NoRoom`] if what undo needs takes more than the journal may keep, and `may_refuse`.
+/// Returns [`JournalError::NoRoom`] if what undo needs exceeds the journal's limit and `may_refuse` is set.
 pub(super) fn make_room(
     transaction: &Transaction<'_>,
     retention: &Retention,
-    room: &mut Room,
+    room: &mut RoomEstimate,
     added: u64,
-    running: impl FnOnce() -> Result<Running, JournalError>,
+    running: impl FnOnce() -> Result<RunningSessions, JournalError>,
     may_refuse: bool,
-) -> Result<(), Fault> {
+) -> Result<(), JournalTransactionError> {
     let max = retention.max_bytes;
-    let used = bytes_used(transaction)?;
-    // Contents take no more than the database that holds them.
-    if used <= max || room.takes(added, used) {
+    let used = database_bytes(transaction)?;
+    // Contents are never larger than their database.
+    if used <= max || room.has_room_for(added, used) {
         return Ok(());
     }
-    let mut held = bytes_held(transaction)?;
+    let mut held = prunable_bytes(transaction)?;
     if held > max {
-        let mut pruned = Pruned::default();
+        let mut pruned = PruneReport::default();
         drop_abandoned(transaction, &mut pruned)?;
-        let promised = promised(transaction, &running()?)?;
-        let goal = max - max / FREED_SHARE;
-        let excess = bytes_held(transaction)?.saturating_sub(goal);
-        forget(transaction, &promised, Excess::Bytes(excess), &mut pruned)?;
+        let promised = protected_changes(transaction, &running()?)?;
+        let goal = max - max / FREED_DIVISOR;
+        let excess = prunable_bytes(transaction)?.saturating_sub(goal);
+        drop_texts(transaction, &promised, PruneTarget::Bytes(excess), &mut pruned)?;
         held = held.saturating_sub(pruned.bytes);
     }
-    // What adds nothing, such as the deletion of a file that is known, needs no room.
+    // A change that adds no content, such as the deletion of a known file, needs no room.
     if held > max && may_refuse && added > 0 {
         return Err(JournalError::NoRoom { max_bytes: max }.into());
     }
-    let bytes_used = bytes_used(transaction)?;
-    room.measured = max.checked_sub(held).map(|spare| Measured { bytes_used, spare, added: 0 });
+    let bytes_used = database_bytes(transaction)?;
+    room.last_measurement =
+        max.checked_sub(held).map(|spare| RoomMeasurement { bytes_used, spare, added: 0 });
     Ok(())
 }
 
-/// Drops what retention does not cover, but nothing that undo still promises.
+/// Prunes to the retention limits, but keeps what undo still needs.
 pub(super) fn drop_old(
     transaction: &Transaction<'_>,
     retention: &Retention,
-    running: impl FnOnce() -> Result<Running, JournalError>,
-    now: Moment,
-) -> Result<Pruned, Fault> {
-    let mut pruned = Pruned::default();
+    running: impl FnOnce() -> Result<RunningSessions, JournalError>,
+    now: Timestamp,
+) -> Result<PruneReport, JournalTransactionError> {
+    let mut pruned = PruneReport::default();
     drop_abandoned(transaction, &mut pruned)?;
     let oldest_allowed = now.0.saturating_sub(retention.max_age_ms);
     let is_aged: bool = transaction.query_row(
@@ -113,37 +119,44 @@ pub(super) fn drop_old(
         |row| row.get(0),
     )?;
     let rows = count(transaction, "SELECT count(*) FROM changes")?;
-    let is_too_much = bytes_held(transaction)? > retention.max_bytes;
+    let is_too_much = prunable_bytes(transaction)? > retention.max_bytes;
     if !is_aged && !is_too_much && rows <= retention.max_changes {
         return Ok(pruned);
     }
-    let promised = promised(transaction, &running()?)?;
-    forget(transaction, &promised, Excess::OlderThan(oldest_allowed), &mut pruned)?;
+    let promised = protected_changes(transaction, &running()?)?;
+    drop_texts(transaction, &promised, PruneTarget::OlderThan(oldest_allowed), &mut pruned)?;
     remove_rows(transaction, &promised, rows.saturating_sub(retention.max_changes), &mut pruned)?;
-    sweep(transaction, &mut pruned)?;
-    // What the baseline refers to would not go if every change did.
-    let excess = bytes_held(transaction)?.saturating_sub(retention.max_bytes);
-    forget(transaction, &promised, Excess::Bytes(excess), &mut pruned)?;
+    drop_unreferenced(transaction, &mut pruned)?;
+    // Contents that the baseline refers to would stay even if every change were dropped.
+    let excess = prunable_bytes(transaction)?.saturating_sub(retention.max_bytes);
+    drop_texts(transaction, &promised, PruneTarget::Bytes(excess), &mut pruned)?;
     Ok(pruned)
 }
 
-/// Removes the rows of changes that were not made, and what nothing refers to then.
-fn drop_abandoned(transaction: &Transaction<'_>, pruned: &mut Pruned) -> Result<(), Fault> {
+/// Removes the rows of abandoned changes, and contents that are then unreferenced.
+fn drop_abandoned(
+    transaction: &Transaction<'_>,
+    pruned: &mut PruneReport,
+) -> Result<(), JournalTransactionError> {
     transaction.execute("DELETE FROM changes WHERE state = 2", [])?;
-    sweep(transaction, pruned)
+    drop_unreferenced(transaction, pruned)
 }
 
-/// Returns the changes that are never dropped, however old or large: those that are pending or came last; the latest turn
-/// of every running session and of the session that worked last, with what came after it; texts that only the journal
-/// has; and the undos and redos of all these.
-fn promised(transaction: &Transaction<'_>, running: &Running) -> Result<HashSet<i64>, Fault> {
-    let ids = |sql: &str, values: &[&dyn ToSql]| -> Result<HashSet<i64>, Fault> {
+/// Returns the changes that are never pruned, regardless of age and size: pending ones and the most recent batch; the
+/// latest turn of every running session and of the most recently active one, with what came after it; texts that exist
+/// only in the journal; and the undos and redos of all these.
+fn protected_changes(
+    transaction: &Transaction<'_>,
+    running: &RunningSessions,
+) -> Result<HashSet<i64>, JournalTransactionError> {
+    let ids = |sql: &str, values: &[&dyn ToSql]| -> Result<HashSet<i64>, JournalTransactionError> {
         let mut statement = transaction.prepare_cached(sql)?;
         Ok(statement.query_map(values, |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
     };
     let mut promised =
         ids("SELECT id FROM changes WHERE state = 0 OR batch = (SELECT max(batch) FROM changes)", &[])?;
-    let mut only_here = ids("SELECT id FROM changes WHERE session IS NULL AND call = ?1", &[&KEPT_CALL])?;
+    let mut only_here =
+        ids("SELECT id FROM changes WHERE session IS NULL AND call = ?1", &[&KEPT_TEXT_CALL])?;
     let last: Option<String> = transaction
         .query_row(
             "SELECT session FROM changes WHERE session IS NOT NULL ORDER BY id DESC LIMIT 1",
@@ -154,7 +167,7 @@ fn promised(transaction: &Transaction<'_>, running: &Running) -> Result<HashSet<
     let mut sessions =
         transaction.prepare("SELECT DISTINCT session FROM changes WHERE session IS NOT NULL")?;
     let sessions = sessions.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
-    // Where a session has no turns, all of it is one.
+    // A session without turns counts as one turn.
     let latest = "SELECT id FROM changes WHERE session = ?1 AND id >= coalesce(\
          (SELECT min(id) FROM changes WHERE session = ?1 AND turn = \
          (SELECT max(turn) FROM changes WHERE session = ?1)), 0)";
@@ -168,37 +181,37 @@ fn promised(transaction: &Transaction<'_>, running: &Running) -> Result<HashSet<
     let mut rows = reversals.query([])?;
     while let Some(row) = rows.next()? {
         // A damaged list is reported when the change is read.
-        let reversed = read_reversals(row.get_ref(1)?.as_str().ok()).unwrap_or_default();
+        let reversed = parse_reversals(row.get_ref(1)?.as_str().ok()).unwrap_or_default();
         if reversed.iter().any(|reversal| promised.contains(&reversal.change.0)) {
             promised.insert(row.get(0)?);
         }
-        // A text that was restored is in its file, or was.
+        // A restored text is, or was, in its file.
         reversed.iter().for_each(|reversal| _ = only_here.remove(&reversal.change.0));
     }
     promised.extend(only_here);
     Ok(promised)
 }
 
-/// Which changes lose their texts.
+/// Selects the changes that lose their texts.
 #[derive(Debug, Clone, Copy)]
-enum Excess {
-    /// Those that were recorded before a moment.
+enum PruneTarget {
+    /// Those recorded before this time.
     OlderThan(i64),
-    /// The oldest, until so many bytes are free. A content on which those of newer changes are built is free once these
-    /// are, so a few more changes than its own may be needed.
+    /// The oldest, until this many bytes are free. A content that contents of newer changes are based on is freed only
+    /// with them, so this may take a few more changes.
     Bytes(u64),
 }
 
-/// Drops the texts of changes that are not promised, from the oldest on.
-fn forget(
+/// Drops the texts of unprotected changes, oldest first.
+fn drop_texts(
     transaction: &Transaction<'_>,
     promised: &HashSet<i64>,
-    excess: Excess,
-    pruned: &mut Pruned,
-) -> Result<(), Fault> {
+    excess: PruneTarget,
+    pruned: &mut PruneReport,
+) -> Result<(), JournalTransactionError> {
     let (before, goal) = match excess {
-        Excess::OlderThan(moment) => (moment, u64::MAX),
-        Excess::Bytes(bytes) => (i64::MAX, pruned.bytes.saturating_add(bytes)),
+        PruneTarget::OlderThan(moment) => (moment, u64::MAX),
+        PruneTarget::Bytes(bytes) => (i64::MAX, pruned.bytes.saturating_add(bytes)),
     };
     let mut kept = transaction.prepare(
         "SELECT id, before_hash, after_hash FROM changes WHERE id > ?1 AND at < ?2 AND state IN (1, 3) \
@@ -208,12 +221,12 @@ fn forget(
         "UPDATE changes SET before_hash = iif(before_hash IS NULL, NULL, ?2), \
          after_hash = iif(after_hash IS NULL, NULL, ?2) WHERE id = ?1",
     )?;
-    let mut releaser = Releaser::new(transaction)?;
+    let mut releaser = BlobReleaser::new(transaction)?;
     let mut last = 0;
     loop {
         type Texts = (i64, Option<Vec<u8>>, Option<Vec<u8>>);
         let some: Vec<Texts> = kept
-            .query_map(params![last, before, STRIDE as i64], |row| {
+            .query_map(params![last, before, BATCH_SIZE as i64], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?))
             })?
             .collect::<rusqlite::Result<_>>()?;
@@ -235,13 +248,13 @@ fn forget(
     }
 }
 
-/// Removes so many of the oldest rows that are not promised, and with each the rest of its turn.
+/// Removes the `excess` oldest unprotected rows, and with each the rest of its turn.
 fn remove_rows(
     transaction: &Transaction<'_>,
     promised: &HashSet<i64>,
     excess: u64,
-    pruned: &mut Pruned,
-) -> Result<(), Fault> {
+    pruned: &mut PruneReport,
+) -> Result<(), JournalTransactionError> {
     if excess == 0 {
         return Ok(());
     }
@@ -273,8 +286,8 @@ fn remove_rows(
     Ok(())
 }
 
-/// Returns how many bytes the contents take that would go with the changes.
-fn bytes_held(connection: &Connection) -> Result<u64, Fault> {
+/// Returns the size of the contents that pruning changes can free.
+fn prunable_bytes(connection: &Connection) -> Result<u64, JournalTransactionError> {
     count(
         connection,
         "SELECT coalesce(sum(stored), 0) FROM blobs \
@@ -282,19 +295,22 @@ fn bytes_held(connection: &Connection) -> Result<u64, Fault> {
     )
 }
 
-/// Returns how many bytes the database takes, but for its free pages.
-fn bytes_used(connection: &Connection) -> Result<u64, Fault> {
+/// Returns the size of the database without its free pages.
+fn database_bytes(connection: &Connection) -> Result<u64, JournalTransactionError> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let pages = pragma("page_count")?.saturating_sub(pragma("freelist_count")?);
     Ok(pages.saturating_mul(pragma("page_size")?).unsigned_abs())
 }
 
-fn count(connection: &Connection, sql: &str) -> Result<u64, Fault> {
+fn count(connection: &Connection, sql: &str) -> Result<u64, JournalTransactionError> {
     Ok(connection.query_row(sql, [], |row| row.get::<_, i64>(0))?.unsigned_abs())
 }
 
-/// Drops every content that nothing refers to.
-fn sweep(transaction: &Transaction<'_>, pruned: &mut Pruned) -> Result<(), Fault> {
+/// Drops every unreferenced content.
+fn drop_unreferenced(
+    transaction: &Transaction<'_>,
+    pruned: &mut PruneReport,
+) -> Result<(), JournalTransactionError> {
     let mut unreferenced = transaction.prepare(
         "SELECT hash FROM blobs WHERE hash > ?1 \
          AND NOT EXISTS (SELECT 1 FROM changes WHERE before_hash = blobs.hash) \
@@ -303,11 +319,11 @@ fn sweep(transaction: &Transaction<'_>, pruned: &mut Pruned) -> Result<(), Fault
          AND NOT EXISTS (SELECT 1 FROM blobs AS built WHERE built.base = blobs.hash) \
          ORDER BY hash LIMIT ?2",
     )?;
-    let mut releaser = Releaser::new(transaction)?;
+    let mut releaser = BlobReleaser::new(transaction)?;
     let mut last = Vec::new();
     loop {
         let hashes = unreferenced
-            .query_map(params![last, STRIDE as i64], |row| row.get(0))?
+            .query_map(params![last, BATCH_SIZE as i64], |row| row.get(0))?
             .collect::<rusqlite::Result<Vec<Vec<u8>>>>()?;
         for hash in &hashes {
             releaser.release(hash, pruned)?;
@@ -319,14 +335,14 @@ fn sweep(transaction: &Transaction<'_>, pruned: &mut Pruned) -> Result<(), Fault
     }
 }
 
-/// Drops contents that nothing refers to any more.
-struct Releaser<'c> {
-    blob: Statement<'c>,
-    content: Statement<'c>,
+/// Drops contents that are no longer referenced.
+struct BlobReleaser<'c> {
+    delete_blob: Statement<'c>,
+    delete_content: Statement<'c>,
 }
 
-impl<'c> Releaser<'c> {
-    fn new(connection: &'c Connection) -> Result<Self, Fault> {
+impl<'c> BlobReleaser<'c> {
+    fn new(connection: &'c Connection) -> Result<Self, JournalTransactionError> {
         let blob = connection.prepare(
             "DELETE FROM blobs WHERE hash = ?1 \
              AND NOT EXISTS (SELECT 1 FROM changes WHERE before_hash = ?1) \
@@ -335,18 +351,23 @@ impl<'c> Releaser<'c> {
              AND NOT EXISTS (SELECT 1 FROM blobs AS built WHERE built.base = ?1) \
              RETURNING stored, content, base",
         )?;
-        Ok(Self { blob, content: connection.prepare("DELETE FROM contents WHERE id = ?1")? })
+        Ok(Self {
+            delete_blob: blob,
+            delete_content: connection.prepare("DELETE FROM contents WHERE id = ?1")?,
+        })
     }
 
-    /// Drops one content, unless something refers to it or is built on it; then what it was built on, if that was all
-    /// that it was kept for.
-    fn release(&mut self, hash: &[u8], pruned: &mut Pruned) -> Result<(), Fault> {
+    /// Drops one content, unless it is referenced or another is based on it; then its own base, if that was kept only
+    /// for it.
+    fn release(&mut self, hash: &[u8], pruned: &mut PruneReport) -> Result<(), JournalTransactionError> {
         let mut next = Some(hash.to_owned());
         while let Some(hash) = next {
-            let dropped: Option<(i64, i64, Option<Vec<u8>>)> =
-                self.blob.query_row([hash], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+            let dropped: Option<(i64, i64, Option<Vec<u8>>)> = self
+                .delete_blob
+                .query_row([hash], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+                .optional()?;
             let Some((stored, content, base)) = dropped else { break };
-            self.content.execute([content])?;
+            self.delete_content.execute([content])?;
             pruned.blobs += 1;
             pruned.bytes += stored.cast_unsigned();
             next = base;
@@ -355,21 +376,21 @@ impl<'c> Releaser<'c> {
     }
 }
 
-/// Gives free pages back to the file system, but for some that will be needed soon.
-pub(super) fn give_back(connection: &Connection) -> Result<(), Fault> {
+/// Returns free pages to the file system, except for a reserve.
+pub(super) fn release_free_pages(connection: &Connection) -> Result<(), JournalTransactionError> {
     let mut before = i64::MAX;
     loop {
         let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
-        // Another process may be filling what is being freed: stop when there is no progress.
+        // Another process may be using the freed pages: stop when there is no progress.
         if free <= SPARE_PAGES || free >= before {
             break;
         }
         before = free;
-        let pages = (free - SPARE_PAGES).min(PAGES_AT_ONCE);
+        let pages = (free - SPARE_PAGES).min(PAGES_PER_TRANSACTION);
         connection.pragma(None, "incremental_vacuum", pages, |_| Ok(()))?;
     }
     if before != i64::MAX {
-        // The file itself shrinks once the log is in it. Readers may hold that up; then it happens later.
+        // The file shrinks once the log is checkpointed. Readers may delay that; then it happens later.
         connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
     }
     Ok(())

@@ -1,40 +1,43 @@
-//! One scan: every file that a walk comes by is compared with what is known, and every known one that it does not.
+//! One scan: compares every file that a walk visits with its known state, and then the known files that it did not
+//! visit.
 
 use std::collections::HashMap;
 use std::io;
 use std::ops::{Bound, ControlFlow};
 
-use bowline_state::observation::{self, Known, Stamp, Verdict, compare, look, seems_text};
+use bowline_state::observation::{
+    self, FileStamp, KnownFile, StampVerdict, compare_contents, compare_stamps, looks_like_text,
+};
 use rustix::io::Errno;
 
-use super::contents::{self, Contents, Limits};
+use super::contents::{self, FileContents, ReadLimits};
 use super::{
-    Event, MAX_CHANGED_MEANWHILE, Observation, Observer, ObserverOptions, PROGRESS_EVERY, ScanEnd, Seen,
-    Sink, Tracked, What,
+    MAX_CHANGED_MEANWHILE, Observation, Observer, ObserverOptions, PROGRESS_EVERY, ScanEnd, ScanEvent,
+    ScanSink, ScannedChange, ScannedChangeKind, TrackedFile,
 };
 use crate::roots::Roots;
-use crate::walker::{self, Entry, Kind, RulesCache, Start, WalkOptions};
+use crate::walker::{self, EntryKind, IgnoreRulesCache, StartVisibility, WalkEntry, WalkOptions};
 
-/// What a file is that nobody knew.
+/// How to treat an unknown file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unknown {
-    /// It was always there.
+pub(super) enum UnknownFiles {
+    /// As pre-existing.
     Learn,
-    /// It was created.
+    /// As created.
     Report,
 }
 
-/// A scan that is going on.
+/// A scan in progress.
 pub(super) struct Scan<'s, 'v> {
     observer: &'s mut Observer,
     roots: &'s Roots,
     now_ns: i64,
-    unknown: Unknown,
-    sink: &'s mut Sink<'v>,
-    rules: RulesCache,
-    found: Observation,
-    // The files that were known before, by their metadata. None until somebody asks.
-    places: Option<HashMap<Stamp, Vec<String>>>,
+    unknown_files: UnknownFiles,
+    sink: &'s mut ScanSink<'v>,
+    rules: IgnoreRulesCache,
+    observation: Observation,
+    // The paths of previously known files, by metadata. Built on first use.
+    paths_by_stamp: Option<HashMap<FileStamp, Vec<String>>>,
 }
 
 impl<'s, 'v> Scan<'s, 'v> {
@@ -42,73 +45,84 @@ impl<'s, 'v> Scan<'s, 'v> {
         observer: &'s mut Observer,
         roots: &'s Roots,
         now_ns: i64,
-        unknown: Unknown,
-        sink: &'s mut Sink<'v>,
+        unknown: UnknownFiles,
+        sink: &'s mut ScanSink<'v>,
     ) -> Self {
-        observer.scan += 1;
-        let rules = RulesCache::after(observer.rules.take());
-        Self { observer, roots, now_ns, unknown, sink, rules, found: Observation::default(), places: None }
+        observer.scan_number += 1;
+        let rules = IgnoreRulesCache::with_previous(observer.last_rules.take());
+        Self {
+            observer,
+            roots,
+            now_ns,
+            unknown_files: unknown,
+            sink,
+            rules,
+            observation: Observation::default(),
+            paths_by_stamp: None,
+        }
     }
 
-    fn options(&self) -> WalkOptions {
+    fn walk_options(&self) -> WalkOptions {
         let ObserverOptions { max_entries, file_systems, .. } = self.observer.options;
-        let max_entries = max_entries.saturating_sub(self.found.report.walk.entries);
+        let max_entries = max_entries.saturating_sub(self.observation.report.walk.entries);
         WalkOptions { max_entries, file_systems, ..WalkOptions::default() }
     }
 
-    pub(super) fn over(&self) -> bool {
-        self.found.report.stopped
+    pub(super) fn is_stopped(&self) -> bool {
+        self.observation.report.stopped
     }
 
     pub(super) fn walk(&mut self) {
-        let (roots, options) = (self.roots, self.options());
+        let (roots, options) = (self.roots, self.walk_options());
         let mut rules = std::mem::take(&mut self.rules);
-        let report = walker::walk_all(roots, &options, &mut rules, &mut |entry| self.entry(entry));
+        let report =
+            walker::walk_with_cache(roots, &options, &mut rules, &mut |entry| self.visit_entry(entry));
         self.rules = rules;
-        self.found.report.walk = report;
+        self.observation.report.walk = report;
     }
 
     pub(super) fn walk_from(&mut self, path: &str) {
-        let (roots, options) = (self.roots, self.options());
+        let (roots, options) = (self.roots, self.walk_options());
         let mut rules = std::mem::take(&mut self.rules);
-        let mut visit = |entry: &Entry<'_>| self.entry(entry);
-        let (_, report) = walker::walk_from(roots, path, Start::Found, &options, &mut rules, &mut visit);
+        let mut visit = |entry: &WalkEntry<'_>| self.visit_entry(entry);
+        let (_, report) =
+            walker::walk_from(roots, path, StartVisibility::RulesApply, &options, &mut rules, &mut visit);
         self.rules = rules;
-        self.found.report.walk.add(report);
+        self.observation.report.walk.add(report);
     }
 
-    /// Looks at every known file that no walk came by: hidden by now, out of the walk's bounds, or gone.
-    pub(super) fn look_for_unseen(&mut self, scope: Option<&str>) {
-        for path in self.unseen(scope) {
-            if self.over() {
+    /// Checks every known file that no walk visited: hidden by now, beyond the walk's limits, or gone.
+    pub(super) fn check_unvisited(&mut self, scope: Option<&str>) {
+        for path in self.unvisited_files(scope) {
+            if self.is_stopped() {
                 return;
             }
             let roots = self.roots;
             let mut there = false;
-            let looked = walker::visit_one(roots, &path, &mut |entry| {
-                there = entry.kind() == Kind::File;
-                self.entry(entry)
+            let looked = walker::visit_path(roots, &path, &mut |entry| {
+                there = entry.kind() == EntryKind::File;
+                self.visit_entry(entry)
             });
             match looked {
                 Ok(()) if there => {}
-                Ok(()) => self.deleted(path),
-                Err(_) => self.found.report.unclear += 1,
+                Ok(()) => self.report_deleted(path),
+                Err(_) => self.observation.report.files_unreadable += 1,
             }
         }
     }
 
-    fn unseen(&self, scope: Option<&str>) -> Vec<String> {
+    fn unvisited_files(&self, scope: Option<&str>) -> Vec<String> {
         let files = &self.observer.files;
-        let unseen = |tracked: &Tracked| tracked.seen != self.observer.scan;
+        let unseen = |tracked: &TrackedFile| tracked.last_scan != self.observer.scan_number;
         let Some(scope) = scope else {
-            let ours = |path: &str| walker::root_of(self.roots, path).is_some();
+            let ours = |path: &str| walker::find_root(self.roots, path).is_some();
             return files
                 .iter()
                 .filter(|(path, file)| unseen(file) && ours(path))
                 .map(|(path, _)| path.clone())
                 .collect();
         };
-        if walker::root_of(self.roots, scope).is_none() {
+        if walker::find_root(self.roots, scope).is_none() {
             return Vec::new();
         }
         let prefix = format!("{}/", scope.trim_end_matches('/'));
@@ -124,90 +138,93 @@ impl<'s, 'v> Scan<'s, 'v> {
             .collect()
     }
 
-    fn entry(&mut self, entry: &Entry<'_>) -> ControlFlow<()> {
-        if entry.kind() != Kind::File {
+    fn visit_entry(&mut self, entry: &WalkEntry<'_>) -> ControlFlow<()> {
+        if entry.kind() != EntryKind::File {
             return ControlFlow::Continue(());
         }
-        self.found.report.files += 1;
-        if self.found.report.files.is_multiple_of(PROGRESS_EVERY) {
-            let files = self.found.report.files;
-            self.hand_on(Event::Progress(files))?;
+        self.observation.report.files_seen += 1;
+        if self.observation.report.files_seen.is_multiple_of(PROGRESS_EVERY) {
+            let files = self.observation.report.files_seen;
+            self.emit(ScanEvent::Progress(files))?;
         }
-        let scan = self.observer.scan;
+        let scan = self.observer.scan_number;
         let Some(tracked) = self.observer.files.get_mut(entry.path()) else {
-            return match self.unknown {
-                // What was hidden before may have been there: to undo that it was created would be to delete it.
-                Unknown::Report if !entry.was_hidden() => self.created(entry),
-                Unknown::Learn | Unknown::Report => self.learn(entry),
+            return match self.unknown_files {
+                // A file that was hidden before may have existed already, and undoing its creation would delete it.
+                UnknownFiles::Report if !entry.was_hidden() => self.report_created(entry),
+                UnknownFiles::Learn | UnknownFiles::Report => self.learn_file(entry),
             };
         };
-        if look(Some(&tracked.known), Some(&entry.stamp())) == Verdict::Same {
-            tracked.seen = scan;
+        if compare_stamps(Some(&tracked.known), Some(&entry.stamp())) == StampVerdict::Unchanged {
+            tracked.last_scan = scan;
             return ControlFlow::Continue(());
         }
         let before = tracked.known;
-        self.touched(entry, before)
+        self.check_touched(entry, before)
     }
 
-    /// Takes a file for what was always there.
-    fn learn(&mut self, entry: &Entry<'_>) -> ControlFlow<()> {
-        let report = &mut self.found.report;
-        if self.unknown == Unknown::Learn
+    /// Learns a file as pre-existing.
+    fn learn_file(&mut self, entry: &WalkEntry<'_>) -> ControlFlow<()> {
+        let report = &mut self.observation.report;
+        if self.unknown_files == UnknownFiles::Learn
             && entry.stamp().may_have_changed_since(self.now_ns)
             && report.changed_meanwhile.len() < MAX_CHANGED_MEANWHILE
         {
             report.changed_meanwhile.push(entry.path().to_owned());
         }
-        let ObserverOptions { keep_file, keep_total, .. } = self.observer.options;
+        let ObserverOptions { max_kept_file_bytes: keep_file, max_kept_total_bytes: keep_total, .. } =
+            self.observer.options;
         let size = entry.stamp().size;
-        let room = keep_total.saturating_sub(self.observer.kept);
+        let room = keep_total.saturating_sub(self.observer.kept_bytes);
         if size > keep_file.min(room) {
-            self.know(entry.path(), Known::new(entry.stamp(), None, self.now_ns));
+            self.remember_file(entry.path(), KnownFile::new(entry.stamp(), None, self.now_ns));
             return ControlFlow::Continue(());
         }
         let limit = keep_file.min(room);
-        let Some(contents) = self.read(entry, Limits { bytes: limit, hashed: limit }) else {
+        let Some(contents) = self.read_entry(entry, ReadLimits { max_kept: limit, max_hashed: limit }) else {
             return ControlFlow::Continue(());
         };
-        let known = contents.known(self.now_ns);
-        self.know(entry.path(), known);
+        let known = contents.to_known(self.now_ns);
+        self.remember_file(entry.path(), known);
         match contents.bytes {
-            // What is no text leaves half of the room to what is.
-            Some(bytes) if seems_text(&bytes) || self.observer.kept + size <= keep_total / 2 => {
-                self.observer.kept += bytes.len() as u64;
-                self.hand_on(Event::Content { path: entry.path(), known: &known, bytes })
+            // Content that is not text may use only half of the budget.
+            Some(bytes) if looks_like_text(&bytes) || self.observer.kept_bytes + size <= keep_total / 2 => {
+                self.observer.kept_bytes += bytes.len() as u64;
+                self.emit(ScanEvent::Content { path: entry.path(), known: &known, bytes })
             }
             _ => ControlFlow::Continue(()),
         }
     }
 
-    fn created(&mut self, entry: &Entry<'_>) -> ControlFlow<()> {
-        // Rules may have hidden it, or a bound: a file that has not changed since the last look was not created since. To
-        // take it for new would be to delete it one day, by undoing that.
-        let looked = self.observer.looked.unwrap_or(i64::MAX);
+    fn report_created(&mut self, entry: &WalkEntry<'_>) -> ControlFlow<()> {
+        // Ignore rules or a limit may have hidden it: a file that has not changed since the last scan was not created
+        // since. Reporting it as created would let an undo delete it.
+        let looked = self.observer.last_scan_ns.unwrap_or(i64::MAX);
         if !entry.stamp().may_have_changed_since(looked) && !self.was_moved(entry) {
-            return self.learn(entry);
+            return self.learn_file(entry);
         }
-        let Some(contents) = self.read(entry, self.limits()) else { return ControlFlow::Continue(()) };
-        let after = contents.known(self.now_ns);
-        self.change(entry.path(), What::Created, None, after, contents.bytes)
+        let Some(contents) = self.read_entry(entry, self.read_limits()) else {
+            return ControlFlow::Continue(());
+        };
+        let after = contents.to_known(self.now_ns);
+        self.report_change(entry.path(), ScannedChangeKind::Created, None, after, contents.bytes)
     }
 
-    /// Says whether a file came here with its directory, from a place where it was known: that leaves no trace in its
-    /// own metadata.
-    fn was_moved(&mut self, entry: &Entry<'_>) -> bool {
-        let (files, changes) = (&self.observer.files, &self.found.changes);
-        let places = self.places.get_or_insert_with(|| {
+    /// Returns whether a file moved here with its directory from a path where it was known, which leaves no trace in
+    /// its own metadata.
+    fn was_moved(&mut self, entry: &WalkEntry<'_>) -> bool {
+        let (files, changes) = (&self.observer.files, &self.observation.changes);
+        let places = self.paths_by_stamp.get_or_insert_with(|| {
             let gone = changes.iter().filter_map(|seen| Some((seen.before?.stamp, seen.path.clone())));
             let known = files.iter().map(|(path, tracked)| (tracked.known.stamp, path.clone()));
-            let mut places: HashMap<Stamp, Vec<String>> = HashMap::new();
+            let mut places: HashMap<FileStamp, Vec<String>> = HashMap::new();
             gone.chain(known).for_each(|(stamp, path)| places.entry(stamp).or_default().push(path));
             places
         });
         let Some(names) = places.get(&entry.stamp()) else { return false };
         let is_gone = |name: &String| {
             let mut is_there = false;
-            let looked = walker::visit_one(self.roots, name, &mut |other| {
+            let looked = walker::visit_path(self.roots, name, &mut |other| {
                 is_there = other.stamp() == entry.stamp();
                 ControlFlow::Continue(())
             });
@@ -216,111 +233,120 @@ impl<'s, 'v> Scan<'s, 'v> {
         names.iter().any(is_gone)
     }
 
-    fn touched(&mut self, entry: &Entry<'_>, before: Known) -> ControlFlow<()> {
-        let Some(contents) = self.read(entry, self.limits()) else { return ControlFlow::Continue(()) };
-        let after = contents.known(self.now_ns);
-        let what = match compare(&before, &after.stamp, after.hash.as_ref()) {
-            observation::Change::None => {
-                self.know(entry.path(), after);
+    fn check_touched(&mut self, entry: &WalkEntry<'_>, before: KnownFile) -> ControlFlow<()> {
+        let Some(contents) = self.read_entry(entry, self.read_limits()) else {
+            return ControlFlow::Continue(());
+        };
+        let after = contents.to_known(self.now_ns);
+        let what = match compare_contents(&before, &after.stamp, after.hash.as_ref()) {
+            observation::ContentChange::None => {
+                self.remember_file(entry.path(), after);
                 return ControlFlow::Continue(());
             }
-            observation::Change::Mode => What::Mode,
-            observation::Change::Bytes => What::Modified,
+            observation::ContentChange::Mode => ScannedChangeKind::Mode,
+            observation::ContentChange::Bytes => ScannedChangeKind::Modified,
         };
-        self.change(entry.path(), what, Some(before), after, contents.bytes)
+        self.report_change(entry.path(), what, Some(before), after, contents.bytes)
     }
 
-    fn limits(&self) -> Limits {
-        Limits { bytes: self.observer.options.max_bytes, hashed: self.observer.options.max_hashed }
+    fn read_limits(&self) -> ReadLimits {
+        ReadLimits {
+            max_kept: self.observer.options.max_content_bytes,
+            max_hashed: self.observer.options.max_hashed_bytes,
+        }
     }
 
-    /// Reads a file. One that is gone by now is left to the look for what is gone.
-    fn read(&mut self, entry: &Entry<'_>, limits: Limits) -> Option<Contents> {
-        self.found.report.read += 1;
-        match contents::read(entry, limits) {
+    /// Reads a file. If it is gone by now, the check for deleted files reports it.
+    fn read_entry(&mut self, entry: &WalkEntry<'_>, limits: ReadLimits) -> Option<FileContents> {
+        self.observation.report.files_read += 1;
+        match contents::read_contents(entry, limits) {
             Ok(contents) => Some(contents),
-            Err(why) if gone(&why) => None,
+            Err(why) if is_missing_error(&why) => None,
             Err(_) => {
-                // Its metadata can be seen all the same.
-                self.found.report.unclear += 1;
-                Some(Contents { stamp: entry.stamp(), hash: None, bytes: None, steady: true })
+                // Its metadata is still available.
+                self.observation.report.files_unreadable += 1;
+                Some(FileContents { stamp: entry.stamp(), hash: None, bytes: None, is_stable: true })
             }
         }
     }
 
-    fn know(&mut self, path: &str, known: Known) {
-        let seen = self.observer.scan;
-        self.observer.files.insert(path.to_owned(), Tracked { known, seen });
-        self.found.upsert.push((path.to_owned(), known));
+    fn remember_file(&mut self, path: &str, known: KnownFile) {
+        let seen = self.observer.scan_number;
+        self.observer.files.insert(path.to_owned(), TrackedFile { known, last_scan: seen });
+        self.observation.upsert.push((path.to_owned(), known));
     }
 
-    fn change(
+    fn report_change(
         &mut self,
         path: &str,
-        what: What,
-        before: Option<Known>,
-        after: Known,
+        what: ScannedChangeKind,
+        before: Option<KnownFile>,
+        after: KnownFile,
         bytes: Option<Vec<u8>>,
     ) -> ControlFlow<()> {
-        self.know(path, after);
-        self.report(Seen { path: path.to_owned(), what, before, after: Some(after) }, bytes)
+        self.remember_file(path, after);
+        self.emit_change(
+            ScannedChange { path: path.to_owned(), kind: what, before, after: Some(after) },
+            bytes,
+        )
     }
 
-    fn deleted(&mut self, path: String) {
+    fn report_deleted(&mut self, path: String) {
         let before = self.observer.files.remove(&path).map(|tracked| tracked.known);
-        if walker::directory_ruled(&path).is_some() {
-            self.rules.is_gone(&path);
+        if walker::ignore_file_directory(&path).is_some() {
+            self.rules.record_deletion(&path);
         }
-        self.found.remove.push(path.clone());
-        let stops = self.report(Seen { path, what: What::Deleted, before, after: None }, None);
-        self.found.report.stopped |= stops.is_break();
+        self.observation.remove.push(path.clone());
+        let stops = self
+            .emit_change(ScannedChange { path, kind: ScannedChangeKind::Deleted, before, after: None }, None);
+        self.observation.report.stopped |= stops.is_break();
     }
 
-    fn report(&mut self, seen: Seen, bytes: Option<Vec<u8>>) -> ControlFlow<()> {
-        let flow = self.hand_on(Event::Change(&seen, bytes));
-        self.found.changes.push(seen);
+    fn emit_change(&mut self, seen: ScannedChange, bytes: Option<Vec<u8>>) -> ControlFlow<()> {
+        let flow = self.emit(ScanEvent::Change(&seen, bytes));
+        self.observation.changes.push(seen);
         flow
     }
 
-    fn hand_on(&mut self, event: Event<'_>) -> ControlFlow<()> {
+    fn emit(&mut self, event: ScanEvent<'_>) -> ControlFlow<()> {
         let flow = (self.sink)(event);
-        self.found.report.stopped |= flow.is_break();
+        self.observation.report.stopped |= flow.is_break();
         flow
     }
 
     pub(super) fn finish(mut self) -> Observation {
-        let report = &self.found.report;
+        let report = &self.observation.report;
         let is_whole = !report.stopped && !report.walk.truncated;
         let (was, rules) = self.rules.into_parts();
-        self.observer.rules = was;
-        self.found.end = is_whole.then_some(ScanEnd { began_ns: self.now_ns, rules });
-        self.found.renamed = renamed(&self.found.changes);
-        self.found
+        self.observer.last_rules = was;
+        self.observation.end = is_whole.then_some(ScanEnd { started_ns: self.now_ns, rules });
+        self.observation.renamed = find_renames(&self.observation.changes);
+        self.observation
     }
 }
 
-fn gone(why: &io::Error) -> bool {
-    // A link or a pipe in the place of the file is not the file.
+fn is_missing_error(why: &io::Error) -> bool {
+    // A link or a pipe at the file's path is not the file.
     why.kind() == io::ErrorKind::InvalidInput
         || matches!(Errno::from_io_error(why), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
-/// Returns the deletions and creations that are one file: the same inode, and nothing that speaks against it.
-fn renamed(changes: &[Seen]) -> Vec<(String, String)> {
-    let place = |known: &Known| (known.stamp.device, known.stamp.inode);
-    let mut gone: HashMap<_, &Seen> = HashMap::new();
+/// Returns the deletions and creations that are the same file: the same inode, and no evidence to the contrary.
+fn find_renames(changes: &[ScannedChange]) -> Vec<(String, String)> {
+    let place = |known: &KnownFile| (known.stamp.device, known.stamp.inode);
+    let mut gone: HashMap<_, &ScannedChange> = HashMap::new();
     for seen in changes {
-        if let (What::Deleted, Some(before)) = (seen.what, &seen.before) {
+        if let (ScannedChangeKind::Deleted, Some(before)) = (seen.kind, &seen.before) {
             gone.insert(place(before), seen);
         }
     }
-    let same = |before: &Known, after: &Known| match (before.hash, after.hash) {
+    let same = |before: &KnownFile, after: &KnownFile| match (before.hash, after.hash) {
         (Some(before), Some(after)) => before == after,
         _ => (before.stamp.size, before.stamp.mtime_ns) == (after.stamp.size, after.stamp.mtime_ns),
     };
     let mut pairs = Vec::new();
     for seen in changes {
-        if let (What::Created, Some(after)) = (seen.what, &seen.after)
+        if let (ScannedChangeKind::Created, Some(after)) = (seen.kind, &seen.after)
             && let Some(from) = gone.get(&place(after))
             && from.before.as_ref().is_some_and(|before| same(before, after))
         {

@@ -1,4 +1,4 @@
-//! Observation: a tree and steps in, what the observer says out.
+//! Observation: a tree and steps in, the observer's report out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,29 +9,29 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::walker::{self, fixture::Tree};
+use crate::walker::{self, fixture::TestTree};
 
 /// Long after every file of a test was written: nothing is racy.
-const LATER: i64 = i64::MAX;
+const SETTLED_NOW: i64 = i64::MAX;
 /// Before any file was written: everything is racy.
-const AT_ONCE: i64 = 0;
+const RACY_NOW: i64 = 0;
 
-struct Bench {
-    tree: Tree,
+struct ObserverFixture {
+    tree: TestTree,
     roots: Roots,
     observer: Observer,
     now_ns: i64,
     out: String,
 }
 
-impl Bench {
+impl ObserverFixture {
     fn new(fixture: &str, options: ObserverOptions) -> Self {
-        let tree = Tree::new(fixture);
+        let tree = TestTree::new(fixture);
         let roots = tree.roots(&["/w"]);
-        Self { tree, roots, observer: Observer::new(options), now_ns: LATER, out: String::new() }
+        Self { tree, roots, observer: Observer::new(options), now_ns: SETTLED_NOW, out: String::new() }
     }
 
-    fn step(&mut self, step: &str) {
+    fn run_step(&mut self, step: &str) {
         writeln!(self.out, "> {}", step.replace('\0', "\\0")).unwrap();
         let words: Vec<&str> = step.split(' ').collect();
         let path = |at: usize| self.tree.path(words[at]);
@@ -46,7 +46,7 @@ impl Bench {
                 let mode = u32::from_str_radix(words[2], 8).unwrap();
                 fs::set_permissions(path(1), fs::Permissions::from_mode(mode)).unwrap();
             }
-            // Writes other bytes and leaves size and time as they were.
+            // Writes different bytes, and keeps size and time.
             "forge" => {
                 let modified = fs::metadata(path(1)).unwrap().modified().unwrap();
                 self.tree.write(words[1], words[2..].join(" "));
@@ -57,18 +57,19 @@ impl Bench {
                 let fifo = rustix::fs::FileType::Fifo;
                 rustix::fs::mknodat(rustix::fs::CWD, path(1), fifo, mode, 0).unwrap();
             }
-            // What the engine says of its own writes.
+            // Records a write as the engine's own.
             "expect" => {
-                let name = self.tree.name(words[1]);
+                let name = self.tree.path_text(words[1]);
                 let stat = rustix::fs::stat(&name).unwrap();
                 let bytes = fs::read(&name).unwrap();
-                let hash = ContentHash::of(&bytes);
-                self.observer.expect_rules(&name, Some(&bytes));
-                self.observer.expect(name, Known::new(walker::stamp(&stat), Some(hash), AT_ONCE));
+                let hash = ContentHash::digest(&bytes);
+                self.observer.record_own_ignore_file(&name, Some(&bytes));
+                self.observer
+                    .record_own_write(name, KnownFile::new(walker::file_stamp(&stat), Some(hash), RACY_NOW));
             }
-            "forget" => self.observer.forget(&self.tree.name(words[1])),
-            "at-once" => self.now_ns = AT_ONCE,
-            "later" => self.now_ns = LATER,
+            "forget" => self.observer.record_own_deletion(&self.tree.path_text(words[1])),
+            "at-once" => self.now_ns = RACY_NOW,
+            "later" => self.now_ns = SETTLED_NOW,
             "restart" => {
                 let rows: Vec<_> =
                     self.observer.rows().map(|(path, known)| (path.to_owned(), *known)).collect();
@@ -79,24 +80,24 @@ impl Bench {
     }
 
     fn scan(&mut self, words: &[&str]) {
-        // The order in which a directory is read is the file system's.
+        // The file system determines the order in which a directory is read.
         let mut events = Vec::new();
-        let mut sink = |event: Event<'_>| {
+        let mut sink = |event: ScanEvent<'_>| {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             events.push(match event {
-                Event::Progress(files) => format!("… {files}\n"),
-                Event::Content { path, known, bytes } => {
-                    assert_eq!(known.hash, Some(ContentHash::of(&bytes)));
+                ScanEvent::Progress(files) => format!("… {files}\n"),
+                ScanEvent::Content { path, known, bytes } => {
+                    assert_eq!(known.hash, Some(ContentHash::digest(&bytes)));
                     format!("{path} has {:?}\n", text(&bytes))
                 }
-                Event::Change(Seen { path, what, before, after }, bytes) => {
+                ScanEvent::Change(ScannedChange { path, kind: what, before, after }, bytes) => {
                     let before = match before.map(|known| known.hash.is_some()) {
                         None => "",
                         Some(true) => ", before known",
                         Some(false) => ", before unknown",
                     };
                     let bytes = bytes.map(|bytes| {
-                        assert_eq!(after.unwrap().hash, Some(ContentHash::of(&bytes)));
+                        assert_eq!(after.unwrap().hash, Some(ContentHash::digest(&bytes)));
                         format!(": {:?}", text(&bytes))
                     });
                     format!("{path} {what:?}{before}{}\n", bytes.unwrap_or_default())
@@ -104,17 +105,17 @@ impl Bench {
             });
             ControlFlow::Continue(())
         };
-        let paths: Vec<String> = words[1..].iter().map(|name| self.tree.name(name)).collect();
-        let known: BTreeMap<String, Known> =
+        let paths: Vec<String> = words[1..].iter().map(|name| self.tree.path_text(name)).collect();
+        let known: BTreeMap<String, KnownFile> =
             self.observer.rows().map(|(path, known)| (path.to_owned(), *known)).collect();
         let mut found = match words[0] {
             "first" => self.observer.first_scan(&self.roots, self.now_ns, &mut sink),
             "scan" => self.observer.scan(&self.roots, self.now_ns, &mut sink),
             _ => self.observer.scan_paths(&self.roots, &paths, self.now_ns, &mut sink),
         };
-        self.observer.conclude(found.end.take());
-        // With a look at the end of time nothing could be newer than it.
-        self.observer.looked = Some(AT_ONCE);
+        self.observer.conclude_scan(found.end.take());
+        // After a scan at the end of time nothing could be newer.
+        self.observer.last_scan_ns = Some(RACY_NOW);
         events.sort_unstable();
         let mut renamed = found.renamed.clone();
         renamed.sort_unstable();
@@ -122,28 +123,28 @@ impl Bench {
         for (from, to) in renamed {
             writeln!(out, "{from} is now {to}").unwrap();
         }
-        let ScanReport { files, read, unclear, .. } = found.report;
+        let ScanReport { files_seen: files, files_read: read, files_unreadable: unclear, .. } = found.report;
         writeln!(out, "{files} files, {read} read, {} stored", found.upsert.len()).unwrap();
         if unclear > 0 {
             writeln!(out, "{unclear} unclear").unwrap();
         }
-        // The rows are what a store needs to keep up.
+        // The returned rows are sufficient to keep a store up to date.
         let mut stored = known;
         stored.extend(found.upsert);
         stored.retain(|path, _| !found.remove.contains(path));
-        let known: BTreeMap<String, Known> =
+        let known: BTreeMap<String, KnownFile> =
             self.observer.rows().map(|(path, known)| (path.to_owned(), *known)).collect();
         assert_eq!(stored, known);
-        self.out += &self.tree.shown(&out);
-        if self.now_ns == LATER {
-            self.tree.tick();
+        self.out += &self.tree.without_base(&out);
+        if self.now_ns == SETTLED_NOW {
+            self.tree.wait_for_clock_tick();
         }
     }
 }
 
 fn check_with(options: ObserverOptions, fixture: &str, steps: &str, expected: Expect) {
-    let mut bench = Bench::new(fixture, options);
-    steps.trim().lines().for_each(|step| bench.step(step));
+    let mut bench = ObserverFixture::new(fixture, options);
+    steps.trim().lines().for_each(|step| bench.run_step(step));
     expected.assert_eq(&bench.out);
 }
 
@@ -395,7 +396,8 @@ paths /w/.gitignore
     );
 }
 
-/// What is not hidden when a command begins is found, whatever rules it makes; what is hidden then is not taken for new.
+/// Files that are visible when a command begins are found, even if it adds rules that hide them; files that are hidden
+/// then are not reported as created.
 #[test]
 fn rules_that_come_with_what_they_hide_hide_nothing() {
     check(
@@ -694,10 +696,10 @@ scan
 #[test]
 fn budgets_bound_what_is_handed_on() {
     let options = ObserverOptions {
-        keep_file: 10,
-        keep_total: 14,
-        max_bytes: 20,
-        max_hashed: 30,
+        max_kept_file_bytes: 10,
+        max_kept_total_bytes: 14,
+        max_content_bytes: 20,
+        max_hashed_bytes: 30,
         ..ObserverOptions::default()
     };
     check_with(
@@ -747,15 +749,16 @@ scan
 
 #[test]
 fn the_first_scan_keeps_small_texts_while_there_is_room() {
-    let options = ObserverOptions { keep_file: 4, keep_total: 8, ..ObserverOptions::default() };
-    let tree = Tree::new("");
+    let options =
+        ObserverOptions { max_kept_file_bytes: 4, max_kept_total_bytes: 8, ..ObserverOptions::default() };
+    let tree = TestTree::new("");
     for at in 0..5 {
         tree.write(&format!("/w/{at}"), "1234");
     }
     tree.write("/w/long", "12345");
     let (mut kept, mut observer) = (0, Observer::new(options));
-    observer.first_scan(&tree.roots(&["/w"]), LATER, &mut |event| {
-        if let Event::Content { bytes, .. } = event {
+    observer.first_scan(&tree.roots(&["/w"]), SETTLED_NOW, &mut |event| {
+        if let ScanEvent::Content { bytes, .. } = event {
             kept += bytes.len();
         }
         ControlFlow::Continue(())
@@ -767,15 +770,15 @@ fn the_first_scan_keeps_small_texts_while_there_is_room() {
 
 #[test]
 fn a_first_scan_tells_how_far_it_is_and_can_be_stopped_and_begun_again() {
-    let tree = Tree::new("");
+    let tree = TestTree::new("");
     let roots = tree.roots(&["/w"]);
     for at in 0..2100 {
         tree.write(&format!("/w/{}/{at}", at % 7), "x");
     }
     let mut observer = Observer::new(ObserverOptions::default());
     let mut told = Vec::new();
-    let found = observer.first_scan(&roots, LATER, &mut |event| match event {
-        Event::Progress(files) => {
+    let found = observer.first_scan(&roots, SETTLED_NOW, &mut |event| match event {
+        ScanEvent::Progress(files) => {
             told.push(files);
             if files == 2048 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
@@ -783,34 +786,34 @@ fn a_first_scan_tells_how_far_it_is_and_can_be_stopped_and_begun_again() {
     });
     assert_eq!((told, found.report.stopped, found.changes.len()), (vec![1024, 2048], true, 0));
     let known = observer.rows().count();
-    let found = observer.first_scan(&roots, LATER, &mut |_| ControlFlow::Continue(()));
+    let found = observer.first_scan(&roots, SETTLED_NOW, &mut |_| ControlFlow::Continue(()));
     assert_eq!((found.report.stopped, found.changes.len()), (false, 0));
     assert_eq!((found.upsert.len(), observer.rows().count()), (2100 - known, 2100));
 }
 
 #[test]
 fn a_scan_that_cannot_see_everything_takes_nothing_for_gone() {
-    let tree = Tree::new("");
+    let tree = TestTree::new("");
     let roots = tree.roots(&["/w"]);
     for at in 0..50 {
         tree.write(&format!("/w/{at}"), "x");
     }
     let rows = {
         let mut observer = Observer::new(ObserverOptions::default());
-        observer.first_scan(&roots, LATER, &mut |_| ControlFlow::Continue(()));
+        observer.first_scan(&roots, SETTLED_NOW, &mut |_| ControlFlow::Continue(()));
         observer.rows().map(|(path, known)| (path.to_owned(), *known)).collect::<Vec<_>>()
     };
     let few = ObserverOptions { max_entries: 10, ..ObserverOptions::default() };
     let mut observer = Observer::restore(few, rows.clone());
-    let found = observer.scan(&roots, LATER, &mut |_| ControlFlow::Continue(()));
+    let found = observer.scan(&roots, SETTLED_NOW, &mut |_| ControlFlow::Continue(()));
     assert!(found.report.walk.truncated);
-    assert_eq!((found.changes, found.report.files), (Vec::new(), 50));
+    assert_eq!((found.changes, found.report.files_seen), (Vec::new(), 50));
 
     let mut observer = Observer::restore(ObserverOptions::default(), rows);
-    observer.looked = Some(AT_ONCE);
+    observer.last_scan_ns = Some(RACY_NOW);
     tree.write("/w/new", "");
-    let found = observer.scan(&roots, LATER, &mut |event| match event {
-        Event::Change(..) => ControlFlow::Break(()),
+    let found = observer.scan(&roots, SETTLED_NOW, &mut |event| match event {
+        ScanEvent::Change(..) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
     assert_eq!((found.changes.len(), found.report.stopped), (1, true));
@@ -818,52 +821,52 @@ fn a_scan_that_cannot_see_everything_takes_nothing_for_gone() {
 
 #[test]
 fn what_was_there_at_the_last_look_is_not_created_by_being_seen() {
-    let tree = Tree::new("//- /w/.gitignore\nnotes/\n//- /w/notes/precious\nkeep me\n//- /w/a\n");
+    let tree = TestTree::new("//- /w/.gitignore\nnotes/\n//- /w/notes/precious\nkeep me\n//- /w/a\n");
     let roots = tree.roots(&["/w"]);
     let mut observer = Observer::new(ObserverOptions::default());
-    let go_on = &mut |_: Event<'_>| ControlFlow::Continue(());
-    observer.first_scan(&roots, LATER, go_on);
-    // A rule that hid it is gone.
+    let go_on = &mut |_: ScanEvent<'_>| ControlFlow::Continue(());
+    observer.first_scan(&roots, SETTLED_NOW, go_on);
+    // The rule that hid it is gone.
     tree.write("/w/.gitignore", "");
-    tree.tick();
-    let found = observer.scan(&roots, LATER, go_on);
+    tree.wait_for_clock_tick();
+    let found = observer.scan(&roots, SETTLED_NOW, go_on);
     let paths: Vec<&str> = found.changes.iter().map(|seen| seen.path.as_str()).collect();
-    assert_eq!(paths, [tree.name("/w/.gitignore")]);
-    assert!(observer.known(&tree.name("/w/notes/precious")).is_some());
-    // A first scan that was stopped saw not everything, so the next one learns, too.
+    assert_eq!(paths, [tree.path_text("/w/.gitignore")]);
+    assert!(observer.known(&tree.path_text("/w/notes/precious")).is_some());
+    // A stopped first scan did not see everything, so the next one learns, too.
     let mut observer = Observer::new(ObserverOptions::default());
-    let stopped = observer.first_scan(&roots, AT_ONCE, &mut |_| ControlFlow::Break(()));
+    let stopped = observer.first_scan(&roots, RACY_NOW, &mut |_| ControlFlow::Break(()));
     assert!(stopped.report.stopped);
-    let second = observer.scan(&roots, AT_ONCE, go_on);
+    let second = observer.scan(&roots, RACY_NOW, go_on);
     assert_eq!(second.changes, []);
-    observer.conclude(second.end);
+    observer.conclude_scan(second.end);
     tree.write("/w/new", "");
-    assert_eq!(observer.scan(&roots, AT_ONCE, go_on).changes.len(), 1);
+    assert_eq!(observer.scan(&roots, RACY_NOW, go_on).changes.len(), 1);
 }
 
-/// The files of a directory that is moved keep their times, so those do not tell that they are new in their place.
+/// The files of a moved directory keep their times, which therefore do not show that they are new at their path.
 #[test]
 fn files_that_are_moved_with_their_directory_are_found() {
-    let tree = Tree::new("//- /w/m/a\none\n//- /w/m/d/b\ntwo\n//- /w/m/linked\nx\n//- /w/z\n");
+    let tree = TestTree::new("//- /w/m/a\none\n//- /w/m/d/b\ntwo\n//- /w/m/linked\nx\n//- /w/z\n");
     let roots = tree.roots(&["/w"]);
     fs::hard_link(tree.path("/w/m/linked"), tree.path("/w/other-name")).unwrap();
     let mut observer = Observer::new(ObserverOptions::default());
-    let go_on = &mut |_: Event<'_>| ControlFlow::Continue(());
-    observer.first_scan(&roots, LATER, go_on);
+    let go_on = &mut |_: ScanEvent<'_>| ControlFlow::Continue(());
+    observer.first_scan(&roots, SETTLED_NOW, go_on);
     let mut told = String::new();
     for (from, to) in [("/w/m", "/w/n"), ("/w/n", "/w/b"), ("/w/b", "/w/y")] {
         fs::rename(tree.path(from), tree.path(to)).unwrap();
         let mut found = if from == "/w/m" {
-            observer.scan(&roots, LATER, go_on)
+            observer.scan(&roots, SETTLED_NOW, go_on)
         } else {
-            observer.scan_paths(&roots, &[tree.name(from), tree.name(to)], LATER, go_on)
+            observer.scan_paths(&roots, &[tree.path_text(from), tree.path_text(to)], SETTLED_NOW, go_on)
         };
         found.renamed.sort_unstable();
         for (from, to) in &found.renamed {
             writeln!(told, "{from} is now {to}").unwrap();
         }
         writeln!(told, "{} changes", found.changes.len()).unwrap();
-        observer.conclude(found.end);
+        observer.conclude_scan(found.end);
     }
     expect![[r#"
         /w/m/a is now /w/n/a
@@ -879,18 +882,18 @@ fn files_that_are_moved_with_their_directory_are_found() {
         /w/b/linked is now /w/y/linked
         6 changes
     "#]]
-    .assert_eq(&tree.shown(&told));
+    .assert_eq(&tree.without_base(&told));
 }
 
 #[test]
 fn paths_that_lie_below_others_are_scanned_once() {
     let paths =
         ["/w/b", "/w/a-b", "/w/a/c", "/w/a", "/w/a", "/w/a/.ignore", "/w/d/.gitignore", "/w/d/x/.gitignore"];
-    assert_eq!(outermost(paths.into_iter()), ["/w/a", "/w/a-b", "/w/b", "/w/d"]);
+    assert_eq!(outermost_paths(paths.into_iter()), ["/w/a", "/w/a-b", "/w/b", "/w/d"]);
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum ObserverStep {
     Write(u8, u8),
     Remove(u8),
     Rename(u8, u8),
@@ -898,13 +901,13 @@ enum Step {
     Paths,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<ObserverStep>> {
     let step = prop_oneof![
-        4 => (0..6u8, 0..3u8).prop_map(|(at, text)| Step::Write(at, text)),
-        2 => (0..6u8).prop_map(Step::Remove),
-        2 => (0..6u8, 0..6u8).prop_map(|(from, to)| Step::Rename(from, to)),
-        2 => Just(Step::Scan),
-        1 => Just(Step::Paths),
+        4 => (0..6u8, 0..3u8).prop_map(|(at, text)| ObserverStep::Write(at, text)),
+        2 => (0..6u8).prop_map(ObserverStep::Remove),
+        2 => (0..6u8, 0..6u8).prop_map(|(from, to)| ObserverStep::Rename(from, to)),
+        2 => Just(ObserverStep::Scan),
+        1 => Just(ObserverStep::Paths),
     ];
     prop::collection::vec(step, 1..20)
 }
@@ -912,20 +915,20 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    // Whoever replays what was handed on ends with the bytes that are on disk.
+    // Replaying the handed-on events yields the bytes on disk.
     #[test]
     fn what_is_handed_on_adds_up_to_what_is_there(steps in steps()) {
-        let tree = Tree::new("//- /w/0/f\n0");
+        let tree = TestTree::new("//- /w/0/f\n0");
         let roots = tree.roots(&["/w"]);
         let names: Vec<String> = ["/w/0/f", "/w/0/g", "/w/1/f", "/w/h", "/w/1/2/f", "/w/i"].map(str::to_owned).to_vec();
         let mut observer = Observer::new(ObserverOptions::default());
         let mut replayed: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-        let replay = |replayed: &mut BTreeMap<String, Vec<u8>>, event: Event<'_>| {
+        let replay = |replayed: &mut BTreeMap<String, Vec<u8>>, event: ScanEvent<'_>| {
             match event {
-                Event::Progress(_) => {}
-                Event::Content { path, bytes, .. } => drop(replayed.insert(path.to_owned(), bytes)),
-                Event::Change(seen, bytes) => {
-                    let old = replayed.get(&seen.path).map(|bytes| ContentHash::of(bytes));
+                ScanEvent::Progress(_) => {}
+                ScanEvent::Content { path, bytes, .. } => drop(replayed.insert(path.to_owned(), bytes)),
+                ScanEvent::Change(seen, bytes) => {
+                    let old = replayed.get(&seen.path).map(|bytes| ContentHash::digest(bytes));
                     assert_eq!(seen.before.map(|known| known.hash), old.map(Some), "{seen:?}");
                     match bytes {
                         Some(bytes) => drop(replayed.insert(seen.path.clone(), bytes)),
@@ -935,38 +938,38 @@ proptest! {
             }
             ControlFlow::Continue(())
         };
-        observer.first_scan(&roots, AT_ONCE, &mut |event| replay(&mut replayed, event));
+        observer.first_scan(&roots, RACY_NOW, &mut |event| replay(&mut replayed, event));
         let mut dirty = Vec::new();
-        let everything = [Step::Paths, Step::Scan];
+        let everything = [ObserverStep::Paths, ObserverStep::Scan];
         for step in steps.iter().chain(&everything) {
             match step {
-                Step::Write(at, text) => {
+                ObserverStep::Write(at, text) => {
                     tree.write(&names[usize::from(*at)], [*text]);
-                    dirty.push(tree.name(&names[usize::from(*at)]));
+                    dirty.push(tree.path_text(&names[usize::from(*at)]));
                 }
-                // What is not there cannot be removed or renamed, and that is fine.
-                Step::Remove(at) => {
-                    let path = tree.name(&names[usize::from(*at)]);
+                // A missing file cannot be removed or renamed, which is fine.
+                ObserverStep::Remove(at) => {
+                    let path = tree.path_text(&names[usize::from(*at)]);
                     fs::remove_file(&path).unwrap_or_default();
                     dirty.push(path);
                 }
-                Step::Rename(from, to) => {
-                    let [from, to] = [from, to].map(|at| tree.name(&names[usize::from(*at)]));
+                ObserverStep::Rename(from, to) => {
+                    let [from, to] = [from, to].map(|at| tree.path_text(&names[usize::from(*at)]));
                     fs::rename(&from, &to).unwrap_or_default();
                     dirty.extend([from, to]);
                 }
-                Step::Scan => {
-                    observer.scan(&roots, AT_ONCE, &mut |event| replay(&mut replayed, event));
+                ObserverStep::Scan => {
+                    observer.scan(&roots, RACY_NOW, &mut |event| replay(&mut replayed, event));
                     dirty.clear();
                 }
-                Step::Paths => {
+                ObserverStep::Paths => {
                     let paths = std::mem::take(&mut dirty);
-                    observer.scan_paths(&roots, &paths, AT_ONCE, &mut |event| replay(&mut replayed, event));
+                    observer.scan_paths(&roots, &paths, RACY_NOW, &mut |event| replay(&mut replayed, event));
                 }
             }
-            if matches!(step, Step::Scan | Step::Paths) {
+            if matches!(step, ObserverStep::Scan | ObserverStep::Paths) {
                 for name in &names {
-                    let path = tree.name(name);
+                    let path = tree.path_text(name);
                     let there = fs::read(&path).ok();
                     prop_assert_eq!(there.as_ref(), replayed.get(&path), "{}", path);
                 }

@@ -1,14 +1,14 @@
-//! Changing the text of a file of rules, with all else in it as it was.
+//! Edits of the text of a policy file that preserve the rest of it.
 
-use bowline_state::changes::Moment;
-use bowline_state::operation::{Invocation, Kind};
-use bowline_state::policy::{Matcher, Preset, Rule, RuleSpec};
+use bowline_state::changes::Timestamp;
+use bowline_state::operation::{Invocation, OperationKind};
+use bowline_state::policy::{Preset, Rule, RuleMatcher, RuleSpec};
 use toml_edit::{Array, ArrayOfTables, Datetime, DocumentMut, Item, Table, value};
 
-use super::document::plain_words;
+use super::parse::parse_plain_words;
 
-/// Says whether two rules say the same, wherever they are from.
-pub(super) fn same(one: &Rule, other: &Rule) -> bool {
+/// Returns whether two rules are equal apart from their source.
+pub(super) fn is_same_rule(one: &Rule, other: &Rule) -> bool {
     let key = |rule: &Rule| {
         let RuleSpec { effect, kinds, matcher, expires, note, .. } = rule.spec();
         (*effect, *kinds, matcher.clone(), *expires, note.clone())
@@ -16,23 +16,23 @@ pub(super) fn same(one: &Rule, other: &Rule) -> bool {
     key(one) == key(other)
 }
 
-/// Returns the text with a rule more, or nothing if its form has no place for one.
-pub(super) fn add(text: &str, rule: &Rule, workspace: Option<&str>) -> Option<String> {
+/// Returns the text with a rule added, or `None` if its layout does not allow it.
+pub(super) fn add_rule(text: &str, rule: &Rule, workspace: Option<&str>) -> Option<String> {
     let mut document: DocumentMut = text.parse().ok()?;
     let layer = match workspace {
         None => document.as_table_mut(),
         Some(root) => {
-            let workspaces = document.entry("workspaces").or_insert_with(implicit).as_table_mut()?;
-            workspaces.entry(root).or_insert_with(implicit).as_table_mut()?
+            let workspaces = document.entry("workspaces").or_insert_with(implicit_table).as_table_mut()?;
+            workspaces.entry(root).or_insert_with(implicit_table).as_table_mut()?
         }
     };
     let rules = layer.entry("rules").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
-    rules.as_array_of_tables_mut()?.push(table(rule)?);
+    rules.as_array_of_tables_mut()?.push(rule_table(rule)?);
     Some(document.to_string())
 }
 
-/// Returns the text with a rule less.
-pub(super) fn remove(text: &str, at: usize, workspace: Option<&str>) -> Option<String> {
+/// Returns the text with a rule removed.
+pub(super) fn remove_rule(text: &str, at: usize, workspace: Option<&str>) -> Option<String> {
     let mut document: DocumentMut = text.parse().ok()?;
     let layer = match workspace {
         None => document.as_table_mut(),
@@ -49,22 +49,22 @@ pub(super) fn remove(text: &str, at: usize, workspace: Option<&str>) -> Option<S
     Some(document.to_string())
 }
 
-/// Returns the text with another preset, or none, or nothing if its form has no place for one.
-pub(super) fn state(text: &str, preset: Option<Preset>, workspace: Option<&str>) -> Option<String> {
+/// Returns the text with the preset set or removed, or `None` if its layout does not allow it.
+pub(super) fn set_preset(text: &str, preset: Option<Preset>, workspace: Option<&str>) -> Option<String> {
     let mut document: DocumentMut = text.parse().ok()?;
     let layer = match workspace {
         None => document.as_table_mut(),
         Some(root) => {
-            let workspaces = document.entry("workspaces").or_insert_with(implicit).as_table_mut()?;
-            let layer = workspaces.entry(root).or_insert_with(implicit).as_table_mut()?;
-            // A table that has nothing but other tables is not written, and neither is what is put in.
+            let workspaces = document.entry("workspaces").or_insert_with(implicit_table).as_table_mut()?;
+            let layer = workspaces.entry(root).or_insert_with(implicit_table).as_table_mut()?;
+            // An implicit table is not written, and neither would be its preset.
             layer.set_implicit(false);
             layer
         }
     };
     match preset {
         Some(preset) => {
-            layer.insert("preset", value(preset.word()));
+            layer.insert("preset", value(preset.as_str()));
         }
         None => {
             layer.remove("preset");
@@ -73,37 +73,37 @@ pub(super) fn state(text: &str, preset: Option<Preset>, workspace: Option<&str>)
     Some(document.to_string())
 }
 
-fn implicit() -> Item {
+fn implicit_table() -> Item {
     let mut table = Table::new();
     table.set_implicit(true);
     Item::Table(table)
 }
 
-fn table(rule: &Rule) -> Option<Table> {
+fn rule_table(rule: &Rule) -> Option<Table> {
     let spec = rule.spec();
     let mut table = Table::new();
-    table.insert("effect", value(spec.effect.word()));
-    table.insert("kinds", value(spec.kinds.iter().map(Kind::word).collect::<Array>()));
+    table.insert("effect", value(spec.effect.as_str()));
+    table.insert("kinds", value(spec.kinds.iter().map(OperationKind::as_str).collect::<Array>()));
     match &spec.matcher {
-        Matcher::Everything => table.insert("everything", value(true)),
-        Matcher::Path(pattern) => table.insert("path", value(pattern)),
-        Matcher::Host(host) => table.insert("host", value(host)),
-        Matcher::Variable(name) => table.insert("variable", value(name)),
-        Matcher::Command(words) => {
+        RuleMatcher::Everything => table.insert("everything", value(true)),
+        RuleMatcher::Path(pattern) => table.insert("path", value(pattern)),
+        RuleMatcher::Host(host) => table.insert("host", value(host)),
+        RuleMatcher::Variable(name) => table.insert("variable", value(name)),
+        RuleMatcher::Command(words) => {
             let line = words.join(" ");
-            let is_plain = plain_words(&line).as_ref() == Some(words);
+            let is_plain = parse_plain_words(&line).as_ref() == Some(words);
             table.insert(
                 "command",
                 if is_plain { value(line) } else { value(words.iter().collect::<Array>()) },
             )
         }
-        Matcher::Exact(Invocation::Argv(words)) => {
+        RuleMatcher::Exact(Invocation::Argv(words)) => {
             table.insert("exact", value(words.iter().collect::<Array>()))
         }
-        Matcher::Exact(Invocation::Shell(line)) => table.insert("exact", value(line)),
+        RuleMatcher::Exact(Invocation::Shell(line)) => table.insert("exact", value(line)),
     };
     if let Some(end) = spec.expires {
-        table.insert("expires", value(datetime(end)?));
+        table.insert("expires", value(timestamp_to_datetime(end)?));
     }
     if let Some(note) = &spec.note {
         table.insert("note", value(note));
@@ -111,8 +111,8 @@ fn table(rule: &Rule) -> Option<Table> {
     Some(table)
 }
 
-/// Returns a moment as a date, if it has a year of four digits.
-fn datetime(Moment(milliseconds): Moment) -> Option<Datetime> {
+/// Converts a timestamp to a TOML date, if its year has at most four digits.
+fn timestamp_to_datetime(Timestamp(milliseconds): Timestamp) -> Option<Datetime> {
     let (days, rest) = (milliseconds.div_euclid(86_400_000), milliseconds.rem_euclid(86_400_000));
     let shifted = days.checked_add(719_468)?;
     let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));

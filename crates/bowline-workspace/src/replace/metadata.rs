@@ -1,4 +1,4 @@
-//! What belongs to a file besides its bytes: owner, access lists and other extended attributes.
+//! The metadata of a file: owner, access lists and other extended attributes.
 
 use std::fs::File;
 use std::io;
@@ -7,47 +7,47 @@ use std::os::fd::AsFd;
 use rustix::fs::{Gid, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use crate::calls::{Call, Calls};
+use crate::disk_calls::{DiskCall, DiskCalls};
 
-/// Extended attributes of a file have at most this many bytes in all, names and values each; more than Linux allows.
-const MAX_ATTRIBUTES: usize = 1 << 20;
+/// The maximum size of a file's extended attributes in bytes, for names and values each; more than Linux allows.
+const MAX_ATTRIBUTE_BYTES: usize = 1 << 20;
 
-/// The attribute that gives a program rights of the superuser.
-const CAPABILITIES: &str = "security.capability";
+/// The attribute that grants a program superuser privileges.
+const CAPABILITY_ATTRIBUTE: &str = "security.capability";
 
-/// Gives a new file the owner and the extended attributes (access lists among them) of an old one.
-pub(super) fn carry_over(from: &File, old: &Stat, to: &File, calls: &Calls) -> io::Result<()> {
+/// Copies the owner and the extended attributes (including access lists) from an old file to a new one.
+pub(super) fn copy_metadata(from: &File, old: &Stat, to: &File, calls: &DiskCalls) -> io::Result<()> {
     let new = rustix::fs::fstat(to)?;
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid) {
-        calls.pass(Call::SetOwner)?;
+        calls.check(DiskCall::SetOwner)?;
         rustix::fs::fchown(to, Some(Uid::from_raw(old.st_uid)), Some(Gid::from_raw(old.st_gid)))?;
     }
-    let mut names = attributes(from)?;
-    // Every write takes a program's capabilities away; one that replaces it does, too.
-    names.retain(|name| name != CAPABILITIES);
-    // A directory may give its new files attributes that the old one does not have.
-    for name in attributes(to)?.iter().filter(|name| !names.contains(name)) {
-        calls.pass(Call::SetAttribute)?;
+    let mut names = list_attributes(from)?;
+    // Every write removes a program's capabilities, and so does a replacement.
+    names.retain(|name| name != CAPABILITY_ATTRIBUTE);
+    // A directory may give its new files attributes that the old file lacks.
+    for name in list_attributes(to)?.iter().filter(|name| !names.contains(name)) {
+        calls.check(DiskCall::SetAttribute)?;
         rustix::fs::fremovexattr(to, &**name)?;
     }
     for name in &names {
-        let value = attribute(from, name)?;
-        if attribute(to, name).is_ok_and(|there| there == value) {
+        let value = read_attribute(from, name)?;
+        if read_attribute(to, name).is_ok_and(|there| there == value) {
             continue;
         }
-        calls.pass(Call::SetAttribute)?;
+        calls.check(DiskCall::SetAttribute)?;
         rustix::fs::fsetxattr(to, &**name, &value, XattrFlags::empty())?;
     }
     Ok(())
 }
 
-fn attributes(file: &File) -> io::Result<Vec<String>> {
+fn list_attributes(file: &File) -> io::Result<Vec<String>> {
     let read = |buffer: &mut Vec<u8>| {
         let length = rustix::fs::flistxattr(file.as_fd(), &mut buffer[..])?;
         buffer.truncate(length);
         Ok(())
     };
-    let names = match grow(read) {
+    let names = match read_growing(read) {
         Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(Vec::new()),
         names => names?,
     };
@@ -56,22 +56,22 @@ fn attributes(file: &File) -> io::Result<Vec<String>> {
     names.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(name).collect()
 }
 
-fn attribute(file: &File, name: &str) -> io::Result<Vec<u8>> {
+fn read_attribute(file: &File, name: &str) -> io::Result<Vec<u8>> {
     let read = |buffer: &mut Vec<u8>| {
         let length = rustix::fs::fgetxattr(file.as_fd(), name, &mut buffer[..])?;
         buffer.truncate(length);
         Ok(())
     };
-    Ok(grow(read)?)
+    Ok(read_growing(read)?)
 }
 
 /// Reads into a buffer that grows until it is large enough.
-fn grow(read: impl Fn(&mut Vec<u8>) -> Result<(), Errno>) -> Result<Vec<u8>, Errno> {
+fn read_growing(read: impl Fn(&mut Vec<u8>) -> Result<(), Errno>) -> Result<Vec<u8>, Errno> {
     let mut size = 1 << 10;
     loop {
         let mut buffer = vec![0; size];
         match read(&mut buffer) {
-            Err(Errno::RANGE) if size < MAX_ATTRIBUTES => size *= 4,
+            Err(Errno::RANGE) if size < MAX_ATTRIBUTE_BYTES => size *= 4,
             Err(why) => return Err(why),
             Ok(()) => return Ok(buffer),
         }

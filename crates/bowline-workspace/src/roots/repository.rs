@@ -1,70 +1,78 @@
-//! What git obeys below a root, beside what its names tell: the repository that a `.git` file points to, the directory of
-//! hooks that its settings name, and directories that are repositories by themselves.
+//! The files that git obeys below a root besides those recognised by name: the repository that a `.git` file points to,
+//! the hooks directory that its configuration names, and directories that are themselves repositories.
+//!
+//! A directory with a `HEAD` counts as a repository, for the names that git keeps in one. `HEAD` is also a protected
+//! name, so that no order of writes assembles a repository without a permission request.
 
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use bowline_state::paths::{LexicalPath, Protection, maybe_repositories};
+use bowline_state::paths::{LexicalPath, Protection, find_possible_repositories};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 
-/// Longer than any path.
-const LONGEST_PATH: u64 = 8 << 10;
-/// Of a repository's settings no more is read.
-const LONGEST_SETTINGS: u64 = 1 << 20;
+/// The maximum size of a `.git` file; longer than any path.
+const MAX_POINTER_BYTES: u64 = 8 << 10;
+/// How much of a repository's configuration is read.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// Where the repository of a root keeps what git obeys, if its names do not tell.
+/// Where a root's repository keeps the files that git obeys, if not under their usual names.
 #[derive(Debug, Default)]
-pub(super) struct Repository {
-    // The repository's own files, if `.git` is a file that says where: a worktree or a submodule.
-    own: Option<LexicalPath>,
-    // The hooks, if the settings name a directory for them.
-    hooks: Option<LexicalPath>,
+pub(super) struct GitRepository {
+    // The git directory, if `.git` is a file that points to it: a worktree or a submodule.
+    git_dir: Option<LexicalPath>,
+    // The hooks directory, if the configuration names one.
+    hooks_dir: Option<LexicalPath>,
 }
 
-impl Repository {
-    /// Looks at the repository whose working tree begins in a directory, if there is one.
+impl GitRepository {
+    /// Inspects the repository whose working tree is a directory, if there is one.
     pub(super) fn find(directory: &OwnedFd, canonical: &str) -> Self {
         let top = Path::new(canonical);
-        let pointed = read(directory, ".git", LONGEST_PATH).and_then(|text| {
+        let pointed = read_regular_file(directory, ".git", MAX_POINTER_BYTES).and_then(|text| {
             let target = text.strip_prefix("gitdir:")?.trim().to_owned();
             std::fs::canonicalize(top.join(target)).ok()
         });
         let own = pointed.clone().unwrap_or_else(|| top.join(".git"));
-        let common = read(CWD, own.join("commondir"), LONGEST_PATH).map(|text| own.join(text.trim()));
-        let settings = read(CWD, common.unwrap_or(own).join("config"), LONGEST_SETTINGS);
+        let common = read_regular_file(CWD, own.join("commondir"), MAX_POINTER_BYTES)
+            .map(|text| own.join(text.trim()));
+        let settings = read_regular_file(CWD, common.unwrap_or(own).join("config"), MAX_CONFIG_BYTES);
         let hooks = settings.as_deref().and_then(hooks_path).map(|named| top.join(named));
         let real = |path: PathBuf| std::fs::canonicalize(&path).unwrap_or(path);
         let parse = |path: PathBuf| LexicalPath::parse(path).ok();
-        Self { own: pointed.and_then(parse), hooks: hooks.map(real).and_then(parse) }
+        Self { git_dir: pointed.and_then(parse), hooks_dir: hooks.map(real).and_then(parse) }
     }
 
-    /// Returns why a write to a path is not an ordinary one, if it is not.
+    /// Returns why a write to a path is protected, if it is.
     pub(super) fn protection(&self, path: &LexicalPath) -> Option<Protection> {
         let is_below =
-            |place: &Option<LexicalPath>| place.as_ref().is_some_and(|it| path.below(it).is_some());
-        if is_below(&self.hooks) {
-            return Some(Protection::Hook);
+            |place: &Option<LexicalPath>| place.as_ref().is_some_and(|it| path.strip_root(it).is_some());
+        if is_below(&self.hooks_dir) {
+            return Some(Protection::VcsHook);
         }
-        is_below(&self.own).then_some(Protection::Repository)
+        is_below(&self.git_dir).then_some(Protection::Repository)
     }
 }
 
-/// Says whether a write below a directory changes a repository that is one by itself, as a bare one is. Git takes any
-/// directory for one that has a `HEAD`, and little else; a write of that is protected by its name, so that however the rest
-/// is put together, one of the writes is not an ordinary one.
+/// Returns whether a write below a directory changes a directory that is itself a repository, such as a bare one. Git
+/// accepts any directory that has a `HEAD` and little else. Writing `HEAD` is protected by its name, so that in any
+/// order of writes at least one is protected.
 pub(super) fn changes_repository(directory: &OwnedFd, below: &str) -> bool {
     let has_head = |candidate: &str| {
         let name = if candidate.is_empty() { "HEAD".to_owned() } else { format!("{candidate}/HEAD") };
         rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::Directory)
     };
-    maybe_repositories(below).into_iter().any(has_head)
+    find_possible_repositories(below).into_iter().any(has_head)
 }
 
-/// Returns the text of a regular file, if it is one.
-fn read(directory: impl std::os::fd::AsFd, name: impl AsRef<Path>, longest: u64) -> Option<String> {
+/// Returns the text of a file, if it is a regular one.
+fn read_regular_file(
+    directory: impl std::os::fd::AsFd,
+    name: impl AsRef<Path>,
+    longest: u64,
+) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, name.as_ref(), flags, Mode::empty()).ok()?;
     let stat = rustix::fs::fstat(&file).ok()?;
@@ -76,8 +84,8 @@ fn read(directory: impl std::os::fd::AsFd, name: impl AsRef<Path>, longest: u64)
     Some(text)
 }
 
-/// Returns the directory that `core.hooksPath` names in a repository's settings; the last one counts. What other files
-/// those settings include is not looked at.
+/// Returns the directory that `core.hooksPath` names in a repository's configuration; the last entry counts. Included
+/// files are not read.
 fn hooks_path(settings: &str) -> Option<&str> {
     let mut in_core = false;
     let mut found = None;

@@ -1,9 +1,10 @@
-//! Resolution by walking: one name after the other, each opened without following links, links read and followed here.
+//! Resolution by walking: one component at a time, each opened without following links; links are read and followed
+//! here.
 //!
-//! It serves where the kernel cannot: systems without `openat2`, links that lead back inside by an absolute path, links
-//! from one root to another, and names that are missing. It can never leave a root, because it opens names only below a
-//! handle that it already holds. Its one weakness against the kernel: a directory that is moved out of the root after it
-//! was opened goes on being used; where `/proc` names handles, that is found out at the end.
+//! The walk serves where the kernel cannot: systems without `openat2`, links that lead back inside by an absolute path,
+//! links from one root to another, and missing components. It can never leave a root, because it opens names only below
+//! a handle that it already holds. Its one weakness compared with the kernel: it keeps using a directory that was moved
+//! out of the root after being opened; where `/proc` names handles, that is detected at the end.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,180 +13,181 @@ use bowline_state::paths::LexicalPath;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{Found, Lost, Resolved, Roots, kernel};
+use super::{FileHandle, ResolveError, ResolveOutcome, Roots, kernel};
 
-/// As many links as Linux follows in one path.
+/// The maximum number of links in one path, as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// More names than any path has; links can add to them.
-const MAX_STEPS: usize = 4096;
+/// The maximum number of components, more than any path has; links can add some.
+const MAX_NAMES: usize = 4096;
 
-struct Walk<'a> {
+struct PathWalk<'a> {
     roots: &'a Roots,
     root: usize,
-    // The directories on the way from the root, each in the one before it.
-    way: Vec<(OwnedFd, String)>,
-    // Names still to be gone through.
-    ahead: VecDeque<String>,
-    links: usize,
+    // The directories from the root down, each in the previous one.
+    ancestors: Vec<(OwnedFd, String)>,
+    // The components still to be resolved.
+    remaining: VecDeque<String>,
+    links_followed: usize,
 }
 
-pub(super) fn resolve(roots: &Roots, root: usize, rest: &str) -> Result<Resolved, Lost> {
-    let ahead = names(rest).collect();
-    Walk { roots, root, way: Vec::new(), ahead, links: 0 }.run()
+pub(super) fn resolve(roots: &Roots, root: usize, rest: &str) -> Result<ResolveOutcome, ResolveError> {
+    let ahead = path_names(rest).collect();
+    PathWalk { roots, root, ancestors: Vec::new(), remaining: ahead, links_followed: 0 }.run()
 }
 
-fn names(path: &str) -> impl DoubleEndedIterator<Item = String> + '_ {
+fn path_names(path: &str) -> impl DoubleEndedIterator<Item = String> + '_ {
     path.split('/').filter(|name| !name.is_empty() && *name != ".").map(str::to_owned)
 }
 
-impl Walk<'_> {
-    fn run(mut self) -> Result<Resolved, Lost> {
-        for _ in 0..MAX_STEPS {
-            let Some(next) = self.ahead.pop_front() else { return self.arrived() };
+impl PathWalk<'_> {
+    fn run(mut self) -> Result<ResolveOutcome, ResolveError> {
+        for _ in 0..MAX_NAMES {
+            let Some(next) = self.remaining.pop_front() else { return self.finish() };
             if next == ".." {
-                self.up()?;
+                self.go_to_parent()?;
                 continue;
             }
             let handle = match self.open(&next) {
                 Ok(handle) => handle,
-                Err(Errno::NOENT) => return self.missing(next),
-                Err(Errno::NOTDIR) => return Err(Lost::NotADirectory),
-                Err(error) => return Err(Lost::System(error)),
+                Err(Errno::NOENT) => return self.finish_missing(next),
+                Err(Errno::NOTDIR) => return Err(ResolveError::NotADirectory),
+                Err(error) => return Err(ResolveError::System(error)),
             };
-            let stat = rustix::fs::fstat(&handle).map_err(Lost::System)?;
+            let stat = rustix::fs::fstat(&handle).map_err(ResolveError::System)?;
             match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Symlink => self.follow(&handle)?,
-                FileType::Directory => self.way.push((handle, next)),
-                _ if self.ahead.is_empty() => {
-                    let canonical = self.name_of(Some(&next))?;
-                    self.check_place(&handle, &canonical)?;
-                    return Ok(Resolved::Found(Found { handle, stat }, canonical));
+                FileType::Symlink => self.follow_link(&handle)?,
+                FileType::Directory => self.ancestors.push((handle, next)),
+                _ if self.remaining.is_empty() => {
+                    let canonical = self.canonical_path(Some(&next))?;
+                    self.check_not_moved(&handle, &canonical)?;
+                    return Ok(ResolveOutcome::Existing(FileHandle { handle, stat }, canonical));
                 }
-                _ => return Err(Lost::NotADirectory),
+                _ => return Err(ResolveError::NotADirectory),
             }
         }
-        Err(Lost::TooManyLinks)
+        Err(ResolveError::TooManyLinks)
     }
 
     fn open(&self, name: &str) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let here = self.here();
+        let here = self.current_directory();
         rustix::io::retry_on_intr(|| rustix::fs::openat(here, name, flags, Mode::empty()))
     }
 
-    fn here(&self) -> &OwnedFd {
-        self.way.last().map_or(&self.roots.open[self.root].directory, |(handle, _)| handle)
+    fn current_directory(&self) -> &OwnedFd {
+        self.ancestors.last().map_or(&self.roots.open_roots[self.root].directory, |(handle, _)| handle)
     }
 
-    /// Goes to the parent. Above the root there may be another root that the names ahead lead into.
-    fn up(&mut self) -> Result<(), Lost> {
-        if self.way.pop().is_some() {
+    /// Goes to the parent. Above the root there may be another root that the remaining components lead into.
+    fn go_to_parent(&mut self) -> Result<(), ResolveError> {
+        if self.ancestors.pop().is_some() {
             return Ok(());
         }
-        // The root's canonical name has no links, so going up in it by its text is right; but a name outside of every
-        // root may be a link, so nothing may be gone up again after one.
+        // The root's canonical path has no links, so its parent can be taken lexically. A component outside of every
+        // root may be a link, so `..` is not allowed after one.
         let mut outside: Vec<String> =
-            self.roots.open[self.root].canonical.components().map(str::to_owned).collect();
-        outside.pop().ok_or(Lost::Outside)?;
-        while self.ahead.front().is_some_and(|next| next == "..") {
-            self.ahead.pop_front();
-            outside.pop().ok_or(Lost::Outside)?;
+            self.roots.open_roots[self.root].canonical.components().map(str::to_owned).collect();
+        outside.pop().ok_or(ResolveError::Outside)?;
+        while self.remaining.front().is_some_and(|next| next == "..") {
+            self.remaining.pop_front();
+            outside.pop().ok_or(ResolveError::Outside)?;
         }
-        let rest: Vec<String> = outside.into_iter().chain(self.ahead.drain(..)).collect();
-        self.enter(&rest)
+        let rest: Vec<String> = outside.into_iter().chain(self.remaining.drain(..)).collect();
+        self.enter_root(&rest)
     }
 
-    /// Starts again at the root that an absolute path leads into.
-    fn enter(&mut self, path: &[String]) -> Result<(), Lost> {
+    /// Restarts at the root that an absolute path leads into.
+    fn enter_root(&mut self, path: &[String]) -> Result<(), ResolveError> {
         let into = |root: &LexicalPath| {
             let mut rest = path.iter();
             root.components().all(|name| rest.next().is_some_and(|next| next == name)).then(|| rest.len())
         };
         let innermost = self
             .roots
-            .open
+            .open_roots
             .iter()
             .enumerate()
             .filter_map(|(index, root)| Some((index, into(&root.canonical).or_else(|| into(&root.given))?)))
             .min_by_key(|(_, rest)| *rest);
-        let (root, rest) = innermost.ok_or(Lost::Outside)?;
+        let (root, rest) = innermost.ok_or(ResolveError::Outside)?;
         self.root = root;
-        self.way.clear();
-        self.ahead = path[path.len() - rest..].iter().cloned().collect();
+        self.ancestors.clear();
+        self.remaining = path[path.len() - rest..].iter().cloned().collect();
         Ok(())
     }
 
-    fn follow(&mut self, link: &OwnedFd) -> Result<(), Lost> {
-        self.links += 1;
-        if self.links > MAX_LINKS {
-            return Err(Lost::TooManyLinks);
+    fn follow_link(&mut self, link: &OwnedFd) -> Result<(), ResolveError> {
+        self.links_followed += 1;
+        if self.links_followed > MAX_LINKS {
+            return Err(ResolveError::TooManyLinks);
         }
-        let target = rustix::fs::readlinkat(link, "", Vec::new()).map_err(Lost::System)?;
-        // A path of the protocol is UTF-8, and so are the names of roots; what is not leads elsewhere.
-        let target = target.into_string().map_err(|_| Lost::Outside)?;
+        let target = rustix::fs::readlinkat(link, "", Vec::new()).map_err(ResolveError::System)?;
+        // Paths in the protocol and of roots are UTF-8; any other target lies outside.
+        let target = target.into_string().map_err(|_| ResolveError::Outside)?;
         if target.starts_with('/') {
-            let path: Vec<String> = names(&target).chain(self.ahead.drain(..)).collect();
-            return self.enter(&path);
+            let path: Vec<String> = path_names(&target).chain(self.remaining.drain(..)).collect();
+            return self.enter_root(&path);
         }
-        for name in names(&target).rev() {
-            self.ahead.push_front(name);
+        for name in path_names(&target).rev() {
+            self.remaining.push_front(name);
         }
         Ok(())
     }
 
-    fn arrived(self) -> Result<Resolved, Lost> {
-        let canonical = self.name_of(None)?;
-        let handle = rustix::io::fcntl_dupfd_cloexec(self.here(), 0).map_err(Lost::System)?;
-        self.check_place(&handle, &canonical)?;
-        let stat = rustix::fs::fstat(&handle).map_err(Lost::System)?;
-        Ok(Resolved::Found(Found { handle, stat }, canonical))
+    fn finish(self) -> Result<ResolveOutcome, ResolveError> {
+        let canonical = self.canonical_path(None)?;
+        let handle =
+            rustix::io::fcntl_dupfd_cloexec(self.current_directory(), 0).map_err(ResolveError::System)?;
+        self.check_not_moved(&handle, &canonical)?;
+        let stat = rustix::fs::fstat(&handle).map_err(ResolveError::System)?;
+        Ok(ResolveOutcome::Existing(FileHandle { handle, stat }, canonical))
     }
 
-    fn missing(self, name: String) -> Result<Resolved, Lost> {
-        // To go up from a directory that does not exist leads nowhere.
-        if self.ahead.iter().any(|name| name == "..") {
-            return Err(Lost::NotFound);
+    fn finish_missing(self, name: String) -> Result<ResolveOutcome, ResolveError> {
+        // The parent of a directory that does not exist does not exist either.
+        if self.remaining.iter().any(|name| name == "..") {
+            return Err(ResolveError::NotFound);
         }
-        let canonical = self.name_of(None)?;
-        self.check_place(self.here(), &canonical)?;
-        let rest: Vec<String> = std::iter::once(name).chain(self.ahead.iter().cloned()).collect();
+        let canonical = self.canonical_path(None)?;
+        self.check_not_moved(self.current_directory(), &canonical)?;
+        let rest: Vec<String> = std::iter::once(name).chain(self.remaining.iter().cloned()).collect();
         let missing = LexicalPath::parse(format!("{canonical}/{}", rest.join("/")));
-        missing.map(Resolved::Missing).map_err(|_| Lost::System(Errno::NAMETOOLONG))
+        missing.map(ResolveOutcome::Missing).map_err(|_| ResolveError::System(Errno::NAMETOOLONG))
     }
 
-    fn name_of(&self, last: Option<&str>) -> Result<LexicalPath, Lost> {
-        let mut name = self.roots.open[self.root].canonical.as_str().trim_end_matches('/').to_owned();
-        for part in self.way.iter().map(|(_, name)| name.as_str()).chain(last) {
+    fn canonical_path(&self, last: Option<&str>) -> Result<LexicalPath, ResolveError> {
+        let mut name = self.roots.open_roots[self.root].canonical.as_str().trim_end_matches('/').to_owned();
+        for part in self.ancestors.iter().map(|(_, name)| name.as_str()).chain(last) {
             name.push('/');
             name.push_str(part);
         }
         if name.is_empty() {
             name.push('/');
         }
-        LexicalPath::parse(name).map_err(|_| Lost::System(Errno::NAMETOOLONG))
+        LexicalPath::parse(name).map_err(|_| ResolveError::System(Errno::NAMETOOLONG))
     }
 
-    /// Finds out whether a directory on the way was moved while it was walked through.
-    fn check_place(&self, handle: &OwnedFd, canonical: &LexicalPath) -> Result<(), Lost> {
-        let Some(now) = kernel::name(handle) else { return Ok(()) };
+    /// Checks that no directory on the path was moved during the walk.
+    fn check_not_moved(&self, handle: &OwnedFd, canonical: &LexicalPath) -> Result<(), ResolveError> {
+        let Some(now) = kernel::handle_path(handle) else { return Ok(()) };
         if now == canonical.as_str() {
             return Ok(());
         }
-        let root = &self.roots.open[self.root];
-        // A root that was moved as a whole goes on under the names that it had.
-        let moved = kernel::name(&root.directory).filter(|moved| *moved != root.canonical.as_str());
-        let rest = canonical.below(&root.canonical).unwrap_or_default();
+        let root = &self.roots.open_roots[self.root];
+        // A root that was moved as a whole keeps its previous paths.
+        let moved = kernel::handle_path(&root.directory).filter(|moved| *moved != root.canonical.as_str());
+        let rest = canonical.strip_root(&root.canonical).unwrap_or_default();
         let expected = |moved: String| format!("{}/{rest}", moved.trim_end_matches('/'));
         let fine = moved.map(expected).is_some_and(|there| there.trim_end_matches('/') == now);
-        if fine { Ok(()) } else { Err(Lost::Raced) }
+        if fine { Ok(()) } else { Err(ResolveError::Raced) }
     }
 }
 
-/// Opens a name below a directory in which no link is allowed.
+/// Opens a path below a directory, without following any link.
 pub(super) fn open_without_links(directory: impl AsFd, rest: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut here = rustix::io::fcntl_dupfd_cloexec(directory, 0)?;
-    let mut ahead = names(rest).peekable();
+    let mut ahead = path_names(rest).peekable();
     if ahead.peek().is_none() {
         return rustix::fs::openat(&here, ".", flags | OFlags::CLOEXEC, Mode::empty());
     }

@@ -1,4 +1,4 @@
-//! The lines of one text that match, with the lines around them.
+//! The matching lines of one text, with their context.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -9,10 +9,10 @@ use grep_matcher::{LineTerminator, Matcher as _};
 use grep_regex::RegexMatcher;
 use grep_searcher::{MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 
-use super::{MAX_CONTEXT, MAX_LINE_BYTES, MAX_MATCHES, Match, SearchQuery};
+use super::{MAX_CONTEXT_LINES, MAX_LINE_BYTES, MAX_MATCHES, SearchMatch, SearchQuery};
 
-/// A pattern, and how its matches are shown.
-pub(super) struct Lines {
+/// A pattern, and the limits of its matches.
+pub(super) struct LineSearcher {
     matcher: RegexMatcher,
     searcher: Searcher,
     context: usize,
@@ -20,16 +20,16 @@ pub(super) struct Lines {
     max_line_bytes: usize,
 }
 
-/// What one text has.
-pub(super) struct Found {
-    pub(super) matches: Vec<Match>,
-    /// Whether there is one more than may be shown.
-    pub(super) more: bool,
+/// The matches of one text.
+pub(super) struct TextMatches {
+    pub(super) matches: Vec<SearchMatch>,
+    /// Whether there is at least one more match than the limit.
+    pub(super) has_more: bool,
 }
 
-impl Lines {
+impl LineSearcher {
     pub(super) fn new(matcher: RegexMatcher, query: &SearchQuery) -> Self {
-        let context = query.context.min(MAX_CONTEXT);
+        let context = query.context.min(MAX_CONTEXT_LINES);
         let searcher = SearcherBuilder::new()
             .line_terminator(LineTerminator::crlf())
             .line_number(true)
@@ -46,9 +46,9 @@ impl Lines {
         }
     }
 
-    /// Searches a text, while `so_far` matches are there from others. Returns nothing if it is binary.
-    pub(super) fn search(&mut self, path: &str, bytes: &[u8], so_far: usize) -> Option<Found> {
-        // UTF-16 is full of NULs; of other bytes one is enough to tell.
+    /// Searches a text, given the number of matches in earlier texts. Returns `None` if it is binary.
+    pub(super) fn search(&mut self, path: &str, bytes: &[u8], so_far: usize) -> Option<TextMatches> {
+        // UTF-16 is full of NULs, so it is decoded first; in UTF-8, a single NUL means binary.
         let bytes = if std::str::from_utf8(bytes).is_ok() {
             if memchr::memchr(0, bytes).is_some() {
                 return None;
@@ -57,75 +57,75 @@ impl Lines {
         } else {
             Cow::Owned(decode(bytes.to_owned()).ok()?.text.into_bytes())
         };
-        let mut sink = Collector {
+        let mut sink = MatchCollector {
             path,
             matcher: &self.matcher,
             context: self.context,
-            room: self.max_matches.saturating_sub(so_far),
+            max_matches: self.max_matches.saturating_sub(so_far),
             max_line_bytes: self.max_line_bytes,
-            recent: VecDeque::new(),
-            found: Found { matches: Vec::new(), more: false },
+            context_before: VecDeque::new(),
+            result: TextMatches { matches: Vec::new(), has_more: false },
         };
-        // From memory, nothing can fail but the sink, which does not.
+        // A search in memory fails only if the sink does, and this one does not.
         match self.searcher.search_slice(&self.matcher, &bytes, &mut sink) {
-            Ok(()) => Some(sink.found),
+            Ok(()) => Some(sink.result),
             Err(_) => None,
         }
     }
 }
 
-struct Collector<'c> {
+struct MatchCollector<'c> {
     path: &'c str,
     matcher: &'c RegexMatcher,
     context: usize,
-    room: usize,
+    max_matches: usize,
     max_line_bytes: usize,
-    // The last lines before this one with none left out in between, at most `context`.
-    recent: VecDeque<String>,
-    found: Found,
+    // The preceding consecutive lines, at most `context`.
+    context_before: VecDeque<String>,
+    result: TextMatches,
 }
 
-impl Collector<'_> {
-    /// Takes in a line that is shown, be it a match or not.
-    fn take_in(&mut self, line: &[u8]) {
+impl MatchCollector<'_> {
+    /// Adds a line, matching or not, to the context of its neighbours.
+    fn add_context_line(&mut self, line: &[u8]) {
         if self.context == 0 {
             return;
         }
-        let (text, _) = shown(line, 0, self.max_line_bytes);
-        // Only the last matches can still be short of lines, as each line after them was given to all.
-        for found in self.found.matches.iter_mut().rev().take(self.context) {
+        let (text, _) = truncate_line(line, 0, self.max_line_bytes);
+        // Only the last `context` matches can still lack lines after them.
+        for found in self.result.matches.iter_mut().rev().take(self.context) {
             if found.after.len() < self.context {
                 found.after.push(text.clone());
             }
         }
-        if self.recent.len() == self.context {
-            self.recent.pop_front();
+        if self.context_before.len() == self.context {
+            self.context_before.pop_front();
         }
-        self.recent.push_back(text);
+        self.context_before.push_back(text);
     }
 }
 
-impl Sink for Collector<'_> {
+impl Sink for MatchCollector<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
-        if self.found.matches.len() >= self.room {
-            self.found.more = true;
+        if self.result.matches.len() >= self.max_matches {
+            self.result.has_more = true;
             return Ok(false);
         }
-        let line = without_end(found.bytes());
-        // The line matches, so there is a match; one of its end alone is at its end.
+        let line = strip_line_end(found.bytes());
+        // The line matches, so there is a match; a match of the line end alone is at the end.
         let at = self.matcher.find(line)?;
         let start = at.map_or(line.len(), |at| at.start());
-        let before = self.recent.iter().cloned().collect();
-        self.take_in(line);
-        let (text, cut) = shown(line, start, self.max_line_bytes);
-        self.found.matches.push(Match {
+        let before = self.context_before.iter().cloned().collect();
+        self.add_context_line(line);
+        let (text, cut) = truncate_line(line, start, self.max_line_bytes);
+        self.result.matches.push(SearchMatch {
             path: self.path.to_owned(),
             line: found.line_number().unwrap_or_default(),
             column: String::from_utf8_lossy(&line[..start]).chars().count() as u64 + 1,
             text,
-            cut,
+            is_truncated: cut,
             before,
             after: Vec::new(),
         });
@@ -133,30 +133,30 @@ impl Sink for Collector<'_> {
     }
 
     fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> Result<bool, io::Error> {
-        self.take_in(without_end(line.bytes()));
+        self.add_context_line(strip_line_end(line.bytes()));
         Ok(true)
     }
 
     fn context_break(&mut self, _: &Searcher) -> Result<bool, io::Error> {
-        self.recent.clear();
+        self.context_before.clear();
         Ok(true)
     }
 }
 
-fn without_end(line: &[u8]) -> &[u8] {
+fn strip_line_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Returns a line, or the part of it that begins a little before `start`, and whether it is only a part.
-fn shown(line: &[u8], start: usize, max_bytes: usize) -> (String, bool) {
+/// Returns a line, or an excerpt that begins a little before `start`, and whether it is an excerpt.
+fn truncate_line(line: &[u8], start: usize, max_bytes: usize) -> (String, bool) {
     if line.len() <= max_bytes {
         return (String::from_utf8_lossy(line).into_owned(), false);
     }
     let last = line.len() - max_bytes;
     let mut from = start.saturating_sub(max_bytes / 4).min(last);
     let mut to = from + max_bytes;
-    // Between characters: a byte that goes on from another does not begin one.
+    // Cuts between characters: a continuation byte does not begin one.
     let goes_on = |at: usize| line.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
     while from < to && goes_on(from) {
         from += 1;

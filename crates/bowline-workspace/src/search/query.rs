@@ -1,43 +1,43 @@
-//! Patterns and globs, compiled within bounds.
+//! Patterns and globs, compiled within limits.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 
-use super::{Case, Pattern, SearchQuery};
+use super::{CaseMode, PatternKind, SearchQuery};
 
-/// A pattern or a glob is at most this long, in bytes.
+/// The maximum length of a pattern or a glob, in bytes.
 const MAX_PATTERN_BYTES: usize = 4096;
-/// A search has at most this many globs of a kind.
+/// The maximum number of globs of a kind.
 const MAX_GLOBS: usize = 64;
-/// A compiled pattern takes at most this much memory, and so do its tables while it runs.
+/// The maximum memory of a compiled pattern, and of its tables while it runs.
 const MAX_COMPILED_BYTES: usize = 10 << 20;
-/// Groups of a pattern lie at most this deep in one another.
+/// The maximum nesting of groups in a pattern.
 const MAX_NESTING: u32 = 100;
 
-/// What is wrong with a search.
+/// Why a query is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SearchError {
-    /// There is no pattern.
+    /// The pattern is empty.
     #[error("the pattern is empty, send what to search for")]
     Empty,
     /// The pattern or a glob is too long.
     #[error("a pattern of {bytes} bytes is too long, at most {MAX_PATTERN_BYTES} are allowed")]
     TooLong {
-        /// How long it is.
+        /// Its length.
         bytes: usize,
     },
-    /// There is no such directory or file.
+    /// The directory or file does not exist.
     #[error("there is no {0}")]
     NotFound(String),
-    /// The pattern is none, or too costly.
+    /// The pattern is invalid or too costly.
     #[error("the pattern cannot be searched for: {0}")]
     Pattern(String),
-    /// A glob is none.
+    /// A glob is invalid.
     #[error("the glob {glob:?} cannot be used: {why}")]
     Glob {
-        /// Which.
+        /// The glob.
         glob: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// There are too many globs.
@@ -54,12 +54,12 @@ fn check_length(pattern: &str) -> Result<(), SearchError> {
 }
 
 /// Compiles a pattern.
-pub(super) fn matcher(query: &SearchQuery) -> Result<RegexMatcher, SearchError> {
+pub(super) fn compile_pattern(query: &SearchQuery) -> Result<RegexMatcher, SearchError> {
     check_length(&query.pattern)?;
     RegexMatcherBuilder::new()
-        .fixed_strings(query.kind == Pattern::Literal)
-        .case_insensitive(query.case == Case::Insensitive)
-        .case_smart(query.case == Case::Smart)
+        .fixed_strings(query.kind == PatternKind::Literal)
+        .case_insensitive(query.case == CaseMode::Insensitive)
+        .case_smart(query.case == CaseMode::Smart)
         .multi_line(true)
         .crlf(true)
         .size_limit(MAX_COMPILED_BYTES)
@@ -69,25 +69,25 @@ pub(super) fn matcher(query: &SearchQuery) -> Result<RegexMatcher, SearchError> 
         .map_err(|why| SearchError::Pattern(why.to_string()))
 }
 
-/// Which files are searched, by the way from their root.
-pub(super) struct Globs {
-    // None means all.
+/// Selects the files to search by their path relative to the root.
+pub(super) struct SearchGlobs {
+    // `None` selects all.
     include: Option<GlobSet>,
     exclude: GlobSet,
 }
 
-impl Globs {
+impl SearchGlobs {
     pub(super) fn new(include: &[String], exclude: &[String]) -> Result<Self, SearchError> {
-        let included = if include.is_empty() { None } else { Some(compile(include)?) };
-        Ok(Self { include: included, exclude: compile(exclude)? })
+        let included = if include.is_empty() { None } else { Some(compile_globs(include)?) };
+        Ok(Self { include: included, exclude: compile_globs(exclude)? })
     }
 
-    pub(super) fn want(&self, way: &str) -> bool {
+    pub(super) fn matches(&self, way: &str) -> bool {
         self.include.as_ref().is_none_or(|include| include.is_match(way)) && !self.exclude.is_match(way)
     }
 }
 
-fn compile(globs: &[String]) -> Result<GlobSet, SearchError> {
+fn compile_globs(globs: &[String]) -> Result<GlobSet, SearchError> {
     if globs.len() > MAX_GLOBS {
         return Err(SearchError::TooManyGlobs(globs.len()));
     }
@@ -96,14 +96,14 @@ fn compile(globs: &[String]) -> Result<GlobSet, SearchError> {
         check_length(glob)?;
         let failed =
             |why: globset::Error| SearchError::Glob { glob: glob.clone(), why: why.kind().to_string() };
-        let glob = GlobBuilder::new(&from_root(glob)).literal_separator(true).build().map_err(failed)?;
+        let glob = GlobBuilder::new(&anchor_glob(glob)).literal_separator(true).build().map_err(failed)?;
         set.add(glob);
     }
     set.build().map_err(|why| SearchError::Glob { glob: globs.join(" "), why: why.kind().to_string() })
 }
 
-/// Returns a glob for the whole way from the root.
-fn from_root(glob: &str) -> String {
+/// Returns a glob that matches the whole path relative to the root.
+fn anchor_glob(glob: &str) -> String {
     let (glob, inside) = match glob.strip_suffix('/') {
         Some(directory) => (directory, "/**"),
         None => (glob, ""),

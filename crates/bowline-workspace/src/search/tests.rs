@@ -1,4 +1,4 @@
-//! Searches: trees, documents and queries in, the lines a person would see out.
+//! Tests of searches: trees, documents and queries in, matching lines out.
 
 use std::fmt::Write as _;
 
@@ -6,33 +6,33 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::walker::fixture::Tree;
+use crate::walker::fixture::TestTree;
 
-fn show(tree: &Tree, roots: &Roots, query: &SearchQuery, unsaved: &[(&str, &str)]) -> String {
-    show_under(tree, roots, query, None, unsaved)
+fn search_output(tree: &TestTree, roots: &Roots, query: &SearchQuery, unsaved: &[(&str, &str)]) -> String {
+    search_output_under(tree, roots, query, None, unsaved)
 }
 
-fn show_under(
-    tree: &Tree,
+fn search_output_under(
+    tree: &TestTree,
     roots: &Roots,
     query: &SearchQuery,
-    under: Option<&Admitted>,
+    under: Option<&AdmittedPath>,
     unsaved: &[(&str, &str)],
 ) -> String {
-    let unsaved: Unsaved =
-        unsaved.iter().map(|(path, text)| (tree.name(path), Arc::new((*text).to_owned()))).collect();
+    let unsaved: UnsavedTexts =
+        unsaved.iter().map(|(path, text)| (tree.path_text(path), Arc::new((*text).to_owned()))).collect();
     let mut out = String::new();
     match search(roots, query, under, &unsaved) {
         Err(error) => writeln!(out, "! {error}").unwrap(),
         Ok(result) => {
             for found in &result.matches {
                 found.before.iter().for_each(|line| writeln!(out, "    {line}").unwrap());
-                let cut = if found.cut { " …" } else { "" };
+                let cut = if found.is_truncated { " …" } else { "" };
                 writeln!(out, "{}:{}:{}: {}{cut}", found.path, found.line, found.column, found.text).unwrap();
                 found.after.iter().for_each(|line| writeln!(out, "    {line}").unwrap());
             }
             write!(out, "{} searched", result.files_searched).unwrap();
-            let Skipped { binary, too_large, secret, unreadable } = result.skipped;
+            let SkippedFiles { binary, too_large, secret, unreadable } = result.skipped;
             for (what, count) in [
                 ("binary", binary),
                 ("too large", too_large),
@@ -47,13 +47,13 @@ fn show_under(
             out.push('\n');
         }
     }
-    tree.shown(&out)
+    tree.without_base(&out)
 }
 
 fn check(fixture: &str, queries: &[SearchQuery], unsaved: &[(&str, &str)], expected: Expect) {
-    let tree = Tree::new(fixture);
+    let tree = TestTree::new(fixture);
     let roots = tree.roots(&["/w"]);
-    let out: Vec<String> = queries.iter().map(|query| show(&tree, &roots, query, unsaved)).collect();
+    let out: Vec<String> = queries.iter().map(|query| search_output(&tree, &roots, query, unsaved)).collect();
     expected.assert_eq(&out.join("--\n"));
 }
 
@@ -82,9 +82,9 @@ needle
 ",
         &[
             SearchQuery::literal("needle"),
-            SearchQuery { case: Case::Insensitive, ..SearchQuery::literal("Needle") },
-            SearchQuery { case: Case::Smart, ..SearchQuery::literal("NEEDLE") },
-            SearchQuery { ignored: Ignored::Show, ..SearchQuery::literal("needle") },
+            SearchQuery { case: CaseMode::Insensitive, ..SearchQuery::literal("Needle") },
+            SearchQuery { case: CaseMode::Smart, ..SearchQuery::literal("NEEDLE") },
+            SearchQuery { ignored: IgnoredFiles::Show, ..SearchQuery::literal("needle") },
         ],
         &[],
         expect![[r#"
@@ -250,7 +250,7 @@ needle
 ",
         &[
             SearchQuery::literal("needle"),
-            SearchQuery { secrets: Secrets::Search, ..SearchQuery::literal("needle") },
+            SearchQuery { secrets: SecretFiles::Search, ..SearchQuery::literal("needle") },
         ],
         &[],
         expect![[r#"
@@ -357,7 +357,7 @@ fn every_match_has_the_lines_around_it() {
 
 #[test]
 fn binary_large_and_strange_files() {
-    let tree = Tree::new("");
+    let tree = TestTree::new("");
     let roots = tree.roots(&["/w"]);
     let utf16: Vec<u8> = "\u{feff}one\r\nneedle é\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     tree.write("/w/binary", b"needle\0");
@@ -380,12 +380,12 @@ fn binary_large_and_strange_files() {
         /w/utf16:2:1: needle é
         5 searched, 2 binary, 1 too large
     "#]]
-    .assert_eq(&show(&tree, &roots, &query, &[]));
+    .assert_eq(&search_output(&tree, &roots, &query, &[]));
 }
 
 #[test]
 fn long_lines_are_cut_between_characters_around_the_match() {
-    let tree = Tree::new("");
+    let tree = TestTree::new("");
     let roots = tree.roots(&["/w"]);
     tree.write("/w/1", "é".repeat(100) + "needle" + &"è".repeat(100));
     tree.write("/w/2", "needle".to_owned() + &"è".repeat(100));
@@ -397,7 +397,7 @@ fn long_lines_are_cut_between_characters_around_the_match() {
         /w/3:1:101: éééééééneedle …
         3 searched
     "#]]
-    .assert_eq(&show(&tree, &roots, &query, &[]));
+    .assert_eq(&search_output(&tree, &roots, &query, &[]));
 }
 
 #[test]
@@ -452,7 +452,7 @@ x
 
 #[test]
 fn a_search_may_be_of_one_directory_or_one_file() {
-    let tree = Tree::new(
+    let tree = TestTree::new(
         "
 //- /w/a
 x
@@ -467,9 +467,9 @@ x
     let roots = tree.roots(&["/w"]);
     let mut out = String::new();
     for under in ["/w/dir", "/w/dir/b", "/w/none"] {
-        let under = roots.admit(&tree.name(under), bowline_state::paths::Access::Read).unwrap();
+        let under = roots.admit(&tree.path_text(under), bowline_state::paths::Access::Read).unwrap();
         let unsaved = [("/w/dir/new", "x"), ("/w/new", "x"), ("/w/dir/c", "")];
-        out += &show_under(&tree, &roots, &SearchQuery::literal("x"), Some(&under), &unsaved);
+        out += &search_output_under(&tree, &roots, &SearchQuery::literal("x"), Some(&under), &unsaved);
         out += "--\n";
     }
     expect![[r#"
@@ -489,27 +489,27 @@ x
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    // Lines and contexts are those that a plain loop finds, from disk and from a document alike.
+    // Lines and contexts equal those of a plain loop, from disk and from a document.
     #[test]
     fn matches_are_those_of_a_plain_loop(lines in prop::collection::vec("[abé]{0,4}", 0..30), context in 0..4usize) {
         let text = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
-        let tree = Tree::new("");
+        let tree = TestTree::new("");
         let roots = tree.roots(&["/w"]);
         tree.write("/w/disk", &text);
         let query = SearchQuery { context, ..SearchQuery::literal("ab") };
-        let unsaved = Unsaved::from([(tree.name("/w/unsaved"), Arc::new(text))]);
+        let unsaved = UnsavedTexts::from([(tree.path_text("/w/unsaved"), Arc::new(text))]);
         let result = search(&roots, &query, None, &unsaved).unwrap();
-        let expected: Vec<Match> = ["/w/disk", "/w/unsaved"]
+        let expected: Vec<SearchMatch> = ["/w/disk", "/w/unsaved"]
             .iter()
             .flat_map(|path| {
                 lines.iter().enumerate().filter_map(|(at, line)| {
                     let start = line.find("ab")?;
-                    Some(Match {
-                        path: tree.name(path),
+                    Some(SearchMatch {
+                        path: tree.path_text(path),
                         line: at as u64 + 1,
                         column: line[..start].chars().count() as u64 + 1,
                         text: line.clone(),
-                        cut: false,
+                        is_truncated: false,
                         before: lines[at.saturating_sub(context)..at].to_vec(),
                         after: lines[at + 1..lines.len().min(at + 1 + context)].to_vec(),
                     })
@@ -526,24 +526,24 @@ proptest! {
         max_line_bytes in 8..60usize,
     ) {
         let text = format!("{before}x{after}");
-        let tree = Tree::new("");
-        let unsaved = Unsaved::from([(tree.name("/w/a"), Arc::new(text.clone()))]);
+        let tree = TestTree::new("");
+        let unsaved = UnsavedTexts::from([(tree.path_text("/w/a"), Arc::new(text.clone()))]);
         let query = SearchQuery { max_line_bytes, ..SearchQuery::literal("x") };
         let result = search(&tree.roots(&["/w"]), &query, None, &unsaved).unwrap();
         let [found] = &result.matches[..] else { panic!("{result:?}") };
         prop_assert!(found.text.len() <= max_line_bytes && found.text.contains('x'), "{}", found.text);
         prop_assert!(text.contains(&found.text));
-        prop_assert_eq!(found.cut, text.len() > max_line_bytes);
+        prop_assert_eq!(found.is_truncated, text.len() > max_line_bytes);
     }
 
-    // Whatever is sent as a pattern is searched for or refused.
+    // Any pattern is either searched for or refused.
     #[test]
     fn no_pattern_is_too_strange(pattern in any::<String>(), regex: bool) {
-        let tree = Tree::new("//- /w/a\nsome text\n");
-        let kind = if regex { Pattern::Regex } else { Pattern::Literal };
+        let tree = TestTree::new("//- /w/a\nsome text\n");
+        let kind = if regex { PatternKind::Regex } else { PatternKind::Literal };
         let include = vec![pattern.clone()];
         let query = SearchQuery { kind, include, ..SearchQuery::literal(pattern) };
-        match search(&tree.roots(&["/w"]), &query, None, &Unsaved::new()) {
+        match search(&tree.roots(&["/w"]), &query, None, &UnsavedTexts::new()) {
             Ok(result) => prop_assert!(result.matches.len() <= 1),
             Err(error) => prop_assert!(!error.to_string().is_empty()),
         }

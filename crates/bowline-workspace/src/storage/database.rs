@@ -1,18 +1,18 @@
-//! A SQLite database that several processes share, open: reading, and changing all of something or nothing.
+//! An open SQLite database that several processes share: reads, and atomic writes.
 
 use std::path::PathBuf;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::database_file::DatabaseFile;
-use super::error::{Fault, StorageError, Unusable};
-use super::private::{OpenMode, open_private};
-use crate::calls::Calls;
+use super::error::{StorageError, TransactionError, UnusableReason};
+use super::private_file::{OpenMode, open_private};
+use crate::disk_calls::DiskCalls;
 
-/// What tells one kind of database from others.
+/// The description of one kind of database.
 #[derive(Debug)]
 pub struct DatabaseKind {
-    /// How errors name it, before its path: `the journal`.
+    /// Its name in errors, before its path: `the journal`.
     pub subject: &'static str,
     /// The name of the file.
     pub file: &'static str,
@@ -22,49 +22,49 @@ pub struct DatabaseKind {
     pub application_id: i32,
     /// The format that this program reads and writes.
     pub format: i32,
-    /// The tables of the format. SQLite keeps these texts, and they are compared when a database is opened: to change one is
-    /// to make a new format.
+    /// The tables of the format. SQLite stores these texts, and they are compared when a database is opened: changing
+    /// one makes a new format.
     pub schema: &'static str,
-    /// What is done with a newer format.
-    pub newer: Newer,
-    /// A table that is checked whenever the database is opened, however large that is.
+    /// How to handle a newer format.
+    pub newer_format: NewerFormatPolicy,
+    /// A table that is checked on every open, regardless of the database's size.
     pub checked_table: Option<&'static str>,
-    /// Says what is wrong with the rows that SQLite cannot tell. It is asked when damage was met.
+    /// Returns what is wrong with the rows beyond what SQLite can detect. Called after damage was found.
     pub verify: fn(&Connection) -> rusqlite::Result<Option<String>>,
 }
 
-/// What is done with a database that a newer Bowline wrote.
+/// How to handle a database that a newer Bowline wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Newer {
-    /// It is set aside, and a new one is begun.
+pub enum NewerFormatPolicy {
+    /// Set it aside, and create a new one.
     SetAside,
-    /// It is left alone.
+    /// Leave it alone.
     Refuse,
 }
 
-/// When a transaction is safe.
+/// The durability of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// When the process is killed. If the machine stops, it may be undone as a whole, with all after it.
-    Soon,
-    /// Also when the machine stops, and all that came before is too.
-    Now,
+    /// Survives the process being killed. If the machine crashes, it may be lost as a whole, with all later ones.
+    Deferred,
+    /// Survives a machine crash as well, together with all earlier transactions.
+    Synced,
 }
 
-/// A database that could not be used.
+/// An unusable database that was set aside.
 #[derive(Debug)]
-pub struct SetAside {
-    /// Where it is now; what SQLite kept beside it has the same name with an ending.
+pub struct SetAsideDatabase {
+    /// Its new path; SQLite's files beside it have the same name with a suffix.
     pub path: PathBuf,
     /// What is wrong with it.
-    pub why: Unusable,
+    pub why: UnusableReason,
 }
 
-/// A database that is open.
+/// An open database.
 #[derive(Debug)]
 pub struct Database {
     file: DatabaseFile,
-    // The file that was opened: another one may be in its place later.
+    // The file that was opened: another one may take its path later.
     identity: (u64, u64),
     connection: Connection,
     durability: Option<Durability>,
@@ -75,52 +75,52 @@ impl Database {
         Ok(Self { identity: file.identity()?, file, connection, durability: None })
     }
 
-    /// Returns where it is.
+    /// Returns its location.
     #[must_use]
     pub fn file(&self) -> &DatabaseFile {
         &self.file
     }
 
-    /// Returns the connection, for what is no transaction of its own.
+    /// Returns the connection, for statements outside of a transaction.
     #[must_use]
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// Reads something; the inner error is the caller's own.
+    /// Reads from the database; the inner error is the caller's own.
     ///
     /// # Errors
-    /// Fails if the database cannot be read, or is another one by now.
+    /// Fails if the database cannot be read, or was replaced.
     pub fn read<T, E>(
         &self,
-        body: impl FnOnce(&Connection) -> Result<T, Fault<E>>,
+        body: impl FnOnce(&Connection) -> Result<T, TransactionError<E>>,
     ) -> Result<Result<T, E>, StorageError> {
         self.check_identity()?;
-        self.explain(body(&self.connection))
+        self.to_storage_error(body(&self.connection))
     }
 
-    /// Changes something, all of it or nothing; the inner error is the caller's own, and nothing is changed then.
+    /// Runs a transaction; the inner error is the caller's own, and rolls it back.
     ///
     /// # Errors
-    /// Fails if the database cannot be written, or is another one by now. Nothing is changed then.
+    /// Fails if the database cannot be written, or was replaced. Nothing is changed then.
     pub fn write<T, E>(
         &mut self,
         durability: Durability,
-        body: impl FnOnce(&Transaction<'_>) -> Result<T, Fault<E>>,
+        body: impl FnOnce(&Transaction<'_>) -> Result<T, TransactionError<E>>,
     ) -> Result<Result<T, E>, StorageError> {
         self.check_identity()?;
         let written = self.transact(durability, body);
-        self.explain(written)
+        self.to_storage_error(written)
     }
 
     fn transact<T, E>(
         &mut self,
         durability: Durability,
-        body: impl FnOnce(&Transaction<'_>) -> Result<T, Fault<E>>,
-    ) -> Result<T, Fault<E>> {
+        body: impl FnOnce(&Transaction<'_>) -> Result<T, TransactionError<E>>,
+    ) -> Result<T, TransactionError<E>> {
         if self.durability != Some(durability) {
-            // It cannot be changed within a transaction.
-            let level = if durability == Durability::Now { "FULL" } else { "NORMAL" };
+            // The level cannot be changed within a transaction.
+            let level = if durability == Durability::Synced { "FULL" } else { "NORMAL" };
             self.connection.pragma_update(None, "synchronous", level)?;
             self.durability = Some(durability);
         }
@@ -130,27 +130,34 @@ impl Database {
         Ok(value)
     }
 
-    /// Makes sure that the database is still the file that was opened. SQLite would go on writing to one that was moved
-    /// or removed, and the data would never be seen again.
+    /// Checks that the database is still the file that was opened. SQLite would keep writing to one that was moved or
+    /// removed, and the data would be lost.
     fn check_identity(&self) -> Result<(), StorageError> {
         if self.file.identity()? == self.identity {
             return Ok(());
         }
-        Err(StorageError::Moved(self.file.name()))
+        Err(StorageError::Moved(self.file.database_name()))
     }
 
-    /// Says what an error means, and leaves a note for the next process that opens a damaged database.
-    fn explain<T, E>(&self, outcome: Result<T, Fault<E>>) -> Result<Result<T, E>, StorageError> {
+    /// Converts an error, and leaves a marker for the next process that opens a damaged database.
+    fn to_storage_error<T, E>(
+        &self,
+        outcome: Result<T, TransactionError<E>>,
+    ) -> Result<Result<T, E>, StorageError> {
         let error = match outcome {
             Ok(value) => return Ok(Ok(value)),
-            Err(Fault::Known(error)) => return Ok(Err(error)),
-            Err(Fault::Damaged(why)) => StorageError::Corrupt(self.file.name(), why),
-            Err(Fault::Sql(error)) => self.file.explain(error),
+            Err(TransactionError::Caller(error)) => return Ok(Err(error)),
+            Err(TransactionError::Damaged(why)) => StorageError::Corrupt(self.file.database_name(), why),
+            Err(TransactionError::Sql(error)) => self.file.to_storage_error(error),
         };
         if let StorageError::Corrupt(..) = error {
-            // Without the note a large database is not checked as a whole when it is opened. Nothing is lost by that, and
-            // the damage itself is what the caller has to hear of.
-            drop(open_private(&self.file.beside(".suspect"), OpenMode::Overwrite, &Calls::default()));
+            // Without the marker a large database is not checked completely when it is opened. That loses nothing, and
+            // the damage itself is what must be reported to the caller.
+            drop(open_private(
+                &self.file.sibling_path(".suspect"),
+                OpenMode::Overwrite,
+                &DiskCalls::default(),
+            ));
         }
         Err(error)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with private files and the databases among them.
+//! The errors of private files and databases.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,29 +9,29 @@ use rusqlite::ErrorCode;
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// A call failed.
-    #[error("cannot {doing} {}: {why}", path.display())]
+    #[error("cannot {action} {}: {why}", path.display())]
     Io {
-        /// What was tried.
-        doing: &'static str,
-        /// With which file or directory.
+        /// What was attempted.
+        action: &'static str,
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         why: io::Error,
     },
-    /// A link, or something else than a file or directory, is in the place of one.
+    /// A path leads to a link, or to something else than the expected file or directory.
     #[error("cannot open {}: it is not a plain {what}", path.display())]
     NotPlain {
-        /// What is there.
+        /// The path.
         path: PathBuf,
-        /// What should be.
+        /// What it should be.
         what: &'static str,
     },
 }
 
 impl FileError {
-    /// Says what was tried, with what.
-    pub fn of(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |why| Self::Io { doing, path: path.to_owned(), why }
+    /// Returns an adapter that adds the attempted action and its path to an I/O error.
+    pub fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |why| Self::Io { action: doing, path: path.to_owned(), why }
     }
 }
 
@@ -44,7 +44,7 @@ impl From<FileError> for io::Error {
     }
 }
 
-/// A database, as errors name it: what is in it, and its path.
+/// The name of a database in errors: its content and its path.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{subject} {}", path.display())]
 pub struct DatabaseName {
@@ -52,50 +52,50 @@ pub struct DatabaseName {
     pub(super) path: PathBuf,
 }
 
-/// A database that cannot be used. What it held before is still there.
+/// Why a database cannot be used. Its previous content is intact.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// The directory or one of its files cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The database may be read but not written.
+    /// The database can be read but not written.
     #[error("{0} cannot be written: make the file and its directory writable")]
     ReadOnly(DatabaseName),
-    /// There is no room.
+    /// The disk is full.
     #[error("no room is left for {0}: free some space")]
     Full(DatabaseName),
-    /// Another process has held this lock, or the database, for as long as one waits for it.
+    /// Another process held this lock, or the database, until the timeout.
     #[error("another Bowline holds {}: wait for it or end it", .0.display())]
-    Held(PathBuf),
-    /// The database is damaged, in this way. Opening it again checks all of it and sets it aside.
+    Locked(PathBuf),
+    /// The database is damaged. Opening it again checks it completely and sets it aside.
     #[error("damage was found in {0} ({1}): open it again to set it aside")]
     Corrupt(DatabaseName, String),
-    /// The database is not the file that was opened: it was set aside, removed or replaced.
+    /// The database is no longer the file that was opened: it was set aside, removed or replaced.
     #[error("{0} was moved or removed while it was in use: open it again")]
     Moved(DatabaseName),
-    /// A newer Bowline wrote the database, in this format, and it is not to be set aside.
+    /// A newer Bowline wrote the database, in this format, and it must not be set aside.
     #[error(
         "{0} were written by a newer Bowline (format {1}, this one reads {2}): use that one, or move the file away to begin anew"
     )]
     Newer(DatabaseName, i32, i32),
     /// SQLite failed in another way.
     #[error("{0} cannot be used: {1}")]
-    Failed(DatabaseName, rusqlite::Error),
+    Sqlite(DatabaseName, rusqlite::Error),
 }
 
-/// Why a database has to be set aside.
+/// Why a database must be set aside.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
-    /// It is no database, or a damaged one.
+pub enum UnusableReason {
+    /// It is not a database, or a damaged one.
     #[error("it is damaged ({0})")]
     Damaged(String),
-    /// A log that waits for its database, or a database without a byte: this program leaves neither.
+    /// A log without its database, or an empty database: this program leaves neither.
     #[error("it is empty, or only its log is there")]
-    Remains,
-    /// It is a database of something else.
+    Leftovers,
+    /// It is a database of another application.
     #[error("it was not written by Bowline, or its header is damaged (application {found:#x})")]
     Foreign {
-        /// The application id it has.
+        /// Its application id.
         found: i32,
     },
     /// A newer Bowline wrote it.
@@ -110,31 +110,31 @@ pub enum Unusable {
     },
     /// Its tables are not those of its format.
     #[error("its tables are not those of format {format}")]
-    Tables {
-        /// The format it says it has.
+    SchemaMismatch {
+        /// The format that it declares.
         format: i32,
     },
 }
 
-/// An error inside a transaction, where it is not known which database it is about.
+/// An error inside a transaction, before it is known which database it concerns.
 #[derive(Debug)]
-pub enum Fault<E> {
+pub enum TransactionError<E> {
     /// SQLite failed.
     Sql(rusqlite::Error),
-    /// What was read is not what was written.
+    /// What was read is invalid.
     Damaged(String),
     /// The caller's own error.
-    Known(E),
+    Caller(E),
 }
 
-impl<E> From<rusqlite::Error> for Fault<E> {
+impl<E> From<rusqlite::Error> for TransactionError<E> {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-/// Returns whether the error says that the database itself is broken, and not that the disk, the memory or a permission is
-/// lacking. A value of a type that its column cannot have is damage too.
+/// Returns whether the error means that the database itself is damaged, rather than a lack of disk space, memory or
+/// permission. A value of a type that its column cannot have is damage, too.
 #[must_use]
 pub fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
@@ -150,16 +150,16 @@ pub fn is_damage(error: &rusqlite::Error) -> bool {
     }
 }
 
-/// Says which database an error of SQLite is about.
-pub(super) fn explain(error: rusqlite::Error, name: DatabaseName) -> StorageError {
+/// Adds the database's name to a SQLite error.
+pub(super) fn to_storage_error(error: rusqlite::Error, name: DatabaseName) -> StorageError {
     if is_damage(&error) {
         return StorageError::Corrupt(name, error.to_string());
     }
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StorageError::Full(name),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StorageError::ReadOnly(name),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StorageError::Held(name.path),
-        // There is nothing that a user could be told to do: it is passed on as SQLite said it.
-        _ => StorageError::Failed(name, error),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StorageError::Locked(name.path),
+        // There is no advice to give, so SQLite's error is passed on.
+        _ => StorageError::Sqlite(name, error),
     }
 }

@@ -1,56 +1,56 @@
-//! Why a terminal did not do what it was asked, and what a peer is told of it.
+//! Errors of terminals, and their JSON-RPC form for peers.
 
-use bowline_state::failure::{BUSY_CODE, Failure, quote};
+use bowline_state::rpc_error::{BUSY_CODE, RpcError, quote};
 use bowline_state::schema::v1::TerminalId;
-use bowline_state::terminal::BadCommand;
-use bowline_state::terminal::environment::BadVariable;
+use bowline_state::terminal::InvalidCommandError;
+use bowline_state::terminal::environment::InvalidVariableError;
 use serde_json::json;
 
-use super::job::Failed;
+use super::protocol::StartError;
 use crate::error::FilesError;
 
 /// Why an operation on a terminal failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TerminalError {
-    /// There is no such terminal.
+    /// The terminal does not exist.
     #[error("there is no terminal {}: it was released, or never created", quote(&.0.0))]
-    Unknown(TerminalId),
+    UnknownTerminal(TerminalId),
     /// The session has ended, and its terminals with it.
     #[error("the session has ended: it runs no more commands")]
-    Ended,
-    /// There are as many terminals as there may be.
+    SessionEnded,
+    /// The limit of terminals is reached.
     #[error("there are {limit} terminals, which is the limit: release those that are not needed")]
     TooMany {
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
-    /// The command is none.
+    /// The command is invalid.
     #[error(transparent)]
-    Command(#[from] BadCommand),
-    /// The environment is none.
+    Command(#[from] InvalidCommandError),
+    /// The environment is invalid.
     #[error(transparent)]
-    Variable(#[from] BadVariable),
-    /// The directory is not for this session.
+    Variable(#[from] InvalidVariableError),
+    /// The session's roots do not admit the directory.
     #[error(transparent)]
     Directory(#[from] FilesError),
     /// The directory was removed.
     #[error("the directory {} was removed: name one that is there", quote(.0))]
     DirectoryRemoved(String),
-    /// There is no such program.
+    /// The program does not exist.
     #[error("there is no program {}: check its name and PATH, and put its arguments into args", quote(.0))]
-    NoProgram(String),
-    /// The program may not be executed.
+    ProgramNotFound(String),
+    /// The program is not executable.
     #[error("{} cannot be executed: it is no program, or may not be run", quote(.0))]
     NotExecutable(String),
-    /// The command cannot be confined as it has to be, so it does not run.
+    /// The command cannot be confined as required, so it does not run.
     #[error("the command was not run because it cannot be confined: {0}")]
     Unconfinable(String),
-    /// The system refuses to run the program.
+    /// The system failed to run the program.
     #[error("{} cannot be run: {why}", quote(.program))]
     System {
         /// The program.
         program: String,
-        /// What the system says.
+        /// The system's error.
         why: String,
     },
     /// The supervisor does not work.
@@ -59,31 +59,31 @@ pub enum TerminalError {
 }
 
 impl TerminalError {
-    pub(super) fn not_started(program: &str, failed: Failed) -> Self {
+    pub(super) fn from_start_error(program: &str, failed: StartError) -> Self {
         let program = program.to_owned();
         match failed {
-            Failed::NotFound => Self::NoProgram(program),
-            Failed::Denied => Self::NotExecutable(program),
-            Failed::Unconfinable(why) => Self::Unconfinable(why),
-            Failed::System(why) => Self::System { program, why },
+            StartError::NotFound => Self::ProgramNotFound(program),
+            StartError::Denied => Self::NotExecutable(program),
+            StartError::Unconfinable(why) => Self::Unconfinable(why),
+            StartError::System(why) => Self::System { program, why },
         }
     }
 }
 
-impl From<TerminalError> for Failure {
+impl From<TerminalError> for RpcError {
     fn from(error: TerminalError) -> Self {
         let text = error.to_string();
         match error {
-            TerminalError::Unknown(id) => Self::ResourceNotFound { uri: Some(id.to_string()) },
+            TerminalError::UnknownTerminal(id) => Self::ResourceNotFound { uri: Some(id.to_string()) },
             TerminalError::TooMany { limit } => {
                 Self::Other { code: BUSY_CODE, message: text, data: Some(json!({ "limit": limit })) }
             }
             TerminalError::Directory(why) => why.into(),
-            TerminalError::Ended => Self::Cancelled,
+            TerminalError::SessionEnded => Self::Cancelled,
             TerminalError::Command(_)
             | TerminalError::Variable(_)
             | TerminalError::DirectoryRemoved(_)
-            | TerminalError::NoProgram(_)
+            | TerminalError::ProgramNotFound(_)
             | TerminalError::NotExecutable(_) => Self::InvalidParams { reason: text },
             TerminalError::Unconfinable(_) | TerminalError::System { .. } | TerminalError::Supervisor(_) => {
                 Self::Internal { reason: text }

@@ -1,4 +1,7 @@
-//! The one place where the host's side starts a process, and the supervisors that wait for their next command.
+//! The spawning of supervisors, which are the only processes the host starts, and the pool of idle ones.
+//!
+//! A session keeps at most two idle supervisors, for 30 seconds by default. Confined commands, those with a
+//! pseudo-terminal, and concurrent commands get a new one.
 
 use std::ffi::OsString;
 use std::io::{self, IoSlice};
@@ -18,46 +21,48 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
 use super::error::TerminalError;
-use super::job::{Descriptors, Job, KEEP, KILL, MAX_DESCRIPTORS, Report};
+use super::protocol::{
+    CommandDescriptors, CommandJob, KEEP_MESSAGE, KILL_MESSAGE, MAX_DESCRIPTORS, SupervisorReport,
+};
 use crate::workspace::WorkingDirectory;
 
-/// So many supervisors wait for a command. A session rarely runs more at the same time.
-const MAX_IDLE: usize = 2;
+/// The maximum number of idle supervisors. A session rarely runs more commands at the same time.
+const MAX_IDLE_SUPERVISORS: usize = 2;
 
-/// The program that owns the processes of commands: one that does nothing but return
-/// [`supervisor::main`](super::supervisor::main) when it is given these arguments.
+/// The program that owns the processes of commands: given these arguments, it only calls
+/// [`supervisor::main`](super::supervisor::main) and returns its exit code.
 ///
-/// It can be the embedding program itself, which looks at its arguments first thing in `main`.
+/// It can be the embedding program itself, if that checks its arguments first thing in `main`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Supervisor {
-    /// The program: an absolute path.
+pub struct SupervisorProgram {
+    /// The absolute path of the program.
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<OsString>,
 }
 
-impl Supervisor {
-    /// Returns the supervisor that a program becomes with some arguments.
+impl SupervisorProgram {
+    /// Returns a supervisor program with its arguments.
     pub fn new<A: Into<OsString>>(program: impl Into<PathBuf>, args: impl IntoIterator<Item = A>) -> Self {
         Self { program: program.into(), args: args.into_iter().map(Into::into).collect() }
     }
 }
 
-/// A supervisor and its keeper. If this is dropped, they end, and what they run with them.
+/// A supervisor and its keeper. Dropping this ends both, and their command.
 #[derive(Debug)]
 pub(super) struct SupervisorProcess {
     keeper: Child,
-    // Its end tells the keeper that the host is gone.
+    // Closing it notifies the keeper that the host is gone.
     _alive: StdUnixStream,
     reports: Lines<BufReader<UnixStream>>,
     is_reused: bool,
 }
 
 impl SupervisorProcess {
-    /// Starts them.
+    /// Starts the keeper and its supervisor.
     ///
-    /// Their environment is empty: what a command is given must not work on its supervisor.
-    pub(super) fn start(supervisor: &Supervisor) -> io::Result<Self> {
+    /// Their environment is empty: a command's variables must not affect its supervisor.
+    pub(super) fn start(supervisor: &SupervisorProgram) -> io::Result<Self> {
         if !supervisor.program.is_absolute() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -65,7 +70,7 @@ impl SupervisorProcess {
             ));
         }
         let (alive, keepers) = StdUnixStream::pair()?;
-        io::Write::write_all(&mut &alive, KEEP.as_bytes())?;
+        io::Write::write_all(&mut &alive, KEEP_MESSAGE.as_bytes())?;
         let (control, theirs) = StdUnixStream::pair()?;
         let mut command = Command::new(&supervisor.program);
         command.args(&supervisor.args).env_clear().current_dir("/");
@@ -74,40 +79,44 @@ impl SupervisorProcess {
             .stdout(OwnedFd::from(theirs))
             .stderr(std::process::Stdio::null());
         let keeper = command.spawn()?;
-        let reports = BufReader::new(driven(control)?).lines();
+        let reports = BufReader::new(to_tokio_stream(control)?).lines();
         Ok(Self { keeper, _alive: alive, reports, is_reused: false })
     }
 
-    /// Has a command run.
-    pub(super) async fn run(&mut self, job: &Job, descriptors: &Descriptors) -> io::Result<()> {
+    /// Sends a command to run.
+    pub(super) async fn send_job(
+        &mut self,
+        job: &CommandJob,
+        descriptors: &CommandDescriptors,
+    ) -> io::Result<()> {
         let mut line = serde_json::to_vec(job)?;
         line.push(b'\n');
         let descriptors = descriptors.as_fds();
         let control = self.control();
         let mut sent = 0;
         while sent < line.len() {
-            // They go with the first bytes.
+            // The descriptors accompany the first bytes.
             let descriptors = if sent == 0 { &descriptors[..] } else { &[] };
-            let send = || send(control, &line[sent..], descriptors);
+            let send = || send_with_descriptors(control, &line[sent..], descriptors);
             sent += control.async_io(Interest::WRITABLE, send).await?;
         }
         Ok(())
     }
 
-    /// Has the command ended that runs, with everything it started.
+    /// Kills the running command and everything it started.
     pub(super) fn kill(&mut self) {
-        // The channel has room for so little; if it is closed, that is seen elsewhere.
-        self.control().try_write(KILL.as_bytes()).map_or_else(drop, drop);
+        // The channel has room for so short a message; a closed channel is detected elsewhere.
+        self.control().try_write(KILL_MESSAGE.as_bytes()).map_or_else(drop, drop);
     }
 
-    /// Returns what the supervisor says next; none when it has ended, or is no supervisor.
-    pub(super) async fn report(&mut self) -> Option<Report> {
+    /// Returns the supervisor's next report, or `None` if it has exited or does not speak the protocol.
+    pub(super) async fn next_report(&mut self) -> Option<SupervisorReport> {
         let line = self.reports.next_line().await.ok()??;
         serde_json::from_str(&line).ok()
     }
 
-    /// Returns the keeper's process id, as long as it is its own.
-    pub(super) fn id(&self) -> Option<Pid> {
+    /// Returns the keeper's process id, until the keeper has been reaped.
+    pub(super) fn keeper_id(&self) -> Option<Pid> {
         self.keeper.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
     }
 
@@ -116,20 +125,20 @@ impl SupervisorProcess {
         &mut self.keeper
     }
 
-    /// Lets both end, and waits until they have.
-    pub(super) async fn end(self) {
+    /// Shuts both down, and waits for their exit.
+    pub(super) async fn shut_down(self) {
         let Self { mut keeper, _alive: alive, reports, is_reused: _ } = self;
         drop((alive, reports));
         keeper.wait().await.map_or_else(drop, drop);
     }
 
-    /// Says whether it waited for this command: it may have been killed meanwhile.
+    /// Returns whether the supervisor was idle before this command: it may have been killed meanwhile.
     pub(super) fn is_reused(&self) -> bool {
         self.is_reused
     }
 
-    /// Says whether the keeper runs. Whether the supervisor does shows only when it accepts a job.
-    fn is_kept(&mut self) -> bool {
+    /// Returns whether the keeper runs. Only an accepted job shows that the supervisor does.
+    fn is_keeper_running(&mut self) -> bool {
         matches!(self.keeper.try_wait(), Ok(None))
     }
 
@@ -138,7 +147,11 @@ impl SupervisorProcess {
     }
 }
 
-fn send(control: &UnixStream, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
+fn send_with_descriptors(
+    control: &UnixStream,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
@@ -147,13 +160,13 @@ fn send(control: &UnixStream, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> i
     Ok(sendmsg(control, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?)
 }
 
-/// The supervisors of a session that have nothing to do.
+/// The idle supervisors of a session.
 #[derive(Debug)]
 pub(super) struct SupervisorPool {
-    supervisor: Supervisor,
-    // How long one waits for the next command.
-    patience: Duration,
-    // Oldest first. None when the session has ended.
+    supervisor: SupervisorProgram,
+    // How long an idle supervisor waits for the next command.
+    idle_timeout: Duration,
+    // Oldest first. `None` once the session has ended.
     idle: Mutex<Option<Vec<IdleSupervisor>>>,
 }
 
@@ -164,14 +177,14 @@ struct IdleSupervisor {
 }
 
 impl SupervisorPool {
-    pub(super) fn new(supervisor: Supervisor, patience: Duration) -> Self {
-        Self { supervisor, patience, idle: Mutex::new(Some(Vec::new())) }
+    pub(super) fn new(supervisor: SupervisorProgram, patience: Duration) -> Self {
+        Self { supervisor, idle_timeout: patience, idle: Mutex::new(Some(Vec::new())) }
     }
 
-    /// Returns a supervisor that waits for a command, or starts one.
-    pub(super) fn take(&self) -> io::Result<SupervisorProcess> {
+    /// Returns an idle supervisor, or starts one.
+    pub(super) fn take_or_start(&self) -> io::Result<SupervisorProcess> {
         while let Some(mut process) = self.pop() {
-            if process.is_kept() {
+            if process.is_keeper_running() {
                 process.is_reused = true;
                 return Ok(process);
             }
@@ -179,31 +192,31 @@ impl SupervisorPool {
         self.start()
     }
 
-    /// Starts a supervisor that has run nothing yet.
+    /// Starts a fresh supervisor.
     pub(super) fn start(&self) -> io::Result<SupervisorProcess> {
         SupervisorProcess::start(&self.supervisor)
     }
 
-    /// Takes back a supervisor that has nothing to do, or returns it if there are enough. It ends if it waits too long.
-    pub(super) fn give_back(self: &Arc<Self>, process: SupervisorProcess) -> Option<SupervisorProcess> {
+    /// Takes back an idle supervisor, or returns it if there are enough. It ends after the idle timeout.
+    pub(super) fn return_idle(self: &Arc<Self>, process: SupervisorProcess) -> Option<SupervisorProcess> {
         match &mut *self.idle() {
-            Some(idle) if idle.len() < MAX_IDLE => {
+            Some(idle) if idle.len() < MAX_IDLE_SUPERVISORS => {
                 idle.push(IdleSupervisor { process, since: Instant::now() });
             }
             _ => return Some(process),
         }
-        let (pool, patience) = (Arc::downgrade(self), self.patience);
+        let (pool, patience) = (Arc::downgrade(self), self.idle_timeout);
         tokio::spawn(async move {
             sleep(patience).await;
             let expired = pool.upgrade().map(|pool| pool.take_expired()).unwrap_or_default();
             for process in expired {
-                process.end().await;
+                process.shut_down().await;
             }
         });
         None
     }
 
-    /// Takes none back any more, and returns those that were waiting.
+    /// Closes the pool, and returns the idle supervisors.
     pub(super) fn close(&self) -> Vec<SupervisorProcess> {
         let idle = self.idle().take().unwrap_or_default();
         idle.into_iter().map(|idle| idle.process).collect()
@@ -212,7 +225,7 @@ impl SupervisorPool {
     fn take_expired(&self) -> Vec<SupervisorProcess> {
         let mut guard = self.idle();
         let Some(idle) = &mut *guard else { return Vec::new() };
-        let is_expired = |idle: &mut IdleSupervisor| idle.since.elapsed() >= self.patience;
+        let is_expired = |idle: &mut IdleSupervisor| idle.since.elapsed() >= self.idle_timeout;
         idle.extract_if(.., is_expired).map(|idle| idle.process).collect()
     }
 
@@ -225,13 +238,13 @@ impl SupervisorPool {
     }
 }
 
-/// Returns a socket that the runtime drives.
-pub(super) fn driven(socket: StdUnixStream) -> io::Result<UnixStream> {
+/// Returns a socket driven by the tokio runtime.
+pub(super) fn to_tokio_stream(socket: StdUnixStream) -> io::Result<UnixStream> {
     socket.set_nonblocking(true)?;
     UnixStream::from_std(socket)
 }
 
-/// Says whether the directory is still one: a command should not run where nothing can be found any more.
+/// Checks that the directory still exists: a command should not run in a removed one.
 pub(super) fn check_directory(directory: &WorkingDirectory) -> Result<(), TerminalError> {
     match fstat(&directory.handle) {
         Ok(stat) if stat.st_nlink > 0 => Ok(()),

@@ -1,16 +1,23 @@
-//! The process between a host and a command: it owns everything that the command starts, and outlives none of it.
+//! The supervisor: the process between a host and a command, which owns everything the command starts and outlives all
+//! of it.
 //!
-//! It is a process of its own because only a process can take in the orphans of another one: whatever a command starts,
-//! and however it tries to leave, is a descendant of the supervisor. The host talks to it over a socket, which is its
-//! standard input. When the host dies, however suddenly, the socket closes, and the supervisor ends the command. When
-//! nothing of a command is left, it waits for the next one: most commands are so short that starting a supervisor would
-//! take several times as long as they do.
+//! It is a separate process because only a process can adopt the orphans of another one: everything that a command
+//! starts, however it tries to escape, is a descendant of the supervisor. The host communicates with it over a socket,
+//! which is its standard input. When the host dies, however suddenly, the socket closes, and the supervisor kills the
+//! command. When no process of a command is left, it waits for the next one: most commands are so short that starting a
+//! supervisor would take several times as long.
 //!
-//! A command can kill its supervisor. So there are two of them: the outer one, the *keeper*, only waits for the inner
-//! one to end, and kills what that left.
+//! A command can kill its supervisor. There are therefore two of them: the outer one, the *keeper*, only waits for the
+//! inner one to end, and kills the processes that it left.
 //!
-//! What it runs in itself is none of the command's doing: its environment is empty, and limits that the kernel keeps
-//! are set for the command alone where that can be.
+//! The command does not affect the supervisor's own environment, which is empty, and kernel limits are set for the
+//! command alone where possible.
+//!
+//! A command that finds and kills both processes at the same moment can leave processes behind: those that left the
+//! Unix session and no longer have `BOWLINE_TERMINAL` in their environment are not found. A confined command can signal
+//! neither of them where the kernel has Landlock's signal scope. Other commands do not get that scope, because stopping
+//! a server that another terminal started is ordinary work. Descriptors that the host inherited without close-on-exec
+//! reach commands.
 
 use std::ffi::OsString;
 use std::fs;
@@ -33,96 +40,100 @@ use rustix::process::{
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
-use super::job::{Descriptors, Ended, Failed, Input, Job, Order, Orders, Report, ResourceLimits};
-use super::tree;
+use super::process_tree;
+use super::protocol::{
+    CommandDescriptors, CommandInput, CommandJob, ProcessExit, RequestReader, ResourceLimits, StartError,
+    SupervisorReport, SupervisorRequest,
+};
 
 mod confine;
 mod keeper;
 mod pty;
 
-pub use confine::Confinable;
+pub use confine::ConfinementSupport;
 
-// How soon it is looked at what the command takes, and how often after that: ever more seldom, unless it takes much.
-const FIRST_LOOK: Duration = Duration::from_millis(50);
-const LOOK: Duration = Duration::from_secs(1);
+// The interval of limit checks: it doubles after each check, unless the command approaches a limit.
+const FIRST_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-// How long what a pseudo-terminal holds is waited for when the command has ended but others keep it open.
-const PTY_TAIL: Duration = Duration::from_millis(100);
+// How long a pseudo-terminal is drained after the command has exited while other processes keep it open.
+const PTY_TAIL_TIMEOUT: Duration = Duration::from_millis(100);
 
-// How long to wait before those who were killed are looked for again.
-const AGAIN: Duration = Duration::from_millis(10);
+// The pause before killed processes are listed again.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Runs a supervisor: what a program has to do, and nothing before it, if it was started as its own
-/// [`Supervisor`](super::Supervisor).
+/// Runs a supervisor: the only thing a program does if it was started as its own
+/// [`SupervisorProgram`](super::SupervisorProgram).
 ///
-/// The caller returns the code from `main`, and passes on the arguments of the program, its name first: it starts itself once
-/// more. Standard input and output are channels to the host.
+/// The caller returns the code from `main`, and passes the arguments of the program, its name first, with which the
+/// keeper starts the program once more. Standard input and output are channels to the host.
 #[must_use]
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match supervise(arguments.into_iter().collect()) {
         Ok(()) => ExitCode::SUCCESS,
-        // Nobody reads what it would say: the host sees the channel close.
+        // A message would have no reader: the host sees the channel close.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
 enum Event {
-    /// The host wants a command run.
-    Run(Box<(Job, Descriptors)>),
-    /// The host wants the command ended.
+    /// The host requests a command to run.
+    Run(Box<(CommandJob, CommandDescriptors)>),
+    /// The host requests the end of the command.
     Kill,
     /// The host or the keeper is gone.
-    Alone,
-    /// The command itself ended.
-    Exited(Ended),
-    /// There is no process left.
-    Empty,
-    /// Everything that was in the pseudo-terminal has been passed on. It is not to be closed before the end.
+    Orphaned,
+    /// The command itself exited.
+    Exited(ProcessExit),
+    /// No process is left.
+    NoProcessLeft,
+    /// The output of the pseudo-terminal has been copied. It has to stay open until the end.
     PtyEnded(pty::Pty),
 }
 
 fn supervise(arguments: Vec<OsString>) -> io::Result<()> {
     let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    // A keeper's is for its supervisor, and a supervisor's for its keeper.
+    // A keeper passes it to its supervisor; a supervisor uses it to detect the end of its keeper.
     let other_channel = io::stdout().as_fd().try_clone_to_owned()?;
-    // Only this process holds the channels open, so that their ends tell when a peer is gone.
+    // Only this process holds the channels open, so that a closed channel means a dead peer.
     let null = fs::File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&null)?;
     dup2_stdout(&null)?;
     dup2_stderr(&null)?;
     set_child_subreaper(Some(getpid()))?;
-    // A command may stop its supervisor. It goes on at the latest when the host is gone, and sees that it is.
+    // A command may stop its supervisor. It is continued at the latest when its parent dies, and then detects that.
     set_parent_process_death_signal(Some(Signal::CONT))?;
 
-    let mut orders = Orders::new(channel.try_clone()?);
+    let mut orders = RequestReader::new(channel.try_clone()?);
     match orders.next()? {
-        Some(Order::Keep) => keeper::keep(&arguments, channel, other_channel),
-        Some(Order::Run(first)) => serve(channel, orders, other_channel.into(), first),
-        Some(Order::Kill) | None => Ok(()),
+        Some(SupervisorRequest::Keep) => keeper::run_keeper(&arguments, channel, other_channel),
+        Some(SupervisorRequest::Run(first)) => serve_commands(channel, orders, other_channel.into(), first),
+        Some(SupervisorRequest::Kill) | None => Ok(()),
     }
 }
 
 /// Runs commands, one after the other, until the host or the keeper is gone.
-fn serve(
+fn serve_commands(
     mut control: UnixStream,
-    orders: Orders,
+    orders: RequestReader,
     mut keeper: UnixStream,
-    first: Box<(Job, Descriptors)>,
+    first: Box<(CommandJob, CommandDescriptors)>,
 ) -> io::Result<()> {
     let (events, received) = sync_channel(16);
     let [its, other] = [events.clone(), events.clone()];
-    thread::spawn(move || obey(orders, &its));
+    thread::spawn(move || forward_requests(orders, &its));
     thread::spawn(move || {
-        // Nothing comes from it but its end.
+        // The channel carries no data; only its end matters.
         io::copy(&mut keeper, &mut io::sink()).map_or_else(drop, drop);
-        say(&other, Event::Alone);
+        send_event(&other, Event::Orphaned);
     });
     let priority = getpriority_process(None)?;
     let mut next = first;
     loop {
         let (job, descriptors) = *next;
-        tell(&mut control, &Report::Accepted)?;
-        // What is left should both be killed is known by the keeper's session. A pseudo-terminal needs one of its own.
+        write_report(&mut control, &SupervisorReport::Accepted)?;
+        // If both are killed, the keeper's Unix session identifies the processes left. A pseudo-terminal needs a
+        // session of its own.
         match job.pty {
             Some(_) => drop(setsid()?),
             None => setpgid(None, None)?,
@@ -131,152 +142,168 @@ fn serve(
         if let Some(scratch) = &job.scratch {
             fs::DirBuilder::new().mode(0o700).create(scratch)?;
         }
-        let is_alone = run(&job, descriptors, &mut control, &events, &received)?;
-        // To end a command it may have taken precedence, which the next one should not have.
+        let is_alone = run_command(&job, descriptors, &mut control, &events, &received)?;
+        // Killing a command may have raised the priority, which the next command must not inherit.
         setpriority_process(None, priority).unwrap_or_default();
         if let Some(scratch) = &job.scratch {
             fs::remove_dir_all(scratch)?;
         }
-        if is_alone || !job.leaves_supervisor() {
+        if is_alone || !job.can_reuse_supervisor() {
             return Ok(());
         }
         next = loop {
             match received.recv() {
                 Ok(Event::Run(next)) => break next,
-                Ok(Event::Alone) | Err(_) => return Ok(()),
-                // The command had ended already.
+                Ok(Event::Orphaned) | Err(_) => return Ok(()),
+                // A request for a command that had already ended.
                 Ok(_) => {}
             }
         };
     }
 }
 
-/// Runs a command until nothing of it is left, and tells the host. Returns whether that or the keeper is gone.
-fn run(
-    job: &Job,
-    descriptors: Descriptors,
+/// Runs a command until none of its processes is left, and reports to the host. Returns whether the host or the keeper
+/// is gone.
+fn run_command(
+    job: &CommandJob,
+    descriptors: CommandDescriptors,
     control: &mut UnixStream,
     events: &SyncSender<Event>,
     received: &Receiver<Event>,
 ) -> io::Result<bool> {
-    let started = start(job, descriptors);
-    // It should not be what keeps the command's directory in use.
+    let started = start_command(job, descriptors);
+    // The supervisor should not keep the command's directory in use.
     chdir("/")?;
     let (command, pty) = match started {
         Ok(started) => started,
         Err(failed) => {
-            tell(control, &Report::Failed(failed))?;
+            write_report(control, &SupervisorReport::Failed(failed))?;
             return Ok(false);
         }
     };
-    tell(control, &Report::Started(getpid().as_raw_pid()))?;
+    write_report(control, &SupervisorReport::Started(getpid().as_raw_pid()))?;
     let copying = pty.is_some();
     if let Some(mut pty) = pty {
         let events = events.clone();
         thread::spawn(move || {
-            pty.copy();
-            say(&events, Event::PtyEnded(pty));
+            pty.copy_output();
+            send_event(&events, Event::PtyEnded(pty));
         });
     }
     let reaped = events.clone();
-    thread::spawn(move || reap(command, &reaped));
+    thread::spawn(move || reap_children(command, &reaped));
     let (limits, grace) = (job.limits, job.grace);
-    let mut owner =
-        Owner { control, limits, grace, copying, pty: None, exit: None, end: None, is_alone: false };
-    owner.own(received)?;
-    Ok(owner.is_alone)
+    let mut owner = CommandOwner {
+        control,
+        limits,
+        grace,
+        is_copying_pty: copying,
+        pty: None,
+        pending_exit: None,
+        kill_at: None,
+        is_orphaned: false,
+    };
+    owner.run(received)?;
+    Ok(owner.is_orphaned)
 }
 
-/// Owns a running command until nothing of it is left.
-struct Owner<'a> {
+/// Owns a running command until none of its processes is left.
+struct CommandOwner<'a> {
     control: &'a mut UnixStream,
     limits: ResourceLimits,
     grace: Duration,
-    // Whether there may still be something in a pseudo-terminal.
-    copying: bool,
+    // Whether the pseudo-terminal may still hold output.
+    is_copying_pty: bool,
     pty: Option<pty::Pty>,
-    // How the command ended, and when the host is told at the latest.
-    exit: Option<(Ended, Instant)>,
-    // When the command was asked to end, the moment from which on it is killed.
-    end: Option<Instant>,
-    // Whether the host or the keeper is gone. Then nothing more is said: the end of the channel tells the host.
-    is_alone: bool,
+    // The exit of the command, and the deadline for reporting it.
+    pending_exit: Option<(ProcessExit, Instant)>,
+    // After a request to end the command, the time from which it is killed.
+    kill_at: Option<Instant>,
+    // Whether the host or the keeper is gone. No more reports are sent then: the host sees the channel close.
+    is_orphaned: bool,
 }
 
-impl Owner<'_> {
-    fn own(&mut self, events: &Receiver<Event>) -> io::Result<()> {
-        let mut pause = FIRST_LOOK;
+impl CommandOwner<'_> {
+    fn run(&mut self, events: &Receiver<Event>) -> io::Result<()> {
+        let mut pause = FIRST_CHECK_INTERVAL;
         let mut look = Instant::now() + pause;
         loop {
-            let wake = self.end.unwrap_or(look).min(self.exit.map_or(look, |(_, latest)| latest));
+            let wake = self.kill_at.unwrap_or(look).min(self.pending_exit.map_or(look, |(_, latest)| latest));
             let event = events.recv_timeout(wake.saturating_duration_since(Instant::now()));
             match event {
-                Ok(Event::Kill) => self.ask_to_end(),
-                Ok(Event::Alone) => {
-                    self.is_alone = true;
-                    self.ask_to_end();
+                Ok(Event::Kill) => self.terminate(),
+                Ok(Event::Orphaned) => {
+                    self.is_orphaned = true;
+                    self.terminate();
                 }
-                // A host sends none before it has heard that the last one is gone.
+                // A host sends no job before the report that the previous one is gone.
                 Ok(Event::Run(_)) => return Err(io::ErrorKind::InvalidData.into()),
-                Ok(Event::Exited(ended)) => self.exit = Some((ended, Instant::now() + PTY_TAIL)),
-                Ok(Event::PtyEnded(pty)) => (self.copying, self.pty) = (false, Some(pty)),
-                Ok(Event::Empty) => break,
+                Ok(Event::Exited(ended)) => {
+                    self.pending_exit = Some((ended, Instant::now() + PTY_TAIL_TIMEOUT))
+                }
+                Ok(Event::PtyEnded(pty)) => (self.is_copying_pty, self.pty) = (false, Some(pty)),
+                Ok(Event::NoProcessLeft) => break,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::BrokenPipe.into()),
             }
             let now = Instant::now();
-            if self.exit.is_some_and(|(_, latest)| !self.copying || now >= latest) {
-                self.tell_exit();
+            if self.pending_exit.is_some_and(|(_, latest)| !self.is_copying_pty || now >= latest) {
+                self.report_exit();
             }
-            if self.end.is_some_and(|end| now >= end) {
+            if self.kill_at.is_some_and(|end| now >= end) {
                 kill_all();
-                self.end = Some(now + AGAIN);
+                self.kill_at = Some(now + RETRY_PAUSE);
             }
             if now >= look {
-                pause = if self.look() { FIRST_LOOK } else { (2 * pause).min(LOOK) };
+                pause = if self.check_limits() {
+                    FIRST_CHECK_INTERVAL
+                } else {
+                    (2 * pause).min(MAX_CHECK_INTERVAL)
+                };
                 look = now + pause;
             }
         }
-        // With nobody left to hold it open, the pseudo-terminal ends by itself.
-        while self.copying {
+        // When no process holds it open any more, the pseudo-terminal ends by itself.
+        while self.is_copying_pty {
             match events.recv_timeout(Duration::from_secs(5)) {
-                Ok(Event::PtyEnded(pty)) => (self.copying, self.pty) = (false, Some(pty)),
-                Ok(Event::Alone) => self.is_alone = true,
+                Ok(Event::PtyEnded(pty)) => (self.is_copying_pty, self.pty) = (false, Some(pty)),
+                Ok(Event::Orphaned) => self.is_orphaned = true,
                 Ok(_) => {}
-                Err(_) => self.copying = false,
+                Err(_) => self.is_copying_pty = false,
             }
         }
-        self.tell_exit();
-        self.tell(&Report::Gone);
+        self.report_exit();
+        self.send_report(&SupervisorReport::Gone);
         Ok(())
     }
 
-    fn tell_exit(&mut self) {
-        if let Some((ended, _)) = self.exit.take() {
-            self.tell(&Report::Exited(ended));
+    fn report_exit(&mut self) {
+        if let Some((ended, _)) = self.pending_exit.take() {
+            self.send_report(&SupervisorReport::Exited(ended));
         }
     }
 
-    /// Asks everybody to end, and has them killed after a grace.
-    fn ask_to_end(&mut self) {
-        if self.end.is_none() {
-            let processes = tree::descendants(getpid());
-            tree::signal(&processes, Signal::TERM);
-            // One that was stopped has to run to see it.
-            tree::signal(&processes, Signal::CONT);
-            self.end = Some(Instant::now() + self.grace);
+    /// Sends SIGTERM to all processes, and schedules their kill after the grace period.
+    fn terminate(&mut self) {
+        if self.kill_at.is_none() {
+            let processes = process_tree::descendants(getpid());
+            process_tree::send_signal(&processes, Signal::TERM);
+            // A stopped process has to continue to receive it.
+            process_tree::send_signal(&processes, Signal::CONT);
+            self.kill_at = Some(Instant::now() + self.grace);
         }
     }
 
-    /// Ends the command if it takes too much. Returns whether it should be looked at again soon.
-    fn look(&mut self) -> bool {
+    /// Kills the command if it exceeds a limit. Returns whether to check again soon.
+    fn check_limits(&mut self) -> bool {
         let (limits, own) = (self.limits, getpid());
-        if self.end.is_some() || (limits.processes.is_none() && limits.memory.is_none()) {
+        if self.kill_at.is_some() || (limits.processes.is_none() && limits.memory.is_none()) {
             return false;
         }
-        let processes = tree::descendants(own);
+        let processes = process_tree::descendants(own);
         let count = processes.len() as u64;
-        let memory = limits.memory.map_or(0, |_| processes.iter().map(|pid| tree::memory(*pid)).sum());
+        let memory =
+            limits.memory.map_or(0, |_| processes.iter().map(|pid| process_tree::memory_bytes(*pid)).sum());
         let exceeded = match (limits.processes, limits.memory) {
             (Some(limit), _) if count > limit => {
                 format!("the command had {count} processes, the limit is {limit}")
@@ -289,81 +316,84 @@ impl Owner<'_> {
                     || largest.is_some_and(|limit| memory > limit / 4);
             }
         };
-        // Asked to end, it would only take more.
+        // A graceful end would give it time to take even more.
         kill_all();
-        self.end = Some(Instant::now());
-        self.tell(&Report::Exceeded(exceeded));
+        self.kill_at = Some(Instant::now());
+        self.send_report(&SupervisorReport::Exceeded(exceeded));
         false
     }
 
-    /// Tells the host something. If it is gone, the channel says so too.
-    fn tell(&mut self, report: &Report) {
-        if !self.is_alone {
-            tell(self.control, report).unwrap_or_default();
+    /// Sends a report to the host. A host that is gone is detected by its channel.
+    fn send_report(&mut self, report: &SupervisorReport) {
+        if !self.is_orphaned {
+            write_report(self.control, report).unwrap_or_default();
         }
     }
 }
 
 /// Kills every descendant. All are stopped first, so that none can start others meanwhile.
 fn kill_all() {
-    // Among thousands of processes that all want to run, it would hardly get its turn. Only some users may do that.
+    // Among thousands of runnable processes, the supervisor would hardly be scheduled. Raising the priority may not be
+    // permitted.
     setpriority_process(None, -10).unwrap_or_default();
-    tree::kill(&tree::stop(getpid()), getpid());
+    process_tree::kill_processes(&process_tree::stop_descendants(getpid()), getpid());
 }
 
-fn tell(control: &mut UnixStream, report: &Report) -> io::Result<()> {
+fn write_report(control: &mut UnixStream, report: &SupervisorReport) -> io::Result<()> {
     let mut line = serde_json::to_vec(report).map_err(io::Error::other)?;
     line.push(b'\n');
     control.write_all(&line)
 }
 
-/// Says something to the owner, who ends with the process: nobody is left to miss it.
-fn say(events: &SyncSender<Event>, event: Event) {
+/// Sends an event to the owner. The owner lives as long as the process, so a failed send does not matter.
+fn send_event(events: &SyncSender<Event>, event: Event) {
     events.send(event).unwrap_or_default();
 }
 
-/// Takes note of every descendant that ends. With no child left there is no descendant, because orphans become
-/// children.
-fn reap(command: Pid, events: &SyncSender<Event>) {
+/// Reaps every descendant that exits. Without children there are no descendants, because orphans become children.
+fn reap_children(command: Pid, events: &SyncSender<Event>) {
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == command => {
-                let code = status.exit_status().map(Ended::Code);
-                let signal = || status.terminating_signal().map(Ended::Signal);
-                say(events, Event::Exited(code.or_else(signal).unwrap_or(Ended::Code(-1))));
+                let code = status.exit_status().map(ProcessExit::Code);
+                let signal = || status.terminating_signal().map(ProcessExit::Signal);
+                send_event(events, Event::Exited(code.or_else(signal).unwrap_or(ProcessExit::Code(-1))));
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return say(events, Event::Empty),
+            Err(_) => return send_event(events, Event::NoProcessLeft),
         }
     }
 }
 
-/// Passes on what the host says, until it is gone.
-fn obey(mut orders: Orders, events: &SyncSender<Event>) {
+/// Forwards the host's requests until it is gone.
+fn forward_requests(mut orders: RequestReader, events: &SyncSender<Event>) {
     loop {
         match orders.next() {
-            Ok(Some(Order::Run(next))) => say(events, Event::Run(next)),
-            Ok(Some(Order::Kill | Order::Keep)) => say(events, Event::Kill),
-            Ok(None) | Err(_) => return say(events, Event::Alone),
+            Ok(Some(SupervisorRequest::Run(next))) => send_event(events, Event::Run(next)),
+            Ok(Some(SupervisorRequest::Kill | SupervisorRequest::Keep)) => send_event(events, Event::Kill),
+            Ok(None) | Err(_) => return send_event(events, Event::Orphaned),
         }
     }
 }
 
 /// Starts the command.
-fn start(job: &Job, descriptors: Descriptors) -> Result<(Pid, Option<pty::Pty>), Failed> {
-    let Descriptors { output, errors, input, .. } = descriptors;
-    let system = |error: io::Error| Failed::System(error.to_string());
-    let (program, args) = job.argv.split_first().ok_or(Failed::NotFound)?;
-    limit(&job.limits);
-    let mut command = Command::new(find(program, &job.env).as_deref().unwrap_or(Path::new(program)));
+fn start_command(
+    job: &CommandJob,
+    descriptors: CommandDescriptors,
+) -> Result<(Pid, Option<pty::Pty>), StartError> {
+    let CommandDescriptors { output, stderr: errors, input, .. } = descriptors;
+    let system = |error: io::Error| StartError::System(error.to_string());
+    let (program, args) = job.argv.split_first().ok_or(StartError::NotFound)?;
+    apply_limits(&job.limits);
+    let mut command = Command::new(find_program(program, &job.env).as_deref().unwrap_or(Path::new(program)));
     command.arg0(program).args(args).env_clear().envs(job.env.iter().map(|(name, value)| (name, value)));
     command.process_group(0);
     let mut pty = None;
     match job.pty {
         None => {
             let input = match (job.input, input) {
-                (Input::Pipe, Some(input)) => input.into(),
-                (Input::Output, _) => output.try_clone().map_err(system)?.into(),
+                (CommandInput::Pipe, Some(input)) => input.into(),
+                (CommandInput::Output, _) => output.try_clone().map_err(system)?.into(),
                 _ => Stdio::null(),
             };
             command.stdin(input).stdout(output).stderr(errors);
@@ -375,31 +405,33 @@ fn start(job: &Job, descriptors: Descriptors) -> Result<(Pid, Option<pty::Pty>),
             pty = Some((opened, other));
         }
     }
-    // What the system ends first when memory is short should be the command, not whoever runs it.
+    // If memory runs out, the system should kill the command, not its host.
     let score = Path::new("/proc/self/oom_score_adj");
     let own = fs::read(score).and_then(|own| fs::write(score, "500").map(|()| own));
     let spawned = match &job.confinement {
-        None => command.spawn().map_err(|error| failed(&error)),
-        Some(confinement) => confine::spawn(&mut command, confinement, job.scratch.as_deref(), pty.is_some()),
+        None => command.spawn().map_err(|error| to_start_error(&error)),
+        Some(confinement) => {
+            confine::spawn_confined(&mut command, confinement, job.scratch.as_deref(), pty.is_some())
+        }
     };
     if let Ok(own) = own {
         fs::write(score, own).unwrap_or_default();
     }
     let pid = i32::try_from(spawned?.id()).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| Failed::System("the command has no process id".to_owned()))?;
+    let pid = pid.ok_or_else(|| StartError::System("the command has no process id".to_owned()))?;
     let pty = match pty {
         None => None,
         Some((pty, other)) => {
-            pty::bring_to_front(&other, pid);
+            pty::set_foreground(&other, pid);
             Some(pty)
         }
     };
     Ok((pid, pty))
 }
 
-/// Returns the program that a name stands for on the command's own PATH. A program that is named by its path is started without a
-/// copy of this process, which takes a fraction of the time.
-fn find(program: &str, env: &[(String, String)]) -> Option<PathBuf> {
+/// Resolves a program name on the command's own PATH. Spawning a program by its path needs no copy of this process, and
+/// so takes a fraction of the time.
+fn find_program(program: &str, env: &[(String, String)]) -> Option<PathBuf> {
     if program.is_empty() || program.contains('/') {
         return None;
     }
@@ -409,7 +441,7 @@ fn find(program: &str, env: &[(String, String)]) -> Option<PathBuf> {
         return None;
     }
     let is_executable = |file: &PathBuf| access(file, Access::EXEC_OK).is_ok() && file.is_file();
-    // A script that does not say what it is run by is left to the system's own search.
+    // A script without an interpreter line is left to the system's own search.
     let is_program = |file: &PathBuf| {
         let mut start = [0; 4];
         let read = fs::File::open(file).and_then(|mut file| file.read_exact(&mut start));
@@ -418,21 +450,21 @@ fn find(program: &str, env: &[(String, String)]) -> Option<PathBuf> {
     directories.find_map(|directory| Some(directory.join(program)).filter(is_executable)).filter(is_program)
 }
 
-fn failed(error: &io::Error) -> Failed {
+fn to_start_error(error: &io::Error) -> StartError {
     match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Failed::NotFound,
-        io::ErrorKind::PermissionDenied => Failed::Denied,
-        _ => Failed::System(error.to_string()),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => StartError::NotFound,
+        io::ErrorKind::PermissionDenied => StartError::Denied,
+        _ => StartError::System(error.to_string()),
     }
 }
 
-/// Limits this process, and so all that it starts. A limit that is lower already stays.
-fn limit(limits: &ResourceLimits) {
+/// Lowers the limits of this process, which everything it starts inherits. Limits that are already lower stay.
+fn apply_limits(limits: &ResourceLimits) {
     let set = |resource, limit: Option<u64>| {
         let Some(limit) = limit else { return };
         let now = getrlimit(resource);
         let lower = |now: Option<u64>| Some(now.map_or(limit, |now| now.min(limit)));
-        // A system that does not let it be lowered has a stricter rule already.
+        // A system that refuses to lower a limit has a stricter rule already.
         setrlimit(resource, Rlimit { current: lower(now.current), maximum: lower(now.maximum) })
             .unwrap_or_default();
     };

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 use crate::roots::{RootSpec, Roots};
 
-/// A directory that is gone with the test. `/w` in it is what most tests work in, the rest is outside.
-pub(crate) struct Tree {
+/// A temporary directory, removed with the test. Most tests work in its `/w`; the rest is outside.
+pub(crate) struct TestTree {
     directory: tempfile::TempDir,
     base: String,
 }
 
-impl Tree {
-    /// Makes a tree: `//- /path` begins a file, `//- /path/` is a directory, `//- /path -> target` a link.
+impl TestTree {
+    /// Creates a tree: `//- /path` begins a file, `//- /path/` is a directory, `//- /path -> target` a link.
     pub(crate) fn new(fixture: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let base = fs::canonicalize(directory.path()).unwrap().to_str().unwrap().to_owned();
@@ -38,7 +38,7 @@ impl Tree {
         self.directory.path().canonicalize().unwrap().join(name.trim_start_matches('/'))
     }
 
-    pub(crate) fn name(&self, name: &str) -> String {
+    pub(crate) fn path_text(&self, name: &str) -> String {
         self.path(name).to_str().unwrap().to_owned()
     }
 
@@ -48,8 +48,8 @@ impl Tree {
         fs::write(path, bytes).unwrap();
     }
 
-    /// Returns when the file system's clock has moved on, so that what is written next has another time.
-    pub(crate) fn tick(&self) {
+    /// Waits until the file system's clock advances, so that the next write has a different time.
+    pub(crate) fn wait_for_clock_tick(&self) {
         let look = || {
             self.write("/tick", "");
             rustix::fs::stat(self.path("/tick")).map(|stat| (stat.st_ctime, stat.st_ctime_nsec)).unwrap()
@@ -59,12 +59,13 @@ impl Tree {
     }
 
     pub(crate) fn roots(&self, names: &[&str]) -> Roots {
-        let specs: Vec<RootSpec> = names.iter().map(|name| RootSpec::writable(self.name(name))).collect();
+        let specs: Vec<RootSpec> =
+            names.iter().map(|name| RootSpec::writable(self.path_text(name))).collect();
         Roots::open(&specs[0], &specs[1..]).unwrap()
     }
 
-    /// Returns a text without the name of the temporary directory.
-    pub(crate) fn shown(&self, text: &str) -> String {
+    /// Returns a text without the path of the temporary directory.
+    pub(crate) fn without_base(&self, text: &str) -> String {
         text.replace(&self.base, "")
     }
 }

@@ -1,4 +1,4 @@
-//! Walks: trees in, what is visited out; and a race against somebody who swaps directories for links.
+//! Walks: trees in, visited entries out; and a race against a process that swaps directories for links.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,34 +10,40 @@ use bowline_state::paths::{Access, MAX_COMPONENTS, MAX_PATH_BYTES};
 use expect_test::{Expect, expect};
 use rustix::fs::CWD;
 
-use super::fixture::Tree;
+use super::fixture::TestTree;
 use super::*;
 
 const SORTED: WalkOptions = WalkOptions {
-    ignored: Ignored::Skip,
-    order: Order::ByName,
-    file_systems: FileSystems::Same,
+    ignored: IgnoredFiles::Skip,
+    order: WalkOrder::ByName,
+    file_systems: FileSystemScope::SameAsRoot,
     max_entries: 1000,
     max_depth: MAX_DEPTH,
 };
 
-fn line(out: &mut String, entry: &Entry<'_>) {
+fn write_entry(out: &mut String, entry: &WalkEntry<'_>) {
     let mark = match entry.kind() {
-        Kind::File => "",
-        Kind::Directory => "/",
-        Kind::Link => "@",
-        Kind::Other => "?",
+        EntryKind::File => "",
+        EntryKind::Directory => "/",
+        EntryKind::Link => "@",
+        EntryKind::Other => "?",
     };
     writeln!(out, "{}{mark}", entry.path()).unwrap();
 }
 
-fn shown(tree: &Tree, roots: &Roots, options: &WalkOptions) -> String {
+fn walk_output(tree: &TestTree, roots: &Roots, options: &WalkOptions) -> String {
     let mut out = String::new();
     let report = walk(roots, options, &mut |entry| {
-        line(&mut out, entry);
+        write_entry(&mut out, entry);
         ControlFlow::Continue(())
     });
-    let WalkReport { entries, files, unreadable_first, rules_left_out, .. } = &report;
+    let WalkReport {
+        entries,
+        files,
+        unreadable_paths: unreadable_first,
+        oversized_ignore_files: rules_left_out,
+        ..
+    } = &report;
     writeln!(out, "{entries} entries, {files} files, {} hidden", report.ignored).unwrap();
     for (what, count) in [
         ("not UTF-8", report.not_utf8),
@@ -54,12 +60,12 @@ fn shown(tree: &Tree, roots: &Roots, options: &WalkOptions) -> String {
     if !unreadable_first.is_empty() || !rules_left_out.is_empty() {
         writeln!(out, "{unreadable_first:?} {rules_left_out:?}").unwrap();
     }
-    tree.shown(&out)
+    tree.without_base(&out)
 }
 
 fn check(fixture: &str, roots: &[&str], expected: Expect) {
-    let tree = Tree::new(fixture);
-    expected.assert_eq(&shown(&tree, &tree.roots(roots), &SORTED));
+    let tree = TestTree::new(fixture);
+    expected.assert_eq(&walk_output(&tree, &tree.roots(roots), &SORTED));
 }
 
 #[test]
@@ -275,7 +281,7 @@ hidden
 
 #[test]
 fn rules_are_read_from_files_only_and_not_from_huge_ones() {
-    let tree = Tree::new(
+    let tree = TestTree::new(
         "
 //- /o/rules
 *.a
@@ -313,12 +319,12 @@ fn rules_are_read_from_files_only_and_not_from_huge_ones() {
         17 entries, 8 files, 1 hidden
         [] ["/w/huge/.gitignore", "/w/many/.gitignore"]
     "#]]
-    .assert_eq(&shown(&tree, &tree.roots(&["/w"]), &SORTED));
+    .assert_eq(&walk_output(&tree, &tree.roots(&["/w"]), &SORTED));
 }
 
 #[test]
 fn rules_can_be_left_aside_but_stores_cannot() {
-    let tree = Tree::new(
+    let tree = TestTree::new(
         "
 //- /w/.git/config
 //- /w/.gitignore
@@ -326,34 +332,34 @@ x
 //- /w/x
 ",
     );
-    let all = WalkOptions { ignored: Ignored::Show, ..SORTED };
+    let all = WalkOptions { ignored: IgnoredFiles::Show, ..SORTED };
     expect![[r#"
         /w/.gitignore
         /w/x
         2 entries, 2 files, 0 hidden
     "#]]
-    .assert_eq(&shown(&tree, &tree.roots(&["/w"]), &all));
+    .assert_eq(&walk_output(&tree, &tree.roots(&["/w"]), &all));
 }
 
 #[test]
 fn what_bowline_keeps_is_not_shown() {
-    let tree = Tree::new(
+    let tree = TestTree::new(
         "
 //- /w/state/journal
 //- /w/a
 ",
     );
-    let roots = tree.roots(&["/w"]).keeping_out([tree.path("/w/state")]);
+    let roots = tree.roots(&["/w"]).with_reserved_paths([tree.path("/w/state")]);
     expect![[r#"
         /w/a
         1 entries, 1 files, 0 hidden
     "#]]
-    .assert_eq(&shown(&tree, &roots, &SORTED));
+    .assert_eq(&walk_output(&tree, &roots, &SORTED));
 }
 
 #[test]
 fn a_walk_has_bounds() {
-    let tree = Tree::new(
+    let tree = TestTree::new(
         "
 //- /w/a/b/c
 //- /w/d/e
@@ -365,7 +371,7 @@ fn a_walk_has_bounds() {
     for (max_entries, max_depth) in [(6, 9), (5, 9), (2, 9), (0, 9), (9, 1), (9, 2)] {
         let options = WalkOptions { max_entries, max_depth, ..SORTED };
         writeln!(out, "at most {max_entries}, {max_depth} deep").unwrap();
-        out += &shown(&tree, &roots, &options);
+        out += &walk_output(&tree, &roots, &options);
     }
     expect![[r#"
         at most 6, 9 deep
@@ -410,9 +416,9 @@ fn a_walk_has_bounds() {
 
 #[test]
 fn names_that_cannot_be_said_are_counted() {
-    let tree = Tree::new("");
+    let tree = TestTree::new("");
     fs::write(tree.path("/w").join(std::ffi::OsStr::from_bytes(b"\xff")), "").unwrap();
-    // Deeper than any path can be named, made one by one.
+    // Deeper than any nameable path, created one by one.
     let open = |from: &OwnedFd, name: &str| {
         rustix::fs::mkdirat(from, name, Mode::RWXU).unwrap();
         open_at(from, name, OFlags::PATH).unwrap()
@@ -426,7 +432,7 @@ fn names_that_cannot_be_said_are_counted() {
         long = open(&long, &"l".repeat(250));
     }
     let report = walk(&tree.roots(&["/w"]), &SORTED, &mut |entry| {
-        assert!(entry.path().len() <= MAX_PATH_BYTES && names(entry.path()).count() <= MAX_COMPONENTS);
+        assert!(entry.path().len() <= MAX_PATH_BYTES && path_names(entry.path()).count() <= MAX_COMPONENTS);
         ControlFlow::Continue(())
     });
     assert_eq!((report.not_utf8, report.too_deep, report.unreadable), (1, 2, 0));
@@ -434,7 +440,7 @@ fn names_that_cannot_be_said_are_counted() {
 
 #[test]
 fn a_visitor_can_stop() {
-    let tree = Tree::new("//- /w/a\n//- /w/b/c\n//- /w/b/d\n//- /o/x\n");
+    let tree = TestTree::new("//- /w/a\n//- /w/b/c\n//- /w/b/d\n//- /o/x\n");
     let mut seen = 0;
     let report = walk(&tree.roots(&["/w", "/o"]), &SORTED, &mut |_| {
         seen += 1;
@@ -445,7 +451,7 @@ fn a_visitor_can_stop() {
 
 #[test]
 fn special_files_are_shown_and_never_opened() {
-    let tree = Tree::new("//- /w/file\ntext");
+    let tree = TestTree::new("//- /w/file\ntext");
     rustix::fs::mknodat(CWD, tree.path("/w/pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
     std::os::unix::net::UnixListener::bind(tree.path("/w/socket")).unwrap();
     let mut out = String::new();
@@ -464,12 +470,12 @@ fn special_files_are_shown_and_never_opened() {
         /w/pipe: Err(Kind(InvalidInput))
         /w/socket: Err(Kind(InvalidInput))
     "#]]
-    .assert_eq(&tree.shown(&out));
+    .assert_eq(&tree.without_base(&out));
 }
 
 #[test]
 fn a_walk_can_start_below_a_root() {
-    let tree = Tree::new(
+    let tree = TestTree::new(
         "
 //- /w/.gitignore
 *.log
@@ -484,66 +490,67 @@ target
 ",
     );
     let roots = tree.roots(&["/w", "/w/a/nested"]);
-    let (mut out, mut cache) = (String::new(), RulesCache::default());
+    let (mut out, mut cache) = (String::new(), IgnoreRulesCache::default());
     for (path, start) in [
-        ("/w/a", Start::Found),
-        ("/w/target", Start::Found),
-        ("/w/target", Start::Asked),
-        ("/w/target/x", Start::Found),
-        ("/w/a/x", Start::Found),
-        ("/w/a/x.log", Start::Found),
-        ("/w/a/x.log", Start::Asked),
-        ("/w/a/x/below", Start::Found),
-        ("/w/a/link", Start::Found),
-        ("/w/a/link/below", Start::Found),
-        ("/w/none", Start::Found),
-        ("/w/.git/config", Start::Asked),
-        ("/elsewhere", Start::Found),
-        ("/w", Start::Found),
+        ("/w/a", StartVisibility::RulesApply),
+        ("/w/target", StartVisibility::RulesApply),
+        ("/w/target", StartVisibility::AlwaysVisible),
+        ("/w/target/x", StartVisibility::RulesApply),
+        ("/w/a/x", StartVisibility::RulesApply),
+        ("/w/a/x.log", StartVisibility::RulesApply),
+        ("/w/a/x.log", StartVisibility::AlwaysVisible),
+        ("/w/a/x/below", StartVisibility::RulesApply),
+        ("/w/a/link", StartVisibility::RulesApply),
+        ("/w/a/link/below", StartVisibility::RulesApply),
+        ("/w/none", StartVisibility::RulesApply),
+        ("/w/.git/config", StartVisibility::AlwaysVisible),
+        ("/elsewhere", StartVisibility::RulesApply),
+        ("/w", StartVisibility::RulesApply),
     ] {
         let mut seen = String::new();
-        let (arrival, _) = walk_from(&roots, &tree.name(path), start, &SORTED, &mut cache, &mut |entry| {
-            line(&mut seen, entry);
-            ControlFlow::Continue(())
-        });
+        let (arrival, _) =
+            walk_from(&roots, &tree.path_text(path), start, &SORTED, &mut cache, &mut |entry| {
+                write_entry(&mut seen, entry);
+                ControlFlow::Continue(())
+            });
         writeln!(out, "> {path} {start:?}: {arrival:?}\n{seen}").unwrap();
     }
     expect![[r#"
-        > /w/a Found: Directory
+        > /w/a RulesApply: Directory
         /w/a/link@
         /w/a/nested/
         /w/a/x
         /w/a/nested/y
 
-        > /w/target Found: Hidden
+        > /w/target RulesApply: Hidden
 
-        > /w/target Asked: Directory
+        > /w/target AlwaysVisible: Directory
         /w/target/x
 
-        > /w/target/x Found: Hidden
+        > /w/target/x RulesApply: Hidden
 
-        > /w/a/x Found: Entry
+        > /w/a/x RulesApply: Entry
         /w/a/x
 
-        > /w/a/x.log Found: Hidden
+        > /w/a/x.log RulesApply: Hidden
 
-        > /w/a/x.log Asked: Entry
+        > /w/a/x.log AlwaysVisible: Entry
         /w/a/x.log
 
-        > /w/a/x/below Found: Missing
+        > /w/a/x/below RulesApply: Missing
 
-        > /w/a/link Found: Entry
+        > /w/a/link RulesApply: Entry
         /w/a/link@
 
-        > /w/a/link/below Found: Missing
+        > /w/a/link/below RulesApply: Missing
 
-        > /w/none Found: Missing
+        > /w/none RulesApply: Missing
 
-        > /w/.git/config Asked: Store
+        > /w/.git/config AlwaysVisible: VersionControlStore
 
-        > /elsewhere Found: Outside
+        > /elsewhere RulesApply: Outside
 
-        > /w Found: Directory
+        > /w RulesApply: Directory
         /w/.gitignore
         /w/a/
         /w/a/link@
@@ -552,14 +559,14 @@ target
         /w/a/nested/y
 
     "#]]
-    .assert_eq(&tree.shown(&out));
-    let admitted = roots.admit(&tree.name("/w/a/x"), Access::Read).unwrap();
+    .assert_eq(&tree.without_base(&out));
+    let admitted = roots.admit(&tree.path_text("/w/a/x"), Access::Read).unwrap();
     assert_eq!(walk_below(&roots, &admitted, &SORTED, &mut |_| ControlFlow::Continue(())).entries, 1);
 }
 
 #[test]
 fn one_path_is_looked_at_through_no_link() {
-    let tree = Tree::new(
+    let tree = TestTree::new(
         "
 //- /w/.gitignore
 x
@@ -573,8 +580,8 @@ x
     let mut out = String::new();
     for path in ["/w/a/x", "/w/a", "/w/link", "/w/link/x", "/w/out/x", "/w/a/x/y", "/w/none/x", "/o/x"] {
         let mut seen = String::new();
-        visit_one(&roots, &tree.name(path), &mut |entry| {
-            line(&mut seen, entry);
+        visit_path(&roots, &tree.path_text(path), &mut |entry| {
+            write_entry(&mut seen, entry);
             ControlFlow::Continue(())
         })
         .unwrap();
@@ -601,15 +608,15 @@ x
         > /o/x
 
     "#]]
-    .assert_eq(&tree.shown(&out));
+    .assert_eq(&tree.without_base(&out));
 }
 
-/// How many walks the race is over.
+/// How many walks the race takes.
 const WALKS: usize = 3_000;
 
 #[test]
 fn nobody_who_swaps_directories_for_links_leads_a_walk_outside() {
-    let tree = Tree::new(
+    let tree = TestTree::new(
         "
 //- /w/d/inner/inside
 in
@@ -639,7 +646,7 @@ inside
             let mut inside = false;
             walk(&roots, &SORTED, &mut |entry| {
                 assert!(!entry.path().contains("secret"), "{}", entry.path());
-                if entry.kind() == Kind::File {
+                if entry.kind() == EntryKind::File {
                     let mut text = String::new();
                     if let Ok((mut file, _)) = entry.open() {
                         file.read_to_string(&mut text).unwrap();
@@ -649,11 +656,12 @@ inside
                 }
                 ControlFlow::Continue(())
             });
-            visit_one(&roots, &tree.name("/w/d/secret"), &mut |entry| panic!("{}", entry.path())).unwrap();
+            visit_path(&roots, &tree.path_text("/w/d/secret"), &mut |entry| panic!("{}", entry.path()))
+                .unwrap();
             if inside { with += 1 } else { without += 1 }
         }
         over.store(true, Ordering::Relaxed);
     });
-    // Otherwise nothing was raced against.
+    // Otherwise there was no race.
     assert!(with > 0 && without > 0, "{with} {without}");
 }

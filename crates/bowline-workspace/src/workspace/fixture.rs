@@ -4,32 +4,33 @@
 use std::fs;
 use std::ops::ControlFlow;
 
-use bowline_state::changes::Origin;
+use bowline_state::changes::ChangeOrigin;
 use tempfile::TempDir;
 
-use super::{Settings, Watching, Workspace};
+use super::{WatchMode, Workspace, WorkspaceOptions};
 use crate::observer::ObserverOptions;
 use crate::roots::{RootSpec, Roots};
 
 /// A project whose files are observed.
-pub(super) struct Project {
+pub(super) struct TestProject {
     scratch: TempDir,
     pub(super) workspace: Workspace,
 }
 
-impl Project {
+impl TestProject {
     pub(super) fn new(files: &[(&str, &str)]) -> Self {
-        Self::observed(files, Watching::No)
+        Self::with_watching(files, WatchMode::Off)
     }
 
-    pub(super) fn observed(files: &[(&str, &str)], watching: Watching) -> Self {
+    pub(super) fn with_watching(files: &[(&str, &str)], watching: WatchMode) -> Self {
         let scratch = TempDir::new().unwrap();
         let root = scratch.path().join("project");
         fs::create_dir(&root).unwrap();
         files.iter().for_each(|(name, text)| fs::write(root.join(name), text).unwrap());
         let roots = Roots::open(&RootSpec::writable(root.to_str().unwrap()), &[]).unwrap();
-        let workspace =
-            Workspace::open(roots, &scratch.path().join("state"), Settings::default()).unwrap().workspace;
+        let workspace = Workspace::open(roots, &scratch.path().join("state"), WorkspaceOptions::default())
+            .unwrap()
+            .workspace;
         workspace
             .start_observing(ObserverOptions::default(), watching, &mut |_| ControlFlow::Continue(()))
             .unwrap();
@@ -49,8 +50,8 @@ impl Project {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// Looks at the disk, and returns how many changes were found.
-    pub(super) fn observe(&self, origin: &Origin) -> usize {
+    /// Scans the disk, and returns the number of changes found.
+    pub(super) fn observe(&self, origin: &ChangeOrigin) -> usize {
         let observed = self.workspace.observe(origin, &mut |_| ControlFlow::Continue(())).unwrap();
         observed.changes.len()
     }

@@ -1,88 +1,91 @@
-//! Taking back changes of one file, from the texts that the journal keeps.
+//! Reversing changes of one file, from the texts that the journal keeps.
 
 use bowline_state::changes::{Change, Reversal};
-use bowline_state::undo::{self, Content, Planned, Resolution, Step};
+use bowline_state::undo::{self, ConflictResolution, FileContent, ReversalPlan, ReversalStep};
 
-use super::undoing::{Kept, kept};
+use super::undo::{StoredFile, load_stored_file};
 use crate::error::FilesError;
 use crate::journal::Journal;
 
-/// A file: its bytes and its mode; none if there is none.
-pub(super) type File = Option<(Vec<u8>, u32)>;
+/// The bytes and mode of a file; `None` if it does not exist.
+pub(super) type OptionalFile = Option<(Vec<u8>, u32)>;
 
-/// How changes of a file are taken back.
+/// How to reverse the changes of a file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReversalOptions<'a> {
     /// Only these hunks.
     pub(super) hunks: Option<&'a [usize]>,
-    /// What is done where the same lines were changed since.
-    pub(super) resolution: Resolution,
+    /// What to do where the same lines changed since.
+    pub(super) resolution: ConflictResolution,
 }
 
-/// A file from which changes were taken back.
-pub(super) struct TakenFile {
-    pub(super) file: File,
+/// A file with changes reversed.
+pub(super) struct ReversedContent {
+    pub(super) file: OptionalFile,
     pub(super) reverses: Vec<Reversal>,
-    /// How many places were changed since, and were resolved.
-    pub(super) resolved: usize,
+    /// How many conflicting places were resolved.
+    pub(super) resolved_count: usize,
 }
 
-/// Takes back changes of one file, the newest first. Only the texts of one of them are in memory at a time.
-pub(super) fn take_back_all(
+/// Reverses changes of one file, newest first. Holds the texts of only one change in memory at a time.
+pub(super) fn reverse_all(
     journal: &Journal,
-    file: File,
+    file: OptionalFile,
     changes: &[&Change],
     options: ReversalOptions<'_>,
-) -> Result<TakenFile, FilesError> {
-    let refusing = ReversalOptions { resolution: Resolution::Refuse, ..options };
+) -> Result<ReversedContent, FilesError> {
+    let refusing = ReversalOptions { resolution: ConflictResolution::Refuse, ..options };
     let runs = changes.chunks(1);
-    match take_back_runs(journal, file.clone(), runs, refusing) {
-        Err(FilesError::CannotReverse(_)) if options.resolution != Resolution::Refuse => {
-            // Changes that follow each other are taken back as one, so that each place is resolved once.
+    match reverse_runs(journal, file.clone(), runs, refusing) {
+        Err(FilesError::CannotReverse(_)) if options.resolution != ConflictResolution::Refuse => {
+            // Consecutive changes are reversed as one, so that each conflict is resolved once.
             let follows = |newer: &&Change, older: &&Change| match (newer.before, older.after) {
                 (Some(before), Some(after)) => before.hash == after.hash,
                 (before, after) => before.is_none() && after.is_none(),
             };
-            take_back_runs(journal, file, changes.chunk_by(follows), options)
+            reverse_runs(journal, file, changes.chunk_by(follows), options)
         }
         taken => taken,
     }
 }
 
-/// Takes back runs of changes, each of which goes on where the one before it ended.
-fn take_back_runs<'c>(
+/// Reverses runs of changes, each of which starts from the state that the previous one left.
+fn reverse_runs<'c>(
     journal: &Journal,
-    mut file: File,
+    mut file: OptionalFile,
     runs: impl Iterator<Item = &'c [&'c Change]>,
     options: ReversalOptions<'_>,
-) -> Result<TakenFile, FilesError> {
+) -> Result<ReversedContent, FilesError> {
     let ReversalOptions { hunks, resolution } = options;
     let (mut reverses, mut resolved) = (Vec::new(), 0);
     for run in runs {
         let (Some(newest), Some(oldest)) = (run.first(), run.last()) else { continue };
-        let (before, after) = (kept(journal, oldest.before)?, kept(journal, newest.after)?);
-        let step = Step { change: newest, before: content(&before), after: content(&after), hunks };
-        let now =
-            file.as_ref().map_or(Content::Absent, |(bytes, mode)| Content::Bytes { bytes, mode: *mode });
-        let (planned, places) = undo::reverse_resolving(now, &[step], resolution)?;
+        let (before, after) =
+            (load_stored_file(journal, oldest.before)?, load_stored_file(journal, newest.after)?);
+        let step =
+            ReversalStep { change: newest, before: to_content(&before), after: to_content(&after), hunks };
+        let now = file
+            .as_ref()
+            .map_or(FileContent::Absent, |(bytes, mode)| FileContent::Bytes { bytes, mode: *mode });
+        let (planned, places) = undo::plan_resolved_reversal(now, &[step], resolution)?;
         match run {
             [_] => reverses.push(step.reversal()),
             run => reverses.extend(run.iter().map(|change| Reversal { change: change.id, hunks: None })),
         }
         resolved += places;
         match planned {
-            Planned::Unchanged => {}
-            Planned::Write { bytes, mode } => file = Some((bytes, mode)),
-            Planned::Delete => file = None,
+            ReversalPlan::Unchanged => {}
+            ReversalPlan::Write { bytes, mode } => file = Some((bytes, mode)),
+            ReversalPlan::Delete => file = None,
         }
     }
-    Ok(TakenFile { file, reverses, resolved })
+    Ok(ReversedContent { file, reverses, resolved_count: resolved })
 }
 
-fn content(kept: &Option<Kept>) -> Content<'_> {
+fn to_content(kept: &Option<StoredFile>) -> FileContent<'_> {
     match kept {
-        None => Content::Absent,
-        Some((state, Some(bytes))) => Content::Bytes { bytes, mode: state.mode },
-        Some((_, None)) => Content::Unknown,
+        None => FileContent::Absent,
+        Some((state, Some(bytes))) => FileContent::Bytes { bytes, mode: state.mode },
+        Some((_, None)) => FileContent::Unknown,
     }
 }

@@ -1,4 +1,4 @@
-//! Boundaries: nothing outside a session's directories is read, changed or told, with either resolver.
+//! Tests of boundaries: nothing outside a session's directories is read, changed or disclosed, with either resolver.
 
 use expect_test::expect;
 
@@ -238,7 +238,7 @@ fn system_files_and_magic_links_are_refused() {
 
 #[test]
 fn a_system_file_system_inside_a_root_is_refused() {
-    // A17: what is mounted inside the root here is the system's own /proc and /sys.
+    // A17: the mounts inside the root here are the system's own /proc and /sys.
     check_both(
         r#"
 //= cwd /

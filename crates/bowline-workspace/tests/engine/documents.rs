@@ -1,4 +1,4 @@
-//! Documents: unsaved text is the truth, and nobody's change is lost beside it.
+//! Tests of documents: unsaved text takes precedence, and no change beside it is lost.
 
 use expect_test::expect;
 

@@ -1,4 +1,4 @@
-//! The journal as people see it: what changed, and taking it back without losing what came later.
+//! Tests of the journal as users see it: the changes, and undoing them without losing later ones.
 
 use expect_test::expect;
 
@@ -161,7 +161,7 @@ fn undo_by_hunk() {
             = 7\n
             = 8\n
             = nine\n
-            ! -32602 "cannot take back change 1 of $ROOT/a.txt: there is no hunk 7, they are counted from 0 and there are this many: 3"
+            ! -32602 "cannot take back change 1 of $ROOT/a.txt: no hunk 7: the change has 3, numbered from 0"
             change 3 of $ROOT/a.txt
             = 1\n
             = 2\n

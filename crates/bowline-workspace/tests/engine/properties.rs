@@ -1,42 +1,42 @@
-//! Properties of the real engine in a real directory, whatever is in the files and whoever does what in which order.
+//! Properties of the real engine in a real directory, for any file content and any interleaving of actors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
 use bowline_state::changes::ContentHash;
-use bowline_state::lines::{self, Window};
-use bowline_state::text::{self, Encoding, Format};
-use bowline_state::undo::{Selection, Who};
+use bowline_state::lines::{self, LineWindow};
+use bowline_state::text::{self, Encoding, TextFormat};
+use bowline_state::undo::{ChangeOwner, ChangeSelection};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::roots::{RootSpec, Roots};
-use bowline_workspace::workspace::{Session, Settings, Workspace};
+use bowline_workspace::workspace::{Workspace, WorkspaceOptions, WorkspaceSession};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use tempfile::TempDir;
 
 /// A workspace with one file.
-struct OneFile {
+struct SingleFileWorkspace {
     file: PathBuf,
     path: String,
     workspace: Workspace,
     _directory: TempDir,
 }
 
-impl OneFile {
-    fn holding(bytes: &[u8]) -> Self {
+impl SingleFileWorkspace {
+    fn with_bytes(bytes: &[u8]) -> Self {
         let directory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
         let base = directory.path().canonicalize().unwrap();
         fs::create_dir(base.join("ws")).unwrap();
         let file = base.join("ws/a.txt");
         fs::write(&file, bytes).unwrap();
         let roots = Roots::open(&RootSpec::writable(base.join("ws").to_str().unwrap()), &[]).unwrap();
-        let opened = Workspace::open(roots, &base.join("state"), Settings::default()).unwrap();
+        let opened = Workspace::open(roots, &base.join("state"), WorkspaceOptions::default()).unwrap();
         let path = file.to_str().unwrap().to_owned();
         Self { file, path, workspace: opened.workspace, _directory: directory }
     }
 
-    /// Replaces what a document shows, as an editor does that knows what it shows.
+    /// Replaces the text of a document, as an editor that knows the current text does.
     fn type_over(&self, path: &str, text: String) {
         let revision = self.workspace.document(path).unwrap().unwrap().revision;
         self.workspace.change_document(path, text, revision).unwrap();
@@ -46,7 +46,7 @@ impl OneFile {
         fs::read(&self.file).unwrap()
     }
 
-    fn session(&self, id: &str) -> Session {
+    fn session(&self, id: &str) -> WorkspaceSession {
         self.workspace.session(id)
     }
 }
@@ -63,15 +63,15 @@ fn any_text() -> impl Strategy<Value = String> {
         .prop_map(|(lines, last)| lines.concat() + &last)
 }
 
-fn any_format() -> impl Strategy<Value = Format> {
+fn any_format() -> impl Strategy<Value = TextFormat> {
     prop_oneof![
-        Just(Format::default()),
-        Just(Format { encoding: Encoding::Utf8, bom: true }),
-        Just(Format { encoding: Encoding::Utf16Le, bom: true }),
-        Just(Format { encoding: Encoding::Utf16Be, bom: true }),
-        Just(Format { encoding: Encoding::Utf16Le, bom: false }),
-        Just(Format { encoding: Encoding::named("windows-1252").unwrap(), bom: false }),
-        Just(Format { encoding: Encoding::named("shift_jis").unwrap(), bom: false }),
+        Just(TextFormat::default()),
+        Just(TextFormat { encoding: Encoding::Utf8, has_bom: true }),
+        Just(TextFormat { encoding: Encoding::Utf16Le, has_bom: true }),
+        Just(TextFormat { encoding: Encoding::Utf16Be, has_bom: true }),
+        Just(TextFormat { encoding: Encoding::Utf16Le, has_bom: false }),
+        Just(TextFormat { encoding: Encoding::from_name("windows-1252").unwrap(), has_bom: false }),
+        Just(TextFormat { encoding: Encoding::from_name("shift_jis").unwrap(), has_bom: false }),
     ]
 }
 
@@ -80,7 +80,7 @@ proptest! {
 
     #[test]
     fn the_slices_of_a_file_are_the_file(text in any_text(), limit in 1..5_u32, open: bool, dirty: bool) {
-        let one = OneFile::holding(text.as_bytes());
+        let one = SingleFileWorkspace::with_bytes(text.as_bytes());
         let mut expected = text;
         if open {
             one.workspace.open_document(&one.path).unwrap();
@@ -93,7 +93,7 @@ proptest! {
         let mut together = String::new();
         let mut line = 1;
         loop {
-            match session.read(&one.path, Window { line: Some(line), limit: Some(limit) }) {
+            match session.read(&one.path, LineWindow { line: Some(line), limit: Some(limit) }) {
                 Ok(part) => together.push_str(&part.text),
                 Err(FilesError::PastEnd { why, .. }) => {
                     prop_assert!(u64::from(line) > why.lines);
@@ -104,18 +104,18 @@ proptest! {
             line += limit;
         }
         prop_assert_eq!(&together, &expected);
-        // Who has seen every slice has seen the file.
+        // A session that has seen every slice has seen the file.
         let written = session.write(&one.path, "x\n", &session.origin(None, None)).unwrap();
-        prop_assert_eq!(written.verdict, Some(bowline_state::ledger::Verdict::Replaced));
+        prop_assert_eq!(written.verdict, Some(bowline_state::ledger::WriteVerdict::Replaced));
     }
 
     #[test]
     fn what_was_read_can_be_written_and_not_a_byte_changes(text in any_text(), format in any_format()) {
         let Ok(bytes) = text::encode(&text, format) else { return Ok(()) };
-        let one = OneFile::holding(&bytes);
+        let one = SingleFileWorkspace::with_bytes(&bytes);
         let session = one.session("s1");
         let origin = session.origin(None, None);
-        match session.read(&one.path, Window::default()) {
+        match session.read(&one.path, LineWindow::default()) {
             Ok(read) => {
                 for sent in [read.text.to_string(), read.text.replace("\r\n", "\n")] {
                     match session.write(&one.path, &sent, &origin) {
@@ -125,7 +125,7 @@ proptest! {
                     prop_assert_eq!(one.bytes(), bytes.clone());
                 }
             }
-            // What is not read as text is not written as text.
+            // A file that cannot be read as text cannot be written as text.
             Err(FilesError::NotText { .. }) => {
                 prop_assert!(session.write(&one.path, "x\n", &origin).is_err());
                 prop_assert_eq!(one.bytes(), bytes);
@@ -136,16 +136,16 @@ proptest! {
 
     #[test]
     fn a_change_and_its_undo_leave_every_byte(text in any_text(), format in any_format(), line in any_line()) {
-        // Of the other encodings some texts cannot be told, and some lines cannot be written.
-        let is_certain = format.encoding == Encoding::Utf8 || format.bom;
+        // In other encodings, some texts cannot be detected, and some lines cannot be written.
+        let is_certain = format.encoding == Encoding::Utf8 || format.has_bom;
         let Ok(bytes) = text::encode(&text, format) else {
             prop_assert!(!is_certain);
             return Ok(());
         };
-        let one = OneFile::holding(&bytes);
+        let one = SingleFileWorkspace::with_bytes(&bytes);
         let session = one.session("s1");
         let origin = session.origin(None, None);
-        let Ok(read) = session.read(&one.path, Window::default()) else {
+        let Ok(read) = session.read(&one.path, LineWindow::default()) else {
             prop_assert!(!is_certain);
             return Ok(());
         };
@@ -155,9 +155,9 @@ proptest! {
         if is_changed {
             let changed = one.bytes();
             prop_assert_ne!(&changed, &bytes);
-            session.undo(&Selection::default(), &origin).unwrap();
+            session.undo(&ChangeSelection::default(), &origin).unwrap();
             prop_assert_eq!(one.bytes(), bytes.clone());
-            session.redo(&Selection::default(), &origin).unwrap();
+            session.redo(&ChangeSelection::default(), &origin).unwrap();
             prop_assert_eq!(one.bytes(), changed);
         } else {
             prop_assert_eq!(one.bytes(), bytes);
@@ -170,22 +170,22 @@ fn windows_of_a_large_file_are_what_slicing_it_gives() {
     for mark in ["", "\u{feff}"] {
         let text: String =
             (0..120_000_u32).map(|line| format!("{line} {}\n", "ä".repeat(line as usize % 37))).collect();
-        let one = OneFile::holding(format!("{mark}{text}").as_bytes());
+        let one = SingleFileWorkspace::with_bytes(format!("{mark}{text}").as_bytes());
         let session = one.session("s1");
-        // Twice: the second time the way is known.
+        // Offsets repeat: the second time, the index knows the way.
         for line in [1, 2, 119_999, 60_000, 59_999, 1_000, 120_000, 1, 60_000, 120_000] {
-            let window = Window { line: Some(line), limit: Some(200) };
+            let window = LineWindow { line: Some(line), limit: Some(200) };
             let read = session.read(&one.path, window).unwrap();
-            assert_eq!(*read.text, lines::slice(&text, window).unwrap());
+            assert_eq!(*read.text, lines::slice_lines(&text, window).unwrap());
         }
-        let past = session.read(&one.path, Window { line: Some(120_001), limit: Some(1) });
+        let past = session.read(&one.path, LineWindow { line: Some(120_001), limit: Some(1) });
         assert!(matches!(past, Err(FilesError::PastEnd { why, .. }) if why.lines == 120_000));
     }
 }
 
-/// What somebody does next. Where in the text, and which line of those that are there, is up to the number.
+/// An actor's next step. The number selects the position in the text, or one of its lines.
 #[derive(Debug, Clone, Copy)]
-enum Deed {
+enum EditStep {
     Read(u8),
     Forget(u8),
     Insert(u8, u16),
@@ -202,52 +202,52 @@ enum Deed {
     Save,
 }
 
-fn any_deed() -> impl Strategy<Value = Deed> {
+fn any_step() -> impl Strategy<Value = EditStep> {
     let who = || 0..2_u8;
     prop_oneof![
-        2 => who().prop_map(Deed::Read),
-        1 => who().prop_map(Deed::Forget),
-        4 => (who(), any::<u16>()).prop_map(|(who, at)| Deed::Insert(who, at)),
-        2 => (who(), any::<u16>()).prop_map(|(who, at)| Deed::Remove(who, at)),
-        1 => who().prop_map(Deed::Undo),
-        1 => who().prop_map(Deed::Redo),
-        1 => who().prop_map(Deed::UndoLast),
-        2 => any::<u16>().prop_map(Deed::DiskInsert),
-        1 => any::<u16>().prop_map(Deed::DiskRemove),
-        1 => any::<u16>().prop_map(Deed::DiskRename),
-        1 => Just(Deed::Open),
-        3 => any::<u16>().prop_map(Deed::Type),
-        1 => any::<u16>().prop_map(Deed::TypeRemove),
-        1 => Just(Deed::Save),
+        2 => who().prop_map(EditStep::Read),
+        1 => who().prop_map(EditStep::Forget),
+        4 => (who(), any::<u16>()).prop_map(|(who, at)| EditStep::Insert(who, at)),
+        2 => (who(), any::<u16>()).prop_map(|(who, at)| EditStep::Remove(who, at)),
+        1 => who().prop_map(EditStep::Undo),
+        1 => who().prop_map(EditStep::Redo),
+        1 => who().prop_map(EditStep::UndoLast),
+        2 => any::<u16>().prop_map(EditStep::DiskInsert),
+        1 => any::<u16>().prop_map(EditStep::DiskRemove),
+        1 => any::<u16>().prop_map(EditStep::DiskRename),
+        1 => Just(EditStep::Open),
+        3 => any::<u16>().prop_map(EditStep::Type),
+        1 => any::<u16>().prop_map(EditStep::TypeRemove),
+        1 => Just(EditStep::Save),
     ]
 }
 
-/// Two sessions and a user at one file, and what must be true of it.
-struct Crowd {
-    one: OneFile,
-    // What each session believes the file to hold, and whether the engine knows that it has seen it.
+/// Two sessions and a user editing one file, and its invariants.
+struct ConcurrentEdits {
+    workspace: SingleFileWorkspace,
+    // The text that each session believes the file to hold, and whether the engine knows that the session has seen it.
     views: [Option<String>; 2],
-    known: [bool; 2],
+    has_seen: [bool; 2],
     count: usize,
-    // Every line that was taken for written, and who wrote it: a session, or the user.
+    // Every line accepted as written, and its author: a session, or the user.
     markers: BTreeMap<String, Option<u8>>,
-    // Lines that somebody removed, or an undo took back: they may be there or not.
-    loose: BTreeSet<String>,
-    // Whether the disk was changed beside the engine since its last change.
-    beside: bool,
+    // Lines that were removed or undone: they may be present or not.
+    uncertain_lines: BTreeSet<String>,
+    // Whether the file was changed outside the engine since the engine's last change.
+    is_disk_changed: bool,
 }
 
-impl Crowd {
+impl ConcurrentEdits {
     fn new() -> Self {
         let text: String = (0..12).map(|line| format!("line {line}\n")).collect();
         Self {
-            one: OneFile::holding(text.as_bytes()),
+            workspace: SingleFileWorkspace::with_bytes(text.as_bytes()),
             views: [None, None],
-            known: [false, false],
+            has_seen: [false, false],
             count: 0,
             markers: BTreeMap::new(),
-            loose: BTreeSet::new(),
-            beside: false,
+            uncertain_lines: BTreeSet::new(),
+            is_disk_changed: false,
         }
     }
 
@@ -259,7 +259,7 @@ impl Crowd {
         (lines.join("\n") + "\n", marker)
     }
 
-    /// Returns the text without one of its lines, which is loose from now on if the deed is done.
+    /// Returns the text without one of its lines, and that line, which becomes uncertain if the step succeeds.
     fn remove(text: &str, at: u16) -> Option<(String, String)> {
         let mut lines: Vec<&str> = text.lines().collect();
         if lines.is_empty() {
@@ -269,160 +269,185 @@ impl Crowd {
         Some((lines.iter().map(|line| format!("{line}\n")).collect(), removed))
     }
 
-    fn shown(&self) -> Option<String> {
-        self.one.workspace.document(&self.one.path).unwrap().map(|document| document.text.to_string())
+    fn document_text(&self) -> Option<String> {
+        self.workspace
+            .workspace
+            .document(&self.workspace.path)
+            .unwrap()
+            .map(|document| document.text.to_string())
     }
 
-    fn disk(&self) -> String {
-        String::from_utf8(self.one.bytes()).unwrap()
+    fn disk_text(&self) -> String {
+        String::from_utf8(self.workspace.bytes()).unwrap()
     }
 
-    fn id(who: u8) -> String {
+    fn session_id(who: u8) -> String {
         format!("s{who}")
     }
 
     fn write(&mut self, who: u8, text: String) -> bool {
-        let session = self.one.session(&Self::id(who));
-        let disk = self.disk();
-        match session.write(&self.one.path, &text, &session.origin(None, None)) {
+        let session = self.workspace.session(&Self::session_id(who));
+        let disk = self.disk_text();
+        match session.write(&self.workspace.path, &text, &session.origin(None, None)) {
             Ok(written) => {
-                if !std::mem::replace(&mut self.known[usize::from(who)], true) {
-                    // An unseen write replaces what is on the disk, but never what the user has not saved.
+                if !std::mem::replace(&mut self.has_seen[usize::from(who)], true) {
+                    // An unseen write replaces the text on disk, but never the user's unsaved text.
                     let replaced = disk.lines().filter(|line| !text.lines().any(|sent| sent == *line));
-                    self.loose.extend(replaced.map(str::to_owned));
+                    self.uncertain_lines.extend(replaced.map(str::to_owned));
                 }
-                self.beside &= written.change.is_none();
+                self.is_disk_changed &= written.change.is_none();
                 self.views[usize::from(who)] = Some(text);
                 true
             }
-            Err(FilesError::Rejected { .. }) => false,
+            Err(FilesError::WriteRejected { .. }) => false,
             Err(error) => panic!("{error}"),
         }
     }
 
-    fn take_back(&mut self, who: u8, deed: Deed) {
-        let session = self.one.session(&Self::id(who));
+    fn undo_or_redo(&mut self, who: u8, deed: EditStep) {
+        let session = self.workspace.session(&Self::session_id(who));
         let origin = session.origin(None, None);
-        let last = matches!(deed, Deed::UndoLast(_)).then_some(1);
-        let selection = Selection { who: Who::Session(Self::id(who)), last, ..Selection::default() };
+        let last = matches!(deed, EditStep::UndoLast(_)).then_some(1);
+        let selection = ChangeSelection {
+            owner: ChangeOwner::Session(Self::session_id(who)),
+            limit: last,
+            ..ChangeSelection::default()
+        };
         let done = match deed {
-            Deed::Redo(_) => session.redo(&selection, &origin),
+            EditStep::Redo(_) => session.redo(&selection, &origin),
             _ => session.undo(&selection, &origin),
         };
         match done {
             Ok(reversed) => {
-                self.beside &= reversed.files.iter().all(|reversed| !reversed.changed);
+                self.is_disk_changed &= reversed.files.iter().all(|reversed| !reversed.is_changed);
                 let own = self.markers.iter().filter(|(_, author)| **author == Some(who));
-                self.loose.extend(own.map(|(marker, _)| marker.clone()));
+                self.uncertain_lines.extend(own.map(|(marker, _)| marker.clone()));
             }
-            Err(FilesError::CannotReverse(_) | FilesError::NothingTo(_) | FilesError::Rejected { .. }) => {}
+            Err(
+                FilesError::CannotReverse(_)
+                | FilesError::NothingToUndo(_)
+                | FilesError::WriteRejected { .. },
+            ) => {}
             Err(error) => panic!("{error}"),
         }
     }
 
-    fn put_on_disk(&mut self, text: &str, rename: bool) {
+    fn write_to_disk(&mut self, text: &str, rename: bool) {
         if rename {
-            let temp = self.one.file.with_extension("editing");
+            let temp = self.workspace.file.with_extension("editing");
             fs::write(&temp, text).unwrap();
-            fs::rename(temp, &self.one.file).unwrap();
+            fs::rename(temp, &self.workspace.file).unwrap();
         } else {
-            fs::write(&self.one.file, text).unwrap();
+            fs::write(&self.workspace.file, text).unwrap();
         }
-        self.beside = true;
+        self.is_disk_changed = true;
     }
 
-    fn act(&mut self, deed: Deed) {
-        let path = self.one.path.clone();
+    fn run_step(&mut self, deed: EditStep) {
+        let path = self.workspace.path.clone();
         match deed {
-            Deed::Read(who) => {
-                let read = self.one.session(&Self::id(who)).read(&path, Window::default()).unwrap();
+            EditStep::Read(who) => {
+                let read = self
+                    .workspace
+                    .session(&Self::session_id(who))
+                    .read(&path, LineWindow::default())
+                    .unwrap();
                 self.views[usize::from(who)] = Some(read.text.to_string());
-                self.known[usize::from(who)] = true;
+                self.has_seen[usize::from(who)] = true;
             }
-            Deed::Forget(who) => {
-                self.one.session(&Self::id(who)).end();
-                self.known[usize::from(who)] = false;
+            EditStep::Forget(who) => {
+                self.workspace.session(&Self::session_id(who)).end();
+                self.has_seen[usize::from(who)] = false;
             }
-            Deed::Insert(who, at) => {
+            EditStep::Insert(who, at) => {
                 let Some(view) = self.views[usize::from(who)].clone() else {
-                    return self.act(Deed::Read(who));
+                    return self.run_step(EditStep::Read(who));
                 };
                 let (text, marker) = self.insert(&view, at);
                 if self.write(who, text) {
                     self.markers.insert(marker, Some(who));
                 }
             }
-            Deed::Remove(who, at) => {
+            EditStep::Remove(who, at) => {
                 let Some(view) = self.views[usize::from(who)].clone() else {
-                    return self.act(Deed::Read(who));
+                    return self.run_step(EditStep::Read(who));
                 };
                 let Some((text, removed)) = Self::remove(&view, at) else { return };
                 if self.write(who, text) {
-                    self.loose.insert(removed);
+                    self.uncertain_lines.insert(removed);
                 }
             }
-            Deed::Undo(who) | Deed::Redo(who) | Deed::UndoLast(who) => self.take_back(who, deed),
-            Deed::DiskInsert(at) | Deed::DiskRename(at) => {
-                let (text, marker) = self.insert(&self.disk(), at);
-                self.put_on_disk(&text, matches!(deed, Deed::DiskRename(_)));
+            EditStep::Undo(who) | EditStep::Redo(who) | EditStep::UndoLast(who) => {
+                self.undo_or_redo(who, deed)
+            }
+            EditStep::DiskInsert(at) | EditStep::DiskRename(at) => {
+                let (text, marker) = self.insert(&self.disk_text(), at);
+                self.write_to_disk(&text, matches!(deed, EditStep::DiskRename(_)));
                 self.markers.insert(marker, None);
             }
-            Deed::DiskRemove(at) => {
-                if let Some((text, removed)) = Self::remove(&self.disk(), at) {
-                    self.put_on_disk(&text, false);
-                    self.loose.insert(removed);
+            EditStep::DiskRemove(at) => {
+                if let Some((text, removed)) = Self::remove(&self.disk_text(), at) {
+                    self.write_to_disk(&text, false);
+                    self.uncertain_lines.insert(removed);
                 }
             }
-            Deed::Open => {
-                if self.shown().is_none() {
-                    self.one.workspace.open_document(&path).unwrap();
+            EditStep::Open => {
+                if self.document_text().is_none() {
+                    self.workspace.workspace.open_document(&path).unwrap();
                 }
             }
-            Deed::Type(at) => {
-                let Some(shown) = self.shown() else { return };
+            EditStep::Type(at) => {
+                let Some(shown) = self.document_text() else { return };
                 let (text, marker) = self.insert(&shown, at);
-                self.one.type_over(&path, text);
+                self.workspace.type_over(&path, text);
                 self.markers.insert(marker, None);
             }
-            Deed::TypeRemove(at) => {
-                let Some((text, removed)) = self.shown().and_then(|shown| Self::remove(&shown, at)) else {
+            EditStep::TypeRemove(at) => {
+                let Some((text, removed)) = self.document_text().and_then(|shown| Self::remove(&shown, at))
+                else {
                     return;
                 };
-                self.one.type_over(&path, text);
-                self.loose.insert(removed);
+                self.workspace.type_over(&path, text);
+                self.uncertain_lines.insert(removed);
             }
-            Deed::Save => match self.shown().map(|_| self.one.workspace.save_document(&path)) {
-                None | Some(Err(FilesError::Rejected { .. })) => {}
-                Some(saved) => {
-                    saved.unwrap();
+            EditStep::Save => {
+                match self.document_text().map(|_| self.workspace.workspace.save_document(&path)) {
+                    None | Some(Err(FilesError::WriteRejected { .. })) => {}
+                    Some(saved) => {
+                        saved.unwrap();
+                    }
                 }
-            },
+            }
         }
     }
 
-    /// What is true after every deed.
+    /// Checks the invariants after every step.
     fn check(&self) -> TestCaseResult {
-        let disk = self.disk();
-        let shown = self.shown().unwrap_or_default();
+        let disk = self.disk_text();
+        let shown = self.document_text().unwrap_or_default();
         let there: BTreeSet<&str> = disk.lines().chain(shown.lines()).collect();
-        for marker in self.markers.keys().filter(|marker| !self.loose.contains(*marker)) {
+        for marker in self.markers.keys().filter(|marker| !self.uncertain_lines.contains(*marker)) {
             prop_assert!(there.contains(&**marker), "{} is lost", marker);
         }
-        let folder: Vec<_> = fs::read_dir(self.one.file.parent().unwrap()).unwrap().collect();
+        let folder: Vec<_> = fs::read_dir(self.workspace.file.parent().unwrap()).unwrap().collect();
         prop_assert_eq!(folder.len(), 1, "{:?}", folder);
-        let changes = self.one.workspace.changes(&Selection::default()).unwrap();
-        if let Some(last) = changes.last().filter(|_| !self.beside) {
+        let changes = self.workspace.workspace.changes(&ChangeSelection::default()).unwrap();
+        if let Some(last) = changes.last().filter(|_| !self.is_disk_changed) {
             let after = last.change.after.map(|after| after.hash);
-            prop_assert_eq!(after, Some(ContentHash::of(&self.one.bytes())), "the journal knows another end");
+            prop_assert_eq!(
+                after,
+                Some(ContentHash::digest(&self.workspace.bytes())),
+                "the journal knows another end"
+            );
         }
         Ok(())
     }
 
-    /// What is true in the end: whatever an agent was told is written can be found in the journal.
+    /// Checks the final invariant: every line acknowledged to an agent is in the journal.
     fn check_journal(&self) -> TestCaseResult {
         let mut patches = String::new();
-        for changed in self.one.workspace.changes(&Selection::default()).unwrap() {
-            patches.push_str(&self.one.workspace.diff_change(changed.change.id).unwrap());
+        for changed in self.workspace.workspace.changes(&ChangeSelection::default()).unwrap() {
+            patches.push_str(&self.workspace.workspace.diff_change(changed.change.id).unwrap());
         }
         let added: BTreeSet<&str> = patches.lines().filter_map(|line| line.strip_prefix('+')).collect();
         for (marker, _) in self.markers.iter().filter(|(_, author)| author.is_some()) {
@@ -437,11 +462,11 @@ proptest! {
 
     #[test]
     fn whatever_sessions_and_user_do_no_line_vanishes_that_nobody_removed(
-        deeds in proptest::collection::vec(any_deed(), 1..30)
+        deeds in proptest::collection::vec(any_step(), 1..30)
     ) {
-        let mut crowd = Crowd::new();
+        let mut crowd = ConcurrentEdits::new();
         for deed in deeds {
-            crowd.act(deed);
+            crowd.run_step(deed);
             crowd.check()?;
         }
         crowd.check_journal()?;

@@ -1,4 +1,4 @@
-//! Reads: what `line` and `limit` give, and what is said where there is nothing to give.
+//! Tests of reads: the effect of `line` and `limit`, and the errors where there is nothing to return.
 
 use expect_test::expect;
 
@@ -175,7 +175,7 @@ three
 
 #[test]
 fn a_sparse_file_of_a_terabyte_is_refused_at_once() {
-    // A21 and A22: the holes are NULs, which no text has; what is asked for is looked at first.
+    // A21 and A22: holes are NULs, which no text has; the requested lines are examined first.
     check(
         r#"
 //- /big size=1099511627776

@@ -1,4 +1,4 @@
-//! Text formats: encoding, mark, line endings and the last newline are the file's, whatever an agent sends.
+//! Tests of text formats: encoding, byte order mark, line endings and the last newline stay the file's own.
 
 use expect_test::expect;
 

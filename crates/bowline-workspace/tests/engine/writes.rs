@@ -1,8 +1,8 @@
-//! Writes: replaced, merged or refused by what the session knows, and everything else about the file as it was.
+//! Tests of writes: replaced, merged or refused depending on what the session has seen, with all metadata preserved.
 
-use bowline_state::undo::Selection;
+use bowline_state::undo::ChangeSelection;
 use bowline_workspace::roots::{RootSpec, Roots};
-use bowline_workspace::workspace::{Settings, Workspace};
+use bowline_workspace::workspace::{Workspace, WorkspaceOptions};
 use expect_test::expect;
 
 use crate::check;
@@ -415,7 +415,7 @@ secret
 "#,
         expect![[r#"
             | secret
-            ! -32602 "$ROOT/h has 2 names (hard links): writing it would change all of them; the setting for hard links can allow it"
+            ! -32602 "$ROOT/h has 2 names (hard links): writing it would change all of them: break the links first, or use a command"
             = secret\n
             $ROOT/h
             $OUT/s
@@ -592,7 +592,7 @@ one
 
 #[test]
 fn two_sessions_write_the_same_file_in_turn() {
-    // A45: the second is merged, or told.
+    // A45: the second write is merged, or refused.
     check(
         r#"
 //- /a.txt
@@ -694,7 +694,8 @@ fn extended_attributes_stay() {
         set => set.unwrap(),
     }
     let roots = Roots::open(&RootSpec::writable(ws.to_str().unwrap()), &[]).unwrap();
-    let session = Workspace::open(roots, &state, Settings::default()).unwrap().workspace.session("s1");
+    let session =
+        Workspace::open(roots, &state, WorkspaceOptions::default()).unwrap().workspace.session("s1");
     let origin = session.origin(None, None);
     let attribute = || {
         let mut value = [0; 16];
@@ -703,6 +704,6 @@ fn extended_attributes_stay() {
     };
     session.write(file.to_str().unwrap(), "two\n", &origin).unwrap();
     assert_eq!((std::fs::read_to_string(&file).unwrap().as_str(), attribute()), ("two\n", value.to_vec()));
-    session.undo(&Selection::default(), &origin).unwrap();
+    session.undo(&ChangeSelection::default(), &origin).unwrap();
     assert_eq!((std::fs::read_to_string(&file).unwrap().as_str(), attribute()), ("one\n", value.to_vec()));
 }

@@ -1,38 +1,39 @@
-//! A plan of faults: one count of all calls, the writer's and SQLite's, and what is to happen at which.
+//! A plan of faults: one count of all calls, the writer's and SQLite's, and the fault for each call.
 
 use std::fmt;
 use std::io;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-use bowline_workspace::calls::{Call, Gate};
+use bowline_workspace::disk_calls::{DiskCall, DiskFaultInjector};
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
 use test_support::faulty_sqlite::{SqliteCall, SqliteFault, SqliteGate};
 
-/// A call, whoever makes it.
+/// A call, made by the writer or by SQLite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Made {
-    Writer(Call),
+pub(crate) enum RecordedCall {
+    Writer(DiskCall),
     Sqlite(SqliteCall),
 }
 
-impl Made {
-    /// Says whether the disk is another one after it. Dying before a call that only reads is dying after the one before.
+impl RecordedCall {
+    /// Returns whether the call changes the disk. Dying before a call that only reads is the same as dying after the
+    /// call before it.
     pub(crate) fn changes_the_disk(self) -> bool {
         self != Self::Sqlite(SqliteCall::Read)
     }
 
     pub(crate) fn is_write(self) -> bool {
-        matches!(self, Self::Writer(Call::Write) | Self::Sqlite(SqliteCall::Write))
+        matches!(self, Self::Writer(DiskCall::Write) | Self::Sqlite(SqliteCall::Write))
     }
 
-    pub(crate) fn is_writers(self) -> bool {
+    pub(crate) fn is_from_writer(self) -> bool {
         matches!(self, Self::Writer(_))
     }
 }
 
-impl fmt::Display for Made {
+impl fmt::Display for RecordedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Writer(call) => write!(f, "{call:?}"),
@@ -43,50 +44,50 @@ impl fmt::Display for Made {
 
 /// How a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum FaultReason {
     Io,
     Full,
 }
 
-/// What happens at a call.
+/// The fault at a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// This one fails.
-    Fail(Why),
-    /// This one and all after it fail, as on a disk that is gone or full. Nothing reaches the disk any more, so what is
-    /// there is what the death of the process would leave.
-    FailOn(Why),
+pub(crate) enum FaultAction {
+    /// This call fails.
+    Fail(FaultReason),
+    /// This call and all after it fail, as on a disk that is gone or full. No more calls reach the disk, so it is left
+    /// as the death of the process would leave it.
+    FailFromHere(FaultReason),
     /// Half of the bytes are written.
     Short,
     /// The process dies.
     Kill,
 }
 
-/// What is to happen at which call; calls are counted from 1.
+/// The faults by call; calls are counted from 1.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Faults(pub(crate) Vec<(usize, Action)>);
+pub(crate) struct FaultSchedule(pub(crate) Vec<(usize, FaultAction)>);
 
-impl Faults {
-    pub(crate) fn at(call: usize, action: Action) -> Self {
+impl FaultSchedule {
+    pub(crate) fn at(call: usize, action: FaultAction) -> Self {
         Self(vec![(call, action)])
     }
 
-    pub(crate) fn then(mut self, call: usize, action: Action) -> Self {
+    pub(crate) fn then(mut self, call: usize, action: FaultAction) -> Self {
         self.0.push((call, action));
         self
     }
 }
 
-const ACTIONS: [(&str, Action); 6] = [
-    ("fails-io", Action::Fail(Why::Io)),
-    ("fails-full", Action::Fail(Why::Full)),
-    ("fails-on-io", Action::FailOn(Why::Io)),
-    ("fails-on-full", Action::FailOn(Why::Full)),
-    ("short", Action::Short),
-    ("killed", Action::Kill),
+const ACTIONS: [(&str, FaultAction); 6] = [
+    ("fails-io", FaultAction::Fail(FaultReason::Io)),
+    ("fails-full", FaultAction::Fail(FaultReason::Full)),
+    ("fails-on-io", FaultAction::FailFromHere(FaultReason::Io)),
+    ("fails-on-full", FaultAction::FailFromHere(FaultReason::Full)),
+    ("short", FaultAction::Short),
+    ("killed", FaultAction::Kill),
 ];
 
-impl fmt::Display for Faults {
+impl fmt::Display for FaultSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (call, action)) in self.0.iter().enumerate() {
             let name = ACTIONS.iter().find(|(_, known)| known == action).map_or("?", |(name, _)| name);
@@ -96,7 +97,7 @@ impl fmt::Display for Faults {
     }
 }
 
-impl FromStr for Faults {
+impl FromStr for FaultSchedule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -110,21 +111,21 @@ impl FromStr for Faults {
     }
 }
 
-/// The gate before all calls. It is open, and counts nothing, until it is armed.
+/// The hook before all calls. It is disabled, and counts no calls, until it is armed.
 #[derive(Debug)]
-pub(crate) struct Plan {
-    faults: Faults,
+pub(crate) struct FaultPlan {
+    faults: FaultSchedule,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     armed: bool,
-    made: Vec<Made>,
+    calls: Vec<RecordedCall>,
 }
 
-impl Plan {
-    pub(crate) fn new(faults: Faults) -> Self {
+impl FaultPlan {
+    pub(crate) fn new(faults: FaultSchedule) -> Self {
         Self { faults, state: Mutex::default() }
     }
 
@@ -132,48 +133,51 @@ impl Plan {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).armed = armed;
     }
 
-    /// Returns the calls that were made, or tried, while it was armed.
-    pub(crate) fn made(&self) -> Vec<Made> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).made.clone()
+    /// Returns the calls that were made, or attempted, while it was armed.
+    pub(crate) fn recorded_calls(&self) -> Vec<RecordedCall> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).calls.clone()
     }
 
-    fn ask(&self, call: Made, bytes: usize) -> Result<usize, Why> {
+    fn next_call(&self, call: RecordedCall, bytes: usize) -> Result<usize, FaultReason> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.armed {
             return Ok(bytes);
         }
-        state.made.push(call);
-        let now = state.made.len();
+        state.calls.push(call);
+        let now = state.calls.len();
         for &(at, action) in &self.faults.0 {
             match action {
-                Action::Fail(why) if at == now => return Err(why),
-                Action::FailOn(why) if at <= now => return Err(why),
-                Action::Short if at == now => return Ok(bytes.div_ceil(2)),
-                Action::Kill if at == now => {
+                FaultAction::Fail(why) if at == now => return Err(why),
+                FaultAction::FailFromHere(why) if at <= now => return Err(why),
+                FaultAction::Short if at == now => return Ok(bytes.div_ceil(2)),
+                FaultAction::Kill if at == now => {
                     kill_process(getpid(), Signal::KILL).expect("a process can end itself");
                     unreachable!("nothing runs after SIGKILL");
                 }
-                Action::Fail(_) | Action::FailOn(_) | Action::Short | Action::Kill => {}
+                FaultAction::Fail(_)
+                | FaultAction::FailFromHere(_)
+                | FaultAction::Short
+                | FaultAction::Kill => {}
             }
         }
         Ok(bytes)
     }
 }
 
-impl Gate for Plan {
-    fn pass(&self, call: Call, bytes: usize) -> io::Result<usize> {
-        self.ask(Made::Writer(call), bytes).map_err(|why| match why {
-            Why::Io => Errno::IO.into(),
-            Why::Full => Errno::NOSPC.into(),
+impl DiskFaultInjector for FaultPlan {
+    fn before_call(&self, call: DiskCall, bytes: usize) -> io::Result<usize> {
+        self.next_call(RecordedCall::Writer(call), bytes).map_err(|why| match why {
+            FaultReason::Io => Errno::IO.into(),
+            FaultReason::Full => Errno::NOSPC.into(),
         })
     }
 }
 
-impl SqliteGate for Plan {
-    fn pass(&self, call: SqliteCall, bytes: usize) -> Result<usize, SqliteFault> {
-        self.ask(Made::Sqlite(call), bytes).map_err(|why| match why {
-            Why::Io => SqliteFault::Io,
-            Why::Full => SqliteFault::Full,
+impl SqliteGate for FaultPlan {
+    fn check_call(&self, call: SqliteCall, bytes: usize) -> Result<usize, SqliteFault> {
+        self.next_call(RecordedCall::Sqlite(call), bytes).map_err(|why| match why {
+            FaultReason::Io => SqliteFault::Io,
+            FaultReason::Full => SqliteFault::Full,
         })
     }
 }

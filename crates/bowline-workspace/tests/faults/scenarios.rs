@@ -1,80 +1,86 @@
-//! What is tried with faults: each a state of the disk, an operation, and the files before and after it.
+//! The scenarios for faults: each a state of the disk, an operation, and the files before and after it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use bowline_state::lines::Window;
-use bowline_state::undo::{Selection, Who};
-use bowline_workspace::calls::Call;
+use bowline_state::lines::LineWindow;
+use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_workspace::disk_calls::DiskCall;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::journal::Retention;
-use bowline_workspace::workspace::{Guard, Settings, Workspace};
+use bowline_workspace::workspace::{RiskyWriteBehavior, Workspace, WorkspaceOptions};
 
-use super::lab::Lab;
+use super::fixture::FaultFixture;
 
 const OLD: &str = "one\ntwo\nthree\nfour\nfive\n";
 const NEW: &str = "one\n2\nthree\nfour\nfive\nsix\nseven\n";
 const SHORT: &str = "one\n2\n";
 const OTHER: &str = "alpha\nbeta\n";
-// Of a length that SQLite keeps on pages of their own, and that does not compress to nothing.
+// Long enough for SQLite to keep it on overflow pages, and not highly compressible.
 const ADDED: &str = include_str!("plan.rs");
-// Of which the journal keeps what differs from that.
+// The journal stores this as a delta to the text above.
 const EDITED: &str = concat!("// One line more.\n", include_str!("plan.rs"));
 
 /// A file that the operation changes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Subject {
+pub(crate) struct ScenarioFile {
     pub(crate) path: &'static str,
-    /// Before; none if it is not there.
+    /// The text before; `None` if the file does not exist.
     pub(crate) old: Option<&'static str>,
-    /// After; none if it is not there.
+    /// The text after; `None` if the file does not exist.
     pub(crate) new: Option<&'static str>,
-    /// The mode it has whenever it is there.
+    /// Its mode whenever it exists.
     pub(crate) mode: Option<u32>,
 }
 
-/// How the operation is taken back.
+/// How the operation is reversed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Back {
+pub(crate) enum UndoDirection {
     Undo,
     Redo,
 }
 
-/// What the faults meet.
+/// The phase in which the faults occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum FaultTarget {
     /// The operation.
     Operation,
-    /// The first opening of the workspace: there is no journal yet.
+    /// The first opening of the workspace, without a journal.
     FirstOpening,
-    /// The next opening of the workspace, after the operation was cut off at the first such call; a write half done.
-    Recovery(Call),
+    /// The next opening of the workspace, after the operation was cut off at the first such call, or halfway through it
+    /// if it is a write.
+    Recovery(DiskCall),
 }
 
-/// Something to try.
+/// A scenario to run with faults.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    pub(crate) target: Target,
-    pub(crate) subjects: &'static [Subject],
-    /// So many of the files are changed first, all or none, and then the rest. None: all of them at once.
-    pub(crate) first: usize,
-    /// Another name of the first file.
+    pub(crate) target: FaultTarget,
+    pub(crate) files: &'static [ScenarioFile],
+    /// The number of files changed first, as an atomic group, before the rest. 0 changes all of them at once.
+    pub(crate) first_count: usize,
+    /// Another hard link to the first file.
     pub(crate) link: Option<&'static str>,
-    /// Changes that are in the journal before, through the engine.
-    pub(crate) set_up: fn(&Lab, &Workspace),
-    /// What the process that does it has to do first: it has seen files, it has documents open.
-    pub(crate) prepare: fn(&Lab, &Workspace),
-    pub(crate) act: fn(&Lab, &Workspace) -> Result<(), FilesError>,
-    pub(crate) back: Back,
-    pub(crate) selection: fn(&Lab) -> Selection,
+    /// Changes in the journal before, made through the engine.
+    pub(crate) set_up: fn(&FaultFixture, &Workspace),
+    /// The preparation in the process that runs the operation: reading files, opening documents.
+    pub(crate) prepare: fn(&FaultFixture, &Workspace),
+    pub(crate) act: fn(&FaultFixture, &Workspace) -> Result<(), FilesError>,
+    pub(crate) direction: UndoDirection,
+    pub(crate) selection: fn(&FaultFixture) -> ChangeSelection,
 }
 
 impl Scenario {
-    pub(crate) fn settings(&self) -> Settings {
-        let hard_links = if self.link.is_some() { Guard::Allow } else { Guard::Refuse };
-        let mut settings = Settings { hard_links, ..Settings::default() };
+    pub(crate) fn options(&self) -> WorkspaceOptions {
+        let hard_links =
+            if self.link.is_some() { RiskyWriteBehavior::Allow } else { RiskyWriteBehavior::Refuse };
+        // A reaper still running when the workspace is dropped would close the journal later, or only when the process
+        // ends.
+        let reap_interval = Duration::from_secs(3600);
+        let mut settings = WorkspaceOptions { hard_links, reap_interval, ..WorkspaceOptions::default() };
         if self.name == "prune" {
             settings.retention = Retention { max_changes: 2, ..Retention::default() };
         }
@@ -82,82 +88,94 @@ impl Scenario {
     }
 }
 
-fn nothing(_: &Lab, _: &Workspace) {}
+fn do_nothing(_: &FaultFixture, _: &Workspace) {}
 
-fn second_turn(_: &Lab) -> Selection {
-    Selection { who: Who::Turn { session: "s".into(), turn: 2 }, ..Selection::default() }
+fn second_turn(_: &FaultFixture) -> ChangeSelection {
+    ChangeSelection {
+        owner: ChangeOwner::Turn { session: "s".into(), turn: 2 },
+        ..ChangeSelection::default()
+    }
 }
 
-fn first_turn(_: &Lab) -> Selection {
-    Selection { who: Who::Turn { session: "s".into(), turn: 1 }, ..Selection::default() }
+fn first_turn(_: &FaultFixture) -> ChangeSelection {
+    ChangeSelection {
+        owner: ChangeOwner::Turn { session: "s".into(), turn: 1 },
+        ..ChangeSelection::default()
+    }
 }
 
-fn last_of_a(lab: &Lab) -> Selection {
-    Selection { path: Some(lab.path("a.txt")), last: Some(1), ..Selection::default() }
+fn last_change_of_a(lab: &FaultFixture) -> ChangeSelection {
+    ChangeSelection { path: Some(lab.path("a.txt")), limit: Some(1), ..ChangeSelection::default() }
 }
 
-fn write(lab: &Lab, workspace: &Workspace, turn: u64, path: &str, text: &str) -> Result<(), FilesError> {
+fn write(
+    lab: &FaultFixture,
+    workspace: &Workspace,
+    turn: u64,
+    path: &str,
+    text: &str,
+) -> Result<(), FilesError> {
     let session = workspace.session("s");
     session.write(&lab.path(path), text, &session.origin(Some(turn), Some("call"))).map(|_| ())
 }
 
-fn see(lab: &Lab, workspace: &Workspace, path: &str) {
-    workspace.session("s").read(&lab.path(path), Window::default()).expect("nothing fails yet");
+fn read_file(lab: &FaultFixture, workspace: &Workspace, path: &str) {
+    workspace.session("s").read(&lab.path(path), LineWindow::default()).expect("nothing fails yet");
 }
 
 /// A turn that changes a file, creates one and deletes one.
-fn turn_of_three(lab: &Lab, workspace: &Workspace) {
+fn change_three_files(lab: &FaultFixture, workspace: &Workspace) {
     let session = workspace.session("s");
     write(lab, workspace, 1, "a.txt", NEW).expect("nothing fails yet");
     write(lab, workspace, 1, "b.txt", ADDED).expect("nothing fails yet");
     session.delete(&lab.path("c.txt"), &session.origin(Some(1), None)).expect("nothing fails yet");
 }
 
-fn undo_turn(lab: &Lab, workspace: &Workspace) -> Result<(), FilesError> {
+fn undo_turn(lab: &FaultFixture, workspace: &Workspace) -> Result<(), FilesError> {
     let session = workspace.session("s");
     session.undo(&first_turn(lab), &session.origin(Some(2), None)).map(|_| ())
 }
 
 const REPLACE: Scenario = Scenario {
     name: "replace",
-    target: Target::Operation,
-    subjects: &[Subject { path: "a.txt", old: Some(OLD), new: Some(NEW), mode: Some(0o640) }],
-    first: 0,
+    target: FaultTarget::Operation,
+    files: &[ScenarioFile { path: "a.txt", old: Some(OLD), new: Some(NEW), mode: Some(0o640) }],
+    first_count: 0,
     link: None,
-    set_up: nothing,
-    prepare: |lab, workspace| see(lab, workspace, "a.txt"),
+    set_up: do_nothing,
+    prepare: |lab, workspace| read_file(lab, workspace, "a.txt"),
     act: |lab, workspace| write(lab, workspace, 2, "a.txt", NEW),
-    back: Back::Undo,
+    direction: UndoDirection::Undo,
     selection: second_turn,
 };
 
 const EDIT: Scenario = Scenario {
     name: "edit a long text",
-    subjects: &[Subject { path: "a.txt", old: Some(ADDED), new: Some(EDITED), mode: Some(0o640) }],
+    files: &[ScenarioFile { path: "a.txt", old: Some(ADDED), new: Some(EDITED), mode: Some(0o640) }],
     act: |lab, workspace| write(lab, workspace, 2, "a.txt", EDITED),
     ..REPLACE
 };
 
 const CREATE: Scenario = Scenario {
     name: "create in new directories",
-    subjects: &[Subject { path: "new/deep/b.txt", old: None, new: Some(ADDED), mode: None }],
-    prepare: nothing,
+    files: &[ScenarioFile { path: "new/deep/b.txt", old: None, new: Some(ADDED), mode: None }],
+    prepare: do_nothing,
     act: |lab, workspace| write(lab, workspace, 2, "new/deep/b.txt", ADDED),
     ..REPLACE
 };
 
 const MERGE: Scenario = Scenario {
     name: "merge",
-    subjects: &[Subject {
+    files: &[ScenarioFile {
         path: "a.txt",
         old: Some("one\ntwo\nthree\nfour\nFIVE\n"),
         new: Some("ONE\ntwo\nthree\nfour\nFIVE\n"),
         mode: Some(0o644),
     }],
     prepare: |lab, workspace| {
-        lab.user_writes("a.txt", OLD);
-        see(lab, workspace, "a.txt");
-        lab.user_writes("a.txt", "one\ntwo\nthree\nfour\nFIVE\n");
+        lab.write_as_user("a.txt", OLD);
+        read_file(lab, workspace, "a.txt");
+        lab.write_as_user("a.txt", "one\ntwo\nthree\nfour\nFIVE\n");
     },
     act: |lab, workspace| write(lab, workspace, 2, "a.txt", "ONE\ntwo\nthree\nfour\nfive\n"),
     ..REPLACE
@@ -167,7 +185,7 @@ const GROW: Scenario = Scenario { name: "grow in place", link: Some("link.txt"),
 
 const SHRINK: Scenario = Scenario {
     name: "shrink in place",
-    subjects: &[Subject { path: "a.txt", old: Some(OLD), new: Some(SHORT), mode: Some(0o640) }],
+    files: &[ScenarioFile { path: "a.txt", old: Some(OLD), new: Some(SHORT), mode: Some(0o640) }],
     link: Some("link.txt"),
     act: |lab, workspace| write(lab, workspace, 2, "a.txt", SHORT),
     ..REPLACE
@@ -175,7 +193,7 @@ const SHRINK: Scenario = Scenario {
 
 const DELETE: Scenario = Scenario {
     name: "delete",
-    subjects: &[Subject { path: "a.txt", old: Some(OLD), new: None, mode: Some(0o640) }],
+    files: &[ScenarioFile { path: "a.txt", old: Some(OLD), new: None, mode: Some(0o640) }],
     act: |lab, workspace| {
         let session = workspace.session("s");
         session.delete(&lab.path("a.txt"), &session.origin(Some(2), None)).map(|_| ())
@@ -185,58 +203,58 @@ const DELETE: Scenario = Scenario {
 
 const UNDO: Scenario = Scenario {
     name: "undo a turn",
-    subjects: &[
-        Subject { path: "a.txt", old: Some(NEW), new: Some(OLD), mode: Some(0o640) },
-        Subject { path: "b.txt", old: Some(ADDED), new: None, mode: None },
-        Subject { path: "c.txt", old: None, new: Some(OTHER), mode: Some(0o755) },
+    files: &[
+        ScenarioFile { path: "a.txt", old: Some(NEW), new: Some(OLD), mode: Some(0o640) },
+        ScenarioFile { path: "b.txt", old: Some(ADDED), new: None, mode: None },
+        ScenarioFile { path: "c.txt", old: None, new: Some(OTHER), mode: Some(0o755) },
     ],
     set_up: |lab, workspace| {
-        lab.user_writes("a.txt", OLD);
-        lab.user_removes("b.txt");
-        lab.user_writes("c.txt", OTHER);
-        lab.user_sets_mode("c.txt", 0o755);
-        turn_of_three(lab, workspace);
+        lab.write_as_user("a.txt", OLD);
+        lab.remove_as_user("b.txt");
+        lab.write_as_user("c.txt", OTHER);
+        lab.set_mode_as_user("c.txt", 0o755);
+        change_three_files(lab, workspace);
     },
-    prepare: nothing,
+    prepare: do_nothing,
     act: undo_turn,
-    back: Back::Redo,
+    direction: UndoDirection::Redo,
     selection: first_turn,
     ..REPLACE
 };
 
 const REDO: Scenario = Scenario {
     name: "redo a turn",
-    subjects: &[
-        Subject { path: "a.txt", old: Some(OLD), new: Some(NEW), mode: Some(0o640) },
-        Subject { path: "b.txt", old: None, new: Some(ADDED), mode: None },
-        Subject { path: "c.txt", old: Some(OTHER), new: None, mode: Some(0o755) },
+    files: &[
+        ScenarioFile { path: "a.txt", old: Some(OLD), new: Some(NEW), mode: Some(0o640) },
+        ScenarioFile { path: "b.txt", old: None, new: Some(ADDED), mode: None },
+        ScenarioFile { path: "c.txt", old: Some(OTHER), new: None, mode: Some(0o755) },
     ],
     set_up: |lab, workspace| {
-        turn_of_three(lab, workspace);
+        change_three_files(lab, workspace);
         undo_turn(lab, workspace).expect("nothing fails yet");
     },
     act: |lab, workspace| {
         let session = workspace.session("s");
         session.redo(&first_turn(lab), &session.origin(Some(3), None)).map(|_| ())
     },
-    back: Back::Undo,
+    direction: UndoDirection::Undo,
     ..UNDO
 };
 
-/// What is in the way goes first, as a group of its own, and then the directory.
+/// The files in the way are removed first, as a group of their own, and then the directory.
 const FILE_BACK: Scenario = Scenario {
     name: "undo where a file became a directory",
-    subjects: &[
-        Subject { path: "x/deep/b.txt", old: Some(OTHER), new: None, mode: None },
-        Subject { path: "x/c.txt", old: Some(ADDED), new: None, mode: None },
-        Subject { path: "x", old: None, new: Some(OLD), mode: None },
-        Subject { path: "a.txt", old: Some(NEW), new: Some(OLD), mode: Some(0o640) },
+    files: &[
+        ScenarioFile { path: "x/deep/b.txt", old: Some(OTHER), new: None, mode: None },
+        ScenarioFile { path: "x/c.txt", old: Some(ADDED), new: None, mode: None },
+        ScenarioFile { path: "x", old: None, new: Some(OLD), mode: None },
+        ScenarioFile { path: "a.txt", old: Some(NEW), new: Some(OLD), mode: Some(0o640) },
     ],
-    first: 2,
+    first_count: 2,
     set_up: |lab, workspace| {
-        lab.user_removes_all("x");
-        lab.user_writes("x", OLD);
-        lab.user_writes("a.txt", OLD);
+        lab.remove_all_as_user("x");
+        lab.write_as_user("x", OLD);
+        lab.write_as_user("a.txt", OLD);
         let session = workspace.session("s");
         write(lab, workspace, 1, "a.txt", NEW).expect("nothing fails yet");
         session.delete(&lab.path("x"), &session.origin(Some(1), None)).expect("nothing fails yet");
@@ -248,21 +266,21 @@ const FILE_BACK: Scenario = Scenario {
 
 const DIRECTORY_BACK: Scenario = Scenario {
     name: "undo where a directory became a file",
-    subjects: &[
-        Subject { path: "x", old: Some(NEW), new: None, mode: None },
-        Subject { path: "x/deep/b.txt", old: None, new: Some(OTHER), mode: None },
-        Subject { path: "x/c.txt", old: None, new: Some(ADDED), mode: None },
+    files: &[
+        ScenarioFile { path: "x", old: Some(NEW), new: None, mode: None },
+        ScenarioFile { path: "x/deep/b.txt", old: None, new: Some(OTHER), mode: None },
+        ScenarioFile { path: "x/c.txt", old: None, new: Some(ADDED), mode: None },
     ],
-    first: 1,
+    first_count: 1,
     set_up: |lab, workspace| {
-        lab.user_removes_all("x");
-        lab.user_writes("x/deep/b.txt", OTHER);
-        lab.user_writes("x/c.txt", ADDED);
+        lab.remove_all_as_user("x");
+        lab.write_as_user("x/deep/b.txt", OTHER);
+        lab.write_as_user("x/c.txt", ADDED);
         let session = workspace.session("s");
         for name in ["x/deep/b.txt", "x/c.txt"] {
             session.delete(&lab.path(name), &session.origin(Some(1), None)).expect("nothing fails yet");
         }
-        lab.user_removes_all("x");
+        lab.remove_all_as_user("x");
         write(lab, workspace, 1, "x", NEW).expect("nothing fails yet");
     },
     ..UNDO
@@ -276,14 +294,14 @@ const SAVE: Scenario = Scenario {
         workspace.change_document(&lab.path("a.txt"), NEW.to_owned(), shown.revision).expect("it is open");
     },
     act: |lab, workspace| workspace.save_document(&lab.path("a.txt")).map(|_| ()),
-    selection: last_of_a,
+    selection: last_change_of_a,
     ..REPLACE
 };
 
-/// Retention drops old changes when the workspace is opened; the newest can be undone all the same.
+/// Retention prunes old changes when the workspace is opened; the newest can still be undone.
 const PRUNE: Scenario = Scenario {
     name: "prune",
-    target: Target::Recovery(Call::CreateTemp),
+    target: FaultTarget::Recovery(DiskCall::CreateTemp),
     set_up: |lab, workspace| {
         for round in 0..6 {
             let text = format!("{round}\n{ADDED}");
@@ -293,12 +311,12 @@ const PRUNE: Scenario = Scenario {
     ..REPLACE
 };
 
-/// Returns everything that is tried.
-pub(crate) fn all() -> Vec<Scenario> {
+/// Returns all scenarios.
+pub(crate) fn all_scenarios() -> Vec<Scenario> {
     let recovery =
-        |name, scenario: Scenario, call| Scenario { name, target: Target::Recovery(call), ..scenario };
+        |name, scenario: Scenario, call| Scenario { name, target: FaultTarget::Recovery(call), ..scenario };
     vec![
-        Scenario { name: "first opening", target: Target::FirstOpening, ..REPLACE },
+        Scenario { name: "first opening", target: FaultTarget::FirstOpening, ..REPLACE },
         REPLACE,
         EDIT,
         CREATE,
@@ -312,55 +330,55 @@ pub(crate) fn all() -> Vec<Scenario> {
         DIRECTORY_BACK,
         SAVE,
         PRUNE,
-        recovery("recover a half-written temporary file", REPLACE, Call::Write),
-        recovery("recover before the exchange", REPLACE, Call::Exchange),
-        recovery("recover after the exchange", REPLACE, Call::SyncDirectory),
-        recovery("recover an edit of a long text", EDIT, Call::SyncDirectory),
-        recovery("recover a creation", CREATE, Call::Rename),
-        recovery("recover a half-written file", GROW, Call::Write),
-        recovery("recover an uncut file", SHRINK, Call::Truncate),
-        recovery("recover a deletion", DELETE, Call::SyncDirectory),
-        recovery("recover half an undo", UNDO, Call::Exchange),
-        recovery("recover half a redo", REDO, Call::Rename),
-        recovery("recover half the way to a file", FILE_BACK, Call::Rename),
-        recovery("recover half the way to a directory", DIRECTORY_BACK, Call::Rename),
+        recovery("recover a half-written temporary file", REPLACE, DiskCall::Write),
+        recovery("recover before the exchange", REPLACE, DiskCall::Exchange),
+        recovery("recover after the exchange", REPLACE, DiskCall::SyncDirectory),
+        recovery("recover an edit of a long text", EDIT, DiskCall::SyncDirectory),
+        recovery("recover a creation", CREATE, DiskCall::Rename),
+        recovery("recover a half-written file", GROW, DiskCall::Write),
+        recovery("recover an uncut file", SHRINK, DiskCall::Truncate),
+        recovery("recover a deletion", DELETE, DiskCall::SyncDirectory),
+        recovery("recover half an undo", UNDO, DiskCall::Exchange),
+        recovery("recover half a redo", REDO, DiskCall::Rename),
+        recovery("recover half the way to a file", FILE_BACK, DiskCall::Rename),
+        recovery("recover half the way to a directory", DIRECTORY_BACK, DiskCall::Rename),
     ]
 }
 
-/// Gives the files of a scenario their first state.
-pub(crate) fn lay_out(lab: &Lab, scenario: &Scenario) {
-    for subject in scenario.subjects {
+/// Creates the files of a scenario in their first state.
+pub(crate) fn create_files(lab: &FaultFixture, scenario: &Scenario) {
+    for subject in scenario.files {
         if let Some(old) = subject.old {
-            lab.user_writes(subject.path, old);
+            lab.write_as_user(subject.path, old);
         }
         if let (Some(_), Some(mode)) = (subject.old, subject.mode) {
-            lab.user_sets_mode(subject.path, mode);
+            lab.set_mode_as_user(subject.path, mode);
         }
     }
-    if let (Some(link), Some(first)) = (scenario.link, scenario.subjects.first()) {
+    if let (Some(link), Some(first)) = (scenario.link, scenario.files.first()) {
         fs::hard_link(lab.path(first.path), lab.path(link)).expect("the lab is writable");
     }
 }
 
-impl Lab {
+impl FaultFixture {
     /// Writes a file as a user's editor does that knows nothing of Bowline.
-    pub(crate) fn user_writes(&self, path: &str, text: &str) {
+    pub(crate) fn write_as_user(&self, path: &str, text: &str) {
         let path = PathBuf::from(self.path(path));
         fs::create_dir_all(path.parent().expect("it is in the lab")).expect("the lab is writable");
         fs::write(path, text).expect("the lab is writable");
     }
 
-    /// Removes a file, or a directory with all that is in it.
-    fn user_removes_all(&self, path: &str) {
+    /// Removes a file, or a directory with its content.
+    fn remove_all_as_user(&self, path: &str) {
         let path = self.path(path);
         fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path)).expect("the lab is writable");
     }
 
-    fn user_removes(&self, path: &str) {
+    fn remove_as_user(&self, path: &str) {
         fs::remove_file(self.path(path)).expect("the lab is writable");
     }
 
-    fn user_sets_mode(&self, path: &str, mode: u32) {
+    fn set_mode_as_user(&self, path: &str, mode: u32) {
         fs::set_permissions(self.path(path), fs::Permissions::from_mode(mode)).expect("the lab is writable");
     }
 }

@@ -1,60 +1,60 @@
-//! Journals that are damaged, newer or no journals at all: set aside whole, never emptied.
+//! Tests of journals that are damaged, newer or not journals at all: they are set aside whole, never emptied.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bowline_state::changes::{ContentHash, Moment, Origin};
-use bowline_workspace::journal::{Condition, Journal, Outcome, examine};
+use bowline_state::changes::{ChangeOrigin, ContentHash, Timestamp};
+use bowline_workspace::journal::{ChangeOutcome, Journal, JournalCondition, examine};
 use expect_test::{Expect, expect};
 use tempfile::TempDir;
 
-use super::fixture::{draft, files, history, noise, open, without};
+use super::fixture::{draft, history, list_files, open_journal, random_bytes, redact_directory};
 
 /// A closed journal with some changes.
-fn filled() -> (TempDir, PathBuf) {
+fn filled_journal() -> (TempDir, PathBuf) {
     let directory = TempDir::new().unwrap();
-    let (mut journal, _) = open(directory.path());
+    let (mut journal, _) = open_journal(directory.path());
     let path = journal.path();
-    fill(&mut journal, &["one", "two"]);
+    add_changes(&mut journal, &["one", "two"]);
     (directory, path)
 }
 
-fn fill(journal: &mut Journal, texts: &[&str]) {
-    let origin = Origin::default();
+fn add_changes(journal: &mut Journal, texts: &[&str]) {
+    let origin = ChangeOrigin::default();
     for text in texts {
-        let ids = journal.begin(&[draft(&origin, "/a", None, Some(text.as_bytes()))], Moment(0)).unwrap();
-        journal.settle(&[(ids[0], Outcome::Done)]).unwrap();
+        let ids = journal.begin(&[draft(&origin, "/a", None, Some(text.as_bytes()))], Timestamp(0)).unwrap();
+        journal.settle(&[(ids[0], ChangeOutcome::Done)]).unwrap();
     }
 }
 
-/// Spoils the file of a journal, opens it, and shows what is told and what is there then. What was set aside has to be
-/// what was there, to the byte.
+/// Damages the file of a journal, opens it, and shows the notices and the files afterwards. The copy set aside has to
+/// equal the damaged file byte for byte.
 fn check(spoil: impl FnOnce(&Path), expected: Expect) {
-    let (directory, path) = filled();
+    let (directory, path) = filled_journal();
     spoil(&path);
     let spoilt = fs::read(&path).unwrap_or_default();
-    let (mut journal, notices) = open(directory.path());
+    let (mut journal, notices) = open_journal(directory.path());
     let mut out = String::new();
     for notice in notices {
-        writeln!(out, "{}", without(directory.path(), notice)).unwrap();
+        writeln!(out, "{}", redact_directory(directory.path(), notice)).unwrap();
     }
-    fill(&mut journal, &["new"]);
+    add_changes(&mut journal, &["new"]);
     out.push_str(&history(&journal));
     drop(journal);
-    let (_, notices) = open(directory.path());
+    let (_, notices) = open_journal(directory.path());
     assert_eq!(notices, []);
-    out.push_str(&files(directory.path()));
+    out.push_str(&list_files(directory.path()));
     expected.assert_eq(&out);
     let aside = directory.path().join("journal.sqlite.set-aside-1");
     assert_eq!(fs::read(aside).unwrap_or_default(), spoilt);
 }
 
-fn sql(statement: &'static str) -> impl FnOnce(&Path) {
+fn run_sql(statement: &'static str) -> impl FnOnce(&Path) {
     move |path| rusqlite::Connection::open(path).unwrap().execute_batch(statement).unwrap()
 }
 
-fn flip(path: &Path, at: usize, bits: u8) {
+fn flip_bits(path: &Path, at: usize, bits: u8) {
     let mut bytes = fs::read(path).unwrap();
     bytes[at] ^= bits;
     fs::write(path, bytes).unwrap();
@@ -63,7 +63,7 @@ fn flip(path: &Path, at: usize, bits: u8) {
 #[test]
 fn a_file_that_is_no_database_is_set_aside() {
     check(
-        |path| fs::write(path, noise(1, 100_000)).unwrap(),
+        |path| fs::write(path, random_bytes(1, 100_000)).unwrap(),
         expect![[r#"
         the journal of changes cannot be used: it is damaged (file is not a database); it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
         1 /a new Done
@@ -113,7 +113,7 @@ fn a_truncated_journal_is_set_aside() {
 #[test]
 fn a_journal_of_a_newer_bowline_is_set_aside() {
     check(
-        sql("PRAGMA user_version = 7"),
+        run_sql("PRAGMA user_version = 7"),
         expect![[r#"
         the journal of changes cannot be used: it was written by a newer Bowline (format 7, this one reads up to 2), which can read it; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
         1 /a new Done
@@ -130,7 +130,7 @@ fn a_journal_of_a_newer_bowline_is_set_aside() {
 #[test]
 fn a_journal_of_a_format_that_never_was_is_set_aside() {
     check(
-        sql("PRAGMA user_version = -1"),
+        run_sql("PRAGMA user_version = -1"),
         expect![[r#"
         the journal of changes cannot be used: its tables are not those of format -1; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
         1 /a new Done
@@ -147,7 +147,7 @@ fn a_journal_of_a_format_that_never_was_is_set_aside() {
 #[test]
 fn the_database_of_another_program_is_set_aside() {
     check(
-        sql("PRAGMA application_id = 42"),
+        run_sql("PRAGMA application_id = 42"),
         expect![[r#"
             the journal of changes cannot be used: it was not written by Bowline, or its header is damaged (application 0x2a); it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
             1 /a new Done
@@ -164,7 +164,7 @@ fn the_database_of_another_program_is_set_aside() {
 #[test]
 fn a_journal_that_lacks_a_table_is_set_aside() {
     check(
-        sql("DROP TABLE baseline"),
+        run_sql("DROP TABLE baseline"),
         expect![[r#"
         the journal of changes cannot be used: its tables are not those of format 2; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
         1 /a new Done
@@ -230,29 +230,29 @@ fn an_empty_file_is_set_aside() {
     );
 }
 
-/// Killed while the first database was being made, which takes its place when it is complete.
+/// Killed while the first database was being created, which is renamed into place when it is complete.
 #[test]
 fn a_journal_that_was_only_begun_is_made_again() {
     let directory = TempDir::new().unwrap();
     fs::write(directory.path().join("journal.sqlite.new"), "half").unwrap();
     fs::write(directory.path().join("journal.sqlite.new-journal"), "half").unwrap();
-    let (mut journal, notices) = open(directory.path());
+    let (mut journal, notices) = open_journal(directory.path());
     assert_eq!(notices, []);
-    fill(&mut journal, &["new"]);
+    add_changes(&mut journal, &["new"]);
     assert_eq!(history(&journal), "1 /a new Done\n");
     drop(journal);
-    assert_eq!(files(directory.path()), "0700 .\n0600 journal.sqlite\n0600 lock\n");
+    assert_eq!(list_files(directory.path()), "0700 .\n0600 journal.sqlite\n0600 lock\n");
 }
 
-/// Killed after it was decided that a new database takes the place of a damaged one.
+/// Killed after the decision to replace a damaged database with a new one.
 #[test]
 fn a_replacement_that_was_cut_short_is_finished() {
-    let (directory, path) = filled();
+    let (directory, path) = filled_journal();
     let within = |name: &str| directory.path().join(name);
     fs::rename(&path, within("journal.sqlite.ready")).unwrap();
     fs::write(&path, "damaged").unwrap();
     fs::write(within("journal.sqlite-wal"), "of the damaged one").unwrap();
-    let (journal, notices) = open(directory.path());
+    let (journal, notices) = open_journal(directory.path());
     assert_eq!(notices, []);
     assert_eq!(history(&journal), "1 /a one Done\n2 /a two Done\n");
     assert_eq!(fs::read(within("journal.sqlite.set-aside-1")).unwrap(), b"damaged");
@@ -261,12 +261,12 @@ fn a_replacement_that_was_cut_short_is_finished() {
 
 #[test]
 fn names_that_are_taken_are_left_alone() {
-    let (directory, path) = filled();
+    let (directory, path) = filled_journal();
     fs::write(directory.path().join("journal.sqlite.set-aside-1-wal"), "kept").unwrap();
     fs::write(directory.path().join("journal.sqlite.set-aside-2"), "kept").unwrap();
     fs::write(path, "no database, and longer than a header ".repeat(20)).unwrap();
-    let (_journal, notices) = open(directory.path());
-    let notices: Vec<_> = notices.iter().map(|notice| without(directory.path(), notice)).collect();
+    let (_journal, notices) = open_journal(directory.path());
+    let notices: Vec<_> = notices.iter().map(|notice| redact_directory(directory.path(), notice)).collect();
     expect!["the journal of changes cannot be used: it is damaged (file is not a database); it was moved to $DIR/journal.sqlite.set-aside-3 and a new one was begun"].assert_eq(&notices.join("\n"));
     expect![[r#"
         0700 .
@@ -278,22 +278,22 @@ fn names_that_are_taken_are_left_alone() {
         0600 journal.sqlite.set-aside-3
         0600 lock
     "#]]
-    .assert_eq(&files(directory.path()));
+    .assert_eq(&list_files(directory.path()));
 }
 
-/// What the log holds is set aside with the database, and nothing is written to either.
+/// The WAL is set aside with the database, and neither is written to.
 #[test]
 fn the_log_of_a_newer_journal_goes_with_it() {
     let directory = TempDir::new().unwrap();
     let source = TempDir::new().unwrap();
-    let (mut journal, _) = open(source.path());
-    fill(&mut journal, &["one"]);
-    sql("PRAGMA user_version = 7")(&journal.path());
-    // Copied while in use: what was just written is in the log alone.
+    let (mut journal, _) = open_journal(source.path());
+    add_changes(&mut journal, &["one"]);
+    run_sql("PRAGMA user_version = 7")(&journal.path());
+    // Copied while in use: the latest rows are in the WAL alone.
     for name in ["journal.sqlite", "journal.sqlite-wal"] {
         fs::copy(source.path().join(name), directory.path().join(name)).unwrap();
     }
-    let (_journal, notices) = open(directory.path());
+    let (_journal, notices) = open_journal(directory.path());
     assert_eq!(notices.len(), 1);
     for name in ["journal.sqlite", "journal.sqlite-wal"] {
         let aside = directory.path().join(name.replace(".sqlite", ".sqlite.set-aside-1"));
@@ -301,20 +301,20 @@ fn the_log_of_a_newer_journal_goes_with_it() {
     }
 }
 
-/// Whatever byte of the header changes: the history is there, or the journal is set aside as it was.
+/// For any changed byte of the header, the history is readable, or the journal is set aside unchanged.
 #[test]
 fn no_changed_byte_of_the_header_empties_a_journal() {
-    let (directory, path) = filled();
-    let whole = history(&open(directory.path()).0);
+    let (directory, path) = filled_journal();
+    let whole = history(&open_journal(directory.path()).0);
     let bytes = fs::read(&path).unwrap();
     let mut kept = 0;
     for (at, bits) in (0..100).map(|at| (at, 1 << (at % 8))) {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("journal.sqlite");
         fs::write(&path, &bytes).unwrap();
-        flip(&path, at, bits);
+        flip_bits(&path, at, bits);
         let flipped = fs::read(&path).unwrap();
-        let (journal, notices) = open(directory.path());
+        let (journal, notices) = open_journal(directory.path());
         if notices.is_empty() {
             kept += 1;
             assert_eq!(history(&journal), whole, "byte {at} ^ {bits}");
@@ -327,18 +327,18 @@ fn no_changed_byte_of_the_header_empties_a_journal() {
     assert!(kept > 10 && kept < 90, "{kept} flips did no harm");
 }
 
-/// Whatever byte of the file changes: no panic, and what is given back is what was put in, or an error.
+/// For any changed byte of the file, there is no panic, and a content is returned intact or as an error.
 #[test]
 fn no_changed_byte_goes_unnoticed_in_a_content() {
-    let (directory, path) = filled();
-    let whole = history(&open(directory.path()).0);
+    let (directory, path) = filled_journal();
+    let whole = history(&open_journal(directory.path()).0);
     let bytes = fs::read(&path).unwrap();
     for at in (100..bytes.len()).step_by(997) {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("journal.sqlite");
         fs::write(&path, &bytes).unwrap();
-        flip(&path, at, 0x55);
-        let (journal, notices) = open(directory.path());
+        flip_bits(&path, at, 0x55);
+        let (journal, notices) = open_journal(directory.path());
         if notices.is_empty() {
             for (found, expected) in history(&journal).lines().zip(whole.lines()) {
                 assert!(found == expected || found.contains('!'), "byte {at}: {found}");
@@ -350,32 +350,32 @@ fn no_changed_byte_goes_unnoticed_in_a_content() {
 #[test]
 fn a_damaged_content_is_an_error_that_names_it() {
     let directory = TempDir::new().unwrap();
-    let (mut journal, _) = open(directory.path());
+    let (mut journal, _) = open_journal(directory.path());
     let path = journal.path();
     let text = "a text that is found again in the file";
-    let hash = ContentHash::of(text.as_bytes());
-    fill(&mut journal, &[text]);
+    let hash = ContentHash::digest(text.as_bytes());
+    add_changes(&mut journal, &[text]);
     drop(journal);
     let bytes = fs::read(&path).unwrap();
     let at = bytes.windows(text.len()).position(|window| window == text.as_bytes()).unwrap();
-    flip(&path, at + 5, 1);
+    flip_bits(&path, at + 5, 1);
 
-    let (journal, notices) = open(directory.path());
+    let (journal, notices) = open_journal(directory.path());
     assert_eq!(notices, []);
-    expect!["the content 2669382301e07ab36b0271cf64631419d138771111379c71cd7c8b42e6d8f86e is damaged in the journal and cannot be given back"].assert_eq(&journal.blob(&hash).unwrap_err().to_string());
+    expect!["the content 2669382301e07ab36b0271cf64631419d138771111379c71cd7c8b42e6d8f86e is damaged in the journal and cannot be given back"].assert_eq(&journal.content(&hash).unwrap_err().to_string());
     assert_eq!(journal.changes(&Default::default()).unwrap().len(), 1);
 }
 
-/// A journal too large to be looked at whenever it is opened: damage is met in use, and the next one who opens it looks.
+/// A journal too large to be examined at every opening: damage is found in use, and the next opening examines it.
 #[test]
 fn damage_that_is_met_in_use_is_looked_for_when_opened_again() {
     let directory = TempDir::new().unwrap();
-    let (mut journal, _) = open(directory.path());
+    let (mut journal, _) = open_journal(directory.path());
     let path = journal.path();
-    let origin = Origin::default();
-    let large = noise(1, 5 << 20);
-    journal.begin(&[draft(&origin, "/large", None, Some(&large))], Moment(0)).unwrap();
-    fill(&mut journal, &["small"]);
+    let origin = ChangeOrigin::default();
+    let large = random_bytes(1, 5 << 20);
+    journal.begin(&[draft(&origin, "/large", None, Some(&large))], Timestamp(0)).unwrap();
+    add_changes(&mut journal, &["small"]);
     let root: u32 = rusqlite::Connection::open(&path)
         .unwrap()
         .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'changes'", [], |row| row.get(0))
@@ -385,12 +385,12 @@ fn damage_that_is_met_in_use_is_looked_for_when_opened_again() {
     bytes[(root as usize - 1) * 4096..][..4096].fill(0xee);
     fs::write(&path, &bytes).unwrap();
 
-    let (journal, notices) = open(directory.path());
-    let mut out: Vec<_> = notices.iter().map(|notice| without(directory.path(), notice)).collect();
-    out.push(without(directory.path(), journal.pending().unwrap_err()));
+    let (journal, notices) = open_journal(directory.path());
+    let mut out: Vec<_> = notices.iter().map(|notice| redact_directory(directory.path(), notice)).collect();
+    out.push(redact_directory(directory.path(), journal.pending_changes().unwrap_err()));
     drop(journal);
-    let (journal, notices) = open(directory.path());
-    out.extend(notices.iter().map(|notice| without(directory.path(), notice)));
+    let (journal, notices) = open_journal(directory.path());
+    out.extend(notices.iter().map(|notice| redact_directory(directory.path(), notice)));
     assert_eq!(history(&journal), "");
     expect![[r#"
         old changes could not be dropped from the journal: damage was found in the journal $DIR/journal.sqlite (database disk image is malformed): open it again to set it aside
@@ -402,22 +402,22 @@ fn damage_that_is_met_in_use_is_looked_for_when_opened_again() {
 #[test]
 fn a_journal_that_is_only_looked_at_stays_as_it_is() {
     let seen = |spoil: &dyn Fn(&Path)| {
-        let (directory, path) = filled();
+        let (directory, path) = filled_journal();
         spoil(&path);
         let content = fs::read(&path).ok();
         let found = examine(directory.path()).unwrap();
         assert_eq!(fs::read(&path).ok(), content);
         match found {
-            Condition::Missing => "missing".to_owned(),
-            Condition::Usable { changes, .. } => format!("usable, {changes} changes"),
-            Condition::Unusable(why) => why.to_string(),
+            JournalCondition::Missing => "missing".to_owned(),
+            JournalCondition::Usable { changes, .. } => format!("usable, {changes} changes"),
+            JournalCondition::Unusable(why) => why.to_string(),
         }
     };
     let shown = [
         seen(&|_| ()),
         seen(&|path| fs::remove_file(path).unwrap()),
-        seen(&|path| sql("PRAGMA user_version = 99")(path)),
-        seen(&|path| sql("DROP TABLE baseline")(path)),
+        seen(&|path| run_sql("PRAGMA user_version = 99")(path)),
+        seen(&|path| run_sql("DROP TABLE baseline")(path)),
         seen(&|path| fs::write(path, "no database, however long it is".repeat(100)).unwrap()),
     ];
     expect![[r#"

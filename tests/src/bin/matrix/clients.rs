@@ -1,5 +1,4 @@
-//! The clients of the matrix: each is given our agent, whose model says what a script has, and what passes between the two is
-//! written down.
+//! The clients of the matrix: each is connected to our agent with a scripted model, and their messages are recorded.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,27 +7,27 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
-use xtask::peers::{OtherClient, Peer, python_example};
+use xtask::peers::{PublishedClient, SdkPeer, python_example_command};
 
-use crate::agents::Way;
-use crate::report::{Cell, Column, Row, questions};
-use crate::script::Stage;
-use crate::wire::PATIENCE;
+use crate::agents::ToolRoute;
+use crate::editor::ANSWER_TIMEOUT;
+use crate::report::{MatrixCell, MatrixColumn, MatrixRow, format_questions};
+use crate::script::MatrixProject;
 
 const UNSAVED: &str = "one\ntwo\nthree\nnot saved yet\n";
 
 /// A client of another project, or one built on another project's SDK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MatrixClient {
-    Sdk(Peer),
+    Sdk(SdkPeer),
     Acpx,
-    /// An example of the Python SDK, whose terminals are make-believe.
+    /// An example client of the Python SDK, with simulated terminals.
     PythonExample,
 }
 
 impl MatrixClient {
     pub(crate) fn all() -> Vec<Self> {
-        let sdks = Peer::ALL.into_iter().map(Self::Sdk);
+        let sdks = SdkPeer::ALL.into_iter().map(Self::Sdk);
         sdks.chain([Self::Acpx, Self::PythonExample]).collect()
     }
 
@@ -40,26 +39,26 @@ impl MatrixClient {
         }
     }
 
-    /// Returns the version that is pinned, of those that do not give it themselves.
+    /// Returns the pinned version, for clients that do not report their own.
     pub(crate) fn pinned_version(self) -> Option<String> {
         match self {
             Self::Sdk(peer) => Some(peer.sdk_version().to_owned()),
-            Self::PythonExample => Some(Peer::Python.sdk_version().to_owned()),
+            Self::PythonExample => Some(SdkPeer::Python.sdk_version().to_owned()),
             Self::Acpx => None,
         }
     }
 
     pub(crate) fn command(self, root: &Path) -> Vec<String> {
         match self {
-            Self::Sdk(peer) => peer.client(root),
-            Self::Acpx => OtherClient::Acpx.command(root),
-            Self::PythonExample => python_example(root, "gemini"),
+            Self::Sdk(peer) => peer.client_command(root),
+            Self::Acpx => PublishedClient::Acpx.command(root),
+            Self::PythonExample => python_example_command(root, "gemini"),
         }
     }
 }
 
-/// What the model says: the steps of the script, and then a command that does not end.
-fn replies() -> (Vec<Value>, Vec<Value>) {
+/// Returns the model's replies: the steps of the script, and then a command that does not end.
+fn model_replies() -> (Vec<Value>, Vec<Value>) {
     let call = |name: &str, input: Value| json!({"calls": [{"name": name, "input": input}]});
     let edits = json!([{"old_text": "two", "new_text": "2"}]);
     let steps = vec![
@@ -74,14 +73,20 @@ fn replies() -> (Vec<Value>, Vec<Value>) {
     (steps, vec![endless, json!({"text": "Done."})])
 }
 
-/// Writes a program that starts our agent with a script, and writes down what it hears and says.
-fn starter(stage: &Stage, bowline: &Path, way: Way, name: &str, replies: &[Value]) -> Result<PathBuf> {
+/// Writes a program that starts our agent with a script, and records its input and output.
+fn write_agent_starter(
+    stage: &MatrixProject,
+    bowline: &Path,
+    way: ToolRoute,
+    name: &str,
+    replies: &[Value],
+) -> Result<PathBuf> {
     let (script, program) = (stage.home.join(format!("{name}.jsonl")), stage.home.join(name));
     std::fs::write(&script, replies.iter().map(|reply| format!("{reply}\n")).collect::<String>())?;
     let bowline = bowline.display();
     let proxy = match way {
-        Way::Direct => String::new(),
-        Way::Proxy => format!("{bowline} proxy -- "),
+        ToolRoute::Direct => String::new(),
+        ToolRoute::Proxy => format!("{bowline} proxy -- "),
     };
     let home = stage.home.display();
     let text = format!(
@@ -93,57 +98,63 @@ fn starter(stage: &Stage, bowline: &Path, way: Way, name: &str, replies: &[Value
     Ok(program)
 }
 
-/// What passed between a client and our agent.
-struct Passed {
-    heard: Vec<Value>,
-    said: Vec<Value>,
+/// The messages between a client and our agent.
+struct ClientTraffic {
+    received: Vec<Value>,
+    sent: Vec<Value>,
 }
 
-impl Passed {
-    fn read(stage: &Stage) -> Self {
+impl ClientTraffic {
+    fn read(stage: &MatrixProject) -> Self {
         let lines = |name: &str| {
             let text = std::fs::read_to_string(stage.home.join(name)).unwrap_or_default();
             text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
         };
-        Self { heard: lines("heard"), said: lines("said") }
+        Self { received: lines("heard"), sent: lines("said") }
     }
 
     fn version(&self) -> String {
-        let hello = self.heard.iter().find(|message| message["method"] == "initialize");
+        let hello = self.received.iter().find(|message| message["method"] == "initialize");
         let info = hello.map(|hello| &hello["params"]["clientInfo"]["version"]);
         info.and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
-    /// Returns how often the user was asked about something with these words in its title.
-    fn questions(&self, words: &str) -> String {
-        let asked = self.said.iter().filter(|message| message["method"] == "session/request_permission");
+    /// Returns the number of permission requests with these words in the title, as text.
+    fn count_questions(&self, words: &str) -> String {
+        let asked = self.sent.iter().filter(|message| message["method"] == "session/request_permission");
         let about =
             asked.filter(|message| message["params"]["toolCall"]["title"].to_string().contains(words));
-        questions(about.count())
+        format_questions(about.count())
     }
 }
 
-/// Takes a client through the script.
-pub(crate) fn run_client(root: &Path, bowline: &Path, client: MatrixClient, way: Way) -> Row {
-    let mut row = Row::new(client.name(), way);
-    if let Err(error) = take(root, bowline, client, way, &mut row) {
-        row.note(format!("{error:#}"));
+/// Runs a client through the script.
+pub(crate) fn run_client(root: &Path, bowline: &Path, client: MatrixClient, way: ToolRoute) -> MatrixRow {
+    let mut row = MatrixRow::new(client.name(), way);
+    if let Err(error) = run_script(root, bowline, client, way, &mut row) {
+        row.set_note(format!("{error:#}"));
     }
     row
 }
 
-fn take(root: &Path, bowline: &Path, client: MatrixClient, way: Way, row: &mut Row) -> Result<()> {
-    let stage = Stage::new()?;
-    let (steps, endless) = replies();
-    let all = starter(&stage, bowline, way, "agent", &[steps.clone(), endless.clone()].concat())?;
+fn run_script(
+    root: &Path,
+    bowline: &Path,
+    client: MatrixClient,
+    way: ToolRoute,
+    row: &mut MatrixRow,
+) -> Result<()> {
+    let stage = MatrixProject::new()?;
+    let (steps, endless) = model_replies();
+    let all = write_agent_starter(&stage, bowline, way, "agent", &[steps.clone(), endless.clone()].concat())?;
     let all = all.display().to_string();
     let mut words = client.command(root);
     match client {
         MatrixClient::Sdk(peer) => {
             let plan = json!([{"prompt": {"go": 1}}, {"prompt": {"go": 2}, "cancelOnFirstChunk": true}]);
             words.extend(["--approve", "allow", "--plan", &plan.to_string()].map(str::to_owned));
-            if peer == Peer::TypeScript {
-                let open = json!({stage.path("a.txt"): UNSAVED});
+            if peer == SdkPeer::TypeScript {
+                let open = json!({stage.file_path("a.txt"): UNSAVED});
                 words.extend(["--open".to_owned(), open.to_string()]);
             }
             words.extend(["--".to_owned(), all]);
@@ -156,34 +167,34 @@ fn take(root: &Path, bowline: &Path, client: MatrixClient, way: Way, row: &mut R
         }
     }
     let mut child = spawn(&stage, &words)?;
-    let outcome = wait(&mut child);
-    judge(row, client, &stage);
+    let outcome = wait_for_exit(&mut child);
+    fill_cells(row, client, &stage);
     outcome.with_context(|| {
         let log = std::fs::read_to_string(stage.home.join("stderr.log")).unwrap_or_default();
         log.lines().last().unwrap_or_default().to_owned()
     })?;
     let cancel = match client {
-        MatrixClient::Sdk(_) => Some(cancelled(&stage)),
-        MatrixClient::Acpx => Some(interrupt(&stage, root, bowline, way, &endless)?),
+        MatrixClient::Sdk(_) => Some(cancel_cell(&stage)),
+        MatrixClient::Acpx => Some(interrupt_client(&stage, root, bowline, way, &endless)?),
         MatrixClient::PythonExample => None,
     };
     if let Some(cancel) = cancel {
-        row.set(Column::Cancel, cancel);
+        row.set_cell(MatrixColumn::Cancel, cancel);
     }
-    row.set(Column::Leftovers, stage.leftovers());
+    row.set_cell(MatrixColumn::Leftovers, stage.end_leftovers());
     Ok(())
 }
 
-fn spawn(stage: &Stage, words: &[String]) -> Result<Child> {
+fn spawn(stage: &MatrixProject, words: &[String]) -> Result<Child> {
     let mut command = stage.command(words, &[]);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.spawn().with_context(|| format!("cannot start {}", words[0]))
 }
 
-/// Waits for a client to end, and ends one that does not.
-fn wait(child: &mut Child) -> Result<()> {
+/// Waits for a client to exit, and kills it after a timeout.
+fn wait_for_exit(child: &mut Child) -> Result<()> {
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < ANSWER_TIMEOUT {
         if let Some(status) = child.try_wait()? {
             return if status.success() { Ok(()) } else { bail!("ended with {status}") };
         }
@@ -191,57 +202,66 @@ fn wait(child: &mut Child) -> Result<()> {
     }
     child.kill()?;
     child.wait()?;
-    bail!("did not end in {} s", PATIENCE.as_secs())
+    bail!("did not end in {} s", ANSWER_TIMEOUT.as_secs())
 }
 
-fn judge(row: &mut Row, client: MatrixClient, stage: &Stage) {
-    let passed = Passed::read(stage);
+fn fill_cells(row: &mut MatrixRow, client: MatrixClient, stage: &MatrixProject) {
+    let passed = ClientTraffic::read(stage);
     row.version = passed.version();
-    let has_unsaved = client == MatrixClient::Sdk(Peer::TypeScript);
+    let has_unsaved = client == MatrixClient::Sdk(SdkPeer::TypeScript);
     if has_unsaved {
-        let seen = json!(passed.said).to_string().contains("not saved yet");
-        row.set(Column::UnsavedRead, if seen { Cell::good("yes") } else { Cell::bad("no") });
+        let seen = json!(passed.sent).to_string().contains("not saved yet");
+        row.set_cell(
+            MatrixColumn::UnsavedRead,
+            if seen { MatrixCell::good("yes") } else { MatrixCell::unexplained("no") },
+        );
     } else {
-        row.set(Column::UnsavedRead, Cell::fault("shows no unsaved text"));
+        row.set_cell(MatrixColumn::UnsavedRead, MatrixCell::peer_fault("shows no unsaved text"));
     }
     let expected = if has_unsaved { UNSAVED } else { "one\ntwo\nthree\n" }.replace("two", "2");
-    let is = |name: &str, text: &str| stage.get(name).is_some_and(|held| held == text);
+    let is = |name: &str, text: &str| stage.read_file(name).is_some_and(|held| held == text);
     let cell = |done: bool, words: &str, failed: &str| {
-        if done { Cell::good(passed.questions(words)) } else { Cell::bad(failed) }
+        if done { MatrixCell::good(passed.count_questions(words)) } else { MatrixCell::unexplained(failed) }
     };
-    row.set(Column::Edit, cell(is("a.txt", &expected), "a.txt", "not edited"));
-    row.set(Column::NewFile, cell(is("new.txt", "new\n"), "new.txt", "not created"));
+    row.set_cell(MatrixColumn::Edit, cell(is("a.txt", &expected), "a.txt", "not edited"));
+    row.set_cell(MatrixColumn::NewFile, cell(is("new.txt", "new\n"), "new.txt", "not created"));
     let ran = is("made.txt", "made\n");
-    row.set(
-        Column::Command,
+    row.set_cell(
+        MatrixColumn::Command,
         match client {
-            MatrixClient::PythonExample if !ran => Cell::fault("its terminals are make-believe"),
+            MatrixClient::PythonExample if !ran => MatrixCell::peer_fault("its terminals are make-believe"),
             _ => cell(ran, "echo", "not run"),
         },
     );
 }
 
-fn cancelled(stage: &Stage) -> Cell {
-    let passed = Passed::read(stage);
-    if passed.said.iter().any(|message| message["result"]["stopReason"] == "cancelled") {
-        Cell::good("yes")
+fn cancel_cell(stage: &MatrixProject) -> MatrixCell {
+    let passed = ClientTraffic::read(stage);
+    if passed.sent.iter().any(|message| message["result"]["stopReason"] == "cancelled") {
+        MatrixCell::good("yes")
     } else {
-        Cell::bad("not cancelled")
+        MatrixCell::unexplained("not cancelled")
     }
 }
 
 /// Interrupts acpx while a command runs, as its user would.
-fn interrupt(stage: &Stage, root: &Path, bowline: &Path, way: Way, endless: &[Value]) -> Result<Cell> {
-    let agent = starter(stage, bowline, way, "endless", endless)?.display().to_string();
-    let mut words = OtherClient::Acpx.command(root);
+fn interrupt_client(
+    stage: &MatrixProject,
+    root: &Path,
+    bowline: &Path,
+    way: ToolRoute,
+    endless: &[Value],
+) -> Result<MatrixCell> {
+    let agent = write_agent_starter(stage, bowline, way, "endless", endless)?.display().to_string();
+    let mut words = PublishedClient::Acpx.command(root);
     words.extend(["--approve-all", "--agent", &agent, "exec", "go"].map(str::to_owned));
     let mut child = spawn(stage, &words)?;
     let begun = Instant::now();
-    while !stage.project.join("started").exists() && begun.elapsed() < PATIENCE {
+    while !stage.project.join("started").exists() && begun.elapsed() < ANSWER_TIMEOUT {
         std::thread::park_timeout(Duration::from_millis(50));
     }
     Command::new("kill").args(["-INT", &child.id().to_string()]).status()?;
-    // It says by its status that it was interrupted.
-    wait(&mut child).ok();
-    Ok(cancelled(stage))
+    // Its exit status reports the interrupt.
+    wait_for_exit(&mut child).ok();
+    Ok(cancel_cell(stage))
 }

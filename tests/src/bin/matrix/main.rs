@@ -1,5 +1,5 @@
-//! What `cargo xtask matrix` runs: every installed agent and client, taken through one script directly and behind the proxy;
-//! what came of it is written to `docs/compatibility.md`.
+//! The program behind `cargo xtask matrix`: it runs every installed agent and client through one script, directly and
+//! behind the proxy, and writes the results to `docs/compatibility.md`.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -10,20 +10,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use xtask::peers::are_files;
+use xtask::peers::all_files_exist;
 
-use agents::{MatrixAgent, Way};
+use agents::{MatrixAgent, ToolRoute};
 use clients::MatrixClient;
-use report::Row;
+use report::MatrixRow;
 
 mod agents;
 mod clients;
+mod editor;
 mod host;
 mod report;
 mod script;
-mod wire;
 
-const HEAD: &str = "\
+const PAGE_HEADER: &str = "\
 # Compatibility
 
 `cargo xtask matrix` writes this page. It takes every installed agent and client through one script, with a scripted model and
@@ -63,31 +63,31 @@ async fn main() -> Result<ExitCode> {
 
     let (mut agents, mut missing_agents) = (Vec::new(), Vec::new());
     for agent in MatrixAgent::all().into_iter().filter(|agent| wanted(&agent.name())) {
-        if !are_files(&agent.command(&root)) {
+        if !all_files_exist(&agent.command(&root)) {
             missing_agents.push(agent.name());
             continue;
         }
         let version = agent.pinned_version();
-        agents.push(told(host::run_in_host(&root, &bowline, agent).await, version.clone()));
-        agents.push(told(script::run_behind_proxy(&root, &bowline, agent).await, version));
+        agents.push(finish_row(host::run_in_host(&root, &bowline, agent).await, version.clone()));
+        agents.push(finish_row(script::run_behind_proxy(&root, &bowline, agent).await, version));
     }
     let (mut clients, mut missing_clients) = (Vec::new(), Vec::new());
     for client in MatrixClient::all().into_iter().filter(|client| wanted(&client.name())) {
-        if !are_files(&client.command(&root)) {
+        if !all_files_exist(&client.command(&root)) {
             missing_clients.push(client.name());
             continue;
         }
-        for way in [Way::Direct, Way::Proxy] {
+        for way in [ToolRoute::Direct, ToolRoute::Proxy] {
             let row = tokio::task::block_in_place(|| clients::run_client(&root, &bowline, client, way));
-            clients.push(told(row, client.pinned_version()));
+            clients.push(finish_row(row, client.pinned_version()));
         }
     }
-    let open: usize = agents.iter().chain(&clients).map(Row::open_questions).sum();
+    let open: usize = agents.iter().chain(&clients).map(MatrixRow::unexplained_count).sum();
     let version = env!("CARGO_PKG_VERSION");
     let text = format!(
-        "{HEAD}\nMeasured on {date} with Bowline {version}.\n\n## Agents\n\n{}\n## Clients\n\n{}",
-        report::table(&agents, "in `bowline run`", &missing_agents),
-        report::table(&clients, "with `bowline agent`", &missing_clients)
+        "{PAGE_HEADER}\nMeasured on {date} with Bowline {version}.\n\n## Agents\n\n{}\n## Clients\n\n{}",
+        report::format_table(&agents, "in `bowline run`", &missing_agents),
+        report::format_table(&clients, "with `bowline agent`", &missing_clients)
     );
     if only.is_empty() {
         write_page(&root, &text)?;
@@ -96,9 +96,9 @@ async fn main() -> Result<ExitCode> {
     Ok(if open == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn told(mut row: Row, version: Option<String>) -> Row {
-    row.pinned(version);
-    eprintln!("{}", row.shown("directly"));
+fn finish_row(mut row: MatrixRow, version: Option<String>) -> MatrixRow {
+    row.set_pinned_version(version);
+    eprintln!("{}", row.to_line("directly"));
     row
 }
 

@@ -1,15 +1,15 @@
-//! What came of the script, as a table for people.
+//! The results of the script, as a table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::agents::Way;
+use crate::agents::ToolRoute;
 
 /// A step of the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Column {
+pub(crate) enum MatrixColumn {
     UnsavedRead,
     Edit,
     NewFile,
@@ -19,7 +19,7 @@ pub(crate) enum Column {
     Leftovers,
 }
 
-impl Column {
+impl MatrixColumn {
     const ALL: [Self; 7] = [
         Self::UnsavedRead,
         Self::Edit,
@@ -43,89 +43,89 @@ impl Column {
     }
 }
 
-/// How a step went.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Mark {
-    /// As it should.
+enum CellMark {
+    /// As expected.
     Good,
-    /// Not, and the peer is the reason.
-    Fault,
-    /// Not, and the reason has to be looked for.
-    Bad,
+    /// Failed because of the peer.
+    PeerFault,
+    /// Failed for an unknown reason.
+    Unexplained,
 }
 
-/// What came of one step.
+/// The cell of one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Cell {
-    mark: Mark,
+pub(crate) struct MatrixCell {
+    mark: CellMark,
     text: String,
 }
 
-impl Cell {
+impl MatrixCell {
     pub(crate) fn good(text: impl Into<String>) -> Self {
-        Self { mark: Mark::Good, text: text.into() }
+        Self { mark: CellMark::Good, text: text.into() }
     }
 
-    pub(crate) fn fault(text: impl Into<String>) -> Self {
-        Self { mark: Mark::Fault, text: text.into() }
+    pub(crate) fn peer_fault(text: impl Into<String>) -> Self {
+        Self { mark: CellMark::PeerFault, text: text.into() }
     }
 
-    pub(crate) fn bad(text: impl Into<String>) -> Self {
-        Self { mark: Mark::Bad, text: text.into() }
+    pub(crate) fn unexplained(text: impl Into<String>) -> Self {
+        Self { mark: CellMark::Unexplained, text: text.into() }
     }
 
-    /// Adds something to the text.
-    pub(crate) fn with(mut self, more: &str) -> Self {
+    /// Appends a detail to the text.
+    pub(crate) fn with_detail(mut self, more: &str) -> Self {
         write!(self.text, ", {more}").ok();
         self
     }
 
-    /// Says what is wrong with it all the same.
-    pub(crate) fn but(self, what: &str) -> Self {
-        Self { mark: Mark::Bad, text: format!("{}, but {what}", self.text) }
+    /// Appends a problem of unknown cause.
+    pub(crate) fn with_problem(self, what: &str) -> Self {
+        Self { mark: CellMark::Unexplained, text: format!("{}, but {what}", self.text) }
     }
 
-    /// Says what the peer makes of it all the same.
-    pub(crate) fn but_by_peer(self, what: &str) -> Self {
-        Self { mark: self.mark.max(Mark::Fault), text: format!("{}, but {what}", self.text) }
+    /// Appends a problem caused by the peer.
+    pub(crate) fn with_peer_fault(self, what: &str) -> Self {
+        Self { mark: self.mark.max(CellMark::PeerFault), text: format!("{}, but {what}", self.text) }
     }
 
-    /// Puts two into one.
-    pub(crate) fn both(one: Self, other: Self) -> Self {
+    /// Combines two cells.
+    pub(crate) fn combine(one: Self, other: Self) -> Self {
         Self { mark: one.mark.max(other.mark), text: format!("{}, {}", one.text, other.text) }
     }
 
-    fn shown(&self) -> String {
+    fn to_text(&self) -> String {
         let mark = match self.mark {
-            Mark::Good => "✓",
-            Mark::Fault => "–",
-            Mark::Bad => "**✗**",
+            CellMark::Good => "✓",
+            CellMark::PeerFault => "–",
+            CellMark::Unexplained => "**✗**",
         };
         format!("{mark} {}", self.text.replace('|', "/").replace('\n', " "))
     }
 }
 
-/// What came of the script for one peer.
+/// The row of one peer.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct MatrixRow {
     pub(crate) name: String,
-    way: Way,
+    route: ToolRoute,
     pub(crate) version: String,
-    cells: BTreeMap<Column, Cell>,
+    cells: BTreeMap<MatrixColumn, MatrixCell>,
     note: Option<String>,
 }
 
-impl Row {
-    pub(crate) fn new(name: String, way: Way) -> Self {
-        Self { name, way, version: String::new(), cells: BTreeMap::new(), note: None }
+impl MatrixRow {
+    pub(crate) fn new(name: String, way: ToolRoute) -> Self {
+        Self { name, route: way, version: String::new(), cells: BTreeMap::new(), note: None }
     }
 
-    pub(crate) fn set(&mut self, column: Column, cell: Cell) {
+    pub(crate) fn set_cell(&mut self, column: MatrixColumn, cell: MatrixCell) {
         self.cells.insert(column, cell);
     }
 
     /// Changes the cells of some steps.
-    pub(crate) fn alter(&mut self, columns: &[Column], change: impl Fn(Cell) -> Cell) {
+    pub(crate) fn map_cells(&mut self, columns: &[MatrixColumn], change: impl Fn(MatrixCell) -> MatrixCell) {
         for column in columns {
             if let Some(cell) = self.cells.remove(column) {
                 self.cells.insert(*column, change(cell));
@@ -133,33 +133,33 @@ impl Row {
         }
     }
 
-    /// Says which version it is, where the peer itself gives that of a program of ours or none.
-    pub(crate) fn pinned(&mut self, version: Option<String>) {
+    /// Sets the version, for peers that report none, or that of a program of ours.
+    pub(crate) fn set_pinned_version(&mut self, version: Option<String>) {
         if let Some(version) = version {
             self.version = version;
         }
     }
 
-    /// Says why the script ended early, or what is wrong with the row as a whole.
-    pub(crate) fn note(&mut self, why: String) {
+    /// Sets the reason why the script ended early, or a problem of the whole row.
+    pub(crate) fn set_note(&mut self, why: String) {
         self.note = Some(why);
     }
 
-    /// Returns how many steps went wrong for a reason that is not known to be the peer's.
-    pub(crate) fn open_questions(&self) -> usize {
-        let bad = self.cells.values().filter(|cell| cell.mark == Mark::Bad).count();
+    /// Returns the number of steps that failed for a reason not known to be the peer's.
+    pub(crate) fn unexplained_count(&self) -> usize {
+        let bad = self.cells.values().filter(|cell| cell.mark == CellMark::Unexplained).count();
         bad + usize::from(self.note.is_some())
     }
 
-    /// Returns its line; `direct` is what it is called where no proxy is between.
-    pub(crate) fn shown(&self, direct: &str) -> String {
-        let way = match self.way {
-            Way::Direct => direct,
-            Way::Proxy => "behind the proxy",
+    /// Formats the row; `direct` is the route's name without a proxy.
+    pub(crate) fn to_line(&self, direct: &str) -> String {
+        let way = match self.route {
+            ToolRoute::Direct => direct,
+            ToolRoute::Proxy => "behind the proxy",
         };
         let mut line = format!("| {} {} | {way} |", self.name, self.version);
-        for column in Column::ALL {
-            let cell = self.cells.get(&column).map_or_else(|| "n/a".to_owned(), Cell::shown);
+        for column in MatrixColumn::ALL {
+            let cell = self.cells.get(&column).map_or_else(|| "n/a".to_owned(), MatrixCell::to_text);
             write!(line, " {cell} |").ok();
         }
         if let Some(note) = &self.note {
@@ -169,40 +169,40 @@ impl Row {
     }
 }
 
-/// Says how often the user was asked.
-pub(crate) fn questions(count: usize) -> String {
+/// Formats the number of questions to the user.
+pub(crate) fn format_questions(count: usize) -> String {
     match count {
         1 => "1 question".to_owned(),
         count => format!("{count} questions"),
     }
 }
 
-/// Says how often an agent asked for permission, whether or not anybody was asked.
-pub(crate) fn requests(count: usize) -> String {
+/// Formats the number of an agent's permission requests, including those that reached no user.
+pub(crate) fn format_requests(count: usize) -> String {
     match count {
         1 => "1 request".to_owned(),
         count => format!("{count} requests"),
     }
 }
 
-/// Returns what an error says: SDKs put the reason where few look.
+/// Returns the message of an error. SDKs put the reason into `data.details`.
 pub(crate) fn error_text(error: &Value) -> String {
     let details = error["data"]["details"].as_str();
     let text = details.or_else(|| error["message"].as_str()).unwrap_or("no message");
     text.lines().next().unwrap_or_default().chars().take(100).collect()
 }
 
-/// Returns a table of rows, with those that are not installed.
-pub(crate) fn table(rows: &[Row], direct: &str, missing: &[String]) -> String {
+/// Formats a table of rows, followed by the peers that are not installed.
+pub(crate) fn format_table(rows: &[MatrixRow], direct: &str, missing: &[String]) -> String {
     let mut text = String::from("| peer | way |");
-    for column in Column::ALL {
+    for column in MatrixColumn::ALL {
         write!(text, " {} |", column.title()).ok();
     }
     text += "\n|---|---|";
-    text += &"---|".repeat(Column::ALL.len());
+    text += &"---|".repeat(MatrixColumn::ALL.len());
     text.push('\n');
     for row in rows {
-        text += &row.shown(direct);
+        text += &row.to_line(direct);
         text.push('\n');
     }
     if !missing.is_empty() {

@@ -1,28 +1,28 @@
-//! A checker that overlooks a loss would make every run look good: here are losses that it must find.
+//! Losses that the checker must find: a checker that misses one would make every run look good.
 
-use super::{account, search_list};
-use crate::torture::record::Recorder;
-use crate::torture::saver::{self, SaverAccount, SaverPlan};
-use crate::torture::scene::{Programs, Scene};
-use crate::torture::style::Style;
+use super::{account_for_lines, search_list};
+use crate::torture::record::EventRecorder;
+use crate::torture::round_dir::{RoundDir, TorturePrograms};
+use crate::torture::saver::{self, SaverAccount, SaverOptions};
+use crate::torture::style::SaveStyle;
 use clap::ValueEnum as _;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-/// Saves in every style with no agent about, and returns the account of each.
-fn save_alone(scene: &Scene, saves: usize) -> Vec<(Style, SaverAccount)> {
-    let style_account = |style: &Style| {
-        let plan = SaverPlan {
+/// Saves in every style without an agent, and returns the account of each.
+fn save_alone(scene: &RoundDir, saves: usize) -> Vec<(SaveStyle, SaverAccount)> {
+    let style_account = |style: &SaveStyle| {
+        let plan = SaverOptions {
             style: *style,
-            file: scene.file(*style),
+            file: scene.saved_file(*style),
             seed: scene.seed,
             saves,
-            record: scene.record(style.name()),
-            account: scene.record("account"),
-            agent_record: scene.record("agent"),
-            stop: scene.stop(),
-            lock: Some(scene.lock()),
+            record: scene.record_file(style.name()),
+            account: scene.record_file("account"),
+            agent_record: scene.record_file("agent"),
+            stop: scene.stop_file(),
+            lock: Some(scene.lock_file()),
         };
         saver::run(&plan).unwrap();
         (*style, SaverAccount::read(&plan.account).unwrap())
@@ -30,18 +30,19 @@ fn save_alone(scene: &Scene, saves: usize) -> Vec<(Style, SaverAccount)> {
     scene.styles.iter().map(style_account).collect()
 }
 
-/// Returns a scene with a program in Bowline's place that has no journal.
-fn scene(scratch: &tempfile::TempDir) -> Scene {
-    let programs = Programs { bowline: PathBuf::from("/bin/true"), torture: PathBuf::from("/bin/false") };
-    Scene::create(scratch.path(), &programs, 1, Style::value_variants()).unwrap()
+/// Returns a round directory in which a program without a journal stands in for Bowline.
+fn round_dir(scratch: &tempfile::TempDir) -> RoundDir {
+    let programs =
+        TorturePrograms { bowline: PathBuf::from("/bin/true"), torture: PathBuf::from("/bin/false") };
+    RoundDir::create(scratch.path(), &programs, 1, SaveStyle::value_variants()).unwrap()
 }
 
 #[test]
 fn with_no_agent_every_line_is_in_the_file() {
     let scratch = tempfile::tempdir().unwrap();
-    let scene = scene(&scratch);
+    let scene = round_dir(&scratch);
     for (style, saved) in save_alone(&scene, 4) {
-        let account = account(&scene, style, &saved).unwrap();
+        let account = account_for_lines(&scene, style, &saved).unwrap();
         assert_eq!((saved.saves, account.lost.len()), (4, 0), "{style:?}");
         assert!(account.in_file > 0 && account.in_file == saved.owed.len(), "{style:?}: {account:?}");
         let left: Vec<_> =
@@ -53,14 +54,14 @@ fn with_no_agent_every_line_is_in_the_file() {
 #[test]
 fn a_line_that_is_nowhere_is_lost_and_its_story_names_who_was_there() {
     let scratch = tempfile::tempdir().unwrap();
-    let scene = scene(&scratch);
+    let scene = round_dir(&scratch);
     for (style, saved) in save_alone(&scene, 3) {
         let owed = saved.owed.last().unwrap().clone();
-        let mut agent = Recorder::open(&scene.agent_records().join(style.name())).unwrap();
+        let mut agent = EventRecorder::open(&scene.agent_record_dir().join(style.name())).unwrap();
         agent.record(style.name(), "wrote 0 bytes").unwrap();
-        let text = fs::read_to_string(scene.file(style)).unwrap();
-        fs::write(scene.file(style), text.replace(&format!("{}\n", owed.line), "")).unwrap();
-        let account = account(&scene, style, &saved).unwrap();
+        let text = fs::read_to_string(scene.saved_file(style)).unwrap();
+        fs::write(scene.saved_file(style), text.replace(&format!("{}\n", owed.line), "")).unwrap();
+        let account = account_for_lines(&scene, style, &saved).unwrap();
         let lost: Vec<&str> = account.lost.iter().map(|lost| lost.line.line.as_str()).collect();
         assert_eq!(lost, [owed.line.as_str()]);
         let actors: BTreeSet<&str> =
@@ -72,12 +73,12 @@ fn a_line_that_is_nowhere_is_lost_and_its_story_names_who_was_there() {
 #[test]
 fn a_line_that_the_user_was_told_of_is_reported() {
     let scratch = tempfile::tempdir().unwrap();
-    let scene = scene(&scratch);
+    let scene = round_dir(&scratch);
     let (style, saved) = save_alone(&scene, 1).remove(0);
     let owed = saved.owed.first().unwrap();
-    fs::write(scene.file(style), "").unwrap();
+    fs::write(scene.saved_file(style), "").unwrap();
     scene.add_notice(format!("bowline: this is in no file: {}\n", owed.line).as_bytes()).unwrap();
-    let account = account(&scene, style, &saved).unwrap();
+    let account = account_for_lines(&scene, style, &saved).unwrap();
     assert_eq!((account.reported, account.lost.len()), (1, saved.owed.len() - 1));
 }
 

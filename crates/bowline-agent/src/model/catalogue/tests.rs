@@ -1,4 +1,4 @@
-//! Tests of the names of models.
+//! Tests of model names.
 
 use std::fmt::Write as _;
 
@@ -6,13 +6,13 @@ use expect_test::expect;
 
 use super::*;
 
-fn models(settings: ModelsSettings) -> Models {
-    Models::new(settings)
+fn new_catalogue(settings: CatalogueOptions) -> ModelCatalogue {
+    ModelCatalogue::new(settings)
 }
 
 #[test]
 fn names_that_cannot_be_opened_say_why() {
-    let models = models(ModelsSettings::default());
+    let models = new_catalogue(CatalogueOptions::default());
     let mut out = String::new();
     for name in [
         "gpt-5",
@@ -44,15 +44,22 @@ fn names_that_cannot_be_opened_say_why() {
 
 #[test]
 fn what_is_offered_follows_the_keys() {
-    let names = |models: &Models| {
-        let offered: Vec<_> = models.offered().into_iter().map(|info| info.name).collect();
+    let names = |models: &ModelCatalogue| {
+        let offered: Vec<_> = models.offered_models().into_iter().map(|info| info.name).collect();
         format!("{} of {}", models.default_name().unwrap(), offered.join(", "))
     };
-    let none = models(ModelsSettings::default());
-    let keys = Keyring::default().with(Provider::Gemini, "g");
-    let gemini = models(ModelsSettings { keys: keys.clone(), ..ModelsSettings::default() });
-    let own = ModelInfo { window: 8_000, ..unknown(Provider::Compatible, "compatible/mine", "mine") };
-    let extra = models(ModelsSettings { keys, extras: vec![own.clone()], ..ModelsSettings::default() });
+    let none = new_catalogue(CatalogueOptions::default());
+    let keys = Keyring::default().with_key(Provider::Gemini, "g");
+    let gemini = new_catalogue(CatalogueOptions { keys: keys.clone(), ..CatalogueOptions::default() });
+    let own = ModelInfo {
+        context_window: 8_000,
+        ..unknown_model_info(Provider::Compatible, "compatible/mine", "mine")
+    };
+    let extra = new_catalogue(CatalogueOptions {
+        keys,
+        extra_models: vec![own.clone()],
+        ..CatalogueOptions::default()
+    });
     expect![[r#"
         offline of offline
         gemini/gemini-2.5-pro of gemini/gemini-2.5-pro, gemini/gemini-2.5-flash, offline
@@ -61,7 +68,7 @@ fn what_is_offered_follows_the_keys() {
     .assert_eq(&[&none, &gemini, &extra].map(|models| names(models) + "\n").concat());
     assert_eq!(extra.info("compatible/mine"), Some(own));
     assert_eq!(
-        extra.info("ollama/qwen3:8b").map(|info| (info.window, info.images)),
+        extra.info("ollama/qwen3:8b").map(|info| (info.context_window, info.supports_images)),
         Some((OLLAMA_WINDOW, false))
     );
     assert_eq!(extra.info("nonsense"), None);
@@ -69,28 +76,28 @@ fn what_is_offered_follows_the_keys() {
 
 #[test]
 fn keys_that_cannot_be_used_are_no_reason_to_work_offline() {
-    let keys = Keyring::default().with(Provider::OpenAi, "sk-abc def");
-    let bad = models(ModelsSettings { keys: keys.clone(), ..ModelsSettings::default() });
+    let keys = Keyring::default().with_key(Provider::OpenAi, "sk-abc def");
+    let bad = new_catalogue(CatalogueOptions { keys: keys.clone(), ..CatalogueOptions::default() });
     let told = bad.default_name().unwrap_err().to_string();
     expect!["OPENAI_API_KEY is set, but holds no key: a key is printable and has no blanks; set it again or unset it"]
         .assert_eq(&told);
     assert_eq!(bad.open("openai/gpt-5").map(drop).unwrap_err().to_string(), told);
-    let keys = keys.with(Provider::Gemini, "g");
-    let good = models(ModelsSettings { keys, ..ModelsSettings::default() });
+    let keys = keys.with_key(Provider::Gemini, "g");
+    let good = new_catalogue(CatalogueOptions { keys, ..CatalogueOptions::default() });
     assert_eq!(good.default_name().unwrap(), "gemini/gemini-2.5-pro");
 }
 
 #[test]
 fn good_names_are_opened() {
     let keys = Keyring::default()
-        .with(Provider::Anthropic, "a")
-        .with(Provider::OpenAi, "o")
-        .with(Provider::Gemini, "g");
+        .with_key(Provider::Anthropic, "a")
+        .with_key(Provider::OpenAi, "o")
+        .with_key(Provider::Gemini, "g");
     let base_urls = BTreeMap::from([
         (Provider::Compatible, "http://localhost:8080".to_owned()),
         (Provider::Ollama, "127.0.0.1:11434".to_owned()),
     ]);
-    let models = models(ModelsSettings { keys, base_urls, ..ModelsSettings::default() });
+    let models = new_catalogue(CatalogueOptions { keys, base_urls, ..CatalogueOptions::default() });
     for name in [
         "offline",
         "anthropic/claude-x",

@@ -1,4 +1,4 @@
-//! Tests of the offline model: a prompt and what tools answer in, what a person sees out.
+//! Tests of the offline model: a prompt and tool results in, the user's view out.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use futures_util::StreamExt as _;
 use super::*;
 use crate::model::tests::request;
 
-const ALL: &[&str] = &[
+const ALL_TOOLS: &[&str] = &[
     "read_text_file",
     "write_text_file",
     "edit_text_file",
@@ -19,39 +19,40 @@ const ALL: &[&str] = &[
     "update_plan",
 ];
 
-/// Runs a turn to its end; `answers` are what the tools answer, a leading `!` a failure.
+/// Runs a turn to its end; `answers` are the tools' results, with a leading `!` for a failure.
 async fn check(prompt: &str, tools: &[&str], answers: &[&str], expected: Expect) {
-    let model = Offline::new();
-    let mut messages = vec![Message::text(Role::User, prompt)];
+    let model = OfflineModel::new();
+    let mut messages = vec![ConversationMessage::from_text(MessageRole::User, prompt)];
     let mut answers = answers.iter();
     let mut out = String::new();
     loop {
-        let mut said = Message { role: Role::Assistant, parts: Vec::new() };
-        let mut reply = model.ask(request(messages.clone(), tools));
+        let mut said = ConversationMessage { role: MessageRole::Assistant, parts: Vec::new() };
+        let mut reply = model.stream_reply(request(messages.clone(), tools));
         let mut text = String::new();
         while let Some(event) = reply.next().await {
             match event.unwrap() {
-                Event::Text(piece) => text.push_str(&piece),
-                Event::Thought { text, .. } => writeln!(out, "(thinks {text:?})").unwrap(),
-                Event::Call(call) => said.parts.push(Part::Call(call)),
-                Event::Usage(_) | Event::Retrying { .. } => (),
-                Event::End(stop) => assert_eq!(stop, Stop::Done),
+                ReplyEvent::Text(piece) => text.push_str(&piece),
+                ReplyEvent::Thought { text, .. } => writeln!(out, "(thinks {text:?})").unwrap(),
+                ReplyEvent::Call(call) => said.parts.push(MessagePart::Call(call)),
+                ReplyEvent::Usage(_) | ReplyEvent::Retrying { .. } => (),
+                ReplyEvent::End(stop) => assert_eq!(stop, ReplyStop::Done),
             }
         }
         if !text.is_empty() {
             writeln!(out, "{text}").unwrap();
-            said.parts.push(Part::Text { text });
+            said.parts.push(MessagePart::Text { text });
         }
-        let Some(call) = said.calls().next().cloned() else { break };
-        let Input::Value(input) = &call.input else { panic!("broken") };
+        let Some(call) = said.tool_uses().next().cloned() else { break };
+        let ToolUseInput::Value(input) = &call.input else { panic!("broken") };
         writeln!(out, "> {} {} {input}", call.id, call.name).unwrap();
         let answer = answers.next().copied().unwrap_or("ok");
         let result = match answer.strip_prefix('!') {
-            Some(why) => ToolResult::failed(&call, why),
-            None => ToolResult::done(&call, answer),
+            Some(why) => ToolResult::failure(&call, why),
+            None => ToolResult::success(&call, answer),
         };
         messages.push(said);
-        messages.push(Message { role: Role::Tool, parts: vec![Part::Result(result)] });
+        messages
+            .push(ConversationMessage { role: MessageRole::Tool, parts: vec![MessagePart::Result(result)] });
     }
     expected.assert_eq(&out);
 }
@@ -60,7 +61,7 @@ async fn check(prompt: &str, tools: &[&str], answers: &[&str], expected: Expect)
 async fn each_line_is_a_step() {
     check(
         "plan: look; change\nthink I should look\nread a.rs lines 2-3\nreplace \"x\" with \"y\" in a.rs\nsay done\nlist\nfind y\nrun make",
-        ALL,
+        ALL_TOOLS,
         &["ok", "fn main() {\n}\n", "edited", "a.rs\n", "a.rs:1: y", "built\n"],
         expect![[r#"
             > offline_1 update_plan {"entries":[{"content":"look","priority":"medium","status":"pending"},{"content":"change","priority":"medium","status":"pending"}]}
@@ -104,7 +105,7 @@ async fn each_line_is_a_step() {
 async fn a_failed_step_stops_the_rest() {
     check(
         "write a.txt: x\nread b\nsay never",
-        ALL,
+        ALL_TOOLS,
         &["Wrote 1 byte", "!there is no b"],
         expect![[r#"
             > offline_1 write_text_file {"path":"a.txt","content":"x"}
@@ -216,7 +217,7 @@ async fn long_results_are_shortened_and_their_fences_kept_apart() {
     let long: String = (1..=300).map(|line| format!("{line}\n")).collect();
     check(
         "read a.md\nread b",
-        ALL,
+        ALL_TOOLS,
         &["```\ncode\n```", &long],
         expect![[r#"
             > offline_1 read_text_file {"path":"a.md"}
@@ -440,52 +441,61 @@ async fn long_results_are_shortened_and_their_fences_kept_apart() {
 
 #[tokio::test]
 async fn other_prompts_get_help() {
-    let model = Offline::new();
+    let model = OfflineModel::new();
     for prompt in ["fix the bug", "", "read"] {
-        let reply = model.ask(request(vec![Message::text(Role::User, prompt)], ALL));
-        let text = crate::model::tests::told(reply).await;
+        let reply = model.stream_reply(request(
+            vec![ConversationMessage::from_text(MessageRole::User, prompt)],
+            ALL_TOOLS,
+        ));
+        let text = crate::model::tests::format_reply(reply).await;
         assert!(text.contains("I did nothing") && text.contains("offline model"), "{text}");
     }
-    // Who asks for it did not make a mistake.
+    // Asking for help is not an error.
     for prompt in ["help", "Help!", "?"] {
-        let reply = model.ask(request(vec![Message::text(Role::User, prompt)], ALL));
-        let text = crate::model::tests::told(reply).await;
+        let reply = model.stream_reply(request(
+            vec![ConversationMessage::from_text(MessageRole::User, prompt)],
+            ALL_TOOLS,
+        ));
+        let text = crate::model::tests::format_reply(reply).await;
         assert!(text.starts_with("text \"I am the offline model"), "{text}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn waiting_takes_its_time_and_streams_have_their_pieces() {
-    let model = Offline::new();
-    let mut reply = model.ask(request(vec![Message::text(Role::User, "wait 90\nstream 1000")], ALL));
+    let model = OfflineModel::new();
+    let mut reply = model.stream_reply(request(
+        vec![ConversationMessage::from_text(MessageRole::User, "wait 90\nstream 1000")],
+        ALL_TOOLS,
+    ));
     let began = tokio::time::Instant::now();
-    assert_eq!(reply.next().await, Some(Ok(Event::Text("Waited 90s.".into()))));
+    assert_eq!(reply.next().await, Some(Ok(ReplyEvent::Text("Waited 90s.".into()))));
     assert_eq!(began.elapsed(), Duration::from_secs(90));
     let events: Vec<_> = reply.collect().await;
-    let texts = events.iter().filter(|event| matches!(event, Ok(Event::Text(_)))).count();
+    let texts = events.iter().filter(|event| matches!(event, Ok(ReplyEvent::Text(_)))).count();
     assert_eq!(texts, 1001);
-    assert_eq!(events.last(), Some(&Ok(Event::End(Stop::Done))));
+    assert_eq!(events.last(), Some(&Ok(ReplyEvent::End(ReplyStop::Done))));
 }
 
 #[tokio::test]
 async fn what_comes_beside_the_prompt_does_not_disturb() {
-    let model = Offline::new();
+    let model = OfflineModel::new();
     let parts = ["<context>\nsome file\n</context>", "say hello", "a reminder"];
-    let parts = parts.map(|text| Part::Text { text: text.to_owned() });
-    let message = Message { role: Role::User, parts: parts.into() };
-    let text = crate::model::tests::told(model.ask(request(vec![message], ALL))).await;
+    let parts = parts.map(|text| MessagePart::Text { text: text.to_owned() });
+    let message = ConversationMessage { role: MessageRole::User, parts: parts.into() };
+    let text = crate::model::tests::format_reply(model.stream_reply(request(vec![message], ALL_TOOLS))).await;
     assert!(text.starts_with("text \"hello\"\n"), "{text}");
 }
 
 #[test]
 fn what_is_attached_is_seen_even_if_nobody_says_what_to_do_with_it() {
-    let text = |text: &str| Part::Text { text: text.to_owned() };
-    let told = |parts: Vec<Part>| {
-        let steps = steps(&Message { role: Role::User, parts });
-        steps.map(|steps| format!("{steps:?}")).unwrap_or_else(|said| said.replace(HELP, "HELP"))
+    let text = |text: &str| MessagePart::Text { text: text.to_owned() };
+    let told = |parts: Vec<MessagePart>| {
+        let steps = parse_steps(&ConversationMessage { role: MessageRole::User, parts });
+        steps.map(|steps| format!("{steps:?}")).unwrap_or_else(|said| said.replace(HELP_TEXT, "HELP"))
     };
     let file = || text("<file path=\"/p/a.txt\">\nread secret\n</file>");
-    let picture = || Part::Image { mime: "image/png".to_owned(), data: "x".into() };
+    let picture = || MessagePart::Image { mime: "image/png".to_owned(), data: "x".into() };
     expect![[r#"
         I did nothing: line 1 is no command that I know.
 

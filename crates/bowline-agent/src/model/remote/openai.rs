@@ -1,68 +1,75 @@
-//! OpenAI's chat completions, which Ollama and many other servers speak too.
+//! OpenAI's chat completions, also used by Ollama and many other servers.
 
-use bowline_state::call_assembler::CallPiece;
-use bowline_state::conversation::{Message, Part, Role, Thinking, ToolSpec, ToolUse, Usage};
+use bowline_state::conversation::{
+    ConversationMessage, MessagePart, MessageRole, ThinkingLevel, TokenUsage, ToolSpec, ToolUse,
+};
+use bowline_state::tool_call_assembler::ToolCallDelta;
 use serde_json::{Value, json};
 
-use super::content::{self, Content};
-use super::reply::{Piece, text_at};
+use super::content::{self, UserContent};
+use super::reply::{ReplyPiece, string_at};
 use crate::model::provider::Provider;
-use crate::model::{ModelInfo, Request};
+use crate::model::{ModelInfo, ModelRequest};
 
 /// The data of the event that ends a reply.
-pub(super) const DONE: &str = "[DONE]";
+pub(super) const DONE_MARKER: &str = "[DONE]";
 
-/// Returns where chat completions are, below the base URL.
-pub(super) fn path(provider: Provider) -> &'static str {
+/// Returns the path of chat completions, below the base URL.
+pub(super) fn chat_path(provider: Provider) -> &'static str {
     if provider == Provider::Ollama { "v1/chat/completions" } else { "chat/completions" }
 }
 
 /// Returns the body of a request.
-pub(super) fn body(provider: Provider, name: &str, info: &ModelInfo, request: &Request) -> Value {
-    let conversation = content::messages(request);
-    let asked = conversation.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-    let system = content::system(request).map(|system| json!({"role": "system", "content": system}));
-    // Some servers want the thoughts of the current turn back.
+pub(super) fn request_body(
+    provider: Provider,
+    name: &str,
+    info: &ModelInfo,
+    request: &ModelRequest,
+) -> Value {
+    let conversation = content::request_messages(request);
+    let asked = conversation.iter().rposition(|message| message.role == MessageRole::User).unwrap_or(0);
+    let system = content::system_prompt(request).map(|system| json!({"role": "system", "content": system}));
+    // Some servers require the thoughts of the current turn.
     let with_thoughts = |at| provider == Provider::Compatible && at > asked;
     let messages = conversation.iter().enumerate();
     let messages = messages.flat_map(|(at, message)| to_messages(info, message, with_thoughts(at)));
     let renamed = ["gpt-5", "gpt-6", "o1", "o3", "o4"].iter().any(|family| name.starts_with(family));
-    content::object([
+    content::json_object([
         ("model", Some(name.into())),
         ("stream", Some(true.into())),
-        ("reasoning_effort", effort(name, content::thinking(info, request)).map(Into::into)),
-        ("tools", content::tools(request, tool)),
+        ("reasoning_effort", reasoning_effort(name, content::thinking_level(info, request)).map(Into::into)),
+        ("tools", content::tool_declarations(request, tool_declaration)),
         ("messages", Some(system.into_iter().chain(messages).collect())),
         ("stream_options", Some(json!({"include_usage": true}))),
         (if renamed { "max_completion_tokens" } else { "max_tokens" }, request.max_output.map(Into::into)),
     ])
 }
 
-fn effort(name: &str, thinking: Thinking) -> Option<&'static str> {
+fn reasoning_effort(name: &str, thinking: ThinkingLevel) -> Option<&'static str> {
     match thinking {
-        Thinking::Default => None,
-        // The first models of this family cannot go without.
-        Thinking::Off if name == "gpt-5" || name.starts_with("gpt-5-") => Some("minimal"),
-        Thinking::Off => Some("none"),
-        Thinking::Low => Some("low"),
-        Thinking::Medium => Some("medium"),
-        Thinking::High => Some("high"),
+        ThinkingLevel::Default => None,
+        // The first models of this family cannot turn thinking off.
+        ThinkingLevel::Off if name == "gpt-5" || name.starts_with("gpt-5-") => Some("minimal"),
+        ThinkingLevel::Off => Some("none"),
+        ThinkingLevel::Low => Some("low"),
+        ThinkingLevel::Medium => Some("medium"),
+        ThinkingLevel::High => Some("high"),
     }
 }
 
-fn tool(tool: &ToolSpec) -> Value {
+fn tool_declaration(tool: &ToolSpec) -> Value {
     let ToolSpec { name, description, schema } = tool;
     let function = json!({"name": name, "description": description, "parameters": schema, "strict": false});
     json!({"type": "function", "function": function})
 }
 
-/// Returns a message: a message of tools is one for each result, and one for their pictures.
-fn to_messages(info: &ModelInfo, message: &Message, with_thoughts: bool) -> Vec<Value> {
+/// Returns messages: a tool message becomes one for each result, and one for their images.
+fn to_messages(info: &ModelInfo, message: &ConversationMessage, with_thoughts: bool) -> Vec<Value> {
     match message.role {
-        Role::User => vec![user_message(&content::user_content(info, message))],
-        Role::Assistant => assistant_message(message, with_thoughts).into_iter().collect(),
-        Role::Tool => {
-            let results = content::results(message).map(|result| {
+        MessageRole::User => vec![user_message(&content::user_content(info, message))],
+        MessageRole::Assistant => assistant_message(message, with_thoughts).into_iter().collect(),
+        MessageRole::Tool => {
+            let results = content::tool_results(message).map(|result| {
                 json!({"role": "tool", "content": content::result_text(result), "tool_call_id": result.id})
             });
             let images = content::result_images(info, message);
@@ -71,17 +78,17 @@ fn to_messages(info: &ModelInfo, message: &Message, with_thoughts: bool) -> Vec<
     }
 }
 
-/// Returns a user's message: a plain text where there are no pictures, as not every server takes lists.
-fn user_message(contents: &[Content<'_>]) -> Value {
-    let part = |content: &Content<'_>| match content {
-        Content::Text(text) => json!({"type": "text", "text": text}),
-        Content::Image { mime, data } => {
+/// Returns a user's message: plain text if there are no images, as not every server accepts lists.
+fn user_message(contents: &[UserContent<'_>]) -> Value {
+    let part = |content: &UserContent<'_>| match content {
+        UserContent::Text(text) => json!({"type": "text", "text": text}),
+        UserContent::Image { mime, data } => {
             json!({"type": "image_url", "image_url": {"url": format!("data:{mime};base64,{data}")}})
         }
     };
     let texts = contents.iter().map(|content| match content {
-        Content::Text(text) => Some(*text),
-        Content::Image { .. } => None,
+        UserContent::Text(text) => Some(*text),
+        UserContent::Image { .. } => None,
     });
     let content: Value = match texts.collect::<Option<Vec<_>>>() {
         Some(texts) => texts.join("\n\n").into(),
@@ -90,67 +97,71 @@ fn user_message(contents: &[Content<'_>]) -> Value {
     json!({"role": "user", "content": content})
 }
 
-fn assistant_message(message: &Message, with_thoughts: bool) -> Option<Value> {
+fn assistant_message(message: &ConversationMessage, with_thoughts: bool) -> Option<Value> {
     let (mut texts, mut calls, mut thoughts) = (Vec::new(), Vec::new(), Vec::new());
     for part in &message.parts {
         match part {
-            Part::Text { text } if !text.trim().is_empty() => texts.push(text.as_str()),
-            Part::Thought { text, signature: None } if with_thoughts && !text.is_empty() => {
+            MessagePart::Text { text } if !text.trim().is_empty() => texts.push(text.as_str()),
+            MessagePart::Thought { text, signature: None } if with_thoughts && !text.is_empty() => {
                 thoughts.push(text.as_str());
             }
-            Part::Call(call) => calls.push(tool_call(call)),
-            // Thoughts of others; the model has no pictures and no results.
-            Part::Text { .. } | Part::Thought { .. } | Part::Image { .. } | Part::Result(_) => (),
+            MessagePart::Call(call) => calls.push(tool_call(call)),
+            // Thoughts of other turns are dropped; models send no images or results.
+            MessagePart::Text { .. }
+            | MessagePart::Thought { .. }
+            | MessagePart::Image { .. }
+            | MessagePart::Result(_) => (),
         }
     }
     let says_something = !(texts.is_empty() && calls.is_empty() && thoughts.is_empty());
     says_something.then(|| {
-        content::object([
+        content::json_object([
             ("role", Some("assistant".into())),
             ("content", Some(texts.join("\n\n").into())),
-            ("tool_calls", content::list(calls)),
+            ("tool_calls", content::non_empty_array(calls)),
             ("reasoning_content", (!thoughts.is_empty()).then(|| thoughts.join("\n").into())),
         ])
     })
 }
 
 fn tool_call(call: &ToolUse) -> Value {
-    let (name, arguments) = (content::tool_name(&call.name), content::arguments(&call.input).to_string());
+    let (name, arguments) =
+        (content::sanitize_tool_name(&call.name), content::call_arguments(&call.input).to_string());
     json!({"type": "function", "id": call.id, "function": {"name": name, "arguments": arguments}})
 }
 
-/// Returns what an event says. Fields that are not known say nothing.
-pub(super) fn read(event: &Value) -> Vec<Piece> {
-    let usage = event.get("usage").filter(|usage| usage.is_object()).map(usage);
+/// Parses an event. Unknown fields are ignored.
+pub(super) fn read_event(event: &Value) -> Vec<ReplyPiece> {
+    let usage = event.get("usage").filter(|usage| usage.is_object()).map(parse_usage);
     let mut pieces: Vec<_> = usage.into_iter().collect();
     let Some(choice) = event.pointer("/choices/0") else { return pieces };
-    let thoughts = ["/delta/reasoning_content", "/delta/reasoning"].map(|place| text_at(choice, place));
-    pieces.extend(thoughts.into_iter().find(|thought| !thought.is_empty()).map(Piece::Thought));
-    pieces.push(Piece::Text(text_at(choice, "/delta/content")));
-    // Mistral's models that think send lists of typed chunks.
+    let thoughts = ["/delta/reasoning_content", "/delta/reasoning"].map(|place| string_at(choice, place));
+    pieces.extend(thoughts.into_iter().find(|thought| !thought.is_empty()).map(ReplyPiece::Thought));
+    pieces.push(ReplyPiece::Text(string_at(choice, "/delta/content")));
+    // Mistral's thinking models send lists of typed chunks.
     for chunk in choice.pointer("/delta/content").and_then(Value::as_array).into_iter().flatten() {
-        let (thought, text) = (text_at(chunk, "/thinking/0/text"), text_at(chunk, "/text"));
-        pieces.extend([Piece::Thought(thought), Piece::Text(text)]);
+        let (thought, text) = (string_at(chunk, "/thinking/0/text"), string_at(chunk, "/text"));
+        pieces.extend([ReplyPiece::Thought(thought), ReplyPiece::Text(text)]);
     }
     let calls = choice.pointer("/delta/tool_calls").and_then(Value::as_array);
     for (position, call) in calls.into_iter().flatten().enumerate() {
-        // Some servers leave the index out.
+        // Some servers omit the index.
         let index = Some(call.get("index").and_then(Value::as_u64).unwrap_or(position as u64));
         let arguments = match call.pointer("/function/arguments") {
             Some(arguments @ Value::Object(_)) => arguments.to_string(),
-            _ => text_at(call, "/function/arguments"),
+            _ => string_at(call, "/function/arguments"),
         };
-        let (id, name) = (text_at(call, "/id"), text_at(call, "/function/name"));
-        pieces.push(Piece::Call(CallPiece { index, id, name, arguments }));
+        let (id, name) = (string_at(call, "/id"), string_at(call, "/function/name"));
+        pieces.push(ReplyPiece::Call(ToolCallDelta { index, id, name, arguments }));
     }
     let reason = choice.get("finish_reason").and_then(Value::as_str);
-    pieces.extend(reason.map(|reason| Piece::Stop(reason.to_owned())));
+    pieces.extend(reason.map(|reason| ReplyPiece::Stop(reason.to_owned())));
     pieces
 }
 
-fn usage(usage: &Value) -> Piece {
+fn parse_usage(usage: &Value) -> ReplyPiece {
     let count = |place: &str| usage.pointer(place).and_then(Value::as_u64).unwrap_or(0);
-    Piece::Usage(Usage {
+    ReplyPiece::Usage(TokenUsage {
         input: count("/prompt_tokens"),
         output: count("/completion_tokens"),
         cache_read: count("/prompt_tokens_details/cached_tokens"),

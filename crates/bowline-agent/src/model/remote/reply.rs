@@ -1,32 +1,32 @@
-//! A reply: from the events of a provider to those of a model.
+//! Reading a reply: from a provider's events to those of a model.
 
 use std::collections::HashSet;
 
-use bowline_state::call_assembler::{CallAssembler, CallPiece, fresh_id};
-use bowline_state::conversation::{Input, Message, ToolUse, Usage};
-use bowline_state::fenced::{Call, Sieve};
-use bowline_state::retry::{self, Trouble};
+use bowline_state::conversation::{ConversationMessage, TokenUsage, ToolUse, ToolUseInput};
+use bowline_state::retry::{self, RequestFailure};
+use bowline_state::text_tool_calls::{TextToolCall, ToolCallExtractor};
+use bowline_state::tool_call_assembler::{ToolCallAssembler, ToolCallDelta, unique_call_id};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::transport::EventStream;
 use super::{anthropic, gemini, openai};
-use crate::model::endpoint::Failure;
-use crate::model::net::Timeouts;
+use crate::model::endpoint::EndpointError;
+use crate::model::http_clients::Timeouts;
 use crate::model::provider::Provider;
-use crate::model::speak::Voice;
-use crate::model::{Event, Request, Stop, words};
+use crate::model::reply_sender::ReplySender;
+use crate::model::{ModelRequest, ReplyEvent, ReplyStop, tools_as_text};
 
-/// What an event of a provider says, in any wire format.
+/// The content of a provider's event, in any wire format.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Piece {
+pub(super) enum ReplyPiece {
     Text(String),
     Thought(String),
-    /// The signature of the thought before it, or all there is of a hidden one.
+    /// The signature of the preceding thought, or the whole of a hidden one.
     Signature(String),
-    Call(CallPiece),
-    Usage(Usage),
-    /// Why the reply ends, in the provider's words.
+    Call(ToolCallDelta),
+    Usage(TokenUsage),
+    /// The provider's reason for the end of the reply.
     Stop(String),
     /// The reply is complete. In some formats calls can be left open.
     End {
@@ -34,76 +34,81 @@ pub(super) enum Piece {
     },
 }
 
-impl Piece {
-    /// Says whether there is nothing in it.
+impl ReplyPiece {
+    /// Returns whether it is empty text.
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Self::Text(text) | Self::Thought(text) if text.is_empty())
     }
 }
 
-/// Returns a text in an event; an empty one if there is none.
-pub(super) fn text_at(event: &Value, place: &str) -> String {
+/// Returns a string in an event, or an empty one.
+pub(super) fn string_at(event: &Value, place: &str) -> String {
     event.pointer(place).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// A reply as it is read.
+/// A reply being read.
 #[derive(Debug)]
 pub(super) struct ReplyReader<'v> {
     provider: Provider,
     anthropic: anthropic::EventReader,
-    calls: CallAssembler,
-    usage: Option<Usage>,
-    stop: Option<String>,
-    // Holds back what may be a call, for models that write such as text.
-    sieve: Option<Sieve>,
-    by_words: bool,
-    // The ids that calls of the conversation have.
-    taken: HashSet<String>,
-    voice: &'v mut Voice,
-    /// Whether something of the reply was shown.
-    pub(super) has_shown: bool,
+    calls: ToolCallAssembler,
+    usage: Option<TokenUsage>,
+    stop_reason: Option<String>,
+    // Holds back text that may be a call, for models that write calls as text.
+    call_extractor: Option<ToolCallExtractor>,
+    tools_as_text: bool,
+    // The ids of calls in the conversation.
+    used_call_ids: HashSet<String>,
+    sender: &'v mut ReplySender,
+    /// Whether any of the reply was sent on.
+    pub(super) has_output: bool,
 }
 
 impl<'v> ReplyReader<'v> {
     /// Prepares to read the reply to a request.
-    pub(super) fn new(provider: Provider, request: &Request, voice: &'v mut Voice) -> Self {
-        let taken = request.messages.iter().flat_map(Message::calls).map(|call| call.id.clone());
+    pub(super) fn new(provider: Provider, request: &ModelRequest, voice: &'v mut ReplySender) -> Self {
+        let taken =
+            request.messages.iter().flat_map(ConversationMessage::tool_uses).map(|call| call.id.clone());
         Self {
             provider,
             anthropic: anthropic::EventReader::default(),
-            calls: CallAssembler::default(),
+            calls: ToolCallAssembler::default(),
             usage: None,
-            stop: None,
-            sieve: words::sieve(provider, request),
-            by_words: request.by_words,
-            taken: taken.collect(),
-            voice,
-            has_shown: false,
+            stop_reason: None,
+            call_extractor: tools_as_text::new_call_extractor(provider, request),
+            tools_as_text: request.tools_as_text,
+            used_call_ids: taken.collect(),
+            sender: voice,
+            has_output: false,
         }
     }
 
-    /// Reads the reply to its end, with other limits before its first piece than after it.
+    /// Reads the reply to its end, with separate timeouts before and after its first piece.
     pub(super) async fn read(
         &mut self,
         events: &mut EventStream,
         first: Timeouts,
         usual: Timeouts,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), EndpointError> {
         let (mut limits, mut last) = (first, Instant::now());
         loop {
             let Timeouts { idle, silence, .. } = limits;
-            let late =
-                |_| Failure::new(Trouble::TimedOut, format!("nothing of the reply came for {silence:?}"));
+            let late = |_| {
+                EndpointError::new(
+                    RequestFailure::TimedOut,
+                    format!("nothing of the reply came for {silence:?}"),
+                )
+            };
             let event = timeout_at(last + silence, events.next(idle)).await.map_err(late)??;
             let pieces = match event {
-                Some((kind, data)) => self.pieces(kind.as_deref(), &data)?,
-                None if self.provider == Provider::Anthropic => return Err(cut_short()),
-                // Some servers leave out the mark but say why the reply ended.
-                None => vec![Piece::End { has_open_calls: false }],
+                Some((kind, data)) => self.parse_event(kind.as_deref(), &data)?,
+                None if self.provider == Provider::Anthropic => return Err(cut_short_error()),
+                // Some servers omit the end marker, but send a reason.
+                None => vec![ReplyPiece::End { has_open_calls: false }],
             };
             for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
                 (limits, last) = (usual, Instant::now());
-                if let Some(stop) = self.take(piece).await? {
+                if let Some(stop) = self.handle_piece(piece).await? {
                     self.finish(stop).await;
                     return Ok(());
                 }
@@ -111,59 +116,68 @@ impl<'v> ReplyReader<'v> {
         }
     }
 
-    /// Returns what an event says.
-    fn pieces(&mut self, kind: Option<&str>, data: &str) -> Result<Vec<Piece>, Failure> {
-        if data.trim() == openai::DONE {
-            return Ok(vec![Piece::End { has_open_calls: false }]);
+    /// Parses an event.
+    fn parse_event(&mut self, kind: Option<&str>, data: &str) -> Result<Vec<ReplyPiece>, EndpointError> {
+        if data.trim() == openai::DONE_MARKER {
+            return Ok(vec![ReplyPiece::End { has_open_calls: false }]);
         }
         let event: Value = match serde_json::from_str(data) {
             Ok(event) => event,
             Err(_) if kind == Some("error") => data.into(),
-            Err(error) => return Err(Failure::new(Trouble::Unreadable, error.to_string())),
+            Err(error) => return Err(EndpointError::new(RequestFailure::Unreadable, error.to_string())),
         };
         if kind == Some("error") || event.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(Failure::new(retry::judge_event(&event.to_string()), retry::error_message(data)));
+            return Err(EndpointError::new(
+                retry::classify_error_event(&event.to_string()),
+                retry::error_message(data),
+            ));
         }
         Ok(match self.provider {
             Provider::Anthropic => {
                 let own = event.get("type").and_then(Value::as_str);
                 self.anthropic.read(own.or(kind).unwrap_or_default(), &event)
             }
-            Provider::Gemini => gemini::read(&event),
-            Provider::OpenAi | Provider::Ollama | Provider::Compatible => openai::read(&event),
+            Provider::Gemini => gemini::read_event(&event),
+            Provider::OpenAi | Provider::Ollama | Provider::Compatible => openai::read_event(&event),
         })
     }
 
-    /// Takes a piece; returns how the reply ended, if it did.
-    async fn take(&mut self, piece: Piece) -> Result<Option<Stop>, Failure> {
-        self.has_shown |= matches!(piece, Piece::Thought(_) | Piece::Signature(_));
+    /// Handles a piece; returns how the reply ended, if it did.
+    async fn handle_piece(&mut self, piece: ReplyPiece) -> Result<Option<ReplyStop>, EndpointError> {
+        self.has_output |= matches!(piece, ReplyPiece::Thought(_) | ReplyPiece::Signature(_));
         match piece {
-            Piece::Text(text) => {
-                let text = match &mut self.sieve {
+            ReplyPiece::Text(text) => {
+                let text = match &mut self.call_extractor {
                     Some(sieve) => sieve.push(&text),
                     None => text,
                 };
-                self.has_shown |= !text.is_empty();
-                self.voice.text(text).await;
-                // A model that goes on as if it had seen results may go on for minutes.
-                let is_over = self.by_words && self.sieve.as_ref().is_some_and(Sieve::is_over);
-                return Ok(is_over.then_some(Stop::Done));
+                self.has_output |= !text.is_empty();
+                self.sender.send_text(text).await;
+                // A model that invents the results of its calls may continue for minutes.
+                let is_over = self.tools_as_text
+                    && self.call_extractor.as_ref().is_some_and(ToolCallExtractor::is_finished);
+                return Ok(is_over.then_some(ReplyStop::Done));
             }
-            Piece::Thought(text) => self.voice.say(Event::Thought { text, signature: None }).await,
-            Piece::Signature(signature) => {
+            ReplyPiece::Thought(text) => {
+                self.sender.send(ReplyEvent::Thought { text, signature: None }).await
+            }
+            ReplyPiece::Signature(signature) => {
                 let (text, signature) = (String::new(), Some(signature));
-                self.voice.say(Event::Thought { text, signature }).await;
+                self.sender.send(ReplyEvent::Thought { text, signature }).await;
             }
-            Piece::Call(piece) => {
-                let added = self.calls.add(piece);
-                added.map_err(|error| Failure::new(Trouble::Unusable, error.to_string()))?;
+            ReplyPiece::Call(piece) => {
+                let added = self.calls.add_delta(piece);
+                added.map_err(|error| EndpointError::new(RequestFailure::Unusable, error.to_string()))?;
             }
-            Piece::Usage(usage) => self.usage = Some(usage),
-            Piece::Stop(reason) => self.stop = Some(reason),
-            Piece::End { has_open_calls } => {
-                let stop = parse_stop(&self.stop.take().ok_or_else(cut_short)?)?;
-                if has_open_calls && stop == Stop::Done {
-                    return Err(Failure::new(Trouble::CutShort, "a call in it is not complete"));
+            ReplyPiece::Usage(usage) => self.usage = Some(usage),
+            ReplyPiece::Stop(reason) => self.stop_reason = Some(reason),
+            ReplyPiece::End { has_open_calls } => {
+                let stop = parse_stop(&self.stop_reason.take().ok_or_else(cut_short_error)?)?;
+                if has_open_calls && stop == ReplyStop::Done {
+                    return Err(EndpointError::new(
+                        RequestFailure::Truncated,
+                        "a call in it is not complete",
+                    ));
                 }
                 return Ok(Some(stop));
             }
@@ -171,51 +185,54 @@ impl<'v> ReplyReader<'v> {
         Ok(None)
     }
 
-    /// Tells what is left at the end of a good reply.
-    async fn finish(&mut self, stop: Stop) {
-        let mut calls = std::mem::take(&mut self.calls).finish(&mut self.taken);
-        if let Some(sieve) = self.sieve.take() {
+    /// Sends what is left at the end of a successful reply.
+    async fn finish(&mut self, stop: ReplyStop) {
+        let mut calls = std::mem::take(&mut self.calls).finish(&mut self.used_call_ids);
+        if let Some(sieve) = self.call_extractor.take() {
             let ending = sieve.finish();
-            self.voice.text(ending.text).await;
+            self.sender.send_text(ending.text).await;
             if calls.is_empty() {
-                let call = |Call { name, input }| {
-                    let id = fresh_id(String::new(), &mut self.taken);
-                    ToolUse { id, name, input: Input::Value(input) }
+                let call = |TextToolCall { name, input }| {
+                    let id = unique_call_id(String::new(), &mut self.used_call_ids);
+                    ToolUse { id, name, input: ToolUseInput::Value(input) }
                 };
                 calls = ending.calls.into_iter().map(call).collect();
             } else {
-                self.voice.text(ending.withheld).await;
+                self.sender.send_text(ending.withheld).await;
             }
         }
-        // The last call of a reply that was cut by a limit may be cut too, which cannot be told. None is run then, but the
-        // model has to hear of it.
-        if stop != Stop::Refused {
+        // The last call of a reply cut off by a limit may be incomplete, which cannot be detected. No call is run then,
+        // but the model has to see them.
+        if stop != ReplyStop::Refused {
             for call in calls {
-                self.voice.say(Event::Call(call)).await;
+                self.sender.send(ReplyEvent::Call(call)).await;
             }
         }
         if let Some(usage) = self.usage {
-            self.voice.say(Event::Usage(usage)).await;
+            self.sender.send(ReplyEvent::Usage(usage)).await;
         }
-        self.voice.say(Event::End(stop)).await;
+        self.sender.send(ReplyEvent::End(stop)).await;
     }
 }
 
-fn cut_short() -> Failure {
-    Failure::new(Trouble::CutShort, "the stream ended before the reply did")
+fn cut_short_error() -> EndpointError {
+    EndpointError::new(RequestFailure::Truncated, "the stream ended before the reply did")
 }
 
-/// Returns how a reply ended by the provider's reason. A reason that we have not heard of still says that it is over.
-fn parse_stop(reason: &str) -> Result<Stop, Failure> {
+/// Converts the provider's reason for the end. An unknown reason counts as a normal end.
+fn parse_stop(reason: &str) -> Result<ReplyStop, EndpointError> {
     let lower = reason.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     match lower.as_str() {
-        "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => Ok(Stop::Length),
-        "refusal" | "content_filter" | "blocklist" | "spii" | "language" | "error_toxic" => Ok(Stop::Refused),
-        _ if has(&["safety", "recitation", "prohibited"]) => Ok(Stop::Refused),
-        _ if has(&["error", "fail", "cancel", "malformed", "unexpected"]) => {
-            Err(Failure::new(Trouble::Unreadable, format!("the provider ended it with {reason}")))
+        "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => Ok(ReplyStop::Length),
+        "refusal" | "content_filter" | "blocklist" | "spii" | "language" | "error_toxic" => {
+            Ok(ReplyStop::Refused)
         }
-        _ => Ok(Stop::Done),
+        _ if has(&["safety", "recitation", "prohibited"]) => Ok(ReplyStop::Refused),
+        _ if has(&["error", "fail", "cancel", "malformed", "unexpected"]) => Err(EndpointError::new(
+            RequestFailure::Unreadable,
+            format!("the provider ended it with {reason}"),
+        )),
+        _ => Ok(ReplyStop::Done),
     }
 }

@@ -1,75 +1,77 @@
 //! Tests of remote models, against a server that misbehaves on purpose.
 
-mod asked;
-mod cut;
 mod faults;
-mod hostile;
+mod fuzz;
+mod requests;
 mod server;
 mod streams;
+mod truncation;
 
 use std::time::Duration;
 
-use bowline_state::call_assembler::{CallPiece, MAX_CALLS};
-use bowline_state::conversation::{Input, Message, Part, Role, ToolResult, ToolUse, Usage};
-use bowline_state::retry::Limits;
-use bowline_state::sse::Decoder;
+use bowline_state::conversation::{
+    ConversationMessage, MessagePart, MessageRole, TokenUsage, ToolResult, ToolUse, ToolUseInput,
+};
+use bowline_state::retry::RetryLimits;
+use bowline_state::sse::SseDecoder;
+use bowline_state::tool_call_assembler::{MAX_CALLS, ToolCallDelta};
 use expect_test::{Expect, expect};
 use serde_json::Value;
 
-use self::server::{Do, Server, open, status};
-use super::reply::Piece;
-use super::transport::MAX_EVENT;
+use self::server::{ConnectionStep, MisbehavingServer, status_answer, streaming_answer};
+use super::reply::ReplyPiece;
+use super::transport::MAX_EVENT_BYTES;
 use super::*;
 use crate::model::base_url;
-use crate::model::catalogue::{Models, ModelsSettings};
-use crate::model::net::Timeouts;
-use crate::model::tests::{request, told};
+use crate::model::catalogue::{CatalogueOptions, ModelCatalogue};
+use crate::model::http_clients::Timeouts;
+use crate::model::tests::{format_reply, request};
 
-/// Returns what a wire format reads from a recorded stream, a piece a line.
-pub(super) fn shown_pieces(stream: &str, mut read: impl FnMut(&str, &Value) -> Vec<Piece>) -> String {
+/// Formats the pieces that a wire format reads from a recorded stream, one per line.
+pub(super) fn format_pieces(stream: &str, mut read: impl FnMut(&str, &Value) -> Vec<ReplyPiece>) -> String {
     let mut out = String::new();
-    for event in Decoder::new(MAX_EVENT).push(stream.as_bytes()).unwrap() {
+    for event in SseDecoder::new(MAX_EVENT_BYTES).push(stream.as_bytes()).unwrap() {
         let data: Value = serde_json::from_slice(&event.data.unwrap()).unwrap();
         let kind = data["type"].as_str().map_or_else(|| event.event.unwrap_or_default(), str::to_owned);
         for piece in read(&kind, &data).into_iter().filter(|piece| !piece.is_empty()) {
-            out.push_str(&shown_piece(piece));
+            out.push_str(&format_piece(piece));
             out.push('\n');
         }
     }
     out
 }
 
-fn shown_piece(piece: Piece) -> String {
+fn format_piece(piece: ReplyPiece) -> String {
     match piece {
-        Piece::Text(text) => format!("text {text:?}"),
-        Piece::Thought(text) => format!("thought {text:?}"),
-        Piece::Signature(signature) => format!("signature {signature:?}"),
-        Piece::Call(CallPiece { index, id, name, arguments }) => {
+        ReplyPiece::Text(text) => format!("text {text:?}"),
+        ReplyPiece::Thought(text) => format!("thought {text:?}"),
+        ReplyPiece::Signature(signature) => format!("signature {signature:?}"),
+        ReplyPiece::Call(ToolCallDelta { index, id, name, arguments }) => {
             let index = index.map_or("-".to_owned(), |index| index.to_string());
             format!("call {index} {id:?} {name:?} {arguments:?}")
         }
-        Piece::Usage(Usage { input, output, cache_read, cache_write, thought }) => {
+        ReplyPiece::Usage(TokenUsage { input, output, cache_read, cache_write, thought }) => {
             format!("usage {input} ({cache_read} read, {cache_write} written) {output} ({thought} thought)")
         }
-        Piece::Stop(reason) => format!("stop {reason}"),
-        Piece::End { has_open_calls: false } => "end".to_owned(),
-        Piece::End { has_open_calls: true } => "end with open calls".to_owned(),
+        ReplyPiece::Stop(reason) => format!("stop {reason}"),
+        ReplyPiece::End { has_open_calls: false } => "end".to_owned(),
+        ReplyPiece::End { has_open_calls: true } => "end with open calls".to_owned(),
     }
 }
 
-/// Returns what models share. Making it takes its time.
-fn net(timeouts: Timeouts) -> Net {
-    let retries = Limits {
+/// Returns clients with these timeouts. Building them takes time.
+fn http_clients(timeouts: Timeouts) -> HttpClients {
+    let retries = RetryLimits {
         attempts: 3,
-        first: Duration::from_millis(1),
-        longest: Duration::from_millis(5),
-        longest_asked: Duration::from_secs(60),
+        first_delay: Duration::from_millis(1),
+        max_delay: Duration::from_millis(5),
+        max_retry_after: Duration::from_secs(60),
     };
-    Net::new(timeouts, retries)
+    HttpClients::new(timeouts, retries)
 }
 
-/// Returns a model of this server's.
-fn model(net: &Net, provider: Provider, url: &str) -> Remote {
+/// Returns a model of this server.
+fn remote_model(net: &HttpClients, provider: Provider, url: &str) -> RemoteModel {
     let own = match provider {
         Provider::Anthropic => "claude-sonnet-4-5",
         Provider::OpenAi => "gpt-5",
@@ -77,22 +79,23 @@ fn model(net: &Net, provider: Provider, url: &str) -> Remote {
         Provider::Ollama => "qwen3",
         Provider::Compatible => "some-model-max",
     };
-    let info = Models::new(ModelsSettings::default()).info(&format!("{}/{own}", provider.id())).unwrap();
-    let key = provider.needs_key().then(|| (Key::new("sk-secret").unwrap(), Source::Given));
-    Remote::new(net.clone(), info, provider, own, url, key).unwrap()
+    let info =
+        ModelCatalogue::new(CatalogueOptions::default()).info(&format!("{}/{own}", provider.id())).unwrap();
+    let key = provider.needs_key().then(|| (ApiKey::new("sk-secret").unwrap(), KeySource::Provided));
+    RemoteModel::new(net.clone(), info, provider, own, url, key).unwrap()
 }
 
-/// Asks once and tells the reply.
-async fn asked(net: &Net, provider: Provider, server: &Server) -> String {
-    let model = model(net, provider, &server.url);
-    let messages = vec![Message::text(Role::User, "Read a.")];
-    let told = told(model.ask(request(messages, &["read", "write"]))).await;
+/// Sends one request and formats the reply.
+async fn ask_once(net: &HttpClients, provider: Provider, server: &MisbehavingServer) -> String {
+    let model = remote_model(net, provider, &server.url);
+    let messages = vec![ConversationMessage::from_text(MessageRole::User, "Read a.")];
+    let told = format_reply(model.stream_reply(request(messages, &["read", "write"]))).await;
     told.replace(&server.url, "$SERVER")
 }
 
-async fn check(provider: Provider, answers: impl IntoIterator<Item = Vec<Do>>, expected: Expect) {
-    let server = Server::start(answers).await;
-    expected.assert_eq(&asked(&net(Timeouts::default()), provider, &server).await);
+async fn check(provider: Provider, answers: impl IntoIterator<Item = Vec<ConnectionStep>>, expected: Expect) {
+    let server = MisbehavingServer::start(answers).await;
+    expected.assert_eq(&ask_once(&http_clients(Timeouts::default()), provider, &server).await);
 }
 
 #[tokio::test]
@@ -100,7 +103,7 @@ async fn openai_streams_text_and_a_call() {
     for provider in [Provider::OpenAi, Provider::Compatible] {
         check(
             provider,
-            [open(streams::OPENAI)],
+            [streaming_answer(streams::OPENAI)],
             expect![[r#"
                 text "Grüße"
                 text " 👋"
@@ -117,7 +120,7 @@ async fn openai_streams_text_and_a_call() {
 async fn anthropic_streams_thoughts_text_and_a_call() {
     check(
         Provider::Anthropic,
-        [open(streams::ANTHROPIC)],
+        [streaming_answer(streams::ANTHROPIC)],
         expect![[r#"
             thought "Hm."
             thought "" signed "anthropic:signed"
@@ -134,7 +137,7 @@ async fn anthropic_streams_thoughts_text_and_a_call() {
 async fn gemini_streams_thoughts_text_and_calls() {
     check(
         Provider::Gemini,
-        [open(streams::GEMINI)],
+        [streaming_answer(streams::GEMINI)],
         expect![[r#"
             thought "Hm."
             text "Grüße"
@@ -152,7 +155,7 @@ async fn gemini_streams_thoughts_text_and_calls() {
 async fn ollama_streams_thoughts_text_and_a_call() {
     check(
         Provider::Ollama,
-        [open(streams::OLLAMA)],
+        [streaming_answer(streams::OLLAMA)],
         expect![[r#"
             thought "Hm."
             text "Grüße"
@@ -179,7 +182,7 @@ async fn calls_that_were_written_as_text_are_calls() {
     stream.push_str("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n");
     check(
         Provider::Compatible,
-        [open(&stream)],
+        [streaming_answer(&stream)],
         expect![[r#"
             text "I look.\n"
             call call_1 read {"path":"a"}
@@ -187,10 +190,10 @@ async fn calls_that_were_written_as_text_are_calls() {
         "#]],
     )
     .await;
-    // A model that knows better means it as text.
+    // A model that supports native calls means it as text.
     check(
         Provider::OpenAi,
-        [open(&stream)],
+        [streaming_answer(&stream)],
         expect![[r#"
             text "I look.\n"
             text "```json\n{\"name\":"
@@ -202,8 +205,8 @@ async fn calls_that_were_written_as_text_are_calls() {
     .await;
 }
 
-/// Returns what was told with texts that follow each other as one: how a stream is cut into pieces is chance.
-fn joined(told: &str) -> String {
+/// Joins consecutive texts: how a stream is split into pieces is arbitrary.
+fn join_texts(told: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in told.lines() {
         match (lines.last_mut(), line.strip_prefix("text \"")) {
@@ -222,15 +225,21 @@ async fn a_call_that_is_quoted_is_text() {
     let call = r#"{"name": "read", "arguments": {"path": "a"}}"#;
     let says = |text: &str| {
         let frame = serde_json::json!({"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]});
-        open(format!("data: {frame}\n\ndata: [DONE]\n\n"))
+        streaming_answer(format!("data: {frame}\n\ndata: [DONE]\n\n"))
     };
     let example = format!("It says:\n{call}\nThat is an example.");
     let echo = format!("It says:\n{call}");
-    let server = Server::start([says(&example), says(&echo), says(&echo)]).await;
-    let model = model(&net(Timeouts::default()), Provider::Compatible, &server.url);
+    let server = MisbehavingServer::start([says(&example), says(&echo), says(&echo)]).await;
+    let model = remote_model(&http_clients(Timeouts::default()), Provider::Compatible, &server.url);
     let mut out = String::new();
     for asked in ["Look.".to_owned(), format!("What is `{call}`?"), "Look.".to_owned()] {
-        out.push_str(&told(model.ask(request(vec![Message::text(Role::User, asked)], &["read"]))).await);
+        out.push_str(
+            &format_reply(model.stream_reply(request(
+                vec![ConversationMessage::from_text(MessageRole::User, asked)],
+                &["read"],
+            )))
+            .await,
+        );
     }
     expect![[r#"
         text "It says:\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\nThat is an example."
@@ -241,19 +250,24 @@ async fn a_call_that_is_quoted_is_text() {
         call call_1 read {"path":"a"}
         end Done
     "#]]
-    .assert_eq(&joined(&out));
+    .assert_eq(&join_texts(&out));
 }
 
 #[tokio::test]
 async fn a_dropped_reply_closes_the_connection() {
     let frame = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
-    let server = Server::start([vec![Do::Send(server::begun(frame)), Do::Stall]]).await;
-    let model = model(&net(Timeouts::default()), Provider::OpenAi, &server.url);
-    let mut reply = model.ask(request(vec![Message::text(Role::User, "x")], &[]));
+    let server = MisbehavingServer::start([vec![
+        ConnectionStep::Send(server::streaming_bytes(frame)),
+        ConnectionStep::Stall,
+    ]])
+    .await;
+    let model = remote_model(&http_clients(Timeouts::default()), Provider::OpenAi, &server.url);
+    let mut reply =
+        model.stream_reply(request(vec![ConversationMessage::from_text(MessageRole::User, "x")], &[]));
     let first = futures_util::StreamExt::next(&mut reply).await;
-    assert_eq!(first, Some(Ok(Event::Text("a".into()))));
+    assert_eq!(first, Some(Ok(ReplyEvent::Text("a".into()))));
     drop(reply);
-    server.left.notified().await;
+    server.disconnected.notified().await;
 }
 
 #[tokio::test]
@@ -321,15 +335,15 @@ async fn base_urls_are_taken_as_people_write_them() {
 
 #[test]
 fn a_wrong_base_url_is_told_without_what_is_secret_in_it() {
-    let info = Models::new(ModelsSettings::default()).info("openai/x").unwrap();
+    let info = ModelCatalogue::new(CatalogueOptions::default()).info("openai/x").unwrap();
     let url = "ftp://me:secret@host/v1?key=secret";
-    let net = net(Timeouts::default());
-    let error = Remote::new(net, info, Provider::OpenAi, "x", url, None).unwrap_err();
+    let net = http_clients(Timeouts::default());
+    let error = RemoteModel::new(net, info, Provider::OpenAi, "x", url, None).unwrap_err();
     expect!["there is no model openai/x: `ftp://…@host/v1` is no base URL (it is not on the web): give another with `--base-url` or OPENAI_BASE_URL"]
         .assert_eq(&error.to_string());
 }
 
-/// Where there are no certificates, which only another process can try.
+/// Without certificates, which takes another process to test.
 #[tokio::test]
 async fn a_machine_without_certificates_can_talk_to_servers_that_need_none() {
     const MARK: &str = "BOWLINE_TEST_WITHOUT_CERTIFICATES";
@@ -342,11 +356,11 @@ async fn a_machine_without_certificates_can_talk_to_servers_that_need_none() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         return;
     }
-    let server = Server::start([open(streams::OPENAI)]).await;
-    let net = net(Timeouts::default());
-    assert!(asked(&net, Provider::Compatible, &server).await.ends_with("end Done\n"));
-    let info = Models::new(ModelsSettings::default()).info("openai/x").unwrap();
-    let far = |url| Remote::new(net.clone(), info.clone(), Provider::OpenAi, "x", url, None);
+    let server = MisbehavingServer::start([streaming_answer(streams::OPENAI)]).await;
+    let net = http_clients(Timeouts::default());
+    assert!(ask_once(&net, Provider::Compatible, &server).await.ends_with("end Done\n"));
+    let info = ModelCatalogue::new(CatalogueOptions::default()).info("openai/x").unwrap();
+    let far = |url| RemoteModel::new(net.clone(), info.clone(), Provider::OpenAi, "x", url, None);
     assert!(far("http://a.example/v1").is_ok());
     let error = far("https://a.example/v1").unwrap_err().to_string();
     assert!(error.ends_with("; install ca-certificates or set SSL_CERT_FILE"), "{error}");
@@ -354,7 +368,7 @@ async fn a_machine_without_certificates_can_talk_to_servers_that_need_none() {
 
 #[test]
 fn chance_is_a_number_from_0_to_1() {
-    let some: Vec<f64> = (0..100).map(|_| chance()).collect();
+    let some: Vec<f64> = (0..100).map(|_| random_fraction()).collect();
     assert!(some.iter().all(|chance| (0.0..=1.0).contains(chance)));
     assert!(some.iter().any(|chance| *chance != some[0]));
 }
@@ -363,40 +377,41 @@ fn chance_is_a_number_from_0_to_1() {
 async fn a_model_that_goes_on_as_if_it_had_seen_results_is_not_listened_to() {
     let call = r#"```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n```\n"#;
     let piece = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{call}\"}}}}]}}\n\n");
-    let mut answer = open(piece.repeat(2));
-    answer.push(Do::Stall);
-    let server = Server::start([answer]).await;
-    let model = model(&net(Timeouts::default()), Provider::Compatible, &server.url);
-    let messages = vec![Message::text(Role::User, "Read a.")];
-    let asked = Request { by_words: true, ..request(messages, &["read"]) };
+    let mut answer = streaming_answer(piece.repeat(2));
+    answer.push(ConnectionStep::Stall);
+    let server = MisbehavingServer::start([answer]).await;
+    let model = remote_model(&http_clients(Timeouts::default()), Provider::Compatible, &server.url);
+    let messages = vec![ConversationMessage::from_text(MessageRole::User, "Read a.")];
+    let asked = ModelRequest { tools_as_text: true, ..request(messages, &["read"]) };
     expect![[r#"
         call call_1 read {"path":"a"}
         end Done
     "#]]
-    .assert_eq(&told(model.ask(asked)).await);
-    // It hears that nobody does.
-    server.left.notified().await;
+    .assert_eq(&format_reply(model.stream_reply(asked)).await);
+    // The server notices the disconnect.
+    server.disconnected.notified().await;
 }
 
 #[tokio::test]
 async fn a_call_that_a_file_holds_is_a_quote_also_when_the_model_was_asked_again() {
     let call = r#"{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}"#;
     let said = format!(r#"{{"choices":[{{"delta":{{"content":"{call}"}},"finish_reason":"stop"}}]}}"#);
-    let server = Server::start([open(format!("data: {said}\n\ndata: [DONE]\n\n"))]).await;
-    let model = model(&net(Timeouts::default()), Provider::Compatible, &server.url);
-    let input = Input::Value(serde_json::json!({ "path": "b" }));
+    let server =
+        MisbehavingServer::start([streaming_answer(format!("data: {said}\n\ndata: [DONE]\n\n"))]).await;
+    let model = remote_model(&http_clients(Timeouts::default()), Provider::Compatible, &server.url);
+    let input = ToolUseInput::Value(serde_json::json!({ "path": "b" }));
     let made = ToolUse { id: "c1".to_owned(), name: "read".to_owned(), input };
-    let found = ToolResult::done(&made, call.replace('\\', ""));
+    let found = ToolResult::success(&made, call.replace('\\', ""));
     let messages = vec![
-        Message::text(Role::User, "Read b."),
-        Message { role: Role::Assistant, parts: vec![Part::Call(made)] },
-        Message { role: Role::Tool, parts: vec![Part::Result(found)] },
-        Message::text(Role::User, bowline_state::turn::BLANK),
+        ConversationMessage::from_text(MessageRole::User, "Read b."),
+        ConversationMessage { role: MessageRole::Assistant, parts: vec![MessagePart::Call(made)] },
+        ConversationMessage { role: MessageRole::Tool, parts: vec![MessagePart::Result(found)] },
+        ConversationMessage::from_text(MessageRole::User, bowline_state::turn::EMPTY_REPLY_PROMPT),
     ];
-    let asked = Request { by_words: true, ..request(messages, &["read"]) };
+    let asked = ModelRequest { tools_as_text: true, ..request(messages, &["read"]) };
     expect![[r#"
         text "{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}"
         end Done
     "#]]
-    .assert_eq(&told(model.ask(asked)).await);
+    .assert_eq(&format_reply(model.stream_reply(asked)).await);
 }

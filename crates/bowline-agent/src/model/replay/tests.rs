@@ -1,12 +1,12 @@
-//! Tests of recording and playing back.
+//! Tests of recording and replaying.
 
-use bowline_state::conversation::{Input, ToolResult, ToolUse};
+use bowline_state::conversation::{ToolResult, ToolUse, ToolUseInput};
 use expect_test::expect;
 use serde_json::json;
 
 use super::*;
-use crate::model::script::Script;
-use crate::model::tests::{request, told};
+use crate::model::script::ScriptedModel;
+use crate::model::tests::{format_reply, request};
 
 #[tokio::test]
 async fn what_was_recorded_is_played_back() {
@@ -15,15 +15,16 @@ async fn what_was_recorded_is_played_back() {
     let script = r#"{"thought": "t", "text": "a", "calls": [{"name": "x", "input": {"p": 1}}], "usage": {"input": 2, "output": 1}}
 {"text": "b", "error": {"timed_out": "late"}}
 {"chunks": ["c", "d"]}"#;
-    let model = Recording::new(Arc::new(Script::parse("script:s", script).unwrap()), path.clone());
+    let model =
+        RecordingModel::new(Arc::new(ScriptedModel::parse("script:s", script).unwrap()), path.clone());
     assert_eq!(model.info().name, "script:s");
     let mut first = String::new();
     for _ in 0..2 {
-        first.push_str(&told(model.ask(request(vec![], &[]))).await);
+        first.push_str(&format_reply(model.stream_reply(request(vec![], &[]))).await);
     }
     // A reply that is dropped is written as far as it came.
-    let mut cut = model.ask(request(vec![], &[]));
-    assert_eq!(cut.next().await, Some(Ok(Event::Text("c".into()))));
+    let mut cut = model.stream_reply(request(vec![], &[]));
+    assert_eq!(cut.next().await, Some(Ok(ReplyEvent::Text("c".into()))));
     drop(cut);
     first.push_str("text \"c\"\n");
 
@@ -32,10 +33,10 @@ async fn what_was_recorded_is_played_back() {
         use std::os::unix::fs::PermissionsExt as _;
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
-    let replay = Replay::open(&path).unwrap();
+    let replay = ReplayModel::open(&path).unwrap();
     let mut again = String::new();
     for _ in 0..3 {
-        again.push_str(&told(replay.ask(request(vec![], &[]))).await);
+        again.push_str(&format_reply(replay.stream_reply(request(vec![], &[]))).await);
     }
     assert_eq!(first, again);
     expect![[r#"
@@ -50,29 +51,30 @@ async fn what_was_recorded_is_played_back() {
     "#]]
     .assert_eq(&again);
     expect!["! the reply cannot be used: the recording has only 3 replies\n"]
-        .assert_eq(&told(replay.ask(request(vec![], &[]))).await);
+        .assert_eq(&format_reply(replay.stream_reply(request(vec![], &[]))).await);
 }
 
 #[tokio::test]
 async fn the_replies_of_a_conversation_are_a_recording() {
-    let call = ToolUse { id: "c1".to_owned(), name: "x".to_owned(), input: Input::Value(json!({"p": 1})) };
-    let answer = ToolResult::done(&call, "done");
-    let thought = Part::Thought { text: "t".to_owned(), signature: Some("s".to_owned()) };
+    let call =
+        ToolUse { id: "c1".to_owned(), name: "x".to_owned(), input: ToolUseInput::Value(json!({"p": 1})) };
+    let answer = ToolResult::success(&call, "done");
+    let thought = MessagePart::Thought { text: "t".to_owned(), signature: Some("s".to_owned()) };
     let conversation = [
-        Message::text(Role::User, "do it"),
-        Message { role: Role::Assistant, parts: vec![thought, Part::Call(call)] },
-        Message { role: Role::Tool, parts: vec![Part::Result(answer)] },
-        Message::text(Role::Assistant, "done"),
-        Message::text(Role::Assistant, "and a note"),
-        Message::text(Role::User, "thanks"),
+        ConversationMessage::from_text(MessageRole::User, "do it"),
+        ConversationMessage { role: MessageRole::Assistant, parts: vec![thought, MessagePart::Call(call)] },
+        ConversationMessage { role: MessageRole::Tool, parts: vec![MessagePart::Result(answer)] },
+        ConversationMessage::from_text(MessageRole::Assistant, "done"),
+        ConversationMessage::from_text(MessageRole::Assistant, "and a note"),
+        ConversationMessage::from_text(MessageRole::User, "thanks"),
     ];
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("tape.jsonl");
-    std::fs::write(&path, recording("offline", &conversation).unwrap()).unwrap();
-    let replay = Replay::open(&path).unwrap();
+    std::fs::write(&path, recording_from_conversation("offline", &conversation).unwrap()).unwrap();
+    let replay = ReplayModel::open(&path).unwrap();
     let mut again = String::new();
     for _ in 0..2 {
-        again.push_str(&told(replay.ask(request(vec![], &[]))).await);
+        again.push_str(&format_reply(replay.stream_reply(request(vec![], &[]))).await);
     }
     expect![[r#"
         thought "t" signed "s"

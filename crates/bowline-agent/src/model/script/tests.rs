@@ -1,17 +1,25 @@
 //! Tests of scripts.
 
-use bowline_state::conversation::Role;
+use bowline_state::conversation::MessageRole;
 use expect_test::{Expect, expect};
 use futures_util::StreamExt as _;
 
 use super::*;
-use crate::model::tests::{request, told};
+use crate::model::tests::{format_reply, request};
 
 async fn check(script: &str, asked: &[&str], expected: Expect) {
-    let script = Script::parse("script:test", script).unwrap();
+    let script = ScriptedModel::parse("script:test", script).unwrap();
     let mut out = String::new();
     for text in asked {
-        out.push_str(&told(script.ask(request(vec![Message::text(Role::User, *text)], &[]))).await);
+        out.push_str(
+            &format_reply(
+                script.stream_reply(request(
+                    vec![ConversationMessage::from_text(MessageRole::User, *text)],
+                    &[],
+                )),
+            )
+            .await,
+        );
         out.push_str("--\n");
     }
     expected.assert_eq(&out);
@@ -79,44 +87,45 @@ async fn what_is_expected_must_have_been_said() {
 
 #[test]
 fn a_wrong_script_is_told() {
-    let told = |text| Script::parse("script:a", text).unwrap_err().to_string();
+    let told = |text| ScriptedModel::parse("script:a", text).unwrap_err().to_string();
     expect!["there is no model script:a: line 2: unknown field `txt`, expected one of `expect`, `delay_ms`, `thought`, `text`, `chunks`, `chunk_ms`, `calls`, `usage`, `error`, `stop` at line 1 column 6"]
         .assert_eq(&told("{}\n{\"txt\": 1}"));
-    let missing = Script::open(Path::new("/nowhere/at/all")).unwrap_err().to_string();
+    let missing = ScriptedModel::open(Path::new("/nowhere/at/all")).unwrap_err().to_string();
     expect!["there is no model script:/nowhere/at/all: No such file or directory (os error 2)"]
         .assert_eq(&missing);
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_happens_before_it_is_asked() {
-    let script = Script::parse("script:test", r#"{"text": "a", "delay_ms": 60000}"#).unwrap();
-    let mut reply = script.ask(request(vec![], &[]));
+    let script = ScriptedModel::parse("script:test", r#"{"text": "a", "delay_ms": 60000}"#).unwrap();
+    let mut reply = script.stream_reply(request(vec![], &[]));
     let began = tokio::time::Instant::now();
-    assert_eq!(reply.next().await, Some(Ok(Event::Text("a".into()))));
+    assert_eq!(reply.next().await, Some(Ok(ReplyEvent::Text("a".into()))));
     assert_eq!(began.elapsed(), Duration::from_secs(60));
 }
 
 #[tokio::test]
 async fn a_script_goes_on_where_the_conversation_is() {
-    let said = |role, text: &str| Message::text(role, text);
-    let mut conversation = vec![said(Role::User, "1"), said(Role::Assistant, "a"), said(Role::User, "2")];
-    // A turn that failed has taken a reply; a note behind a thought has not taken another.
-    conversation.push(said(Role::Assistant, "(This turn failed before there was an answer.)"));
-    conversation.push(said(Role::User, "3"));
-    let thought = vec![Part::Thought { text: "hm".into(), signature: None }];
-    conversation.push(Message { role: Role::Assistant, parts: thought });
-    conversation.push(said(Role::Assistant, "(There was no answer.)"));
-    conversation.push(said(Role::User, "4"));
+    let said = |role, text: &str| ConversationMessage::from_text(role, text);
+    let mut conversation =
+        vec![said(MessageRole::User, "1"), said(MessageRole::Assistant, "a"), said(MessageRole::User, "2")];
+    // A failed turn has consumed a reply; a note after a thought has not consumed another.
+    conversation.push(said(MessageRole::Assistant, "(This turn failed before there was an answer.)"));
+    conversation.push(said(MessageRole::User, "3"));
+    let thought = vec![MessagePart::Thought { text: "hm".into(), signature: None }];
+    conversation.push(ConversationMessage { role: MessageRole::Assistant, parts: thought });
+    conversation.push(said(MessageRole::Assistant, "(There was no answer.)"));
+    conversation.push(said(MessageRole::User, "4"));
     let texts = r#"{"text": "a"}
 {"text": "b"}
 {"text": "c"}
 {"text": "d"}
 {"text": "e"}"#;
-    let script = Script::parse("script:test", texts).unwrap();
+    let script = ScriptedModel::parse("script:test", texts).unwrap();
     let mut out = String::new();
     for _ in 0..2 {
-        // The first reply failed on its way, and left nothing.
-        out.push_str(&told(script.ask(request(conversation.clone(), &[]))).await);
+        // The first reply failed in transit, and left nothing.
+        out.push_str(&format_reply(script.stream_reply(request(conversation.clone(), &[]))).await);
     }
     expect![[r#"
         text "d"

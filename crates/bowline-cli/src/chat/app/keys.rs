@@ -1,18 +1,18 @@
-//! Which key does what.
+//! Key bindings.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::settings::Which;
-use super::{App, Focus, HELD, Pane, Stage, TWICE};
-use crate::chat::changes::Outcome;
-use crate::chat::command::{self, Command};
-use crate::chat::conversation::Tone;
-use crate::chat::event::Action;
-use crate::chat::input::Typed;
-use crate::chat::picker::Picked;
+use super::config_options::ConfigCategory;
+use super::{AgentStatus, App, KEY_REPEAT_WINDOW, KeyFocus, OverlayPane, QUIT_WINDOW};
+use crate::chat::changes::ChangesAction;
+use crate::chat::command::{self, ChatCommand};
+use crate::chat::conversation::NoteLevel;
+use crate::chat::event::ChatAction;
+use crate::chat::input::InputOutcome;
+use crate::chat::picker::PickerOutcome;
 
-/// The keys, for the help screen: what to press, and what it does.
-pub(crate) const HELP: &[(&str, &str)] = &[
+/// The key bindings for the help screen: keys and descriptions.
+pub(crate) const KEY_HELP: &[(&str, &str)] = &[
     ("Enter", "send what is written"),
     ("Ctrl-J, Alt+Enter", "a new line; Shift+Enter too, where terminals tell it"),
     ("Up, Down", "at the first and last line: what was sent before"),
@@ -52,179 +52,183 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("  Ctrl-C", "cancel the turn; Esc does nothing there"),
 ];
 
-/// Returns whether a key writes or removes a character.
-fn writes(key: KeyEvent) -> bool {
+/// Returns whether a key types or deletes a character.
+fn is_text_key(key: KeyEvent) -> bool {
     let plain = key.modifiers.difference(KeyModifiers::SHIFT).is_empty();
     plain && matches!(key.code, KeyCode::Char(_) | KeyCode::Backspace)
 }
 
 impl App {
-    pub(super) fn key(&mut self, key: KeyEvent) -> Vec<Action> {
+    pub(super) fn handle_key(&mut self, key: KeyEvent) -> Vec<ChatAction> {
         if key.kind == KeyEventKind::Release {
             return Vec::new();
         }
-        self.touched = Some(self.now);
+        self.last_key_at = Some(self.now);
         let control = key.modifiers == KeyModifiers::CONTROL;
         if control && key.code == KeyCode::Char('c') {
             return self.interrupt();
         }
-        if self.too_small {
+        if self.is_too_small {
             return Vec::new();
         }
-        (self.interrupted, self.flash) = (None, None);
-        if self.goes_on_typing() && writes(key) {
-            self.type_on(key);
+        (self.interrupted_at, self.flash) = (None, None);
+        if self.is_still_typing() && is_text_key(key) {
+            self.continue_typing(key);
             return Vec::new();
         }
-        if self.is_held(key.code) {
+        if self.is_held_answer_key(key.code) {
             return Vec::new();
         }
-        if let Some(asked) = self.questions.front_mut() {
-            let Some(reply) = asked.approval.key(key) else {
+        if let Some(asked) = self.pending_approvals.front_mut() {
+            let Some(reply) = asked.approval.handle_key(key) else {
                 let wants_editor = asked.approval.take_wants_editor();
-                return wants_editor.then_some(Action::Edit).into_iter().collect();
+                return wants_editor.then_some(ChatAction::OpenEditor).into_iter().collect();
             };
-            let (id, remembered) = (asked.id, asked.approval.remembered(&reply));
-            self.approved.remember(asked.approval.question(), &reply);
-            self.answered = Some((key.code, self.now));
-            self.questions.pop_front();
+            let (id, remembered) = (asked.id, asked.approval.describe_reply(&reply));
+            self.approved_changes.remember(asked.approval.question(), &reply);
+            self.answer_key = Some((key.code, self.now));
+            self.pending_approvals.pop_front();
             if let Some(text) = remembered {
-                self.conversation.note(Tone::Quiet, text);
+                self.conversation.add_note(NoteLevel::Info, text);
             }
-            return vec![Action::Answer(id, reply)];
+            return vec![ChatAction::AnswerPermission(id, reply)];
         }
-        if let Some((number, form)) = self.forms.front_mut() {
-            if writes(key) {
-                self.typed = Some(self.now);
+        if let Some((number, form)) = self.elicitations.front_mut() {
+            if is_text_key(key) {
+                self.last_typed_at = Some(self.now);
             }
-            let Some(answer) = form.key(key) else { return Vec::new() };
+            let Some(answer) = form.handle_key(key) else { return Vec::new() };
             let number = *number;
-            self.forms.pop_front();
-            return vec![Action::Elicitation(number, answer)];
+            self.elicitations.pop_front();
+            return vec![ChatAction::AnswerElicitation(number, answer)];
         }
         if self.pane.is_some() {
-            return self.pane_key(key);
+            return self.handle_pane_key(key);
         }
-        if let Stage::Dead(_) = self.stage
-            && let Some(actions) = self.gone_key(key)
+        if let AgentStatus::Exited(_) = self.status
+            && let Some(actions) = self.handle_exited_key(key)
         {
             return actions;
         }
-        if self.search.is_some() {
-            self.search_key(key);
+        if self.search_input.is_some() {
+            self.handle_search_key(key);
             return Vec::new();
         }
         match key.code {
             KeyCode::Char('f') if control => self.begin_search(),
-            KeyCode::Char('d') if control && self.input.is_empty() => return vec![Action::Quit],
-            KeyCode::F(1) => self.pane = Some(Pane::Help(0)),
-            KeyCode::F(2) => return self.ask_changes(),
-            KeyCode::Char('g') if control => return self.ask_changes(),
-            KeyCode::F(3) => return self.ask_sessions(),
-            KeyCode::Char('s') if control => return self.ask_sessions(),
-            KeyCode::F(4) => self.choose(Which::Model),
-            KeyCode::F(5) => self.choose(Which::Mode),
-            KeyCode::F(6) => self.whole_plan = !self.whole_plan,
-            KeyCode::F(7) => self.choose(Which::All),
+            KeyCode::Char('d') if control && self.input.is_empty() => return vec![ChatAction::Quit],
+            KeyCode::F(1) => self.pane = Some(OverlayPane::Help(0)),
+            KeyCode::F(2) => return self.request_changes(),
+            KeyCode::Char('g') if control => return self.request_changes(),
+            KeyCode::F(3) => return self.request_sessions(),
+            KeyCode::Char('s') if control => return self.request_sessions(),
+            KeyCode::F(4) => self.show_config_picker(ConfigCategory::Model),
+            KeyCode::F(5) => self.show_config_picker(ConfigCategory::Mode),
+            KeyCode::F(6) => self.shows_whole_plan = !self.shows_whole_plan,
+            KeyCode::F(7) => self.show_config_picker(ConfigCategory::All),
             KeyCode::PageUp => self.conversation.scroll_page(-1),
             KeyCode::PageDown => self.conversation.scroll_page(1),
-            KeyCode::Home if control || self.focus == Focus::Conversation => self.conversation.go_to_start(),
-            KeyCode::End if control || self.focus == Focus::Conversation => self.conversation.go_to_end(),
-            KeyCode::Char('q') if control => self.unqueue(),
-            KeyCode::Char('o') if control => return vec![Action::Edit],
+            KeyCode::Home if control || self.focus == KeyFocus::Conversation => {
+                self.conversation.scroll_to_start()
+            }
+            KeyCode::End if control || self.focus == KeyFocus::Conversation => {
+                self.conversation.scroll_to_end()
+            }
+            KeyCode::Char('q') if control => self.unqueue_last(),
+            KeyCode::Char('o') if control => return vec![ChatAction::OpenEditor],
             _ => {
                 return match self.focus {
-                    Focus::Input => self.input_key(key),
-                    Focus::Conversation => self.conversation_key(key),
+                    KeyFocus::Input => self.handle_input_key(key),
+                    KeyFocus::Conversation => self.handle_conversation_key(key),
                 };
             }
         }
         Vec::new()
     }
 
-    /// Says whether a key may be the one that answered the last question and is held since: not every terminal tells. Then it
-    /// answers no other.
-    fn is_held(&mut self, code: KeyCode) -> bool {
+    /// Returns whether a key may be the one that answered the last question and is still held, since not every terminal
+    /// reports repeats. Such a key answers no other question.
+    fn is_held_answer_key(&mut self, code: KeyCode) -> bool {
         let now = self.now;
-        let answered = self.answered.as_mut().filter(|_| !self.questions.is_empty());
-        let held = answered.filter(|(key, at)| *key == code && now.saturating_sub(*at) < HELD);
+        let answered = self.answer_key.as_mut().filter(|_| !self.pending_approvals.is_empty());
+        let held = answered.filter(|(key, at)| *key == code && now.saturating_sub(*at) < KEY_REPEAT_WINDOW);
         held.map(|(_, at)| *at = now).is_some()
     }
 
-    /// Writes on where a question has come over it.
-    fn type_on(&mut self, key: KeyEvent) {
-        if let Some((_, form)) = self.forms.front_mut() {
-            form.key(key);
+    /// Passes a key on to the prompt although a question has appeared.
+    fn continue_typing(&mut self, key: KeyEvent) {
+        if let Some((_, form)) = self.elicitations.front_mut() {
+            form.handle_key(key);
         } else if self.pane.is_none() {
-            self.input.key(key);
-            self.look_for_completion();
+            self.input.handle_key(key);
+            self.update_completion();
         }
-        self.typed = Some(self.now);
+        self.last_typed_at = Some(self.now);
     }
 
-    /// Ctrl-C: cancels what goes on; if there is nothing, or it comes twice, leaves.
-    fn interrupt(&mut self) -> Vec<Action> {
-        let again = self.interrupted.is_some_and(|before| self.now.saturating_sub(before) < TWICE);
+    /// Handles Ctrl-C: cancels the running activity; if there is none, or on a second press, quits.
+    fn interrupt(&mut self) -> Vec<ChatAction> {
+        let again = self.interrupted_at.is_some_and(|before| self.now.saturating_sub(before) < QUIT_WINDOW);
         if again {
-            return vec![Action::Quit];
+            return vec![ChatAction::Quit];
         }
-        self.interrupted = Some(self.now);
+        self.interrupted_at = Some(self.now);
         if self.turn.is_some() {
-            self.flash("cancelling; Ctrl-C again quits");
-            return self.cancel();
+            self.show_flash("cancelling; Ctrl-C again quits");
+            return self.cancel_turn();
         }
         if !self.input.is_empty() {
-            self.input.set("");
+            self.input.set_text("");
             self.completion = None;
         }
-        self.flash("Ctrl-C again quits");
+        self.show_flash("Ctrl-C again quits");
         Vec::new()
     }
 
-    fn cancel(&mut self) -> Vec<Action> {
-        if self.is_stubborn() {
-            // Once is enough: it is on its way out.
+    fn cancel_turn(&mut self) -> Vec<ChatAction> {
+        if self.is_agent_unresponsive() {
+            // Restarts the wait, so that the agent is ended only once.
             if let Some(turn) = &mut self.turn {
-                turn.cancelled = Some(self.now);
+                turn.cancelled_at = Some(self.now);
             }
-            self.flash("ending the agent");
-            return vec![Action::EndAgent];
+            self.show_flash("ending the agent");
+            return vec![ChatAction::EndAgent];
         }
         match &mut self.turn {
-            Some(turn) if turn.cancelled.is_none() => {
-                turn.cancelled = Some(self.now);
-                vec![Action::Cancel]
+            Some(turn) if turn.cancelled_at.is_none() => {
+                turn.cancelled_at = Some(self.now);
+                vec![ChatAction::CancelTurn]
             }
             _ => Vec::new(),
         }
     }
 
-    /// Esc: gives up what is waited for, or cancels the turn.
-    fn escape(&mut self) -> Vec<Action> {
-        if std::mem::take(&mut self.wants_sessions) {
+    /// Handles Esc: abandons what is pending, or cancels the turn.
+    fn handle_escape(&mut self) -> Vec<ChatAction> {
+        if std::mem::take(&mut self.awaits_sessions) {
             return Vec::new();
         }
         if self.turn.is_none() && self.end_shell() {
-            return vec![Action::EndShell];
+            return vec![ChatAction::EndShell];
         }
-        // What was open before still is. Without that there is nothing to go back to.
-        if matches!(self.stage, Stage::Opening(_)) && self.session.is_some() {
-            return vec![Action::GiveUp];
+        // The previous session is still open. Without one there is nothing to go back to.
+        if matches!(self.status, AgentStatus::Opening(_)) && self.session.is_some() {
+            return vec![ChatAction::AbandonOpening];
         }
-        self.cancel()
+        self.cancel_turn()
     }
 
-    fn input_key(&mut self, key: KeyEvent) -> Vec<Action> {
+    fn handle_input_key(&mut self, key: KeyEvent) -> Vec<ChatAction> {
         if let Some(completion) = &mut self.completion {
             match key.code {
-                KeyCode::Tab => return self.complete(),
-                KeyCode::Enter if key.modifiers.is_empty() => return self.complete(),
+                KeyCode::Tab => return self.accept_completion(),
+                KeyCode::Enter if key.modifiers.is_empty() => return self.accept_completion(),
                 KeyCode::Up => {
-                    completion.select(false);
+                    completion.move_selection(false);
                     return Vec::new();
                 }
                 KeyCode::Down => {
-                    completion.select(true);
+                    completion.move_selection(true);
                     return Vec::new();
                 }
                 KeyCode::Esc => {
@@ -235,163 +239,165 @@ impl App {
             }
         }
         match key.code {
-            KeyCode::Esc => return self.escape(),
+            KeyCode::Esc => return self.handle_escape(),
             KeyCode::Tab | KeyCode::BackTab => {
-                if self.conversation.select(true) {
-                    self.focus = Focus::Conversation;
+                if self.conversation.move_selection(true) {
+                    self.focus = KeyFocus::Conversation;
                 } else {
-                    self.flash("there is nothing to open yet");
+                    self.show_flash("there is nothing to open yet");
                 }
                 return Vec::new();
             }
             KeyCode::Home | KeyCode::End => {
-                self.input.go_to_edge(key.code == KeyCode::End);
+                self.input.move_to_line_edge(key.code == KeyCode::End);
                 return Vec::new();
             }
             KeyCode::Char('?') if self.input.is_empty() && self.conversation.is_empty() => {
-                self.pane = Some(Pane::Help(0));
+                self.pane = Some(OverlayPane::Help(0));
                 return Vec::new();
             }
             _ => {}
         }
-        match self.input.key(key) {
-            Typed::Sent(text) => {
-                (self.typed, self.completion) = (None, None);
-                return match Command::parse(&text) {
+        match self.input.handle_key(key) {
+            InputOutcome::Submitted(text) => {
+                (self.last_typed_at, self.completion) = (None, None);
+                return match ChatCommand::parse(&text) {
                     _ if text.trim_start().starts_with('!') && text.trim().len() > 1 => self.run_shell(&text),
-                    Some(command) => self.command(command),
+                    Some(command) => self.run_command(command),
                     None => {
                         let is_help = text.trim() == "/help";
-                        let actions = self.say(text);
+                        let actions = self.submit_prompt(text);
                         if is_help {
-                            self.conversation.note(Tone::Quiet, command::own());
+                            self.conversation.add_note(NoteLevel::Info, command::describe_chat_commands());
                         }
                         actions
                     }
                 };
             }
-            Typed::Edited => {
-                self.typed = Some(self.now);
-                self.look_for_completion();
+            InputOutcome::Edited => {
+                self.last_typed_at = Some(self.now);
+                self.update_completion();
             }
-            Typed::Full => self.flash("that is too long: put it into a file and mention it with @"),
-            Typed::Ignored => {}
+            InputOutcome::Full => {
+                self.show_flash("that is too long: put it into a file and mention it with @")
+            }
+            InputOutcome::Ignored => {}
         }
-        self.want_files().into_iter().collect()
+        self.request_files().into_iter().collect()
     }
 
-    /// Does a command of the conversation's own.
-    fn command(&mut self, command: Command) -> Vec<Action> {
+    /// Runs one of the chat's own commands.
+    fn run_command(&mut self, command: ChatCommand) -> Vec<ChatAction> {
         match command {
-            Command::Quit => vec![Action::Quit],
-            Command::Changes => self.ask_changes(),
-            Command::Sessions => self.ask_sessions(),
-            Command::New | Command::Undo(_) if self.turn.is_some() => {
-                self.flash("a turn goes on: cancel it first, with Esc");
+            ChatCommand::Quit => vec![ChatAction::Quit],
+            ChatCommand::Changes => self.request_changes(),
+            ChatCommand::Sessions => self.request_sessions(),
+            ChatCommand::New | ChatCommand::Undo(_) if self.turn.is_some() => {
+                self.show_flash("a turn goes on: cancel it first, with Esc");
                 Vec::new()
             }
-            Command::New if self.stage != Stage::Ready => {
-                self.flash("no session is open yet");
+            ChatCommand::New if self.status != AgentStatus::Ready => {
+                self.show_flash("no session is open yet");
                 Vec::new()
             }
-            Command::New => self.open(None),
-            Command::Undo(undo) => vec![Action::UndoTurns(undo)],
+            ChatCommand::New => self.open_session(None),
+            ChatCommand::Undo(undo) => vec![ChatAction::UndoTurns(undo)],
         }
     }
 
-    fn complete(&mut self) -> Vec<Action> {
+    fn accept_completion(&mut self) -> Vec<ChatAction> {
         if let Some(completion) = self.completion.take()
-            && let Some(offer) = completion.chosen()
+            && let Some(offer) = completion.selected_item()
         {
-            self.input.complete(completion.token.characters(), &offer.text);
-            self.look_for_completion();
+            self.input.replace_before_cursor(completion.token.char_count(), &offer.text);
+            self.update_completion();
         }
         Vec::new()
     }
 
-    fn conversation_key(&mut self, key: KeyEvent) -> Vec<Action> {
+    fn handle_conversation_key(&mut self, key: KeyEvent) -> Vec<ChatAction> {
         match key.code {
             KeyCode::Up | KeyCode::Char('k') => {
-                self.conversation.select(false);
+                self.conversation.move_selection(false);
             }
             KeyCode::Down | KeyCode::Char('j') => {
-                self.conversation.select(true);
+                self.conversation.move_selection(true);
             }
-            KeyCode::Enter | KeyCode::Char(' ') => self.conversation.toggle(),
-            KeyCode::Char('?') => self.pane = Some(Pane::Help(0)),
-            KeyCode::Tab | KeyCode::BackTab | KeyCode::Esc => self.back_to_input(),
-            // Whoever types wants to say something.
+            KeyCode::Enter | KeyCode::Char(' ') => self.conversation.toggle_selected(),
+            KeyCode::Char('?') => self.pane = Some(OverlayPane::Help(0)),
+            KeyCode::Tab | KeyCode::BackTab | KeyCode::Esc => self.focus_input(),
+            // Typing returns to the prompt.
             KeyCode::Char(_) if key.modifiers.difference(KeyModifiers::SHIFT).is_empty() => {
-                self.back_to_input();
-                return self.input_key(key);
+                self.focus_input();
+                return self.handle_input_key(key);
             }
             _ => {}
         }
         Vec::new()
     }
 
-    fn back_to_input(&mut self) {
-        self.focus = Focus::Input;
+    fn focus_input(&mut self) {
+        self.focus = KeyFocus::Input;
         self.conversation.deselect();
     }
 
-    fn ask_changes(&mut self) -> Vec<Action> {
-        self.wants_changes = true;
-        vec![Action::ListChanges]
+    fn request_changes(&mut self) -> Vec<ChatAction> {
+        self.awaits_changes = true;
+        vec![ChatAction::ListChanges]
     }
 
-    fn ask_sessions(&mut self) -> Vec<Action> {
+    fn request_sessions(&mut self) -> Vec<ChatAction> {
         if self.turn.is_some() {
-            self.flash("a turn goes on: cancel it first, with Esc");
+            self.show_flash("a turn goes on: cancel it first, with Esc");
             return Vec::new();
         }
-        if self.stage != Stage::Ready {
-            self.flash("no session is open yet");
+        if self.status != AgentStatus::Ready {
+            self.show_flash("no session is open yet");
             return Vec::new();
         }
-        self.wants_sessions = true;
-        if !self.can.list {
-            // A new one can be had from every agent.
+        self.awaits_sessions = true;
+        if !self.session_features.can_list {
+            // Every agent can open a new session.
             self.show_sessions(Ok(Vec::new()));
             return Vec::new();
         }
-        self.flash("asking the agent for its sessions");
-        vec![Action::ListSessions]
+        self.show_flash("asking the agent for its sessions");
+        vec![ChatAction::ListSessions]
     }
 
-    fn pane_key(&mut self, key: KeyEvent) -> Vec<Action> {
+    fn handle_pane_key(&mut self, key: KeyEvent) -> Vec<ChatAction> {
         match &mut self.pane {
-            Some(Pane::Help(from)) => match key.code {
+            Some(OverlayPane::Help(from)) => match key.code {
                 KeyCode::Up => *from = from.saturating_sub(1),
-                KeyCode::Down => *from = (*from + 1).min(HELP.len().saturating_sub(1)),
+                KeyCode::Down => *from = (*from + 1).min(KEY_HELP.len().saturating_sub(1)),
                 KeyCode::PageUp => *from = from.saturating_sub(10),
-                KeyCode::PageDown => *from = (*from + 10).min(HELP.len().saturating_sub(1)),
+                KeyCode::PageDown => *from = (*from + 10).min(KEY_HELP.len().saturating_sub(1)),
                 _ => self.pane = None,
             },
-            Some(Pane::Changes(changes)) => match changes.key(key) {
-                Some(Outcome::Close) => (self.pane, self.wants_changes) = (None, false),
-                Some(Outcome::Undo(selection)) => return vec![Action::Undo(selection)],
-                Some(Outcome::Redo(selection)) => return vec![Action::Redo(selection)],
-                Some(Outcome::Refresh) => return vec![Action::ListChanges],
+            Some(OverlayPane::Changes(changes)) => match changes.handle_key(key) {
+                Some(ChangesAction::Close) => (self.pane, self.awaits_changes) = (None, false),
+                Some(ChangesAction::Undo(selection)) => return vec![ChatAction::Undo(selection)],
+                Some(ChangesAction::Redo(selection)) => return vec![ChatAction::Redo(selection)],
+                Some(ChangesAction::Refresh) => return vec![ChatAction::ListChanges],
                 None => {}
             },
-            Some(Pane::Sessions(sessions, picker)) => match picker.key(key) {
-                Some(Picked::Closed) => self.pane = None,
-                Some(Picked::Row(row)) => {
+            Some(OverlayPane::Sessions(sessions, picker)) => match picker.handle_key(key) {
+                Some(PickerOutcome::Closed) => self.pane = None,
+                Some(PickerOutcome::Chosen(row)) => {
                     let chosen = row.checked_sub(1).and_then(|at| sessions.get(at));
                     let chosen = chosen.map(|info| info.session_id.clone());
                     self.pane = None;
-                    return self.open(chosen);
+                    return self.open_session(chosen);
                 }
                 None => {}
             },
-            Some(Pane::Settings(settings, picker)) => match picker.key(key) {
-                Some(Picked::Closed) => self.pane = None,
-                Some(Picked::Row(row)) => {
+            Some(OverlayPane::ConfigOptions(settings, picker)) => match picker.handle_key(key) {
+                Some(PickerOutcome::Closed) => self.pane = None,
+                Some(PickerOutcome::Chosen(row)) => {
                     let chosen = settings.get(row).cloned();
                     self.pane = None;
                     if let Some(setting) = chosen {
-                        return self.set(setting);
+                        return self.apply_config_choice(setting);
                     }
                 }
                 None => {}
@@ -401,15 +407,15 @@ impl App {
         Vec::new()
     }
 
-    fn open(&mut self, session: Option<bowline_state::schema::v1::SessionId>) -> Vec<Action> {
+    fn open_session(&mut self, session: Option<bowline_state::schema::v1::SessionId>) -> Vec<ChatAction> {
         if session.is_some() && session.as_ref() == self.session() {
             return Vec::new();
         }
-        if session.is_some() && !self.can.reopen {
-            self.flash("this agent cannot open sessions of before");
+        if session.is_some() && !self.session_features.can_reopen {
+            self.show_flash("this agent cannot open sessions of before");
             return Vec::new();
         }
-        self.begin("opening the session".to_owned());
-        vec![Action::Open(session)]
+        self.begin_opening("opening the session".to_owned());
+        vec![ChatAction::OpenSession(session)]
     }
 }

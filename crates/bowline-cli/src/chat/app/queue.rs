@@ -1,66 +1,66 @@
-//! Prompts: sent at once, or when the turn before them is over.
+//! Prompts: sent at once, or queued until the turn ends.
 
-use super::{App, Stage, Turn};
-use crate::chat::event::Action;
+use super::{AgentStatus, App, RunningTurn};
+use crate::chat::event::ChatAction;
 
-/// So many prompts wait at most.
+/// The maximum number of queued prompts.
 const MAX_QUEUED: usize = 8;
 
 impl App {
-    /// Sends what waits, if it can be sent now.
-    pub(super) fn next_prompt(&mut self) -> Vec<Action> {
-        if self.turn.is_some() || self.stage != Stage::Ready {
+    /// Sends the next queued prompt, if it can be sent now.
+    pub(super) fn send_next_queued(&mut self) -> Vec<ChatAction> {
+        if self.turn.is_some() || self.status != AgentStatus::Ready {
             return Vec::new();
         }
-        match self.queued.pop_front() {
-            Some(text) => self.send(text),
+        match self.queued_prompts.pop_front() {
+            Some(text) => self.send_prompt(text),
             None => Vec::new(),
         }
     }
 
-    pub(super) fn send(&mut self, text: String) -> Vec<Action> {
-        self.said = true;
-        self.conversation.prompt(text.clone());
-        self.turn = Some(Turn { since: self.now, cancelled: None });
-        vec![Action::Prompt(text)]
+    pub(super) fn send_prompt(&mut self, text: String) -> Vec<ChatAction> {
+        self.has_prompted = true;
+        self.conversation.add_prompt(text.clone());
+        self.turn = Some(RunningTurn { started_at: self.now, cancelled_at: None });
+        vec![ChatAction::SendPrompt(text)]
     }
 
-    /// Sends a prompt, or keeps it until it can be sent, or says why not.
-    pub(super) fn say(&mut self, text: String) -> Vec<Action> {
-        if let Stage::Dead(_) = self.stage {
-            self.input.set(&text);
-            self.flash("the agent is not running: Ctrl-R starts it again");
+    /// Sends a prompt, queues it, or reports why neither is possible.
+    pub(super) fn submit_prompt(&mut self, text: String) -> Vec<ChatAction> {
+        if let AgentStatus::Exited(_) = self.status {
+            self.input.set_text(&text);
+            self.show_flash("the agent is not running: Ctrl-R starts it again");
             return Vec::new();
         }
-        if self.turn.is_none() && self.stage == Stage::Ready {
-            return self.send(text);
+        if self.turn.is_none() && self.status == AgentStatus::Ready {
+            return self.send_prompt(text);
         }
-        if self.queued.len() >= MAX_QUEUED {
-            self.input.set(&text);
-            self.flash(format!(
+        if self.queued_prompts.len() >= MAX_QUEUED {
+            self.input.set_text(&text);
+            self.show_flash(format!(
                 "{MAX_QUEUED} prompts wait already: Esc cancels the turn, Ctrl-Q takes one back"
             ));
             return Vec::new();
         }
-        self.queued.push_back(text);
+        self.queued_prompts.push_back(text);
         Vec::new()
     }
 
-    /// Takes back the prompt that was put last among those that wait, to change it.
-    pub(super) fn unqueue(&mut self) {
-        if let Some(text) = self.queued.pop_back() {
+    /// Moves the last queued prompt back to the input, for editing.
+    pub(super) fn unqueue_last(&mut self) {
+        if let Some(text) = self.queued_prompts.pop_back() {
             let both = match self.input.is_empty() {
                 true => text,
                 false => format!("{text}\n{}", self.input.text()),
             };
-            self.input.set(&both);
+            self.input.set_text(&both);
         }
     }
 
-    /// Takes back all prompts that wait.
+    /// Moves all queued prompts back to the input.
     pub(super) fn unqueue_all(&mut self) {
-        while !self.queued.is_empty() {
-            self.unqueue();
+        while !self.queued_prompts.is_empty() {
+            self.unqueue_last();
         }
     }
 }

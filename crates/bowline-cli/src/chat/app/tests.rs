@@ -1,12 +1,12 @@
-//! Events in, actions and state out.
+//! Tests of the conversation's state: events in, actions and state out.
 
 use std::sync::Arc;
 
-use bowline_host::{Question, Reply};
+use bowline_host::{Question, QuestionReply};
 use bowline_state::accumulator::SessionAccumulator;
-use bowline_state::grants::Holder;
-use bowline_state::operation::{Kind, Operation, Target};
-use bowline_state::question::{Answer, Choice, Item, Keep, Occasion};
+use bowline_state::grants::GrantHolder;
+use bowline_state::operation::{Operation, OperationKind, OperationTarget};
+use bowline_state::question::{AnswerChoice, AnswerLifetime, QuestionAnswer, QuestionItem, QuestionTrigger};
 use bowline_state::schema::v1::{
     AvailableCommand, AvailableCommandsUpdate, ContentChunk, Notice, SessionNotification, SessionUpdate,
 };
@@ -17,19 +17,19 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
-use crate::chat::changes::Listed;
+use crate::chat::changes::RecentChanges;
 use crate::chat::draw::{Colours, draw};
-use crate::chat::event::Restart;
+use crate::chat::event::RestartTarget;
 
-/// A conversation, its agent's side, and the time.
-pub(crate) struct Bench {
+/// A conversation, the agent's side of it, and the time.
+pub(crate) struct AppFixture {
     pub(crate) app: App,
     pub(crate) session: SessionAccumulator,
     pub(crate) now: Duration,
 }
 
-impl Bench {
-    /// Returns a conversation that has begun.
+impl AppFixture {
+    /// Returns a conversation with an open session.
     pub(crate) fn new() -> Self {
         let app = App::new("agent".to_owned(), "/p".to_owned(), "~/project".to_owned());
         let mut bench = Self { app, session: SessionAccumulator::new(), now: Duration::from_secs(100) };
@@ -42,85 +42,85 @@ impl Bench {
         Self { app: App::new("a".to_owned(), "/".to_owned(), "/".to_owned()), ..Self::new() }
     }
 
-    pub(crate) fn open(&mut self, session: &str, goes_on: bool) -> Vec<Action> {
+    pub(crate) fn open(&mut self, session: &str, goes_on: bool) -> Vec<ChatAction> {
         self.session = SessionAccumulator::new();
-        self.session.opened(&session.to_owned().into(), None, None).unwrap();
-        self.event(Event::Opened(Box::new(Opened {
+        self.session.apply_session_setup(&session.to_owned().into(), None, None).unwrap();
+        self.send_event(ChatEvent::SessionOpened(Box::new(OpenedChatSession {
             session: session.to_owned().into(),
             agent: "Tester".to_owned(),
             snapshot: self.session.snapshot(),
-            goes_on,
-            remark: None,
-            can: Can { list: true, reopen: true },
+            keeps_transcript: goes_on,
+            note: None,
+            session_features: SessionFeatures { can_list: true, can_reopen: true },
         })))
     }
 
-    pub(crate) fn event(&mut self, event: Event) -> Vec<Action> {
-        self.app.handle(event, self.now)
+    pub(crate) fn send_event(&mut self, event: ChatEvent) -> Vec<ChatAction> {
+        self.app.handle_event(event, self.now)
     }
 
-    pub(crate) fn wait(&mut self, time: Duration) -> Vec<Action> {
+    pub(crate) fn advance(&mut self, time: Duration) -> Vec<ChatAction> {
         self.now += time;
-        self.event(Event::Tick)
+        self.send_event(ChatEvent::Tick)
     }
 
     /// Has the agent send an update.
     pub(crate) fn update(&mut self, update: SessionUpdate) {
         self.session.apply(&SessionNotification::new("s1", update)).unwrap();
-        self.event(Event::Updated("s1".into(), self.session.snapshot()));
+        self.send_event(ChatEvent::SessionUpdated("s1".into(), self.session.snapshot()));
     }
 
-    /// Has the agent send an update, as it is on the wire.
-    pub(crate) fn wire(&mut self, json: &str) {
+    /// Has the agent send an update in wire format.
+    pub(crate) fn update_json(&mut self, json: &str) {
         self.update(serde_json::from_str(json).unwrap());
     }
 
-    pub(crate) fn says(&mut self, text: &str) {
+    pub(crate) fn agent_says(&mut self, text: &str) {
         self.update(SessionUpdate::AgentMessageChunk(ContentChunk::new(text.into())));
     }
 
-    pub(crate) fn key(&mut self, code: KeyCode) -> Vec<Action> {
-        self.event(Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+    pub(crate) fn press(&mut self, code: KeyCode) -> Vec<ChatAction> {
+        self.send_event(ChatEvent::Key(KeyEvent::new(code, KeyModifiers::NONE)))
     }
 
-    pub(crate) fn control(&mut self, character: char) -> Vec<Action> {
-        self.event(Event::Key(KeyEvent::new(KeyCode::Char(character), KeyModifiers::CONTROL)))
+    pub(crate) fn press_ctrl(&mut self, character: char) -> Vec<ChatAction> {
+        self.send_event(ChatEvent::Key(KeyEvent::new(KeyCode::Char(character), KeyModifiers::CONTROL)))
     }
 
     /// Presses the key of each character.
-    pub(crate) fn types(&mut self, text: &str) -> Vec<Action> {
-        text.chars().flat_map(|character| self.key(KeyCode::Char(character))).collect()
+    pub(crate) fn type_text(&mut self, text: &str) -> Vec<ChatAction> {
+        text.chars().flat_map(|character| self.press(KeyCode::Char(character))).collect()
     }
 
-    /// Says something.
-    pub(crate) fn prompt(&mut self, text: &str) -> Vec<Action> {
-        self.event(Event::Paste(text.to_owned()));
-        self.key(KeyCode::Enter)
+    /// Sends a prompt.
+    pub(crate) fn submit_prompt(&mut self, text: &str) -> Vec<ChatAction> {
+        self.send_event(ChatEvent::Paste(text.to_owned()));
+        self.press(KeyCode::Enter)
     }
 
-    /// Looks at what is on the screen for a while, with the hands off the keyboard.
-    pub(crate) fn look(&mut self) {
-        self.screen();
-        self.event(Event::Tick);
-        self.wait(QUIET);
+    /// Lets time pass without key presses, as a user reads the screen.
+    pub(crate) fn read_screen(&mut self) {
+        self.render();
+        self.send_event(ChatEvent::Tick);
+        self.advance(ANSWER_QUIET_TIME);
     }
 
-    /// Presses the key of each character, one after the other.
-    pub(crate) fn types_at(&mut self, gap: Duration, text: &str) -> Vec<Action> {
+    /// Presses the key of each character, with a pause between them.
+    pub(crate) fn type_with_gap(&mut self, gap: Duration, text: &str) -> Vec<ChatAction> {
         let press = |character| {
-            self.screen();
-            self.wait(gap);
-            self.key(KeyCode::Char(character))
+            self.render();
+            self.advance(gap);
+            self.press(KeyCode::Char(character))
         };
         text.chars().flat_map(press).collect()
     }
 
-    /// Returns what is on a screen of 80 columns and 24 rows.
-    pub(crate) fn screen(&mut self) -> String {
-        self.screen_of(80, 24)
+    /// Renders a screen of 80 columns and 24 rows.
+    pub(crate) fn render(&mut self) -> String {
+        self.render_sized(80, 24)
     }
 
-    pub(crate) fn screen_of(&mut self, columns: u16, rows: u16) -> String {
+    pub(crate) fn render_sized(&mut self, columns: u16, rows: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
         terminal.draw(|frame| draw(&mut self.app, frame, Colours::On)).unwrap();
         let text = terminal.backend().to_string();
@@ -129,211 +129,212 @@ impl Bench {
     }
 }
 
-pub(crate) fn question(number: u64) -> Event {
-    let operation = Operation { kind: Kind::Execute, target: Target::Described("make tea".to_owned()) };
-    Event::Asked(Arc::new(Question {
+pub(crate) fn permission_event(number: u64) -> ChatEvent {
+    let operation =
+        Operation { kind: OperationKind::Execute, target: OperationTarget::Described("make tea".to_owned()) };
+    ChatEvent::PermissionRequested(Arc::new(Question {
         id: QuestionId(number),
-        holder: Holder { session: "s1".to_owned(), turn: Some(1) },
+        holder: GrantHolder { session: "s1".to_owned(), turn: Some(1) },
         call: None,
         agent: Some("Tester".to_owned()),
-        occasion: Occasion::Request,
+        trigger: QuestionTrigger::PermissionRequest,
         title: format!("Question {number}"),
-        items: vec![Item::plain(operation)],
+        items: vec![QuestionItem::new(operation)],
         dangers: Vec::new(),
-        because: "nobody said otherwise".to_owned(),
+        reason: "nobody said otherwise".to_owned(),
         suggestions: Vec::new(),
-        offers: Vec::new(),
+        agent_options: Vec::new(),
     }))
 }
 
-fn files(names: &[&str], truncated: bool) -> Event {
-    Event::Files { names: names.iter().map(|name| (*name).to_owned()).collect(), truncated }
+fn files_event(names: &[&str], truncated: bool) -> ChatEvent {
+    ChatEvent::FilesListed { names: names.iter().map(|name| (*name).to_owned()).collect(), truncated }
 }
 
-fn prompt(text: &str) -> Vec<Action> {
-    vec![Action::Prompt(text.to_owned())]
+fn prompt_actions(text: &str) -> Vec<ChatAction> {
+    vec![ChatAction::SendPrompt(text.to_owned())]
 }
 
 #[test]
 fn a_prompt_begins_a_turn_and_its_end_ends_it() {
-    let mut bench = Bench::new();
-    assert_eq!(bench.prompt("hello"), prompt("hello"));
+    let mut bench = AppFixture::new();
+    assert_eq!(bench.submit_prompt("hello"), prompt_actions("hello"));
     assert!(bench.app.turn.is_some() && bench.app.input.is_empty());
-    assert_eq!(bench.event(Event::TurnEnded(Ok(StopReason::EndTurn))), []);
+    assert_eq!(bench.send_event(ChatEvent::TurnEnded(Ok(StopReason::EndTurn))), []);
     assert!(bench.app.turn.is_none());
-    assert_eq!(bench.prompt("  \n "), [], "nothing is said by blanks");
+    assert_eq!(bench.submit_prompt("  \n "), [], "nothing is said by blanks");
 }
 
 #[test]
 fn prompts_wait_for_the_turn_and_for_each_other() {
-    let mut bench = Bench::new();
-    bench.prompt("first");
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("first");
     for text in ["second", "third", "fourth"] {
-        assert_eq!(bench.prompt(text), []);
+        assert_eq!(bench.submit_prompt(text), []);
     }
-    bench.control('q');
+    bench.press_ctrl('q');
     assert_eq!(bench.app.input.text(), "fourth", "the last one comes back first");
-    bench.control('c');
-    assert_eq!(bench.event(Event::TurnEnded(Ok(StopReason::EndTurn))), prompt("second"));
-    assert_eq!(bench.event(Event::TurnEnded(Ok(StopReason::EndTurn))), prompt("third"));
+    bench.press_ctrl('c');
+    assert_eq!(bench.send_event(ChatEvent::TurnEnded(Ok(StopReason::EndTurn))), prompt_actions("second"));
+    assert_eq!(bench.send_event(ChatEvent::TurnEnded(Ok(StopReason::EndTurn))), prompt_actions("third"));
     for number in 0..9 {
-        assert_eq!(bench.prompt(&number.to_string()), []);
+        assert_eq!(bench.submit_prompt(&number.to_string()), []);
     }
     assert_eq!(bench.app.input.text(), "8", "what is refused is not lost");
-    assert!(bench.app.flashing().unwrap().contains("8 prompts wait already"));
+    assert!(bench.app.flash_text().unwrap().contains("8 prompts wait already"));
 }
 
 #[test]
 fn what_waits_is_given_back_when_its_turn_was_cancelled() {
-    let mut bench = Bench::new();
-    bench.prompt("first");
-    bench.prompt("second");
-    bench.prompt("third");
-    bench.types("more");
-    assert_eq!(bench.key(KeyCode::Esc), [Action::Cancel]);
-    assert_eq!(bench.key(KeyCode::Esc), [], "once is enough");
-    assert_eq!(bench.event(Event::TurnEnded(Ok(StopReason::Cancelled))), []);
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("first");
+    bench.submit_prompt("second");
+    bench.submit_prompt("third");
+    bench.type_text("more");
+    assert_eq!(bench.press(KeyCode::Esc), [ChatAction::CancelTurn]);
+    assert_eq!(bench.press(KeyCode::Esc), [], "once is enough");
+    assert_eq!(bench.send_event(ChatEvent::TurnEnded(Ok(StopReason::Cancelled))), []);
     assert_eq!(bench.app.input.text(), "second\nthird\nmore");
-    assert!(bench.app.queued.is_empty());
+    assert!(bench.app.queued_prompts.is_empty());
 }
 
 #[test]
 fn a_prompt_before_the_agent_is_there_waits_for_it() {
-    let mut bench = Bench::unopened();
-    assert_eq!(bench.prompt("early"), []);
-    assert_eq!(bench.open("s1", false), prompt("early"));
+    let mut bench = AppFixture::unopened();
+    assert_eq!(bench.submit_prompt("early"), []);
+    assert_eq!(bench.open("s1", false), prompt_actions("early"));
 }
 
 #[test]
 fn ctrl_c_cancels_and_twice_leaves() {
-    let mut bench = Bench::new();
-    bench.prompt("first");
-    assert_eq!(bench.control('c'), [Action::Cancel]);
-    assert_eq!(bench.control('c'), [Action::Quit]);
-    let mut bench = Bench::new();
-    bench.types("draft");
-    assert_eq!(bench.control('c'), []);
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("first");
+    assert_eq!(bench.press_ctrl('c'), [ChatAction::CancelTurn]);
+    assert_eq!(bench.press_ctrl('c'), [ChatAction::Quit]);
+    let mut bench = AppFixture::new();
+    bench.type_text("draft");
+    assert_eq!(bench.press_ctrl('c'), []);
     assert!(bench.app.input.is_empty());
-    bench.wait(Duration::from_secs(4));
-    assert_eq!(bench.control('c'), [], "that was long ago");
-    bench.types("x");
-    assert_eq!(bench.control('c'), [], "something else came between");
-    assert_eq!(bench.control('c'), [Action::Quit]);
-    let mut bench = Bench::new();
-    bench.types("x");
-    assert_eq!(bench.control('d'), [], "there is something written");
-    bench.control('c');
-    assert_eq!(bench.control('d'), [Action::Quit]);
+    bench.advance(Duration::from_secs(4));
+    assert_eq!(bench.press_ctrl('c'), [], "that was long ago");
+    bench.type_text("x");
+    assert_eq!(bench.press_ctrl('c'), [], "something else came between");
+    assert_eq!(bench.press_ctrl('c'), [ChatAction::Quit]);
+    let mut bench = AppFixture::new();
+    bench.type_text("x");
+    assert_eq!(bench.press_ctrl('d'), [], "there is something written");
+    bench.press_ctrl('c');
+    assert_eq!(bench.press_ctrl('d'), [ChatAction::Quit]);
 }
 
 #[test]
 fn an_agent_that_does_not_end_its_turn_can_be_ended() {
-    let mut bench = Bench::new();
-    bench.prompt("work");
-    assert_eq!(bench.key(KeyCode::Esc), [Action::Cancel]);
-    bench.wait(Duration::from_secs(4));
-    assert!(!bench.screen().contains("ends the agent"));
-    assert_eq!(bench.key(KeyCode::Esc), []);
-    bench.wait(Duration::from_secs(2));
-    assert!(bench.screen().contains("cancelling 6.0s · Esc again ends the agent"));
-    assert_eq!(bench.key(KeyCode::Esc), [Action::EndAgent]);
-    assert_eq!(bench.key(KeyCode::Esc), [], "once is enough");
-    bench.event(Event::TurnEnded(Err("the connection is closed".to_owned())));
-    bench.event(Event::Died("it was ended".to_owned()));
-    assert!(bench.screen().contains("start it again"));
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("work");
+    assert_eq!(bench.press(KeyCode::Esc), [ChatAction::CancelTurn]);
+    bench.advance(Duration::from_secs(4));
+    assert!(!bench.render().contains("ends the agent"));
+    assert_eq!(bench.press(KeyCode::Esc), []);
+    bench.advance(Duration::from_secs(2));
+    assert!(bench.render().contains("cancelling 6.0s · Esc again ends the agent"));
+    assert_eq!(bench.press(KeyCode::Esc), [ChatAction::EndAgent]);
+    assert_eq!(bench.press(KeyCode::Esc), [], "once is enough");
+    bench.send_event(ChatEvent::TurnEnded(Err("the connection is closed".to_owned())));
+    bench.send_event(ChatEvent::AgentExited("it was ended".to_owned()));
+    assert!(bench.render().contains("start it again"));
 }
 
 #[test]
 fn a_session_that_is_not_opened_is_given_up() {
-    let mut bench = Bench::new();
-    bench.key(KeyCode::F(3));
-    assert!(bench.screen().contains("asking the agent for its sessions"));
-    bench.event(Event::Sessions(Ok(vec![SessionInfo::new("s2", "/")])));
-    bench.key(KeyCode::Down);
-    assert_eq!(bench.key(KeyCode::Enter), [Action::Open(Some("s2".into()))]);
-    bench.wait(Duration::from_secs(7));
-    assert!(bench.screen().contains("opening the session 7.0s · Esc gives it up"));
-    assert!(bench.app.is_moving());
-    assert_eq!(bench.key(KeyCode::Esc), [Action::GiveUp]);
-    bench.event(Event::NotOpened { why: "given up".to_owned(), alive: true });
-    assert_eq!((&bench.app.stage, bench.app.session()), (&Stage::Ready, Some(&"s1".into())));
-    // A list that comes when nobody waits for it any more is in nobody's way.
-    bench.key(KeyCode::F(3));
-    bench.key(KeyCode::Esc);
-    bench.event(Event::Sessions(Ok(Vec::new())));
+    let mut bench = AppFixture::new();
+    bench.press(KeyCode::F(3));
+    assert!(bench.render().contains("asking the agent for its sessions"));
+    bench.send_event(ChatEvent::SessionsListed(Ok(vec![SessionInfo::new("s2", "/")])));
+    bench.press(KeyCode::Down);
+    assert_eq!(bench.press(KeyCode::Enter), [ChatAction::OpenSession(Some("s2".into()))]);
+    bench.advance(Duration::from_secs(7));
+    assert!(bench.render().contains("opening the session 7.0s · Esc gives it up"));
+    assert!(bench.app.is_animated());
+    assert_eq!(bench.press(KeyCode::Esc), [ChatAction::AbandonOpening]);
+    bench.send_event(ChatEvent::SessionOpenFailed { reason: "given up".to_owned(), is_agent_running: true });
+    assert_eq!((&bench.app.status, bench.app.session()), (&AgentStatus::Ready, Some(&"s1".into())));
+    // A list that arrives after the user has moved on is ignored.
+    bench.press(KeyCode::F(3));
+    bench.press(KeyCode::Esc);
+    bench.send_event(ChatEvent::SessionsListed(Ok(Vec::new())));
     assert!(bench.app.pane.is_none());
 }
 
 #[test]
 fn a_turn_that_takes_too_long_is_cancelled_once() {
-    let mut bench = Bench::new();
-    bench.app.limit = Some(Duration::from_secs(10));
-    bench.prompt("work");
-    assert_eq!(bench.wait(Duration::from_secs(9)), []);
-    assert_eq!(bench.wait(Duration::from_secs(2)), [Action::Cancel]);
-    assert_eq!(bench.wait(Duration::from_secs(2)), []);
+    let mut bench = AppFixture::new();
+    bench.app.turn_timeout = Some(Duration::from_secs(10));
+    bench.submit_prompt("work");
+    assert_eq!(bench.advance(Duration::from_secs(9)), []);
+    assert_eq!(bench.advance(Duration::from_secs(2)), [ChatAction::CancelTurn]);
+    assert_eq!(bench.advance(Duration::from_secs(2)), []);
 }
 
 #[test]
 fn questions_are_answered_one_after_the_other() {
-    let mut bench = Bench::new();
-    bench.prompt("work");
-    assert_eq!(bench.event(question(1)), [Action::Bell]);
-    bench.event(question(2));
-    bench.event(question(3));
-    bench.look();
-    assert_eq!(bench.types("y"), [Action::Answer(QuestionId(1), Reply::allow())]);
-    bench.look();
-    bench.event(Event::Withdrawn(QuestionId(2)));
-    assert_eq!(bench.types("n"), [], "it was not in sight before");
-    bench.look();
-    assert_eq!(bench.types("n"), [Action::Answer(QuestionId(3), Reply::deny())]);
-    assert_eq!(bench.types("y"), [], "there is nothing to answer: it is typed");
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("work");
+    assert_eq!(bench.send_event(permission_event(1)), [ChatAction::RingBell]);
+    bench.send_event(permission_event(2));
+    bench.send_event(permission_event(3));
+    bench.read_screen();
+    assert_eq!(bench.type_text("y"), [ChatAction::AnswerPermission(QuestionId(1), QuestionReply::allow())]);
+    bench.read_screen();
+    bench.send_event(ChatEvent::PermissionWithdrawn(QuestionId(2)));
+    assert_eq!(bench.type_text("n"), [], "it was not in sight before");
+    bench.read_screen();
+    assert_eq!(bench.type_text("n"), [ChatAction::AnswerPermission(QuestionId(3), QuestionReply::deny())]);
+    assert_eq!(bench.type_text("y"), [], "there is nothing to answer: it is typed");
     assert_eq!(bench.app.input.text(), "y");
 }
 
 #[test]
 fn a_held_key_answers_one_question_and_no_more() {
-    let mut bench = Bench::new();
-    bench.prompt("work");
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("work");
     for number in 1..6 {
-        bench.event(question(number));
+        bench.send_event(permission_event(number));
     }
-    bench.look();
-    assert_eq!(bench.types("y").len(), 1);
-    assert_eq!(bench.types_at(Duration::from_millis(660), "y"), [], "the first repeat comes late");
-    assert_eq!(bench.types_at(Duration::from_millis(30), &"y".repeat(100)), []);
-    bench.look();
+    bench.read_screen();
+    assert_eq!(bench.type_text("y").len(), 1);
+    assert_eq!(bench.type_with_gap(Duration::from_millis(660), "y"), [], "the first repeat comes late");
+    assert_eq!(bench.type_with_gap(Duration::from_millis(30), &"y".repeat(100)), []);
+    bench.read_screen();
     for kind in [KeyEventKind::Repeat, KeyEventKind::Release] {
         let held = KeyEvent::new_with_kind(KeyCode::Char('y'), KeyModifiers::NONE, kind);
-        assert_eq!(bench.event(Event::Key(held)), []);
+        assert_eq!(bench.send_event(ChatEvent::Key(held)), []);
     }
-    assert_eq!(bench.app.questions.len(), 4);
+    assert_eq!(bench.app.pending_approvals.len(), 4);
     assert_eq!(bench.app.input.text(), "", "nobody was writing");
-    bench.look();
-    assert_eq!(bench.types("n").len(), 1, "another key is not that one held");
+    bench.read_screen();
+    assert_eq!(bench.type_text("n").len(), 1, "another key is not that one held");
 }
 
 #[test]
 fn who_was_not_typing_answers_at_once() {
-    let mut bench = Bench::new();
-    bench.prompt("work");
-    bench.wait(Duration::from_secs(3));
-    bench.event(question(1));
-    let screen = bench.screen();
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("work");
+    bench.advance(Duration::from_secs(3));
+    bench.send_event(permission_event(1));
+    let screen = bench.render();
     assert!(screen.contains("y allow once  n reject"), "the keys are in sight at once:\n{screen}");
-    bench.event(Event::Tick);
-    bench.wait(REACTION);
-    assert_eq!(bench.types("y").len(), 1);
+    bench.send_event(ChatEvent::Tick);
+    bench.advance(REACTION_TIME);
+    assert_eq!(bench.type_text("y").len(), 1);
 }
 
 #[test]
 fn a_question_leaves_the_conversation_in_sight() {
-    let mut bench = Bench::new();
-    bench.prompt("work");
-    bench.says("I am going to make tea.");
-    bench.types("wait, ");
-    bench.event(question(1));
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("work");
+    bench.agent_says("I am going to make tea.");
+    bench.type_text("wait, ");
+    bench.send_event(permission_event(1));
     expect![[r#"
          Tester                                                               ~/project
         ❯ work
@@ -360,199 +361,204 @@ fn a_question_leaves_the_conversation_in_sight() {
         something that it does by itself, in its own words: make tea
         y allow once  n reject  r reject, why…  Ctrl-C cancel  ? help
     "#]]
-    .assert_eq(&bench.screen());
+    .assert_eq(&bench.render());
 }
 
 #[test]
 fn what_was_set_survives_that_the_agent_is_started_again() {
-    let mut bench = Bench::new();
+    let mut bench = AppFixture::new();
     let option = |value: &str| {
         let json = serde_json::json!({"id": "model", "name": "Model", "type": "select", "currentValue": value,
             "options": [{"value": "a", "name": "A"}, {"value": "b", "name": "B"}]});
         serde_json::from_value::<SessionConfigOption>(json).unwrap()
     };
-    bench.wire(r#"{"sessionUpdate":"session_info_update","title":"About tea"}"#);
-    bench.event(Event::Options(vec![option("b")]));
-    bench.event(Event::Mode("careful".to_owned().into()));
-    bench.event(Event::Died("it ended with 1".to_owned()));
-    bench.control('r');
-    assert_eq!(bench.open("s1", false), [Action::SetMode("careful".to_owned().into())]);
-    assert!(bench.screen().starts_with(" Tester · About tea"), "{}", bench.screen());
+    bench.update_json(r#"{"sessionUpdate":"session_info_update","title":"About tea"}"#);
+    bench.send_event(ChatEvent::ConfigOptionsChanged(vec![option("b")]));
+    bench.send_event(ChatEvent::ModeChanged("careful".to_owned().into()));
+    bench.send_event(ChatEvent::AgentExited("it ended with 1".to_owned()));
+    bench.press_ctrl('r');
+    assert_eq!(bench.open("s1", false), [ChatAction::SetMode("careful".to_owned().into())]);
+    assert!(bench.render().starts_with(" Tester · About tea"), "{}", bench.render());
     bench.open("s2", false);
-    assert!(!bench.screen().contains("About tea"));
+    assert!(!bench.render().contains("About tea"));
 }
 
 #[test]
 fn commands_of_its_own_are_not_sent_to_the_agent() {
-    use bowline_state::slash::Undo;
-    let mut bench = Bench::new();
-    assert_eq!(bench.prompt("/undo 2"), [Action::UndoTurns(Undo::Turns(2))]);
-    assert_eq!(bench.prompt("/changes"), [Action::ListChanges]);
-    assert_eq!(bench.prompt("/sessions"), [Action::ListSessions]);
-    assert_eq!(bench.prompt("/new"), [Action::Open(None)]);
+    use bowline_state::slash_command::UndoTarget;
+    let mut bench = AppFixture::new();
+    assert_eq!(bench.submit_prompt("/undo 2"), [ChatAction::UndoTurns(UndoTarget::Turns(2))]);
+    assert_eq!(bench.submit_prompt("/changes"), [ChatAction::ListChanges]);
+    assert_eq!(bench.submit_prompt("/sessions"), [ChatAction::ListSessions]);
+    assert_eq!(bench.submit_prompt("/new"), [ChatAction::OpenSession(None)]);
     bench.open("s2", false);
-    assert_eq!(bench.prompt("/compact"), prompt("/compact"));
-    assert_eq!(bench.prompt("/undo"), [], "a turn goes on");
-    assert_eq!(bench.prompt("/quit"), [Action::Quit]);
+    assert_eq!(bench.submit_prompt("/compact"), prompt_actions("/compact"));
+    assert_eq!(bench.submit_prompt("/undo"), [], "a turn goes on");
+    assert_eq!(bench.submit_prompt("/quit"), [ChatAction::Quit]);
 }
 
 #[test]
 fn help_of_the_agent_is_joined_by_the_conversations_own_commands() {
-    let mut bench = Bench::new();
-    assert_eq!(bench.prompt("/help"), prompt("/help"));
-    let screen = bench.screen();
+    let mut bench = AppFixture::new();
+    assert_eq!(bench.submit_prompt("/help"), prompt_actions("/help"));
+    let screen = bench.render();
     assert!(screen.contains("this terminal adds /undo, /changes, /new, /sessions, /quit"), "{screen}");
 }
 
 #[test]
 fn a_command_of_the_persons_own_runs_beside_the_agent() {
-    let mut bench = Bench::new();
-    assert_eq!(bench.prompt("! make tea"), [Action::RunShell("make tea".to_owned())]);
-    assert_eq!(bench.prompt("!again"), [], "one at a time");
-    bench.control('c');
-    bench.wait(Duration::from_secs(6));
-    assert!(bench.screen().contains("!make tea 6.0s · Esc ends it"), "{}", bench.screen());
-    bench.event(Event::ShellEnded(Ok("hot\nended: 0".to_owned())));
-    let screen = bench.screen();
+    let mut bench = AppFixture::new();
+    assert_eq!(bench.submit_prompt("! make tea"), [ChatAction::RunShell("make tea".to_owned())]);
+    assert_eq!(bench.submit_prompt("!again"), [], "one at a time");
+    bench.press_ctrl('c');
+    bench.advance(Duration::from_secs(6));
+    assert!(bench.render().contains("!make tea 6.0s · Esc ends it"), "{}", bench.render());
+    bench.send_event(ChatEvent::ShellEnded(Ok("hot\nended: 0".to_owned())));
+    let screen = bench.render();
     assert!(screen.contains("❯ ! make tea") && screen.contains("  hot\n  ended: 0"), "{screen}");
-    bench.prompt("!sleep 9");
-    assert_eq!(bench.key(KeyCode::Esc), [Action::EndShell]);
-    bench.event(Event::ShellEnded(Ok("too late".to_owned())));
-    assert!(!bench.screen().contains("too late"));
+    bench.submit_prompt("!sleep 9");
+    assert_eq!(bench.press(KeyCode::Esc), [ChatAction::EndShell]);
+    bench.send_event(ChatEvent::ShellEnded(Ok("too late".to_owned())));
+    assert!(!bench.render().contains("too late"));
 }
 
 #[test]
 fn a_question_that_was_not_drawn_is_not_answered() {
-    let mut bench = Bench::new();
-    bench.prompt("work");
-    bench.event(question(1));
-    bench.wait(Duration::from_secs(60));
-    assert_eq!(bench.types("y"), []);
-    // A drawing may take long, and what is pressed meanwhile is handled after it.
-    bench.screen();
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("work");
+    bench.send_event(permission_event(1));
+    bench.advance(Duration::from_secs(60));
+    assert_eq!(bench.type_text("y"), []);
+    // Drawing may take long, and keys pressed meanwhile are handled after it.
+    bench.render();
     bench.now += Duration::from_secs(60);
-    assert_eq!(bench.types("y"), []);
-    bench.look();
-    assert_eq!(bench.types("y").len(), 1);
+    assert_eq!(bench.type_text("y"), []);
+    bench.read_screen();
+    assert_eq!(bench.type_text("y").len(), 1);
 }
 
 #[test]
 fn who_was_typing_goes_on_with_it_and_answers_nothing() {
-    let mut bench = Bench::new();
-    bench.prompt("work");
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("work");
     let gap = Duration::from_millis(130);
-    bench.types_at(gap, "is it so that ");
-    bench.event(question(1));
-    assert_eq!(bench.types_at(gap, "this is too thin? what should happen"), []);
-    assert_eq!(bench.key(KeyCode::Enter), [], "nothing is sent that is not in sight");
+    bench.type_with_gap(gap, "is it so that ");
+    bench.send_event(permission_event(1));
+    assert_eq!(bench.type_with_gap(gap, "this is too thin? what should happen"), []);
+    assert_eq!(bench.press(KeyCode::Enter), [], "nothing is sent that is not in sight");
     assert_eq!(bench.app.input.text(), "is it so that this is too thin? what should happen");
-    bench.look();
-    assert_eq!(bench.types("y"), [Action::Answer(QuestionId(1), Reply::allow())]);
+    bench.read_screen();
+    assert_eq!(bench.type_text("y"), [ChatAction::AnswerPermission(QuestionId(1), QuestionReply::allow())]);
     assert_eq!(bench.app.input.text(), "is it so that this is too thin? what should happen");
 }
 
 #[test]
 fn typing_in_a_form_answers_no_question_and_goes_on() {
-    let mut bench = Bench::new();
+    let mut bench = AppFixture::new();
     let schema = serde_json::json!({"sessionId": "s1", "mode": "form", "message": "Who?",
         "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}});
     let request = Arc::new(serde_json::from_value(schema).unwrap());
-    bench.event(Event::Elicited { number: 1, agent: None, request });
+    bench.send_event(ChatEvent::ElicitationRequested { id: 1, agent: None, request });
     let gap = Duration::from_millis(200);
-    bench.types_at(gap, "Maria Annabe");
-    bench.event(question(1));
-    assert_eq!(bench.types_at(gap, "lla Clara"), []);
-    bench.event(Event::Withdrawn(QuestionId(1)));
-    assert!(bench.screen().contains("Maria Annabella Clara"), "{}", bench.screen());
+    bench.type_with_gap(gap, "Maria Annabe");
+    bench.send_event(permission_event(1));
+    assert_eq!(bench.type_with_gap(gap, "lla Clara"), []);
+    bench.send_event(ChatEvent::PermissionWithdrawn(QuestionId(1)));
+    assert!(bench.render().contains("Maria Annabella Clara"), "{}", bench.render());
 }
 
 #[test]
 fn keys_of_a_pane_answer_no_question() {
-    let mut bench = Bench::new();
-    bench.key(KeyCode::F(2));
-    bench.event(Event::Changes(Ok(Listed::default())));
-    bench.look();
-    bench.event(question(1));
-    assert_eq!(bench.types_at(Duration::from_millis(200), "nny"), []);
-    assert_eq!(bench.app.questions.len(), 1);
+    let mut bench = AppFixture::new();
+    bench.press(KeyCode::F(2));
+    bench.send_event(ChatEvent::ChangesListed(Ok(RecentChanges::default())));
+    bench.read_screen();
+    bench.send_event(permission_event(1));
+    assert_eq!(bench.type_with_gap(Duration::from_millis(200), "nny"), []);
+    assert_eq!(bench.app.pending_approvals.len(), 1);
 }
 
 #[test]
 fn nothing_is_answered_on_a_screen_that_is_too_small() {
-    let mut bench = Bench::new();
-    bench.prompt("work");
-    bench.event(question(1));
-    bench.look();
-    bench.screen_of(20, 5);
-    bench.wait(Duration::from_secs(10));
-    assert_eq!(bench.types("y"), []);
-    assert_eq!(bench.key(KeyCode::F(2)), []);
-    assert_eq!(bench.control('c'), [Action::Cancel]);
-    bench.screen();
-    assert_eq!(bench.types("y"), [], "it has only just come back");
-    bench.look();
-    assert_eq!(bench.types("y").len(), 1);
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("work");
+    bench.send_event(permission_event(1));
+    bench.read_screen();
+    bench.render_sized(20, 5);
+    bench.advance(Duration::from_secs(10));
+    assert_eq!(bench.type_text("y"), []);
+    assert_eq!(bench.press(KeyCode::F(2)), []);
+    assert_eq!(bench.press_ctrl('c'), [ChatAction::CancelTurn]);
+    bench.render();
+    assert_eq!(bench.type_text("y"), [], "it has only just come back");
+    bench.read_screen();
+    assert_eq!(bench.type_text("y").len(), 1);
 }
 
 #[test]
 fn ctrl_c_cancels_also_while_something_is_asked() {
-    let mut bench = Bench::new();
-    bench.prompt("work");
-    bench.event(question(1));
-    assert_eq!(bench.control('c'), [Action::Cancel]);
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("work");
+    bench.send_event(permission_event(1));
+    assert_eq!(bench.press_ctrl('c'), [ChatAction::CancelTurn]);
 }
 
 #[test]
 fn a_dead_agent_can_be_started_again() {
-    let mut bench = Bench::new();
-    bench.prompt("work");
-    bench.event(Event::Died("it ended with 1".to_owned()));
-    assert_eq!(bench.event(Event::TurnEnded(Err("the connection is closed".to_owned()))), []);
-    bench.wait(Duration::from_secs(1));
-    assert_eq!(bench.types("r"), [Action::Restart(Restart::SameSession)]);
-    assert_eq!(bench.app.stage, Stage::Opening("starting Tester again".to_owned()));
-    bench.event(Event::NotOpened { why: "no such program".to_owned(), alive: false });
-    assert_eq!(bench.control('n'), [Action::Restart(Restart::NewSession)]);
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("work");
+    bench.send_event(ChatEvent::AgentExited("it ended with 1".to_owned()));
+    assert_eq!(bench.send_event(ChatEvent::TurnEnded(Err("the connection is closed".to_owned()))), []);
+    bench.advance(Duration::from_secs(1));
+    assert_eq!(bench.type_text("r"), [ChatAction::Restart(RestartTarget::SameSession)]);
+    assert_eq!(bench.app.status, AgentStatus::Opening("starting Tester again".to_owned()));
+    bench.send_event(ChatEvent::SessionOpenFailed {
+        reason: "no such program".to_owned(),
+        is_agent_running: false,
+    });
+    assert_eq!(bench.press_ctrl('n'), [ChatAction::Restart(RestartTarget::NewSession)]);
     bench.open("s2", true);
-    assert_eq!(bench.app.stage, Stage::Ready);
-    let screen = bench.screen();
+    assert_eq!(bench.app.status, AgentStatus::Ready);
+    let screen = bench.render();
     assert!(screen.contains("❯ work"), "what was said before stays: {screen}");
     assert!(screen.contains("the agent is gone: no such program"), "so do last words: {screen}");
 }
 
 #[test]
 fn who_types_while_the_agent_dies_goes_on_typing() {
-    let mut bench = Bench::new();
-    bench.prompt("work");
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("work");
     let sentence = "a long quite important question, never lost";
     let (before, after) = sentence.split_at(10);
-    bench.types(before);
-    bench.event(Event::Died("it ended with 1".to_owned()));
+    bench.type_text(before);
+    bench.send_event(ChatEvent::AgentExited("it ended with 1".to_owned()));
     for character in after.chars() {
-        bench.wait(Duration::from_millis(130));
-        assert_eq!(bench.key(KeyCode::Char(character)), [], "{character:?}");
+        bench.advance(Duration::from_millis(130));
+        assert_eq!(bench.press(KeyCode::Char(character)), [], "{character:?}");
     }
-    bench.wait(Duration::from_secs(5));
-    assert_eq!(bench.types("q"), [], "something is written: it goes on");
+    bench.advance(Duration::from_secs(5));
+    assert_eq!(bench.type_text("q"), [], "something is written: it goes on");
     assert_eq!(bench.app.input.text(), format!("{sentence}q"));
-    assert_eq!(bench.key(KeyCode::Enter), []);
-    assert_eq!(bench.control('r'), [Action::Restart(Restart::SameSession)]);
+    assert_eq!(bench.press(KeyCode::Enter), []);
+    assert_eq!(bench.press_ctrl('r'), [ChatAction::Restart(RestartTarget::SameSession)]);
     assert_eq!(bench.app.input.text(), format!("{sentence}q"));
-    // Nothing is written yet, and the first letter comes right after the window.
-    let mut bench = Bench::new();
-    bench.event(Event::Died("it ended with 1".to_owned()));
-    bench.wait(Duration::from_millis(500));
-    assert_eq!(bench.types("question"), []);
+    // The input is empty, and the first letter comes right after the window.
+    let mut bench = AppFixture::new();
+    bench.send_event(ChatEvent::AgentExited("it ended with 1".to_owned()));
+    bench.advance(Duration::from_millis(500));
+    assert_eq!(bench.type_text("question"), []);
     assert_eq!(bench.app.input.text(), "question");
 }
 
 #[test]
 fn why_an_agent_is_gone_and_the_keys_are_in_sight_on_every_screen() {
-    let mut bench = Bench::new();
+    let mut bench = AppFixture::new();
     let last: String = (0..30).map(|number| format!("\n  line {number}")).collect();
-    bench.event(Event::Died(format!("the agent ended: exit status: 7; its last words:{last}")));
+    bench.send_event(ChatEvent::AgentExited(format!(
+        "the agent ended: exit status: 7; its last words:{last}"
+    )));
     for (columns, rows) in [(80, 24), (60, 24), (40, 16)] {
-        let screen = bench.screen_of(columns, rows);
+        let screen = bench.render_sized(columns, rows);
         for text in ["exit status: 7", "line 29", "session", "q quit"] {
             assert!(screen.contains(text), "{text} at {columns}x{rows}:\n{screen}");
         }
@@ -561,31 +567,38 @@ fn why_an_agent_is_gone_and_the_keys_are_in_sight_on_every_screen() {
 
 #[test]
 fn what_cannot_be_had_at_the_start_ends_it_unless_something_was_written() {
-    let mut bench = Bench::unopened();
-    assert_eq!(bench.event(Event::Refused("there is no session x".to_owned())), [Action::Quit]);
-    let mut bench = Bench::unopened();
-    bench.prompt("early");
-    assert_eq!(bench.event(Event::Refused("there is no session x".to_owned())), []);
+    let mut bench = AppFixture::unopened();
+    assert_eq!(
+        bench.send_event(ChatEvent::StartRefused("there is no session x".to_owned())),
+        [ChatAction::Quit]
+    );
+    let mut bench = AppFixture::unopened();
+    bench.submit_prompt("early");
+    assert_eq!(bench.send_event(ChatEvent::StartRefused("there is no session x".to_owned())), []);
     assert_eq!(bench.app.input.text(), "early");
-    let screen = bench.screen();
+    let screen = bench.render();
     assert!(screen.contains("No session could be opened") && screen.contains("no session x"), "{screen}");
 }
 
 #[test]
 fn what_bowline_itself_allows_is_in_sight() {
     use bowline_state::policy::Preset;
-    let mut bench = Bench::new();
-    let mut shown = |allowed: Allowed| {
-        bench.app.allowed = allowed;
-        let screen = bench.screen();
+    let mut bench = AppFixture::new();
+    let mut shown = |allowed: PermissionSummary| {
+        bench.app.permissions = allowed;
+        let screen = bench.render();
         (screen.replace('\n', " "), screen.lines().last().unwrap_or_default().to_owned())
     };
-    let ask = Allowed::default();
+    let ask = PermissionSummary::default();
     for (allowed, word, sentence) in [
-        (Allowed { preset: Preset::AcceptEdits, ..ask }, "edits allowed", "without a question"),
-        (Allowed { preset: Preset::Full, rules: 2, ..ask }, "everything allowed +2 rules", "runs commands"),
-        (Allowed { preset: Preset::Full, read_only: true, ..ask }, "read only", "is denied"),
-        (Allowed { rules: 1, ..ask }, "1 rule", "You have 1 rule"),
+        (PermissionSummary { preset: Preset::AcceptEdits, ..ask }, "edits allowed", "without a question"),
+        (
+            PermissionSummary { preset: Preset::Full, rule_count: 2, ..ask },
+            "everything allowed +2 rules",
+            "runs commands",
+        ),
+        (PermissionSummary { preset: Preset::Full, is_read_only: true, ..ask }, "read only", "is denied"),
+        (PermissionSummary { rule_count: 1, ..ask }, "1 rule", "You have 1 rule"),
     ] {
         let (screen, last) = shown(allowed);
         assert!(last.contains(word) && screen.contains(sentence), "{last}\n{screen}");
@@ -595,105 +608,108 @@ fn what_bowline_itself_allows_is_in_sight() {
 
 #[test]
 fn one_can_go_on_with_what_was_said_to_an_agent_that_can() {
-    let mut bench = Bench::new();
-    assert_eq!(bench.app.worth_going_on(), None, "nothing was said");
-    bench.prompt("hello");
-    assert_eq!(bench.app.worth_going_on(), Some(&"s1".into()));
-    bench.app.can.reopen = false;
-    assert_eq!(bench.app.worth_going_on(), None);
+    let mut bench = AppFixture::new();
+    assert_eq!(bench.app.resumable_session(), None, "nothing was said");
+    bench.submit_prompt("hello");
+    assert_eq!(bench.app.resumable_session(), Some(&"s1".into()));
+    bench.app.session_features.can_reopen = false;
+    assert_eq!(bench.app.resumable_session(), None);
     bench.open("s2", false);
-    assert_eq!(bench.app.worth_going_on(), None, "nothing was said in this one");
+    assert_eq!(bench.app.resumable_session(), None, "nothing was said in this one");
 }
 
 #[test]
 fn a_session_is_chosen_when_no_turn_goes_on() {
-    let mut bench = Bench::new();
-    bench.prompt("work");
-    assert_eq!(bench.key(KeyCode::F(3)), []);
-    bench.event(Event::TurnEnded(Ok(StopReason::EndTurn)));
-    assert_eq!(bench.key(KeyCode::F(3)), [Action::ListSessions]);
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("work");
+    assert_eq!(bench.press(KeyCode::F(3)), []);
+    bench.send_event(ChatEvent::TurnEnded(Ok(StopReason::EndTurn)));
+    assert_eq!(bench.press(KeyCode::F(3)), [ChatAction::ListSessions]);
     let info = |id: &str| SessionInfo::new(id.to_owned(), "/");
-    bench.event(Event::Sessions(Ok(vec![info("s1"), info("s2")])));
-    assert_eq!(bench.key(KeyCode::Enter), [], "it is the one that is open");
-    bench.key(KeyCode::F(3));
-    bench.event(Event::Sessions(Ok(vec![info("s1"), info("s2")])));
-    bench.key(KeyCode::Down);
-    assert_eq!(bench.key(KeyCode::Enter), [Action::Open(Some("s2".into()))]);
-    bench.event(Event::NotOpened { why: "gone".to_owned(), alive: true });
-    assert_eq!(bench.app.stage, Stage::Ready);
-    bench.key(KeyCode::F(3));
-    bench.event(Event::Sessions(Ok(vec![])));
-    assert_eq!(bench.key(KeyCode::Enter), [Action::Open(None)]);
+    bench.send_event(ChatEvent::SessionsListed(Ok(vec![info("s1"), info("s2")])));
+    assert_eq!(bench.press(KeyCode::Enter), [], "it is the one that is open");
+    bench.press(KeyCode::F(3));
+    bench.send_event(ChatEvent::SessionsListed(Ok(vec![info("s1"), info("s2")])));
+    bench.press(KeyCode::Down);
+    assert_eq!(bench.press(KeyCode::Enter), [ChatAction::OpenSession(Some("s2".into()))]);
+    bench.send_event(ChatEvent::SessionOpenFailed { reason: "gone".to_owned(), is_agent_running: true });
+    assert_eq!(bench.app.status, AgentStatus::Ready);
+    bench.press(KeyCode::F(3));
+    bench.send_event(ChatEvent::SessionsListed(Ok(vec![])));
+    assert_eq!(bench.press(KeyCode::Enter), [ChatAction::OpenSession(None)]);
 }
 
 #[test]
 fn what_another_session_says_is_not_shown() {
-    let mut bench = Bench::new();
+    let mut bench = AppFixture::new();
     let mut other = SessionAccumulator::new();
     let update = SessionUpdate::AgentMessageChunk(ContentChunk::new("from elsewhere".into()));
     other.apply(&SessionNotification::new("s9", update)).unwrap();
-    bench.event(Event::Updated("s9".into(), other.snapshot()));
+    bench.send_event(ChatEvent::SessionUpdated("s9".into(), other.snapshot()));
     assert!(bench.app.conversation.is_empty());
 }
 
 #[test]
 fn commands_and_files_are_completed() {
-    let mut bench = Bench::new();
+    let mut bench = AppFixture::new();
     let commands =
         vec![AvailableCommand::new("compact", "makes room"), AvailableCommand::new("cost", "tells")];
     bench.update(SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands)));
-    bench.types("/co");
-    bench.key(KeyCode::Down);
-    assert_eq!(bench.key(KeyCode::Enter), [], "it completes, and sends nothing");
+    bench.type_text("/co");
+    bench.press(KeyCode::Down);
+    assert_eq!(bench.press(KeyCode::Enter), [], "it completes, and sends nothing");
     assert_eq!(bench.app.input.text(), "/compact ");
-    assert_eq!(bench.key(KeyCode::Enter), prompt("/compact "));
-    bench.event(Event::TurnEnded(Ok(StopReason::EndTurn)));
-    assert_eq!(bench.types("see @ma"), [Action::ListFiles]);
-    bench.event(files(&["src/", "src/main.rs", "README"], false));
-    bench.key(KeyCode::Tab);
+    assert_eq!(bench.press(KeyCode::Enter), prompt_actions("/compact "));
+    bench.send_event(ChatEvent::TurnEnded(Ok(StopReason::EndTurn)));
+    assert_eq!(bench.type_text("see @ma"), [ChatAction::ListFiles]);
+    bench.send_event(files_event(&["src/", "src/main.rs", "README"], false));
+    bench.press(KeyCode::Tab);
     assert_eq!(bench.app.input.text(), "see @src/main.rs ");
     assert_eq!(bench.app.completion, None);
 }
 
 #[test]
 fn a_notice_of_the_agent_is_shown_once() {
-    let mut bench = Bench::new();
+    let mut bench = AppFixture::new();
     bench.update(SessionUpdate::Notice(Notice::new(NoticeSeverity::Warning, "the key expires")));
-    bench.says("hello");
-    assert_eq!(bench.screen().matches("the key expires").count(), 1);
+    bench.agent_says("hello");
+    assert_eq!(bench.render().matches("the key expires").count(), 1);
 }
 
 #[test]
 fn what_is_too_long_is_refused_and_said() {
-    let mut bench = Bench::new();
-    bench.event(Event::Paste("x".repeat((1 << 20) + 1)));
+    let mut bench = AppFixture::new();
+    bench.send_event(ChatEvent::Paste("x".repeat((1 << 20) + 1)));
     assert!(bench.app.input.is_empty());
-    assert!(bench.app.flashing().unwrap().contains("too long"));
+    assert!(bench.app.flash_text().unwrap().contains("too long"));
 }
 
 #[test]
 fn changes_are_shown_to_whoever_asked_and_has_not_left() {
-    let mut bench = Bench::new();
-    assert_eq!(bench.key(KeyCode::F(2)), [Action::ListChanges]);
-    bench.event(Event::Changes(Ok(Listed::default())));
-    assert!(matches!(bench.app.pane, Some(Pane::Changes(_))));
-    assert_eq!(bench.event(Event::TakenBack(Ok("undone in 1 file".to_owned()))), [Action::ListChanges]);
-    bench.key(KeyCode::Esc);
-    bench.event(Event::Changes(Ok(Listed::default())));
+    let mut bench = AppFixture::new();
+    assert_eq!(bench.press(KeyCode::F(2)), [ChatAction::ListChanges]);
+    bench.send_event(ChatEvent::ChangesListed(Ok(RecentChanges::default())));
+    assert!(matches!(bench.app.pane, Some(OverlayPane::Changes(_))));
+    assert_eq!(
+        bench.send_event(ChatEvent::UndoFinished(Ok("undone in 1 file".to_owned()))),
+        [ChatAction::ListChanges]
+    );
+    bench.press(KeyCode::Esc);
+    bench.send_event(ChatEvent::ChangesListed(Ok(RecentChanges::default())));
     assert!(bench.app.pane.is_none());
 }
 
 #[test]
 fn what_is_remarked_before_a_session_is_open_stays_in_sight() {
-    let mut bench = Bench::unopened();
-    bench.event(Event::Remark(Tone::Warning, "a write was interrupted".to_owned()));
+    let mut bench = AppFixture::unopened();
+    bench.send_event(ChatEvent::Note(NoteLevel::Warning, "a write was interrupted".to_owned()));
     bench.open("s1", false);
-    assert!(bench.screen().contains("a write was interrupted"));
+    assert!(bench.render().contains("a write was interrupted"));
     bench.open("s2", false);
-    assert!(!bench.screen().contains("a write was interrupted"), "that was of the session before");
+    assert!(!bench.render().contains("a write was interrupted"), "that was of the session before");
 }
 
-/// Any key that a person can press.
+/// Any key that a user can press.
 fn any_key() -> impl Strategy<Value = KeyEvent> {
     let code = prop_oneof![
         4 => any::<char>().prop_map(KeyCode::Char),
@@ -723,27 +739,27 @@ proptest! {
         sizes in proptest::collection::vec((1u16..120, 1u16..40), 1..4),
         pasted in "\\PC{0,40}",
     ) {
-        let mut bench = Bench::new();
-        bench.says("# Title\n\n- one\n- two\n\n日本語 and `code`");
-        bench.wire(r#"{"sessionUpdate":"tool_call","toolCallId":"t1","title":"Run\tit","kind":"execute","status":"failed",
+        let mut bench = AppFixture::new();
+        bench.agent_says("# Title\n\n- one\n- two\n\n日本語 and `code`");
+        bench.update_json(r#"{"sessionUpdate":"tool_call","toolCallId":"t1","title":"Run\tit","kind":"execute","status":"failed",
             "content":[{"type":"diff","path":"/a","oldText":"a\n","newText":"b\n"}]}"#);
-        bench.wire(r#"{"sessionUpdate":"plan","entries":[{"content":"x","priority":"low","status":"in_progress"}]}"#);
-        bench.event(files(&["src/日.rs"], false));
-        bench.event(Event::Paste(pasted));
+        bench.update_json(r#"{"sessionUpdate":"plan","entries":[{"content":"x","priority":"low","status":"in_progress"}]}"#);
+        bench.send_event(files_event(&["src/日.rs"], false));
+        bench.send_event(ChatEvent::Paste(pasted));
         for (at, key) in keys.into_iter().enumerate() {
-            for action in bench.event(Event::Key(key)) {
+            for action in bench.send_event(ChatEvent::Key(key)) {
                 match action {
-                    Action::ListSessions => { bench.event(Event::Sessions(Ok(Vec::new()))); }
-                    Action::ListChanges => { bench.event(Event::Changes(Ok(Listed::default()))); }
-                    Action::Cancel => { bench.event(Event::TurnEnded(Ok(StopReason::Cancelled))); }
+                    ChatAction::ListSessions => { bench.send_event(ChatEvent::SessionsListed(Ok(Vec::new()))); }
+                    ChatAction::ListChanges => { bench.send_event(ChatEvent::ChangesListed(Ok(RecentChanges::default()))); }
+                    ChatAction::CancelTurn => { bench.send_event(ChatEvent::TurnEnded(Ok(StopReason::Cancelled))); }
                     _ => {}
                 }
             }
             if at == 20 {
-                bench.event(question(1));
+                bench.send_event(permission_event(1));
             }
             let (columns, rows) = sizes[at % sizes.len()];
-            bench.screen_of(columns, rows);
+            bench.render_sized(columns, rows);
         }
     }
 
@@ -753,49 +769,62 @@ proptest! {
         keys in proptest::collection::vec((any_key(), 0u64..300), 0..24),
         withdrawn in 0usize..24,
     ) {
-        let mut bench = Bench::new();
-        bench.prompt("work");
-        bench.types(&before);
+        let mut bench = AppFixture::new();
+        bench.submit_prompt("work");
+        bench.type_text(&before);
         for number in 1..4 {
-            bench.event(question(number));
+            bench.send_event(permission_event(number));
         }
         for (at, (key, gap)) in keys.into_iter().enumerate() {
-            bench.screen();
-            bench.wait(Duration::from_millis(gap / 2));
+            bench.render();
+            bench.advance(Duration::from_millis(gap / 2));
             if at == withdrawn {
-                bench.event(Event::Withdrawn(QuestionId(1)));
+                bench.send_event(ChatEvent::PermissionWithdrawn(QuestionId(1)));
             }
-            bench.wait(Duration::from_millis(gap.div_ceil(2)));
-            let actions = bench.event(Event::Key(key));
-            prop_assert!(!actions.iter().any(|action| matches!(action, Action::Answer(..))), "{actions:?}");
+            bench.advance(Duration::from_millis(gap.div_ceil(2)));
+            let actions = bench.send_event(ChatEvent::Key(key));
+            prop_assert!(!actions.iter().any(|action| matches!(action, ChatAction::AnswerPermission(..))), "{actions:?}");
         }
     }
 }
 
 #[test]
 fn what_was_rejected_and_what_holds_from_now_on_stays_in_the_conversation() {
-    let mut bench = Bench::new();
-    bench.prompt("go");
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("go");
     for keys in ["y", "n", "rno need"] {
-        bench.event(question(1));
+        bench.send_event(permission_event(1));
         for key in keys.chars() {
-            bench.look();
-            bench.key(KeyCode::Char(key));
+            bench.read_screen();
+            bench.press(KeyCode::Char(key));
         }
-        bench.key(KeyCode::Enter);
-        assert!(bench.app.questions.is_empty(), "{keys}");
+        bench.press(KeyCode::Enter);
+        assert!(bench.app.pending_approvals.is_empty(), "{keys}");
     }
-    let screen = bench.screen();
+    let screen = bench.render();
     let mut told: Vec<String> =
         screen.lines().filter(|line| line.contains("you ")).map(|line| line.trim().to_owned()).collect();
-    let Event::Asked(asked) = question(2) else { panic!("it is a question") };
-    let approval = Approval::new(asked, Vec::new());
-    for keep in [Keep::Once, Keep::Turn, Keep::Session, Keep::Project, Keep::Always] {
-        let (choice, scope) = (Choice::Allow, Vec::new());
-        let answer = Answer { choice, keep, scope, reason: None, option: None, text: None };
-        told.extend(approval.remembered(&Reply::Answered(answer)));
+    let ChatEvent::PermissionRequested(asked) = permission_event(2) else { panic!("it is a question") };
+    let approval = ApprovalPane::new(asked, Vec::new());
+    for keep in [
+        AnswerLifetime::Once,
+        AnswerLifetime::Turn,
+        AnswerLifetime::Session,
+        AnswerLifetime::Project,
+        AnswerLifetime::Always,
+    ] {
+        let (choice, scope) = (AnswerChoice::Allow, Vec::new());
+        let answer = QuestionAnswer {
+            choice,
+            lifetime: keep,
+            scope,
+            reason: None,
+            option_id: None,
+            edited_text: None,
+        };
+        told.extend(approval.describe_reply(&QuestionReply::Answered(answer)));
     }
-    told.extend(approval.remembered(&Reply::Nobody));
+    told.extend(approval.describe_reply(&QuestionReply::NoUser));
     expect![[r#"
         · you rejected “Question 1”
         · you rejected “Question 1”: o need
@@ -807,8 +836,11 @@ fn what_was_rejected_and_what_holds_from_now_on_stays_in_the_conversation() {
 
 #[test]
 fn names_that_are_not_known_are_said_to_be_more() {
-    let mut bench = Bench::new();
-    bench.types("see @other");
-    bench.event(files(&["src/", "README"], true));
-    assert_eq!(bench.app.flashing(), Some("@ knows the first 2 names of this workspace: write others whole"));
+    let mut bench = AppFixture::new();
+    bench.type_text("see @other");
+    bench.send_event(files_event(&["src/", "README"], true));
+    assert_eq!(
+        bench.app.flash_text(),
+        Some("@ knows the first 2 names of this workspace: write others whole")
+    );
 }

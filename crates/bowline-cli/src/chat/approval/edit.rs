@@ -1,29 +1,29 @@
-//! Changing a text before it is written: hunks that are left out, or all of it in the person's editor.
+//! Editing a text before it is written: excluding hunks, or changing all of it in the user's editor.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use bowline_state::diff::{hunks, take_back};
-use bowline_state::operation::Target;
-use bowline_state::question::{Choice, Item, Question, Reply, Shown};
+use bowline_state::diff::{compute_hunks, revert_hunks};
+use bowline_state::operation::OperationTarget;
+use bowline_state::question::{AnswerChoice, Question, QuestionItem, QuestionReply, TextChange};
 
-use super::Approval;
+use super::ApprovalPane;
 
 /// A text to be edited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EditableText {
     /// The text.
     pub(crate) text: Arc<String>,
-    /// How the name of its file ends, so that an editor knows what it is.
+    /// The extension of its file, so that an editor recognises the type.
     pub(crate) suffix: String,
 }
 
-impl Approval {
-    /// Returns the text that would be written, if the person may change it.
-    pub(crate) fn editable(&self) -> Option<EditableText> {
-        let (item, change) = self.change().filter(|_| self.question.can_be_edited())?;
+impl ApprovalPane {
+    /// Returns the text that would be written, if the user may edit it.
+    pub(crate) fn editable_text(&self) -> Option<EditableText> {
+        let (item, change) = self.selected_change().filter(|_| self.question.is_editable())?;
         let name = match &item.operation.target {
-            Target::File { resolved, .. } => Path::new(resolved),
+            OperationTarget::File { resolved, .. } => Path::new(resolved),
             _ => Path::new(""),
         };
         let ending = name.extension().and_then(|ending| ending.to_str());
@@ -31,60 +31,62 @@ impl Approval {
         Some(EditableText { text: change.after.clone(), suffix })
     }
 
-    /// Takes in what the person made of the text.
-    pub(crate) fn edit(&mut self, text: String) {
-        let Some(EditableText { text: before, .. }) = self.editable() else { return };
+    /// Applies the user's edit of the text.
+    pub(crate) fn apply_edit(&mut self, text: String) {
+        let Some(EditableText { text: before, .. }) = self.editable_text() else { return };
         if *before == text {
             return;
         }
-        self.agents_text.get_or_insert(before);
+        self.original_text.get_or_insert(before);
         self.set_text(Arc::new(text));
     }
 
-    /// Says whether it is the person's text by now.
+    /// Returns whether the user has edited the text.
     pub(super) fn is_edited(&self) -> bool {
-        self.agents_text.is_some()
+        self.original_text.is_some()
     }
 
-    /// Leaves out the hunk that is the first in sight.
-    pub(super) fn leave_out_hunk(&mut self) {
-        let Some((hunk, _)) = self.hunk_in_sight() else { return };
-        let Some((_, change)) = self.change() else { return };
+    /// Excludes the first visible hunk.
+    pub(super) fn exclude_hunk(&mut self) {
+        let Some((hunk, _)) = self.visible_hunk() else { return };
+        let Some((_, change)) = self.selected_change() else { return };
         let before = change.before.as_ref().map_or("", |before| before.as_str());
-        if let Ok(text) = take_back(before, &change.after, &[hunk]) {
-            self.edit(text);
+        if let Ok(text) = revert_hunks(before, &change.after, &[hunk]) {
+            self.apply_edit(text);
         }
     }
 
-    /// Goes back to what the agent wants to write.
-    pub(super) fn restore(&mut self) {
-        if let Some(text) = self.agents_text.take() {
+    /// Restores the agent's text.
+    pub(super) fn restore_original(&mut self) {
+        if let Some(text) = self.original_text.take() {
             self.set_text(text);
         }
     }
 
-    /// Returns which hunk is the first in sight, and of how many; none if there is no choice between hunks.
-    pub(super) fn hunk_in_sight(&self) -> Option<(usize, usize)> {
-        let (_, change) = self.change().filter(|_| self.question.can_be_edited())?;
+    /// Returns the first visible hunk and the number of hunks; `None` if there is no choice between hunks.
+    pub(super) fn visible_hunk(&self) -> Option<(usize, usize)> {
+        let (_, change) = self.selected_change().filter(|_| self.question.is_editable())?;
         let before = change.before.as_ref()?;
-        let rows = &self.drawn.as_ref()?.hunks;
-        let all = hunks(before, &change.after).len();
-        let hunk = rows.iter().position(|rows| rows.end > self.view.top())?;
+        let rows = &self.rendered.as_ref()?.hunks;
+        let all = compute_hunks(before, &change.after).len();
+        let hunk = rows.iter().position(|rows| rows.end > self.viewport.top())?;
         (all > 1).then_some((hunk, all))
     }
 
-    /// Returns an answer with the person's text, if it allows something and there is one.
-    pub(super) fn with_text(&self, reply: Reply) -> Reply {
+    /// Adds the user's text to a reply, if the reply allows the write and the text was edited.
+    pub(super) fn add_edited_text(&self, reply: QuestionReply) -> QuestionReply {
         match reply {
-            Reply::Answered(mut answer) if answer.choice == Choice::Allow && self.is_edited() => {
-                answer.text = self.change().map(|(_, change)| change.after.clone());
-                Reply::Answered(answer)
+            QuestionReply::Answered(mut answer)
+                if answer.choice == AnswerChoice::Allow && self.is_edited() =>
+            {
+                answer.edited_text = self.selected_change().map(|(_, change)| change.after.clone());
+                QuestionReply::Answered(answer)
             }
             reply => reply,
         }
     }
 
-    fn change(&self) -> Option<(&Item, &Shown)> {
+    fn selected_change(&self) -> Option<(&QuestionItem, &TextChange)> {
         let item = self.question.items.get(self.selected)?;
         Some((item, item.change.as_ref()?))
     }
@@ -96,6 +98,6 @@ impl Approval {
         }
         self.question = Arc::new(question);
         self.stats[self.selected] = None;
-        self.drawn = None;
+        self.rendered = None;
     }
 }

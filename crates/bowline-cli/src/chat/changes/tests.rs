@@ -1,66 +1,67 @@
-//! What a person sees of changes, and what the keys take back.
+//! Tests of the changes pane: what it shows, and what its keys undo.
 
-use bowline_state::changes::{ContentHash, FileState, Moment, Origin, Source};
-use bowline_state::undo::{to_redo, to_undo};
+use bowline_state::changes::{ChangeOrigin, ChangeSource, ContentHash, FileState, Timestamp};
+use bowline_state::undo::{changes_to_redo, changes_to_undo};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::chat::parts::testing::{any_key, buffer, key, screen, sizes, texts};
+use crate::chat::widgets::test_util::{any_key, any_size, any_text, draw_to_buffer, draw_to_text, key_event};
 
-fn state(text: &str) -> FileState {
-    FileState { hash: ContentHash::of(text.as_bytes()), size: text.len() as u64, mode: 0o644 }
+fn file_state(text: &str) -> FileState {
+    FileState { hash: ContentHash::digest(text.as_bytes()), size: text.len() as u64, mode: 0o644 }
 }
 
-fn entry(id: i64, turn: u64, path: &str, before: Option<&str>, after: Option<&str>) -> Entry {
+fn entry(id: i64, turn: u64, path: &str, before: Option<&str>, after: Option<&str>) -> ChangeEntry {
     let change = Change {
         id: ChangeId(id),
-        at: Moment(id * 61_000),
-        origin: Origin {
+        at: Timestamp(id * 61_000),
+        origin: ChangeOrigin {
             session: Some("s1".to_owned()),
             turn: Some(turn),
             call: Some(format!("call-{id}")),
             command: None,
         },
-        source: Source::Written,
+        source: ChangeSource::Written,
         path: path.to_owned(),
-        before: before.map(state),
-        after: after.map(state),
+        before: before.map(file_state),
+        after: after.map(file_state),
         reverses: Vec::new(),
     };
-    Entry {
-        changed: Changed { change, in_effect: true, uncertain: false },
+    ChangeEntry {
+        record: ListedChange { change, is_in_effect: true, is_uncertain: false },
         before: before.map(str::to_owned),
         after: after.map(str::to_owned),
         title: (turn == 2).then(|| "Tidy up".to_owned()),
     }
 }
 
-/// A change that no session is known to have made.
-fn of_user(id: i64, path: &str, before: Option<&str>, after: Option<&str>) -> Entry {
+/// A change that is attributed to no session.
+fn user_entry(id: i64, path: &str, before: Option<&str>, after: Option<&str>) -> ChangeEntry {
     let mut entry = entry(id, 1, path, before, after);
-    (entry.changed.change.origin, entry.changed.change.source) = (Origin::default(), Source::Observed);
+    (entry.record.change.origin, entry.record.change.source) =
+        (ChangeOrigin::default(), ChangeSource::Observed);
     entry
 }
 
-fn undo(id: i64, of: i64, hunks: Option<Vec<usize>>) -> Entry {
+fn undo_entry(id: i64, of: i64, hunks: Option<Vec<usize>>) -> ChangeEntry {
     let mut undo = entry(id, 9, "/w/src/a.rs", Some("x"), Some("y"));
-    undo.changed.change.origin = Origin::default();
-    undo.changed.change.reverses = vec![Reversal { change: ChangeId(of), hunks }];
+    undo.record.change.origin = ChangeOrigin::default();
+    undo.record.change.reverses = vec![Reversal { change: ChangeId(of), hunks }];
     undo
 }
 
-fn listed(entries: Vec<Entry>) -> Listed {
-    Listed { entries, older: Older::default() }
+fn recent_changes(entries: Vec<ChangeEntry>) -> RecentChanges {
+    RecentChanges { entries, older_counts: OlderCounts::default() }
 }
 
 const BEFORE: &str = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n";
 const AFTER: &str = "ONE\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\neleven\n";
 
-fn entries() -> Vec<Entry> {
+fn entries() -> Vec<ChangeEntry> {
     let mut found = entry(3, 2, "/w/target/log", None, Some("built\n"));
-    found.changed.change.source = Source::Observed;
-    found.changed.change.origin.command = Some("cargo build".to_owned());
+    found.record.change.source = ChangeSource::Observed;
+    found.record.change.origin.command = Some("cargo build".to_owned());
     vec![
         entry(1, 1, "/w/src/a.rs", Some(BEFORE), Some(AFTER)),
         entry(2, 1, "/w/README.md", None, Some("# W\n")),
@@ -69,15 +70,15 @@ fn entries() -> Vec<Entry> {
     ]
 }
 
-fn check(changes: &mut Changes, (width, height): (u16, u16), expected: Expect) {
-    expected.assert_eq(&screen(width, height, |frame, area| changes.draw(frame, area)));
+fn check(changes: &mut ChangesPane, (width, height): (u16, u16), expected: Expect) {
+    expected.assert_eq(&draw_to_text(width, height, |frame, area| changes.draw(frame, area)));
 }
 
-/// Draws as a person would see it, so that keys know what they mean, and presses them. What is wanted is done at once.
-fn press(changes: &mut Changes, keys: &[KeyCode]) -> Vec<Outcome> {
+/// Draws the pane, so that keys refer to what is visible, and presses the keys. Actions are completed at once.
+fn press(changes: &mut ChangesPane, keys: &[KeyCode]) -> Vec<ChangesAction> {
     let pressed = keys.iter().filter_map(|code| {
-        buffer(80, 24, |frame, area| changes.draw(frame, area));
-        changes.key(key(*code)).inspect(|_| (changes.busy, changes.message) = (false, None))
+        draw_to_buffer(80, 24, |frame, area| changes.draw(frame, area));
+        changes.handle_key(key_event(*code)).inspect(|_| (changes.is_busy, changes.message) = (false, None))
     });
     pressed.collect()
 }
@@ -90,24 +91,27 @@ const fn letter(letter: char) -> KeyCode {
 fn however_often_edits_are_undone_and_redone_the_newest_are_listed() {
     let mut entries = vec![entry(1, 1, "/w/old", None, Some("x")), entry(2, 1, "/w/older", None, Some("x"))];
     entries.extend((3..8).map(|id| entry(id, 2, &format!("/w/file{id}"), None, Some("x"))));
-    entries.push(undo(8, 3, Some(vec![0])));
-    let mut redone = undo(9, 7, None);
-    redone.changed.in_effect = false;
+    entries.push(undo_entry(8, 3, Some(vec![0])));
+    let mut redone = undo_entry(9, 7, None);
+    redone.record.is_in_effect = false;
     entries.push(redone);
-    // Each takes back the one before.
-    entries.extend((10..100).map(|id| undo(id, id - 1, None)));
-    entries.push(undo(100, 1, None));
-    // Nor does what the user does beside them.
-    entries.extend((101..110).map(|id| of_user(id, &format!("/w/mine{id}"), None, Some("x"))));
-    let changed = entries.iter().map(|entry| entry.changed.clone()).collect();
-    let (kept, older) = newest(changed, 5);
+    // Each undoes the one before.
+    entries.extend((10..100).map(|id| undo_entry(id, id - 1, None)));
+    entries.push(undo_entry(100, 1, None));
+    // Nor do the user's own changes.
+    entries.extend((101..110).map(|id| user_entry(id, &format!("/w/mine{id}"), None, Some("x"))));
+    let changed = entries.iter().map(|entry| entry.record.clone()).collect();
+    let (kept, older) = select_newest(changed, 5);
     let ids: Vec<i64> = kept.iter().map(|changed| changed.change.id.0).collect();
     assert_eq!(ids, [3, 4, 5, 6, 7, 8, 105, 106, 107, 108, 109]);
-    assert_eq!(older, Older { agents: 2, others: 4 });
-    entries.retain(|entry| ids.contains(&entry.changed.change.id.0));
-    let shown = screen(60, 24, |frame, area| {
-        Changes::new(Listed { entries: entries.clone(), older: Older { agents: 308, others: 9 } })
-            .draw(frame, area);
+    assert_eq!(older, OlderCounts { agents: 2, others: 4 });
+    entries.retain(|entry| ids.contains(&entry.record.change.id.0));
+    let shown = draw_to_text(60, 24, |frame, area| {
+        ChangesPane::new(RecentChanges {
+            entries: entries.clone(),
+            older_counts: OlderCounts { agents: 308, others: 9 },
+        })
+        .draw(frame, area);
     });
     expect![[r#"
         ─ changes by agents in /w ───── 308 older: bowline changes ─
@@ -141,7 +145,7 @@ fn however_often_edits_are_undone_and_redone_the_newest_are_listed() {
 #[test]
 fn changes_are_listed_by_turn_and_file_with_the_newest_chosen() {
     check(
-        &mut Changes::new(listed(entries())),
+        &mut ChangesPane::new(recent_changes(entries())),
         (80, 24),
         expect![[r#"
             ─ changes by agents in /w ──────────────────────────────────────────────────────
@@ -175,7 +179,7 @@ fn changes_are_listed_by_turn_and_file_with_the_newest_chosen() {
 #[test]
 fn on_a_narrow_screen_there_is_less_of_each() {
     check(
-        &mut Changes::new(listed(entries())),
+        &mut ChangesPane::new(recent_changes(entries())),
         (20, 5),
         expect![[r#"
             ─ changes by agen…──
@@ -186,7 +190,7 @@ fn on_a_narrow_screen_there_is_less_of_each() {
         "#]],
     );
     check(
-        &mut Changes::new(listed(entries())),
+        &mut ChangesPane::new(recent_changes(entries())),
         (40, 14),
         expect![[r#"
             ─ changes by agents in /w ──────────────
@@ -210,7 +214,7 @@ fn on_a_narrow_screen_there_is_less_of_each() {
 #[test]
 fn on_a_wide_screen_the_list_stands_beside() {
     check(
-        &mut Changes::new(listed(entries())),
+        &mut ChangesPane::new(recent_changes(entries())),
         (130, 12),
         expect![[r#"
             ─ changes by agents in /w ──────────────── ─ hunk 1 of 2 ────────────────────────────────────────────────────── lines 1–10 of 13 ─
@@ -231,7 +235,7 @@ fn on_a_wide_screen_the_list_stands_beside() {
 
 #[test]
 fn with_no_changes_there_is_nothing_to_take_back() {
-    let mut changes = Changes::new(listed(Vec::new()));
+    let mut changes = ChangesPane::new(recent_changes(Vec::new()));
     check(
         &mut changes,
         (40, 5),
@@ -245,38 +249,39 @@ fn with_no_changes_there_is_nothing_to_take_back() {
     );
     let all = ['u', 'U', 'T', 'S', 'r', 'R', 'v', 'n', 'p', 'j', 'k'].map(letter);
     assert_eq!(press(&mut changes, &all), []);
-    assert_eq!(press(&mut changes, &[letter('q')]), [Outcome::Close]);
+    assert_eq!(press(&mut changes, &[letter('q')]), [ChangesAction::Close]);
 }
 
 #[test]
 fn keys_take_back_the_hunk_the_file_the_turn_the_session() {
-    let mut changes = Changes::new(listed(entries()));
-    let hunk = |hunk| Selection {
+    let mut changes = ChangesPane::new(recent_changes(entries()));
+    let hunk = |hunk| ChangeSelection {
         change: Some(Reversal { change: ChangeId(4), hunks: Some(vec![hunk]) }),
-        ..Selection::default()
+        ..ChangeSelection::default()
     };
-    assert_eq!(press(&mut changes, &[letter('u')]), [Outcome::Undo(hunk(0))]);
-    assert_eq!(press(&mut changes, &[letter('n'), letter('u')]), [Outcome::Undo(hunk(1))]);
-    let who = Who::Session("s1".to_owned());
+    assert_eq!(press(&mut changes, &[letter('u')]), [ChangesAction::Undo(hunk(0))]);
+    assert_eq!(press(&mut changes, &[letter('n'), letter('u')]), [ChangesAction::Undo(hunk(1))]);
+    let who = ChangeOwner::Session("s1".to_owned());
     let path = Some("/w/src/a.rs".to_owned());
-    let file = Selection { path, who: who.clone(), explained: true, ..Selection::default() };
-    assert_eq!(press(&mut changes, &[letter('U')]), [Outcome::Undo(file)]);
-    let turn = Selection { explained: true, ..Selection::turn("s1", 1) };
-    assert_eq!(press(&mut changes, &[letter('T')]), [Outcome::Undo(turn)]);
-    let session = Selection { who: who.clone(), explained: true, ..Selection::default() };
-    assert_eq!(press(&mut changes, &[letter('S')]), [Outcome::Undo(session)]);
-    let last = Selection { who, last: Some(1), ..Selection::default() };
-    assert_eq!(press(&mut changes, &[letter('R')]), [Outcome::Redo(last)]);
-    assert_eq!(press(&mut changes, &[KeyCode::F(5)]), [Outcome::Refresh]);
+    let file =
+        ChangeSelection { path, owner: who.clone(), only_explained: true, ..ChangeSelection::default() };
+    assert_eq!(press(&mut changes, &[letter('U')]), [ChangesAction::Undo(file)]);
+    let turn = ChangeSelection { only_explained: true, ..ChangeSelection::turn("s1", 1) };
+    assert_eq!(press(&mut changes, &[letter('T')]), [ChangesAction::Undo(turn)]);
+    let session = ChangeSelection { owner: who.clone(), only_explained: true, ..ChangeSelection::default() };
+    assert_eq!(press(&mut changes, &[letter('S')]), [ChangesAction::Undo(session)]);
+    let last = ChangeSelection { owner: who, limit: Some(1), ..ChangeSelection::default() };
+    assert_eq!(press(&mut changes, &[letter('R')]), [ChangesAction::Redo(last)]);
+    assert_eq!(press(&mut changes, &[KeyCode::F(5)]), [ChangesAction::Refresh]);
 }
 
 #[test]
 fn what_is_undone_is_marked_and_redo_names_its_undo() {
     let mut changed = entries();
-    changed.push(undo(5, 1, Some(vec![1])));
-    changed.push(undo(6, 2, None));
-    changed[1].changed.in_effect = false;
-    let mut changes = Changes::new(listed(changed));
+    changed.push(undo_entry(5, 1, Some(vec![1])));
+    changed.push(undo_entry(6, 2, None));
+    changed[1].record.is_in_effect = false;
+    let mut changes = ChangesPane::new(recent_changes(changed));
     press(&mut changes, &[letter('k'), KeyCode::Tab, letter('j')]);
     check(
         &mut changes,
@@ -310,7 +315,7 @@ fn what_is_undone_is_marked_and_redo_names_its_undo() {
     );
     let redo = |undo| {
         let change = Some(Reversal { change: ChangeId(undo), hunks: None });
-        Outcome::Redo(Selection { change, ..Selection::default() })
+        ChangesAction::Redo(ChangeSelection { change, ..ChangeSelection::default() })
     };
     assert_eq!(press(&mut changes, &[letter('r')]), [redo(5)]);
     assert_eq!(press(&mut changes, &[letter('p'), letter('r')]), []);
@@ -338,18 +343,18 @@ fn what_is_undone_is_marked_and_redo_names_its_undo() {
 #[test]
 fn what_the_keys_mean_is_there_to_be_taken_back() {
     let mut changed = entries();
-    changed.push(undo(5, 1, Some(vec![1])));
-    // One undo took back two changes of a file, and comes back whole.
-    let mut both = undo(6, 2, None);
-    both.changed.change.reverses.push(Reversal { change: ChangeId(3), hunks: None });
+    changed.push(undo_entry(5, 1, Some(vec![1])));
+    // One undo reverted two changes of a file, and is redone whole.
+    let mut both = undo_entry(6, 2, None);
+    both.record.change.reverses.push(Reversal { change: ChangeId(3), hunks: None });
     changed.push(both);
-    changed[1].changed.in_effect = false;
-    changed[2].changed.in_effect = false;
+    changed[1].record.is_in_effect = false;
+    changed[2].record.is_in_effect = false;
     let history: Vec<Change> = changed.iter().map(|entry| entry.change().clone()).collect();
-    let mut changes = Changes::new(listed(changed));
+    let mut changes = ChangesPane::new(recent_changes(changed));
     let mut meant = |keys: &[KeyCode]| match press(&mut changes, keys).as_slice() {
-        [Outcome::Undo(selection)] => to_undo(&history, selection),
-        [Outcome::Redo(selection)] => to_redo(&history, selection),
+        [ChangesAction::Undo(selection)] => changes_to_undo(&history, selection),
+        [ChangesAction::Redo(selection)] => changes_to_redo(&history, selection),
         other => panic!("{other:?}"),
     };
     let ids = |ids: &[i64]| ids.iter().copied().map(ChangeId).collect::<Vec<_>>();
@@ -357,19 +362,19 @@ fn what_the_keys_mean_is_there_to_be_taken_back() {
     assert_eq!(meant(&[letter('U')]), ids(&[4, 1]));
     assert_eq!(meant(&[letter('T')]), ids(&[4, 1]));
     assert_eq!(meant(&[letter('k'), letter('n'), letter('r')]), ids(&[5]));
-    // This hunk is undone already.
+    // This hunk is already undone.
     assert_eq!(meant(&[letter('u')]), ids(&[]));
     assert_eq!(meant(&[KeyCode::End, letter('r')]), ids(&[6]));
 }
 
 #[test]
 fn an_update_keeps_the_place() {
-    let mut changes = Changes::new(listed(entries()));
+    let mut changes = ChangesPane::new(recent_changes(entries()));
     press(&mut changes, &[letter('n')]);
     let mut more = entries();
     more.push(entry(7, 3, "/w/new", None, Some("n\n")));
-    changes.update(listed(more));
-    changes.say("nothing to undo".to_owned());
+    changes.update(recent_changes(more));
+    changes.show_message("nothing to undo".to_owned());
     check(
         &mut changes,
         (60, 16),
@@ -392,7 +397,7 @@ fn an_update_keeps_the_place() {
             u undo  r redo  U file  T turn  S session  Tab diff  ? help
         "#]],
     );
-    changes.update(listed(entries().into_iter().take(1).collect()));
+    changes.update(recent_changes(entries().into_iter().take(1).collect()));
     check(
         &mut changes,
         (60, 12),
@@ -411,24 +416,28 @@ fn an_update_keeps_the_place() {
             u undo  r redo  U file  T turn  S session  Tab diff  ? help
         "#]],
     );
-    changes.update(listed(Vec::new()));
+    changes.update(recent_changes(Vec::new()));
     assert_eq!(press(&mut changes, &[letter('u')]), []);
 }
 
 #[test]
 fn a_key_means_a_hunk_also_before_its_change_was_drawn() {
-    let undone = |changes: &mut Changes| match changes.key(key(letter('u'))).inspect(|_| changes.busy = false)
+    let undone = |changes: &mut ChangesPane| match changes
+        .handle_key(key_event(letter('u')))
+        .inspect(|_| changes.is_busy = false)
     {
-        Some(Outcome::Undo(Selection { change: Some(change), .. })) => (change.change.0, change.hunks),
+        Some(ChangesAction::Undo(ChangeSelection { change: Some(change), .. })) => {
+            (change.change.0, change.hunks)
+        }
         other => panic!("{other:?}"),
     };
-    let mut changes = Changes::new(listed(entries()));
+    let mut changes = ChangesPane::new(recent_changes(entries()));
     assert_eq!(undone(&mut changes), (4, Some(vec![0])));
     press(&mut changes, &[letter('n')]);
     assert_eq!(undone(&mut changes), (4, Some(vec![1])));
-    changes.update(listed(entries()));
+    changes.update(recent_changes(entries()));
     assert_eq!(undone(&mut changes), (4, Some(vec![1])));
-    changes.key(key(letter('j')));
+    changes.handle_key(key_event(letter('j')));
     assert_eq!(undone(&mut changes), (2, Some(vec![0])));
 }
 
@@ -436,18 +445,18 @@ fn a_key_means_a_hunk_also_before_its_change_was_drawn() {
 fn what_is_known_only_in_part_has_no_hunks() {
     let mut half = entry(8, 1, "/w/a", Some("a\n"), Some("b\n"));
     half.before = None;
-    let mut changes = Changes::new(listed(vec![half]));
+    let mut changes = ChangesPane::new(recent_changes(vec![half]));
     let whole = Reversal { change: ChangeId(8), hunks: None };
-    let selection = Selection { change: Some(whole), ..Selection::default() };
-    assert_eq!(press(&mut changes, &[letter('u')]), [Outcome::Undo(selection)]);
+    let selection = ChangeSelection { change: Some(whole), ..ChangeSelection::default() };
+    assert_eq!(press(&mut changes, &[letter('u')]), [ChangesAction::Undo(selection)]);
 }
 
 #[test]
 fn what_is_not_kept_can_only_be_taken_back_whole() {
     let mut lost = entry(8, 1, "/w/image.png", None, None);
-    lost.changed.change.after = Some(state("x"));
-    lost.changed.uncertain = true;
-    let mut changes = Changes::new(listed(vec![lost]));
+    lost.record.change.after = Some(file_state("x"));
+    lost.record.is_uncertain = true;
+    let mut changes = ChangesPane::new(recent_changes(vec![lost]));
     check(
         &mut changes,
         (60, 10),
@@ -458,26 +467,26 @@ fn what_is_not_kept_can_only_be_taken_back_whole() {
             ────────────────────────────────────────────────────────────
             /w/image.png
             change 8 · written through Bowline · 00:08:08 UTC · call
-            call-8 · interrupted: nobody can tell whether it was done
+            call-8 · interrupted; outcome unknown
             The text is not kept, or it is no text.
 
             u undo  r redo  U file  T turn  S session  Tab diff  ? help
         "#]],
     );
     let whole = Reversal { change: ChangeId(8), hunks: None };
-    let selection = Selection { change: Some(whole), ..Selection::default() };
-    assert_eq!(press(&mut changes, &[letter('u')]), [Outcome::Undo(selection)]);
+    let selection = ChangeSelection { change: Some(whole), ..ChangeSelection::default() };
+    assert_eq!(press(&mut changes, &[letter('u')]), [ChangesAction::Undo(selection)]);
 }
 
 #[test]
 fn what_may_be_the_users_is_behind_a_key_and_undone_only_by_name() {
     let mut changed = entries();
-    changed.push(of_user(8, "/w/notes.txt", None, Some("mine\n")));
+    changed.push(user_entry(8, "/w/notes.txt", None, Some("mine\n")));
     let mut found = entry(9, 2, "/w/src/b.rs", Some("x\n"), Some("y\n"));
-    found.changed.change.source = Source::Observed;
-    found.changed.change.origin.call = None;
+    found.record.change.source = ChangeSource::Observed;
+    found.record.change.origin.call = None;
     changed.push(found);
-    let mut changes = Changes::new(listed(changed));
+    let mut changes = ChangesPane::new(recent_changes(changed));
     check(
         &mut changes,
         (80, 12),
@@ -519,7 +528,7 @@ fn what_may_be_the_users_is_behind_a_key_and_undone_only_by_name() {
             u undo  r redo  U file  T turn  S session  Tab diff  n p hunk  a agents only  ?
         "#]],
     );
-    // Neither Enter nor Esc nor a second press undoes it, and none of them leaves.
+    // Neither Enter nor Esc nor a second press undoes it, and none of them closes the pane.
     for other in [letter('u'), letter('U'), letter('n'), letter('Y'), KeyCode::Enter, KeyCode::Esc] {
         assert_eq!(press(&mut changes, &[letter('u'), other]), [], "{other:?}");
     }
@@ -547,9 +556,9 @@ fn what_may_be_the_users_is_behind_a_key_and_undone_only_by_name() {
     "#]],
     );
     let hunk = Reversal { change: ChangeId(8), hunks: Some(vec![0]) };
-    let selection = Selection { change: Some(hunk), ..Selection::default() };
-    assert_eq!(press(&mut changes, &[letter('y')]), [Outcome::Undo(selection)]);
-    // What was found during a turn of an agent's may be the user's, too.
+    let selection = ChangeSelection { change: Some(hunk), ..ChangeSelection::default() };
+    assert_eq!(press(&mut changes, &[letter('y')]), [ChangesAction::Undo(selection)]);
+    // A change observed during an agent's turn may be the user's, too.
     press(&mut changes, &[letter('k'), letter('U')]);
     check(
         &mut changes,
@@ -569,20 +578,20 @@ fn what_may_be_the_users_is_behind_a_key_and_undone_only_by_name() {
         y undo src/b.rs  any other key keep it
     "#]],
     );
-    let found = Selection {
+    let found = ChangeSelection {
         path: Some("/w/src/b.rs".to_owned()),
-        who: Who::Session("s1".to_owned()),
-        ..Selection::default()
+        owner: ChangeOwner::Session("s1".to_owned()),
+        ..ChangeSelection::default()
     };
-    assert_eq!(press(&mut changes, &[letter('y')]), [Outcome::Undo(found)]);
-    // What an agent did needs no confirmation, wherever it is listed.
+    assert_eq!(press(&mut changes, &[letter('y')]), [ChangesAction::Undo(found)]);
+    // An agent's change needs no confirmation, wherever it is listed.
     assert_eq!(press(&mut changes, &[KeyCode::Home, letter('u')]).len(), 1);
 }
 
 #[test]
 fn a_confirmation_ends_with_what_it_is_for() {
-    let changed = vec![of_user(8, "/w/notes.txt", None, Some("mine\n"))];
-    let mut changes = Changes::new(listed(changed.clone()));
+    let changed = vec![user_entry(8, "/w/notes.txt", None, Some("mine\n"))];
+    let mut changes = ChangesPane::new(recent_changes(changed.clone()));
     check(
         &mut changes,
         (60, 4),
@@ -594,13 +603,13 @@ fn a_confirmation_ends_with_what_it_is_for() {
     "#]],
     );
     press(&mut changes, &[letter('a'), letter('u')]);
-    changes.update(listed(changed));
+    changes.update(recent_changes(changed));
     assert_eq!(press(&mut changes, &[letter('y')]), []);
 }
 
 #[test]
 fn what_nobody_did_belongs_to_no_turn() {
-    let mut changes = Changes::new(listed(vec![of_user(8, "/w/a", None, Some("a\n"))]));
+    let mut changes = ChangesPane::new(recent_changes(vec![user_entry(8, "/w/a", None, Some("a\n"))]));
     assert_eq!(press(&mut changes, &[letter('a'), letter('T'), letter('S')]), []);
     check(
         &mut changes,
@@ -618,39 +627,42 @@ fn what_nobody_did_belongs_to_no_turn() {
         u undo  r redo  U file  T turn  S session  Tab diff  ? help
     "#]],
     );
-    let alone =
-        Selection { change: Some(Reversal { change: ChangeId(8), hunks: None }), ..Selection::default() };
+    let alone = ChangeSelection {
+        change: Some(Reversal { change: ChangeId(8), hunks: None }),
+        ..ChangeSelection::default()
+    };
     let undone = press(&mut changes, &[letter('U'), letter('y')]);
-    assert_eq!(undone, [Outcome::Undo(alone)], "and not what others changed");
+    assert_eq!(undone, [ChangesAction::Undo(alone)], "and not what others changed");
 }
 
 #[test]
 fn one_thing_is_taken_back_at_a_time() {
-    let mut changes = Changes::new(listed(entries()));
-    assert!(changes.key(key(letter('T'))).is_some());
-    assert_eq!(changes.key(key(letter('R'))), None);
-    let shown = |changes: &mut Changes| screen(80, 24, |frame, area| changes.draw(frame, area));
+    let mut changes = ChangesPane::new(recent_changes(entries()));
+    assert!(changes.handle_key(key_event(letter('T'))).is_some());
+    assert_eq!(changes.handle_key(key_event(letter('R'))), None);
+    let shown = |changes: &mut ChangesPane| draw_to_text(80, 24, |frame, area| changes.draw(frame, area));
     assert!(shown(&mut changes).contains("wait: what was asked for before"));
-    changes.done("undone in 3 files".to_owned());
+    changes.finish_action("undone in 3 files".to_owned());
     assert!(shown(&mut changes).contains("undone in 3 files"));
-    assert!(changes.key(key(letter('R'))).is_some());
+    assert!(changes.handle_key(key_event(letter('R'))).is_some());
     assert!(shown(&mut changes).contains("redoing …"));
 }
 
-fn any_entries() -> impl Strategy<Value = Vec<Entry>> {
-    let text = || proptest::option::of(texts());
-    let one = (1..4_u64, texts(), text(), text(), 0..12_i64).prop_map(|(turn, path, before, after, of)| {
-        let mut entry = entry(0, turn, &path, before.as_deref(), after.as_deref());
-        let hunks = (of % 2 == 0).then(|| vec![0, 1]);
-        entry.changed.change.reverses = vec![Reversal { change: ChangeId(of), hunks }];
-        entry.changed.in_effect = of % 3 != 0;
-        entry
-    });
+fn any_entries() -> impl Strategy<Value = Vec<ChangeEntry>> {
+    let text = || proptest::option::of(any_text());
+    let one =
+        (1..4_u64, any_text(), text(), text(), 0..12_i64).prop_map(|(turn, path, before, after, of)| {
+            let mut entry = entry(0, turn, &path, before.as_deref(), after.as_deref());
+            let hunks = (of % 2 == 0).then(|| vec![0, 1]);
+            entry.record.change.reverses = vec![Reversal { change: ChangeId(of), hunks }];
+            entry.record.is_in_effect = of % 3 != 0;
+            entry
+        });
     proptest::collection::vec(one, 0..8).prop_map(|mut entries| {
         for (id, entry) in (0..).zip(&mut entries) {
-            let change = &mut entry.changed.change;
+            let change = &mut entry.record.change;
             change.id = ChangeId(id);
-            // Only what came before can be taken back.
+            // Only earlier changes can be reversed.
             change.reverses.retain(|reversal| reversal.change < change.id);
         }
         entries
@@ -664,23 +676,23 @@ proptest! {
     fn nothing_breaks_it(
         first in any_entries(),
         second in any_entries(),
-        steps in proptest::collection::vec((any_key(), sizes()), 1..24),
+        steps in proptest::collection::vec((any_key(), any_size()), 1..24),
     ) {
-        let mut changes = Changes::new(listed(first.clone()));
+        let mut changes = ChangesPane::new(recent_changes(first.clone()));
         let half = steps.len() / 2;
         for (at, (pressed, (width, height))) in steps.into_iter().enumerate() {
             if at == half {
-                changes.update(listed(second.clone()));
+                changes.update(recent_changes(second.clone()));
             }
             let known = if at < half { &first } else { &second };
-            if let Some(Outcome::Undo(Selection { change: Some(Reversal { change, hunks }), .. })) = changes.key(pressed) {
+            if let Some(ChangesAction::Undo(ChangeSelection { change: Some(Reversal { change, hunks }), .. })) = changes.handle_key(pressed) {
                 let entry = known.iter().find(|entry| entry.change().id == change);
                 prop_assert!(entry.is_some_and(|entry| entry.change().reverses.is_empty()));
                 let text = |text: &Option<String>| text.clone().unwrap_or_default();
-                let count = entry.map_or(0, |entry| bowline_state::diff::hunks(&text(&entry.before), &text(&entry.after)).len());
+                let count = entry.map_or(0, |entry| bowline_state::diff::compute_hunks(&text(&entry.before), &text(&entry.after)).len());
                 prop_assert!(hunks.iter().flatten().all(|hunk| *hunk < count));
             }
-            buffer(width, height, |frame, area| changes.draw(frame, area));
+            draw_to_buffer(width, height, |frame, area| changes.draw(frame, area));
         }
     }
 }

@@ -1,25 +1,25 @@
-//! Text that is looked for in the conversation, as it is shown.
+//! Text search in the conversation, as it is displayed.
 
-use super::{Conversation, Scroll};
+use super::{Conversation, ScrollPosition};
 
-/// So many lines of the same item stay in sight above one that was found.
-const CONTEXT: usize = 3;
+/// The number of lines of the same item kept visible above a match.
+const CONTEXT_LINES: usize = 3;
 
-/// Where to look, from what was found last.
+/// The direction of a search from the last match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
-    /// Above it; first from the end.
+pub(crate) enum SearchDirection {
+    /// Upwards; the first search starts at the end.
     Older,
-    /// Below it.
+    /// Downwards.
     Newer,
 }
 
 impl Conversation {
-    /// Goes to the next line that has a text in it, in small letters or capitals, and says whether there is one. What is
-    /// closed is not looked into.
-    pub(crate) fn find(&mut self, text: &str, direction: Direction) -> bool {
+    /// Scrolls to the next line that contains a text, ignoring case, and returns whether there is one. Closed items are
+    /// not searched.
+    pub(crate) fn find_text(&mut self, text: &str, direction: SearchDirection) -> bool {
         let text = text.to_lowercase();
-        let last = self.found.and_then(|(key, line)| Some((self.position(key)?, line)));
+        let last = self.search_hit.and_then(|(key, line)| Some((self.index_of(key)?, line)));
         let Some(end) = self.items.len().checked_sub(1).filter(|_| !text.is_empty()) else { return false };
         let (mut at, mut from) = match last {
             Some((at, line)) => (at, Some(line)),
@@ -30,32 +30,32 @@ impl Conversation {
                 let shown: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
                 shown.to_lowercase().contains(&text)
             };
-            let lines = self.lay(at);
+            let lines = self.layout_item(at);
             let line = match direction {
-                Direction::Older => {
+                SearchDirection::Older => {
                     lines[..from.unwrap_or(lines.len()).min(lines.len())].iter().rposition(fits)
                 }
-                Direction::Newer => {
+                SearchDirection::Newer => {
                     let first = from.map_or(0, |line| line + 1).min(lines.len());
                     lines[first..].iter().position(fits).map(|line| first + line)
                 }
             };
             if let Some((line, (key, _))) = line.zip(self.items.get(at)) {
-                self.found = Some((*key, line));
-                self.scroll = Scroll::At(*key, line.saturating_sub(CONTEXT));
+                self.search_hit = Some((*key, line));
+                self.scroll = ScrollPosition::At(*key, line.saturating_sub(CONTEXT_LINES));
                 return true;
             }
             from = None;
             at = match direction {
-                Direction::Older if at > 0 => at - 1,
-                Direction::Newer if at < end => at + 1,
+                SearchDirection::Older if at > 0 => at - 1,
+                SearchDirection::Newer if at < end => at + 1,
                 _ => return false,
             };
         }
     }
 
-    /// Forgets what was found.
+    /// Clears the match.
     pub(crate) fn end_search(&mut self) {
-        self.found = None;
+        self.search_hit = None;
     }
 }

@@ -1,4 +1,4 @@
-//! What is in sight, and in which order.
+//! Tests of the conversation: what is visible, and in which order.
 
 use std::time::Instant;
 
@@ -7,29 +7,29 @@ use bowline_state::schema::v1::{ContentChunk, MessageId, SessionNotification, Se
 
 use super::*;
 
-fn text(lines: &[Line<'_>]) -> Vec<String> {
+fn line_texts(lines: &[Line<'_>]) -> Vec<String> {
     lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect()
 }
 
-fn say(session: &mut SessionAccumulator, update: SessionUpdate) {
+fn apply_update(session: &mut SessionAccumulator, update: SessionUpdate) {
     session.apply(&SessionNotification::new("s1", update)).unwrap();
 }
 
-fn agent(words: &str) -> SessionUpdate {
+fn agent_chunk(words: &str) -> SessionUpdate {
     SessionUpdate::AgentMessageChunk(ContentChunk::new(words.into()))
 }
 
-fn user(words: &str) -> SessionUpdate {
+fn user_chunk(words: &str) -> SessionUpdate {
     SessionUpdate::UserMessageChunk(ContentChunk::new(words.into()))
 }
 
-/// So many messages of one line each.
-fn many(count: usize) -> (SessionAccumulator, Conversation) {
+/// A conversation of `count` messages of one line each.
+fn conversation_of(count: usize) -> (SessionAccumulator, Conversation) {
     let mut session = SessionAccumulator::new();
     for number in 0..count {
         let chunk = ContentChunk::new(format!("message {number}").into())
             .message_id(MessageId::new(format!("m{number}")));
-        say(&mut session, SessionUpdate::AgentMessageChunk(chunk));
+        apply_update(&mut session, SessionUpdate::AgentMessageChunk(chunk));
     }
     let mut conversation = Conversation::default();
     conversation.update(session.snapshot(), Duration::ZERO);
@@ -40,64 +40,64 @@ fn many(count: usize) -> (SessionAccumulator, Conversation) {
 fn what_the_person_said_stands_where_it_was_said() {
     let mut session = SessionAccumulator::new();
     let mut conversation = Conversation::default();
-    conversation.prompt("one?".to_owned());
-    say(&mut session, agent("one!"));
+    conversation.add_prompt("one?".to_owned());
+    apply_update(&mut session, agent_chunk("one!"));
     conversation.update(session.snapshot(), Duration::ZERO);
-    session.turn_boundary();
-    conversation.prompt("two?".to_owned());
-    conversation.note(Tone::Quiet, "by the way");
-    say(&mut session, agent("two!"));
+    session.mark_turn_boundary();
+    conversation.add_prompt("two?".to_owned());
+    conversation.add_note(NoteLevel::Info, "by the way");
+    apply_update(&mut session, agent_chunk("two!"));
     conversation.update(session.snapshot(), Duration::ZERO);
-    let (lines, _) = conversation.visible(40, 20);
-    assert_eq!(text(&lines), ["❯ one?", "", "one!", "", "❯ two?", "", "· by the way", "", "two!"]);
+    let (lines, _) = conversation.visible_lines(40, 20);
+    assert_eq!(line_texts(&lines), ["❯ one?", "", "one!", "", "❯ two?", "", "· by the way", "", "two!"]);
 }
 
 #[test]
 fn a_prompt_that_the_agent_repeats_is_shown_once() {
     let mut session = SessionAccumulator::new();
     let mut conversation = Conversation::default();
-    conversation.prompt("one?".to_owned());
-    say(&mut session, user("one?"));
-    say(&mut session, agent("one!"));
+    conversation.add_prompt("one?".to_owned());
+    apply_update(&mut session, user_chunk("one?"));
+    apply_update(&mut session, agent_chunk("one!"));
     conversation.update(session.snapshot(), Duration::ZERO);
-    let (lines, _) = conversation.visible(40, 20);
-    assert_eq!(text(&lines), ["❯ one?", "", "one!"]);
+    let (lines, _) = conversation.visible_lines(40, 20);
+    assert_eq!(line_texts(&lines), ["❯ one?", "", "one!"]);
 }
 
 #[test]
 fn only_what_is_in_sight_is_laid_out() {
-    let (_, mut conversation) = many(9_000);
-    let (lines, _) = conversation.visible(80, 20);
-    assert_eq!(text(&lines).last().map(String::as_str), Some("message 8999"));
-    assert!(conversation.laid.len() <= 21, "{} were laid out", conversation.laid.len());
-    conversation.go_to_start();
-    let (lines, _) = conversation.visible(80, 20);
-    assert_eq!(text(&lines)[0], "message 0");
-    assert!(conversation.laid.len() <= 42);
+    let (_, mut conversation) = conversation_of(9_000);
+    let (lines, _) = conversation.visible_lines(80, 20);
+    assert_eq!(line_texts(&lines).last().map(String::as_str), Some("message 8999"));
+    assert!(conversation.layout_cache.len() <= 21, "{} were laid out", conversation.layout_cache.len());
+    conversation.scroll_to_start();
+    let (lines, _) = conversation.visible_lines(80, 20);
+    assert_eq!(line_texts(&lines)[0], "message 0");
+    assert!(conversation.layout_cache.len() <= 42);
     let begun = Instant::now();
     for _ in 0..30 {
-        conversation.visible(80, 20);
+        conversation.visible_lines(80, 20);
     }
-    // A second of frames; on a slow machine and without optimisation.
+    // The limit allows for a slow machine without optimisation.
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
 #[test]
 fn one_can_go_up_and_down_line_by_line() {
-    let (_, mut conversation) = many(50);
-    conversation.visible(80, 10);
+    let (_, mut conversation) = conversation_of(50);
+    conversation.visible_lines(80, 10);
     for _ in 0..500 {
         conversation.scroll(-1);
-        conversation.visible(80, 10);
+        conversation.visible_lines(80, 10);
     }
-    let (lines, _) = conversation.visible(80, 10);
-    assert_eq!(text(&lines)[0], "message 0");
+    let (lines, _) = conversation.visible_lines(80, 10);
+    assert_eq!(line_texts(&lines)[0], "message 0");
     let mut seen = Vec::new();
-    while !conversation.follows() {
-        let (lines, _) = conversation.visible(80, 10);
-        seen.extend(text(&lines));
+    while !conversation.is_following() {
+        let (lines, _) = conversation.visible_lines(80, 10);
+        seen.extend(line_texts(&lines));
         conversation.scroll(1);
-        conversation.visible(80, 10);
+        conversation.visible_lines(80, 10);
     }
     for number in 0..50 {
         assert!(seen.contains(&format!("message {number}")), "message {number} was never in sight");
@@ -106,49 +106,49 @@ fn one_can_go_up_and_down_line_by_line() {
 
 #[test]
 fn what_is_selected_comes_in_sight() {
-    let (mut session, _) = many(100);
-    say(&mut session, SessionUpdate::ToolCall(ToolCall::new("t1", "the call")));
+    let (mut session, _) = conversation_of(100);
+    apply_update(&mut session, SessionUpdate::ToolCall(ToolCall::new("t1", "the call")));
     for number in 0..100 {
         let chunk = ContentChunk::new(format!("later {number}").into())
             .message_id(MessageId::new(format!("l{number}")));
-        say(&mut session, SessionUpdate::AgentMessageChunk(chunk));
+        apply_update(&mut session, SessionUpdate::AgentMessageChunk(chunk));
     }
     let mut conversation = Conversation::default();
     conversation.update(session.snapshot(), Duration::ZERO);
-    conversation.visible(80, 10);
-    assert!(conversation.select(true));
-    let (lines, mark) = conversation.visible(80, 10);
+    conversation.visible_lines(80, 10);
+    assert!(conversation.move_selection(true));
+    let (lines, mark) = conversation.visible_lines(80, 10);
     let mark = mark.expect("it is in sight");
-    assert!(text(&lines)[mark].contains("the call"));
-    conversation.toggle();
-    let (lines, _) = conversation.visible(80, 10);
-    assert!(text(&lines).iter().any(|line| line.contains("nothing to show")));
+    assert!(line_texts(&lines)[mark].contains("the call"));
+    conversation.toggle_selected();
+    let (lines, _) = conversation.visible_lines(80, 10);
+    assert!(line_texts(&lines).iter().any(|line| line.contains("nothing to show")));
 }
 
 #[test]
 fn a_huge_message_is_shown_from_its_end() {
     let mut session = SessionAccumulator::new();
     for number in 0..40_000 {
-        say(&mut session, agent(&format!("paragraph number {number}\n\n")));
+        apply_update(&mut session, agent_chunk(&format!("paragraph number {number}\n\n")));
     }
     let mut conversation = Conversation::default();
     conversation.update(session.snapshot(), Duration::ZERO);
-    let (lines, _) = conversation.visible(80, 10);
-    assert!(text(&lines).iter().any(|line| line == "paragraph number 39999"));
-    conversation.go_to_start();
-    let (lines, _) = conversation.visible(80, 10);
-    assert!(text(&lines)[0].contains("bytes before this are not shown"), "{:?}", text(&lines));
+    let (lines, _) = conversation.visible_lines(80, 10);
+    assert!(line_texts(&lines).iter().any(|line| line == "paragraph number 39999"));
+    conversation.scroll_to_start();
+    let (lines, _) = conversation.visible_lines(80, 10);
+    assert!(line_texts(&lines)[0].contains("bytes before this are not shown"), "{:?}", line_texts(&lines));
 }
 
 #[test]
 fn output_is_put_together_over_characters_that_came_in_parts() {
-    let mut terminals = Terminals::default();
-    terminals.started("t".into());
+    let mut terminals = TerminalViews::default();
+    terminals.add("t".into());
     for bytes in [&b"a\xe6\x97"[..], b"\xa5b\xff\r\n", b"\x1b[3", b"1mred"] {
-        terminals.output(&"t".into(), bytes);
+        terminals.feed(&"t".into(), bytes);
     }
     let lines = terminals.get(&"t".into()).unwrap().output.lines();
-    assert_eq!(text(&lines), ["a日b\u{fffd}", "red"]);
+    assert_eq!(line_texts(&lines), ["a日b\u{fffd}", "red"]);
 }
 
 #[test]
@@ -156,10 +156,10 @@ fn the_time_of_a_call_is_that_of_its_work() {
     let mut session = SessionAccumulator::new();
     let mut conversation = Conversation::default();
     let mut at = |seconds: u64, update: &str| {
-        say(&mut session, serde_json::from_str(update).unwrap());
+        apply_update(&mut session, serde_json::from_str(update).unwrap());
         conversation.update(session.snapshot(), Duration::from_secs(seconds));
-        let (lines, _) = conversation.visible(40, 10);
-        text(&lines)[0].clone()
+        let (lines, _) = conversation.visible_lines(40, 10);
+        line_texts(&lines)[0].clone()
     };
     at(0, r#"{"sessionUpdate":"tool_call","toolCallId":"t","title":"T","status":"pending"}"#);
     at(50, r#"{"sessionUpdate":"tool_call_update","toolCallId":"t","status":"in_progress"}"#);
@@ -169,22 +169,26 @@ fn the_time_of_a_call_is_that_of_its_work() {
 
 #[test]
 fn a_text_is_found_above_and_below_and_marked() {
-    let (_, mut conversation) = many(200);
+    let (_, mut conversation) = conversation_of(200);
     let mut found = |text: &str, direction| {
-        let is_there = conversation.find(text, direction);
-        let (lines, mark) = conversation.visible(40, 10);
+        let is_there = conversation.find_text(text, direction);
+        let (lines, mark) = conversation.visible_lines(40, 10);
         (is_there, mark.map(|row| lines[row].to_string()).unwrap_or_default())
     };
     let message = |number: usize| (true, format!("message {number}"));
-    assert_eq!(found("MESSAGE 1", Direction::Older), message(199));
-    assert_eq!(found("age 17", Direction::Older), message(179));
-    assert_eq!(found("age 17", Direction::Older), message(178));
-    assert_eq!(found("age 17", Direction::Newer), message(179));
-    assert!(!found("age 17", Direction::Newer).0, "there is none below");
-    assert!(!found("nowhere", Direction::Older).0);
-    assert_eq!(found("age 17", Direction::Older), message(178), "it goes on from the last that was found");
+    assert_eq!(found("MESSAGE 1", SearchDirection::Older), message(199));
+    assert_eq!(found("age 17", SearchDirection::Older), message(179));
+    assert_eq!(found("age 17", SearchDirection::Older), message(178));
+    assert_eq!(found("age 17", SearchDirection::Newer), message(179));
+    assert!(!found("age 17", SearchDirection::Newer).0, "there is none below");
+    assert!(!found("nowhere", SearchDirection::Older).0);
+    assert_eq!(
+        found("age 17", SearchDirection::Older),
+        message(178),
+        "it goes on from the last that was found"
+    );
     conversation.end_search();
-    assert_eq!(conversation.visible(40, 10).1, None);
+    assert_eq!(conversation.visible_lines(40, 10).1, None);
 }
 
 #[test]
@@ -192,16 +196,16 @@ fn no_time_counts_while_a_person_is_asked_or_after_the_turn() {
     let mut session = SessionAccumulator::new();
     let mut conversation = Conversation::default();
     let seconds = Duration::from_secs;
-    conversation.tick(seconds(0), true);
+    conversation.set_time(seconds(0), true);
     for (id, status) in [("t", "pending"), ("u", "in_progress")] {
         let update =
             format!(r#"{{"sessionUpdate":"tool_call","toolCallId":"{id}","title":"T","status":"{status}"}}"#);
-        say(&mut session, serde_json::from_str(&update).unwrap());
+        apply_update(&mut session, serde_json::from_str(&update).unwrap());
     }
     conversation.update(session.snapshot(), seconds(0));
     let shown = |conversation: &mut Conversation, at: u64, running: bool| {
-        conversation.tick(seconds(at), running);
-        text(&conversation.visible(40, 10).0)
+        conversation.set_time(seconds(at), running);
+        line_texts(&conversation.visible_lines(40, 10).0)
     };
     let during = ["▸ ○ tool   T", "▸ ◐ tool   T                        5.0s"];
     assert_eq!(shown(&mut conversation, 5, true), during);

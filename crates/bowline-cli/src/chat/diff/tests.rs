@@ -1,4 +1,4 @@
-//! What a person sees of the difference between two texts.
+//! Tests of rendered diffs.
 
 use bowline_state::diff as state;
 use expect_test::{Expect, expect};
@@ -6,14 +6,14 @@ use proptest::prelude::*;
 use ratatui::style::Modifier;
 
 use super::*;
-use crate::chat::parts::testing::{plain, texts};
+use crate::chat::widgets::test_util::{any_text, line_text};
 
-fn text(lines: &[Line<'_>]) -> String {
-    lines.iter().map(|line| plain(line).trim_end().to_owned() + "\n").collect()
+fn lines_text(lines: &[Line<'_>]) -> String {
+    lines.iter().map(|line| line_text(line).trim_end().to_owned() + "\n").collect()
 }
 
-fn check(before: Option<&str>, after: Option<&str>, width: u16, layout: Layout, expected: Expect) {
-    expected.assert_eq(&text(&lines(before, after, width, layout)));
+fn check(before: Option<&str>, after: Option<&str>, width: u16, layout: DiffLayout, expected: Expect) {
+    expected.assert_eq(&lines_text(&render_diff_lines(before, after, width, layout)));
 }
 
 const OLD: &str = "fn main() {\n    let a = 1;\n    let b = 2;\n}\n\n// one\n// two\n// three\n// four\n// five\n// six\nend\n";
@@ -25,7 +25,7 @@ fn removed_lines_stand_above_added_ones() {
         Some(OLD),
         Some(NEW),
         60,
-        Layout::Unified,
+        DiffLayout::Unified,
         expect![[r#"
         @@ -1,5 +1,6 @@
          1  1  fn main() {
@@ -51,7 +51,7 @@ fn two_texts_stand_side_by_side() {
         Some(OLD),
         Some(NEW),
         70,
-        Layout::Split,
+        DiffLayout::Split,
         expect![[r#"
         @@ -1,5 +1,6 @@
          1  fn main() {                   │ 1  fn main() {
@@ -76,7 +76,7 @@ fn where_there_is_little_room_there_are_no_numbers() {
         Some(OLD),
         Some(NEW),
         20,
-        Layout::Unified,
+        DiffLayout::Unified,
         expect![[r#"
         @@ -1,5 +1,6 @@
          fn main() {
@@ -98,7 +98,7 @@ fn where_there_is_little_room_there_are_no_numbers() {
         Some(OLD),
         Some(NEW),
         20,
-        Layout::Split,
+        DiffLayout::Split,
         expect![[r#"
         @@ -1,5 +1,6 @@
          fn main(│ fn main()
@@ -127,7 +127,7 @@ fn files_come_and_go() {
         None,
         Some("a\nb"),
         40,
-        Layout::Unified,
+        DiffLayout::Unified,
         expect![[r#"
         new file
         @@ -0,0 +1,2 @@
@@ -140,7 +140,7 @@ fn files_come_and_go() {
         Some("a\n"),
         None,
         40,
-        Layout::Unified,
+        DiffLayout::Unified,
         expect![[r#"
         deleted
         @@ -1 +0,0 @@
@@ -151,7 +151,7 @@ fn files_come_and_go() {
         None,
         Some(""),
         40,
-        Layout::Unified,
+        DiffLayout::Unified,
         expect![[r#"
         new file, empty
     "#]],
@@ -160,7 +160,7 @@ fn files_come_and_go() {
         Some("a\n"),
         Some("a\n"),
         40,
-        Layout::Unified,
+        DiffLayout::Unified,
         expect![[r#"
         no difference
     "#]],
@@ -169,7 +169,7 @@ fn files_come_and_go() {
         None,
         None,
         40,
-        Layout::Split,
+        DiffLayout::Split,
         expect![[r#"
         no difference
     "#]],
@@ -182,7 +182,7 @@ fn an_end_that_is_missing_is_said() {
         Some("a\nb"),
         Some("a\nb\n"),
         50,
-        Layout::Unified,
+        DiffLayout::Unified,
         expect![[r#"
         @@ -1,2 +1,2 @@
         1 1  a
@@ -195,7 +195,7 @@ fn an_end_that_is_missing_is_said() {
         Some("a\nb"),
         Some("a\nb\n"),
         50,
-        Layout::Split,
+        DiffLayout::Split,
         expect![[r#"
         @@ -1,2 +1,2 @@
          a                      │ a
@@ -211,7 +211,7 @@ fn ends_of_lines_are_shown_where_they_differ_and_said_once_where_they_do_not() {
         Some("a\r\nb\r\n"),
         Some("a\nb\r\n"),
         50,
-        Layout::Unified,
+        DiffLayout::Unified,
         expect![[r#"
         @@ -1,2 +1,2 @@
         1   -a\r
@@ -223,7 +223,7 @@ fn ends_of_lines_are_shown_where_they_differ_and_said_once_where_they_do_not() {
         Some("a\r\nb\r\n"),
         Some("a\r\nc\r\n"),
         50,
-        Layout::Unified,
+        DiffLayout::Unified,
         expect![[r#"
         all lines end with \r\n
         @@ -1,2 +1,2 @@
@@ -242,7 +242,7 @@ fn text_can_neither_steer_the_terminal_nor_hide() {
         Some(""),
         Some(hostile),
         60,
-        Layout::Unified,
+        DiffLayout::Unified,
         expect![[r#"
         @@ -0,0 +1,4 @@
           1 +\u{1b}[2Jgone\u{1b}]0;title\u{7}
@@ -260,7 +260,7 @@ fn a_line_that_goes_on_is_marked_so_that_it_looks_like_no_other() {
         Some("a\n"),
         Some(long),
         30,
-        Layout::Unified,
+        DiffLayout::Unified,
         expect![[r#"
         @@ -1 +1 @@
         1   -a
@@ -274,7 +274,7 @@ fn a_line_that_goes_on_is_marked_so_that_it_looks_like_no_other() {
         Some("a\n"),
         Some("漢字漢字漢字漢字漢字\n"),
         14,
-        Layout::Split,
+        DiffLayout::Split,
         expect![[r#"
         @@ -1 +1 @@
         -a    │+漢字漢
@@ -288,7 +288,7 @@ fn a_line_that_goes_on_is_marked_so_that_it_looks_like_no_other() {
 #[test]
 fn what_differs_within_a_line_stands_out() {
     let emphasised = |old: &str, new: &str| {
-        let lines = lines(Some(old), Some(new), 60, Layout::Unified);
+        let lines = render_diff_lines(Some(old), Some(new), 60, DiffLayout::Unified);
         let spans = lines.iter().flat_map(|line| line.spans.iter());
         let reversed = spans.filter(|span| span.style.add_modifier.contains(Modifier::REVERSED));
         reversed.map(|span| span.content.to_string()).collect::<Vec<_>>()
@@ -296,16 +296,16 @@ fn what_differs_within_a_line_stands_out() {
     assert_eq!(emphasised("let a = 1;\n", "let a = 2;\n"), ["1", "2"]);
     assert_eq!(emphasised("abc\n", "abxc\n"), ["x"]);
     assert_eq!(emphasised("e\u{301}ab\n", "eab\n"), ["e\u{301}", "e"]);
-    // These have nothing to do with each other.
+    // These lines have nothing in common.
     assert_eq!(emphasised("fn one() {}\n", "struct Two;\n"), Vec::<String>::new());
 }
 
 #[test]
 fn of_a_very_long_line_start_and_end_are_shown_and_it_is_said() {
     let line = format!("start{}end\n", "x".repeat(2 * MAX_LINE));
-    let drawn = draw(Some(""), Some(&line), 80, Layout::Unified);
-    let text = text(&drawn.lines);
-    assert_eq!(drawn.unshown, 1);
+    let drawn = render_diff(Some(""), Some(&line), 80, DiffLayout::Unified);
+    let text = lines_text(&drawn.lines);
+    assert_eq!(drawn.hidden_lines, 1);
     assert!(text.contains("start") && text.contains("end\n"), "{text}");
     assert!(text.ends_with("… 1 changed line is not shown, or not whole: too long\n"), "{text}");
 }
@@ -314,22 +314,24 @@ fn of_a_very_long_line_start_and_end_are_shown_and_it_is_said() {
 fn a_huge_diff_is_cut_and_says_how_much_is_missing() {
     let old: String = (0..30_000).map(|line| format!("old {line}\n")).collect();
     let new: String = (0..30_000).map(|line| format!("new {line}\n")).collect();
-    for layout in [Layout::Unified, Layout::Split] {
-        let drawn = draw(Some(&old), Some(&new), 80, layout);
-        let shown =
-            drawn.lines.iter().filter(|line| plain(line).contains(['+', '-']) && !plain(line).contains("@@"));
-        let shown: usize = shown.map(|line| plain(line).matches(['d', 'w']).count()).sum();
-        assert_eq!(shown + drawn.unshown, 60_000, "{layout:?}");
+    for layout in [DiffLayout::Unified, DiffLayout::Split] {
+        let drawn = render_diff(Some(&old), Some(&new), 80, layout);
+        let shown = drawn
+            .lines
+            .iter()
+            .filter(|line| line_text(line).contains(['+', '-']) && !line_text(line).contains("@@"));
+        let shown: usize = shown.map(|line| line_text(line).matches(['d', 'w']).count()).sum();
+        assert_eq!(shown + drawn.hidden_lines, 60_000, "{layout:?}");
         assert!(drawn.lines.len() <= MAX_ROWS + 1);
         assert_eq!(drawn.hunks.len(), 1);
     }
 }
 
-/// Returns the texts of one side, put together from the rows of a unified diff without numbers.
-fn side(lines: &[Line<'_>], sign: char) -> Vec<String> {
+/// Returns the lines of one side, reassembled from the rows of a unified diff without numbers.
+fn lines_with_sign(lines: &[Line<'_>], sign: char) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     let mut meant = false;
-    for line in lines.iter().map(plain) {
+    for line in lines.iter().map(line_text) {
         let (mark, text) = line.split_at(line.chars().next().map_or(0, char::len_utf8));
         match mark {
             "┊" if meant => texts.last_mut().unwrap().push_str(text),
@@ -349,35 +351,35 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn nothing_of_what_changed_is_lost(old in texts(), new in texts(), width in 8..28_u16) {
-        // So narrow that there are no numbers.
-        let drawn = draw(Some(&old), Some(&new), width, Layout::Unified);
-        let ends = Ends::of(&old, &new);
+    fn nothing_of_what_changed_is_lost(old in any_text(), new in any_text(), width in 8..28_u16) {
+        // Narrow enough that there are no line numbers.
+        let drawn = render_diff(Some(&old), Some(&new), width, DiffLayout::Unified);
+        let ends = DiffLineEndings::detect(&old, &new);
         let expected = |text: &str, pick: fn(&Hunk) -> &Range<usize>| {
             let all: Vec<&str> = text.split_inclusive('\n').collect();
-            let changed = state::hunks(&old, &new);
-            changed.iter().flat_map(|hunk| pick(hunk).clone()).map(|at| Shown::of(all[at], ends).text).collect::<Vec<_>>()
+            let changed = state::compute_hunks(&old, &new);
+            changed.iter().flat_map(|hunk| pick(hunk).clone()).map(|at| DiffLine::new(all[at], ends).text).collect::<Vec<_>>()
         };
-        prop_assert_eq!(side(&drawn.lines, '-'), expected(&old, |hunk| &hunk.old));
-        prop_assert_eq!(side(&drawn.lines, '+'), expected(&new, |hunk| &hunk.new));
-        prop_assert_eq!(drawn.unshown, 0);
+        prop_assert_eq!(lines_with_sign(&drawn.lines, '-'), expected(&old, |hunk| &hunk.old));
+        prop_assert_eq!(lines_with_sign(&drawn.lines, '+'), expected(&new, |hunk| &hunk.new));
+        prop_assert_eq!(drawn.hidden_lines, 0);
     }
 
     #[test]
     fn no_row_is_wider_than_there_is_room(
-        old in proptest::option::of(texts()),
-        new in proptest::option::of(texts()),
+        old in proptest::option::of(any_text()),
+        new in proptest::option::of(any_text()),
         width in 8..200_u16,
         split in any::<bool>(),
     ) {
-        let layout = if split { Layout::Split } else { Layout::Unified };
-        let drawn = draw(old.as_deref(), new.as_deref(), width, layout);
+        let layout = if split { DiffLayout::Split } else { DiffLayout::Unified };
+        let drawn = render_diff(old.as_deref(), new.as_deref(), width, layout);
         for line in &drawn.lines {
-            let text = plain(line);
-            prop_assert!(cells::width(&text) <= usize::from(width), "{:?}", text);
+            let text = line_text(line);
+            prop_assert!(cells::text_width(&text) <= usize::from(width), "{:?}", text);
             prop_assert!(!text.contains(char::is_control), "{:?}", text);
         }
-        let hunks = state::hunks(old.as_deref().unwrap_or_default(), new.as_deref().unwrap_or_default());
+        let hunks = state::compute_hunks(old.as_deref().unwrap_or_default(), new.as_deref().unwrap_or_default());
         prop_assert_eq!(drawn.hunks.len(), hunks.len());
         prop_assert!(drawn.hunks.iter().all(|rows| rows.end <= drawn.lines.len() && !rows.is_empty()));
         prop_assert!(drawn.hunks.is_sorted_by_key(|rows| rows.start));

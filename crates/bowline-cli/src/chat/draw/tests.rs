@@ -1,4 +1,4 @@
-//! Whole screens of 80 columns and 24 rows.
+//! Tests of whole screens of 80 columns and 24 rows.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use bowline_state::schema::v1::StopReason;
 use crossterm::event::KeyCode;
 use expect_test::expect;
 
-use crate::chat::app::tests::{Bench, question};
-use crate::chat::event::Event;
+use crate::chat::app::tests::{AppFixture, permission_event};
+use crate::chat::event::ChatEvent;
 
-/// A turn in which much happens.
-fn busy() -> Bench {
-    let mut bench = Bench::new();
-    bench.prompt("Fix the off-by-one in the parser, please.\nAnd run the tests.");
+/// A turn with many kinds of items.
+fn busy_turn() -> AppFixture {
+    let mut bench = AppFixture::new();
+    bench.submit_prompt("Fix the off-by-one in the parser, please.\nAnd run the tests.");
     for json in [
         r#"{"sessionUpdate":"session_info_update","title":"Fix the parser"}"#,
         r#"{"sessionUpdate":"usage_update","used":12400,"size":200000,"cost":{"amount":0.0312,"currency":"USD"}}"#,
@@ -24,14 +24,14 @@ fn busy() -> Bench {
             {"content":"Mend it","priority":"high","status":"in_progress"},
             {"content":"Run the tests","priority":"low","status":"pending"}]}"#,
     ] {
-        bench.wire(json);
+        bench.update_json(json);
     }
     bench.now += Duration::from_millis(2300);
-    bench.wire(r#"{"sessionUpdate":"tool_call_update","toolCallId":"t2","status":"completed","content":[
+    bench.update_json(r#"{"sessionUpdate":"tool_call_update","toolCallId":"t2","status":"completed","content":[
         {"type":"diff","path":"/p/src/parser.rs","oldText":"a\nfor i in 0..n - 1 {\nb\n","newText":"a\nfor i in 0..n {\nb\n"}]}"#);
-    bench.wire(r#"{"sessionUpdate":"tool_call","toolCallId":"t3","title":"cargo test","kind":"execute","status":"failed",
+    bench.update_json(r#"{"sessionUpdate":"tool_call","toolCallId":"t3","title":"cargo test","kind":"execute","status":"failed",
         "content":[{"type":"content","content":{"type":"text","text":"error: no such command: `tset`"}}]}"#);
-    bench.says("The loop **missed** the last line; `0..n` is right. See [the docs](https://a.b/c).");
+    bench.agent_says("The loop **missed** the last line; `0..n` is right. See [the docs](https://a.b/c).");
     bench
 }
 
@@ -63,17 +63,17 @@ fn a_turn_at_work() {
         ❯  Say something; / for commands, @ for files, F1 for help
          ⠸ working 2.3s  12k/200k 6% $0.03                         Esc cancel · F1 help
     "#]]
-    .assert_eq(&busy().screen());
+    .assert_eq(&busy_turn().render());
 }
 
 #[test]
 fn calls_are_opened_and_the_whole_plan_is_shown() {
-    let mut bench = busy();
-    bench.key(KeyCode::F(6));
-    bench.key(KeyCode::Tab);
-    bench.key(KeyCode::Enter);
-    bench.key(KeyCode::Up);
-    bench.key(KeyCode::Enter);
+    let mut bench = busy_turn();
+    bench.press(KeyCode::F(6));
+    bench.press(KeyCode::Tab);
+    bench.press(KeyCode::Enter);
+    bench.press(KeyCode::Up);
+    bench.press(KeyCode::Enter);
     expect![[r#"
          Tester · Fix the parser                                              ~/project
         ❯ Fix the off-by-one in the parser, please.
@@ -100,7 +100,7 @@ fn calls_are_opened_and_the_whole_plan_is_shown() {
         ❯  Say something; / for commands, @ for files, F1 for help
          ⠸ working 2.3s  12k/200k 6% $0.03              Enter open · Tab back · F1 help
     "#]]
-    .assert_eq(&bench.screen());
+    .assert_eq(&bench.render());
 }
 
 #[test]
@@ -131,13 +131,13 @@ fn the_first_screen() {
         ❯  Say something; / for commands, @ for files, F1 for help
          ● ready                                                                F1 help
     "#]]
-    .assert_eq(&Bench::new().screen());
+    .assert_eq(&AppFixture::new().render());
 }
 
 #[test]
 fn a_dead_agent() {
-    let mut bench = busy();
-    bench.event(Event::Died("the agent ended: exit status: 101; its last words:\nthread 'main' panicked at src/main.rs:1:1:\nboom".to_owned()));
+    let mut bench = busy_turn();
+    bench.send_event(ChatEvent::AgentExited("the agent ended: exit status: 101; its last words:\nthread 'main' panicked at src/main.rs:1:1:\nboom".to_owned()));
     expect![[r#"
          Tester · Fix the parser                                              ~/project
         ❯ Fix the off-by-one in the parser, please.
@@ -164,12 +164,12 @@ fn a_dead_agent() {
         ❯  Say something; / for commands, @ for files, F1 for help
          ✗ the agent is gone  12k/200k 6% $0.03                                 F1 help
     "#]]
-    .assert_eq(&bench.screen());
+    .assert_eq(&bench.render());
 }
 
 #[test]
 fn a_small_screen_and_one_that_is_too_small() {
-    let mut bench = busy();
+    let mut bench = busy_turn();
     expect![[r#"
          Tester · Fix the parser      ~/project
         ▾ ✗ run    cargo test              <0.1s
@@ -182,19 +182,19 @@ fn a_small_screen_and_one_that_is_too_small() {
         ❯  Say something; / for commands, @ for
          ⠸ working 2.3s  1…Esc cancel · F1 help
     "#]]
-    .assert_eq(&bench.screen_of(40, 10));
+    .assert_eq(&bench.render_sized(40, 10));
     expect![[r#"
         too small:
         20x6 needed
     "#]]
-    .assert_eq(&bench.screen_of(12, 4));
+    .assert_eq(&bench.render_sized(12, 4));
 }
 
 #[test]
 fn several_questions_wait() {
-    let mut bench = busy();
-    bench.event(question(1));
-    bench.event(question(2));
+    let mut bench = busy_turn();
+    bench.send_event(permission_event(1));
+    bench.send_event(permission_event(2));
     expect![[r#"
         Tester asks: Question 1
         Asked because nobody said otherwise
@@ -209,16 +209,16 @@ fn several_questions_wait() {
         y allow once  n reject
         r reject, why…  Ctrl-C cancel  ? help
     "#]]
-    .assert_eq(&bench.screen_of(60, 12));
+    .assert_eq(&bench.render_sized(60, 12));
 }
 
 #[test]
 fn a_prompt_waits_and_one_is_written() {
-    let mut bench = busy();
-    bench.prompt("and then\nwrite it down");
-    bench.types("/");
-    bench.types("x");
-    let screen = bench.screen();
+    let mut bench = busy_turn();
+    bench.submit_prompt("and then\nwrite it down");
+    bench.type_text("/");
+    bench.type_text("x");
+    let screen = bench.render();
     let last: Vec<&str> = screen.lines().rev().take(4).collect();
     expect![[r#"
         next: and then write it down
@@ -231,20 +231,20 @@ fn a_prompt_waits_and_one_is_written() {
 
 #[test]
 fn what_is_said_later_does_not_move_what_is_being_read() {
-    let mut bench = Bench::new();
+    let mut bench = AppFixture::new();
     let long: String = (0..60).map(|number| format!("line {number}\n\n")).collect();
-    bench.says(&long);
-    bench.screen();
-    bench.key(KeyCode::PageUp);
-    let before = bench.screen();
-    bench.says("and more\n\nand more");
-    let after = bench.screen();
+    bench.agent_says(&long);
+    bench.render();
+    bench.press(KeyCode::PageUp);
+    let before = bench.render();
+    bench.agent_says("and more\n\nand more");
+    let after = bench.render();
     let middle = |screen: &str| screen.lines().skip(1).take(15).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(middle(&before), middle(&after));
     assert!(after.contains("more below"));
-    bench.event(Event::TurnEnded(Ok(StopReason::EndTurn)));
-    bench.key(KeyCode::PageDown);
-    bench.key(KeyCode::PageDown);
-    assert!(bench.screen().contains("and more"));
-    assert!(!bench.screen().contains("more below"));
+    bench.send_event(ChatEvent::TurnEnded(Ok(StopReason::EndTurn)));
+    bench.press(KeyCode::PageDown);
+    bench.press(KeyCode::PageDown);
+    assert!(bench.render().contains("and more"));
+    assert!(!bench.render().contains("more below"));
 }

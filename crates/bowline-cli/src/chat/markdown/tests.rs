@@ -1,4 +1,4 @@
-//! Markdown in, the lines that a person sees out.
+//! Tests of Markdown rendering: Markdown in, visible lines out.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn check(source: &str, width: usize, shown: &Expect) {
-    let lines = lines(source, width, Style::new());
+    let lines = render_markdown(source, width, Style::new());
     assert!(lines.iter().all(|line| line.width() <= width), "too wide");
     shown.assert_eq(
         &lines.iter().map(|line| line.to_string().trim_end().to_owned() + "\n").collect::<String>(),
@@ -104,14 +104,15 @@ fn an_unfinished_block_is_shown_while_it_grows() {
 #[test]
 fn nesting_without_end_is_shown() {
     let deep = "> ".repeat(5000) + "deep";
-    assert!(lines(&deep, 30, Style::new()).iter().any(|line| line.to_string().contains("deep")));
+    assert!(render_markdown(&deep, 30, Style::new()).iter().any(|line| line.to_string().contains("deep")));
     let lists: String = (0..300).map(|level| "  ".repeat(level) + "- x\n").collect();
-    assert!(!lines(&lists, 30, Style::new()).is_empty());
+    assert!(!render_markdown(&lists, 30, Style::new()).is_empty());
 }
 
 #[test]
 fn a_wide_character_has_room_beside_a_mark() {
-    let shown: Vec<String> = lines("> * 日本", 5, Style::new()).iter().map(ToString::to_string).collect();
+    let shown: Vec<String> =
+        render_markdown("> * 日本", 5, Style::new()).iter().map(ToString::to_string).collect();
     assert_eq!(shown, ["日本"]);
 }
 
@@ -119,14 +120,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
     fn any_text_keeps_the_width(source in "[ -~\n\t日é\u{301}\u{202e}]{0,200}", width in 1usize..60) {
-        let lines = lines(&source, width, Style::new());
+        let lines = render_markdown(&source, width, Style::new());
         prop_assert!(lines.iter().all(|line| line.width() <= width));
     }
 
     #[test]
     fn no_word_is_lost(words in proptest::collection::vec("[a-z]{1,12}|日本", 1..30), marks in "[*_>#`|\n -]{0,6}", width in 4usize..60) {
         let source = words.join(&format!(" {marks} "));
-        let shown: String = lines(&source, width, Style::new()).iter().map(ToString::to_string).collect();
+        let shown: String = render_markdown(&source, width, Style::new()).iter().map(ToString::to_string).collect();
         let mut letters = shown.chars().filter(|character| character.is_alphabetic());
         for wanted in words.concat().chars() {
             prop_assert!(letters.any(|letter| letter == wanted), "{source:?} became {shown:?}");

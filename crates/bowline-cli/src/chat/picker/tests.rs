@@ -1,4 +1,4 @@
-//! Choosing from a list.
+//! Tests of the picker.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use expect_test::expect;
@@ -8,24 +8,34 @@ use ratatui::backend::TestBackend;
 use super::*;
 
 fn picker() -> Picker {
-    let row = |label: &str, current| Row { label: label.to_owned(), about: "what it is".to_owned(), current };
+    let row = |label: &str, current| PickerRow {
+        label: label.to_owned(),
+        description: "what it is".to_owned(),
+        is_current: current,
+    };
     Picker::new("Model", vec![row("small", false), row("large", true), row("largest\u{1b}[2J", false)])
 }
 
-fn press(picker: &mut Picker, keys: &[KeyCode]) -> Option<Picked> {
+fn press(picker: &mut Picker, keys: &[KeyCode]) -> Option<PickerOutcome> {
     let mut last = None;
     for code in keys {
-        last = picker.key(KeyEvent::new(*code, KeyModifiers::NONE));
+        last = picker.handle_key(KeyEvent::new(*code, KeyModifiers::NONE));
     }
     last
 }
 
 #[test]
 fn what_holds_now_is_chosen_first() {
-    assert_eq!(press(&mut picker(), &[KeyCode::Enter]), Some(Picked::Row(1)));
-    assert_eq!(press(&mut picker(), &[KeyCode::Up, KeyCode::Up, KeyCode::Enter]), Some(Picked::Row(0)));
-    assert_eq!(press(&mut picker(), &[KeyCode::End, KeyCode::Down, KeyCode::Enter]), Some(Picked::Row(2)));
-    assert_eq!(press(&mut picker(), &[KeyCode::Esc]), Some(Picked::Closed));
+    assert_eq!(press(&mut picker(), &[KeyCode::Enter]), Some(PickerOutcome::Chosen(1)));
+    assert_eq!(
+        press(&mut picker(), &[KeyCode::Up, KeyCode::Up, KeyCode::Enter]),
+        Some(PickerOutcome::Chosen(0))
+    );
+    assert_eq!(
+        press(&mut picker(), &[KeyCode::End, KeyCode::Down, KeyCode::Enter]),
+        Some(PickerOutcome::Chosen(2))
+    );
+    assert_eq!(press(&mut picker(), &[KeyCode::Esc]), Some(PickerOutcome::Closed));
 }
 
 #[test]
@@ -33,9 +43,9 @@ fn typing_narrows_it_down() {
     let mut list = picker();
     let est = [KeyCode::Char('E'), KeyCode::Char('s'), KeyCode::Char('t')];
     assert_eq!(press(&mut list, &est), None);
-    assert_eq!(press(&mut list, &[KeyCode::Enter]), Some(Picked::Row(2)));
+    assert_eq!(press(&mut list, &[KeyCode::Enter]), Some(PickerOutcome::Chosen(2)));
     assert_eq!(press(&mut list, &[KeyCode::Char('!'), KeyCode::Enter]), None, "nothing fits");
-    assert_eq!(press(&mut list, &[KeyCode::Backspace, KeyCode::Enter]), Some(Picked::Row(2)));
+    assert_eq!(press(&mut list, &[KeyCode::Backspace, KeyCode::Enter]), Some(PickerOutcome::Chosen(2)));
 }
 
 #[test]

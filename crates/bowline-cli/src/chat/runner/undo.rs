@@ -1,34 +1,39 @@
-//! `/undo`: what a session changed, taken back by the engine that made the changes.
+//! `/undo`: undoes a session's changes through the engine that made them.
 
 use std::path::Path;
 
 use bowline_state::display;
-use bowline_state::slash::Undo;
-use bowline_state::undo::{Selection, Who};
+use bowline_state::slash_command::UndoTarget;
+use bowline_state::undo::{ChangeOwner, ChangeSelection};
 use bowline_workspace::error::FilesError;
-use bowline_workspace::workspace::{Changed, Session, TakenBack};
+use bowline_workspace::workspace::{ListedChange, UndoOutcome, WorkspaceSession};
 
-/// So many files are named; the others are counted.
+/// The maximum number of files named; the others are counted.
 const MAX_NAMED: usize = 8;
 
-/// Takes back what a session changed, and says what came of it. What was merely found on disk stays: it may be the user's.
+/// Undoes a session's changes, and describes the result. Changes that were only observed on disk stay: they may be the
+/// user's.
 ///
 /// # Errors
-/// Returns why something was not taken back.
-pub(super) fn undo_turns(session: &Session, undo: &Undo) -> Result<String, FilesError> {
+/// Returns why something was not undone.
+pub(super) fn undo_turns(session: &WorkspaceSession, undo: &UndoTarget) -> Result<String, FilesError> {
     let workspace = session.workspace();
-    let whole =
-        Selection { who: Who::Session(session.id().to_owned()), explained: true, ..Selection::default() };
+    let whole = ChangeSelection {
+        owner: ChangeOwner::Session(session.id().to_owned()),
+        only_explained: true,
+        ..ChangeSelection::default()
+    };
     let selections = match undo {
-        Undo::Session => vec![whole],
-        Undo::File(name) => {
+        UndoTarget::Session => vec![whole],
+        UndoTarget::File(name) => {
             let path = Path::new(session.roots().cwd()).join(name);
             let path = path.components().collect::<std::path::PathBuf>();
-            vec![Selection { path: Some(path.display().to_string()), ..whole }]
+            vec![ChangeSelection { path: Some(path.display().to_string()), ..whole }]
         }
-        Undo::Turns(count) => {
+        UndoTarget::Turns(count) => {
             let turns = last_turns(&workspace.changes(&whole)?, *count);
-            let of_turn = |turn| Selection { explained: true, ..Selection::turn(session.id(), turn) };
+            let of_turn =
+                |turn| ChangeSelection { only_explained: true, ..ChangeSelection::turn(session.id(), turn) };
             turns.into_iter().map(of_turn).collect()
         }
     };
@@ -37,16 +42,21 @@ pub(super) fn undo_turns(session: &Session, undo: &Undo) -> Result<String, Files
         taken.push(workspace.undo(selection)?);
     }
     let nothing = match undo {
-        Undo::File(name) => format!("this session has no change of {} in effect", display::line(name, 200)),
-        Undo::Session | Undo::Turns(_) => "no turn of this session has a change in effect".to_owned(),
+        UndoTarget::File(name) => {
+            format!("this session has no change of {} in effect", display::escape_line(name, 200))
+        }
+        UndoTarget::Session | UndoTarget::Turns(_) => {
+            "no turn of this session has a change in effect".to_owned()
+        }
     };
-    Ok(describe(&taken, session.roots().cwd())
+    Ok(describe_undone(&taken, session.roots().cwd())
         .unwrap_or_else(|| format!("there is nothing to undo: {nothing}")))
 }
 
-/// Returns the last turns that changed something that is still in effect, the newest first.
-fn last_turns(changed: &[Changed], count: u64) -> Vec<u64> {
-    let in_effect = changed.iter().filter(|changed| changed.in_effect && changed.change.reverses.is_empty());
+/// Returns the last turns with changes that are still in effect, newest first.
+fn last_turns(changed: &[ListedChange], count: u64) -> Vec<u64> {
+    let in_effect =
+        changed.iter().filter(|changed| changed.is_in_effect && changed.change.reverses.is_empty());
     let mut turns: Vec<u64> = in_effect.filter_map(|changed| changed.change.origin.turn).collect();
     turns.sort_unstable_by(|one, other| other.cmp(one));
     turns.dedup();
@@ -54,8 +64,8 @@ fn last_turns(changed: &[Changed], count: u64) -> Vec<u64> {
     turns
 }
 
-/// Says what was taken back; none if that is nothing.
-fn describe(taken: &[TakenBack], cwd: &str) -> Option<String> {
+/// Describes what was undone; `None` if nothing was.
+fn describe_undone(taken: &[UndoOutcome], cwd: &str) -> Option<String> {
     let mut names: Vec<&str> = Vec::new();
     for file in taken.iter().flat_map(|taken| &taken.files) {
         let below = file.path.strip_prefix(cwd).and_then(|rest| rest.strip_prefix('/'));
@@ -72,7 +82,7 @@ fn describe(taken: &[TakenBack], cwd: &str) -> Option<String> {
         more => format!(" and {more} more"),
     };
     let shown = names.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
-    let left = match taken.iter().map(|taken| taken.left.len()).sum::<usize>() {
+    let left = match taken.iter().map(|taken| taken.skipped.len()).sum::<usize>() {
         0 => String::new(),
         count => format!("; {count} changes of commands could not be, as their text is not known"),
     };

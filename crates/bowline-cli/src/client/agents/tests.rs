@@ -1,4 +1,4 @@
-//! Tests of which program an agent is.
+//! Tests of how an agent's program is resolved.
 
 use clap::Parser;
 use expect_test::{Expect, expect};
@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 use super::*;
 
 #[derive(Parser)]
-struct Line {
+struct AgentTestCli {
     #[command(flatten)]
     client: ClientArguments,
 }
@@ -17,16 +17,17 @@ fn check(config: Option<&str>, arguments: &[&str], expected: Expect) {
     if let Some(config) = config {
         std::fs::write(&file, config).unwrap();
     }
-    let line = Line::parse_from([&["x"], arguments].concat());
-    let found = Config::read(directory.path())
-        .and_then(|config| AgentCommand::of(&config.complete(line.client), &config, Some(&"/bin".into())));
+    let line = AgentTestCli::parse_from([&["x"], arguments].concat());
+    let found = Config::read(directory.path()).and_then(|config| {
+        AgentCommand::from_arguments(&config.fill_arguments(line.client), &config, Some(&"/bin".into()))
+    });
     let text = match found {
         Ok(agent) => {
             let own = std::env::current_exe().unwrap().display().to_string();
-            let line = agent.line().replace(&own, "$SELF");
+            let line = agent.command_line().replace(&own, "$SELF");
             format!("{}: {line} {:?}{}\n", agent.name, agent.env, if agent.is_own { " own" } else { "" })
         }
-        Err(ending) => format!("{} {ending:?}\n", ending.code()),
+        Err(ending) => format!("{} {ending:?}\n", ending.exit_code()),
     };
     expected.assert_eq(&text.replace(&directory.path().display().to_string(), "$CONFIG"));
 }
@@ -161,14 +162,14 @@ fn a_name_is_looked_up_in_the_configuration() {
         Some(config),
         &["--agent", "gme"],
         expect![[r#"
-        2 Usage("there is no agent gme: it is no program in PATH, and $CONFIG/config.toml names gem")
+        2 Usage("there is no agent gme: not found in PATH, and $CONFIG/config.toml names gem")
     "#]],
     );
     check(
         None,
         &["--agent", "gme"],
         expect![[r#"
-        2 Usage("there is no agent gme: it is no program in PATH, and $CONFIG/config.toml names none")
+        2 Usage("there is no agent gme: not found in PATH, and $CONFIG/config.toml names none")
     "#]],
     );
 }
@@ -228,10 +229,10 @@ fn what_it_does_by_itself_is_no_more_than_it_may() {
         &["--no-fs", "--approve", "none"],
         &["--no-terminal", "--approve", "none"],
     ] {
-        let client = Line::parse_from([&["x"], options].concat()).client;
-        told += &match options::own_modes(&client) {
-            Ok(modes) => format!("{options:?}: {:?}, at most {}\n", modes.first, modes.widest.id()),
-            Err(ending) => format!("{options:?}: {} {ending:?}\n", ending.code()),
+        let client = AgentTestCli::parse_from([&["x"], options].concat()).client;
+        told += &match options::own_agent_modes(&client) {
+            Ok(modes) => format!("{options:?}: {:?}, at most {}\n", modes.initial, modes.widest.id()),
+            Err(ending) => format!("{options:?}: {} {ending:?}\n", ending.exit_code()),
         };
     }
     expect![[r#"
@@ -252,8 +253,8 @@ fn what_it_does_by_itself_is_no_more_than_it_may() {
 #[test]
 fn the_environment_is_passed_on_as_far_as_it_is_text() {
     use std::os::unix::ffi::OsStringExt as _;
-    let client = Line::parse_from(["x", "--agent", "sh -c 'a b'"]).client;
-    let mut agent = AgentCommand::of(&client, &Config::default(), Some(&"/bin".into())).unwrap();
+    let client = AgentTestCli::parse_from(["x", "--agent", "sh -c 'a b'"]).client;
+    let mut agent = AgentCommand::from_arguments(&client, &Config::default(), Some(&"/bin".into())).unwrap();
     agent.env.insert("A".to_owned(), "configured".to_owned());
     let broken = OsString::from_vec(vec![b'x', 0xff]);
     let environment = [("A".into(), "inherited".into()), ("B".into(), "b".into()), ("C".into(), broken)];

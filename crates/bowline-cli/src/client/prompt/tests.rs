@@ -1,34 +1,34 @@
-//! Tests of what a text mentions.
+//! Tests of prompts and their mentions.
 
-use bowline_state::policy::{Kinds, Lifetime, Matcher, Rule, RuleSpec, Source};
-use bowline_workspace::approvals::{Fallback, NoPerson, Rulebook};
-use bowline_workspace::audit::{AuditLog, Filter};
+use bowline_state::policy::{OperationKinds, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec};
+use bowline_workspace::approvals::{NoApprover, PolicyFallback, PolicySources};
+use bowline_workspace::audit::{AuditFilter, AuditLog};
 use bowline_workspace::roots::{RootSpec, Roots};
-use bowline_workspace::workspace::{Settings, Workspace};
+use bowline_workspace::workspace::{Workspace, WorkspaceOptions};
 use expect_test::{Expect, expect};
 
 use super::*;
 
-/// Makes a prompt of what a person types.
+/// Builds a prompt of typed text.
 fn check(text: &str, takes: &PromptCapabilities, expected: Expect) {
-    check_said(&[Part::Typed(text.to_owned())], Fallback::File, takes, expected);
+    check_parts(&[PromptPart::Typed(text.to_owned())], PolicyFallback::File, takes, expected);
 }
 
 fn rule(effect: Effect, path: &str) -> Rule {
     Rule::new(RuleSpec {
         effect,
-        kinds: Kinds::from_iter([Kind::Read]),
-        matcher: Matcher::Path(path.to_owned()),
-        lifetime: Lifetime::Always,
+        kinds: OperationKinds::from_iter([OperationKind::Read]),
+        matcher: RuleMatcher::Path(path.to_owned()),
+        lifetime: RuleLifetime::Always,
         expires: None,
-        source: Source::Flag,
+        source: RuleSource::CommandLine,
         note: None,
     })
     .unwrap()
 }
 
-/// Makes a prompt of what is said, in a project with a few files, and tells what the log says of it.
-fn check_said(said: &[Part], fallback: Fallback, takes: &PromptCapabilities, expected: Expect) {
+/// Builds a prompt in a project with a few files, and shows it with its audit log entries.
+fn check_parts(said: &[PromptPart], fallback: PolicyFallback, takes: &PromptCapabilities, expected: Expect) {
     let directory = tempfile::tempdir().unwrap();
     let base = directory.path().canonicalize().unwrap();
     let project = base.join("project");
@@ -44,13 +44,14 @@ fn check_said(said: &[Part], fallback: Fallback, takes: &PromptCapabilities, exp
     std::os::unix::fs::symlink(".env", project.join("harmless")).unwrap();
     std::fs::write(base.join("outside.txt"), "outside\n").unwrap();
     let roots = Roots::open(&RootSpec::writable(project.to_string_lossy()), &[]).unwrap();
-    let workspace = Workspace::open(roots, &base.join("journal"), Settings::default()).unwrap().workspace;
+    let workspace =
+        Workspace::open(roots, &base.join("journal"), WorkspaceOptions::default()).unwrap().workspace;
     for (name, unsaved) in [("a.txt", "unsaved\n"), ("new.txt", "not there yet\n")] {
         let path = project.join(name).display().to_string();
         let open = workspace.open_document(&path).unwrap();
         workspace.change_document(&path, unsaved.to_owned(), open.revision).unwrap();
     }
-    let rules = Rulebook {
+    let rules = PolicySources {
         fallback,
         rules: vec![
             rule(Effect::Deny, "secret.txt"),
@@ -58,15 +59,15 @@ fn check_said(said: &[Part], fallback: Fallback, takes: &PromptCapabilities, exp
             rule(Effect::Allow, "id_rsa"),
         ],
         roots: vec![project.display().to_string()],
-        ..Rulebook::default()
+        ..PolicySources::default()
     };
     let log = AuditLog::open(
         &base.join("audit"),
         &base.join("anchor"),
-        bowline_workspace::audit::Settings::default(),
+        bowline_workspace::audit::AuditOptions::default(),
     );
-    let approvals = Approvals::new(rules, log.unwrap(), std::sync::Arc::new(NoPerson));
-    let made = prompt(said, &workspace.session("s"), &approvals, takes);
+    let approvals = Approvals::new(rules, log.unwrap(), std::sync::Arc::new(NoApprover));
+    let made = build_prompt(said, &workspace.session("s"), &approvals, takes);
     let mut told = String::new();
     for block in made.blocks {
         told += &match block {
@@ -79,16 +80,17 @@ fn check_said(said: &[Part], fallback: Fallback, takes: &PromptCapabilities, exp
             other => format!("{other:?}\n"),
         };
     }
-    told.extend(made.attached.iter().map(|text| format!("({text})\n")));
-    told.extend(made.notes.iter().map(|note| format!("! {note}\n")));
-    for record in approvals.audit().entries(Filter::default()).unwrap() {
-        let Entry { session, action, subject, decision, by, bytes, .. } = record.unwrap().entry;
+    told.extend(made.attachments.iter().map(|text| format!("({text})\n")));
+    told.extend(made.warnings.iter().map(|note| format!("! {note}\n")));
+    for record in approvals.audit().entries(AuditFilter::default()).unwrap() {
+        let AuditEntry { session, action, subject, decision, decided_by: by, bytes, .. } =
+            record.unwrap().entry;
         told += &format!("log: {session:?} {action:?} {subject:?} {decision:?} by {by:?}, {bytes:?} bytes\n");
     }
     expected.assert_eq(&told.replace(&base.display().to_string(), "$BASE"));
 }
 
-fn embeds() -> PromptCapabilities {
+fn embedding_capabilities() -> PromptCapabilities {
     PromptCapabilities::new().embedded_context(true)
 }
 
@@ -96,7 +98,7 @@ fn embeds() -> PromptCapabilities {
 fn what_is_mentioned_is_sent_along_as_the_editor_shows_it() {
     check(
         "look at @a.txt, @src/x.rs and @\"a b.txt\".",
-        &embeds(),
+        &embedding_capabilities(),
         expect![[r#"
             look at @a.txt, @src/x.rs and @"a b.txt".
             [file://$BASE/project/a.txt "unsaved\n"]
@@ -105,19 +107,19 @@ fn what_is_mentioned_is_sent_along_as_the_editor_shows_it() {
             (attached a.txt, 8 bytes)
             (attached src/x.rs, 10 bytes)
             (attached a b.txt, 6 bytes)
-            log: Some("s") Read Path { asked: "$BASE/project/a.txt", resolved: None } Allowed by User, Some(8) bytes
-            log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by User, Some(10) bytes
-            log: Some("s") Read Path { asked: "$BASE/project/a b.txt", resolved: None } Allowed by User, Some(6) bytes
+            log: Some("s") Read Path { requested: "$BASE/project/a.txt", resolved: None } Allowed by User, Some(8) bytes
+            log: Some("s") Read Path { requested: "$BASE/project/src/x.rs", resolved: None } Allowed by User, Some(10) bytes
+            log: Some("s") Read Path { requested: "$BASE/project/a b.txt", resolved: None } Allowed by User, Some(6) bytes
         "#]],
     );
     check(
         "@new.txt (@new.txt twice)",
-        &embeds(),
+        &embedding_capabilities(),
         expect![[r#"
             @new.txt (@new.txt twice)
             [file://$BASE/project/new.txt "not there yet\n"]
             (attached new.txt, 14 bytes)
-            log: Some("s") Read Path { asked: "$BASE/project/new.txt", resolved: None } Allowed by User, Some(14) bytes
+            log: Some("s") Read Path { requested: "$BASE/project/new.txt", resolved: None } Allowed by User, Some(14) bytes
         "#]],
     );
 }
@@ -139,7 +141,7 @@ fn to_an_agent_that_takes_no_files_they_are_linked() {
 fn what_is_large_or_no_text_or_elsewhere_is_linked() {
     check(
         "@large.txt @image.png @src @../outside.txt",
-        &embeds(),
+        &embedding_capabilities(),
         expect![[r#"
         @large.txt @image.png @src @../outside.txt
         <large.txt file://$BASE/project/large.txt Some(307200)>
@@ -154,7 +156,7 @@ fn what_is_large_or_no_text_or_elsewhere_is_linked() {
 fn what_is_not_there_stays_text() {
     check(
         "@missing.txt @dir/missing? @\"no such\"",
-        &embeds(),
+        &embedding_capabilities(),
         expect![[r#"
         @missing.txt @dir/missing? @"no such"
         ! there is no file missing.txt: it stays text
@@ -168,38 +170,41 @@ fn what_is_not_there_stays_text() {
 fn addresses_and_code_mention_nothing() {
     check(
         "me@a.txt @override fn @ @@ @",
-        &embeds(),
+        &embedding_capabilities(),
         expect![[r#"
         me@a.txt @override fn @ @@ @
     "#]],
     );
-    assert_eq!(mentions("").len(), 0);
+    assert_eq!(find_mentions("").len(), 0);
 }
 
 #[test]
 fn many_mentions_take_no_more_than_their_number() {
     let text = "@a.txt @x.y ".repeat(20_000);
-    assert_eq!(mentions(&text).len(), 40_000);
-    assert_eq!(mentions(&"@".repeat(100_000)).len(), 1);
-    assert_eq!(mentions(&format!("@{}", ".".repeat(100_000)))[0].names.len(), 16);
+    assert_eq!(find_mentions(&text).len(), 40_000);
+    assert_eq!(find_mentions(&"@".repeat(100_000)).len(), 1);
+    assert_eq!(find_mentions(&format!("@{}", ".".repeat(100_000)))[0].names.len(), 16);
 }
 
 #[test]
 fn what_is_piped_in_attaches_nothing() {
-    let said = [Part::Typed("see @src/x.rs:".to_owned()), Part::Read("+ look at @a.txt @.env\n".to_owned())];
-    check_said(
+    let said = [
+        PromptPart::Typed("see @src/x.rs:".to_owned()),
+        PromptPart::Read("+ look at @a.txt @.env\n".to_owned()),
+    ];
+    check_parts(
         &said,
-        Fallback::File,
-        &embeds(),
+        PolicyFallback::File,
+        &embedding_capabilities(),
         expect![[r#"
-        see @src/x.rs:
+            see @src/x.rs:
 
-        + look at @a.txt @.env
+            + look at @a.txt @.env
 
-        [file://$BASE/project/src/x.rs "fn x() {}\n"]
-        (attached src/x.rs, 10 bytes)
-        log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by User, Some(10) bytes
-    "#]],
+            [file://$BASE/project/src/x.rs "fn x() {}\n"]
+            (attached src/x.rs, 10 bytes)
+            log: Some("s") Read Path { requested: "$BASE/project/src/x.rs", resolved: None } Allowed by User, Some(10) bytes
+        "#]],
     );
 }
 
@@ -207,20 +212,20 @@ fn what_is_piped_in_attaches_nothing() {
 fn a_mention_is_judged_as_a_read() {
     check(
         "@secret.txt @asked.txt @id_rsa",
-        &embeds(),
+        &embedding_capabilities(),
         expect![[r#"
-        @secret.txt @asked.txt @id_rsa
-        <asked.txt file://$BASE/project/asked.txt Some(7)>
-        [file://$BASE/project/id_rsa "secret\n"]
-        (attached id_rsa, 7 bytes)
-        ! secret.txt is not attached: a rule from the command line (deny read: path `secret.txt`)
-        ! asked.txt is not attached: a rule from the command line (ask read: path `asked.txt`)
-        log: Some("s") Read Path { asked: "$BASE/project/id_rsa", resolved: None } Allowed by User, Some(7) bytes
-    "#]],
+            @secret.txt @asked.txt @id_rsa
+            <asked.txt file://$BASE/project/asked.txt Some(7)>
+            [file://$BASE/project/id_rsa "secret\n"]
+            (attached id_rsa, 7 bytes)
+            ! secret.txt is not attached: a rule from the command line (deny read: path `secret.txt`)
+            ! asked.txt is not attached: a rule from the command line (ask read: path `asked.txt`)
+            log: Some("s") Read Path { requested: "$BASE/project/id_rsa", resolved: None } Allowed by User, Some(7) bytes
+        "#]],
     );
     check(
         "@.env @harmless",
-        &embeds(),
+        &embedding_capabilities(),
         expect![[r#"
             @.env @harmless
             <.env file://$BASE/project/.env Some(7)>
@@ -233,11 +238,11 @@ fn a_mention_is_judged_as_a_read() {
 
 #[test]
 fn what_a_person_mentions_is_sent_whatever_else_is_not_approved() {
-    let said = [Part::Typed("@src/x.rs @.env @secret.txt".to_owned())];
-    check_said(
+    let said = [PromptPart::Typed("@src/x.rs @.env @secret.txt".to_owned())];
+    check_parts(
         &said,
-        Fallback::Instead(Preset::Deny),
-        &embeds(),
+        PolicyFallback::Override(Preset::Deny),
+        &embedding_capabilities(),
         expect![[r#"
             @src/x.rs @.env @secret.txt
             [file://$BASE/project/src/x.rs "fn x() {}\n"]
@@ -245,13 +250,13 @@ fn what_a_person_mentions_is_sent_whatever_else_is_not_approved() {
             (attached src/x.rs, 10 bytes)
             ! .env is not attached: it holds secrets; only a rule that names it allows it
             ! secret.txt is not attached: a rule from the command line (deny read: path `secret.txt`)
-            log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by User, Some(10) bytes
+            log: Some("s") Read Path { requested: "$BASE/project/src/x.rs", resolved: None } Allowed by User, Some(10) bytes
         "#]],
     );
-    check_said(
+    check_parts(
         &said,
-        Fallback::Instead(Preset::Full),
-        &embeds(),
+        PolicyFallback::Override(Preset::Full),
+        &embedding_capabilities(),
         expect![[r#"
             @src/x.rs @.env @secret.txt
             [file://$BASE/project/src/x.rs "fn x() {}\n"]
@@ -259,7 +264,7 @@ fn what_a_person_mentions_is_sent_whatever_else_is_not_approved() {
             (attached src/x.rs, 10 bytes)
             ! .env is not attached: it holds secrets; only a rule that names it allows it
             ! secret.txt is not attached: a rule from the command line (deny read: path `secret.txt`)
-            log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by User, Some(10) bytes
+            log: Some("s") Read Path { requested: "$BASE/project/src/x.rs", resolved: None } Allowed by User, Some(10) bytes
         "#]],
     );
 }

@@ -1,12 +1,12 @@
-//! Tests of the file of a trace.
+//! Tests of the trace file.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use bowline_state::trace::{Gap, Item};
+use bowline_state::trace::{BacklogItem, TraceGap};
 use expect_test::expect;
 
-use super::writing::Store;
+use super::writer::TraceStorage;
 use super::*;
 
 #[test]
@@ -20,13 +20,13 @@ fn a_trace_replaces_traces_alone() {
     symlink(&precious, base.join("link")).unwrap();
     symlink(&root, base.join("way")).unwrap();
     std::fs::write(base.join("old"), "> {}\n< {}\n").unwrap();
-    std::fs::write(base.join("trace"), bowline_state::trace::head(1)).unwrap();
+    std::fs::write(base.join("trace"), bowline_state::trace::encode_header(1)).unwrap();
     std::fs::write(base.join("empty"), "").unwrap();
     std::fs::set_permissions(base.join("old"), std::fs::Permissions::from_mode(0o644)).unwrap();
-    let begin = |name: &str| match Trace::begin(&base.join(name), std::slice::from_ref(&root)) {
+    let begin = |name: &str| match TraceRecorder::begin(&base.join(name), std::slice::from_ref(&root)) {
         Ok(trace) => {
             let trace = Arc::new(trace);
-            trace.between(Side::Client, Side::Agent).line(Direction::Received, b"{}");
+            trace.recorder(TraceSide::Client, TraceSide::Agent).record_line(Direction::Received, b"{}");
             drop(trace);
             let mode = base.join(name).metadata().unwrap().permissions().mode() & 0o777;
             let text = std::fs::read_to_string(base.join(name)).unwrap();
@@ -67,11 +67,11 @@ fn a_trace_replaces_traces_alone() {
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine\n");
 }
 
-/// A disk with so much room. Of what does not fit it takes a part.
+/// A disk with limited space. It takes part of a write that does not fit.
 #[derive(Clone, Default)]
-struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
+struct LimitedDisk(Arc<Mutex<(Vec<u8>, usize)>>);
 
-impl Store for Disk {
+impl TraceStorage for LimitedDisk {
     fn write_at(&self, bytes: &[u8], place: u64) -> io::Result<()> {
         let (file, room) = &mut *self.0.lock().unwrap();
         let place = usize::try_from(place).unwrap();
@@ -81,7 +81,7 @@ impl Store for Disk {
         if fits == bytes.len() { Ok(()) } else { Err(ErrorKind::StorageFull.into()) }
     }
 
-    fn cut(&self, place: u64) -> io::Result<()> {
+    fn truncate(&self, place: u64) -> io::Result<()> {
         self.0.lock().unwrap().0.truncate(usize::try_from(place).unwrap());
         Ok(())
     }
@@ -89,19 +89,24 @@ impl Store for Disk {
 
 #[test]
 fn a_full_disk_loses_what_does_not_fit_and_the_trace_tells_it() {
-    let disk = Disk::default();
+    let disk = LimitedDisk::default();
     disk.0.lock().unwrap().1 = 220;
     let message = |size: usize| {
-        Item::Message(Entry { us: 1, from: Side::Client, to: Side::Agent, bytes: vec![b'1'; size] })
+        BacklogItem::Message(TraceEntry {
+            elapsed_us: 1,
+            from: TraceSide::Client,
+            to: TraceSide::Agent,
+            bytes: vec![b'1'; size],
+        })
     };
-    let mut writer = Writer::on(Box::new(disk.clone()), 1).unwrap();
-    // The long one does not fit, and does not take the short one with it.
+    let mut writer = TraceWriter::with_storage(Box::new(disk.clone()), 1).unwrap();
+    // The long one does not fit, and does not affect the short ones.
     for size in [3, 300, 2] {
         writer.write(message(size));
     }
     // Now nothing fits, until there is room again.
     writer.write(message(10));
-    writer.write(Item::Lost(Gap { messages: 4, bytes: 40 }));
+    writer.write(BacklogItem::Gap(TraceGap { messages: 4, bytes: 40 }));
     writer.write(message(10));
     disk.0.lock().unwrap().1 = 400;
     writer.write(message(1));
@@ -122,10 +127,10 @@ fn a_full_disk_loses_what_does_not_fit_and_the_trace_tells_it() {
 
 #[test]
 fn a_disk_that_takes_nothing_more_is_told_at_the_end() {
-    let disk = Disk::default();
+    let disk = LimitedDisk::default();
     disk.0.lock().unwrap().1 = 50;
-    let mut writer = Writer::on(Box::new(disk.clone()), 1).unwrap();
-    writer.write(Item::Lost(Gap { messages: 2, bytes: 9 }));
-    assert_eq!(writer.finish(), Some(Gap { messages: 2, bytes: 9 }));
-    assert_eq!(disk.0.lock().unwrap().0, bowline_state::trace::head(1));
+    let mut writer = TraceWriter::with_storage(Box::new(disk.clone()), 1).unwrap();
+    writer.write(BacklogItem::Gap(TraceGap { messages: 2, bytes: 9 }));
+    assert_eq!(writer.finish(), Some(TraceGap { messages: 2, bytes: 9 }));
+    assert_eq!(disk.0.lock().unwrap().0, bowline_state::trace::encode_header(1));
 }

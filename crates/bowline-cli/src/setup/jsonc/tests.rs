@@ -1,4 +1,4 @@
-//! Additions to texts that people might have: whole, and property by property.
+//! Tests of edits to realistic texts: whole texts, and properties.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use expect_test::{Expect, expect};
@@ -13,11 +13,11 @@ fn entry() -> Value {
 
 fn check(text: &str, expected: Expect) {
     let shown = match add(text, "agent_servers", "Bowline", &entry()) {
-        Ok(Edited::Text(with)) => {
-            assert_eq!(add(&with, "agent_servers", "Bowline", &entry()), Ok(Edited::Same));
+        Ok(JsoncEdit::Changed(with)) => {
+            assert_eq!(add(&with, "agent_servers", "Bowline", &entry()), Ok(JsoncEdit::Unchanged));
             with
         }
-        Ok(Edited::Same) => "same".to_owned(),
+        Ok(JsoncEdit::Unchanged) => "same".to_owned(),
         Err(refused) => format!("! {refused}"),
     };
     expected.assert_eq(&shown.replace('\r', "␍").replace(BOM, "␟"));
@@ -280,15 +280,15 @@ fn what_cannot_be_understood_is_refused() {
         check(text, expected);
     }
     check(&"[".repeat(1_000_000), expect!["! line 1, column 513: Maximum nesting depth exceeded"]);
-    assert_eq!(add(&" ".repeat(MAX_BYTES + 1), "a", "b", &entry()), Err(Refused::TooLong));
+    assert_eq!(add(&" ".repeat(MAX_BYTES + 1), "a", "b", &entry()), Err(JsoncError::TooLong));
 }
 
 #[test]
 fn a_removal_leaves_the_rest() {
     let check = |text: &str, expected: Expect| {
         let shown = match remove(text, "agent_servers", "Bowline") {
-            Ok(Edited::Text(without)) => without,
-            Ok(Edited::Same) => "same".to_owned(),
+            Ok(JsoncEdit::Changed(without)) => without,
+            Ok(JsoncEdit::Unchanged) => "same".to_owned(),
             Err(refused) => format!("! {refused}"),
         };
         expected.assert_eq(&shown);
@@ -328,13 +328,13 @@ fn a_removal_leaves_the_rest() {
     );
 }
 
-/// Returns whether all of `old` is in `new`, in order. Blanks may differ.
-fn is_all_in(old: &str, new: &str) -> bool {
+/// Returns whether all of `old` is in `new`, in order. Whitespace may differ.
+fn contains_in_order(old: &str, new: &str) -> bool {
     let mut rest = new.bytes();
     old.bytes().filter(|byte| !byte.is_ascii_whitespace()).all(|byte| rest.any(|other| other == byte))
 }
 
-fn blank() -> impl Strategy<Value = String> {
+fn any_blank() -> impl Strategy<Value = String> {
     proptest::collection::vec(
         prop_oneof![
             Just(" "),
@@ -350,8 +350,8 @@ fn blank() -> impl Strategy<Value = String> {
     .prop_map(|parts| parts.concat())
 }
 
-/// A value as somebody might have typed it.
-fn typed() -> impl Strategy<Value = String> {
+/// A value as a user might have typed it.
+fn any_value() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
         any::<i32>().prop_map(|number| number.to_string()),
@@ -359,13 +359,13 @@ fn typed() -> impl Strategy<Value = String> {
     ];
     leaf.prop_recursive(4, 32, 4, |inner| {
         let comma = any::<bool>();
-        let list = (proptest::collection::vec((blank(), inner.clone(), blank()), 0..4), comma).prop_map(|(items, comma)| {
+        let list = (proptest::collection::vec((any_blank(), inner.clone(), any_blank()), 0..4), comma).prop_map(|(items, comma)| {
             let items: Vec<String> = items.into_iter().map(|(a, b, c)| a + &b + &c).collect();
             format!("[{}{}]", items.join(","), if comma && !items.is_empty() { "," } else { "" })
         });
         let name = prop_oneof![3 => "[a-c]{0,2}", 1 => Just("agent_servers".to_owned()), 1 => Just("Bowline".to_owned())];
-        let member = (blank(), name, blank(), blank(), inner, blank());
-        let object = (proptest::collection::vec(member, 0..4), blank(), any::<bool>()).prop_map(|(members, end, comma)| {
+        let member = (any_blank(), name, any_blank(), any_blank(), inner, any_blank());
+        let object = (proptest::collection::vec(member, 0..4), any_blank(), any::<bool>()).prop_map(|(members, end, comma)| {
             let members: Vec<String> = members
                 .into_iter()
                 .map(|(a, name, b, c, value, d)| format!("{a}{}{b}:{c}{value}{d}", Value::from(name)))
@@ -380,36 +380,36 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn no_byte_is_lost_and_only_the_addition_is_new(before in blank(), value in typed(), after in blank()) {
+    fn no_byte_is_lost_and_only_the_addition_is_new(before in any_blank(), value in any_value(), after in any_blank()) {
         let text = before + &value + &after;
-        let old = read(&text);
+        let old = parse_value(&text);
         prop_assert!(old.is_some(), "{text:?}");
-        if let Ok(Edited::Text(new)) = add(&text, "agent_servers", "Bowline", &entry()) {
-            prop_assert!(is_all_in(&text, &new), "{new}");
+        if let Ok(JsoncEdit::Changed(new)) = add(&text, "agent_servers", "Bowline", &entry()) {
+            prop_assert!(contains_in_order(&text, &new), "{new}");
             let mut wanted = old.unwrap();
             wanted["agent_servers"]["Bowline"] = entry();
-            prop_assert_eq!(read(&new), Some(wanted));
-            prop_assert_eq!(add(&new, "agent_servers", "Bowline", &entry()), Ok(Edited::Same));
+            prop_assert_eq!(parse_value(&new), Some(wanted));
+            prop_assert_eq!(add(&new, "agent_servers", "Bowline", &entry()), Ok(JsoncEdit::Unchanged));
         }
     }
 
     #[test]
     fn no_text_makes_it_panic(text in "[{}\\[\\],:\"/*\\\\ntru1 \r\n\té\u{feff}-]{0,40}") {
-        if let Ok(Edited::Text(new)) = add(&text, "a", "b", &entry()) {
-            prop_assert!(is_all_in(&text, &new));
+        if let Ok(JsoncEdit::Changed(new)) = add(&text, "a", "b", &entry()) {
+            prop_assert!(contains_in_order(&text, &new));
         }
     }
 
     #[test]
-    fn what_was_added_can_be_removed(before in blank(), value in typed(), after in blank()) {
+    fn what_was_added_can_be_removed(before in any_blank(), value in any_value(), after in any_blank()) {
         let text = before + &value + &after;
-        let Ok(Edited::Text(with)) = add(&text, "agent_servers", "Bowline", &entry()) else { return Ok(()) };
-        let Ok(Edited::Text(without)) = remove(&with, "agent_servers", "Bowline") else {
+        let Ok(JsoncEdit::Changed(with)) = add(&text, "agent_servers", "Bowline", &entry()) else { return Ok(()) };
+        let Ok(JsoncEdit::Changed(without)) = remove(&with, "agent_servers", "Bowline") else {
             return Err(TestCaseError::fail(format!("not removed from {with:?}")));
         };
-        // An object that is left empty may go.
+        // An object that is left empty may be removed.
         let members = |text: &str| {
-            let mut value = read(text).unwrap_or_else(|| json!({}));
+            let mut value = parse_value(text).unwrap_or_else(|| json!({}));
             if value["agent_servers"].as_object().is_none_or(serde_json::Map::is_empty) {
                 value.as_object_mut().unwrap().remove("agent_servers");
             }

@@ -1,18 +1,23 @@
 //! Tests of the page.
 
-use bowline_state::trace::{Entry, Gap, Sequence, Side};
+use bowline_state::trace::{TraceEntry, TraceGap, TraceSequence, TraceSide};
 
-use super::{FRAME, Page, SCRIPT};
+use super::{FRAME, HtmlPage, SCRIPT};
 
-/// Makes a page of messages of the client.
+/// Builds a page of messages from the client.
 fn page(messages: &[&str], name: &str) -> String {
-    let (mut sequence, mut page) = (Sequence::default(), Page::default());
+    let (mut sequence, mut page) = (TraceSequence::default(), HtmlPage::default());
     for message in messages {
-        let entry = Entry { us: 1, from: Side::Client, to: Side::Agent, bytes: message.as_bytes().to_vec() };
-        let step = sequence.step(&entry);
+        let entry = TraceEntry {
+            elapsed_us: 1,
+            from: TraceSide::Client,
+            to: TraceSide::Agent,
+            bytes: message.as_bytes().to_vec(),
+        };
+        let step = sequence.add_entry(&entry);
         page.add(&entry, &step);
     }
-    page.lost(Gap { messages: 1, bytes: 2 });
+    page.add_gap(TraceGap { messages: 1, bytes: 2 });
     page.finish(name, Some(0), &sequence)
 }
 
@@ -32,7 +37,7 @@ fn nothing_that_was_recorded_becomes_markup() {
     for part in [before, after] {
         assert!(!part.contains("alert") && !part.contains("name</script>"), "{part}");
     }
-    // Only the page's own scripts are there, and its policy allows no other.
+    // There are only the page's own scripts, and its policy allows no others.
     assert_eq!(page.matches("<script").count(), FRAME.matches("<script").count());
     let nonce = before.split_once("'nonce-").unwrap().1.split_once('\'').unwrap().0;
     assert_eq!((nonce.len(), data.contains(nonce)), (64, false));

@@ -1,4 +1,4 @@
-//! Tests of reading a message.
+//! Tests of decoding messages.
 
 use expect_test::expect;
 
@@ -22,9 +22,9 @@ fn messages_broken_answers_and_noise_are_told_apart() {
     let shown: Vec<String> = lines
         .iter()
         .map(|line| match decode(line.as_bytes()) {
-            Decoded::Message(message) => format!("message {}", serde_json::to_string(&message).unwrap()),
-            Decoded::Broken(id) => format!("broken answer to {id}"),
-            Decoded::Noise => format!("noise {line}"),
+            DecodedLine::Message(message) => format!("message {}", serde_json::to_string(&message).unwrap()),
+            DecodedLine::UnreadableAnswer(id) => format!("broken answer to {id}"),
+            DecodedLine::Noise => format!("noise {line}"),
         })
         .collect();
     expect![[r#"

@@ -1,4 +1,4 @@
-//! Tests of restarts.
+//! Tests of the restart policy.
 
 use expect_test::expect;
 
@@ -11,7 +11,7 @@ fn three_restarts_in_five_minutes_are_enough() {
     let at = [0, 1, 2, 3, 299, 300, 301, 302, 303];
     let decided: Vec<String> = at
         .iter()
-        .map(|second| format!("{second}: {:?}", restarts.next(start + Duration::from_secs(*second))))
+        .map(|second| format!("{second}: {:?}", restarts.next_delay(start + Duration::from_secs(*second))))
         .collect();
     expect![[r#"
         0: Some(100ms)

@@ -1,4 +1,4 @@
-//! Tests of servers as clients give them.
+//! Tests of server specifications from clients.
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use super::*;
 fn check(server: Value, expected: Expect) {
     let server: McpServer = serde_json::from_value(server).unwrap();
     expected.assert_eq(&match ServerSpec::try_from(&server) {
-        Ok(ServerSpec { name, reach: Reach::Http { url, headers } }) => {
+        Ok(ServerSpec { name, transport: TransportSpec::Http { url, headers } }) => {
             format!("{name}: HTTP {url} {headers:?}")
         }
-        Ok(ServerSpec { name, reach: Reach::Sse { url, headers } }) => {
+        Ok(ServerSpec { name, transport: TransportSpec::Sse { url, headers } }) => {
             format!("{name}: SSE {url} {headers:?}")
         }
         Ok(spec) => format!("{spec:?}"),
@@ -25,7 +25,7 @@ fn programs_and_addresses_are_taken_as_given() {
     check(
         json!({ "name": "a b", "command": "npx", "args": ["-y", "x"], "env": env }),
         expect![[
-            r#"ServerSpec { name: "a b", reach: Stdio { command: "npx", args: ["-y", "x"], env: [("A", "1")], cwd: None } }"#
+            r#"ServerSpec { name: "a b", transport: Stdio { command: "npx", args: ["-y", "x"], env: [("A", "1")], cwd: None } }"#
         ]],
     );
     let headers = json!([{ "name": "Authorization", "value": "Bearer x" }]);
@@ -39,7 +39,7 @@ fn programs_and_addresses_are_taken_as_given() {
     );
     check(
         json!({ "type": "acp", "name": "own", "serverId": "m" }),
-        expect![[r#"ServerSpec { name: "own", reach: Acp { server: McpServerAcpId("m") } }"#]],
+        expect![[r#"ServerSpec { name: "own", transport: Acp { server: McpServerAcpId("m") } }"#]],
     );
 }
 

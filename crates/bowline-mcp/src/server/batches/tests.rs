@@ -1,13 +1,13 @@
-//! Batches, apart.
+//! Tests of splitting and refusing batches.
 
 use expect_test::expect;
 
-use super::{MAX_BATCH, parts, refused};
+use super::{MAX_BATCH, refuse_part, split_batch};
 
-fn apart(text: &str) -> String {
-    let Some(parts) = parts(text.as_bytes()) else { return "no batch\n".to_owned() };
+fn describe_batch(text: &str) -> String {
+    let Some(parts) = split_batch(text.as_bytes()) else { return "no batch\n".to_owned() };
     let told = parts.iter().map(|part| {
-        let answer = refused(part).map(|answer| serde_json::to_string(&answer).unwrap());
+        let answer = refuse_part(part).map(|answer| serde_json::to_string(&answer).unwrap());
         format!("{} -> {}\n", part.get(), answer.unwrap_or_else(|| "nothing".to_owned()))
     });
     told.collect()
@@ -25,14 +25,14 @@ fn each_request_of_a_batch_is_answered_and_nothing_else_is() {
         [] -> nothing
         {"id":"a","method":"ping"} -> {"jsonrpc":"2.0","id":"a","error":{"code":-32600,"message":"batches are not taken: send each message by itself"}}
         {"id":null,"method":"ping"} -> nothing
-    "#]].assert_eq(&apart(batch));
+    "#]].assert_eq(&describe_batch(batch));
 }
 
 #[test]
 fn what_is_none_or_has_none_or_too_many_is_no_batch() {
     let many = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
     for text in ["", "{}", "[]", "[1,", "[1] 2", " [1]", &many(MAX_BATCH + 1)] {
-        assert_eq!(apart(text), "no batch\n", "{text:.20}");
+        assert_eq!(describe_batch(text), "no batch\n", "{text:.20}");
     }
-    assert_eq!(apart(&many(MAX_BATCH)).lines().count(), MAX_BATCH);
+    assert_eq!(describe_batch(&many(MAX_BATCH)).lines().count(), MAX_BATCH);
 }

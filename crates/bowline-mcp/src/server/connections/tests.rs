@@ -1,12 +1,12 @@
-//! Which connection is closed for another.
+//! Tests of which connection is closed in favour of another.
 
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 
-use super::{Admission, Connections};
+use super::{ConnectionPermit, Connections};
 
-fn is_closed(admission: &Admission) -> bool {
+fn is_closed(admission: &ConnectionPermit) -> bool {
     admission.wait_until_closed().now_or_never().is_some()
 }
 
@@ -41,7 +41,7 @@ fn a_request_under_way_is_never_cut_for_another() {
     let connections = Connections::new(1);
     let only = Arc::new(connections.admit().unwrap());
     let request = only.begin_request();
-    assert!(connections.admit().is_none() && connections.close_one().is_none());
+    assert!(connections.admit().is_none() && connections.close_idle_connection().is_none());
     let mut room = Box::pin(connections.wait_for_room());
     assert!((&mut room).now_or_never().is_none());
     drop(request);

@@ -1,19 +1,19 @@
-//! Which clients get which events.
+//! Tests of which clients get which events.
 
 use hyper::body::Bytes;
 
-use super::{WithoutData, without_empty_data};
+use super::{EmptyEventSupport, strip_empty_data};
 
 #[test]
 fn only_clients_of_later_revisions_get_events_without_data() {
     for (wanted, goes) in [
-        ("", WithoutData::Never),
-        ("2024-11-05", WithoutData::Never),
-        ("2025-06-18", WithoutData::Never),
-        ("2025-11-25", WithoutData::Allowed),
-        ("2026-03-01", WithoutData::Allowed),
+        ("", EmptyEventSupport::Unsupported),
+        ("2024-11-05", EmptyEventSupport::Unsupported),
+        ("2025-06-18", EmptyEventSupport::Unsupported),
+        ("2025-11-25", EmptyEventSupport::Supported),
+        ("2026-03-01", EmptyEventSupport::Supported),
     ] {
-        assert_eq!(WithoutData::of(wanted), goes, "{wanted}");
+        assert_eq!(EmptyEventSupport::from_revision(wanted), goes, "{wanted}");
     }
 }
 
@@ -28,6 +28,6 @@ fn only_empty_data_is_left_out() {
         ("", ""),
         (&long, &long),
     ] {
-        assert_eq!(without_empty_data(Bytes::from(event.to_owned())), left.as_bytes(), "{event:?}");
+        assert_eq!(strip_empty_data(Bytes::from(event.to_owned())), left.as_bytes(), "{event:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! URIs of files.
+//! Tests of file URIs.
 
 use proptest::prelude::*;
 

@@ -1,138 +1,171 @@
-//! The files that a command names, judged as if the agent itself read and wrote them.
+//! Evaluation of the files that a command names, as if the agent itself read and wrote them.
 
-use super::{Judge, Place, is_guard};
-use crate::operation::{Kind, Leads};
+use super::{CommandEvaluator, CommandPosition, is_guard_reason};
+use crate::operation::{OperationKind, PathResolution};
 use crate::paths::{self, LexicalPath, Protection, Root, RootMode, Roots};
-use crate::policy::arguments::{Argument, arguments, writes_unseen};
-use crate::policy::rule::below;
-use crate::policy::seen::{MAX_DEPTH, is_prefix, texts};
-use crate::policy::shell::{Redirection, Word};
-use crate::policy::targets::{SINKS, is_steady, locate};
-use crate::policy::wrappers::{Runs, runs};
-use crate::policy::{Effect, Ground, Law, Matcher, Reason};
+use crate::policy::arguments::{FileArgument, file_arguments, writes_unnamed_files};
+use crate::policy::rule::strip_root;
+use crate::policy::shell::{Redirection, ShellWord};
+use crate::policy::targets::{SINK_DEVICES, is_lexically_stable, lexical_path_in};
+use crate::policy::visible_commands::{MAX_DEPTH, has_literal_prefix, word_texts};
+use crate::policy::wrappers::{InnerCommand, inner_command};
+use crate::policy::{BuiltInRule, Effect, PolicyReason, ReasonBasis, RuleMatcher};
 
-impl Judge<'_> {
-    /// Judges what a shell does to a file for a command, as if the agent did it.
-    pub(super) fn redirection(&self, redirection: &Redirection, place: Place<'_>, reasons: &mut Vec<Reason>) {
+impl CommandEvaluator<'_> {
+    /// Evaluates a redirection as if the agent accessed the file itself.
+    pub(super) fn evaluate_redirection(
+        &self,
+        redirection: &Redirection,
+        place: CommandPosition<'_>,
+        reasons: &mut Vec<PolicyReason>,
+    ) {
         let target = &redirection.target;
-        if target.is_literal && SINKS.contains(&target.text.as_str()) {
+        if target.is_literal && SINK_DEVICES.contains(&target.text.as_str()) {
             return;
         }
-        let is_certain = target.is_literal && (!place.has_moved || target.text.starts_with('/'));
-        let mut file = self.file(&self.command.cwd, redirection.access.into(), &target.text);
-        if self.is_free {
-            // What may run arbitrary code may write files, but for those that a rule or their name guards.
-            file.retain(is_guard);
+        let is_certain = target.is_literal && (!place.may_have_moved || target.text.starts_with('/'));
+        let mut file = self.evaluate_file_access(&self.command.cwd, redirection.access.into(), &target.text);
+        if self.allows_arbitrary_code {
+            // Permission for arbitrary code covers writes, except to files that a rule or their name guards.
+            file.retain(is_guard_reason);
         }
-        reasons.extend(file.into_iter().map(|reason| reason.of(&target.text)));
-        if !is_certain && !self.is_free {
-            let effect = self.policy.preset.guarded(self.kind);
-            reasons.push(Reason::law(effect, Law::UncertainTarget).of(&target.text));
+        reasons.extend(file.into_iter().map(|reason| reason.with_subject(&target.text)));
+        if !is_certain && !self.allows_arbitrary_code {
+            let effect = self.policy.preset.guarded_effect(self.kind);
+            reasons.push(
+                PolicyReason::built_in(effect, BuiltInRule::UncertainTarget).with_subject(&target.text),
+            );
         }
     }
 
-    /// Judges what a plain command does to the files that it is given, as far as that needs more than the command's rule:
-    /// where rules or laws speak of them. What a rule names word for word is allowed by it.
-    pub(super) fn arguments(
+    /// Evaluates the files given to a plain command where the command's rule is not enough: where rules or built-in
+    /// guards apply to them. A file that a rule names word for word is allowed by it.
+    pub(super) fn evaluate_arguments(
         &self,
-        words: &[Word],
-        place: Place<'_>,
+        words: &[ShellWord],
+        place: CommandPosition<'_>,
         is_allowed: bool,
-        reasons: &mut Vec<Reason>,
+        reasons: &mut Vec<PolicyReason>,
     ) {
-        let mut named = if is_allowed { usize::MAX } else { self.named_words(words) };
+        let mut named = if is_allowed { usize::MAX } else { self.allowed_prefix_len(words) };
         let mut words = words;
         for _ in 0..=MAX_DEPTH {
-            for argument in arguments(words) {
-                self.argument(&argument, place, argument.at < named, reasons);
+            for argument in file_arguments(words) {
+                self.evaluate_argument(&argument, place, argument.word_index < named, reasons);
             }
-            if writes_unseen(words) && !self.is_free && named < words.len() {
-                let effect = self.policy.preset.guarded(self.kind);
-                reasons.push(Reason::law(effect, Law::UnseenTargets).of(&texts(words).join(" ")));
+            if writes_unnamed_files(words) && !self.allows_arbitrary_code && named < words.len() {
+                let effect = self.policy.preset.guarded_effect(self.kind);
+                reasons.push(
+                    PolicyReason::built_in(effect, BuiltInRule::UnnamedTargets)
+                        .with_subject(&word_texts(words).join(" ")),
+                );
             }
-            let Runs::Words { at, .. } = runs(words) else { return };
+            let InnerCommand::Words { at, .. } = inner_command(words) else { return };
             words = &words[at..];
             named = named.saturating_sub(at);
         }
     }
 
-    /// Returns how many words of a command stand in the longest rule that allows it.
-    fn named_words(&self, words: &[Word]) -> usize {
-        let allowing = self.policy.live(self.kind, self.context).map(|(_, rule)| rule);
+    /// Returns the number of words of a command that its longest allowing rule names.
+    fn allowed_prefix_len(&self, words: &[ShellWord]) -> usize {
+        let allowing = self.policy.active_rules(self.kind, self.context).map(|(_, rule)| rule);
         let lengths =
             allowing.filter(|rule| rule.effect() == Effect::Allow).map(|rule| match &rule.spec().matcher {
-                Matcher::Command(prefix) if is_prefix(prefix, words) => prefix.len(),
+                RuleMatcher::Command(prefix) if has_literal_prefix(prefix, words) => prefix.len(),
                 _ => 0,
             });
         lengths.max().unwrap_or_default()
     }
 
-    fn argument(&self, argument: &Argument<'_>, place: Place<'_>, is_named: bool, reasons: &mut Vec<Reason>) {
+    fn evaluate_argument(
+        &self,
+        argument: &FileArgument<'_>,
+        place: CommandPosition<'_>,
+        is_named: bool,
+        reasons: &mut Vec<PolicyReason>,
+    ) {
         let name = &*argument.name;
         let mut found = Vec::new();
         if !argument.is_literal && name.starts_with('~') {
-            found.push(Reason::law(self.policy.preset.guarded(self.kind), Law::Outside));
+            found.push(PolicyReason::built_in(
+                self.policy.preset.guarded_effect(self.kind),
+                BuiltInRule::OutsideWorkspace,
+            ));
         } else {
             let own = std::slice::from_ref(&self.command.cwd);
             let directories = if place.directories.is_empty() { own } else { place.directories };
             for directory in directories {
-                found.extend(self.file(directory, argument.access, name));
+                found.extend(self.evaluate_file_access(directory, argument.access, name));
             }
         }
         found.retain(|reason| {
-            reason.effect != Effect::Allow && !matches!(reason.ground, Ground::Preset { .. })
+            reason.effect != Effect::Allow && !matches!(reason.basis, ReasonBasis::Preset { .. })
         });
-        if self.is_free {
-            found.retain(is_guard);
+        if self.allows_arbitrary_code {
+            found.retain(is_guard_reason);
         }
         if is_named {
-            found.retain(|reason| matches!(reason.ground, Ground::Rule { .. }));
+            found.retain(|reason| matches!(reason.basis, ReasonBasis::Rule { .. }));
         }
-        reasons.extend(found.into_iter().map(|reason| reason.of(name)));
+        reasons.extend(found.into_iter().map(|reason| reason.with_subject(name)));
     }
 
-    /// Judges a file that a shell opens, or that a command is given, by where it leads.
-    pub(super) fn file(&self, directory: &str, access: paths::Access, name: &str) -> Vec<Reason> {
-        let guarded = self.policy.preset.guarded(self.kind);
-        let kind = if access == paths::Access::Read { Kind::Read } else { Kind::Write };
-        let uncertain = Reason::law(guarded, Law::UncertainTarget);
-        let Some(path) = locate(directory, name) else { return vec![uncertain] };
-        let by_text = |law: Law| {
-            let mut reasons = self.policy.judge_elsewhere(kind, path.as_str(), self.context);
-            // A command may write outside, if a person says so.
-            reasons.retain(|reason| reason.ground != Ground::Law(Law::Outside));
-            reasons.push(Reason::law(guarded, law));
-            let protection = self.admit(&path, access).unwrap_or_else(|| paths::protected(&path, access));
-            reasons.extend(protection.map(|protection| Reason::law(guarded, Law::Protected(protection))));
+    /// Evaluates a file that a shell opens, or that is given to a command, by its resolved location.
+    pub(super) fn evaluate_file_access(
+        &self,
+        directory: &str,
+        access: paths::Access,
+        name: &str,
+    ) -> Vec<PolicyReason> {
+        let guarded = self.policy.preset.guarded_effect(self.kind);
+        let kind = if access == paths::Access::Read { OperationKind::Read } else { OperationKind::Write };
+        let uncertain = PolicyReason::built_in(guarded, BuiltInRule::UncertainTarget);
+        let Some(path) = lexical_path_in(directory, name) else { return vec![uncertain] };
+        let by_text = |law: BuiltInRule| {
+            let mut reasons = self.policy.evaluate_outside_path(kind, path.as_str(), self.context);
+            // A command may write outside the workspace with a person's approval.
+            reasons.retain(|reason| reason.basis != ReasonBasis::BuiltIn(BuiltInRule::OutsideWorkspace));
+            reasons.push(PolicyReason::built_in(guarded, law));
+            let protection =
+                self.find_protection(&path, access).unwrap_or_else(|| paths::find_protection(&path, access));
+            reasons.extend(
+                protection.map(|protection| {
+                    PolicyReason::built_in(guarded, BuiltInRule::ProtectedPath(protection))
+                }),
+            );
             reasons
         };
-        let mut reasons = match self.leads(&path, access) {
-            Some(Leads::Inside { resolved, protection }) => {
-                self.policy.judge_file(kind, path.as_str(), resolved, *protection, self.context)
+        let mut reasons = match self.find_resolution(&path, access) {
+            Some(PathResolution::InsideRoot { resolved, protection }) => {
+                self.policy.evaluate_file(kind, path.as_str(), resolved, *protection, self.context)
             }
-            Some(Leads::ReadOnly) => by_text(Law::ReadOnly),
-            Some(Leads::Elsewhere) => by_text(Law::Outside),
-            None => by_text(Law::UncertainTarget),
+            Some(PathResolution::ReadOnlyRoot) => by_text(BuiltInRule::ReadOnlyRoot),
+            Some(PathResolution::OutsideRoots) => by_text(BuiltInRule::OutsideWorkspace),
+            None => by_text(BuiltInRule::UncertainTarget),
         };
-        if !is_steady(name) {
+        if !is_lexically_stable(name) {
             reasons.push(uncertain);
         }
         reasons
     }
 
-    /// Returns where a name leads, if somebody looked.
-    pub(super) fn leads(&self, path: &LexicalPath, access: paths::Access) -> Option<&Leads> {
-        let reaches = self.command.reaches.iter();
-        let found = reaches.filter(|reached| reached.asked == path.as_str() && reached.access == access);
-        found.map(|reached| &reached.leads).next()
+    /// Returns the resolution of a name, if the engine looked it up.
+    pub(super) fn find_resolution(
+        &self,
+        path: &LexicalPath,
+        access: paths::Access,
+    ) -> Option<&PathResolution> {
+        let reaches = self.command.named_paths.iter();
+        let found = reaches.filter(|reached| reached.requested == path.as_str() && reached.access == access);
+        found.map(|reached| &reached.resolution).next()
     }
 
-    pub(super) fn is_inside(&self, path: &str) -> bool {
-        self.policy.roots.iter().any(|root| below(path, root).is_some())
+    pub(super) fn is_inside_roots(&self, path: &str) -> bool {
+        self.policy.roots.iter().any(|root| strip_root(path, root).is_some())
     }
 
-    /// Returns what protects a file of the workspace; nothing if it is none.
-    fn admit(&self, path: &LexicalPath, access: paths::Access) -> Option<Option<Protection>> {
+    /// Returns the protection of a file of the workspace; the outer `None` means that the file lies outside.
+    fn find_protection(&self, path: &LexicalPath, access: paths::Access) -> Option<Option<Protection>> {
         let root =
             |root: &String| LexicalPath::parse(root).ok().map(|path| Root { path, mode: RootMode::Writable });
         let mut parsed = self.policy.roots.iter().filter_map(root);

@@ -1,4 +1,4 @@
-//! Lines in, words out; and lines that nobody should trust.
+//! Tests of the shell recogniser: lines in, words out; and lines that must be refused.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ fn check(lines: &[&str], expected: Expect) {
         write!(out, "{}: ", line.escape_debug()).unwrap();
         match parse(line) {
             Ok(line) => {
-                let shown: Vec<String> = line.commands.iter().map(show).collect();
+                let shown: Vec<String> = line.commands.iter().map(show_command).collect();
                 writeln!(out, "{}", shown.join(" | ")).unwrap();
             }
             Err(why) => writeln!(out, "! {why}").unwrap(),
@@ -21,13 +21,13 @@ fn check(lines: &[&str], expected: Expect) {
     expected.assert_eq(&out);
 }
 
-fn show(command: &Simple) -> String {
-    let word = |word: &Word| format!("{}{:?}", if word.is_literal { "" } else { "*" }, word.text);
+fn show_command(command: &SimpleCommand) -> String {
+    let word = |word: &ShellWord| format!("{}{:?}", if word.is_literal { "" } else { "*" }, word.text);
     let mut shown: Vec<String> =
         command.assignments.iter().map(|(name, value)| format!("{name}={}", word(value))).collect();
     shown.extend(command.words.iter().map(word));
     shown.extend(command.redirections.iter().map(|redirection| {
-        let sign = if redirection.access == Access::Read { "<" } else { ">" };
+        let sign = if redirection.access == RedirectionAccess::Read { "<" } else { ">" };
         format!("{sign}{}", word(&redirection.target))
     }));
     shown.join(" ")
@@ -267,15 +267,15 @@ fn what_is_not_surely_understood_is_refused() {
 fn a_line_is_understood_as_a_whole_or_not_at_all() {
     let commands = |count: usize| parse(&vec!["a"; count].join(";")).map(|line| line.commands.len());
     assert_eq!(commands(MAX_COMMANDS), Ok(MAX_COMMANDS));
-    assert_eq!(commands(MAX_COMMANDS + 1), Err(Unparsed::TooManyCommands));
-    assert_eq!(commands(10_000), Err(Unparsed::TooLong(19_999)));
+    assert_eq!(commands(MAX_COMMANDS + 1), Err(ShellParseError::TooManyCommands));
+    assert_eq!(commands(10_000), Err(ShellParseError::TooLong(19_999)));
     let words = |count: usize| parse(&vec!["a"; count].join(" ")).map(|line| line.commands[0].words.len());
     assert_eq!(words(MAX_WORDS), Ok(MAX_WORDS));
-    assert_eq!(words(MAX_WORDS + 1), Err(Unparsed::TooManyWords));
+    assert_eq!(words(MAX_WORDS + 1), Err(ShellParseError::TooManyWords));
     let redirections = format!("a{}", " >b".repeat(MAX_WORDS));
-    assert_eq!(parse(&redirections), Err(Unparsed::TooManyWords));
+    assert_eq!(parse(&redirections), Err(ShellParseError::TooManyWords));
     assert!(parse(&"a".repeat(MAX_LINE)).is_ok());
-    assert_eq!(parse(&"a".repeat(MAX_LINE + 1)), Err(Unparsed::TooLong(MAX_LINE + 1)));
+    assert_eq!(parse(&"a".repeat(MAX_LINE + 1)), Err(ShellParseError::TooLong(MAX_LINE + 1)));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What agents were recorded to say before they call a tool of an MCP server, and what looks like it.
+//! Tests with recorded permission requests of agents for MCP tools, and with lookalikes.
 
 use std::fmt::Write as _;
 
@@ -7,45 +7,45 @@ use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::relay::{Fact, Relay, Route, Seen, Side};
+use crate::relay::{ProxySide, Relay, RelayEvent, RelayedMessage, Route};
 
 fn tools() -> OwnTools {
     let tool = |name, care, arguments: &[&str]| {
         let arguments = arguments.iter().map(|name| (*name).to_owned()).collect();
-        OwnTool { name, care, arguments }
+        OwnTool { name, prompt_behavior: care, arguments }
     };
     let tools = vec![
-        tool("read_text_file", Care::Looks, &["path", "line", "limit"]),
-        tool("edit_text_file", Care::AsksToWrite, &["path", "old_text", "new_text"]),
-        tool("execute", Care::AsksToRun, &["command", "args"]),
+        tool("read_text_file", PromptBehavior::Never, &["path", "line", "limit"]),
+        tool("edit_text_file", PromptBehavior::BeforeWrite, &["path", "old_text", "new_text"]),
+        tool("execute", PromptBehavior::BeforeRun, &["command", "args"]),
     ];
     OwnTools::new("bowline".to_owned(), tools)
 }
 
-/// Returns what a line is told as, by the relay that whoever asks here has it from.
-fn fact(line: &str) -> Fact {
+/// Returns the event that the relay passes to the caller for a line.
+fn event(line: &str) -> RelayEvent {
     let message: Value = serde_json::from_str(line).unwrap();
     let (id, method) = (RequestId::Number(1), message["method"].as_str().unwrap());
     let seen = match message.get("id") {
-        Some(_) => Seen::Request(&id, method),
-        None => Seen::Notification(method),
+        Some(_) => RelayedMessage::Request(&id, method),
+        None => RelayedMessage::Notification(method),
     };
-    match Relay::default().see(Side::Agent, seen, line.as_bytes()) {
-        Route::Look(fact, _) => *fact,
+    match Relay::default().route(ProxySide::Agent, seen, line.as_bytes()) {
+        Route::Inspect(fact, _) => *fact,
         route => panic!("{route:?}"),
     }
 }
 
-/// Follows what an agent says, and tells how each request of it is answered: without rules, and where they leave it open.
+/// Feeds an agent's messages, and shows the answer to each request: without rules, and where they leave it open.
 fn check(lines: &[Value], expect: Expect) {
     let (mut tools, mut told) = (tools(), String::new());
     for line in lines {
         let line = line.to_string();
-        match fact(&line) {
-            Fact::ToolCall(seen) => tools.told(&seen, line.as_bytes()),
-            Fact::Permission(..) => {
-                let answers = [Rules::Off, Rules::LeaveOpen].map(|rules| {
-                    let answer = tools.answer(line.as_bytes(), rules);
+        match event(&line) {
+            RelayEvent::ToolCall(seen) => tools.record_tool_call(&seen, line.as_bytes()),
+            RelayEvent::PermissionRequested(..) => {
+                let answers = [PolicyStatus::Off, PolicyStatus::Undecided].map(|rules| {
+                    let answer = tools.answer_permission_request(line.as_bytes(), rules);
                     answer.map_or("passes".to_owned(), |once| format!("{} {}", once.tool, once.option))
                 });
                 writeln!(told, "{}", answers.join(", ")).unwrap();
@@ -73,11 +73,11 @@ fn options() -> Value {
     ])
 }
 
-fn ask(call: Value) -> Value {
-    ask_with(call, Value::Null, options())
+fn permission_request(call: Value) -> Value {
+    permission_request_with(call, Value::Null, options())
 }
 
-fn ask_with(call: Value, meta: Value, options: Value) -> Value {
+fn permission_request_with(call: Value, meta: Value, options: Value) -> Value {
     let mut params = json!({"sessionId": "s", "toolCall": call, "options": options});
     if !meta.is_null() {
         params["_meta"] = meta;
@@ -85,7 +85,7 @@ fn ask_with(call: Value, meta: Value, options: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params})
 }
 
-/// What claude-agent-acp 0.99.0 asks.
+/// A request of claude-agent-acp 0.99.0.
 fn claude(tool: &str, server: &str, source: &str) -> Value {
     json!({
         "toolCallId": "toolu_2", "name": tool, "status": "pending", "title": tool, "kind": "other", "content": [],
@@ -100,14 +100,14 @@ fn with_path(tool: &str, path: Value) -> Value {
     call
 }
 
-/// Returns how the last request of an agent is answered where there are no rules.
+/// Returns the answer to an agent's last request where there are no rules.
 fn answer(lines: &[Value]) -> String {
     let (mut tools, mut told) = (tools(), String::new());
     for line in lines.iter().map(Value::to_string) {
-        match fact(&line) {
-            Fact::ToolCall(seen) => tools.told(&seen, line.as_bytes()),
-            Fact::Permission(..) => {
-                let answer = tools.answer(line.as_bytes(), Rules::Off);
+        match event(&line) {
+            RelayEvent::ToolCall(seen) => tools.record_tool_call(&seen, line.as_bytes()),
+            RelayEvent::PermissionRequested(..) => {
+                let answer = tools.answer_permission_request(line.as_bytes(), PolicyStatus::Off);
                 told = answer.map_or("passes".to_owned(), |once| format!("{} {}", once.tool, once.option));
             }
             other => panic!("{other:?}"),
@@ -126,7 +126,7 @@ fn each_version_in_the_table_has_a_recording_that_is_recognised() {
         (
             "claude-agent-acp",
             "0.99.0",
-            vec![ask(claude(registered, "bowline", "dynamic"))],
+            vec![permission_request(claude(registered, "bowline", "dynamic"))],
             "edit_text_file yes",
         ),
         (
@@ -135,7 +135,12 @@ fn each_version_in_the_table_has_a_recording_that_is_recognised() {
             vec![qwen(registered, "edit_text_file", input.clone())],
             "edit_text_file proceed_once",
         ),
-        ("codex-acp", "2.6.0", vec![codex("1", marked, true), codex_asks("1")], "edit_text_file yes"),
+        (
+            "codex-acp",
+            "2.6.0",
+            vec![codex("1", marked, true), codex_permission_request("1")],
+            "edit_text_file yes",
+        ),
         (
             "gemini",
             "0.61.0",
@@ -162,7 +167,7 @@ fn each_version_in_the_table_has_a_recording_that_is_recognised() {
     let mut recorded: Vec<(&str, &str)> =
         rows.iter().map(|(agent, version, ..)| (*agent, *version)).collect();
     recorded.dedup();
-    let known: Vec<(&str, &str)> = SHAPES
+    let known: Vec<(&str, &str)> = REQUEST_SHAPES
         .iter()
         .flat_map(|shape| shape.versions.iter().map(|version| (shape.agent, *version)))
         .collect();
@@ -175,21 +180,21 @@ fn a_request_of_claude_is_ours_by_its_server_and_where_that_is_from() {
     without_server["_meta"]["claudeCode"].as_object_mut().unwrap().remove("mcpServer");
     check(
         &[
-            ask(claude("mcp__bowline__edit_text_file", "bowline", "dynamic")),
-            ask(claude("mcp__bowline__read_text_file", "bowline", "dynamic")),
-            ask(claude("mcp__bowline__execute", "bowline", "dynamic")),
-            // One of the project's settings, another server, a tool that there is not, no server at all.
-            ask(claude("mcp__bowline__edit_text_file", "bowline", "project")),
-            ask(claude("mcp__bowline__edit_text_file", "other", "dynamic")),
-            ask(claude("mcp__other__edit_text_file", "bowline", "dynamic")),
-            ask(claude("mcp__bowline__publish", "bowline", "dynamic")),
-            ask(claude("Bash", "bowline", "dynamic")),
-            ask(without_server),
-            ask(with_path("mcp__bowline__read_text_file", json!(".env"))),
-            ask(with_path("mcp__bowline__read_text_file", json!("/w/.ssh/id_ed25519"))),
-            ask(with_path("mcp__bowline__read_text_file", json!(7))),
-            // What asks itself shows what it is about.
-            ask(with_path("mcp__bowline__edit_text_file", json!(".env"))),
+            permission_request(claude("mcp__bowline__edit_text_file", "bowline", "dynamic")),
+            permission_request(claude("mcp__bowline__read_text_file", "bowline", "dynamic")),
+            permission_request(claude("mcp__bowline__execute", "bowline", "dynamic")),
+            // A server from the project's settings, another server, an unknown tool, no server at all.
+            permission_request(claude("mcp__bowline__edit_text_file", "bowline", "project")),
+            permission_request(claude("mcp__bowline__edit_text_file", "other", "dynamic")),
+            permission_request(claude("mcp__other__edit_text_file", "bowline", "dynamic")),
+            permission_request(claude("mcp__bowline__publish", "bowline", "dynamic")),
+            permission_request(claude("Bash", "bowline", "dynamic")),
+            permission_request(without_server),
+            permission_request(with_path("mcp__bowline__read_text_file", json!(".env"))),
+            permission_request(with_path("mcp__bowline__read_text_file", json!("/w/.ssh/id_ed25519"))),
+            permission_request(with_path("mcp__bowline__read_text_file", json!(7))),
+            // A tool that asks itself shows the file.
+            permission_request(with_path("mcp__bowline__edit_text_file", json!(".env"))),
         ],
         expect![[r#"
             edit_text_file yes, edit_text_file yes
@@ -209,7 +214,7 @@ fn a_request_of_claude_is_ours_by_its_server_and_where_that_is_from() {
     );
 }
 
-/// What codex-acp 2.6.0 announces.
+/// An announcement of codex-acp 2.6.0.
 fn codex(id: &str, input: Value, is_mcp: bool) -> Value {
     let mut call = json!({
         "toolCallId": id, "kind": "execute", "title": "mcp.bowline.edit_text_file", "status": "in_progress",
@@ -221,10 +226,10 @@ fn codex(id: &str, input: Value, is_mcp: bool) -> Value {
     announce(call)
 }
 
-/// What codex-acp 2.6.0 asks.
-fn codex_asks(id: &str) -> Value {
+/// A request of codex-acp 2.6.0.
+fn codex_permission_request(id: &str) -> Value {
     let call = json!({"toolCallId": id, "kind": "execute", "status": "pending"});
-    ask_with(call, json!({"is_mcp_tool_approval": true}), options())
+    permission_request_with(call, json!({"is_mcp_tool_approval": true}), options())
 }
 
 #[test]
@@ -233,39 +238,39 @@ fn a_request_of_codex_is_ours_by_the_call_that_it_announced() {
         |server: &str, tool: &str| json!({"server": server, "tool": tool, "arguments": {"path": "a.txt"}});
     check(
         &[
-            codex_asks("not announced"),
+            codex_permission_request("not announced"),
             codex("edit", input("bowline", "edit_text_file"), true),
-            codex_asks("edit"),
+            codex_permission_request("edit"),
             update(
                 json!({"sessionUpdate": "tool_call_update", "toolCallId": "edit", "status": "in_progress"}),
             ),
-            codex_asks("edit"),
-            // The request itself has no mark: it is for something else.
-            ask(json!({"toolCallId": "edit", "kind": "execute", "status": "pending"})),
+            codex_permission_request("edit"),
+            // The request itself has no mark, so it is for something else.
+            permission_request(json!({"toolCallId": "edit", "kind": "execute", "status": "pending"})),
             codex("read", input("bowline", "read_text_file"), true),
-            codex_asks("read"),
+            codex_permission_request("read"),
             codex("other", input("other", "edit_text_file"), true),
-            codex_asks("other"),
+            codex_permission_request("other"),
             codex("missing", input("bowline", "publish"), true),
-            codex_asks("missing"),
+            codex_permission_request("missing"),
             codex(
                 "secret",
                 json!({"server": "bowline", "tool": "read_text_file", "arguments": {"path": ".env"}}),
                 true,
             ),
-            codex_asks("secret"),
-            // A command whose words look like it.
+            codex_permission_request("secret"),
+            // A command whose words look like a tool.
             codex("shell", json!({"command": ["bowline", "edit_text_file"], "cwd": "/"}), false),
-            codex_asks("shell"),
+            codex_permission_request("shell"),
             codex("unmarked", input("bowline", "edit_text_file"), false),
-            codex_asks("unmarked"),
+            codex_permission_request("unmarked"),
             // It becomes another call.
             update(json!({
                 "sessionUpdate": "tool_call_update", "toolCallId": "edit", "rawInput": input("other", "edit_text_file"),
             })),
-            codex_asks("edit"),
+            codex_permission_request("edit"),
             update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "read", "status": "completed"})),
-            codex_asks("read"),
+            codex_permission_request("read"),
         ],
         expect![[r#"
             passes, passes
@@ -284,12 +289,12 @@ fn a_request_of_codex_is_ours_by_the_call_that_it_announced() {
     );
 }
 
-/// What fast-agent 0.10.46 announces while its model writes the call, and asks.
+/// The announcement of fast-agent 0.10.46 while its model writes the call, and its request.
 fn fast(id: &str, title: &str, kind: &str, input: Value) -> [Value; 2] {
     let call = json!({"toolCallId": id, "title": title, "kind": kind, "status": "pending"});
     let mut asked = call.clone();
     asked["rawInput"] = input;
-    [announce(call), ask(asked)]
+    [announce(call), permission_request(asked)]
 }
 
 #[test]
@@ -304,8 +309,8 @@ fn a_request_of_fast_agent_is_ours_by_a_title_that_no_command_can_have() {
     let lines = [
         vec![asked.clone(), announced, update(streaming), asked.clone(), update(becomes_other), asked],
         fast("2", "bowline/read_text_file", "read", json!({"path": "a.txt"})).to_vec(),
-        // A program of the project, by its title alone, with the kind of a command, or with the input of one.
-        vec![ask(
+        // A program of the project: by its title alone, with the kind of a command, or with the input of one.
+        vec![permission_request(
             json!({"toolCallId": "pending", "title": "bowline/edit_text_file", "kind": "edit", "rawInput": input()}),
         )],
         fast("3", "bowline/edit_text_file", "execute", input()).to_vec(),
@@ -314,7 +319,7 @@ fn a_request_of_fast_agent_is_ours_by_a_title_that_no_command_can_have() {
         fast("6", "bowline/edit_text_file", "edit", Value::Null).to_vec(),
         fast("7", "bowline/execute", "execute", json!({"command": "rm"})).to_vec(),
         fast("8", "bowline/execute", "other", json!({"command": "rm"})).to_vec(),
-        // Titles that only look like it.
+        // Lookalike titles.
         fast("9", "bowline/edit_text_file ", "edit", input()).to_vec(),
         fast("10", "./bowline/edit_text_file", "edit", input()).to_vec(),
         fast("11", "run bowline/edit_text_file", "edit", input()).to_vec(),
@@ -362,15 +367,19 @@ fn a_call_that_may_be_a_command_at_any_point_is_asked_about() {
     let mut unannounced = call("5", Some("edit"));
     unannounced["sessionUpdate"] = json!("tool_call_update");
     let lines = [
-        vec![announce(call("1", Some("edit"))), ask(call("1", Some("edit")))],
-        // Announced as a command, asked as a command, asked as anything.
-        vec![announce(call("2", Some("execute"))), ask(call("2", Some("edit")))],
-        vec![announce(call("3", Some("edit"))), ask(call("3", Some("execute")))],
-        vec![ask(call("3", None))],
+        vec![announce(call("1", Some("edit"))), permission_request(call("1", Some("edit")))],
+        // Announced as a command, requested as a command, requested as another kind.
+        vec![announce(call("2", Some("execute"))), permission_request(call("2", Some("edit")))],
+        vec![announce(call("3", Some("edit"))), permission_request(call("3", Some("execute")))],
+        vec![permission_request(call("3", None))],
         // It becomes a command.
-        vec![announce(call("4", Some("edit"))), becomes("4", "execute"), ask(call("4", Some("edit")))],
+        vec![
+            announce(call("4", Some("edit"))),
+            becomes("4", "execute"),
+            permission_request(call("4", Some("edit"))),
+        ],
         // An update announces nothing.
-        vec![update(unannounced), ask(call("5", Some("edit")))],
+        vec![update(unannounced), permission_request(call("5", Some("edit")))],
     ];
     check(
         &lines.concat(),
@@ -392,9 +401,9 @@ fn a_request_of_codex_without_its_mark_is_the_editors() {
     check(
         &[
             codex("edit", input, true),
-            ask_with(call.clone(), json!({"is_mcp_tool_approval": true}), options()),
-            ask_with(call.clone(), json!({"is_mcp_tool_approval": false}), options()),
-            ask_with(call, json!({"another": true}), options()),
+            permission_request_with(call.clone(), json!({"is_mcp_tool_approval": true}), options()),
+            permission_request_with(call.clone(), json!({"is_mcp_tool_approval": false}), options()),
+            permission_request_with(call, json!({"another": true}), options()),
         ],
         expect![[r#"
             edit_text_file yes, edit_text_file yes
@@ -410,14 +419,22 @@ fn only_one_option_that_allows_it_once_is_taken() {
     let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
     check(
         &[
-            ask_with(
+            permission_request_with(
                 call(),
                 Value::Null,
                 json!([option("always", "allow_always"), option("no", "reject_once")]),
             ),
-            ask_with(call(), Value::Null, json!([option("a", "allow_once"), option("b", "allow_once")])),
-            ask_with(call(), Value::Null, json!([])),
-            ask_with(call(), Value::Null, json!([option("no", "reject_once"), option("b", "allow_once")])),
+            permission_request_with(
+                call(),
+                Value::Null,
+                json!([option("a", "allow_once"), option("b", "allow_once")]),
+            ),
+            permission_request_with(call(), Value::Null, json!([])),
+            permission_request_with(
+                call(),
+                Value::Null,
+                json!([option("no", "reject_once"), option("b", "allow_once")]),
+            ),
         ],
         expect![[r#"
             passes, passes
@@ -435,15 +452,16 @@ fn gemini_and_others_that_say_it_in_a_way_of_their_own_pass() {
         "title": "read_text_file (bowline MCP Server)", "locations": [], "kind": "other",
         "content": [{"type": "content", "content": {"type": "text", "text": "{\"path\":\"a.txt\"}"}}],
     });
-    let mut twice = ask(claude("mcp__bowline__edit_text_file", "other", "dynamic")).to_string();
+    let mut twice =
+        permission_request(claude("mcp__bowline__edit_text_file", "other", "dynamic")).to_string();
     twice = twice.replacen(
         r#""mcpServer":"#,
         r#""mcpServer":{"name":"bowline","source":"dynamic"},"mcpServer":"#,
         1,
     );
-    assert_eq!(tools().answer(twice.as_bytes(), Rules::Off), None);
+    assert_eq!(tools().answer_permission_request(twice.as_bytes(), PolicyStatus::Off), None);
     check(
-        &[ask(gemini)],
+        &[permission_request(gemini)],
         expect![[r#"
         passes, passes
     "#]],
@@ -457,18 +475,18 @@ fn so_many_calls_are_known_and_no_more() {
         let id = number.to_string();
         let [announced, _] = fast(&id, "bowline/edit_text_file", "edit", Value::Null);
         let line = announced.to_string();
-        let Fact::ToolCall(seen) = fact(&line) else { panic!("{line}") };
-        tools.told(&seen, line.as_bytes());
+        let RelayEvent::ToolCall(seen) = event(&line) else { panic!("{line}") };
+        tools.record_tool_call(&seen, line.as_bytes());
     }
     assert_eq!(tools.calls.len(), MAX_CALLS);
     let asked = |id: &str| {
         let [_, asked] = fast(id, "bowline/edit_text_file", "edit", json!({"path": "a"}));
-        tools.answer(asked.to_string().as_bytes(), Rules::Off).is_some()
+        tools.answer_permission_request(asked.to_string().as_bytes(), PolicyStatus::Off).is_some()
     };
     assert_eq!((asked("0"), asked("1"), asked(&MAX_CALLS.to_string())), (false, true, true));
 }
 
-/// What gemini 0.61.0 asks before a tool of an MCP server.
+/// A request of gemini 0.61.0 for an MCP tool.
 fn gemini(title: &str, kind: &str, text: &str) -> Value {
     let call = json!({
         "toolCallId": "mcp_bowline_edit_text_file-1763374000000-1", "status": "pending", "title": title, "kind": kind,
@@ -480,7 +498,7 @@ fn gemini(title: &str, kind: &str, text: &str) -> Value {
         {"optionId": "proceed_once", "name": "Allow", "kind": "allow_once"},
         {"optionId": "cancel", "name": "Reject", "kind": "reject_once"},
     ]);
-    ask_with(call, Value::Null, options)
+    permission_request_with(call, Value::Null, options)
 }
 
 #[test]
@@ -502,10 +520,10 @@ fn a_request_of_gemini_is_ours_by_its_title_if_no_command_can_be_in_it() {
             gemini(edit, "other", input),
             gemini(edit, "other", &omitted("path, old_text, new_text")),
             gemini("read_text_file (bowline MCP Server)", "other", r#"{"path":"a.txt"}"#),
-            // Secrets, and what is not told.
+            // Secrets, and an omitted input.
             gemini("read_text_file (bowline MCP Server)", "other", r#"{"path":".env"}"#),
             gemini("read_text_file (bowline MCP Server)", "other", &omitted("path")),
-            // A tool of another server that is given a command, which then is the title.
+            // A tool of another server with a command, which then becomes the title.
             gemini(edit, "other", r#"{"command":"edit_text_file (bowline MCP Server)"}"#),
             gemini(edit, "other", r#"{"command":"edit_text_file (bowline MCP Server)","path":"a.txt"}"#),
             gemini(edit, "other", &omitted("path, command, old_text")),
@@ -513,7 +531,7 @@ fn a_request_of_gemini_is_ours_by_its_title_if_no_command_can_be_in_it() {
             gemini(edit, "other", &omitted("")),
             gemini(edit, "other", "{}"),
             gemini("execute (bowline MCP Server)", "other", r#"{"command":"execute (bowline MCP Server)"}"#),
-            // Something else.
+            // Other tools.
             gemini("edit_text_file (other MCP Server)", "other", input),
             gemini("publish (bowline MCP Server)", "other", input),
             gemini("run edit_text_file (bowline MCP Server)", "other", input),
@@ -546,7 +564,7 @@ fn a_request_of_gemini_is_ours_by_its_title_if_no_command_can_be_in_it() {
     );
 }
 
-/// What gemini 0.61.0 asks before a tool of an MCP server that is given a command, which is the title then.
+/// A request of gemini 0.61.0 for an MCP tool with a command, which then becomes the title.
 fn gemini_command(id: &str, command: &str, text: &str) -> Value {
     let mut asked = gemini(command, "other", text);
     asked["params"]["toolCall"]["toolCallId"] = json!(id);
@@ -566,7 +584,7 @@ fn a_command_of_gemini_is_ours_by_the_registered_name_in_its_id() {
         &[
             gemini_command(id, "make", input),
             gemini_command(id, "make", omitted),
-            // An id that a model's server has chosen.
+            // An id chosen by a model's server.
             gemini_command("mcp_bowline_execute__0f3a", "make", input),
             // Tools of other servers.
             gemini_command("mcp_other_execute__0f3a", "make", input),
@@ -576,9 +594,9 @@ fn a_command_of_gemini_is_ours_by_the_registered_name_in_its_id() {
             gemini_command("mcp_bowline_execute__", "make", input),
             gemini_command("mcp_bowline_execute", "make", input),
             gemini_command("run_shell_command__0f3a", "make", input),
-            // Ids are told of no other tool: its title has more.
+            // Ids count for no other tool: their titles say more.
             gemini_command("mcp_bowline_edit_text_file__0f3a", "make", r#"{"path":"a.txt"}"#),
-            // An input that the tool does not have.
+            // An argument that the tool does not have.
             gemini_command(id, "make", r#"{"command":"make","script":"x"}"#),
             gemini_command(id, "make", "{}"),
             of_a_shell,
@@ -604,7 +622,7 @@ fn a_command_of_gemini_is_ours_by_the_registered_name_in_its_id() {
     );
 }
 
-/// What qwen 0.24.4 asks before a tool; `named` is what its options name.
+/// A request of qwen 0.24.4 for a tool; `named` is the name in its options.
 fn qwen(tool: &str, named: &str, input: Value) -> Value {
     let call = json!({
         "toolCallId": "call_1", "status": "pending", "title": input.to_string(), "content": [], "locations": [],
@@ -616,7 +634,7 @@ fn qwen(tool: &str, named: &str, input: Value) -> Value {
         {"optionId": "proceed_once", "name": "Allow", "kind": "allow_once"},
         {"optionId": "cancel", "name": "Reject", "kind": "reject_once"},
     ]);
-    ask_with(call, Value::Null, options)
+    permission_request_with(call, Value::Null, options)
 }
 
 #[test]
@@ -642,7 +660,7 @@ fn a_request_of_qwen_is_ours_by_the_registered_name_and_the_options_of_mcp_tools
             qwen(edit, "sh", input()),
             without_label,
             qwen("run_shell_command", "edit_text_file", json!({"command": edit})),
-            // It is unknown which of the two means just this.
+            // It is unclear which of the two means only this once.
             twice,
         ],
         expect![[r#"
@@ -661,7 +679,7 @@ fn a_request_of_qwen_is_ours_by_the_registered_name_and_the_options_of_mcp_tools
     );
 }
 
-/// What kimi-code 2.1.0 asks.
+/// A request of kimi-code 2.1.0.
 fn kimi(id: &str, title: &str) -> Value {
     let text = format!("Requesting approval to Approve {title}");
     let content = json!([{"type": "content", "content": {"type": "text", "text": text}}]);
@@ -670,7 +688,11 @@ fn kimi(id: &str, title: &str) -> Value {
         {"optionId": "approve_always", "name": "Approve for this session", "kind": "allow_always"},
         {"optionId": "reject", "name": "Reject", "kind": "reject_once"},
     ]);
-    ask_with(json!({"toolCallId": id, "title": title, "content": content}), Value::Null, options)
+    permission_request_with(
+        json!({"toolCallId": id, "title": title, "content": content}),
+        Value::Null,
+        options,
+    )
 }
 
 #[test]
@@ -697,7 +719,7 @@ fn a_request_of_kimi_is_ours_by_its_title_and_a_read_by_the_call_that_it_announc
         &[
             kimi("1:a", edit),
             kimi("1:a", "mcp__bowline__execute"),
-            // What it reads is not known, is known, is a secret.
+            // The file it reads is unknown, known, a secret.
             kimi("1:b", read),
             begins("1:b", read),
             kimi("1:b", read),
@@ -707,7 +729,7 @@ fn a_request_of_kimi_is_ours_by_its_title_and_a_read_by_the_call_that_it_announc
             kimi("1:b", read),
             announce(json!({"toolCallId": "1:c", "title": "Read a file", "rawInput": {"path": "a.txt"}})),
             kimi("1:c", read),
-            // Something else.
+            // Other tools.
             kimi("1:d", "Bash"),
             kimi("1:d", "mcp__other__edit_text_file"),
             kimi("1:d", "mcp__bowline__publish"),

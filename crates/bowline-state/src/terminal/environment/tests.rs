@@ -1,10 +1,10 @@
-//! What a command inherits, and what it does not.
+//! Tests of what a command inherits.
 
 use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};
 
-use super::{BadVariable, environment};
+use super::{InvalidVariableError, command_environment};
 
 fn pairs(text: &str) -> Vec<(String, String)> {
     let pair = |word: &str| word.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -14,7 +14,7 @@ fn pairs(text: &str) -> Vec<(String, String)> {
 fn check(inherited: &str, allows: &[&str], request: &str, expect: Expect) {
     let inherited: BTreeMap<_, _> = pairs(inherited).into_iter().collect();
     let allows: Vec<_> = allows.iter().map(|name| (*name).to_owned()).collect();
-    let made = environment(&inherited, &allows, &pairs(request)).unwrap();
+    let made = command_environment(&inherited, &allows, &pairs(request)).unwrap();
     let shown: Vec<_> = made.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
     expect.assert_eq(&shown.join("\n"));
 }
@@ -86,17 +86,17 @@ fn the_request_has_the_last_word_and_its_last_word_counts() {
 #[test]
 fn what_cannot_be_set_is_refused() {
     let refused = |name: &str, value: &str| {
-        environment(&BTreeMap::new(), &[], &[(name.to_owned(), value.to_owned())]).unwrap_err()
+        command_environment(&BTreeMap::new(), &[], &[(name.to_owned(), value.to_owned())]).unwrap_err()
     };
-    assert_eq!(refused("", "x"), BadVariable::Name(String::new()));
-    assert_eq!(refused("A=B", "x"), BadVariable::Name("A=B".to_owned()));
-    assert_eq!(refused("A\0", "x"), BadVariable::Name("A\0".to_owned()));
-    assert_eq!(refused("A", "\0"), BadVariable::Nul("A".to_owned()));
+    assert_eq!(refused("", "x"), InvalidVariableError::InvalidName(String::new()));
+    assert_eq!(refused("A=B", "x"), InvalidVariableError::InvalidName("A=B".to_owned()));
+    assert_eq!(refused("A\0", "x"), InvalidVariableError::InvalidName("A\0".to_owned()));
+    assert_eq!(refused("A", "\0"), InvalidVariableError::ContainsNul("A".to_owned()));
     assert_eq!(
         refused("A", &"x".repeat(512 * 1024)),
-        BadVariable::TooMany { count: 1, bytes: 512 * 1024 + 3 }
+        InvalidVariableError::TooMany { count: 1, bytes: 512 * 1024 + 3 }
     );
     let many = vec![("A".to_owned(), String::new()); 1025];
-    let refused = environment(&BTreeMap::new(), &[], &many).unwrap_err();
-    assert_eq!(refused, BadVariable::TooMany { count: 1025, bytes: 3075 });
+    let refused = command_environment(&BTreeMap::new(), &[], &many).unwrap_err();
+    assert_eq!(refused, InvalidVariableError::TooMany { count: 1025, bytes: 3075 });
 }

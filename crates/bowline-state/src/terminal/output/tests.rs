@@ -1,23 +1,24 @@
-//! Streams of bytes in, the text that is left out.
+//! Tests of terminal output: byte streams in, the remaining text out.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
-use super::Output;
+use super::TerminalOutput;
 
-fn whole(bytes: &[u8], limit: usize) -> Output {
-    let mut output = Output::new(limit);
+fn finished_output(bytes: &[u8], limit: usize) -> TerminalOutput {
+    let mut output = TerminalOutput::new(limit);
     output.push(bytes);
     output.finish();
     output
 }
 
-fn shown(output: &mut Output) -> (String, bool) {
-    (output.text().to_owned(), output.truncated())
+fn text_and_truncation(output: &mut TerminalOutput) -> (String, bool) {
+    (output.text().to_owned(), output.is_truncated())
 }
 
 fn check(streams: &[&[u8]], expect: Expect) {
-    let shown: Vec<_> = streams.iter().map(|bytes| format!("{:?}", whole(bytes, 1000).text())).collect();
+    let shown: Vec<_> =
+        streams.iter().map(|bytes| format!("{:?}", finished_output(bytes, 1000).text())).collect();
     expect.assert_eq(&shown.join("\n"));
 }
 
@@ -76,7 +77,7 @@ fn bytes_that_are_no_utf8_are_replaced() {
 
 #[test]
 fn a_character_in_pieces_is_waited_for() {
-    let mut output = Output::new(100);
+    let mut output = TerminalOutput::new(100);
     let mut seen = Vec::new();
     for byte in "ä€😀".bytes() {
         output.push(&[byte]);
@@ -91,39 +92,43 @@ fn the_tail_is_cut_between_characters() {
     {
         let text = character.repeat(300);
         for (limit, len) in [100, 101].into_iter().zip(lens) {
-            let mut output = whole(text.as_bytes(), limit);
-            let (kept, truncated) = shown(&mut output);
+            let mut output = finished_output(text.as_bytes(), limit);
+            let (kept, truncated) = text_and_truncation(&mut output);
             assert_eq!((kept.len(), truncated), (len, true), "{character} {limit}");
-            let mut fits = whole(&text.as_bytes()[..len], limit);
-            assert_eq!(shown(&mut fits), (text[..len].to_owned(), false), "{character} {limit}");
+            let mut fits = finished_output(&text.as_bytes()[..len], limit);
+            assert_eq!(
+                text_and_truncation(&mut fits),
+                (text[..len].to_owned(), false),
+                "{character} {limit}"
+            );
         }
     }
 }
 
 #[test]
 fn nothing_kept_is_all_dropped() {
-    let mut output = whole("aä".as_bytes(), 0);
-    assert_eq!((shown(&mut output), output.bytes()), ((String::new(), true), 3));
-    let mut silent = whole(b"\x1b[m", 0);
-    assert_eq!((shown(&mut silent), silent.bytes()), ((String::new(), false), 3));
+    let mut output = finished_output("aä".as_bytes(), 0);
+    assert_eq!((text_and_truncation(&mut output), output.total_bytes()), ((String::new(), true), 3));
+    let mut silent = finished_output(b"\x1b[m", 0);
+    assert_eq!((text_and_truncation(&mut silent), silent.total_bytes()), ((String::new(), false), 3));
 }
 
 #[test]
 fn colours_that_are_never_shown_are_not_read() {
-    let mut output = Output::new(10_000);
+    let mut output = TerminalOutput::new(10_000);
     let line = "\x1b[1;31mwarning\x1b[0m: this line is one of many\n";
     for _ in 0..100 {
         output.push(line.repeat(1000).as_bytes());
     }
     let text = "warning: this line is one of many\n".repeat(400);
-    assert_eq!((output.whole, output.text.len()), (0, 0), "none of it was read");
-    assert_eq!(shown(&mut output), (text[text.len() - 10_000..].to_owned(), true));
-    assert!(output.whole < 100_000, "only the last of it was read: {}", output.whole);
+    assert_eq!((output.total_text, output.text.len()), (0, 0), "none of it was read");
+    assert_eq!(text_and_truncation(&mut output), (text[text.len() - 10_000..].to_owned(), true));
+    assert!(output.total_text < 100_000, "only the last of it was read: {}", output.total_text);
 }
 
 #[test]
 fn memory_is_bounded_by_the_limit() {
-    let mut output = Output::new(1000);
+    let mut output = TerminalOutput::new(1000);
     output.push(b"\x1b]0;");
     for _ in 0..800 {
         output.push(&[b'x'; 64 * 1024]);
@@ -131,7 +136,7 @@ fn memory_is_bounded_by_the_limit() {
     assert_eq!(output.text(), "");
     assert_eq!(output.text.capacity(), 0);
     output.push(b"\x07");
-    // Sequences without text may not wait for ever.
+    // Sequences without text must not be deferred for ever.
     let sequences = b"\x1b[1;31m".repeat(4000);
     for _ in 0..100 {
         output.push(&sequences);
@@ -142,12 +147,12 @@ fn memory_is_bounded_by_the_limit() {
         output.push(&[b'y'; 900]);
     }
     output.push(&[b'z'; 64 * 1024]);
-    assert_eq!(shown(&mut output), ("z".repeat(1000), true));
+    assert_eq!(text_and_truncation(&mut output), ("z".repeat(1000), true));
     assert!(output.text.capacity() < 64 * 1024, "{}", output.text.capacity());
 }
 
-/// Pieces that are likely to meet: text of every width, sequences and parts of them, bytes that are no text.
-fn piece() -> impl Strategy<Value = Vec<u8>> {
+/// Pieces that are likely to interact: text of every width, sequences and parts of them, bytes that are not text.
+fn any_piece() -> impl Strategy<Value = Vec<u8>> {
     let fixed: Vec<&[u8]> = vec![
         b"plain text\n",
         b"\x1b",
@@ -182,12 +187,12 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn stream() -> impl Strategy<Value = Vec<u8>> {
-    prop::collection::vec(piece(), 0..40).prop_map(|pieces| pieces.concat())
+fn any_stream() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any_piece(), 0..40).prop_map(|pieces| pieces.concat())
 }
 
-/// Lines in colours, of which several pieces are long enough to be deferred, and what may end one.
-fn coloured() -> impl Strategy<Value = Vec<u8>> {
+/// Coloured lines, of which several pieces are long enough to be deferred, and bytes that may end one.
+fn any_coloured_stream() -> impl Strategy<Value = Vec<u8>> {
     let ends: Vec<&[u8]> = vec![
         b"",
         b"",
@@ -220,16 +225,16 @@ proptest! {
 
     #[test]
     fn how_the_bytes_are_cut_makes_no_difference(
-        bytes in stream(),
+        bytes in any_stream(),
         cuts in prop::collection::vec(1usize..9, 1..20),
         limit in 0usize..200,
     ) {
-        let mut cut = Output::new(limit);
+        let mut cut = TerminalOutput::new(limit);
         let (mut rest, mut seen) = (bytes.as_slice(), String::new());
         for size in cuts.iter().cycle() {
             let (now, later) = rest.split_at((*size).min(rest.len()));
             cut.push(now);
-            if !cut.truncated() {
+            if !cut.is_truncated() {
                 prop_assert!(cut.text().starts_with(&seen));
                 cut.text().clone_into(&mut seen);
             }
@@ -239,31 +244,31 @@ proptest! {
             }
         }
         cut.finish();
-        let mut once = whole(&bytes, limit);
+        let mut once = finished_output(&bytes, limit);
         prop_assert_eq!(cut.text(), once.text());
-        prop_assert_eq!(cut.truncated(), once.truncated());
-        prop_assert_eq!(cut.bytes(), bytes.len() as u64);
+        prop_assert_eq!(cut.is_truncated(), once.is_truncated());
+        prop_assert_eq!(cut.total_bytes(), bytes.len() as u64);
     }
 
     #[test]
-    fn what_is_kept_is_the_end_of_the_whole_text(bytes in stream(), limit in 0usize..200) {
-        let (mut kept, mut all) = (whole(&bytes, limit), whole(&bytes, usize::MAX / 4));
+    fn what_is_kept_is_the_end_of_the_whole_text(bytes in any_stream(), limit in 0usize..200) {
+        let (mut kept, mut all) = (finished_output(&bytes, limit), finished_output(&bytes, usize::MAX / 4));
         prop_assert!(all.text().ends_with(kept.text()));
         prop_assert!(kept.text().len() <= limit);
         prop_assert!(kept.text().len() + 3 >= limit.min(all.text().len()));
-        prop_assert_eq!(kept.truncated(), kept.text().len() < all.text().len());
+        prop_assert_eq!(kept.is_truncated(), kept.text().len() < all.text().len());
         prop_assert!(!all.text().chars().any(|c| c.is_control() && !"\n\r\t".contains(c)));
     }
 
     #[test]
     fn text_without_sequences_stays_as_it_is(text in "[\\PC\n\r\t]{0,300}") {
-        let mut output = whole(text.as_bytes(), 10_000);
+        let mut output = finished_output(text.as_bytes(), 10_000);
         prop_assert_eq!(output.text(), text);
     }
 
     #[test]
     fn a_word_is_looked_at_byte_by_byte(bytes in any::<[u8; 8]>()) {
-        let odd = super::odd_bytes(u64::from_le_bytes(bytes)).to_le_bytes();
+        let odd = super::non_plain_bytes(u64::from_le_bytes(bytes)).to_le_bytes();
         prop_assert_eq!(odd.map(|byte| byte == 0), bytes.map(super::is_plain));
     }
 }
@@ -273,10 +278,10 @@ proptest! {
 
     #[test]
     fn what_is_dropped_unread_makes_no_difference(
-        pieces in prop::collection::vec((stream(), coloured(), any::<bool>()), 1..6),
+        pieces in prop::collection::vec((any_stream(), any_coloured_stream(), any::<bool>()), 1..6),
         limit in 0usize..30_000,
     ) {
-        let (mut large, mut small) = (Output::new(limit), Output::new(limit));
+        let (mut large, mut small) = (TerminalOutput::new(limit), TerminalOutput::new(limit));
         for (odd, coloured, first) in pieces {
             let bytes = if first { [odd, coloured].concat() } else { [coloured, odd].concat() };
             for piece in bytes.chunks(20_000) {
@@ -286,7 +291,7 @@ proptest! {
                 small.push(piece);
             }
         }
-        prop_assert_eq!(large.truncated(), small.truncated());
+        prop_assert_eq!(large.is_truncated(), small.is_truncated());
         prop_assert_eq!(large.text(), small.text());
         prop_assert_eq!(large.state, small.state);
     }

@@ -1,12 +1,15 @@
-//! What is written comes back, and what does not fit is counted.
+//! Tests of the trace format: round trips, and the count of lost messages.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
-use crate::trace::{Backlog, Entry, Gap, Item, Line, Reader, Reading, Side, decode, encode, head, lost};
+use crate::trace::{
+    Backlog, BacklogItem, TraceEntry, TraceGap, TraceLine, TraceReader, TraceRecord, TraceSide, decode_line,
+    encode_entry, encode_gap, encode_header,
+};
 
-fn entry(bytes: &[u8]) -> Entry {
-    Entry { us: 7, from: Side::Client, to: Side::Agent, bytes: bytes.to_vec() }
+fn entry(bytes: &[u8]) -> TraceEntry {
+    TraceEntry { elapsed_us: 7, from: TraceSide::Client, to: TraceSide::Agent, bytes: bytes.to_vec() }
 }
 
 #[test]
@@ -28,10 +31,10 @@ fn any_bytes_are_one_line_that_reads_back() {
     ];
     let mut told = String::new();
     for message in messages {
-        let line = encode(&entry(message));
+        let line = encode_entry(&entry(message));
         let (end, body) = line.split_last().unwrap();
         assert_eq!((*end, body.contains(&b'\n')), (b'\n', false));
-        assert_eq!(decode(body), Some(Line::Message(entry(message))));
+        assert_eq!(decode_line(body), Some(TraceLine::Message(entry(message))));
         told += &String::from_utf8(line).unwrap().chars().take(110).collect::<String>();
     }
     expect![[r#"
@@ -53,28 +56,28 @@ proptest! {
     #[test]
     fn what_is_written_comes_back(bytes in proptest::collection::vec(any::<u8>(), 0..60), us in any::<u64>()) {
         let bytes: Vec<u8> = bytes.into_iter().filter(|byte| *byte != b'\n').collect();
-        let entry = Entry { us, from: Side::Agent, to: Side::Proxy, bytes };
-        let line = encode(&entry);
-        prop_assert_eq!(decode(&line[..line.len() - 1]), Some(Line::Message(entry)));
+        let entry = TraceEntry { elapsed_us: us, from: TraceSide::Agent, to: TraceSide::Proxy, bytes };
+        let line = encode_entry(&entry);
+        prop_assert_eq!(decode_line(&line[..line.len() - 1]), Some(TraceLine::Message(entry)));
     }
 
     #[test]
     fn a_reader_takes_anything(lines in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..6)) {
-        let mut reader = Reader::default();
+        let mut reader = TraceReader::default();
         for line in lines {
             reader.read(&line);
         }
     }
 }
 
-/// Reads lines, and tells what each is.
+/// Reads lines, and shows each record.
 fn check(lines: &[u8], expect: Expect) {
-    let mut reader = Reader::default();
+    let mut reader = TraceReader::default();
     let mut told = String::new();
     for line in lines.split(|byte| *byte == b'\n') {
         told += &match reader.read(line) {
             None => "-\n".to_owned(),
-            Some(Reading::Message(Entry { us, from, to, bytes })) => {
+            Some(TraceRecord::Message(TraceEntry { elapsed_us: us, from, to, bytes })) => {
                 format!("{us} {from} → {to} {}\n", String::from_utf8_lossy(&bytes))
             }
             Some(other) => format!("{other:?}\n"),
@@ -85,29 +88,29 @@ fn check(lines: &[u8], expect: Expect) {
 
 #[test]
 fn a_trace_is_read_past_what_is_broken() {
-    let mut file = head(1_772_355_912_250);
-    file.extend(encode(&entry(b"{\"id\":1}")));
+    let mut file = encode_header(1_772_355_912_250);
+    file.extend(encode_entry(&entry(b"{\"id\":1}")));
     file.extend(b"garbage\n{\"us\":1,\"from\":\"nobody\",\"to\":\"agent\",\"text\":\"\"}\n\n");
     file.extend(b"{\"us\":1,\"from\":\"agent\",\"to\":\"client\",\"text\":\"a\",\"bytes\":\"a\"}\n");
     file.extend(b"{\"us\":1,\"from\":\"agent\",\"to\":\"client\",\"bytes\":\"\xe2\x82\xac\"}\n");
     file.extend(b"{\"us\":2,\"later\":true,\"from\":\"agent\",\"to\":\"client\",\"text\":\"kept\"}\n");
-    file.extend(lost(Gap { messages: 3, bytes: 100 }));
+    file.extend(encode_gap(TraceGap { messages: 3, bytes: 100 }));
     file.extend(b"{\"trace\":\"bowline\",\"version\":2}\n{\"us\":9,\"from\":\"age");
     check(
         &file,
         expect![[r#"
-        Head(Some(1772355912250))
-        7 client → agent {"id":1}
-        Unreadable(7)
-        Unreadable(47)
-        -
-        Unreadable(60)
-        Unreadable(51)
-        2 agent → client kept
-        Lost(Gap { messages: 3, bytes: 100 })
-        Later(2)
-        Unreadable(19)
-    "#]],
+            Header(Some(1772355912250))
+            7 client → agent {"id":1}
+            Unreadable(7)
+            Unreadable(47)
+            -
+            Unreadable(60)
+            Unreadable(51)
+            2 agent → client kept
+            Gap(TraceGap { messages: 3, bytes: 100 })
+            NewerVersion(2)
+            Unreadable(19)
+        "#]],
     );
 }
 
@@ -143,31 +146,31 @@ words"#,
 fn what_does_not_fit_is_counted_where_it_is_missing() {
     let mut backlog = Backlog::new(200);
     let mut told = String::new();
-    // The long one does not fit, and does not take the short one with it.
+    // The long one does not fit, which does not affect the short one.
     for size in [10, 500, 20, 300, 300] {
         backlog.push(entry(&vec![b'x'; size]));
     }
-    backlog.lose(5);
+    backlog.record_loss(5);
     let mut drain = |backlog: &mut Backlog| {
         while let Some(item) = backlog.pop() {
             told += &match item {
-                Item::Message(entry) => format!("{} bytes\n", entry.bytes.len()),
-                Item::Lost(gap) => format!("lost {gap:?}\n"),
+                BacklogItem::Message(entry) => format!("{} bytes\n", entry.bytes.len()),
+                BacklogItem::Gap(gap) => format!("lost {gap:?}\n"),
             };
         }
     };
     drain(&mut backlog);
-    // All its room is free again.
+    // All its space is free again.
     backlog.push(entry(&[b'x'; 136]));
     backlog.push(entry(&[]));
     drain(&mut backlog);
     expect![[r#"
         10 bytes
-        lost Gap { messages: 1, bytes: 500 }
+        lost TraceGap { messages: 1, bytes: 500 }
         20 bytes
-        lost Gap { messages: 3, bytes: 605 }
+        lost TraceGap { messages: 3, bytes: 605 }
         136 bytes
-        lost Gap { messages: 1, bytes: 0 }
+        lost TraceGap { messages: 1, bytes: 0 }
     "#]]
     .assert_eq(&told);
 }

@@ -1,4 +1,4 @@
-//! What holds for all traffic: valid, in any order and cut anywhere, or garbage.
+//! Properties of all traffic: valid, in any order and split anywhere, or garbage.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -6,17 +6,17 @@ use serde_json::Value;
 
 use super::*;
 
-/// One line of the other side: its text, the events it stands for, and the ids that are owed an answer together.
+/// One line of the other side: its text, its events, and the ids that are answered together.
 #[derive(Debug, Clone, Default)]
-struct Sent {
+struct SentLine {
     text: String,
     events: Vec<String>,
-    asked: Vec<RequestId>,
+    request_ids: Vec<RequestId>,
 }
 
-/// The kinds of messages that are valid at any time, given that each has an id of its own.
+/// The kinds of messages that are valid at any time, if their ids are unique.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum TrafficKind {
     Request,
     StringRequest,
     Notification,
@@ -25,8 +25,8 @@ enum Kind {
     ErrorResponse,
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
-    use Kind::{Cancel, ErrorResponse, Notification, Request, Response, StringRequest};
+fn traffic_kind() -> impl Strategy<Value = TrafficKind> {
+    use TrafficKind::{Cancel, ErrorResponse, Notification, Request, Response, StringRequest};
     prop::sample::select(vec![Request, StringRequest, Notification, Cancel, Response, ErrorResponse])
 }
 
@@ -39,8 +39,8 @@ fn params() -> impl Strategy<Value = String> {
 }
 
 /// Lines of single messages and of batches, with blank lines and both line ends.
-fn traffic() -> impl Strategy<Value = Vec<Sent>> {
-    let message = || (kind(), params());
+fn traffic() -> impl Strategy<Value = Vec<SentLine>> {
+    let message = || (traffic_kind(), params());
     let line = prop_oneof![
         4 => message().prop_map(|message| (vec![message], false)),
         1 => prop::collection::vec(message(), 1..4).prop_map(|messages| (messages, true)),
@@ -53,168 +53,171 @@ fn traffic() -> impl Strategy<Value = Vec<Sent>> {
         for ((messages, is_batch), end) in lines {
             let messages = messages.into_iter().map(|(kind, params)| {
                 next_id += 1;
-                one(kind, next_id - 1, &params)
+                message_line(kind, next_id - 1, &params)
             });
-            sent.push(together(messages.collect(), is_batch, end));
+            sent.push(join_messages(messages.collect(), is_batch, end));
         }
         sent
     })
 }
 
-fn one(kind: Kind, id: i64, params: &str) -> Sent {
+fn message_line(kind: TrafficKind, id: i64, params: &str) -> SentLine {
     let (members, event, asked) = match kind {
-        Kind::Request => (
+        TrafficKind::Request => (
             format!(r#""id":{id},"method":"m","params":{params}"#),
             format!("request {id} m {params}"),
             Some(RequestId::Number(id)),
         ),
-        Kind::StringRequest => (
+        TrafficKind::StringRequest => (
             format!(r#""method":"m","id":"{id}""#),
             format!(r#"request "{id}" m -"#),
             Some(RequestId::Str(id.to_string())),
         ),
-        Kind::Notification => {
+        TrafficKind::Notification => {
             (format!(r#""params":{params},"method":"n""#), format!("notification n {params}"), None)
         }
-        Kind::Cancel => (
+        TrafficKind::Cancel => (
             format!(r#""method":"$/cancel_request","params":{{"requestId":{id}}}"#),
             format!("cancel {id}"),
             None,
         ),
-        Kind::Response => {
+        TrafficKind::Response => {
             (format!(r#""id":{id},"result":{params}"#), format!("response {id} {params}"), None)
         }
-        Kind::ErrorResponse => (
+        TrafficKind::ErrorResponse => (
             format!(r#""id":{id},"error":{{"code":-1,"message":"no"}}"#),
             format!(r#"response {id} error -1 "no""#),
             None,
         ),
     };
     let text = format!(r#"{{"jsonrpc":"2.0",{members}}}"#);
-    Sent { text, events: vec![event], asked: asked.into_iter().collect() }
+    SentLine { text, events: vec![event], request_ids: asked.into_iter().collect() }
 }
 
-fn together(messages: Vec<Sent>, is_batch: bool, end: &str) -> Sent {
+fn join_messages(messages: Vec<SentLine>, is_batch: bool, end: &str) -> SentLine {
     let texts: Vec<String> = messages.iter().map(|message| message.text.clone()).collect();
     let text = if is_batch { format!("[{}]{end}", texts.join(" , ")) } else { texts.concat() + end };
-    Sent {
+    SentLine {
         text,
         events: messages.iter().flat_map(|message| message.events.clone()).collect(),
-        asked: messages.into_iter().flat_map(|message| message.asked).collect(),
+        request_ids: messages.into_iter().flat_map(|message| message.request_ids).collect(),
     }
 }
 
-/// Where the bytes are cut, how many events are looked at there, and how many requests are answered.
+/// Where the bytes are split, how many events are taken there, and how many requests are answered.
 #[derive(Debug, Clone, Copy)]
-struct Cut {
+struct InputCut {
     at: Index,
     events: usize,
     answers: usize,
 }
 
-fn cuts() -> impl Strategy<Value = Vec<Cut>> {
+fn cuts() -> impl Strategy<Value = Vec<InputCut>> {
     let events = prop_oneof![Just(usize::MAX), 0usize..3];
-    let cut =
-        (any::<Index>(), events, 0usize..3).prop_map(|(at, events, answers)| Cut { at, events, answers });
+    let cut = (any::<Index>(), events, 0usize..3).prop_map(|(at, events, answers)| InputCut {
+        at,
+        events,
+        answers,
+    });
     prop::collection::vec(cut, 0..12)
 }
 
-/// Whether messages in the usual form are taken without being read first.
+/// Whether messages in the usual form are taken without checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Haste {
-    Yes,
-    No,
+enum ParseMode {
+    Unchecked,
+    Checked,
 }
 
-fn haste() -> impl Strategy<Value = Haste> {
-    prop::sample::select(vec![Haste::Yes, Haste::No])
+fn parse_mode() -> impl Strategy<Value = ParseMode> {
+    prop::sample::select(vec![ParseMode::Unchecked, ParseMode::Checked])
 }
 
-/// What the other side did, as far as it matters here.
-struct Deed {
+/// An action of the other side, as far as it matters here.
+struct PeerAction {
     text: String,
-    kind: DeedKind,
+    kind: PeerActionKind,
 }
 
-enum DeedKind {
+enum PeerActionKind {
     Request(RequestId),
     Response(i64),
-    Breach,
+    Violation,
     Other,
 }
 
-impl Deed {
-    fn read(event: Event<'_>) -> Self {
-        let text = show(&event);
+impl PeerAction {
+    fn from_event(event: PeerEvent<'_>) -> Self {
+        let text = show_event(&event);
         let kind = match event {
-            Event::Request { id, .. } => DeedKind::Request(id),
-            Event::Response { id, .. } => DeedKind::Response(id),
-            Event::Breach(_) => DeedKind::Breach,
-            Event::Notification { .. } | Event::Cancel { .. } => DeedKind::Other,
-            Event::LateResponse { .. } => panic!("nothing was cancelled"),
+            PeerEvent::Request { id, .. } => PeerActionKind::Request(id),
+            PeerEvent::Response { id, .. } => PeerActionKind::Response(id),
+            PeerEvent::Violation(_) => PeerActionKind::Violation,
+            PeerEvent::Notification { .. } | PeerEvent::Cancel { .. } => PeerActionKind::Other,
+            PeerEvent::LateResponse { .. } => panic!("nothing was cancelled"),
         };
-        Deed { text, kind }
+        PeerAction { text, kind }
     }
 
-    /// Takes a message whose body is JSON.
-    fn guessed(guess: Guess<'_>) -> Option<Self> {
+    /// Handles a message whose body is JSON.
+    fn from_unchecked(guess: UncheckedMessage<'_>) -> Option<Self> {
         let body = serde_json::from_str::<&RawValue>(guess.body).ok()?.get();
         Some(match guess.head {
-            Head::Request { id, method } => {
+            MessageHead::Request { id, method } => {
                 let text = format!("request {} {method} {body}", serde_json::to_string(&id).unwrap());
-                Deed { text, kind: DeedKind::Request(id) }
+                PeerAction { text, kind: PeerActionKind::Request(id) }
             }
-            Head::Notification { method } => {
-                Deed { text: format!("notification {method} {body}"), kind: DeedKind::Other }
+            MessageHead::Notification { method } => {
+                PeerAction { text: format!("notification {method} {body}"), kind: PeerActionKind::Other }
             }
-            Head::Result { id } => {
-                Deed { text: format!("response {id} {body}"), kind: DeedKind::Response(id) }
+            MessageHead::Result { id } => {
+                PeerAction { text: format!("response {id} {body}"), kind: PeerActionKind::Response(id) }
             }
         })
     }
 }
 
-/// A peer whose requests are answered now and then, and a check of all that it does.
-struct Judge {
+/// A peer whose requests are answered now and then, and a check of everything it does.
+struct TrafficChecker {
     peer: Peer,
-    haste: Haste,
+    parse_mode: ParseMode,
     events: Vec<String>,
-    /// Requests that came and are not answered yet, oldest first.
-    owed: Vec<RequestId>,
-    /// Answers that were given and have not left yet: those of a batch wait for each other.
-    given: Vec<RequestId>,
-    /// Our requests that wait for an answer.
+    /// Unanswered requests, oldest first.
+    unanswered: Vec<RequestId>,
+    /// Answers that were given but have not left yet: those of a batch wait for each other.
+    given_responses: Vec<RequestId>,
+    /// Our unanswered requests.
     waiting: Vec<i64>,
-    /// How many bad messages have not been answered; they need not be.
+    /// The number of bad messages that have not been answered; they need not be.
     refusals: usize,
-    /// The ids that were answered, line by line.
-    answered: Vec<Vec<Value>>,
+    /// The answered ids, line by line.
+    answered_ids: Vec<Vec<Value>>,
 }
 
-impl Judge {
-    fn new(limits: Limits, requests: i64, haste: Haste) -> Self {
+impl TrafficChecker {
+    fn new(limits: ConnectionLimits, requests: i64, haste: ParseMode) -> Self {
         let mut peer = Peer::new(limits);
-        let waiting = (0..requests).map(|_| peer.request("m", Body::empty_object()).unwrap()).collect();
+        let waiting = (0..requests).map(|_| peer.request("m", JsonBody::empty_object()).unwrap()).collect();
         peer.take_output();
-        Judge {
+        TrafficChecker {
             peer,
-            haste,
+            parse_mode: haste,
             events: vec![],
-            owed: vec![],
-            given: vec![],
+            unanswered: vec![],
+            given_responses: vec![],
             waiting,
             refusals: 0,
-            answered: vec![],
+            answered_ids: vec![],
         }
     }
 
-    fn receive_in_chunks(&mut self, bytes: &[u8], cuts: &[Cut]) {
+    fn receive_in_chunks(&mut self, bytes: &[u8], cuts: &[InputCut]) {
         let mut cuts: Vec<_> = cuts.iter().map(|cut| (cut.at.index(bytes.len() + 1), cut)).collect();
         cuts.sort_unstable_by_key(|(at, _)| *at);
         let mut from = 0;
         for (at, cut) in cuts {
             self.receive(&bytes[from..at], cut.events);
-            self.answer(cut.answers);
+            self.answer_oldest(cut.answers);
             from = at;
         }
         self.receive(&bytes[from..], usize::MAX);
@@ -223,43 +226,45 @@ impl Judge {
     fn receive(&mut self, bytes: &[u8], most_events: usize) {
         self.peer.receive(bytes);
         for _ in 0..most_events {
-            let take = |guess: Guess<'_>| if self.haste == Haste::Yes { Deed::guessed(guess) } else { None };
-            let deed = match self.peer.next(take) {
-                Some(Next::Taken(deed)) => deed,
-                Some(Next::Event(event)) => Deed::read(event),
+            let take = |guess: UncheckedMessage<'_>| {
+                if self.parse_mode == ParseMode::Unchecked { PeerAction::from_unchecked(guess) } else { None }
+            };
+            let deed = match self.peer.next_message(take) {
+                Some(NextMessage::Handled(deed)) => deed,
+                Some(NextMessage::Event(event)) => PeerAction::from_event(event),
                 None => break,
             };
             self.events.push(deed.text);
             match deed.kind {
-                DeedKind::Request(id) => {
-                    assert!(!self.owed.contains(&id), "{id} came while it was owed");
-                    self.owed.push(id);
+                PeerActionKind::Request(id) => {
+                    assert!(!self.unanswered.contains(&id), "{id} came while it was owed");
+                    self.unanswered.push(id);
                 }
-                DeedKind::Response(id) => {
+                PeerActionKind::Response(id) => {
                     let at = self.waiting.iter().position(|waiting| *waiting == id);
                     self.waiting.remove(at.expect("only what was asked is answered, and once"));
                 }
-                DeedKind::Breach => self.refusals += 1,
-                DeedKind::Other => {}
+                PeerActionKind::Violation => self.refusals += 1,
+                PeerActionKind::Other => {}
             }
-            self.look_at_output();
+            self.check_output();
         }
-        self.look_at_output();
-        assert_eq!(self.peer.owed(), self.owed.len());
+        self.check_output();
+        assert_eq!(self.peer.unanswered_count(), self.unanswered.len());
     }
 
-    fn answer(&mut self, count: usize) {
-        for id in self.owed.drain(..count.min(self.owed.len())) {
-            let again = Body::of("again").unwrap();
-            self.peer.respond(&id, Ok(Body::empty_object())).unwrap();
-            assert_eq!(self.peer.respond(&id, Ok(again)), Err(NotOwed(id.clone())));
-            self.given.push(id);
+    fn answer_oldest(&mut self, count: usize) {
+        for id in self.unanswered.drain(..count.min(self.unanswered.len())) {
+            let again = JsonBody::from_value("again").unwrap();
+            self.peer.respond(&id, Ok(JsonBody::empty_object())).unwrap();
+            assert_eq!(self.peer.respond(&id, Ok(again)), Err(RespondError(id.clone())));
+            self.given_responses.push(id);
         }
-        self.look_at_output();
+        self.check_output();
     }
 
-    /// Every line is an answer, or a batch of them, that was given or tells of a bad message.
-    fn look_at_output(&mut self) {
+    /// Checks that every line is an answer, or a batch of them, that was given or reports a bad message.
+    fn check_output(&mut self) {
         let output = String::from_utf8(self.peer.take_output()).unwrap();
         assert!(output.is_empty() || output.ends_with('\n'));
         for line in output.lines() {
@@ -269,22 +274,22 @@ impl Judge {
             };
             assert!(!answers.is_empty());
             let is_batch = line.starts_with('[');
-            let ids = answers.into_iter().map(|answer| self.look_at_answer(answer, is_batch)).collect();
-            self.answered.push(ids);
+            let ids = answers.into_iter().map(|answer| self.check_response(answer, is_batch)).collect();
+            self.answered_ids.push(ids);
         }
     }
 
-    fn look_at_answer(&mut self, answer: Value, is_batch: bool) -> Value {
+    fn check_response(&mut self, answer: Value, is_batch: bool) -> Value {
         let members: Vec<&str> = answer.as_object().unwrap().keys().map(String::as_str).collect();
         assert!(members == ["jsonrpc", "id", "result"] || members == ["jsonrpc", "id", "error"], "{answer}");
         assert_eq!(answer["jsonrpc"], "2.0");
         let id: RequestId = serde_json::from_value(answer["id"].clone()).unwrap();
         if answer.get("result").is_some() {
-            let given = self.given.iter().position(|given| *given == id);
-            self.given.remove(given.expect("an answer that was given"));
+            let given = self.given_responses.iter().position(|given| *given == id);
+            self.given_responses.remove(given.expect("an answer that was given"));
         } else {
-            // What was wrong in a batch waits for the rest of it, and a new request may have the same id.
-            assert!(is_batch || !self.owed.contains(&id), "{id} is owed an answer, and another came");
+            // A refusal in a batch waits for the rest of it, and a new request may have the same id.
+            assert!(is_batch || !self.unanswered.contains(&id), "{id} is owed an answer, and another came");
             assert!(self.refusals > 0, "nothing was wrong: {answer}");
             self.refusals -= 1;
         }
@@ -299,61 +304,62 @@ proptest! {
     fn any_order_and_chunking_of_valid_traffic_gives_the_same_events(
         traffic in traffic(),
         cuts in cuts(),
-        haste in haste(),
+        haste in parse_mode(),
     ) {
         let text: String = traffic.iter().map(|sent| sent.text.as_str()).collect();
-        let mut judge = Judge::new(Limits::DEFAULT, 48, haste);
+        let mut judge = TrafficChecker::new(ConnectionLimits::DEFAULT, 48, haste);
         judge.receive_in_chunks(text.as_bytes(), &cuts);
-        judge.answer(usize::MAX);
+        judge.answer_oldest(usize::MAX);
 
         let events: Vec<_> = traffic.iter().flat_map(|sent| sent.events.clone()).collect();
         prop_assert_eq!(judge.events, events);
-        let asked = traffic.iter().map(|sent| sent.asked.clone()).filter(|ids| !ids.is_empty());
+        let asked = traffic.iter().map(|sent| sent.request_ids.clone()).filter(|ids| !ids.is_empty());
         let mut asked: Vec<_> = asked.map(|ids| serde_json::to_string(&ids).unwrap()).collect();
-        let mut answered: Vec<_> = judge.answered.iter().map(|ids| serde_json::to_string(ids).unwrap()).collect();
+        let mut answered: Vec<_> = judge.answered_ids.iter().map(|ids| serde_json::to_string(ids).unwrap()).collect();
         asked.sort_unstable();
         answered.sort_unstable();
         prop_assert_eq!(answered, asked);
-        prop_assert_eq!(judge.given, vec![]);
+        prop_assert_eq!(judge.given_responses, vec![]);
     }
 
     #[test]
     fn no_garbage_is_answered_twice_or_stops_what_comes_after_it(
         garbage in garbage(),
         cuts in cuts(),
-        haste in haste(),
+        haste in parse_mode(),
     ) {
-        let mut judge = Judge::new(SMALL, 2, haste);
+        let mut judge = TrafficChecker::new(SMALL_LIMITS, 2, haste);
         judge.receive_in_chunks(&garbage, &cuts);
         judge.receive(b"\n", usize::MAX);
-        judge.answer(usize::MAX);
+        judge.answer_oldest(usize::MAX);
         judge.receive(b"{\"jsonrpc\":\"2.0\",\"id\":\"after\",\"method\":\"m\"}\n", usize::MAX);
         prop_assert_eq!(judge.events.last().map(String::as_str), Some(r#"request "after" m -"#));
-        judge.answer(usize::MAX);
-        prop_assert_eq!(judge.answered.last().unwrap(), &[Value::from("after")]);
-        prop_assert_eq!(judge.given, vec![]);
+        judge.answer_oldest(usize::MAX);
+        prop_assert_eq!(judge.answered_ids.last().unwrap(), &[Value::from("after")]);
+        prop_assert_eq!(judge.given_responses, vec![]);
     }
 
     #[test]
     fn haste_changes_nothing(garbage in garbage(), cuts in cuts()) {
-        let [hasty, careful] = [Haste::Yes, Haste::No].map(|haste| {
-            let mut judge = Judge::new(SMALL, 2, haste);
+        let [hasty, careful] = [ParseMode::Unchecked, ParseMode::Checked].map(|haste| {
+            let mut judge = TrafficChecker::new(SMALL_LIMITS, 2, haste);
             judge.receive_in_chunks(&garbage, &cuts);
-            (judge.events, judge.answered)
+            (judge.events, judge.answered_ids)
         });
         prop_assert_eq!(hasty, careful);
     }
 }
 
-/// Bytes that mean nothing, and valid lines after some accidents.
+/// Meaningless bytes, and valid lines after some corruption.
 fn garbage() -> impl Strategy<Value = Vec<u8>> {
     let noise = prop::collection::vec(any::<u8>(), 0..40);
-    let lines = prop::collection::vec((kind(), 0i64..6, any::<bool>()), 1..8).prop_map(|messages| {
-        let line =
-            |(kind, id, is_batch)| together(vec![one(kind, id, r#"{"a":["b"]}"#)], is_batch, "\n").text;
+    let lines = prop::collection::vec((traffic_kind(), 0i64..6, any::<bool>()), 1..8).prop_map(|messages| {
+        let line = |(kind, id, is_batch)| {
+            join_messages(vec![message_line(kind, id, r#"{"a":["b"]}"#)], is_batch, "\n").text
+        };
         messages.into_iter().map(line).collect::<String>().into_bytes()
     });
-    let hurt = (lines, prop::collection::vec(accident(), 0..6)).prop_map(|(mut bytes, accidents)| {
+    let hurt = (lines, prop::collection::vec(corruption(), 0..6)).prop_map(|(mut bytes, accidents)| {
         for (at, length, instead) in accidents {
             let at = at.index(bytes.len() + 1);
             let end = bytes.len().min(at + length);
@@ -364,8 +370,8 @@ fn garbage() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop_oneof![1 => noise, 4 => hurt], 1..4).prop_map(|parts| parts.concat())
 }
 
-/// A place, how many bytes are lost there, and what comes instead.
-fn accident() -> impl Strategy<Value = (Index, usize, Vec<u8>)> {
+/// An offset, the number of bytes lost there, and their replacement.
+fn corruption() -> impl Strategy<Value = (Index, usize, Vec<u8>)> {
     let parts: Vec<&[u8]> = vec![
         b"",
         b"\n",
@@ -384,7 +390,7 @@ fn accident() -> impl Strategy<Value = (Index, usize, Vec<u8>)> {
     ];
     let instead = prop_oneof![
         prop::sample::select(parts).prop_map(<[u8]>::to_vec),
-        Just(vec![b' '; SMALL.max_line]),
+        Just(vec![b' '; SMALL_LIMITS.max_line]),
         any::<u8>().prop_map(|byte| vec![byte]),
     ];
     (any::<Index>(), 0usize..4, instead)

@@ -1,4 +1,4 @@
-//! Differences of contents: what is made of them is what they were made of, whatever the two have in common.
+//! Deltas: applying one to its base restores the content, regardless of what the two share.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn check(base: &[u8], bytes: &[u8]) -> Option<usize> {
     let mut made = base.to_vec();
     assert!(apply(&mut made, &delta, bytes.len()), "{} of {}", bytes.len(), base.len());
     assert_eq!(made, bytes);
-    Some(delta.len() - HEAD)
+    Some(delta.len() - HEADER_BYTES)
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn a_few_changed_bytes_are_all_that_is_kept() {
         bytes
     };
     assert_eq!(check(&base, &base), Some(0));
-    for at in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 40_000, base.len() - 4] {
+    for at in [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 40_000, base.len() - 4] {
         assert_eq!(check(&base, &edited(at, 0, b"\xff\xfe\xfd")), Some(3), "put in at {at}");
         assert_eq!(check(&base, &edited(at, 1, b"\xff\xfe\xfd")), Some(3), "replaced at {at}");
         assert!(check(&base, &edited(at, 4, b"")).is_some_and(|kept| kept <= 4), "removed at {at}");
@@ -38,7 +38,7 @@ fn what_has_little_in_common_is_kept_whole() {
     assert_eq!(check(b"", &base), None);
 }
 
-/// Bytes that repeat: what both have in common at the beginning and at the end overlaps.
+/// With repetitive bytes the common prefix and suffix overlap.
 #[test]
 fn no_byte_is_counted_on_both_ends() {
     assert_eq!(check(&[b'a'; 10_000], &[b'a'; 10_001]), Some(1));

@@ -1,6 +1,6 @@
-//! Starting a command that the kernel keeps in.
+//! Confined commands, restricted by the kernel.
 //!
-//! Landlock and seccomp hold for the thread that asks for them and for what it starts. A thread is made for that, so
+//! Landlock and seccomp apply to the calling thread and everything it starts. A dedicated thread starts the command, so
 //! that the supervisor stays free to clean up, and out of reach of the command's signals.
 
 use std::collections::BTreeMap;
@@ -14,31 +14,31 @@ use landlock::{
 };
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 
-use super::super::job::{Confinement, Failed};
-use super::failed;
+use super::super::protocol::{Confinement, StartError};
+use super::to_start_error;
 
-// The first version that restricts all ways to change a file's content: without cutting to a length it is no use.
-const NEEDED: ABI = ABI::V3;
+// The first version that restricts all ways to change a file's content, including truncation.
+const REQUIRED_ABI: ABI = ABI::V3;
 
-// What every command may write to.
+// The devices that every command may write to.
 const DEVICES: [&str; 3] = ["/dev/null", "/dev/full", "/dev/zero"];
-const TERMINALS: [&str; 2] = ["/dev/tty", "/dev/pts"];
+const TERMINAL_DEVICES: [&str; 2] = ["/dev/tty", "/dev/pts"];
 
 const EACCES: u32 = 13;
 
-/// What the kernel can keep a command from.
+/// The kernel's support for confinement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Confinable {
-    /// The version of Landlock that confines files, or why nothing does.
+pub struct ConfinementSupport {
+    /// The version of Landlock that confines files, or why files cannot be confined.
     pub files: Result<i32, String>,
-    /// Why the network cannot be forbidden, if it cannot.
+    /// Why network access cannot be denied, if it cannot.
     pub network: Result<(), String>,
 }
 
-impl Confinable {
-    /// Finds out by doing it, to a thread that does nothing else.
+impl ConfinementSupport {
+    /// Detects the support by confining a dedicated thread.
     #[must_use]
-    pub fn of_this_system() -> Self {
+    pub fn detect() -> Self {
         let nothing = Confinement { writable: Vec::new(), network: false };
         let tried = thread::scope(|scope| {
             let confined = scope.spawn(|| (restrict_files(&nothing, None, false), restrict_network()));
@@ -50,29 +50,30 @@ impl Confinable {
     }
 }
 
-/// Starts the command, confined.
-pub(super) fn spawn(
+/// Starts a confined command.
+pub(super) fn spawn_confined(
     command: &mut Command,
     confinement: &Confinement,
     scratch: Option<&Path>,
     pty: bool,
-) -> Result<Child, Failed> {
+) -> Result<Child, StartError> {
     let spawned = thread::scope(|scope| {
         let confined = scope.spawn(|| {
-            restrict_files(confinement, scratch, pty).map_err(Failed::Unconfinable)?;
+            restrict_files(confinement, scratch, pty).map_err(StartError::Unconfinable)?;
             if !confinement.network {
-                restrict_network().map_err(Failed::Unconfinable)?;
+                restrict_network().map_err(StartError::Unconfinable)?;
             }
-            command.spawn().map_err(|error| failed(&error))
+            command.spawn().map_err(|error| to_start_error(&error))
         });
         confined.join()
     });
-    spawned.unwrap_or_else(|_| Err(Failed::Unconfinable("the thread that confines ended early".to_owned())))
+    spawned
+        .unwrap_or_else(|_| Err(StartError::Unconfinable("the thread that confines ended early".to_owned())))
 }
 
-/// Confines this thread, and returns the version of Landlock that does it.
+/// Confines the current thread, and returns the version of Landlock in force.
 fn restrict_files(confinement: &Confinement, scratch: Option<&Path>, pty: bool) -> Result<i32, String> {
-    let everything = AccessFs::from_write(NEEDED);
+    let everything = AccessFs::from_write(REQUIRED_ABI);
     let asked = || {
         let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         let ruleset = ruleset.handle_access(everything)?.set_compatibility(CompatLevel::BestEffort);
@@ -81,21 +82,22 @@ fn restrict_files(confinement: &Confinement, scratch: Option<&Path>, pty: bool) 
     let mut ruleset = asked().map_err(|why| format!("the kernel does not confine files: {why}"))?;
     let own = confinement.writable.iter().map(|path| (path.as_path(), true));
     let own = own.chain(scratch.map(|path| (path, true)));
-    let devices = DEVICES.iter().chain(TERMINALS.iter().filter(|_| pty)).map(|path| (Path::new(path), false));
+    let devices =
+        DEVICES.iter().chain(TERMINAL_DEVICES.iter().filter(|_| pty)).map(|path| (Path::new(path), false));
     for (path, needed) in own.chain(devices) {
         let opened = match PathFd::new(path) {
             Ok(opened) => opened,
             Err(_) if !needed => continue,
             Err(why) => return Err(format!("cannot open {}: {why}", path.display())),
         };
-        let access = if path.is_dir() { everything } else { everything & AccessFs::from_file(NEEDED) };
+        let access = if path.is_dir() { everything } else { everything & AccessFs::from_file(REQUIRED_ABI) };
         ruleset = ruleset
             .add_rule(PathBeneath::new(opened, access))
             .map_err(|why| format!("cannot allow {}: {why}", path.display()))?;
     }
     let status = ruleset.restrict_self().map_err(|why| format!("the kernel does not confine: {why}"))?;
     match status.ruleset {
-        // What may be missing is only the protection of other processes from its signals.
+        // Only the protection of other processes from its signals may be missing.
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced if status.no_new_privs => {
             Ok(match status.landlock {
                 LandlockStatus::Available { effective_abi, kernel_abi } => {
@@ -116,7 +118,7 @@ fn restrict_network() -> Result<(), String> {
     } else {
         return Err("it is not known how to forbid sockets on this kind of processor".to_owned());
     };
-    // On x86_64 the same calls can be made by numbers with this bit set, if the kernel was built so.
+    // On x86_64, the same calls are also available by numbers with this bit set, if the kernel was built so (x32).
     let other = 0x4000_0000;
     let rules: BTreeMap<i64, Vec<_>> =
         [socket, ring, socket | other, ring | other].into_iter().map(|call| (call, Vec::new())).collect();

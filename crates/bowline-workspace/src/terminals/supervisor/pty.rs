@@ -1,4 +1,4 @@
-//! A pseudo-terminal for a command that wants one.
+//! The pseudo-terminal of a command that requests one.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -11,29 +11,29 @@ use rustix::termios::{
     LocalModes, OptionalActions, OutputModes, Winsize, tcgetattr, tcsetattr, tcsetpgrp, tcsetwinsize,
 };
 
-use super::super::job::Size;
+use super::super::protocol::PtySize;
 
-// A program that reads from the terminal finds that the person has nothing to say: each of these is an end of input.
-const ENDS_OF_INPUT: [u8; 32] = [0x04; 32];
+// A program that reads from the terminal gets an end of input: each of these bytes is one.
+const END_OF_INPUT: [u8; 32] = [0x04; 32];
 
-/// The side of a pseudo-terminal that is not the command's. When it is closed, the system hangs up on whoever leads the
-/// session, and that is the supervisor.
+/// The supervisor's side of a pseudo-terminal. Closing it makes the system hang up on the session leader, which is the
+/// supervisor.
 pub(super) struct Pty {
     controller: File,
     output: File,
 }
 
 impl Pty {
-    /// Opens a pseudo-terminal and returns the command's side too. It controls the session of this process, which has
-    /// to lead one.
-    pub(super) fn open(size: Size, output: OwnedFd) -> io::Result<(Self, OwnedFd)> {
+    /// Opens a pseudo-terminal, and also returns the command's side. It becomes the controlling terminal of this
+    /// process, which has to be a session leader.
+    pub(super) fn open(size: PtySize, output: OwnedFd) -> io::Result<(Self, OwnedFd)> {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&controller)?;
         unlockpt(&controller)?;
         let name = ptsname(&controller, Vec::new())?;
         let other = open(&*name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
         let mut modes = tcgetattr(&other)?;
-        // Lines end as the command ends them, and what nobody typed is not shown.
+        // Line ends are passed unchanged, and the artificial input is not echoed.
         modes.output_modes.remove(OutputModes::OPOST);
         modes.local_modes.remove(LocalModes::ECHO);
         tcsetattr(&other, OptionalActions::Now, &modes)?;
@@ -43,12 +43,12 @@ impl Pty {
         )?;
         ioctl_tiocsctty(&other)?;
         let mut controller = File::from(controller);
-        controller.write_all(&ENDS_OF_INPUT)?;
+        controller.write_all(&END_OF_INPUT)?;
         Ok((Self { controller, output: File::from(output) }, other))
     }
 
-    /// Passes on what the command writes, until nobody holds the terminal open or nobody reads any more.
-    pub(super) fn copy(&mut self) {
+    /// Copies the command's output until the terminal is no longer open or the output has no reader.
+    pub(super) fn copy_output(&mut self) {
         let mut buffer = vec![0; 64 * 1024];
         loop {
             match self.controller.read(&mut buffer) {
@@ -59,17 +59,17 @@ impl Pty {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The last one who had it open is gone.
+                // The last process that had it open is gone.
                 Err(_) => return,
             }
         }
     }
 }
 
-/// Makes the command the one that the terminal is for.
-pub(super) fn bring_to_front(terminal: &OwnedFd, command: Pid) {
-    // It may have ended already.
+/// Makes the command the foreground process group of the terminal.
+pub(super) fn set_foreground(terminal: &OwnedFd, command: Pid) {
+    // The command may have exited already.
     tcsetpgrp(terminal.as_fd(), command).unwrap_or_default();
-    // One that used the terminal a moment too early was stopped.
+    // A command that used the terminal a moment too early was stopped.
     kill_process_group(command, Signal::CONT).unwrap_or_default();
 }

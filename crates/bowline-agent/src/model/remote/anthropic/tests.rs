@@ -1,15 +1,15 @@
 //! Tests of Anthropic's wire format, on recorded events.
 
-use bowline_state::conversation::{Input, ToolUse};
+use bowline_state::conversation::{ToolUse, ToolUseInput};
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::model::remote::tests::shown_pieces;
+use crate::model::remote::tests::format_pieces;
 use crate::model::tests::request;
 
 fn check(stream: &str, expected: Expect) {
     let mut reader = EventReader::default();
-    expected.assert_eq(&shown_pieces(stream, |kind, event| reader.read(kind, event)));
+    expected.assert_eq(&format_pieces(stream, |kind, event| reader.read(kind, event)));
 }
 
 #[test]
@@ -139,7 +139,14 @@ data: {"type":"message_stop"}
 
 fn info(thinking: bool) -> ModelInfo {
     let (name, title) = ("anthropic/x".to_owned(), "x".to_owned());
-    ModelInfo { name, title, window: 200_000, images: true, thinking, price: None }
+    ModelInfo {
+        name,
+        title,
+        context_window: 200_000,
+        supports_images: true,
+        supports_thinking: thinking,
+        price: None,
+    }
 }
 
 #[test]
@@ -154,9 +161,12 @@ fn each_generation_is_told_in_its_own_way_how_much_to_think() {
         "claude-sonnet-5",
         "a-gateway-alias",
     ] {
-        for thinking in [Thinking::Default, Thinking::Off, Thinking::Medium] {
-            let request = Request { thinking, ..request(vec![Message::text(Role::User, "Think.")], &[]) };
-            let body = body(name, &info(true), &request);
+        for thinking in [ThinkingLevel::Default, ThinkingLevel::Off, ThinkingLevel::Medium] {
+            let request = ModelRequest {
+                thinking,
+                ..request(vec![ConversationMessage::from_text(MessageRole::User, "Think.")], &[])
+            };
+            let body = request_body(name, &info(true), &request);
             let told = [&body["thinking"], &body["output_config"], &body["max_tokens"]];
             out.push_str(&format!("{name} {thinking:?}: {} {} {}\n", told[0], told[1], told[2]));
         }
@@ -189,15 +199,15 @@ fn each_generation_is_told_in_its_own_way_how_much_to_think() {
 
 #[test]
 fn a_model_does_not_begin_to_think_in_the_middle_of_a_turn_or_beyond_its_limit() {
-    let call = ToolUse { id: "c".into(), name: "read".into(), input: Input::Value(json!({})) };
+    let call = ToolUse { id: "c".into(), name: "read".into(), input: ToolUseInput::Value(json!({})) };
     let begun = |signature: Option<&str>| {
-        let thought = Part::Thought { text: "Hm.".into(), signature: signature.map(Into::into) };
-        let parts = vec![thought, Part::Call(call.clone())];
-        let result = Part::Result(ToolResult::done(&call, "1"));
+        let thought = MessagePart::Thought { text: "Hm.".into(), signature: signature.map(Into::into) };
+        let parts = vec![thought, MessagePart::Call(call.clone())];
+        let result = MessagePart::Result(ToolResult::success(&call, "1"));
         vec![
-            Message::text(Role::User, "Look."),
-            Message { role: Role::Assistant, parts },
-            Message { role: Role::Tool, parts: vec![result] },
+            ConversationMessage::from_text(MessageRole::User, "Look."),
+            ConversationMessage { role: MessageRole::Assistant, parts },
+            ConversationMessage { role: MessageRole::Tool, parts: vec![result] },
         ]
     };
     for (messages, max_output, thinks) in [
@@ -208,11 +218,12 @@ fn a_model_does_not_begin_to_think_in_the_middle_of_a_turn_or_beyond_its_limit()
         (begun(Some("anthropic:sig")), Some(1_024), false),
         (begun(Some("anthropic:sig")), Some(1_025), true),
     ] {
-        let request = Request { thinking: Thinking::Low, max_output, ..request(messages, &["read"]) };
-        let body = body("claude-sonnet-4-5", &info(true), &request);
+        let request =
+            ModelRequest { thinking: ThinkingLevel::Low, max_output, ..request(messages, &["read"]) };
+        let body = request_body("claude-sonnet-4-5", &info(true), &request);
         assert_eq!(body.get("thinking").is_some(), thinks, "{body}");
     }
-    // And a model that cannot think is not told to.
-    let request = Request { thinking: Thinking::Low, ..request(begun(Some("anthropic:sig")), &[]) };
-    assert_eq!(body("claude-sonnet-4-5", &info(false), &request).get("thinking"), None);
+    // A model without thinking gets no thinking level.
+    let request = ModelRequest { thinking: ThinkingLevel::Low, ..request(begun(Some("anthropic:sig")), &[]) };
+    assert_eq!(request_body("claude-sonnet-4-5", &info(false), &request).get("thinking"), None);
 }

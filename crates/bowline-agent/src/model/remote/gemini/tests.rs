@@ -1,14 +1,14 @@
 //! Tests of Gemini's wire format, on recorded events.
 
-use bowline_state::conversation::{Input, ToolUse};
+use bowline_state::conversation::{ToolUse, ToolUseInput};
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::model::remote::tests::shown_pieces;
+use crate::model::remote::tests::format_pieces;
 use crate::model::tests::request;
 
 fn check(stream: &str, expected: Expect) {
-    expected.assert_eq(&shown_pieces(stream, |_, event| read(event)));
+    expected.assert_eq(&format_pieces(stream, |_, event| read_event(event)));
 }
 
 #[test]
@@ -57,16 +57,19 @@ data: {"candidates": [{"finishReason": "SAFETY","index": 0}]}
 
 fn info() -> ModelInfo {
     let (name, title) = ("gemini/x".to_owned(), "x".to_owned());
-    ModelInfo { name, title, window: 1, images: true, thinking: true, price: None }
+    ModelInfo { name, title, context_window: 1, supports_images: true, supports_thinking: true, price: None }
 }
 
 #[test]
 fn each_generation_is_told_in_its_own_way_how_much_to_think() {
     let mut out = String::new();
     for name in ["gemini-2.5-pro", "gemini-2.5-flash", "gemini-3-pro-preview"] {
-        for thinking in [Thinking::Default, Thinking::Off, Thinking::High] {
-            let request = Request { thinking, ..request(vec![Message::text(Role::User, "Think.")], &[]) };
-            let body = body(name, &info(), &request);
+        for thinking in [ThinkingLevel::Default, ThinkingLevel::Off, ThinkingLevel::High] {
+            let request = ModelRequest {
+                thinking,
+                ..request(vec![ConversationMessage::from_text(MessageRole::User, "Think.")], &[])
+            };
+            let body = request_body(name, &info(), &request);
             out.push_str(&format!("{name} {thinking:?}: {}\n", body["generationConfig"]["thinkingConfig"]));
         }
     }
@@ -86,10 +89,15 @@ fn each_generation_is_told_in_its_own_way_how_much_to_think() {
 
 #[test]
 fn signatures_go_back_where_the_api_wants_them() {
-    let thought = || Part::Thought { text: "Hm.".into(), signature: Some("gemini:sig".into()) };
-    let text = || Part::Text { text: "I read.".into() };
-    let call =
-        |id: &str| Part::Call(ToolUse { id: id.into(), name: "read".into(), input: Input::Value(json!({})) });
+    let thought = || MessagePart::Thought { text: "Hm.".into(), signature: Some("gemini:sig".into()) };
+    let text = || MessagePart::Text { text: "I read.".into() };
+    let call = |id: &str| {
+        MessagePart::Call(ToolUse {
+            id: id.into(),
+            name: "read".into(),
+            input: ToolUseInput::Value(json!({})),
+        })
+    };
     let mut out = String::new();
     for (name, parts) in [
         ("gemini-2.5-pro", vec![thought(), text()]),
@@ -97,8 +105,8 @@ fn signatures_go_back_where_the_api_wants_them() {
         ("gemini-2.5-pro", vec![text(), call("a")]),
         ("gemini-3-pro", vec![call("a"), call("b")]),
     ] {
-        let message = Message { role: Role::Assistant, parts };
-        for part in contents(name, &info(), &message)[0]["parts"].as_array().unwrap() {
+        let message = ConversationMessage { role: MessageRole::Assistant, parts };
+        for part in message_contents(name, &info(), &message)[0]["parts"].as_array().unwrap() {
             out.push_str(&format!("{part}\n"));
         }
         out.push('\n');

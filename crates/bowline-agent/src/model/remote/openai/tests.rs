@@ -3,11 +3,11 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::model::remote::tests::shown_pieces;
+use crate::model::remote::tests::format_pieces;
 use crate::model::tests::request;
 
 fn check(stream: &str, expected: Expect) {
-    expected.assert_eq(&shown_pieces(stream, |_, event| read(event)));
+    expected.assert_eq(&format_pieces(stream, |_, event| read_event(event)));
 }
 
 #[test]
@@ -75,15 +75,22 @@ data: {"choices":[{"delta":{"content":"with the reason"},"finish_reason":"stop"}
 fn each_family_is_told_in_its_own_way_how_much_to_think_and_say() {
     let mut out = String::new();
     for name in ["gpt-5", "gpt-5-mini", "gpt-5.2", "o3", "gpt-4.1", "qwen3"] {
-        for thinking in [Thinking::Default, Thinking::Off, Thinking::High] {
+        for thinking in [ThinkingLevel::Default, ThinkingLevel::Off, ThinkingLevel::High] {
             let (own, title) = (format!("openai/{name}"), name.to_owned());
-            let info = ModelInfo { name: own, title, window: 1, images: false, thinking: true, price: None };
-            let request = Request {
+            let info = ModelInfo {
+                name: own,
+                title,
+                context_window: 1,
+                supports_images: false,
+                supports_thinking: true,
+                price: None,
+            };
+            let request = ModelRequest {
                 thinking,
                 max_output: Some(9),
-                ..request(vec![Message::text(Role::User, "Think.")], &[])
+                ..request(vec![ConversationMessage::from_text(MessageRole::User, "Think.")], &[])
             };
-            let body = body(Provider::OpenAi, name, &info, &request);
+            let body = request_body(Provider::OpenAi, name, &info, &request);
             let limits = [&body["max_completion_tokens"], &body["max_tokens"]];
             out.push_str(&format!(
                 "{name} {thinking:?}: {} {} {}\n",

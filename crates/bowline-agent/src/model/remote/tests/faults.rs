@@ -1,18 +1,18 @@
-//! What servers do wrong, and what becomes of it.
+//! Faults of servers, and their effects.
 
 use futures_util::StreamExt as _;
 
-use super::server::begun;
+use super::server::streaming_bytes;
 use super::*;
 
-fn frames(frames: &[&str]) -> String {
+fn join_frames(frames: &[&str]) -> String {
     frames.iter().map(|frame| format!("data: {frame}\n\n")).collect()
 }
 
-const TEXT: &str = r#"{"choices":[{"delta":{"content":"a"}}]}"#;
-const FINISH: &str = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#;
+const TEXT_EVENT: &str = r#"{"choices":[{"delta":{"content":"a"}}]}"#;
+const FINISH_EVENT: &str = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#;
 
-fn call(index: &str, id: &str, name: &str, arguments: &str) -> String {
+fn call_event(index: &str, id: &str, name: &str, arguments: &str) -> String {
     format!(
         r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":{index},"id":"{id}","function":{{"name":"{name}","arguments":"{arguments}"}}}}]}}}}]}}"#
     )
@@ -22,7 +22,7 @@ fn call(index: &str, id: &str, name: &str, arguments: &str) -> String {
 async fn a_reason_without_the_end_mark_is_an_end() {
     check(
         Provider::Compatible,
-        [open(frames(&[TEXT, FINISH]))],
+        [streaming_answer(join_frames(&[TEXT_EVENT, FINISH_EVENT]))],
         expect![[r#"
             text "a"
             end Done
@@ -35,7 +35,7 @@ async fn a_reason_without_the_end_mark_is_an_end() {
 async fn an_end_mark_without_a_reason_is_none() {
     check(
         Provider::Compatible,
-        vec![open(frames(&[TEXT, "[DONE]"])); 3],
+        vec![streaming_answer(join_frames(&[TEXT_EVENT, "[DONE]"])); 3],
         expect![[r#"
             text "a"
             ! the reply was cut short: the stream ended before the reply did
@@ -47,16 +47,21 @@ async fn an_end_mark_without_a_reason_is_none() {
 #[tokio::test]
 async fn a_cut_before_anything_was_shown_is_asked_again() {
     let chunked = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\nff\r\ndata: {";
-    let cut = vec![Do::Send(chunked.into())];
-    let server = Server::start([cut.clone(), cut.clone(), open(frames(&[TEXT, FINISH, "[DONE]"]))]).await;
-    let told = asked(&net(Timeouts::default()), Provider::OpenAi, &server).await;
+    let cut = vec![ConnectionStep::Send(chunked.into())];
+    let server = MisbehavingServer::start([
+        cut.clone(),
+        cut.clone(),
+        streaming_answer(join_frames(&[TEXT_EVENT, FINISH_EVENT, "[DONE]"])),
+    ])
+    .await;
+    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
     let told: Vec<&str> = told.lines().map(|line| line.split(": ").next().unwrap_or(line)).collect();
     assert_eq!(told, ["retrying after 1", "retrying after 2", "text \"a\"", "end Done"]);
-    // And no more often than is allowed.
-    let server = Server::start(vec![cut; 9]).await;
-    let told = asked(&net(Timeouts::default()), Provider::OpenAi, &server).await;
+    // Retries stop at the limit.
+    let server = MisbehavingServer::start(vec![cut; 9]).await;
+    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
     assert!(told.lines().last().unwrap().starts_with("! the reply was cut short"), "{told}");
-    assert_eq!(server.heard().len(), 3);
+    assert_eq!(server.requests().len(), 3);
 }
 
 #[tokio::test]
@@ -64,9 +69,13 @@ async fn busy_providers_are_asked_again() {
     check(
         Provider::OpenAi,
         [
-            status("429 Too Many Requests", "retry-after-ms: 3\r\n", r#"{"error":{"message":"slow\ndown"}}"#),
-            status("503 Service Unavailable", "", ""),
-            open(frames(&[TEXT, FINISH, "[DONE]"])),
+            status_answer(
+                "429 Too Many Requests",
+                "retry-after-ms: 3\r\n",
+                r#"{"error":{"message":"slow\ndown"}}"#,
+            ),
+            status_answer("503 Service Unavailable", "", ""),
+            streaming_answer(join_frames(&[TEXT_EVENT, FINISH_EVENT, "[DONE]"])),
         ],
         expect![[r#"
             retrying after 1: 429 Too Many Requests: slow down
@@ -78,7 +87,7 @@ async fn busy_providers_are_asked_again() {
     .await;
     check(
         Provider::Anthropic,
-        vec![status("529 Overloaded", "", r#"{"type":"error","error":{"message":"Overloaded"}}"#); 3],
+        vec![status_answer("529 Overloaded", "", r#"{"type":"error","error":{"message":"Overloaded"}}"#); 3],
         expect![[r#"
             retrying after 1: 529 <unknown status code>: Overloaded
             retrying after 2: 529 <unknown status code>: Overloaded
@@ -90,18 +99,19 @@ async fn busy_providers_are_asked_again() {
 
 #[tokio::test]
 async fn the_wait_that_is_asked_for_is_kept() {
-    // In 30 seconds, as a date of the far future is not: that is more than we are willing to wait.
+    // A day, or a date in the far future, exceeds the longest acceptable wait.
     let waits = [
         ("retry-after: 2\r\n", Some(2)),
         ("retry-after: 86400\r\n", None),
         ("retry-after: Fri, 31 Dec 2999 23:59:59 GMT\r\n", None),
     ];
     for (header, expected) in waits {
-        let server = Server::start([status("429 Too Many Requests", header, "")]).await;
-        let model = model(&net(Timeouts::default()), Provider::OpenAi, &server.url);
-        let mut reply = model.ask(request(vec![Message::text(Role::User, "x")], &[]));
+        let server = MisbehavingServer::start([status_answer("429 Too Many Requests", header, "")]).await;
+        let model = remote_model(&http_clients(Timeouts::default()), Provider::OpenAi, &server.url);
+        let mut reply =
+            model.stream_reply(request(vec![ConversationMessage::from_text(MessageRole::User, "x")], &[]));
         match (reply.next().await, expected) {
-            (Some(Ok(Event::Retrying { wait, attempt: 1, .. })), Some(seconds)) => {
+            (Some(Ok(ReplyEvent::Retrying { wait, attempt: 1, .. })), Some(seconds)) => {
                 assert!(
                     wait.as_secs_f64() >= f64::from(seconds) && wait.as_secs_f64() < f64::from(seconds) * 1.2
                 );
@@ -118,17 +128,17 @@ async fn the_wait_that_is_asked_for_is_kept() {
 async fn what_does_not_pass_is_not_asked_again() {
     for (answer, expected) in [
         (
-            status("401 Unauthorized", "", r#"{"error":{"message":"bad key"}}"#),
+            status_answer("401 Unauthorized", "", r#"{"error":{"message":"bad key"}}"#),
             expect![
                 "! OpenAI does not accept the key: 401 Unauthorized: bad key; replace the key in OPENAI_API_KEY, which comes before a stored one\n"
             ],
         ),
         (
-            status("400 Bad Request", "", r#"{"error":{"message":"no"}}"#),
+            status_answer("400 Bad Request", "", r#"{"error":{"message":"no"}}"#),
             expect!["! the provider refuses the request: 400 Bad Request: no\n"],
         ),
         (
-            status(
+            status_answer(
                 "400 Bad Request",
                 "",
                 r#"{"error":{"message":"too much","code":"context_length_exceeded"}}"#,
@@ -136,29 +146,29 @@ async fn what_does_not_pass_is_not_asked_again() {
             expect!["! the conversation does not fit the model's window: 400 Bad Request: too much\n"],
         ),
         (
-            status("404 Not Found", "", r#"{"error":"model not found"}"#),
+            status_answer("404 Not Found", "", r#"{"error":"model not found"}"#),
             expect![
                 "! there is no model openai/gpt-5: 404 Not Found: model not found; check the name, and whether $SERVER/ is the base URL (`--base-url` or OPENAI_BASE_URL)\n"
             ],
         ),
         (
-            status("200 OK", "content-type: text/html\r\n", "<html>"),
+            status_answer("200 OK", "content-type: text/html\r\n", "<html>"),
             expect!["! the reply cannot be used: $SERVER answers with a web page: is the base URL right?\n"],
         ),
         (
-            status("200 OK", "content-type: application/json\r\n", r#"{"choices":[]}"#),
+            status_answer("200 OK", "content-type: application/json\r\n", r#"{"choices":[]}"#),
             expect![
                 "! the reply cannot be used: $SERVER answers without streaming, which it was asked for\n"
             ],
         ),
         (
-            status("200 OK", "content-encoding: gzip\r\n", "bomb"),
+            status_answer("200 OK", "content-encoding: gzip\r\n", "bomb"),
             expect!["! the reply cannot be used: it is compressed (gzip), which was not asked for\n"],
         ),
     ] {
-        let server = Server::start([answer]).await;
-        expected.assert_eq(&asked(&net(Timeouts::default()), Provider::OpenAi, &server).await);
-        assert_eq!(server.heard().len(), 1);
+        let server = MisbehavingServer::start([answer]).await;
+        expected.assert_eq(&ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await);
+        assert_eq!(server.requests().len(), 1);
     }
 }
 
@@ -167,7 +177,7 @@ async fn an_error_inside_of_a_reply_is_its_end() {
     let overloaded = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
     check(
         Provider::Anthropic,
-        [open(overloaded), open(streams::ANTHROPIC)],
+        [streaming_answer(overloaded), streaming_answer(streams::ANTHROPIC)],
         expect![[r#"
             retrying after 1: Overloaded
             thought "Hm."
@@ -181,7 +191,12 @@ async fn an_error_inside_of_a_reply_is_its_end() {
     .await;
     check(
         Provider::OpenAi,
-        [open(frames(&[TEXT, r#"{"error":{"message":"oops"}}"#, FINISH, "[DONE]"]))],
+        [streaming_answer(join_frames(&[
+            TEXT_EVENT,
+            r#"{"error":{"message":"oops"}}"#,
+            FINISH_EVENT,
+            "[DONE]",
+        ]))],
         expect![[r#"
             text "a"
             ! the provider is busy: oops
@@ -190,7 +205,7 @@ async fn an_error_inside_of_a_reply_is_its_end() {
     .await;
     check(
         Provider::Ollama,
-        vec![open(frames(&[TEXT, r#"{"error":"out of memory"}"#])); 3],
+        vec![streaming_answer(join_frames(&[TEXT_EVENT, r#"{"error":"out of memory"}"#])); 3],
         expect![[r#"
             text "a"
             ! the provider is busy: out of memory
@@ -203,7 +218,10 @@ async fn an_error_inside_of_a_reply_is_its_end() {
 async fn an_error_need_not_be_json() {
     check(
         Provider::Anthropic,
-        [open("event: error\ndata: rate limit exceeded\n\n"), open(streams::ANTHROPIC)],
+        [
+            streaming_answer("event: error\ndata: rate limit exceeded\n\n"),
+            streaming_answer(streams::ANTHROPIC),
+        ],
         expect![[r#"
             retrying after 1: rate limit exceeded
             thought "Hm."
@@ -221,11 +239,11 @@ async fn an_error_need_not_be_json() {
 async fn signs_of_life_and_fields_that_nobody_knows_are_skipped() {
     let stream = format!(
         "retry: 10\n\n: alive\n\ndata:\n\nid: 7\nnews: none\ndata: {{\"object\":\"progress\",\"error\":null}}\n\n{}",
-        frames(&[TEXT, FINISH])
+        join_frames(&[TEXT_EVENT, FINISH_EVENT])
     );
     check(
         Provider::Compatible,
-        [open(stream)],
+        [streaming_answer(stream)],
         expect![[r#"
             text "a"
             end Done
@@ -236,8 +254,15 @@ async fn signs_of_life_and_fields_that_nobody_knows_are_skipped() {
 
 #[tokio::test]
 async fn a_frame_that_cannot_be_read_is_the_end() {
-    let server = Server::start([open(frames(&[TEXT, "{nonsense", TEXT, FINISH, "[DONE]"]))]).await;
-    let told = asked(&net(Timeouts::default()), Provider::OpenAi, &server).await;
+    let server = MisbehavingServer::start([streaming_answer(join_frames(&[
+        TEXT_EVENT,
+        "{nonsense",
+        TEXT_EVENT,
+        FINISH_EVENT,
+        "[DONE]",
+    ]))])
+    .await;
+    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
     let told: Vec<&str> = told.lines().collect();
     assert_eq!(told[0], "text \"a\"");
     assert!(told[1].starts_with("! the reply cannot be used"), "{told:?}");
@@ -247,7 +272,7 @@ async fn a_frame_that_cannot_be_read_is_the_end() {
 async fn what_gemini_blocks_is_refused() {
     check(
         Provider::Gemini,
-        [open(frames(&[r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#]))],
+        [streaming_answer(join_frames(&[r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#]))],
         expect![[r#"
             end Refused
         "#]],
@@ -255,7 +280,12 @@ async fn what_gemini_blocks_is_refused() {
     .await;
     check(
         Provider::Gemini,
-        vec![open(frames(&[r#"{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL"}]}"#])); 3],
+        vec![
+            streaming_answer(join_frames(&[
+                r#"{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL"}]}"#
+            ]));
+            3
+        ],
         expect![[r#"
             retrying after 1: the provider ended it with MALFORMED_FUNCTION_CALL
             retrying after 2: the provider ended it with MALFORMED_FUNCTION_CALL
@@ -270,17 +300,22 @@ async fn stalls_end_in_time() {
     let short = Duration::from_millis(150);
     let long = Duration::from_secs(60);
     let patient = Timeouts { headers: long, idle: long, silence: long, overall: long, ..Timeouts::default() };
-    let pings = || vec![Do::Send(begun(": ping\n\n".repeat(3))), Do::Stall];
-    let text = || vec![Do::Send(begun(frames(&[TEXT]))), Do::Stall];
+    let pings = || vec![ConnectionStep::Send(streaming_bytes(": ping\n\n".repeat(3))), ConnectionStep::Stall];
+    let text =
+        || vec![ConnectionStep::Send(streaming_bytes(join_frames(&[TEXT_EVENT]))), ConnectionStep::Stall];
     for (timeouts, answer, expected) in [
-        (Timeouts { headers: short, ..patient }, vec![Do::Stall], "no answer within 150ms"),
-        (Timeouts { idle: short, ..patient }, vec![Do::Send(begun("")), Do::Stall], "nothing came for 150ms"),
+        (Timeouts { headers: short, ..patient }, vec![ConnectionStep::Stall], "no answer within 150ms"),
+        (
+            Timeouts { idle: short, ..patient },
+            vec![ConnectionStep::Send(streaming_bytes("")), ConnectionStep::Stall],
+            "nothing came for 150ms",
+        ),
         (Timeouts { idle: short, ..patient }, text(), "nothing came for 150ms"),
         (Timeouts { silence: short, ..patient }, pings(), "nothing of the reply came for 150ms"),
         (Timeouts { overall: short, ..patient }, pings(), "150ms have passed"),
     ] {
-        let server = Server::start(vec![answer; 3]).await;
-        let told = asked(&net(timeouts), Provider::OpenAi, &server).await;
+        let server = MisbehavingServer::start(vec![answer; 3]).await;
+        let told = ask_once(&http_clients(timeouts), Provider::OpenAi, &server).await;
         let last = told.lines().last().unwrap();
         let expected = format!("! the model did not answer in time: {expected}");
         assert!(last == expected || last == format!("{expected} from $SERVER"), "{told}");
@@ -292,18 +327,18 @@ async fn servers_of_ones_own_may_take_their_time_before_the_first_word() {
     let (short, long) = (Duration::from_millis(150), Duration::from_secs(60));
     let slow =
         Timeouts { idle: short, silence: short, local_headers: long, overall: long, ..Timeouts::default() };
-    let stalls = |sent: &str| vec![Do::Send(begun(sent)), Do::Stall];
-    // What takes long before the first word is waited for: here until all the time is over.
+    let stalls = |sent: &str| vec![ConnectionStep::Send(streaming_bytes(sent)), ConnectionStep::Stall];
+    // A slow first token is awaited, here until the overall timeout.
     let timeouts = Timeouts { overall: 4 * short, ..slow };
     for sent in ["", ": reading\n\n"] {
-        let server = Server::start([stalls(sent)]).await;
-        let told = asked(&net(timeouts), Provider::Compatible, &server).await;
+        let server = MisbehavingServer::start([stalls(sent)]).await;
+        let told = ask_once(&http_clients(timeouts), Provider::Compatible, &server).await;
         assert_eq!(told, "! the model did not answer in time: 600ms have passed\n");
     }
-    // And what is too long is tried once more, not as often as others are.
+    // A timeout is retried only once, unlike other failures.
     let timeouts = Timeouts { local_headers: short, silence: long, ..slow };
-    let server = Server::start(vec![stalls(""); 9]).await;
-    let told = asked(&net(timeouts), Provider::Compatible, &server).await;
+    let server = MisbehavingServer::start(vec![stalls(""); 9]).await;
+    let told = ask_once(&http_clients(timeouts), Provider::Compatible, &server).await;
     expect![[r#"
         retrying after 1: nothing came for 150ms
         ! the model did not answer in time: nothing came for 150ms from $SERVER
@@ -313,38 +348,48 @@ async fn servers_of_ones_own_may_take_their_time_before_the_first_word() {
 
 #[tokio::test]
 async fn strange_calls_are_passed_on_or_left_out() {
-    let one = |call: String| open(frames(&[&call, FINISH, "[DONE]"]));
+    let one = |call: String| streaming_answer(join_frames(&[&call, FINISH_EVENT, "[DONE]"]));
     for (answer, expected) in [
-        (one(call("4000000000", "x", "read", "{}")), expect!["call x read {}\nend Done\n"]),
-        (one(call("0", "x", "unknown tool", "")), expect!["call x unknown tool {}\nend Done\n"]),
+        (one(call_event("4000000000", "x", "read", "{}")), expect!["call x read {}\nend Done\n"]),
+        (one(call_event("0", "x", "unknown tool", "")), expect!["call x unknown tool {}\nend Done\n"]),
         (
-            one(call("0", "x", "read", "{oops")),
+            one(call_event("0", "x", "read", "{oops")),
             expect![[r#"
             call x read broken "{oops": key must be a string at line 1 column 2
             end Done
         "#]],
         ),
         (
-            one(call("0", "x", "read", r#"\"{\\\"path\\\":1}\""#)),
+            one(call_event("0", "x", "read", r#"\"{\\\"path\\\":1}\""#)),
             expect![[r#"
             call x read {"path":1}
             end Done
         "#]],
         ),
-        (one(call("0", "", "read", "[1]")), expect!["call call_1 read [1]\nend Done\n"]),
+        (one(call_event("0", "", "read", "[1]")), expect!["call call_1 read [1]\nend Done\n"]),
         (
-            open(frames(&[&call("0", "x", "read", "{}"), &call("1", "x", "write", "{}"), FINISH, "[DONE]"])),
+            streaming_answer(join_frames(&[
+                &call_event("0", "x", "read", "{}"),
+                &call_event("1", "x", "write", "{}"),
+                FINISH_EVENT,
+                "[DONE]",
+            ])),
             expect!["call x read {}\ncall call_2 write {}\nend Done\n"],
         ),
-        // Servers that give all calls one index.
+        // Servers that use one index for all calls.
         (
-            open(frames(&[&call("0", "x", "read", "{}"), &call("0", "y", "write", "{}"), FINISH, "[DONE]"])),
+            streaming_answer(join_frames(&[
+                &call_event("0", "x", "read", "{}"),
+                &call_event("0", "y", "write", "{}"),
+                FINISH_EVENT,
+                "[DONE]",
+            ])),
             expect!["call x read {}\ncall y write {}\nend Done\n"],
         ),
-        // A limit inside of a call.
+        // A token limit inside a call.
         (
-            open(frames(&[
-                &call("0", "x", "read", "{\\\"pa"),
+            streaming_answer(join_frames(&[
+                &call_event("0", "x", "read", "{\\\"pa"),
                 r#"{"choices":[{"delta":{},"finish_reason":"length"}]}"#,
                 "[DONE]",
             ])),
@@ -353,19 +398,19 @@ async fn strange_calls_are_passed_on_or_left_out() {
                 end Length
             "#]],
         ),
-        // A limit behind a call, which looks the same as one inside.
+        // A token limit after a call, which looks the same as one inside.
         (
-            open(frames(&[
-                &call("0", "x", "read", "{}"),
+            streaming_answer(join_frames(&[
+                &call_event("0", "x", "read", "{}"),
                 r#"{"choices":[{"delta":{},"finish_reason":"length"}]}"#,
                 "[DONE]",
             ])),
             expect!["call x read {}\nend Length\n"],
         ),
-        // What a provider refuses is not called.
+        // Calls in a refused reply are not run.
         (
-            open(frames(&[
-                &call("0", "x", "read", "{}"),
+            streaming_answer(join_frames(&[
+                &call_event("0", "x", "read", "{}"),
                 r#"{"choices":[{"delta":{},"finish_reason":"content_filter"}]}"#,
                 "[DONE]",
             ])),
@@ -378,20 +423,21 @@ async fn strange_calls_are_passed_on_or_left_out() {
 
 #[tokio::test]
 async fn no_more_calls_than_are_sensible() {
-    let calls: Vec<String> = (0..500).map(|n| call(&n.to_string(), &format!("c{n}"), "read", "{}")).collect();
+    let calls: Vec<String> =
+        (0..500).map(|n| call_event(&n.to_string(), &format!("c{n}"), "read", "{}")).collect();
     let mut all: Vec<&str> = calls.iter().map(String::as_str).collect();
-    all.extend([FINISH, "[DONE]"]);
-    let server = Server::start([open(frames(&all))]).await;
-    let told = asked(&net(Timeouts::default()), Provider::OpenAi, &server).await;
+    all.extend([FINISH_EVENT, "[DONE]"]);
+    let server = MisbehavingServer::start([streaming_answer(join_frames(&all))]).await;
+    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
     assert_eq!(told.lines().filter(|line| line.starts_with("call ")).count(), MAX_CALLS);
     assert!(told.ends_with("end Done\n"));
-    // Nor is one that is left out taken for a part of the one before, where all have one index.
-    let pieces = |n| [call("0", &format!("c{n}"), "read", ""), call("0", "", "", "{}")];
+    // Where all calls share one index, an omitted call is not merged into the previous one.
+    let pieces = |n| [call_event("0", &format!("c{n}"), "read", ""), call_event("0", "", "", "{}")];
     let calls: Vec<String> = (0..500).flat_map(pieces).collect();
     let mut all: Vec<&str> = calls.iter().map(String::as_str).collect();
-    all.extend([FINISH, "[DONE]"]);
-    let server = Server::start([open(frames(&all))]).await;
-    let told = asked(&net(Timeouts::default()), Provider::OpenAi, &server).await;
+    all.extend([FINISH_EVENT, "[DONE]"]);
+    let server = MisbehavingServer::start([streaming_answer(join_frames(&all))]).await;
+    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
     assert_eq!(
         told.lines().filter(|line| line.starts_with("call ") && line.ends_with(" read {}")).count(),
         MAX_CALLS
@@ -412,8 +458,8 @@ async fn an_unfinished_block_of_anthropics_is_cut_or_limited() {
             "{}{block}event: message_delta\ndata: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"{reason}\"}}}}\n\nevent: message_stop\ndata: {{}}\n\n",
             &streams::ANTHROPIC[..start]
         );
-        let server = Server::start([open(stream)]).await;
-        let told = asked(&net(Timeouts::default()), Provider::Anthropic, &server).await;
+        let server = MisbehavingServer::start([streaming_answer(stream)]).await;
+        let told = ask_once(&http_clients(Timeouts::default()), Provider::Anthropic, &server).await;
         assert_eq!(told.lines().last(), Some(expected), "{told}");
         assert_eq!(told.lines().filter(|line| line.starts_with("call ")).count(), calls, "{told}");
     }
@@ -422,8 +468,9 @@ async fn an_unfinished_block_of_anthropics_is_cut_or_limited() {
 #[tokio::test]
 async fn hidden_thoughts_are_kept() {
     let hidden = "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"redacted_thinking\",\"data\":\"xyz\"}}\n\n";
-    let server = Server::start([open(format!("{hidden}{}", streams::ANTHROPIC))]).await;
-    let told = asked(&net(Timeouts::default()), Provider::Anthropic, &server).await;
+    let server =
+        MisbehavingServer::start([streaming_answer(format!("{hidden}{}", streams::ANTHROPIC))]).await;
+    let told = ask_once(&http_clients(Timeouts::default()), Provider::Anthropic, &server).await;
     assert!(told.starts_with("thought \"\" signed \"anthropic-hidden:xyz\"\n"), "{told}");
 }
 
@@ -438,7 +485,7 @@ async fn text_may_be_split_anywhere() {
     bytes.extend_from_slice(b"0\r\n\r\n");
     check(
         Provider::OpenAi,
-        [vec![Do::Send(bytes)]],
+        [vec![ConnectionStep::Send(bytes)]],
         expect![[r#"
             text "Grüße"
             text " 👋"
@@ -454,66 +501,66 @@ async fn text_may_be_split_anywhere() {
 async fn floods_are_not_drunk() {
     let gigabyte = 1 << 30;
     let head = |status: &str| {
-        Do::Send(format!("HTTP/1.1 {status}\r\ncontent-type: text/event-stream\r\n\r\n").into())
+        ConnectionStep::Send(format!("HTTP/1.1 {status}\r\ncontent-type: text/event-stream\r\n\r\n").into())
     };
     for (answer, expected) in [
-        // An event that never ends.
+        // An event without end.
         (
-            vec![head("200 OK"), Do::Flood("x".into(), gigabyte)],
+            vec![head("200 OK"), ConnectionStep::Flood("x".into(), gigabyte)],
             "! the reply cannot be used: an event of the reply has more than 1048576 bytes",
         ),
-        // Lines of one event.
+        // Too many lines in one event.
         (
-            vec![head("200 OK"), Do::Flood("data: x\n".into(), gigabyte)],
+            vec![head("200 OK"), ConnectionStep::Flood("data: x\n".into(), gigabyte)],
             "! the reply cannot be used: an event of the reply has more than 1048576 bytes",
         ),
-        // Signs of life.
+        // Keep-alives only.
         (
-            vec![head("200 OK"), Do::Flood(format!(": {}\n\n", "x".repeat(4_000)), gigabyte)],
+            vec![head("200 OK"), ConnectionStep::Flood(format!(": {}\n\n", "x".repeat(4_000)), gigabyte)],
             "! the reply cannot be used: the reply has more than 67108864 bytes",
         ),
         // An error page.
         (
-            vec![head("400 Bad Request"), Do::Flood("x".into(), gigabyte)],
+            vec![head("400 Bad Request"), ConnectionStep::Flood("x".into(), gigabyte)],
             "! the provider refuses the request: 400 Bad Request: xxxx",
         ),
     ] {
-        let server = Server::start([answer]).await;
-        let told = asked(&net(Timeouts::default()), Provider::OpenAi, &server).await;
+        let server = MisbehavingServer::start([answer]).await;
+        let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
         assert!(told.starts_with(expected), "{told}");
-        let flooded = server.state.lock().unwrap().flooded;
+        let flooded = server.state.lock().unwrap().flooded_bytes;
         assert!(flooded < gigabyte / 4, "{flooded} bytes were taken");
     }
 }
 
 #[tokio::test]
 async fn arguments_have_a_limit() {
-    let piece = call("0", "x", "read", &"y".repeat(64 << 10));
-    let server = Server::start([open(frames(&[piece.as_str(); 70]))]).await;
-    let told = asked(&net(Timeouts::default()), Provider::OpenAi, &server).await;
+    let piece = call_event("0", "x", "read", &"y".repeat(64 << 10));
+    let server = MisbehavingServer::start([streaming_answer(join_frames(&[piece.as_str(); 70]))]).await;
+    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
     assert_eq!(told, "! the reply cannot be used: its calls have more than 4194304 bytes\n");
 }
 
 #[tokio::test]
 async fn a_key_is_not_taken_elsewhere() {
-    let elsewhere = Server::start([open(streams::OPENAI)]).await;
+    let elsewhere = MisbehavingServer::start([streaming_answer(streams::OPENAI)]).await;
     let to = format!("location: {}/v1/chat/completions\r\n", elsewhere.url);
-    let server = Server::start([status("307 Temporary Redirect", &to, "")]).await;
-    let told = asked(&net(Timeouts::default()), Provider::OpenAi, &server).await;
+    let server = MisbehavingServer::start([status_answer("307 Temporary Redirect", &to, "")]).await;
+    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
     expect![[r#"
         ! the provider refuses the request: it redirects to $ELSEWHERE, where the key is not sent: if that is right, make it the base URL
     "#]]
     .assert_eq(&told.replace(&elsewhere.url, "$ELSEWHERE"));
-    assert!(elsewhere.heard().is_empty());
+    assert!(elsewhere.requests().is_empty());
 }
 
 #[tokio::test]
 async fn a_redirect_within_a_server_is_followed() {
-    let moved = status("307 Temporary Redirect", "location: /moved/chat/completions\r\n", "");
-    let server = Server::start([moved, open(streams::OPENAI)]).await;
-    let told = asked(&net(Timeouts::default()), Provider::OpenAi, &server).await;
+    let moved = status_answer("307 Temporary Redirect", "location: /moved/chat/completions\r\n", "");
+    let server = MisbehavingServer::start([moved, streaming_answer(streams::OPENAI)]).await;
+    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
     assert!(told.ends_with("end Done\n"), "{told}");
-    let heard = server.heard();
+    let heard = server.requests();
     let paths: Vec<&str> = heard.iter().map(|heard| heard.path.as_str()).collect();
     assert_eq!(paths, ["/chat/completions", "/moved/chat/completions"]);
     assert_eq!(heard[0].body, heard[1].body);
@@ -522,15 +569,18 @@ async fn a_redirect_within_a_server_is_followed() {
 
 #[tokio::test]
 async fn providers_that_are_not_there_are_told() {
-    // Nobody listens, and somebody who does not speak TLS.
+    // A closed port, and a server that does not speak TLS.
     let nobody = {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         format!("http://{}", listener.local_addr().unwrap())
     };
-    let plain = Server::start(vec![status("200 OK", "", ""); 9]).await;
+    let plain = MisbehavingServer::start(vec![status_answer("200 OK", "", ""); 9]).await;
     for url in [nobody, plain.url.replace("http:", "https:")] {
-        let model = model(&net(Timeouts::default()), Provider::OpenAi, &url);
-        let told = told(model.ask(request(vec![Message::text(Role::User, "x")], &[]))).await;
+        let model = remote_model(&http_clients(Timeouts::default()), Provider::OpenAi, &url);
+        let told = format_reply(
+            model.stream_reply(request(vec![ConversationMessage::from_text(MessageRole::User, "x")], &[])),
+        )
+        .await;
         let lines: Vec<&str> = told.lines().collect();
         assert_eq!(lines.len(), 3, "{told}");
         assert!(lines[2].starts_with("! the provider cannot be reached: "), "{told}");
@@ -548,9 +598,9 @@ async fn a_key_that_a_server_quotes_is_not_told() {
     check(
         Provider::OpenAi,
         [
-            status("503 Service Unavailable", "", quoting),
-            open(frames(&[quoting])),
-            status("400 Bad Request", "", quoting),
+            status_answer("503 Service Unavailable", "", quoting),
+            streaming_answer(join_frames(&[quoting])),
+            status_answer("400 Bad Request", "", quoting),
         ],
         expect![[r#"
             retrying after 1: 503 Service Unavailable: Received API key = …
@@ -575,7 +625,7 @@ async fn who_is_busy_says_when() {
             expect!["! the provider is busy: 429 Too Many Requests; try again in 24 hours\n"],
         ),
     ] {
-        check(Provider::OpenAi, [status("429 Too Many Requests", header, body)], expected).await;
+        check(Provider::OpenAi, [status_answer("429 Too Many Requests", header, body)], expected).await;
     }
 }
 
@@ -583,7 +633,7 @@ async fn who_is_busy_says_when() {
 async fn a_server_that_wants_a_key_and_got_none_is_told_so() {
     check(
         Provider::Compatible,
-        [status("401 Unauthorized", "", "")],
+        [status_answer("401 Unauthorized", "", "")],
         expect!["! there is no key for compatible: set COMPATIBLE_API_KEY, or store one with `bowline agent --login compatible`\n"],
     )
     .await;
@@ -591,8 +641,8 @@ async fn a_server_that_wants_a_key_and_got_none_is_told_so() {
 
 #[tokio::test]
 async fn what_is_no_text_is_not_asked_for_again() {
-    let server = Server::start(vec![open(b"data: \xff\xfe\xff\n\n"); 3]).await;
-    let told = asked(&net(Timeouts::default()), Provider::OpenAi, &server).await;
+    let server = MisbehavingServer::start(vec![streaming_answer(b"data: \xff\xfe\xff\n\n"); 3]).await;
+    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
     assert!(told.starts_with("! the reply cannot be used: it is not text ("), "{told}");
-    assert_eq!(server.heard().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }

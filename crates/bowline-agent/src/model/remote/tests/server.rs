@@ -1,4 +1,4 @@
-//! A provider that misbehaves as it is told, byte by byte.
+//! A provider that misbehaves as scripted, byte by byte.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -9,47 +9,47 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// What is done with a connection, after the request was read.
+/// A step on a connection, after the request was read.
 #[derive(Debug, Clone)]
-pub(super) enum Do {
-    /// Bytes are sent.
+pub(super) enum ConnectionStep {
+    /// Sends bytes.
     Send(Vec<u8>),
-    /// These bytes are sent again and again, until so many bytes were sent or nobody takes them.
+    /// Repeats this text until a number of bytes were sent or the client disconnects.
     Flood(String, usize),
-    /// Nothing happens until the other side is gone.
+    /// Waits until the client disconnects.
     Stall,
-    /// The connection is reset.
+    /// Resets the connection.
     Reset,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone)]
-pub(super) struct Heard {
+pub(super) struct ReceivedRequest {
     pub(super) path: String,
     pub(super) headers: Vec<String>,
     pub(super) body: Value,
 }
 
-/// The server. It ends when it is dropped.
+/// The server. It stops when dropped.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct MisbehavingServer {
     pub(super) url: String,
     pub(super) state: Arc<Mutex<State>>,
-    /// Told each time that the other side has gone while the server stalled.
-    pub(super) left: Arc<Notify>,
-    serving: JoinHandle<()>,
+    /// Notified each time that the client disconnects while the server stalls.
+    pub(super) disconnected: Arc<Notify>,
+    task: JoinHandle<()>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    answers: VecDeque<Vec<Do>>,
-    pub(super) heard: Vec<Heard>,
-    pub(super) flooded: usize,
+    answers: VecDeque<Vec<ConnectionStep>>,
+    pub(super) requests: Vec<ReceivedRequest>,
+    pub(super) flooded_bytes: usize,
 }
 
-impl Server {
-    /// Starts a server with an answer for each connection; those that follow are closed at once.
-    pub(super) async fn start(answers: impl IntoIterator<Item = Vec<Do>>) -> Self {
+impl MisbehavingServer {
+    /// Starts a server with an answer for each connection; later connections are closed at once.
+    pub(super) async fn start(answers: impl IntoIterator<Item = Vec<ConnectionStep>>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let state =
@@ -60,23 +60,23 @@ impl Server {
             while let Ok((stream, _)) = listener.accept().await {
                 let (its, its_left) = (its.clone(), its_left.clone());
                 tokio::spawn(async move {
-                    // That the other side has gone is what some tests are about.
+                    // A disconnected client is what some tests are about.
                     let _gone = serve(stream, &its, &its_left).await;
                 });
             }
         });
-        Self { url, state, left, serving }
+        Self { url, state, disconnected: left, task: serving }
     }
 
-    /// Returns what was asked.
-    pub(super) fn heard(&self) -> Vec<Heard> {
-        self.state.lock().unwrap().heard.clone()
+    /// Returns the received requests.
+    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.state.lock().unwrap().requests.clone()
     }
 }
 
-impl Drop for Server {
+impl Drop for MisbehavingServer {
     fn drop(&mut self) {
-        self.serving.abort();
+        self.task.abort();
     }
 }
 
@@ -101,30 +101,30 @@ async fn serve(stream: TcpStream, state: &Mutex<State>, left: &Notify) -> std::i
     }
     let mut body = Vec::new();
     (&mut reader).take(length).read_to_end(&mut body).await?;
-    let heard = Heard { path, headers, body: serde_json::from_slice(&body).unwrap_or(Value::Null) };
+    let heard = ReceivedRequest { path, headers, body: serde_json::from_slice(&body).unwrap_or(Value::Null) };
     let answer = {
         let mut state = state.lock().unwrap();
-        state.heard.push(heard);
+        state.requests.push(heard);
         state.answers.pop_front().unwrap_or_default()
     };
     let mut stream = reader.into_inner();
     for step in answer {
         match step {
-            Do::Send(bytes) => stream.write_all(&bytes).await?,
-            Do::Flood(bytes, total) => {
+            ConnectionStep::Send(bytes) => stream.write_all(&bytes).await?,
+            ConnectionStep::Flood(bytes, total) => {
                 let bytes = bytes.repeat((64 << 10) / bytes.len());
                 let mut sent = 0;
                 while sent < total && stream.write_all(bytes.as_bytes()).await.is_ok() {
                     sent += bytes.len();
-                    state.lock().unwrap().flooded = sent;
+                    state.lock().unwrap().flooded_bytes = sent;
                 }
             }
-            Do::Stall => {
+            ConnectionStep::Stall => {
                 let mut rest = [0; 64];
                 while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
                 left.notify_one();
             }
-            Do::Reset => {
+            ConnectionStep::Reset => {
                 stream.set_zero_linger()?;
                 return Ok(());
             }
@@ -133,13 +133,13 @@ async fn serve(stream: TcpStream, state: &Mutex<State>, left: &Notify) -> std::i
     stream.shutdown().await
 }
 
-/// Returns an answer that begins well and whose end is the end of the connection.
-pub(super) fn open(body: impl AsRef<[u8]>) -> Vec<Do> {
-    vec![Do::Send(begun(body))]
+/// Returns a successful answer that ends with the connection.
+pub(super) fn streaming_answer(body: impl AsRef<[u8]>) -> Vec<ConnectionStep> {
+    vec![ConnectionStep::Send(streaming_bytes(body))]
 }
 
-/// Returns the bytes of a good beginning.
-pub(super) fn begun(body: impl AsRef<[u8]>) -> Vec<u8> {
+/// Returns the bytes of a successful answer.
+pub(super) fn streaming_bytes(body: impl AsRef<[u8]>) -> Vec<u8> {
     let mut bytes =
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_vec();
     bytes.extend_from_slice(body.as_ref());
@@ -147,9 +147,9 @@ pub(super) fn begun(body: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 /// Returns an answer with this status, these headers and this body.
-pub(super) fn status(status: &str, headers: &str, body: &str) -> Vec<Do> {
+pub(super) fn status_answer(status: &str, headers: &str, body: &str) -> Vec<ConnectionStep> {
     let length = body.len();
     let head =
         format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n{body}");
-    vec![Do::Send(head.into_bytes())]
+    vec![ConnectionStep::Send(head.into_bytes())]
 }

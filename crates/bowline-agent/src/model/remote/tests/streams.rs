@@ -1,4 +1,4 @@
-//! Replies as the four kinds of servers send them: some text and a call of `read`.
+//! Recorded replies of the four kinds of servers: some text and a call of `read`.
 
 pub(super) const OPENAI: &str = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Grüße"}}]}
 

@@ -1,5 +1,5 @@
-//! The agent of `tests/peers/README.md` on the official Rust SDK, used as its documentation shows:
-//! `Agent.v1()`, typed handlers, `cx.spawn` for a turn, `Stdio`.
+//! The agent of `tests/peers/README.md` on the official Rust SDK, used as its documentation shows: `Agent.v1()`, typed
+//! handlers, `cx.spawn` for a turn, `Stdio`.
 
 mod turn;
 
@@ -18,10 +18,10 @@ use tokio::sync::Notify;
 /// The name in `agentInfo` and in the file that the flow writes.
 const NAME: &str = "peer-rust";
 
-/// What wakes the running turn of each session when `session/cancel` comes.
+/// The notifications that `session/cancel` sends to the running turn of each session.
 type Cancels = Arc<Mutex<HashMap<SessionId, Arc<Notify>>>>;
 
-// The runtime of Bowline's own peers, so that a benchmark compares the SDKs and not two schedulers.
+// The same runtime as in Bowline's own peers, so that a benchmark compares the SDKs and not two schedulers.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let sessions = Arc::new(AtomicU64::new(0));

@@ -1,4 +1,4 @@
-//! One turn: what the prompt's text asks for, done over the connection.
+//! One turn: the task in the prompt's text, performed over the connection.
 
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
@@ -21,7 +21,7 @@ const CALL: &str = "call_1";
 const EDIT: &str = "call_edit";
 const RUN: &str = "call_run";
 
-/// What a prompt asks for.
+/// The task in a prompt.
 #[derive(Deserialize)]
 #[serde(tag = "do", rename_all = "camelCase", rename_all_fields = "camelCase")]
 enum Task {
@@ -32,7 +32,7 @@ enum Task {
     Wait,
 }
 
-/// Runs one turn to its end.
+/// Runs one turn to completion.
 pub(crate) async fn run(
     connection: &ConnectionTo<Client>,
     prompt: PromptRequest,
@@ -82,7 +82,7 @@ impl Turn<'_> {
         Ok(StopReason::EndTurn)
     }
 
-    /// The SDK's queue takes all of them at once: "sends never wait" is its contract.
+    /// The SDK queues all of them at once: "sends never wait" is its contract.
     fn stream(&self, count: usize, size: usize) -> Result<StopReason> {
         let text = "x".repeat(size);
         for _ in 0..count {
@@ -172,7 +172,7 @@ impl Turn<'_> {
         self.chunk("wrote")
     }
 
-    /// Returns the option that the user chose, `None` if the client answered that the turn is cancelled.
+    /// Returns the option that the user selected, or `None` if the client answered that the turn is cancelled.
     async fn ask(&self, call: &'static str) -> Result<Option<String>> {
         let request = RequestPermissionRequest::new(
             self.session.clone(),
@@ -184,7 +184,7 @@ impl Turn<'_> {
         );
         match self.connection.send_request(request).block_task().await?.outcome {
             RequestPermissionOutcome::Selected(chosen) => Ok(Some(chosen.option_id.to_string())),
-            // The enum is open; an outcome that is not a choice gives no permission.
+            // The enum is non-exhaustive; an outcome other than a selection gives no permission.
             _ => Ok(None),
         }
     }

@@ -1,4 +1,4 @@
-//! The files that the client serves: the made ones under `/bench`, and the disk.
+//! The files that the client serves: the generated ones under `/bench`, and the disk.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -8,17 +8,17 @@ use agent_client_protocol::v1::schema::{self, ReadTextFileRequest};
 use agent_client_protocol::{Error, Result};
 use serde_json::json;
 
-/// The line that a file under `/bench` repeats.
+/// The line that the files under `/bench` repeat.
 const LINE: &str = "        if let Some(value) = map.get(\"key\") { out.push(value); }\n";
 
-/// The texts under `/bench` by their length, made once and kept.
+/// The texts under `/bench` by length, generated once and cached.
 #[derive(Default)]
 pub(crate) struct Files {
     bench: Mutex<HashMap<usize, String>>,
 }
 
 impl Files {
-    /// Returns what a request asks for.
+    /// Returns the requested text.
     pub(crate) fn read(&self, request: &ReadTextFileRequest) -> Result<String> {
         let path = request.path.display().to_string();
         if let Some(bytes) = path.strip_prefix("/bench/").and_then(|n| n.parse().ok()) {

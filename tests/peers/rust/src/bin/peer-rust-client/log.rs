@@ -1,4 +1,4 @@
-//! What one step's updates were: how many of each kind, and the first texts.
+//! The updates of one step: the count of each kind, and the first texts.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use agent_client_protocol::v1::schema::{ContentBlock, SessionUpdate, StopReason}
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// How many texts of chunks a step's line holds.
+/// The maximum number of chunk texts in a step's line.
 const KEPT_CHUNKS: usize = 50;
 
 /// The updates since the step began.
@@ -26,7 +26,7 @@ struct Step {
 }
 
 impl Log {
-    /// Forgets the step before.
+    /// Discards the updates of the previous step.
     pub(crate) fn clear(&self) {
         *self.step() = Step::default();
     }
@@ -55,7 +55,7 @@ impl Log {
         }
     }
 
-    /// Returns the line of a step that ended.
+    /// Returns the line of a completed step.
     pub(crate) fn line(&self, stop: StopReason, took: Duration) -> Value {
         let step = self.step();
         json!({
@@ -85,7 +85,7 @@ fn kind(update: &SessionUpdate) -> &'static str {
         SessionUpdate::ConfigOptionUpdate(_) => "config_option_update",
         SessionUpdate::SessionInfoUpdate(_) => "session_info_update",
         SessionUpdate::UsageUpdate(_) => "usage_update",
-        // The enum is open; a kind that no peer of these tests sends is counted under one name.
+        // The enum is non-exhaustive; kinds that no peer in these tests sends share one name.
         _ => "other",
     }
 }

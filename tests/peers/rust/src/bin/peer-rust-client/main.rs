@@ -45,7 +45,7 @@ struct Arguments {
     agent: Vec<String>,
 }
 
-// The runtime of Bowline's own peers, so that a benchmark compares the SDKs and not two schedulers.
+// The same runtime as in Bowline's own peers, so that a benchmark compares the SDKs and not two schedulers.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let Arguments { approve, plan, agent } = arguments(std::env::args().skip(1))?;
@@ -118,7 +118,7 @@ async fn main() -> anyhow::Result<()> {
         )
         .on_receive_request(
             async move |wait: WaitForTerminalExitRequest, responder, cx: ConnectionTo<Agent>| {
-                // Waiting here would hold the dispatch loop, and with it the `terminal/kill` that ends the wait.
+                // Waiting here would block the dispatch loop, and with it the `terminal/kill` that ends the wait.
                 match waited.get(&wait.terminal_id) {
                     Ok(terminal) => cx.spawn(async move {
                         responder.respond_with_result(
@@ -157,7 +157,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes one step and returns its line.
+/// Runs one step and returns its line.
 async fn take(cx: &ConnectionTo<Agent>, session: &SessionId, log: &Log, step: Step) -> Result<Value> {
     log.clear();
     let prompt = PromptRequest::new(session.clone(), vec![step.prompt.to_string().into()]);
@@ -169,7 +169,7 @@ async fn take(cx: &ConnectionTo<Agent>, session: &SessionId, log: &Log, step: St
                 cx.send_notification(CancelNotification::new(session.clone()))?;
                 answer.await?
             }
-            // An answer that comes before any chunk leaves nothing to cancel.
+            // A response before any chunk leaves nothing to cancel.
             Either::Right((answer, _)) => answer?,
         }
     } else {

@@ -1,4 +1,4 @@
-//! The client's terminals: child processes whose two outputs go into one pipe.
+//! The client's terminals: child processes with both outputs in one pipe.
 
 use std::collections::HashMap;
 use std::io::{PipeReader, Read};
@@ -48,7 +48,7 @@ impl Terminals {
         self.open().terminals.get(id).cloned().ok_or_else(|| unknown(id))
     }
 
-    /// Ends a terminal's command and forgets it.
+    /// Kills a terminal's command and removes the terminal.
     pub(crate) fn release(&self, id: &TerminalId) -> Result<()> {
         self.open().terminals.remove(id).ok_or_else(|| unknown(id))?.kill();
         Ok(())
@@ -78,7 +78,7 @@ impl Terminal {
             command.current_dir(cwd);
         }
         let child = command.kill_on_drop(true).spawn()?;
-        // The command owns the pipe's writing ends: while it lives, the reader sees no end.
+        // The command owns the pipe's write ends: while it exists, the reader sees no end.
         drop(command);
 
         let output = Output::default();
@@ -93,19 +93,19 @@ impl Terminal {
         let killed = Arc::clone(&kill);
         tokio::spawn(async move {
             let status = wait(child, &killed).await;
-            // What a command leaves in the background may hold the pipe open; that is not waited for.
+            // Background processes of a command may hold the pipe open; they are not waited for.
             tokio::time::timeout(DRAIN, drain).await.ok();
             ended.send_replace(Some(status));
         });
         Ok(Self { output, kill, exit })
     }
 
-    /// Asks the command to end.
+    /// Signals the command to end.
     pub(crate) fn kill(&self) {
         self.kill.notify_one();
     }
 
-    /// Returns what the command wrote so far, and its exit status once it ended.
+    /// Returns the command's output so far, and its exit status once it has ended.
     pub(crate) fn output(&self) -> TerminalOutputResponse {
         let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         TerminalOutputResponse::new(String::from_utf8_lossy(&output), false)
@@ -137,7 +137,7 @@ fn exit_status(status: ExitStatus) -> TerminalExitStatus {
         .signal(status.signal().map(|signal| signal.to_string()))
 }
 
-/// Adds to `output` until every writing end of the pipe is closed.
+/// Appends to `output` until every write end of the pipe is closed.
 fn collect(mut reader: PipeReader, output: &Mutex<Vec<u8>>) {
     let mut buffer = [0; 8192];
     while let Ok(count @ 1..) = reader.read(&mut buffer) {

@@ -1,0 +1,288 @@
+//! Permission requests to the client's user, over `session/request_permission`.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bowline_state::display;
+use bowline_state::operation::{Invocation, OperationKind, OperationTarget};
+use bowline_state::permission::{PermissionBroker, PermissionRequestDetails, PermissionVerdict};
+use bowline_state::policy::{RuleMatcher, RuleSuggestion};
+use bowline_state::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
+use bowline_state::rpc_error;
+use bowline_state::schema::v1::{
+    ErrorCode, PermissionOption, PermissionOptionKind, RequestPermissionResponse, SessionId,
+};
+use bowline_wire::CallError;
+use bowline_workspace::approvals::{Approver, BoxFuture};
+
+use crate::agent_options::LogSink;
+use crate::reporter::Reporter;
+use crate::runtime::SessionRuntime;
+
+/// The longest user's reason passed to the model, in bytes.
+const MAX_REASON_BYTES: usize = 2000;
+
+/// The longest name of an option, in bytes.
+const MAX_OPTION_NAME_BYTES: usize = 300;
+
+/// The longest description of an option's coverage. Where that is too short there is no option, so that none covers
+/// more than it says.
+const MAX_COVERAGE_BYTES: usize = 160;
+
+/// Asks the client about pending calls.
+pub(super) struct PermissionPrompter {
+    session: SessionId,
+    cwd: String,
+    log: LogSink,
+    // Invariant: the calls that wait for permission, each with its reporter.
+    pending: Mutex<HashMap<String, PendingCall>>,
+}
+
+struct PendingCall {
+    reporter: Reporter,
+    special_answer: Option<SpecialAnswer>,
+}
+
+/// An answer other than plain yes or no.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SpecialAnswer {
+    /// The turn is cancelled.
+    Cancelled,
+    /// The client did not ask, for this reason.
+    NotAsked(String),
+    /// The answer holds for the session, for an operation that no rule can describe.
+    ForSession(AnswerChoice),
+}
+
+impl PermissionPrompter {
+    pub(super) fn new(runtimes: &SessionRuntime) -> Self {
+        Self {
+            session: runtimes.session().clone(),
+            cwd: runtimes.cwd().to_owned(),
+            log: runtimes.options().log.clone(),
+            pending: Mutex::default(),
+        }
+    }
+
+    /// Registers a call's reporter, until the guard is dropped.
+    pub(super) fn register_call<'e>(&'e self, call: &str, reporter: &Reporter) -> PendingCallGuard<'e> {
+        let asking = PendingCall { reporter: reporter.clone(), special_answer: None };
+        self.pending().insert(call.to_owned(), asking);
+        PendingCallGuard { prompter: self, call: call.to_owned() }
+    }
+
+    fn set_special_answer(&self, call: &str, special: SpecialAnswer) {
+        if let Some(asking) = self.pending().get_mut(call) {
+            asking.special_answer = Some(special);
+        }
+    }
+
+    fn pending(&self) -> MutexGuard<'_, HashMap<String, PendingCall>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn ask_client(&self, question: &Question) -> QuestionReply {
+        let Some(call) = question.call.as_deref() else { return QuestionReply::NoUser };
+        let Some(reporter) = self.pending().get(call).map(|asking| asking.reporter.clone()) else {
+            return QuestionReply::NoUser;
+        };
+        let offers = offered_options(question, &self.cwd);
+        let options: Vec<PermissionOption> = offers.iter().map(|offer| offer.option.clone()).collect();
+        let warning = question.dangers.iter().map(|danger| format!("Careful: {danger}"));
+        let warning = warning.collect::<Vec<_>>().join("\n");
+        let ask = PermissionRequestDetails {
+            description: (!warning.is_empty()).then_some(warning),
+            content: Vec::new(),
+            options: Some(options.clone()),
+        };
+        let request =
+            match reporter.permission_request(&PermissionBroker::new(self.session.clone()), call, ask) {
+                Ok(request) => request,
+                Err(error) => return self.report_not_asked(call, error.to_string()),
+            };
+        let response = match reporter.client().request_permission(request).await {
+            Ok(response) => response,
+            Err(error) => return self.report_not_asked(call, describe_ask_error(&error)),
+        };
+        match PermissionVerdict::from_outcome(&options, &response.outcome) {
+            Ok(PermissionVerdict::Cancelled) => {
+                self.set_special_answer(call, SpecialAnswer::Cancelled);
+                QuestionReply::NoUser
+            }
+            Ok(
+                PermissionVerdict::Approved { option_id, .. } | PermissionVerdict::Rejected { option_id, .. },
+            ) => {
+                let Some(offer) = offers.iter().find(|offer| offer.option.option_id == option_id) else {
+                    return QuestionReply::deny();
+                };
+                if offer.is_for_session {
+                    self.set_special_answer(call, SpecialAnswer::ForSession(offer.choice));
+                }
+                QuestionReply::Answered(QuestionAnswer {
+                    choice: offer.choice,
+                    lifetime: offer.keep,
+                    scope: offer.scope.clone(),
+                    reason: rejection_reason(&response),
+                    option_id: None,
+                    edited_text: None,
+                })
+            }
+            Err(breach) => {
+                self.report_not_asked(call, format!("the editor's answer is no permission: {breach}"))
+            }
+        }
+    }
+
+    fn report_not_asked(&self, call: &str, why: String) -> QuestionReply {
+        self.log.write_line(format!("permission was not given: {why}"));
+        self.set_special_answer(call, SpecialAnswer::NotAsked(why));
+        QuestionReply::NoUser
+    }
+}
+
+impl Approver for PermissionPrompter {
+    fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, QuestionReply> {
+        Box::pin(self.ask_client(question))
+    }
+
+    fn notify(&self, text: &str) {
+        self.log.write_line(text);
+    }
+}
+
+/// A call that waits for permission.
+pub(super) struct PendingCallGuard<'e> {
+    prompter: &'e PermissionPrompter,
+    call: String,
+}
+
+impl PendingCallGuard<'_> {
+    pub(super) fn special_answer(&self) -> Option<SpecialAnswer> {
+        self.prompter.pending().get(&self.call).and_then(|asking| asking.special_answer.clone())
+    }
+}
+
+impl Drop for PendingCallGuard<'_> {
+    fn drop(&mut self) {
+        self.prompter.pending().remove(&self.call);
+    }
+}
+
+/// An option, and its meaning.
+struct OfferedOption {
+    option: PermissionOption,
+    choice: AnswerChoice,
+    keep: AnswerLifetime,
+    scope: Vec<RuleSuggestion>,
+    is_for_session: bool,
+}
+
+/// Returns the user's options: once and always, each named by its coverage. There is at most one option of each kind,
+/// the narrowest: some editors show only the last one of a kind.
+fn offered_options(question: &Question, cwd: &str) -> Vec<OfferedOption> {
+    use PermissionOptionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
+    let offer = |id: &'static str, name: &str, kind| OfferedOption {
+        option: PermissionOption::new(id, display::escape_line(name, MAX_OPTION_NAME_BYTES), kind),
+        choice: if matches!(kind, AllowOnce | AllowAlways) {
+            AnswerChoice::Allow
+        } else {
+            AnswerChoice::Deny
+        },
+        keep: AnswerLifetime::Once,
+        scope: Vec::new(),
+        is_for_session: false,
+    };
+    let lasting = |offer: OfferedOption, scope: &RuleSuggestion| OfferedOption {
+        keep: AnswerLifetime::Project,
+        scope: vec![scope.clone()],
+        ..offer
+    };
+    let kind = question.items.first().map_or(OperationKind::Execute, |item| item.operation.kind);
+    let described = question.items.iter().find_map(|item| match &item.operation.target {
+        OperationTarget::Described(text) => Some(text.as_str()),
+        _ => None,
+    });
+    let mut offers = vec![offer("allow_once", "Allow once", AllowOnce)];
+    let narrow =
+        question.suggestions.first().and_then(|each| Some((each, describe_coverage(each, kind, cwd)?)));
+    if let Some((narrow, covered)) = &narrow {
+        let name = format!("Always allow {covered}");
+        offers.push(lasting(offer("allow_always", &name, AllowAlways), narrow));
+    } else if let Some(text) = described {
+        let name = format!("Allow in this session, with any arguments: {text}");
+        offers.push(OfferedOption { is_for_session: true, ..offer("allow_session", &name, AllowAlways) });
+    }
+    offers.push(offer("reject_once", "Reject", RejectOnce));
+    if let Some((narrow, covered)) = &narrow {
+        let name = format!("Always reject {covered}");
+        offers.push(lasting(offer("reject_always", &name, RejectAlways), narrow));
+    } else if let Some(text) = described {
+        let name = format!("Reject in this session, with any arguments: {text}");
+        offers.push(OfferedOption { is_for_session: true, ..offer("reject_session", &name, RejectAlways) });
+    }
+    offers
+}
+
+/// Describes a rule's coverage completely; `None` if that takes too many bytes.
+fn describe_coverage(suggestion: &RuleSuggestion, kind: OperationKind, cwd: &str) -> Option<String> {
+    let whole = |text: &str| {
+        let line = display::escape_line(text, usize::MAX);
+        (line.len() <= MAX_COVERAGE_BYTES).then_some(line)
+    };
+    // A rule for a command does not restrict its directory.
+    let anywhere = "in any directory of the project";
+    Some(match &suggestion.matcher {
+        // The call shows the command in full.
+        RuleMatcher::Exact(invocation) => match whole(&display::format_invocation(invocation)) {
+            Some(line) => format!("exactly `{line}` {anywhere}"),
+            None => format!("exactly this command {anywhere}"),
+        },
+        RuleMatcher::Command(words) => {
+            let line = whole(&display::format_invocation(&Invocation::Argv(words.clone())))?;
+            format!("commands that start with `{line}` {anywhere}")
+        }
+        RuleMatcher::Path(_) => {
+            // Paths below the session's directory are shortened.
+            let below = |start: &str| {
+                let rest =
+                    suggestion.description.strip_prefix(start)?.strip_prefix(cwd)?.strip_prefix('/')?;
+                Some(format!("{start}{rest}"))
+            };
+            let text = below("the file ").or_else(|| below("files in "));
+            let text =
+                whole(text.as_ref().unwrap_or(&suggestion.description)).filter(|text| !text.contains('…'))?;
+            let does = match kind {
+                OperationKind::Read => "reading",
+                OperationKind::Write => "edits of",
+                OperationKind::Delete => "deleting",
+                OperationKind::Execute | OperationKind::Fetch => kind.as_str(),
+            };
+            format!("{does} {text}")
+        }
+        RuleMatcher::Host(_) | RuleMatcher::Variable(_) | RuleMatcher::Everything => {
+            whole(&suggestion.description)?
+        }
+    })
+}
+
+fn describe_ask_error(error: &CallError) -> String {
+    match error {
+        CallError::ErrorResponse(refused) if refused.code == ErrorCode::MethodNotFound => {
+            "the editor cannot ask its user for permission (it does not know session/request_permission); a mode \
+             that asks less, or a rule of the user's, would allow it"
+                .to_owned()
+        }
+        CallError::ErrorResponse(refused) => {
+            format!("the editor could not ask its user: {}", rpc_error::describe_error(refused))
+        }
+        CallError::Closed => "the connection to the editor is closed".to_owned(),
+        error => format!("the editor could not ask its user: {error}"),
+    }
+}
+
+/// Returns the user's reason for a rejection, if the client sends one in `_meta`: the protocol has no field for it.
+fn rejection_reason(response: &RequestPermissionResponse) -> Option<String> {
+    let reason = response.meta.as_ref()?.get("bowline")?.get("reason")?.as_str()?;
+    let reason = reason.strip_prefix("the user said no").unwrap_or(reason).trim_start_matches(':').trim();
+    (!reason.is_empty()).then(|| display::escape_line(reason, MAX_REASON_BYTES))
+}

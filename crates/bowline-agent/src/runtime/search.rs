@@ -1,0 +1,144 @@
+//! Listing and searching the session's directories, with the client's text of files it was seen to have.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bowline_state::lines::LineWindow;
+use bowline_state::paths::Access;
+use bowline_state::rpc_error::RpcError;
+use bowline_workspace::error::FilesError;
+use bowline_workspace::list::{self, ListOptions, Listing};
+use bowline_workspace::roots::Roots;
+use bowline_workspace::search::{self, SearchQuery, SearchResult, UnsavedTexts};
+use bowline_workspace::walker::EntryKind;
+use futures_util::{StreamExt as _, stream};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::{Backend, RuntimeError, SessionRuntime};
+
+/// The most files read again from the client before a search, newest first; the others are searched in the text seen
+/// last.
+const MAX_REFRESHED: usize = 16;
+
+/// The depth and number of results of the search for files that a model may have meant.
+const NAMESAKE_DEPTH: usize = 8;
+const MAX_NAMESAKES: usize = 3;
+
+/// The most concurrent reads.
+const MAX_CONCURRENT_READS: usize = 8;
+
+/// The time limit for all of these reads together.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A search result, and the files searched in the client's text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OverlaySearchResult {
+    /// The matches.
+    pub result: SearchResult,
+    /// The canonical names of files whose client text was searched.
+    pub overlaid_files: Vec<String>,
+}
+
+impl SessionRuntime {
+    /// Lists a directory of this machine.
+    ///
+    /// # Errors
+    /// Fails if the directory does not exist here.
+    pub async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RuntimeError> {
+        let (roots, path) = (self.roots().await?.clone(), path.to_owned());
+        run_blocking(move || {
+            let directory = roots.admit(&path, Access::Read).map_err(FilesError::from)?;
+            Ok(list::list(&roots, &directory, &options)?)
+        })
+        .await
+    }
+
+    /// Returns the first few files of this name in the session's directory on this machine, relative to it.
+    pub async fn find_files_named(&self, name: &str) -> Vec<String> {
+        let options = ListOptions { depth: NAMESAKE_DEPTH, ..ListOptions::default() };
+        let Ok(cwd) = self.roots().await.map(|roots| roots.cwd().to_owned()) else { return Vec::new() };
+        // Only a hint: without a listing there are no suggestions.
+        let listing = self.list(&cwd, options).await.unwrap_or_default();
+        let files = listing.entries.into_iter().filter(|entry| entry.kind == EntryKind::File);
+        let same = files.filter(|entry| entry.path.rsplit('/').next() == Some(name));
+        same.map(|entry| entry.path).take(MAX_NAMESAKES).collect()
+    }
+
+    /// Searches the session's directories on this machine, or a directory below one, with the client's text of files
+    /// that the session has read through it.
+    ///
+    /// # Errors
+    /// Fails if the query is invalid, or if the directory does not exist here.
+    pub async fn search(
+        &self,
+        query: SearchQuery,
+        below: Option<String>,
+    ) -> Result<OverlaySearchResult, RuntimeError> {
+        let roots = self.roots().await?.clone();
+        let kept = self.refresh_client_texts(&roots).await?;
+        let stop = Arc::new(AtomicBool::new(false));
+        // Dropping the future stops the search.
+        let _end = SearchStopGuard(stop.clone());
+        let query = SearchQuery { stop: Some(stop), ..query };
+        run_blocking(move || {
+            let unsaved = resolve_overlay(&roots, kept);
+            let under = below.map(|path| roots.admit(&path, Access::Read)).transpose();
+            let under = under.map_err(FilesError::from)?;
+            let found = search::search(&roots, &query, under.as_ref(), &unsaved)?;
+            Ok(OverlaySearchResult { result: found, overlaid_files: unsaved.into_keys().collect() })
+        })
+        .await
+    }
+
+    /// Returns the client's texts, as many as possible read again. Files that are now protected or outside the roots
+    /// are left out: one earlier read does not permit another.
+    async fn refresh_client_texts(&self, roots: &Roots) -> Result<Vec<(String, Arc<String>)>, RuntimeError> {
+        let (kept, roots) = (self.client_texts().all(), roots.clone());
+        if self.backend_choice().read != Backend::Client || kept.is_empty() {
+            return Ok(kept);
+        }
+        let is_open = move |path: &String| {
+            roots.admit(path, Access::Read).is_ok_and(|admitted| admitted.protection().is_none())
+        };
+        let open = move || Ok(kept.into_iter().map(|(path, _)| path).filter(is_open).collect());
+        let open: Vec<String> = run_blocking(open).await?;
+        let paths = open.iter().take(MAX_REFRESHED).cloned();
+        let again = stream::iter(paths).for_each_concurrent(MAX_CONCURRENT_READS, |path| async move {
+            // An unreadable file is searched in its last text, or not at all if it is gone.
+            self.read(Backend::Client, &path, LineWindow::default()).await.ok();
+        });
+        timeout(REFRESH_TIMEOUT, again).await.ok();
+        let open: HashSet<String> = open.into_iter().collect();
+        let mut kept = self.client_texts().all();
+        kept.retain(|(path, _)| open.contains(path));
+        Ok(kept)
+    }
+}
+
+/// Keys the texts by the names that a directory walk finds.
+fn resolve_overlay(roots: &Roots, kept: Vec<(String, Arc<String>)>) -> UnsavedTexts {
+    let own_name = |(path, text): (String, Arc<String>)| {
+        let admitted = roots.admit(&path, Access::Read).ok()?;
+        Some((admitted.canonical().to_owned(), text))
+    };
+    kept.into_iter().filter_map(own_name).collect()
+}
+
+async fn run_blocking<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T, FilesError> + Send + 'static,
+) -> Result<T, RuntimeError> {
+    let done =
+        spawn_blocking(act).await.map_err(|ended| RuntimeError::EngineUnavailable(ended.to_string()))?;
+    done.map_err(|error| RuntimeError::Failed(RpcError::from(error)))
+}
+
+struct SearchStopGuard(Arc<AtomicBool>);
+
+impl Drop for SearchStopGuard {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,131 @@
+//! The client's workspace server that a session has adopted: what it serves, and its texts for display.
+
+use std::sync::Arc;
+
+use bowline_mcp::client::{McpError, WorkspaceServer};
+use bowline_state::lines::LineWindow;
+use bowline_state::mcp_tools::McpCallOutput;
+use bowline_state::mcp_tools::workspace::{READ_TOOL, WorkspaceToolset};
+use bowline_state::rpc_error::RpcError;
+use bowline_workspace::approvals::BoxFuture;
+use serde_json::{Map, Value, json};
+
+use super::{Backend, BackendChoice, RuntimeError, SessionRuntime};
+use crate::agent_options::ToolSet;
+use crate::tools::mcp::McpSource;
+
+/// The most pages read of a file that is wanted whole.
+const MAX_PAGES: usize = 16;
+
+/// A workspace server that serves a session until it ends: replacing it unasked would happen behind the user's back.
+pub struct AdoptedWorkspace {
+    server: WorkspaceServer,
+    mcp_source: Arc<dyn McpSource>,
+}
+
+impl std::fmt::Debug for AdoptedWorkspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Adopted").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl AdoptedWorkspace {
+    /// Returns the server.
+    #[must_use]
+    pub fn server(&self) -> &WorkspaceServer {
+        &self.server
+    }
+
+    /// Calls one of its tools.
+    pub fn call_tool<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: Map<String, Value>,
+        progress: &'a (dyn Fn(String) + Send + Sync),
+    ) -> BoxFuture<'a, Result<McpCallOutput, McpError>> {
+        self.mcp_source.call_workspace_tool(&self.server, tool, arguments, progress)
+    }
+}
+
+impl BackendChoice {
+    /// Returns the choice with a workspace server for methods that the client does not serve itself.
+    #[must_use]
+    pub fn with_workspace(self, serves: WorkspaceToolset, shell: bool) -> Self {
+        let by = |served: Backend, does: bool| match served {
+            Backend::Local if does => Backend::Workspace,
+            served => served,
+        };
+        Self {
+            read: by(self.read, true),
+            write: by(self.write, serves.can_write),
+            terminal: by(self.terminal, serves.can_run && shell),
+        }
+    }
+}
+
+impl SessionRuntime {
+    /// Adopts a workspace server of the client, if it has one, for methods that the client does not serve itself.
+    /// Returns the description of the backends the first time. Dual tool sets name their machine, so they are not
+    /// redirected.
+    pub fn adopt_workspace(&self, source: &Arc<dyn McpSource>) -> Option<Vec<String>> {
+        if self.adopted_workspace().is_some() || self.options().tool_set == ToolSet::Dual {
+            return None;
+        }
+        let base = self.inner.backend_choice;
+        let server = source.workspace_server()?;
+        if base.with_workspace(server.serves, self.options().is_shell_enabled) == base {
+            return None;
+        }
+        let adopted = AdoptedWorkspace { server, mcp_source: source.clone() };
+        // A concurrent call has adopted the same server.
+        self.inner.adopted_workspace.set(adopted).ok()?;
+        Some(self.describe())
+    }
+
+    /// Returns the adopted workspace server, if any.
+    #[must_use]
+    pub fn adopted_workspace(&self) -> Option<&AdoptedWorkspace> {
+        self.inner.adopted_workspace.get()
+    }
+
+    /// Reads a file through the workspace server, with the line endings it shows to models. Also returns whether this
+    /// is the whole file.
+    pub(super) async fn read_via_workspace(
+        &self,
+        path: &str,
+        window: LineWindow,
+    ) -> Result<(Arc<String>, bool), RuntimeError> {
+        let Some(adopted) = self.adopted_workspace() else {
+            return Err(RuntimeError::EngineUnavailable("there is no workspace server".to_owned()));
+        };
+        let (mut text, mut line) = (String::new(), window.line);
+        for _ in 0..MAX_PAGES {
+            let mut arguments = Map::from_iter([("path".to_owned(), path.into())]);
+            let numbers = [("line", line), ("limit", window.limit)];
+            arguments.extend(
+                numbers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?)))),
+            );
+            let output = adopted.call_tool(READ_TOOL, arguments, &|_| ()).await;
+            let output = output.map_err(|why| RpcError::Internal { reason: why.to_string() })?;
+            if output.is_error {
+                return Err(RpcError::InvalidParams { reason: output.text }.into());
+            }
+            // The first line is a header, and the last one says where to continue.
+            let page = output.text.split_once('\n').map_or("", |(_, page)| page);
+            let next = page.rsplit_once("\n[continue with line=").and_then(|(before, number)| {
+                Some((before, number.trim_end().strip_suffix(']')?.parse::<u32>().ok()?))
+            });
+            let Some((before, number)) = next else {
+                text.push_str(page);
+                return Ok((Arc::new(text), window == LineWindow::default()));
+            };
+            text.push_str(before);
+            text.push('\n');
+            if window.limit.is_some() {
+                return Ok((Arc::new(text), false));
+            }
+            line = Some(number);
+        }
+        Ok((Arc::new(text), false))
+    }
+}

@@ -1,0 +1,57 @@
+//! The MCP servers of a session as a source of tools.
+
+use std::sync::Arc;
+
+use bowline_mcp::client::{McpError, McpServers, WorkspaceServer};
+use bowline_state::conversation::ToolSpec;
+use bowline_state::mcp_tools::{McpCallOutput, label_output};
+use bowline_workspace::approvals::BoxFuture;
+use serde_json::{Map, Value};
+
+use crate::tools::mcp::{McpAnswer, McpSource};
+
+/// The servers of a session.
+pub(super) struct SessionMcpSource(pub(super) Arc<McpServers>);
+
+impl McpSource for SessionMcpSource {
+    fn specs(&self) -> Vec<ToolSpec> {
+        let tools = self.0.tools().into_iter();
+        tools
+            .map(|tool| ToolSpec { name: tool.name, description: tool.description, schema: tool.schema })
+            .collect()
+    }
+
+    fn call_tool<'a>(
+        &'a self,
+        name: &'a str,
+        input: &'a Value,
+        progress: &'a (dyn Fn(String) + Send + Sync),
+    ) -> BoxFuture<'a, McpAnswer> {
+        Box::pin(async move {
+            let arguments = input.as_object().cloned().unwrap_or_default();
+            match self.0.call(name, arguments, progress).await {
+                Ok(output) => {
+                    let tool = self.0.tools().into_iter().find(|tool| tool.name == name);
+                    let (server, tool) = tool.map(|tool| (tool.server, tool.tool)).unwrap_or_default();
+                    let text = label_output(&server, &tool, &output);
+                    McpAnswer { text, images: output.images, failed: output.is_error }
+                }
+                Err(error) => McpAnswer { text: error.to_string(), images: Vec::new(), failed: true },
+            }
+        })
+    }
+
+    fn workspace_server(&self) -> Option<WorkspaceServer> {
+        self.0.workspace()
+    }
+
+    fn call_workspace_tool<'a>(
+        &'a self,
+        server: &'a WorkspaceServer,
+        tool: &'a str,
+        arguments: Map<String, Value>,
+        progress: &'a (dyn Fn(String) + Send + Sync),
+    ) -> BoxFuture<'a, Result<McpCallOutput, McpError>> {
+        Box::pin(self.0.call_server_tool(&server.tool_prefix, tool, arguments, progress))
+    }
+}

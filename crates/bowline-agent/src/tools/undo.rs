@@ -1,0 +1,110 @@
+//! Undo, and the record of files that the model has seen.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use bowline_state::rpc_error::RpcError;
+use bowline_state::slash_command::UndoTarget;
+use bowline_state::tools::view::text_version;
+use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_workspace::workspace::UndoOutcome;
+use tokio::task::spawn_blocking;
+
+use super::Toolbox;
+use crate::runtime::Backend;
+
+/// The most files named in a summary of a conversation.
+const MAX_LISTED_FILES: usize = 200;
+
+impl Toolbox {
+    /// Records that the model was shown a whole file.
+    pub fn record_shown_file(&self, path: &str, text: Arc<String>) {
+        let version = text_version(&text);
+        self.inner.ledger().record_read(path, text, version);
+    }
+
+    /// Lists the files that the model has seen or written, for a summary of the conversation, which drops their texts.
+    #[must_use]
+    pub fn list_known_files(&self) -> String {
+        let ledger = self.inner.ledger();
+        let mut text = String::new();
+        for path in ledger.paths().take(MAX_LISTED_FILES) {
+            // Writing to a string cannot fail.
+            writeln!(text, "- {}", self.runtime().display_path(path)).unwrap_or_default();
+        }
+        text
+    }
+
+    /// Returns whether changes can be undone here: the client is responsible for its own.
+    #[must_use]
+    pub fn can_undo(&self) -> bool {
+        self.runtime().backend_choice().write == Backend::Local
+    }
+
+    /// Undoes changes of the session, and describes the result. `turn` is the number of the requesting turn.
+    ///
+    /// # Errors
+    /// Fails if nothing was undone.
+    pub async fn undo(&self, turn: u64, undo: UndoTarget) -> Result<String, RpcError> {
+        let mode = self.permissions().mode();
+        if !mode.can_change() {
+            return Err(RpcError::Denied { reason: format!("the mode {} does not allow it", mode.id()) });
+        }
+        if !self.can_undo() {
+            let reason =
+                "the editor made the changes, so it has to take them back: use its own undo".to_owned();
+            return Err(RpcError::InvalidRequest { reason });
+        }
+        let name = self.runtime().session().0.to_string();
+        let engine = self.runtime().local().await?;
+        let (workspace, session) = (engine.workspace.clone(), engine.files.session().clone());
+        let who = ChangeOwner::Session(name.clone());
+        let path = match &undo {
+            UndoTarget::File(file) => Some(self.runtime().resolve_path(file)?.as_str().to_owned()),
+            UndoTarget::Turns(_) | UndoTarget::Session => None,
+        };
+        let taking = spawn_blocking(move || {
+            let selections = match undo {
+                UndoTarget::Session | UndoTarget::File(_) => {
+                    vec![ChangeSelection { path, owner: who, ..ChangeSelection::default() }]
+                }
+                UndoTarget::Turns(count) => {
+                    let changed =
+                        workspace.changes(&ChangeSelection { owner: who, ..ChangeSelection::default() })?;
+                    let mut turns: Vec<u64> = changed
+                        .iter()
+                        // An undo is not a change of its own: the next undo reverses the change before it.
+                        .filter(|changed| changed.is_in_effect && changed.change.reverses.is_empty())
+                        .filter_map(|changed| changed.change.origin.turn)
+                        .collect();
+                    turns.sort_unstable();
+                    turns.dedup();
+                    let last = turns.into_iter().rev().take(usize::try_from(count).unwrap_or(usize::MAX));
+                    last.map(|turn| ChangeSelection::turn(&name, turn)).collect()
+                }
+            };
+            let origin = session.origin(Some(turn), None);
+            selections.iter().map(|selection| session.undo(selection, &origin)).collect::<Result<Vec<_>, _>>()
+        });
+        let taken = taking.await.map_err(|ended| RpcError::Internal { reason: ended.to_string() })?;
+        Ok(self.describe_undo(&taken?))
+    }
+
+    fn describe_undo(&self, taken: &[UndoOutcome]) -> String {
+        let files = taken.iter().flat_map(|taken| &taken.files);
+        let mut text = String::new();
+        for file in files {
+            let how = if file.is_changed { "is as it was before" } else { "was as before already" };
+            writeln!(text, "- {} {how}", self.runtime().display_path(&file.path)).unwrap_or_default();
+        }
+        if text.is_empty() {
+            return "There is nothing to take back.".to_owned();
+        }
+        let left: usize = taken.iter().map(|taken| taken.skipped.len()).sum();
+        if left > 0 {
+            let cannot = "changes of commands cannot be taken back: what was there before is not known";
+            writeln!(text, "\n{left} {cannot}.").unwrap_or_default();
+        }
+        text
+    }
+}

@@ -1,0 +1,71 @@
+//! Calls dropped at every point: nothing is left behind, and the session continues.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bowline_state::mode::AgentMode;
+use serde_json::{Value, json};
+use test_support::editor::{EditorCapabilities, FakeCommand};
+
+use crate::fixture::ToolboxFixture;
+
+/// Allows a limited number of polls of a future.
+struct PollLimited<F> {
+    future: Pin<Box<F>>,
+    polls_left: usize,
+}
+
+impl<F: Future> Future for PollLimited<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(left) = self.polls_left.checked_sub(1) else { return Poll::Ready(None) };
+        self.polls_left = left;
+        match self.future.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+/// Drops a call after its first step, its second, and so on until it ends by itself; returns the number of steps.
+async fn drop_at_each_step(name: &str, input: Value, check: impl Fn(&ToolboxFixture)) -> usize {
+    for steps in 1.. {
+        let stage = ToolboxFixture::open_with(EditorCapabilities::ALL, AgentMode::Ask, |_| (), None).await;
+        stage.open_document("a", "one\ntwo\n");
+        stage.editor.queue_command(FakeCommand::exited("out\n", 0));
+        let call = stage.tool_use(name, input.clone());
+        let ran =
+            PollLimited { future: Box::pin(stage.toolbox.run_call(&call, &stage.cx)), polls_left: steps }
+                .await;
+        stage.toolbox.clean_up().await;
+        stage.cx.reporter.fail_open_calls().await;
+        assert_eq!(stage.editor.open_terminals(), 0, "after {steps} steps");
+        check(&stage);
+        // The session continues as if nothing had happened.
+        let told = stage.call_tool("read_text_file", json!({ "path": "a" })).await;
+        assert!(told.starts_with("= [a: "), "after {steps} steps: {told}");
+        if ran.is_some() {
+            return steps;
+        }
+    }
+    unreachable!("a call ends")
+}
+
+#[tokio::test]
+async fn a_command_can_be_dropped_at_every_step() {
+    let steps = drop_at_each_step("execute", json!({ "command": "make" }), |_| ()).await;
+    assert!(steps > 5, "it has several steps, not {steps}");
+}
+
+#[tokio::test]
+async fn a_write_can_be_dropped_at_every_step() {
+    let check = |stage: &ToolboxFixture| {
+        let text = stage.document("a");
+        assert!(["one\ntwo\n", "new\n"].contains(&text.as_str()), "{text:?}");
+    };
+    let steps = drop_at_each_step("write_text_file", json!({ "path": "a", "content": "new\n" }), check).await;
+    assert!(steps > 5, "it has several steps, not {steps}");
+}

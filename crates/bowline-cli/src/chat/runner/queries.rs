@@ -1,0 +1,109 @@
+//! Queries of a conversation: sessions, changes, and descriptions of failures.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bowline_host::HostSession;
+use bowline_state::schema::v1::{ListSessionsRequest, SessionInfo};
+use bowline_state::undo::ChangeSelection;
+use bowline_workspace::workspace::{ListedChange, UndoOutcome, Workspace};
+
+use crate::chat::changes::{ChangeEntry, RecentChanges, is_possibly_users, select_newest};
+use crate::common::names::SessionNames;
+use crate::common::times::format_age_of;
+use crate::error::CliError;
+use bowline_workspace::clock::now;
+
+/// The maximum number of pages of sessions read.
+const MAX_PAGES: usize = 50;
+
+/// The maximum number of sessions listed.
+const MAX_SESSIONS: usize = 500;
+
+/// The maximum number of newest edits shown.
+const MAX_CHANGES: usize = 500;
+
+/// The maximum total size of the texts of listed changes, in bytes; older changes are shown by name only.
+const MAX_CHANGE_BYTES: usize = 32 << 20;
+
+/// Returns the agent's sessions in a directory, newest first, with their ages in words.
+pub(super) async fn list_sessions(session: &HostSession, cwd: PathBuf) -> Result<Vec<SessionInfo>, String> {
+    let mut found: Vec<SessionInfo> = Vec::new();
+    let mut cursor = None;
+    for _ in 0..MAX_PAGES {
+        let request = ListSessionsRequest::new().cwd(cwd.clone()).cursor(cursor.clone());
+        let page = session.agent().list_sessions(request).await.map_err(|error| error.to_string())?;
+        // Not every agent filters by directory.
+        found.extend(page.sessions.into_iter().filter(|info| info.cwd == cwd));
+        if found.len() >= MAX_SESSIONS || page.next_cursor.is_none() || page.next_cursor == cursor {
+            break;
+        }
+        cursor = page.next_cursor;
+    }
+    found.truncate(MAX_SESSIONS);
+    found.sort_by(|one, other| other.updated_at.cmp(&one.updated_at));
+    let now = now();
+    for info in &mut found {
+        // For display only.
+        info.updated_at = info.updated_at.take().map(|text| format_age_of(&text, now));
+    }
+    Ok(found)
+}
+
+/// Returns the newest edits of a workspace, with their texts.
+pub(super) fn list_changes(workspace: &Workspace) -> Result<RecentChanges, String> {
+    let changed = workspace.changes(&ChangeSelection::default()).map_err(|error| error.to_string())?;
+    let (changed, older) = select_newest(changed, MAX_CHANGES);
+    let mut room = MAX_CHANGE_BYTES;
+    let names = SessionNames::new(&changed, workspace.turn_titles());
+    let entry = |changed: ListedChange| {
+        let origin = &changed.change.origin;
+        let title = origin.session.as_ref().zip(origin.turn).and_then(|(id, turn)| names.title(id, turn));
+        ChangeEntry { record: changed, before: None, after: None, title }
+    };
+    let mut entries: Vec<ChangeEntry> = changed.into_iter().map(entry).collect();
+    // Agents' changes are viewed first, so they get their texts first.
+    let mut order: Vec<usize> = (0..entries.len()).rev().collect();
+    order.sort_by_key(|at| is_possibly_users(&entries[*at].record.change));
+    for at in order {
+        let ChangeEntry { record: changed, before, after, .. } = &mut entries[at];
+        // An undo is shown by the changes it reverted, so its own texts are not needed.
+        if room > 0 && changed.change.reverses.is_empty() {
+            (*before, *after) =
+                workspace.change_texts(changed.change.id).map_err(|error| error.to_string())?;
+        }
+        let bytes = [&before, &after].into_iter().filter_map(|text| text.as_ref().map(String::len)).sum();
+        room = room.saturating_sub(bytes);
+    }
+    Ok(RecentChanges { entries, older_counts: older })
+}
+
+/// Describes the result of an undo or a redo.
+pub(super) fn describe_undo(what: &str, done: &UndoOutcome) -> String {
+    let changed = done.files.iter().filter(|file| file.is_changed).count();
+    let left = match done.skipped.len() {
+        0 => String::new(),
+        count => format!("; {count} could not be, as their text is not known"),
+    };
+    match changed {
+        1 => format!("{what} in 1 file{left}"),
+        count => format!("{what} in {count} files{left}"),
+    }
+}
+
+/// Describes that an agent did not answer in time.
+pub(super) fn describe_timeout(what: &str, time: Duration) -> String {
+    format!("the agent did not {what} within {} s", time.as_secs())
+}
+
+/// Describes why a request failed.
+pub(super) fn describe_ending(ending: &CliError) -> String {
+    match ending {
+        CliError::Failed(error) => format!("{error:#}"),
+        CliError::Usage(text)
+        | CliError::TimedOut(text)
+        | CliError::NoSession(text)
+        | CliError::Denied(text) => text.clone(),
+        CliError::LoginRequired(_) | CliError::Interrupted | CliError::Terminated(_) => ending.to_string(),
+    }
+}

@@ -1,0 +1,70 @@
+//! The workspace of one MCP session: a session of the host, with its unsaved texts and its changes as resources.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use bowline_host::{BoxFuture, Host, LocalSession};
+use bowline_mcp::server::{ClientPeer, ResourceProvider, WorkspaceBackend, WorkspaceResources};
+
+use super::client_registry::ClientRegistry;
+
+/// The workspace of one MCP session.
+pub(super) struct HostSessionBackend {
+    root: String,
+    session: LocalSession,
+    resources: WorkspaceResources<LocalSession>,
+    clients: Arc<ClientRegistry>,
+}
+
+impl HostSessionBackend {
+    pub(super) fn open(
+        host: Host,
+        desk: Arc<ClientRegistry>,
+        client: ClientPeer,
+    ) -> BoxFuture<'static, Result<Self, String>> {
+        Box::pin(async move {
+            let opened = host.local_session(&new_session_name(), Some(client.name().to_owned())).await;
+            let session = opened.map_err(|error| format!("the workspace cannot be used: {error}"))?;
+            let news = desk.register(session.name(), client);
+            let root = host.workspace().roots().cwd().to_owned();
+            let shelf =
+                WorkspaceResources::new(host.workspace().clone(), session.name(), session.clone(), news);
+            Ok(Self { root, session, resources: shelf, clients: desk })
+        })
+    }
+}
+
+/// Returns a unique name for a session that includes its time.
+fn new_session_name() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("mcp-{}-{}-{count}", since.as_secs(), std::process::id())
+}
+
+impl WorkspaceBackend for HostSessionBackend {
+    type Files = LocalSession;
+    type Terminals = LocalSession;
+
+    fn root(&self) -> &str {
+        &self.root
+    }
+
+    fn files(&self) -> &LocalSession {
+        &self.session
+    }
+
+    fn terminals(&self) -> &LocalSession {
+        &self.session
+    }
+
+    fn resources(&self) -> Option<&dyn ResourceProvider> {
+        Some(&self.resources)
+    }
+
+    async fn close(&self) {
+        self.clients.unregister(self.session.name());
+        self.session.end().await;
+    }
+}

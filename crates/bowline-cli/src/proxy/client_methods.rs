@@ -1,0 +1,101 @@
+//! The client methods of the protocol, served from this machine: files and terminals for an agent whose editor has
+//! none.
+
+use bowline_host::LocalSession;
+use bowline_state::lines::LineWindow;
+use bowline_state::rpc_error::RpcError;
+use bowline_state::schema::v1::{
+    CLIENT_METHOD_NAMES, CreateTerminalRequest, CreateTerminalResponse, Error, KillTerminalRequest,
+    KillTerminalResponse, ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest,
+    ReleaseTerminalResponse, TerminalOutputRequest, TerminalOutputResponse, WaitForTerminalExitRequest,
+    WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
+};
+use bowline_workspace::files::{FileBackend, Requester};
+use bowline_workspace::terminals::{CommandRequest, TerminalBackend};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::{RawValue, to_raw_value};
+
+/// Serves a method, and returns its answer.
+pub(super) async fn serve(
+    session: LocalSession,
+    method: String,
+    params: Box<RawValue>,
+    call: Option<String>,
+) -> Result<Box<RawValue>, Error> {
+    let answered = handle(&session, &method, &params, call).await;
+    Ok(answered?)
+}
+
+/// Returns whether files may differ after a method: it writes one, or a command has ended.
+pub(super) fn may_change(method: &str) -> bool {
+    let names = CLIENT_METHOD_NAMES;
+    [names.fs_write_text_file, names.terminal_wait_for_exit, names.terminal_kill, names.terminal_release]
+        .contains(&method)
+}
+
+async fn handle(
+    session: &LocalSession,
+    method: &str,
+    params: &RawValue,
+    call: Option<String>,
+) -> Result<Box<RawValue>, RpcError> {
+    let names = CLIENT_METHOD_NAMES;
+    if method == names.fs_read_text_file {
+        let ReadTextFileRequest { path, line, limit, .. } = parse_params(params)?;
+        let read = FileBackend::read(session, &path_to_utf8(&path)?, LineWindow { line, limit }).await?;
+        return to_raw_result(&ReadTextFileResponse::new(read.text.as_str()));
+    }
+    if method == names.fs_write_text_file {
+        let WriteTextFileRequest { path, content, .. } = parse_params(params)?;
+        let asker = Requester { turn: session.current_turn(), call };
+        FileBackend::write(session, &path_to_utf8(&path)?, content, &asker).await?;
+        return to_raw_result(&WriteTextFileResponse::new());
+    }
+    if method == names.terminal_create {
+        let request: CreateTerminalRequest = parse_params(params)?;
+        let asked = CommandRequest {
+            command: request.command,
+            args: request.args,
+            env: request.env.into_iter().map(|variable| (variable.name, variable.value)).collect(),
+            cwd: request.cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
+            output_limit: request.output_byte_limit,
+        };
+        return to_raw_result(&CreateTerminalResponse::new(TerminalBackend::create(session, asked).await?));
+    }
+    if method == names.terminal_output {
+        let request: TerminalOutputRequest = parse_params(params)?;
+        let shown = TerminalBackend::output(session, &request.terminal_id).await?;
+        let exit = shown.exit.as_ref().map(Into::into);
+        return to_raw_result(&TerminalOutputResponse::new(shown.text, shown.truncated).exit_status(exit));
+    }
+    if method == names.terminal_wait_for_exit {
+        let request: WaitForTerminalExitRequest = parse_params(params)?;
+        let exit = TerminalBackend::wait(session, &request.terminal_id).await?;
+        return to_raw_result(&WaitForTerminalExitResponse::new((&exit).into()));
+    }
+    if method == names.terminal_kill {
+        let request: KillTerminalRequest = parse_params(params)?;
+        TerminalBackend::kill(session, &request.terminal_id).await?;
+        return to_raw_result(&KillTerminalResponse::new());
+    }
+    if method == names.terminal_release {
+        let request: ReleaseTerminalRequest = parse_params(params)?;
+        TerminalBackend::release(session, &request.terminal_id).await?;
+        return to_raw_result(&ReleaseTerminalResponse::new());
+    }
+    Err(RpcError::UnknownMethod { method: Some(method.to_owned()) })
+}
+
+fn parse_params<T: DeserializeOwned>(params: &RawValue) -> Result<T, RpcError> {
+    serde_json::from_str(params.get()).map_err(|why| RpcError::InvalidParams { reason: why.to_string() })
+}
+
+fn to_raw_result(answer: &impl Serialize) -> Result<Box<RawValue>, RpcError> {
+    to_raw_value(answer).map_err(|why| RpcError::Internal { reason: why.to_string() })
+}
+
+fn path_to_utf8(path: &std::path::Path) -> Result<String, RpcError> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| RpcError::InvalidParams { reason: "the path is not UTF-8".to_owned() })
+}

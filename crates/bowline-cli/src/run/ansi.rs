@@ -1,0 +1,135 @@
+//! Colours for a terminal, durations for people, and escaping of untrusted text.
+
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Effects, Style};
+use bowline_state::diff::{DiffContent, DiffSide, FileDiff, format_unified_diff};
+use bowline_state::display;
+
+/// The maximum size of a diff that is shown, in lines and bytes.
+const MAX_DIFF_SIZE: (usize, usize) = (120, 32 << 10);
+
+/// Whether colours are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AnsiStyler {
+    /// ANSI colours.
+    Colours,
+    /// None: for a file, a pipe, or a user who wants none.
+    Plain,
+}
+
+impl AnsiStyler {
+    /// Returns the styler for a stream.
+    pub(super) fn for_stream(is_terminal: bool) -> Self {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        if is_terminal && !refused && !dumb { Self::Colours } else { Self::Plain }
+    }
+
+    fn styled(self, style: impl Into<Style>, text: &str) -> String {
+        let style: Style = style.into();
+        match self {
+            Self::Colours if !text.is_empty() => format!("{style}{text}{style:#}"),
+            _ => text.to_owned(),
+        }
+    }
+
+    pub(super) fn bold(self, text: &str) -> String {
+        self.styled(Effects::BOLD, text)
+    }
+
+    pub(super) fn dim(self, text: &str) -> String {
+        self.styled(Effects::DIMMED, text)
+    }
+
+    pub(super) fn red(self, text: &str) -> String {
+        self.styled(AnsiColor::Red.on_default(), text)
+    }
+
+    pub(super) fn green(self, text: &str) -> String {
+        self.styled(AnsiColor::Green.on_default(), text)
+    }
+
+    pub(super) fn yellow(self, text: &str) -> String {
+        self.styled(AnsiColor::Yellow.on_default(), text)
+    }
+
+    pub(super) fn cyan(self, text: &str) -> String {
+        self.styled(AnsiColor::Cyan.on_default(), text)
+    }
+
+    /// Colours a line of a patch, which may be indented.
+    pub(super) fn style_patch_line(self, line: &str) -> String {
+        match line.trim_start_matches(' ').as_bytes().first() {
+            Some(b'+') => self.green(line),
+            Some(b'-') => self.red(line),
+            Some(b'@') => self.cyan(line),
+            Some(b'!') => self.yellow(line),
+            _ => line.to_owned(),
+        }
+    }
+
+    /// Renders a change as an indented patch without its header.
+    pub(super) fn render_diff(self, before: Option<&str>, after: &str) -> String {
+        let side = |text| Some(DiffSide { content: DiffContent::Text(text), mode: 0o644 });
+        let patch = format_unified_diff(
+            &FileDiff { path: "", before: side(before.unwrap_or("")), after: side(after) },
+            3,
+        );
+        let start = patch.find("@@").unwrap_or(patch.len());
+        let block = display::escape_block(&patch[start..], MAX_DIFF_SIZE.0, MAX_DIFF_SIZE.1);
+        // The first column determines the colour, so a line is coloured before it is indented.
+        block.text.lines().map(|line| format!("    {}\n", self.style_patch_line(line))).collect()
+    }
+}
+
+/// Escapes text for a terminal. Line ends and tabs stay.
+pub(super) fn escape_text(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for piece in text.split_inclusive(['\n', '\t']) {
+        let (body, end) = match piece.char_indices().next_back() {
+            Some((at, '\n' | '\t')) => piece.split_at(at),
+            _ => (piece, ""),
+        };
+        let body = if end == "\n" { body.strip_suffix('\r').unwrap_or(body) } else { body };
+        safe += &display::escape_line(body, usize::MAX);
+        safe += end;
+    }
+    safe
+}
+
+/// Formats a duration.
+pub(super) fn format_duration(duration: Duration) -> String {
+    match duration.as_millis() {
+        millis @ 0..1000 => format!("{millis} ms"),
+        millis @ 1000..60_000 => format!("{}.{} s", millis / 1000, millis % 1000 / 100),
+        _ => format!("{} min {} s", duration.as_secs() / 60, duration.as_secs() % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_shown_instead() {
+        assert_eq!(escape_text("a\tb\r\nc\x1b[31m\u{202e}d\n"), "a\tb\nc\\u{1b}[31m\\u{202e}d\n");
+        let long = "word ".repeat(10_000);
+        assert_eq!(escape_text(&long), long);
+    }
+
+    #[test]
+    fn times_are_short() {
+        let times =
+            [3, 1234, 59_999, 61_000, 3_600_000].map(|millis| format_duration(Duration::from_millis(millis)));
+        assert_eq!(times, ["3 ms", "1.2 s", "59.9 s", "1 min 1 s", "60 min 0 s"]);
+    }
+
+    #[test]
+    fn a_change_is_painted_by_its_first_column() {
+        let plain = AnsiStyler::Plain.render_diff(Some("a\nb\n"), "a\n- c\n");
+        assert_eq!(plain, "    @@ -1,2 +1,2 @@\n     a\n    -b\n    +- c\n");
+        let colours = AnsiStyler::Colours.render_diff(None, "x\n");
+        assert_eq!(colours, "    \x1b[36m@@ -0,0 +1 @@\x1b[0m\n    \x1b[32m+x\x1b[0m\n");
+    }
+}

@@ -1,0 +1,305 @@
+//! A session within this process instead of over ACP, for example of an MCP client.
+//!
+//! The same code authorizes, records and carries out its operations as those of an ACP agent.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bowline_state::lines::LineWindow;
+use bowline_state::rpc_error::RpcError;
+use bowline_state::schema::v1::{SessionId, TerminalId};
+use bowline_state::terminal::CommandExit;
+use bowline_wire::service::CancelSignal;
+use bowline_workspace::approvals::BoxFuture;
+use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
+use bowline_workspace::list::{ListOptions, Listing};
+use bowline_workspace::search::{SearchQuery, SearchResult};
+use bowline_workspace::terminals::{CommandRequest, LocalTerminals, TerminalBackend, TerminalSnapshot};
+use bowline_workspace::workspace as engine;
+
+use crate::error::HostError;
+use crate::front_end::HostEvent;
+use crate::host::{Host, HostCapabilities};
+use crate::operations::{OperationContext, browse, files, run_blocking, terminals};
+use crate::session::{ActiveTurnGuard, SessionInner};
+
+mod relay;
+
+pub use relay::{AttributedChange, PermissionRuling, RelayedOperation};
+
+/// A session without an agent at the other end of a connection. Clones share it; dropping the last one ends it.
+///
+/// It implements [`FileBackend`] and [`TerminalBackend`], subject to rules, approvals, journal and audit log. Dropping
+/// the future of an operation cancels it, which is recorded; a write that has begun is completed.
+#[derive(Debug, Clone)]
+pub struct LocalSession {
+    inner: Arc<LocalSessionInner>,
+}
+
+#[derive(Debug)]
+struct LocalSessionInner {
+    session: Arc<SessionInner>,
+    capabilities: HostCapabilities,
+    // The name of the session's client.
+    agent: Mutex<Option<String>>,
+    // The turn in progress, if the client has turns.
+    active_turn: Mutex<Option<ActiveTurnGuard>>,
+    // Permission requests that another client has to answer.
+    pending_permissions: Mutex<relay::PendingPermissions>,
+}
+
+impl Host {
+    /// Opens a session within this process. The journal, rules and the audit log know it by `name`, with a number
+    /// appended if the name was used before.
+    ///
+    /// # Errors
+    /// Fails if the journal or the audit log cannot be used.
+    pub async fn local_session(&self, name: &str, agent: Option<String>) -> Result<LocalSession, HostError> {
+        let (shared, id) = (self.inner.clone(), SessionId::new(name));
+        let its = id.clone();
+        let name = run_blocking(move || shared.reserve_new_name(&its)).await??;
+        self.create_local_session(id, name, agent).await
+    }
+
+    async fn create_local_session(
+        &self,
+        id: SessionId,
+        name: String,
+        agent: Option<String>,
+    ) -> Result<LocalSession, HostError> {
+        let files = self.inner.workspace.session(&name);
+        let held = Arc::new(SessionInner::new(id, self.inner.clone(), files));
+        held.record_start().await?;
+        held.show(HostEvent::SessionOpened { session: &held.id, name: held.name() });
+        let (agent, turn, asked) = (Mutex::new(agent), Mutex::default(), Mutex::default());
+        Ok(LocalSession {
+            inner: Arc::new(LocalSessionInner {
+                session: held,
+                capabilities: self.capabilities(),
+                agent,
+                active_turn: turn,
+                pending_permissions: asked,
+            }),
+        })
+    }
+}
+
+impl LocalSession {
+    /// Returns the session's name in the journal, in rules and in the audit log.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.inner.session.name()
+    }
+
+    /// Returns the session's files, not subject to rules.
+    #[must_use]
+    pub fn files(&self) -> &engine::WorkspaceSession {
+        &self.inner.session.files
+    }
+
+    /// Returns the session's terminals, to follow their output.
+    #[must_use]
+    pub fn terminals(&self) -> &LocalTerminals {
+        &self.inner.session.terminals
+    }
+
+    /// Returns the capabilities of the session.
+    #[must_use]
+    pub fn capabilities(&self) -> HostCapabilities {
+        self.inner.capabilities
+    }
+
+    /// Sets the name of the session's client, for questions to the user.
+    pub fn set_agent_name(&self, agent: String) {
+        *self.inner.agent.lock().unwrap_or_else(PoisonError::into_inner) = Some(agent);
+    }
+
+    /// Ends the session: commands are killed, pending operations are cancelled, and its read state is dropped.
+    pub async fn end(&self) {
+        self.inner.session.end().await;
+    }
+
+    /// Records that an editor, which has approved the write itself, is about to write a file: in the journal, as
+    /// [`engine::WorkspaceSession::record_editor_write`] does, and in the audit log. To be called before the editor is
+    /// asked to write.
+    ///
+    /// # Errors
+    /// Returns an error if the write could not be recorded. The editor must not be asked then.
+    pub async fn record_editor_write(
+        &self,
+        path: &str,
+        had: Option<String>,
+        written: String,
+        turn: Option<u64>,
+        call: Option<&str>,
+    ) -> Result<engine::EditorWrite, RpcError> {
+        let (path, origin) = (path.to_owned(), self.files().origin(turn, call));
+        self.run_operation(call, |held, asking| {
+            files::record_editor_write(held, asking, path, had, written, origin)
+        })
+        .await
+    }
+
+    /// Records that an editor did not write after all.
+    ///
+    /// # Errors
+    /// Returns an error if that could not be recorded.
+    pub async fn cancel_editor_write(
+        &self,
+        write: engine::EditorWrite,
+        turn: Option<u64>,
+        call: Option<&str>,
+    ) -> Result<(), RpcError> {
+        let origin = self.files().origin(turn, call);
+        self.run_operation(call, |held, asking| files::cancel_editor_write(held, asking, write, origin)).await
+    }
+
+    /// Returns a future that carries out an operation, and cancels it when dropped.
+    fn run_operation<T, F>(
+        &self,
+        call: Option<&str>,
+        act: impl FnOnce(Arc<SessionInner>, OperationContext) -> F,
+    ) -> OperationFuture<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, RpcError>> + Send + 'static,
+    {
+        let cancel = CancelSignal::new();
+        let agent = self.inner.agent.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let asking = OperationContext {
+            agent,
+            call: call.map(str::to_owned),
+            cancel: cancel.clone(),
+            missing_file_quirk: None,
+        };
+        OperationFuture { operation: Some(Box::pin(act(self.inner.session.clone(), asking))), cancel }
+    }
+}
+
+impl Drop for LocalSessionInner {
+    fn drop(&mut self) {
+        let held = self.session.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { held.end().await });
+        }
+    }
+}
+
+/// The future of an operation. Dropping it early cancels the operation, which continues in the background until the
+/// cancellation is recorded.
+struct OperationFuture<T: 'static> {
+    operation: Option<BoxFuture<'static, Result<T, RpcError>>>,
+    cancel: CancelSignal,
+}
+
+impl<T: 'static> Future for OperationFuture<T> {
+    type Output = Result<T, RpcError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(operation) = &mut self.operation else { return Poll::Ready(Err(RpcError::Cancelled)) };
+        let done = operation.as_mut().poll(cx);
+        if done.is_ready() {
+            self.operation = None;
+        }
+        done
+    }
+}
+
+impl<T: 'static> Drop for OperationFuture<T> {
+    fn drop(&mut self) {
+        let Some(operation) = self.operation.take() else { return };
+        self.cancel.fire();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { operation.await.map_or_else(drop, drop) });
+        }
+    }
+}
+
+fn require_capability(offered: bool, what: &str) -> Result<(), RpcError> {
+    if offered { Ok(()) } else { Err(RpcError::Denied { reason: format!("{what} is not offered here") }) }
+}
+
+impl FileBackend for LocalSession {
+    async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
+        require_capability(self.inner.capabilities.read, "reading files")?;
+        let path = path.to_owned();
+        let read =
+            self.run_operation(None, |held, asking| files::read_text(held, asking, path, window)).await?;
+        Ok(TextReadOutcome { text: read.text, source: read.source, is_whole: Some(read.is_whole) })
+    }
+
+    async fn write(
+        &self,
+        path: &str,
+        content: String,
+        asker: &Requester,
+    ) -> Result<TextWriteOutcome, RpcError> {
+        require_capability(self.inner.capabilities.write, "writing files")?;
+        let (path, content) = (path.to_owned(), Arc::from(content));
+        let call = asker.call.as_deref();
+        let written =
+            self.run_operation(call, |held, asking| files::write_text(held, asking, path, content)).await?;
+        Ok(written.into())
+    }
+
+    async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RpcError> {
+        require_capability(self.inner.capabilities.read, "reading files")?;
+        let path = path.to_owned();
+        self.run_operation(None, |held, asking| browse::list(held, asking, path, options)).await
+    }
+
+    async fn search(&self, query: SearchQuery, below: Option<String>) -> Result<SearchResult, RpcError> {
+        require_capability(self.inner.capabilities.read, "reading files")?;
+        // A search changes nothing, so dropping its future stops it.
+        let stop = query.stop.clone().unwrap_or_default();
+        let query = SearchQuery { stop: Some(stop.clone()), ..query };
+        let _end = OnDrop(move || stop.store(true, Ordering::Relaxed));
+        self.run_operation(None, |held, asking| browse::search(held, asking, query, below)).await
+    }
+}
+
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+impl TerminalBackend for LocalSession {
+    async fn create(&self, asked: CommandRequest) -> Result<TerminalId, RpcError> {
+        require_capability(self.inner.capabilities.terminal, "running commands")?;
+        self.run_operation(None, |held, asking| async move {
+            let cancel = asking.cancel.clone();
+            let id = terminals::start(held.clone(), asking, asked).await?;
+            if cancel.is_fired() {
+                // Its id would never reach the caller.
+                terminals::release_terminal(held, &id).await.ok();
+                return Err(RpcError::Cancelled);
+            }
+            Ok(id)
+        })
+        .await
+    }
+
+    async fn output(&self, id: &TerminalId) -> Result<TerminalSnapshot, RpcError> {
+        Ok(self.inner.session.terminals.output(id).await?)
+    }
+
+    async fn wait(&self, id: &TerminalId) -> Result<CommandExit, RpcError> {
+        Ok(self.inner.session.terminals.wait(id).await?)
+    }
+
+    async fn kill(&self, id: &TerminalId) -> Result<(), RpcError> {
+        let id = id.clone();
+        self.run_operation(None, |held, _| async move { terminals::kill_terminal(held, &id).await }).await
+    }
+
+    async fn release(&self, id: &TerminalId) -> Result<(), RpcError> {
+        let id = id.clone();
+        self.run_operation(None, |held, _| async move { terminals::release_terminal(held, &id).await }).await
+    }
+}

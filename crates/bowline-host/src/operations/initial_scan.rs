@@ -1,0 +1,179 @@
+//! The initial scan of a project: it records the existing files, so that later changes can be found and undone.
+//!
+//! It takes seconds in a large project, so it runs alongside the turn. Only actors that may change files unseen wait
+//! for it: a command, and an agent that does not write through the host alone.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bowline_state::rpc_error::quote;
+use bowline_workspace::error::FilesError;
+use bowline_workspace::observer::ObserverOptions;
+use bowline_workspace::workspace::{ObserveStartReport, WatchMode};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::error::HostError;
+use crate::front_end::HostEvent;
+use crate::host::HostInner;
+
+/// How long a command or an agent waits for the initial scan.
+const SCAN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The maximum number of unrestorable files that a notice names.
+const MAX_NAMED_FILES: usize = 5;
+
+/// The state of the initial scan.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum InitialScan {
+    #[default]
+    NotStarted,
+    Running,
+    Done,
+    /// It can be started again.
+    Failed(Arc<FilesError>),
+}
+
+/// Starts the initial scan, if it is enabled and not yet started. It ends early if the host is dropped.
+pub(crate) fn start(shared: &Arc<HostInner>) {
+    let begins = shared.options.observe
+        && shared.initial_scan.send_if_modified(|state| {
+            let begins = matches!(state, InitialScan::NotStarted | InitialScan::Failed(_));
+            if begins {
+                *state = InitialScan::Running;
+            }
+            begins
+        });
+    if !begins {
+        return;
+    }
+    let (workspace, host) = (shared.workspace.clone(), Arc::downgrade(shared));
+    let look = spawn_blocking(move || {
+        let mut progress = |files| match host.upgrade() {
+            Some(shared) => {
+                shared.front_end.show_progress("looking at the project's files", files);
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(()),
+        };
+        workspace.start_observing(ObserverOptions::default(), WatchMode::IfPossible, &mut progress)
+    });
+    let host = Arc::downgrade(shared);
+    tokio::spawn(async move {
+        let looked = look.await;
+        let Some(shared) = host.upgrade() else { return };
+        let state = match looked {
+            Ok(Ok(started)) => {
+                report_started(&shared, &started);
+                InitialScan::Done
+            }
+            Ok(Err(error)) => InitialScan::Failed(Arc::new(error)),
+            // The scan panicked, or the runtime is shutting down.
+            Err(_) => InitialScan::NotStarted,
+        };
+        shared.initial_scan.send_replace(state);
+    });
+}
+
+/// Waits until the initial scan is done, starting it if necessary.
+///
+/// # Errors
+/// Fails if the journal cannot be used.
+pub(crate) async fn wait_until_done(shared: &Arc<HostInner>) -> Result<(), HostError> {
+    start(shared);
+    if !shared.options.observe {
+        return Ok(());
+    }
+    let mut state = shared.initial_scan.subscribe();
+    let state = state.wait_for(|state| !matches!(state, InitialScan::Running)).await;
+    match state.as_deref() {
+        Ok(InitialScan::Failed(error)) => Err(HostError::InitialScan(error.clone())),
+        Ok(InitialScan::Done) => Ok(()),
+        _ => Err(HostError::Internal("the first look at the project's files ended early".to_owned())),
+    }
+}
+
+/// Starts the initial scan before a turn, and waits for it if the agent may change files unseen.
+///
+/// # Errors
+/// Fails if the journal cannot be used.
+pub(crate) async fn prepare_turn(shared: &Arc<HostInner>) -> Result<(), HostError> {
+    if shared.options.writes_through_host_only {
+        start(shared);
+        return Ok(());
+    }
+    match timeout(SCAN_TIMEOUT, wait_until_done(shared)).await {
+        Ok(done) => done,
+        Err(_) => {
+            report_proceeding(shared, "the agent");
+            Ok(())
+        }
+    }
+}
+
+/// Waits for the initial scan, with a timeout. Shows a notice if `who` proceeds without it, or if it failed.
+pub(crate) async fn wait_or_proceed(shared: &Arc<HostInner>, who: &str) {
+    match timeout(SCAN_TIMEOUT, wait_until_done(shared)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => shared.front_end.show(HostEvent::Notice { text: &error.to_string() }),
+        Err(_) => report_proceeding(shared, who),
+    }
+}
+
+fn report_proceeding(shared: &HostInner, who: &str) {
+    shared.proceeded_without_scan.store(true, Ordering::Relaxed);
+    let text = format!(
+        "the first look at the project's files takes longer than {} s: what {who} changes before it is over may not be found \
+         or undone",
+        SCAN_TIMEOUT.as_secs()
+    );
+    shared.front_end.show(HostEvent::Notice { text: &text });
+}
+
+/// Returns whether the initial scan is done.
+pub(crate) fn is_done(shared: &HostInner) -> bool {
+    matches!(*shared.initial_scan.borrow(), InitialScan::Done)
+}
+
+fn report_started(shared: &HostInner, started: &ObserveStartReport) {
+    let notice = |text: String| shared.front_end.show(HostEvent::Notice { text: &text });
+    if let Some(why) = &started.watcher_error {
+        notice(why.to_string());
+    }
+    if let Some(text) = describe_unnamed(started.report.walk.not_utf8) {
+        notice(text);
+    }
+    if let Some(text) = describe_unrestorable(&started.unrestorable)
+        .filter(|_| shared.proceeded_without_scan.load(Ordering::Relaxed))
+    {
+        notice(text);
+    }
+}
+
+/// Describes files whose names no message can express.
+fn describe_unnamed(count: u64) -> Option<String> {
+    let names = match count {
+        0 => return None,
+        1 => "1 name here is".to_owned(),
+        count => format!("{count} names here are"),
+    };
+    Some(format!("{names} not UTF-8: what commands do there is neither followed nor undone"))
+}
+
+/// Describes files that changed before the scan reached them.
+fn describe_unrestorable(paths: &[String]) -> Option<String> {
+    let named: Vec<String> = paths.iter().take(MAX_NAMED_FILES).map(|path| quote(path)).collect();
+    let more = match paths.len().saturating_sub(MAX_NAMED_FILES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!named.is_empty()).then(|| {
+        format!(
+            "changed before the first look at the project's files came to them, so that what they held before cannot be \
+             restored: {}{more}",
+            named.join(", ")
+        )
+    })
+}

@@ -1,0 +1,47 @@
+//! The commands of a session whose changes have not been scanned yet.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bowline_state::schema::v1::TerminalId;
+use bowline_workspace::terminals::LocalTerminals;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// The timeout for the scan of a command's changes.
+const SCAN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Commands, each with a channel that is closed once its changes have been scanned.
+#[derive(Debug, Default)]
+pub(crate) struct PendingScans {
+    // Invariant: apart from those being scanned, at most the limit of terminals.
+    commands: Mutex<Vec<(TerminalId, watch::Receiver<()>)>>,
+}
+
+impl PendingScans {
+    /// Adds a command. The caller drops the sender once its changes have been scanned.
+    pub(crate) fn add(&self, terminal: TerminalId) -> watch::Sender<()> {
+        let (looking, followed) = watch::channel(());
+        let mut all = self.lock_commands();
+        all.retain(|(_, followed)| followed.has_changed().is_ok());
+        all.push((terminal, followed));
+        looking
+    }
+
+    /// Waits until the changes of ended commands have been scanned, so that they are attributed to those commands.
+    pub(crate) async fn wait_for_ended(&self, terminals: &LocalTerminals) {
+        let followed = std::mem::take(&mut *self.lock_commands());
+        for (terminal, mut looking) in followed {
+            // A released command has ended, too.
+            if timeout(Duration::ZERO, terminals.wait(&terminal)).await.is_ok() {
+                timeout(SCAN_TIMEOUT, looking.changed()).await.ok();
+            } else {
+                self.lock_commands().push((terminal, looking));
+            }
+        }
+    }
+
+    fn lock_commands(&self) -> MutexGuard<'_, Vec<(TerminalId, watch::Receiver<()>)>> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,113 @@
+//! A wrapper around any transport that bounds what a server can make a connection hold.
+//!
+//! The SDK spawns a task for the answer to each request of a server, and these tasks wait until the server reads. A
+//! server that sends requests and never reads would exhaust memory; here its connection is closed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rmcp::RoleClient;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::sync::watch;
+
+/// The most messages that may wait to be sent.
+const MAX_UNSENT: usize = 1024;
+
+/// The state of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ConnectionState {
+    /// The connection is open.
+    Open,
+    /// The server has closed the connection.
+    Closed,
+    /// The server was cut off because it does not read.
+    Flooded,
+}
+
+/// A bounded transport that reports when it ends.
+pub(super) struct GuardedTransport<T> {
+    inner: T,
+    unsent: Arc<AtomicUsize>,
+    state: watch::Sender<ConnectionState>,
+    // The server's owner cuts the connection when the process has ended, even if other processes hold its output open.
+    cutoff: watch::Receiver<bool>,
+}
+
+impl<T> GuardedTransport<T> {
+    pub(super) fn new(inner: T, line: watch::Sender<ConnectionState>, cut: watch::Receiver<bool>) -> Self {
+        Self { inner, unsent: Arc::default(), state: line, cutoff: cut }
+    }
+
+    fn close_as(&self, how: ConnectionState) {
+        self.state.send_if_modified(|line| {
+            let open = *line == ConnectionState::Open;
+            if open {
+                *line = how;
+            }
+            open
+        });
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for GuardedTransport<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        let sent = self.inner.send(message);
+        let place = UnsentSlot::acquire(&self.unsent);
+        async move {
+            let sent = sent.await;
+            drop(place);
+            sent
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        // Yields after each message, so that the work it starts is done before thousands of others are read.
+        tokio::task::consume_budget().await;
+        if self.unsent.load(Ordering::Relaxed) > MAX_UNSENT {
+            self.close_as(ConnectionState::Flooded);
+            return None;
+        }
+        let message = tokio::select! {
+            biased;
+            _ = self.cutoff.wait_for(|cut| *cut) => None,
+            message = self.inner.receive() => message,
+        };
+        if message.is_none() {
+            self.close_as(ConnectionState::Closed);
+        }
+        message
+    }
+
+    async fn close(&mut self) -> Result<(), T::Error> {
+        self.close_as(ConnectionState::Closed);
+        self.inner.close().await
+    }
+}
+
+impl<T> Drop for GuardedTransport<T> {
+    fn drop(&mut self) {
+        self.close_as(ConnectionState::Closed);
+    }
+}
+
+/// One unsent message, counted until it is dropped.
+struct UnsentSlot(Arc<AtomicUsize>);
+
+impl UnsentSlot {
+    fn acquire(unsent: &Arc<AtomicUsize>) -> Self {
+        unsent.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(unsent))
+    }
+}
+
+impl Drop for UnsentSlot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,71 @@
+//! The outcome of a tool call, as text for the model.
+
+use bowline_state::rpc_error::RpcError;
+use bowline_workspace::approvals::{DENIED_BY_SETTINGS, NO_APPROVER};
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::Value;
+
+use super::{DenialAdvisor, DeniedOperation};
+
+/// The outcome of a tool call.
+#[derive(Debug)]
+pub(crate) struct ToolOutcome {
+    /// The text for the model.
+    pub(crate) text: String,
+    /// The same information for programs, in full, because some clients show a model nothing else.
+    pub(crate) structured: Option<Value>,
+    /// Whether the call failed.
+    pub(crate) is_error: bool,
+}
+
+impl ToolOutcome {
+    pub(crate) fn from_text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), structured: None, is_error: false }
+    }
+
+    pub(crate) fn error(text: impl Into<String>) -> Self {
+        Self { text: text.into(), structured: None, is_error: true }
+    }
+
+    pub(crate) fn into_result(self) -> CallToolResult {
+        let content = vec![ContentBlock::text(self.text)];
+        let mut result =
+            if self.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
+        result.structured_content = self.structured;
+        result
+    }
+}
+
+/// Describes a failure for the model: what it concerns, what happened, and what to do.
+pub(crate) fn describe_failure(
+    advise: Option<&DenialAdvisor>,
+    tool: Option<&DeniedOperation<'_>>,
+    about: &str,
+    failure: &RpcError,
+) -> String {
+    match failure {
+        // Advice is given only if no approver was available or the settings denied it. A denial by a person or a rule
+        // is final.
+        RpcError::Denied { reason: why } if [NO_APPROVER, DENIED_BY_SETTINGS].contains(&why.as_str()) => {
+            let advice = advise.zip(tool).and_then(|(advise, tool)| advise(tool));
+            let advice = advice.map_or_else(String::new, |advice| format!(". {advice}"));
+            format!("{about}: denied: {why}{advice}")
+        }
+        RpcError::Denied { reason: why } => format!("{about}: denied: {why}"),
+        RpcError::ResourceNotFound { .. } => {
+            format!("{about} does not exist: list the directory to see what is there")
+        }
+        RpcError::OutsideRoots { .. } => {
+            format!("{about} is outside the workspace: only its own directories can be used")
+        }
+        RpcError::TooLarge { bytes, .. } => {
+            format!(
+                "{about} is too large to be read at once ({bytes} bytes): read a window with line and limit"
+            )
+        }
+        RpcError::Busy { limit } => {
+            format!("{about}: {limit} of these are under way already: wait for one of them, then call again")
+        }
+        other => format!("{about}: {other}"),
+    }
+}

@@ -1,0 +1,250 @@
+//! The tools by name, with the schemas and descriptions for a model and its user.
+
+use std::sync::Arc;
+
+use bowline_state::relay::own_tools::{OwnTool, PromptBehavior};
+use bowline_state::tools::schema::{
+    EDIT_DESCRIPTION, LIST_DESCRIPTION, READ_DESCRIPTION, RUN_DESCRIPTION, WRITE_DESCRIPTION, boolean,
+    edit_schema, integer, list_schema, object, read_schema, run_schema, search_schema, string, string_enum,
+    write_schema,
+};
+use rmcp::model::{MetaObject, Tool, ToolAnnotations};
+use serde_json::{Value, json};
+
+/// The set of tools that a server offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OfferedTools {
+    /// Reading, listing and searching.
+    ReadOnly,
+    /// The above, and changing files.
+    Files,
+    /// The above, and running commands.
+    Everything,
+    /// Reading and running commands, without changing files.
+    ReadOnlyAndCommands,
+    /// Only running commands.
+    Commands,
+}
+
+/// The action of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ToolAction {
+    Read,
+    Write,
+    Edit,
+    List,
+    Search,
+    Execute,
+    Output,
+    Kill,
+}
+
+const TOOLS: &[(&str, ToolAction)] = &[
+    ("read_text_file", ToolAction::Read),
+    ("write_text_file", ToolAction::Write),
+    ("edit_text_file", ToolAction::Edit),
+    ("list_directory", ToolAction::List),
+    ("search_text", ToolAction::Search),
+    ("execute", ToolAction::Execute),
+    ("terminal_output", ToolAction::Output),
+    ("kill_terminal", ToolAction::Kill),
+];
+
+const SEARCH_DESCRIPTION: &str = "Searches the text of the project's files, and tells the lines that match with their numbers. Unsaved \
+                      text of open documents is searched as the editor has it.";
+
+const OUTPUT_DESCRIPTION: &str =
+    "Returns what a command in the background has put out since the last look, and whether it has ended.";
+
+const KILL_DESCRIPTION: &str =
+    "Ends a command that runs in the background, with all that it started, and returns its last output.";
+
+const ID_DESCRIPTION: &str = "The command's id, like bg1.";
+
+/// With this key, Claude Code shows a tool to its model from the start. Otherwise it hides the tools of MCP servers
+/// behind a search, and a model that does not search uses its built-in tools, bypassing the editor. qwen 0.24.4 hides
+/// them too, but only its own settings can change that, not the protocol or a tool.
+const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
+
+impl OfferedTools {
+    fn includes(self, does: ToolAction) -> bool {
+        match does {
+            ToolAction::Read | ToolAction::List | ToolAction::Search => self != Self::Commands,
+            ToolAction::Write | ToolAction::Edit => matches!(self, Self::Files | Self::Everything),
+            ToolAction::Execute | ToolAction::Output | ToolAction::Kill => {
+                !matches!(self, Self::ReadOnly | Self::Files)
+            }
+        }
+    }
+}
+
+impl OfferedTools {
+    /// Returns the offered tools, for code that must recognise them in an agent's messages.
+    #[must_use]
+    pub fn tools(self) -> Vec<OwnTool> {
+        let offered = TOOLS.iter().filter(|(_, does)| self.includes(*does));
+        let described = offered.map(|(name, does)| {
+            let care = match does {
+                ToolAction::Write | ToolAction::Edit => PromptBehavior::BeforeWrite,
+                ToolAction::Execute => PromptBehavior::BeforeRun,
+                ToolAction::Read
+                | ToolAction::List
+                | ToolAction::Search
+                | ToolAction::Output
+                | ToolAction::Kill => PromptBehavior::Never,
+            };
+            let mut arguments = Vec::new();
+            collect_property_names(build_tool(name, *does).input_schema.get("properties"), &mut arguments);
+            OwnTool { name, prompt_behavior: care, arguments }
+        });
+        described.collect()
+    }
+}
+
+/// Collects the property names of a schema. Those of list items are included, because a single item may be given
+/// without the list.
+fn collect_property_names(properties: Option<&Value>, into: &mut Vec<String>) {
+    for (name, schema) in properties.and_then(Value::as_object).into_iter().flatten() {
+        into.push(name.clone());
+        collect_property_names(schema["items"].get("properties"), into);
+    }
+}
+
+/// Returns the action of a tool, if it is offered.
+pub(crate) fn find_tool(offer: OfferedTools, name: &str) -> Option<ToolAction> {
+    TOOLS.iter().find(|(its, _)| *its == name).map(|(_, does)| *does).filter(|does| offer.includes(*does))
+}
+
+/// Describes why a tool is not available, and names those that are.
+pub(crate) fn describe_missing_tool(offer: OfferedTools, name: &str) -> String {
+    let name = bowline_state::display::escape_line(name, 100);
+    let names: Vec<&str> =
+        TOOLS.iter().filter(|(_, does)| offer.includes(*does)).map(|(name, _)| *name).collect();
+    let is_known = TOOLS.iter().any(|(its, _)| *its == name);
+    let why = if is_known { "is not offered here" } else { "is no tool of this server" };
+    format!("{name} {why}: the tools are {}", names.join(", "))
+}
+
+/// Returns the offered tools.
+pub(crate) fn list_tools(offer: OfferedTools) -> Vec<Tool> {
+    TOOLS
+        .iter()
+        .filter(|(_, does)| offer.includes(*does))
+        .map(|(name, does)| build_tool(name, *does))
+        .collect()
+}
+
+fn build_tool(name: &'static str, does: ToolAction) -> Tool {
+    let (title, text, schema) = match does {
+        ToolAction::Read => ("Read file", READ_DESCRIPTION, read_schema()),
+        ToolAction::Write => ("Write file", WRITE_DESCRIPTION, write_schema()),
+        ToolAction::Edit => ("Edit file", EDIT_DESCRIPTION, edit_schema()),
+        ToolAction::List => ("List directory", LIST_DESCRIPTION, list_schema()),
+        ToolAction::Search => ("Search text", SEARCH_DESCRIPTION, search_schema()),
+        ToolAction::Execute => ("Run command", RUN_DESCRIPTION, run_schema()),
+        ToolAction::Output => {
+            let wait = integer("How long to wait for its end; not at all if left out.");
+            (
+                "Output of a command",
+                OUTPUT_DESCRIPTION,
+                object(&[("id", string(ID_DESCRIPTION))], &[("wait_seconds", wait)]),
+            )
+        }
+        ToolAction::Kill => {
+            ("End a command", KILL_DESCRIPTION, object(&[("id", string(ID_DESCRIPTION))], &[]))
+        }
+    };
+    let mut tool = Tool::new(name, text, into_fields(schema));
+    tool.title = Some(title.to_owned());
+    tool.output_schema = output_schema(does).map(|schema| Arc::new(into_fields(schema)));
+    tool.annotations = Some(annotations(title, does));
+    tool.meta = Some(MetaObject(into_fields(json!({ ALWAYS_LOAD: true }))));
+    tool
+}
+
+/// Returns hints for the client's user. An edit can be undone and is merged with the user's changes, but it replaces
+/// text in the file and so counts as destructive. A command may do anything.
+fn annotations(title: &str, does: ToolAction) -> ToolAnnotations {
+    let reads = matches!(does, ToolAction::Read | ToolAction::List | ToolAction::Search | ToolAction::Output);
+    let mut hints = ToolAnnotations::new();
+    hints.title = Some(title.to_owned());
+    hints.read_only_hint = Some(reads);
+    hints.open_world_hint = Some(does == ToolAction::Execute);
+    if !reads {
+        hints.destructive_hint = Some(true);
+        hints.idempotent_hint = Some(matches!(does, ToolAction::Write | ToolAction::Kill));
+    }
+    hints
+}
+
+/// Returns the schema of a tool's structured output, if it has any.
+fn output_schema(does: ToolAction) -> Option<Value> {
+    let list = |what: &str, item: Value| json!({ "type": "array", "items": item, "description": what });
+    let changed = || {
+        let mut outcome = string_enum(&["created", "replaced", "merged", "unchanged"]);
+        outcome["description"] = json!("What became of it; merged: with changes that others made meanwhile.");
+        object(
+            &[
+                ("path", string("The file.")),
+                ("outcome", outcome),
+                ("message", string("The same as the text of the answer.")),
+            ],
+            &[],
+        )
+    };
+    let ran = || {
+        object(
+            &[
+                ("status", string("What became of the command.")),
+                ("output", string("Its output: the new part of it, if there was a look before.")),
+            ],
+            &[
+                ("exitCode", integer("If it ended by itself.")),
+                ("signal", string("If a signal ended it.")),
+                ("running", boolean("Whether it runs on.")),
+                ("timedOut", boolean("Whether it was ended because it took too long.")),
+                ("truncated", boolean("Whether some of its output is missing.")),
+                ("id", string("Of a command in the background.")),
+            ],
+        )
+    };
+    match does {
+        // Its answer is text. Some clients show a model only the structured output if there is any.
+        ToolAction::Read => None,
+        ToolAction::Write | ToolAction::Edit => Some(changed()),
+        ToolAction::List => {
+            let mut kind = string_enum(&["file", "directory", "other"]);
+            kind["description"] = json!("What it is.");
+            let entry = object(
+                &[("path", string("From the directory on.")), ("kind", kind), ("size", integer("In bytes."))],
+                &[],
+            );
+            let entries = list("What is there.", entry);
+            Some(object(&[("entries", entries), ("truncated", boolean("Whether there are more."))], &[]))
+        }
+        ToolAction::Search => {
+            let hit = object(
+                &[
+                    ("path", string("The file.")),
+                    ("line", integer("Counted from 1.")),
+                    ("column", integer("Where the match begins, in bytes of the line.")),
+                    ("text", string("The line, or as much of it as can be shown.")),
+                ],
+                &[],
+            );
+            let matches = list("The lines that match.", hit);
+            let files = integer("How many files were searched.");
+            let truncated = boolean("Whether there may be more.");
+            Some(object(&[("matches", matches), ("filesSearched", files), ("truncated", truncated)], &[]))
+        }
+        ToolAction::Execute | ToolAction::Output | ToolAction::Kill => Some(ran()),
+    }
+}
+
+fn into_fields(schema: Value) -> serde_json::Map<String, Value> {
+    match schema {
+        Value::Object(fields) => fields,
+        // Every schema here is an object.
+        _ => serde_json::Map::new(),
+    }
+}

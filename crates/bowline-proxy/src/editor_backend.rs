@@ -1,0 +1,399 @@
+//! The editor as the workspace backend of an MCP server: the server's tools act through the editor.
+//!
+//! The editor reads and writes texts and runs commands in its terminals, and its user is asked before either changes
+//! anything. The protocol has no methods for listing and searching, so these use this machine's disk; files that the
+//! session has read are searched in the editor's version.
+//!
+//! The session's engine serves what the editor lacks, if it may act as a host. Where rules apply, the engine judges
+//! each request before the editor sees it, and it does the listing and searching.
+
+use std::collections::{BTreeSet, HashMap};
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bowline_mcp::server::{ResourceProvider, WorkspaceBackend};
+use bowline_state::lines::{LineWindow, slice_lines};
+use bowline_state::paths::Access;
+use bowline_state::relay::mcp_servers::EditorTools;
+use bowline_state::rpc_error::RpcError;
+use bowline_state::schema::v1::{
+    CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReadTextFileRequest, ReleaseTerminalRequest,
+    SessionId, TerminalExitStatus, TerminalId, TerminalOutputRequest, WaitForTerminalExitRequest,
+    WriteTextFileRequest,
+};
+use bowline_state::terminal::CommandExit;
+use bowline_wire::{CallError, ClientHandle};
+use bowline_workspace::error::FilesError;
+use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
+use bowline_workspace::list::{self, ListOptions, Listing};
+use bowline_workspace::roots::{RootError, RootSpec, Roots};
+use bowline_workspace::search::{self, SearchQuery, SearchResult, UnsavedTexts};
+use bowline_workspace::terminals::{CommandRequest, TerminalBackend, TerminalSnapshot};
+use bowline_workspace::workspace::TextSource;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::engine::RelayedOperation;
+use crate::permission::{PermissionPrompt, run_with_permission};
+
+mod engine_fallback;
+mod resources;
+mod session;
+mod write;
+
+use resources::EngineResources;
+pub(crate) use session::BackendSession;
+
+/// The editor's deadline for requests that need no person.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The most files that are searched in the editor's version; later ones are searched on disk.
+const MAX_READ_FILES: usize = 64;
+
+/// The editor, for one session.
+#[derive(Clone)]
+pub(crate) struct EditorBackend {
+    pub(crate) client: ClientHandle,
+    // The prefix of its tool call ids: the server's name, because a session may have had several servers.
+    pub(crate) call_id_prefix: String,
+    session: BackendSession,
+    // The operations that the editor performs itself.
+    editor_tools: EditorTools,
+    roots: Arc<Roots>,
+    // Files that were read through the editor. Invariant: at most `MAX_READ_FILES`.
+    read_files: Arc<Mutex<BTreeSet<String>>>,
+    pub(crate) approvals: Arc<SessionApprovals>,
+    // Terminals that no request has waited for yet, with the number of cancellations at the time of their creation.
+    // Invariant: an entry is removed when its terminal is released, so there are no more than commands of the session.
+    unawaited_terminals: Arc<Mutex<HashMap<TerminalId, u64>>>,
+    resources: Arc<EngineResources>,
+}
+
+/// The user's approvals for the rest of the session, the number of prompts, and the editor's cancellations.
+#[derive(Debug, Default)]
+pub(crate) struct SessionApprovals {
+    // How often the editor has cancelled a turn.
+    cancellations: watch::Sender<u64>,
+    pub(crate) allow_writes: AtomicBool,
+    pub(crate) allow_commands: AtomicBool,
+    pub(crate) prompt_count: AtomicU64,
+}
+
+impl SessionApprovals {
+    /// Records that the editor cancels the turn.
+    pub(crate) fn cancel(&self) {
+        self.cancellations.send_modify(|count| *count += 1);
+    }
+
+    /// Returns how often the editor has cancelled so far.
+    pub(crate) fn cancellations(&self) -> u64 {
+        *self.cancellations.borrow()
+    }
+
+    /// Waits until the editor has cancelled more than `count` times.
+    pub(crate) async fn wait_for_cancellation(&self, count: u64) {
+        // The channel stays open: the waiting task holds the sender.
+        self.cancellations.subscribe().wait_for(|now| *now > count).await.map(drop).unwrap_or_default();
+    }
+}
+
+impl EditorBackend {
+    /// Returns the backend for a session. `serves` lists what the editor serves itself. Must be called within a
+    /// runtime.
+    ///
+    /// # Errors
+    /// Fails if its directory is unusable.
+    pub(crate) fn new(
+        client: ClientHandle,
+        name: String,
+        (known, serves): (BackendSession, EditorTools),
+        cwd: &str,
+        more: &[String],
+    ) -> Result<Self, RootError> {
+        let more: Vec<RootSpec> = more.iter().map(RootSpec::writable).collect();
+        let roots = Roots::open(&RootSpec::writable(cwd), &more)?;
+        Ok(Self {
+            client,
+            call_id_prefix: name,
+            editor_tools: serves,
+            resources: Arc::new(EngineResources::new(known.clone())),
+            session: known,
+            roots: Arc::new(roots),
+            read_files: Arc::default(),
+            approvals: Arc::default(),
+            unawaited_terminals: Arc::default(),
+        })
+    }
+
+    /// Returns the session's id.
+    pub(crate) async fn session_id(&self) -> Result<SessionId, RpcError> {
+        self.session.session_id().await
+    }
+
+    async fn read_text(&self, path: &str, window: LineWindow) -> Result<String, RpcError> {
+        let request =
+            ReadTextFileRequest::new(self.session_id().await?, path).line(window.line).limit(window.limit);
+        let read = call_with_timeout(ANSWER_TIMEOUT, self.client.read_text_file(request)).await;
+        match read {
+            Ok(read) => Ok(read.content),
+            // Not every editor returns the right error code. Whether the file exists can be checked here.
+            Err(failure @ (RpcError::ResourceNotFound { .. } | RpcError::Cancelled)) => Err(failure),
+            Err(failure) => {
+                let (roots, asked) = (self.roots.clone(), path.to_owned());
+                let admitted = spawn_blocking(move || roots.admit(&asked, Access::Read)).await;
+                match admitted {
+                    Ok(Ok(found)) if !found.exists() => {
+                        Err(RpcError::ResourceNotFound { uri: Some(path.to_owned()) })
+                    }
+                    _ => Err(failure),
+                }
+            }
+        }
+    }
+
+    fn unawaited_terminals(&self) -> MutexGuard<'_, HashMap<TerminalId, u64>> {
+        self.unawaited_terminals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_files(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.read_files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the editor's texts of the files that were read.
+    async fn read_unsaved_texts(&self) -> UnsavedTexts {
+        let paths: Vec<String> = self.read_files().iter().cloned().collect();
+        let mut texts = UnsavedTexts::new();
+        for path in paths {
+            if let Ok(text) = self.read_text(&path, LineWindow::default()).await {
+                let (roots, asked) = (self.roots.clone(), path);
+                let admitted = spawn_blocking(move || roots.admit(&asked, Access::Read)).await;
+                if let Ok(Ok(admitted)) = admitted {
+                    texts.insert(admitted.canonical().to_owned(), Arc::new(text));
+                }
+            }
+        }
+        texts
+    }
+
+    /// Returns whether the engine lists and searches: if it serves files, or if rules restrict which files may be read.
+    fn is_searched_by_engine(&self) -> bool {
+        !self.editor_tools.can_read || self.session.options().enforce_policy
+    }
+
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Roots) -> Result<T, FilesError> + Send + 'static,
+    ) -> Result<T, RpcError> {
+        let roots = self.roots.clone();
+        let done = spawn_blocking(move || act(&roots)).await;
+        let ended = |_| RpcError::Internal { reason: "a file operation ended early".to_owned() };
+        Ok(done.map_err(ended)??)
+    }
+}
+
+/// Waits for a call up to a deadline, and converts its error.
+async fn call_with_timeout<T>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, RpcError> {
+    match timeout(limit, call).await {
+        Ok(answer) => answer.map_err(to_failure),
+        Err(_) => Err(RpcError::Internal { reason: "the editor does not answer".to_owned() }),
+    }
+}
+
+/// Converts the error of a failed call.
+pub(crate) fn to_failure(error: CallError) -> RpcError {
+    match error {
+        CallError::ErrorResponse(error) => RpcError::from_error(&error),
+        CallError::NotAdvertised(missing) => missing.into(),
+        CallError::Closed => RpcError::Internal { reason: "the editor is gone".to_owned() },
+        other => RpcError::Internal { reason: other.to_string() },
+    }
+}
+
+/// Treats an unreadable success response as success.
+fn ignore_unreadable<T>(answered: Result<T, CallError>) -> Result<(), CallError> {
+    match answered {
+        Ok(_) | Err(CallError::Unreadable { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+impl FileBackend for EditorBackend {
+    async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
+        let whole = (window == LineWindow::default()).then_some(true);
+        if !self.editor_tools.can_read {
+            let request = ReadTextFileRequest::new(self.session_id().await?, path)
+                .line(window.line)
+                .limit(window.limit);
+            let read = self.call_engine(&request, None).await?;
+            return Ok(TextReadOutcome {
+                text: Arc::new(read.content),
+                source: TextSource::Disk,
+                is_whole: whole,
+            });
+        }
+        self.session.authorize(RelayedOperation::Read { path: path.to_owned() }, None).await?;
+        let text = self.read_text(path, window).await?;
+        {
+            let mut read = self.read_files();
+            if read.len() < MAX_READ_FILES {
+                read.insert(path.to_owned());
+            }
+        }
+        let is_longer = window.limit.is_some_and(|limit| text.lines().count() as u64 > u64::from(limit));
+        // An editor that returns more lines than requested has ignored the window.
+        let text =
+            if is_longer { slice_lines(&text, window).map_err(RpcError::from)?.to_owned() } else { text };
+        Ok(TextReadOutcome { text: Arc::new(text), source: TextSource::Document, is_whole: whole })
+    }
+
+    async fn write(&self, path: &str, content: String, _: &Requester) -> Result<TextWriteOutcome, RpcError> {
+        if self.editor_tools.can_write {
+            return write::write_file(self, path, content).await;
+        }
+        let request = WriteTextFileRequest::new(self.session_id().await?, path, content);
+        self.call_engine(&request, Some(path)).await?;
+        Ok(TextWriteOutcome::default())
+    }
+
+    async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RpcError> {
+        let path = path.to_owned();
+        if self.is_searched_by_engine() {
+            return self.session.engine().await?.list(path, options).await;
+        }
+        self.run_blocking(move |roots| {
+            let directory = roots.admit(&path, Access::Read)?;
+            Ok(list::list(roots, &directory, &options)?)
+        })
+        .await
+    }
+
+    async fn search(&self, query: SearchQuery, below: Option<String>) -> Result<SearchResult, RpcError> {
+        if self.is_searched_by_engine() {
+            return self.session.engine().await?.search(query, below).await;
+        }
+        let texts = self.read_unsaved_texts().await;
+        self.run_blocking(move |roots| {
+            let under = below.map(|path| roots.admit(&path, Access::Read)).transpose()?;
+            Ok(search::search(roots, &query, under.as_ref(), &texts)?)
+        })
+        .await
+    }
+}
+
+impl TerminalBackend for EditorBackend {
+    async fn create(&self, asked: CommandRequest) -> Result<TerminalId, RpcError> {
+        let wish = PermissionPrompt::for_command(&asked);
+        let its = asked.clone();
+        let env = asked.env.into_iter().map(|(name, value)| EnvVariable::new(name, value)).collect();
+        let request = CreateTerminalRequest::new(self.session_id().await?, asked.command)
+            .args(asked.args)
+            .env(env)
+            .cwd(asked.cwd.map(Into::into))
+            .output_byte_limit(asked.output_limit);
+        if !self.editor_tools.can_run {
+            return Ok(self.call_engine(&request, None).await?.terminal_id);
+        }
+        let cancellations = self.approvals.cancellations();
+        let create = async { self.client.create_terminal(request).await.map_err(to_failure) };
+        let created = if self.session.options().enforce_policy {
+            self.session.authorize(RelayedOperation::Run(its), None).await?;
+            create.await?
+        } else {
+            run_with_permission(self, wish, create).await?
+        };
+        if self.approvals.cancellations() > cancellations {
+            // The editor reports its own failure to release it; the command is abandoned in any case.
+            self.release(&created.terminal_id).await.unwrap_or_default();
+            return Err(RpcError::Cancelled);
+        }
+        self.unawaited_terminals().insert(created.terminal_id.clone(), cancellations);
+        Ok(created.terminal_id)
+    }
+
+    async fn output(&self, id: &TerminalId) -> Result<TerminalSnapshot, RpcError> {
+        let request = TerminalOutputRequest::new(self.session_id().await?, id.clone());
+        let shown = match self.editor_tools.can_run {
+            true => call_with_timeout(ANSWER_TIMEOUT, self.client.terminal_output(request)).await?,
+            false => self.call_engine(&request, None).await?,
+        };
+        let exit = shown.exit_status.as_ref().map(to_exit);
+        Ok(TerminalSnapshot { text: shown.output, truncated: shown.truncated, exit })
+    }
+
+    async fn wait(&self, id: &TerminalId) -> Result<CommandExit, RpcError> {
+        let begun = self.unawaited_terminals().remove(id).unwrap_or_else(|| self.approvals.cancellations());
+        let request = WaitForTerminalExitRequest::new(self.session_id().await?, id.clone());
+        let waiting = async {
+            match self.editor_tools.can_run {
+                true => self.client.wait_for_terminal_exit(request).await.map_err(to_failure),
+                false => self.call_engine(&request, None).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            // Not every agent tells its servers that a call was cancelled with its turn: gemini does not.
+            () = self.approvals.wait_for_cancellation(begun) => Err(RpcError::Cancelled),
+            waited = waiting => Ok(to_exit(&waited?.exit_status)),
+        }
+    }
+
+    async fn kill(&self, id: &TerminalId) -> Result<(), RpcError> {
+        let request = KillTerminalRequest::new(self.session_id().await?, id.clone());
+        if !self.editor_tools.can_run {
+            return self.call_engine(&request, None).await.map(drop);
+        }
+        call_with_timeout(ANSWER_TIMEOUT, async {
+            ignore_unreadable(self.client.kill_terminal(request).await)
+        })
+        .await
+    }
+
+    async fn release(&self, id: &TerminalId) -> Result<(), RpcError> {
+        self.unawaited_terminals().remove(id);
+        let request = ReleaseTerminalRequest::new(self.session_id().await?, id.clone());
+        if !self.editor_tools.can_run {
+            return self.call_engine(&request, None).await.map(drop);
+        }
+        call_with_timeout(ANSWER_TIMEOUT, async {
+            ignore_unreadable(self.client.release_terminal(request).await)
+        })
+        .await
+    }
+}
+
+/// Returns how a command ended. A status without details counts as exit code 0.
+fn to_exit(status: &TerminalExitStatus) -> CommandExit {
+    match (&status.signal, status.exit_code) {
+        (Some(signal), _) => CommandExit::Signal(signal.clone()),
+        (None, code) => CommandExit::Code(code.and_then(|code| i32::try_from(code).ok()).unwrap_or_default()),
+    }
+}
+
+impl WorkspaceBackend for EditorBackend {
+    type Files = Self;
+    type Terminals = Self;
+
+    fn root(&self) -> &str {
+        self.roots.cwd()
+    }
+
+    fn files(&self) -> &Self {
+        self
+    }
+
+    fn terminals(&self) -> &Self {
+        self
+    }
+
+    fn resources(&self) -> Option<&dyn ResourceProvider> {
+        Some(&*self.resources)
+    }
+
+    async fn close(&self) {}
+}

@@ -1,0 +1,25 @@
+//! The engine in place of the editor, for the methods that the editor lacks.
+
+use bowline_state::rpc_error::RpcError;
+use bowline_wire::methods::RpcRequest;
+use serde_json::value::to_raw_value;
+
+use super::EditorBackend;
+
+impl EditorBackend {
+    /// Sends the engine a request meant for an editor. The engine applies its own rules, journal and audit log.
+    pub(super) async fn call_engine<R: RpcRequest>(
+        &self,
+        request: &R,
+        path: Option<&str>,
+    ) -> Result<R::Response, RpcError> {
+        let beside = self.session.context().await?;
+        let call = beside.zip(path).and_then(|(beside, path)| beside.open_call_naming(path));
+        let engine = self.session.engine().await?;
+        let unfit = |error: serde_json::Error| RpcError::Internal { reason: error.to_string() };
+        let params = to_raw_value(request).map_err(unfit)?;
+        let answer = engine.serve(R::METHOD.to_owned(), params, call).await;
+        let answer = answer.map_err(|error| RpcError::from_error(&error))?;
+        serde_json::from_str(answer.get()).map_err(unfit)
+    }
+}

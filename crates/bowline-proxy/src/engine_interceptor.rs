@@ -1,0 +1,463 @@
+//! The engine as an interceptor: it scans the disk at the boundaries of turns and tool calls, applies rules to the
+//! agent's requests, and serves what the editor lacks.
+//!
+//! Messages that none of this concerns pass unchanged. The next interceptor (`EngineInterceptor::new`) sees each
+//! message that is not held or answered here.
+//!
+//! A session of the engine accompanies each session of the editor. Messages do not wait for scans, except a prompt (at
+//! most 10 s) and the end of a turn (2 s; only its own answer if other sessions have turns). A change is attributed to
+//! the open call that names the file, else to the call the scan was for ([`bowline_state`]'s `attribution`), journalled
+//! as observed, and shown as a diff on the call. Content that the agent later sends for the call gets the same diffs,
+//! since it would replace them.
+//!
+//! If the engine cannot be opened, messages pass, except requests that rules should have judged: those are refused.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bowline_state::attribution::{AttributionTracker, CallBoundary, SessionDirectory};
+use bowline_state::quirks::{Quirk, QuirkMode};
+use bowline_state::relay::{self, Method, ProxySide, RelayEvent, RelayedSession, ToolCallMessage};
+use bowline_state::rpc_error::RpcError;
+use bowline_state::schema::v1::{
+    ClientCapabilities, RequestPermissionResponse, SessionId, SessionNotification,
+};
+use bowline_wire::Caller;
+use bytes::Bytes;
+use serde::Deserialize;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use crate::engine::{Engine, EngineSession};
+use crate::interceptor::{
+    BoxFuture, Disposition, InterceptDecision, InterceptedMessage, Interceptor, MessageOrder,
+};
+
+mod diagnostics;
+mod missing_file;
+mod observe;
+mod pending_sessions;
+pub(crate) mod policy;
+mod route_writes;
+mod serve;
+mod sessions;
+mod write;
+
+use diagnostics::DiagnosticsQueue;
+use missing_file::MissingFiles;
+use observe::ScanJob;
+use pending_sessions::PendingSessions;
+pub(crate) use serve::workspace_unavailable;
+pub use sessions::EngineSessions;
+
+/// The most sessions with an engine; requests of further ones pass, or are refused if rules apply.
+const MAX_SESSIONS: usize = 256;
+
+/// How long the start of a turn waits for the scan of the disk. Changes are found only against a completed scan.
+const TURN_START_SCAN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the end of a turn waits for the scan. Changes found later are still recorded and shown.
+const TURN_END_SCAN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a message waits for the engine to open.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The most requests served at once; further ones are refused as busy. Half of all messages that may be held, so that
+/// the messages that end them can still arrive.
+const MAX_SERVED_REQUESTS: usize = 32;
+
+/// How many slots of a session's job queue are reserved for the start and the end of turns.
+const RESERVED_JOB_SLOTS: usize = 8;
+
+/// The most files per session that are remembered as read through the editor.
+const MAX_READ_PATHS: usize = 4096;
+
+/// The client name of an editor that is Bowline's own host.
+const OWN_CLIENT_NAME: &str = "bowline";
+
+/// What the interceptor does in addition to forwarding messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EngineInterceptorOptions {
+    /// Whether rules apply to the agent's requests.
+    pub enforce_policy: bool,
+    /// Whether methods that the editor lacks are served here.
+    pub serve_as_host: bool,
+    /// Whether the agent's changes on disk are reverted and sent through the editor.
+    pub route_writes: bool,
+    /// Whether known faults of agents are worked around.
+    pub quirks: QuirkMode,
+}
+
+/// The channel for our own updates to the editor. They are sent before any held messages.
+pub type EditorUpdateSender = mpsc::Sender<Vec<u8>>;
+
+/// The caller for our own requests, set once a proxy exists.
+#[derive(Debug, Clone, Default)]
+pub struct CallerSlot(Arc<OnceLock<Caller>>);
+
+impl CallerSlot {
+    /// Sets the caller. Only the first call has an effect.
+    pub fn set(&self, caller: Caller) {
+        self.0.set(caller).ok();
+    }
+
+    /// Returns the caller, if it has been set.
+    #[must_use]
+    pub fn caller(&self) -> Option<&Caller> {
+        self.0.get()
+    }
+}
+
+/// An interceptor that runs an engine alongside the message stream.
+pub struct EngineInterceptor {
+    engine: Arc<dyn Engine>,
+    options: EngineInterceptorOptions,
+    caller: CallerSlot,
+    editor_updates: EditorUpdateSender,
+    next: Box<dyn Interceptor>,
+    editor_capabilities: EditorCapabilities,
+    // The quirk by which the agent gets empty text for a missing file, if it applies.
+    missing_file_quirk: Option<&'static Quirk>,
+    // Invariant: at most `MAX_SESSIONS`, and `engine_sessions` has the same entries.
+    sessions: HashMap<SessionId, InterceptedSession>,
+    engine_sessions: EngineSessions,
+    pending_sessions: PendingSessions,
+    // The permits for requests that are served here and may take long.
+    serve_permits: Arc<Semaphore>,
+}
+
+/// The capabilities of the editor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct EditorCapabilities {
+    can_read: bool,
+    can_write: bool,
+    has_terminals: bool,
+    // The editor is Bowline itself, which records its writes in the same journal.
+    keeps_journal: bool,
+}
+
+impl EditorCapabilities {
+    fn new(capabilities: &ClientCapabilities, name: Option<&str>) -> Self {
+        let ClientCapabilities { fs, terminal, .. } = capabilities;
+        let records = name == Some(OWN_CLIENT_NAME);
+        Self {
+            can_read: fs.read_text_file,
+            can_write: fs.write_text_file,
+            has_terminals: *terminal,
+            keeps_journal: records,
+        }
+    }
+
+    fn supports(self, method: Method) -> bool {
+        match method {
+            Method::Read => self.can_read,
+            Method::Write => self.can_write,
+            Method::CreateTerminal | Method::Terminal => self.has_terminals,
+            _ => true,
+        }
+    }
+}
+
+/// A session whose messages are intercepted.
+struct InterceptedSession {
+    context: Arc<SessionContext>,
+    jobs: mpsc::Sender<ScanJob>,
+    // The number of open prompts: the turn continues until the last one is answered.
+    open_prompts: usize,
+    // The files that the agent has read through the editor. Invariant: at most `MAX_READ_PATHS`.
+    read_paths: HashSet<String>,
+}
+
+/// The state shared by a session's scanner, its interceptor, and the server that is added to the session.
+pub(crate) struct SessionContext {
+    id: SessionId,
+    engine: watch::Receiver<EngineSessionState>,
+    // Locked only briefly, and never across an await.
+    attribution: Mutex<AttributionTracker>,
+    // Likewise.
+    diagnostics: Mutex<DiagnosticsQueue>,
+    // Likewise.
+    missing_files: Mutex<MissingFiles>,
+    // Whether the editor journals its own writes.
+    editor_keeps_journal: bool,
+}
+
+/// The state of the engine's session.
+#[derive(Clone)]
+enum EngineSessionState {
+    Opening,
+    Failed,
+    Open(Arc<dyn EngineSession>),
+}
+
+impl SessionContext {
+    fn attribution(&self) -> MutexGuard<'_, AttributionTracker> {
+        self.attribution.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn missing_files(&self) -> MutexGuard<'_, MissingFiles> {
+        self.missing_files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the open tool call of the agent that names a file.
+    pub(crate) fn open_call_naming(&self, path: &str) -> Option<String> {
+        self.attribution().open_call_naming(path)
+    }
+
+    /// Returns the engine that journals the editor's writes, or `None` if there is no engine or the editor journals
+    /// them itself.
+    pub(crate) async fn journalling_engine(&self) -> Option<Arc<dyn EngineSession>> {
+        if self.editor_keeps_journal { None } else { self.engine().await }
+    }
+
+    /// Returns the engine's session, or `None` if it failed to open or takes too long.
+    pub(crate) async fn engine(&self) -> Option<Arc<dyn EngineSession>> {
+        let mut engine = self.engine.clone();
+        let opened = engine.wait_for(|opening| !matches!(opening, EngineSessionState::Opening));
+        match &*timeout(OPEN_TIMEOUT, opened).await.ok()?.ok()? {
+            EngineSessionState::Open(session) => Some(session.clone()),
+            EngineSessionState::Opening | EngineSessionState::Failed => None,
+        }
+    }
+}
+
+impl EngineInterceptor {
+    /// Creates an interceptor. The sessions are registered in `known`, updates are sent to `telling`, and `next`
+    /// intercepts the messages after this one.
+    pub fn new(
+        engine: Arc<dyn Engine>,
+        known: EngineSessions,
+        (line, telling): (CallerSlot, EditorUpdateSender),
+        next: impl Interceptor + 'static,
+    ) -> Self {
+        Self {
+            engine,
+            options: known.options,
+            caller: line,
+            editor_updates: telling,
+            next: Box::new(next),
+            editor_capabilities: EditorCapabilities::default(),
+            missing_file_quirk: None,
+            sessions: HashMap::new(),
+            engine_sessions: known,
+            pending_sessions: PendingSessions::default(),
+            serve_permits: Arc::new(Semaphore::new(MAX_SERVED_REQUESTS)),
+        }
+    }
+
+    fn open_session(&mut self, opened: &RelayedSession) {
+        if self.sessions.len() >= MAX_SESSIONS || self.sessions.contains_key(&opened.session) {
+            return;
+        }
+        let (tell, engine) = watch::channel(EngineSessionState::Opening);
+        let place = opened.opening.cwd.to_string_lossy().into_owned();
+        let place = SessionDirectory { editor_path: place.clone(), canonical_path: place };
+        let watching = Mutex::new(AttributionTracker::new(&opened.session, place));
+        let (id, diagnosing, missing) = (opened.session.clone(), Mutex::default(), Mutex::default());
+        let records = self.editor_capabilities.keeps_journal;
+        let shared = Arc::new(SessionContext {
+            id,
+            engine,
+            attribution: watching,
+            diagnostics: diagnosing,
+            missing_files: missing,
+            editor_keeps_journal: records,
+        });
+        self.engine_sessions.insert(&shared);
+        let (opening, its) = (self.engine.open_session(opened), shared.clone());
+        tokio::spawn(async move {
+            let opened = opening.await;
+            if let Some(session) = &opened {
+                its.attribution().set_directory(session.directory());
+            }
+            // Waiting tasks hold the receivers.
+            tell.send_replace(opened.map_or(EngineSessionState::Failed, EngineSessionState::Open));
+        });
+        let EditorCapabilities { can_read: read, can_write: write, .. } = self.editor_capabilities;
+        let routes = (self.options.route_writes && read && write).then(|| self.caller.clone());
+        let jobs = observe::spawn_scanner(shared.clone(), self.editor_updates.clone(), routes);
+        let session =
+            InterceptedSession { context: shared, jobs, open_prompts: 0, read_paths: HashSet::new() };
+        self.sessions.insert(opened.session.clone(), session);
+    }
+
+    fn begin_turn(&mut self, id: &SessionId, passing: &InterceptedMessage<'_>) -> Option<InterceptDecision> {
+        let session = self.sessions.get_mut(id)?;
+        session.open_prompts += 1;
+        if session.open_prompts > 1 {
+            return None;
+        }
+        let (done, begun) = oneshot::channel();
+        let prompt = relay::prompt_text(passing.line);
+        session.jobs.try_send(ScanJob::TurnStart { prompt, done }).ok()?;
+        let deed = self.next_disposition(passing);
+        // Neither the user's next message nor a cancellation may overtake it.
+        Some(InterceptDecision::Later(
+            MessageOrder::Keep,
+            Box::pin(async move {
+                timeout(TURN_START_SCAN_TIMEOUT, begun).await.map_or_else(drop, drop);
+                deed.await
+            }),
+        ))
+    }
+
+    fn end_turn(&mut self, id: &SessionId, passing: &InterceptedMessage<'_>) -> Option<InterceptDecision> {
+        let session = self.sessions.get_mut(id)?;
+        session.open_prompts = session.open_prompts.checked_sub(1)?;
+        if session.open_prompts > 0 {
+            return None;
+        }
+        let (done, ended) = oneshot::channel();
+        session.jobs.try_send(ScanJob::TurnEnd(done)).ok()?;
+        let is_alone = self.sessions.values().all(|session| session.open_prompts == 0);
+        // The agent's messages in other sessions do not wait for this session's scan.
+        let order = if is_alone { MessageOrder::Keep } else { MessageOrder::Overtake };
+        let deed = self.next_disposition(passing);
+        Some(InterceptDecision::Later(
+            order,
+            Box::pin(async move {
+                timeout(TURN_END_SCAN_TIMEOUT, ended).await.map_or_else(drop, drop);
+                deed.await
+            }),
+        ))
+    }
+
+    /// Passes a held message to the next interceptor, and returns its disposition.
+    fn next_disposition(&mut self, passing: &InterceptedMessage<'_>) -> BoxFuture<Disposition> {
+        let InterceptedMessage { from, fact, id, line } = *passing;
+        match self.next.intercept(InterceptedMessage { from, fact, id, line }) {
+            InterceptDecision::Now(deed) => Box::pin(std::future::ready(deed)),
+            InterceptDecision::Later(_, deed) => deed,
+        }
+    }
+
+    /// Records the agent's update of a tool call. Returns a replacement for the message if it would remove the diffs
+    /// that were shown on the call.
+    fn update_tool_call(&mut self, seen: &ToolCallMessage, line: &Bytes) -> Option<Vec<u8>> {
+        let session = self.sessions.get_mut(&seen.session)?;
+        let notification = parse_params::<SessionNotification>(line)?;
+        let mut watching = session.context.attribution();
+        let boundary = watching.update(&seen.call, &notification);
+        let kept = watching.with_shown_diffs(&seen.call, line);
+        drop(watching);
+        // If the queue is full, one of the queued scans finds the change.
+        if boundary != CallBoundary::Within && session.jobs.capacity() > RESERVED_JOB_SLOTS {
+            drop(session.jobs.try_send(ScanJob::ToolCall(seen.call.clone())));
+        }
+        kept
+    }
+
+    fn close_session(&mut self, id: &SessionId) {
+        self.engine_sessions.remove(id);
+        if let Some(session) = self.sessions.remove(id) {
+            tokio::spawn(async move {
+                if let Some(engine) = session.context.engine().await {
+                    engine.end_session().await;
+                }
+            });
+        }
+    }
+}
+
+impl Interceptor for EngineInterceptor {
+    fn intercept(&mut self, passing: InterceptedMessage<'_>) -> InterceptDecision {
+        let InterceptedMessage { from, fact, id, line } = passing;
+        let passing = &InterceptedMessage { from, fact, id, line };
+        if let Some(held) = self.defer_if_pending(passing) {
+            return held;
+        }
+        let decided = match fact {
+            RelayEvent::Initialize(capabilities) => return self.handle_initialize(capabilities, passing),
+            RelayEvent::Initialized(_) if from == ProxySide::Agent => {
+                self.record_agent_info(line);
+                None
+            }
+            RelayEvent::SessionOpening(opening) if from == ProxySide::Editor => {
+                self.engine.prepare(opening);
+                self.pending_sessions.add(opening);
+                None
+            }
+            RelayEvent::SessionOpened(RelayedSession { opening, .. })
+            | RelayEvent::SessionNotOpened(opening)
+                if from == ProxySide::Agent =>
+            {
+                self.pending_sessions.remove(opening);
+                if let RelayEvent::SessionOpened(opened) = fact {
+                    self.open_session(opened);
+                }
+                let decided = self.next.intercept(InterceptedMessage { from, fact, id, line });
+                self.judge_deferred();
+                return decided;
+            }
+            RelayEvent::TurnStarted(session) if from == ProxySide::Editor => {
+                self.begin_turn(session, passing)
+            }
+            RelayEvent::TurnEnded(session) if from == ProxySide::Agent => self.end_turn(session, passing),
+            RelayEvent::ToolCall(seen) if from == ProxySide::Agent => {
+                let kept = self.update_tool_call(seen, line);
+                return match self.next.intercept(InterceptedMessage { from, fact, id, line }) {
+                    InterceptDecision::Now(Disposition::Pass) => kept
+                        .map_or(InterceptDecision::PASS, |kept| {
+                            InterceptDecision::Now(Disposition::Replace(vec![kept]))
+                        }),
+                    decided => decided,
+                };
+            }
+            RelayEvent::PermissionRequested(session, _) if from == ProxySide::Agent => {
+                self.judge_permission_request(session, passing)
+            }
+            RelayEvent::PermissionAnswered(session, call) if from == ProxySide::Editor => {
+                if let Some(response) = parse_result::<RequestPermissionResponse>(line) {
+                    self.record_permission_outcome(session, call, response.outcome);
+                }
+                None
+            }
+            RelayEvent::AgentRequest(method, session, read) if from == ProxySide::Agent && id.is_some() => {
+                self.judge_client_request(*method, session.as_ref(), read.as_ref(), line)
+            }
+            RelayEvent::TurnCancelled(session) => {
+                self.cancel_turn(session);
+                None
+            }
+            RelayEvent::SessionClosed(_, session) => {
+                self.close_session(session);
+                None
+            }
+            RelayEvent::DiagnosticsShared(told) if from == ProxySide::Editor => {
+                self.forward_diagnostics(told);
+                None
+            }
+            _ => None,
+        };
+        decided.unwrap_or_else(|| self.next.intercept(InterceptedMessage { from, fact, id, line }))
+    }
+}
+
+#[derive(Deserialize)]
+struct ParamsEnvelope<T> {
+    params: T,
+}
+
+#[derive(Deserialize)]
+struct ResultEnvelope<T> {
+    result: T,
+}
+
+fn parse_params<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
+    serde_json::from_slice::<ParamsEnvelope<T>>(line).ok().map(|message| message.params)
+}
+
+fn parse_result<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
+    serde_json::from_slice::<ResultEnvelope<T>>(line).ok().map(|message| message.result)
+}
+
+/// Returns the error for a request that the rules cannot judge.
+pub(crate) fn policy_unavailable() -> RpcError {
+    let why =
+        "rules are to be applied, and the proxy has none for this session: its stderr says why".to_owned();
+    RpcError::Denied { reason: why }
+}
+
+#[cfg(test)]
+mod tests;

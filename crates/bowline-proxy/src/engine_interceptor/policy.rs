@@ -1,0 +1,220 @@
+//! Rules in front of the editor (`--policy`): for permission requests, and for file and terminal requests of the agent.
+//!
+//! A permission request is judged for everything it names. If the rules leave it open, the editor's user decides, and a
+//! yes becomes a grant for exactly that request. Reads, writes and commands that the agent requests from the editor are
+//! judged as well, in the canonical form in which they are forwarded. Requests that the rules cannot evaluate are
+//! refused: unreadable params, a session that is not open, a method or name that only resembles a known one.
+
+use std::collections::HashMap;
+use std::task::{Context, Waker};
+
+use bowline_state::relay::{FileRead, Method, is_lookalike_member};
+use bowline_state::rpc_error::RpcError;
+use bowline_state::schema::v1::{
+    CreateTerminalRequest, Error, RequestPermissionOutcome, RequestPermissionRequest,
+    RequestPermissionResponse, SessionId, ToolCallId, WriteTextFileRequest,
+};
+use bowline_workspace::terminals::CommandRequest;
+use bytes::Bytes;
+use serde::de::IgnoredAny;
+use serde_json::json;
+use serde_json::value::to_raw_value;
+
+use super::{EngineInterceptor, MAX_READ_PATHS, MAX_SESSIONS, parse_params, policy_unavailable};
+use crate::engine::{PermissionRuling, RelayedOperation};
+use crate::interceptor::{BoxFuture, Disposition, InterceptDecision, InterceptedMessage, MessageOrder};
+
+impl EngineInterceptor {
+    /// Judges a permission request. If the rules leave it open, it goes to the next interceptor and then to the editor.
+    pub(super) fn judge_permission_request(
+        &mut self,
+        id: &SessionId,
+        passing: &InterceptedMessage<'_>,
+    ) -> Option<InterceptDecision> {
+        let session = self.sessions.get(id).filter(|_| self.options.enforce_policy)?;
+        let request: RequestPermissionRequest = parse_params(passing.line)?;
+        let call = session.context.attribution().describe_call(&request.tool_call);
+        let its = session.context.clone();
+        let left_open = self.next_disposition(passing);
+        Some(InterceptDecision::Later(
+            MessageOrder::Overtake,
+            Box::pin(async move {
+                // Without an engine, the editor's user is asked, as would happen without the proxy.
+                let Some(engine) = its.engine().await else { return Disposition::Pass };
+                let id = call.id.clone();
+                match engine.judge_permission(call, request.options).await {
+                    Ok(PermissionRuling::AskUser) => {
+                        let deed = left_open.await;
+                        if matches!(deed, Disposition::Answer(Ok(_))) {
+                            engine.defer_to_tool(id).await;
+                        }
+                        deed
+                    }
+                    Ok(PermissionRuling::Decided(response)) => permission_answer(response),
+                    Err(failure) => Disposition::Answer(Err(failure.into())),
+                }
+            }),
+        ))
+    }
+
+    /// Records the answer of the editor's user.
+    pub(super) fn record_permission_outcome(
+        &self,
+        id: &SessionId,
+        call: &ToolCallId,
+        outcome: RequestPermissionOutcome,
+    ) {
+        let Some(session) = self.sessions.get(id).filter(|_| self.options.enforce_policy) else { return };
+        let (its, call) = (session.context.clone(), call.clone());
+        tokio::spawn(async move {
+            if let Some(engine) = its.engine().await {
+                engine.record_permission_outcome(call, outcome).await;
+            }
+        });
+    }
+
+    /// Withdraws the pending questions of a cancelled turn.
+    pub(super) fn cancel_turn(&self, id: &SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let its = session.context.clone();
+        let mut cancelling: BoxFuture<()> = Box::pin(async move {
+            if let Some(engine) = its.engine().await {
+                engine.cancel_turn().await;
+            }
+        });
+        // Polled once here, so that it takes effect before the editor's next message: answers to the turn's questions
+        // are then late.
+        if cancelling.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            tokio::spawn(cancelling);
+        }
+    }
+
+    /// Decides on a request for files or terminals. Where rules apply, a request that they cannot evaluate does not
+    /// pass.
+    pub(super) fn judge_client_request(
+        &mut self,
+        method: Method,
+        id: Option<&SessionId>,
+        read: Option<&FileRead>,
+        line: &Bytes,
+    ) -> Option<InterceptDecision> {
+        let is_judged = self.options.enforce_policy && method.needs_policy();
+        let decided = if is_judged && has_lookalikes(line) {
+            return Some(refuse_with(unreadable_request()));
+        } else if self.editor_capabilities.supports(method) || is_judged && !self.options.serve_as_host {
+            id.and_then(|id| self.judge_forwarded_request(method, id, read, line))
+        } else if self.options.serve_as_host {
+            id.and_then(|id| self.serve_request(method, id, line))
+        } else {
+            None
+        };
+        decided.or_else(|| is_judged.then(|| self.refuse_unjudged(id)))
+    }
+
+    /// Refuses a request that the rules cannot judge.
+    pub(super) fn refuse_unjudged(&self, id: Option<&SessionId>) -> InterceptDecision {
+        let failure = match id.filter(|id| !self.sessions.contains_key(id)) {
+            Some(_) if self.sessions.len() >= MAX_SESSIONS => {
+                let why = format!(
+                    "rules are to be applied, and the proxy has them for {MAX_SESSIONS} sessions only: close some"
+                );
+                RpcError::Denied { reason: why }
+            }
+            Some(id) => RpcError::SessionNotFound { session_id: id.clone() },
+            None => unreadable_request(),
+        };
+        refuse_with(failure)
+    }
+
+    /// Decides on a request that the editor will answer. Returns `None` if it cannot be judged or needs no judgement.
+    fn judge_forwarded_request(
+        &mut self,
+        method: Method,
+        id: &SessionId,
+        read: Option<&FileRead>,
+        line: &Bytes,
+    ) -> Option<InterceptDecision> {
+        let act = match method {
+            Method::Read => {
+                let FileRead { path, is_whole } = read?;
+                let session = self.sessions.get_mut(id)?;
+                if *is_whole
+                    && session.read_paths.len() < MAX_READ_PATHS
+                    && !session.read_paths.contains(path)
+                {
+                    session.read_paths.insert(path.clone());
+                }
+                // An editor that is Bowline itself does the same, and keeps track of missing files.
+                if let Some(quirk) =
+                    self.missing_file_quirk.filter(|_| !self.editor_capabilities.keeps_journal)
+                {
+                    return self.read_with_quirk(quirk, id, read?, line);
+                }
+                if !self.options.enforce_policy {
+                    return None;
+                }
+                RelayedOperation::Read { path: path.clone() }
+            }
+            Method::Write => {
+                return self.intercept_write(id, parse_params::<WriteTextFileRequest>(line)?, line);
+            }
+            Method::CreateTerminal => RelayedOperation::Run(command_from_request(parse_params(line)?)),
+            _ => return None,
+        };
+        let session = self.sessions.get(id).filter(|_| self.options.enforce_policy)?;
+        let call = match &act {
+            RelayedOperation::Read { path } | RelayedOperation::Write { path, .. } => {
+                session.context.attribution().call_for(Some(path))
+            }
+            RelayedOperation::Run(_) => session.context.attribution().call_for(None),
+        };
+        let its = session.context.clone();
+        Some(InterceptDecision::Later(
+            MessageOrder::Overtake,
+            Box::pin(async move {
+                let Some(engine) = its.engine().await else {
+                    return Disposition::Answer(Err(policy_unavailable().into()));
+                };
+                match engine.authorize(act, call).await {
+                    Ok(()) => Disposition::Pass,
+                    Err(failure) => Disposition::Answer(Err(failure.into())),
+                }
+            }),
+        ))
+    }
+}
+
+/// Returns the proxy's own answer to a permission request, marked as such for readers of the wire.
+pub(crate) fn permission_answer(mut response: RequestPermissionResponse) -> Disposition {
+    let said = response.meta.get_or_insert_default().entry("bowline").or_insert_with(|| json!({}));
+    if let Some(said) = said.as_object_mut() {
+        said.insert("by".to_owned(), json!("proxy"));
+    }
+    Disposition::Answer(to_raw_value(&response).map_err(|_| Error::internal_error()))
+}
+
+pub(super) fn refuse_with(failure: RpcError) -> InterceptDecision {
+    InterceptDecision::Now(Disposition::Answer(Err(failure.into())))
+}
+
+fn unreadable_request() -> RpcError {
+    let reason = "rules are to be applied to this request, and it cannot be read".to_owned();
+    RpcError::InvalidParams { reason }
+}
+
+/// Returns whether the params have a member that some parsers take for one that is judged.
+fn has_lookalikes(line: &[u8]) -> bool {
+    const NAMES: [&str; 7] = ["sessionId", "path", "content", "command", "args", "env", "cwd"];
+    let named = parse_params::<HashMap<String, IgnoredAny>>(line);
+    named.is_some_and(|named| named.keys().any(|name| is_lookalike_member(name, &NAMES)))
+}
+
+fn command_from_request(request: CreateTerminalRequest) -> CommandRequest {
+    CommandRequest {
+        command: request.command,
+        args: request.args,
+        env: request.env.into_iter().map(|variable| (variable.name, variable.value)).collect(),
+        cwd: request.cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
+        output_limit: request.output_byte_limit,
+    }
+}

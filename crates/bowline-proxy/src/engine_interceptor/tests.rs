@@ -1,0 +1,1036 @@
+//! Tests of an engine interceptor between two in-memory ends: messages held, answered, served and shown, and the rest
+//! passed.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bowline_mcp::server::{ResourceEvent, ResourceInfo, ResourceProvider};
+use bowline_state::accumulator::ToolCallView;
+use bowline_state::attribution::{AttributedChange, ChangeAttribution};
+use bowline_state::changes::ChangeId;
+use bowline_state::diagnostics::Diagnostic;
+use bowline_state::relay::SessionOpening as Asked;
+use bowline_state::schema::v1::{
+    Error, PermissionOption, PermissionOptionKind, RequestPermissionOutcome, SelectedPermissionOutcome,
+    ToolCallId,
+};
+use bowline_workspace::list::{ListOptions, Listing};
+use bowline_workspace::search::{SearchQuery, SearchResult};
+use expect_test::expect;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::*;
+use crate::engine::{EditorWriteRequest, JournalledWrite, PermissionRuling, RedoChange, RelayedOperation};
+use crate::interceptor::{BoxFuture, InterceptorChain};
+use crate::proxy::tests::{EchoService, TestPeer, peer_pair};
+use crate::proxy::{PeerStreams, Proxy, ProxyOptions};
+
+mod pending_sessions;
+
+/// An engine whose disk a test controls.
+#[derive(Default)]
+struct FakeDisk {
+    changed: Mutex<Vec<String>>,
+    turns: AtomicUsize,
+    scans: AtomicUsize,
+    // Whether scans hang.
+    scans_hang: std::sync::atomic::AtomicBool,
+    events: Mutex<Vec<String>>,
+    // The operations that were judged, in order.
+    judged: Mutex<Vec<String>>,
+}
+
+#[derive(Clone, Default)]
+struct TestEngine(Arc<FakeDisk>);
+
+impl Engine for TestEngine {
+    fn prepare(&self, _: &Asked) {}
+
+    fn log(&self, line: &str) {
+        self.log_event(line.to_owned());
+    }
+
+    fn open_session(&self, opened: &RelayedSession) -> BoxFuture<Option<Arc<dyn EngineSession>>> {
+        let session =
+            (opened.session.0.as_ref() != "closed").then(|| Arc::new(self.clone()) as Arc<dyn EngineSession>);
+        Box::pin(std::future::ready(session))
+    }
+}
+
+impl TestEngine {
+    fn log_event(&self, what: String) {
+        self.0.events.lock().unwrap().push(what);
+    }
+
+    fn take_changes(&self, owners: &ChangeAttribution) -> Vec<AttributedChange> {
+        let changed = std::mem::take(&mut *self.0.changed.lock().unwrap());
+        let each = changed.into_iter().map(|path| AttributedChange {
+            change: ChangeId(1),
+            call: owners.call_for_path(&path).map(|call| call.0.to_string()),
+            path,
+            before: Some("old".to_owned()),
+            after: Some("new".to_owned()),
+        });
+        each.collect()
+    }
+
+    fn scan_disk(&self, owners: ChangeAttribution) -> BoxFuture<Vec<AttributedChange>> {
+        let engine = self.clone();
+        Box::pin(async move {
+            if engine.0.scans_hang.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            let found = engine.take_changes(&owners);
+            engine.0.scans.fetch_add(1, Ordering::Relaxed);
+            found
+        })
+    }
+}
+
+impl EngineSession for TestEngine {
+    fn directory(&self) -> SessionDirectory {
+        SessionDirectory { editor_path: "/w".to_owned(), canonical_path: "/w".to_owned() }
+    }
+
+    fn begin_turn(&self, _: Option<String>) -> BoxFuture<()> {
+        self.0.turns.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async {})
+    }
+
+    fn end_turn(&self, owners: ChangeAttribution) -> BoxFuture<Vec<AttributedChange>> {
+        self.scan_disk(owners)
+    }
+
+    fn cancel_turn(&self) -> BoxFuture<()> {
+        self.log_event("cancelled".to_owned());
+        Box::pin(async {})
+    }
+
+    fn scan(&self, owners: ChangeAttribution) -> BoxFuture<Vec<AttributedChange>> {
+        self.scan_disk(owners)
+    }
+
+    fn judge_permission(
+        &self,
+        call: ToolCallView,
+        options: Vec<PermissionOption>,
+    ) -> BoxFuture<Result<PermissionRuling, RpcError>> {
+        let kind = match &*call.title {
+            "allowed" => PermissionOptionKind::AllowOnce,
+            "denied" => PermissionOptionKind::RejectOnce,
+            _ => return Box::pin(async { Ok(PermissionRuling::AskUser) }),
+        };
+        let option = options.into_iter().find(|option| option.kind == kind).unwrap();
+        let outcome = RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option.option_id));
+        Box::pin(async move { Ok(PermissionRuling::Decided(RequestPermissionResponse::new(outcome))) })
+    }
+
+    fn record_permission_outcome(
+        &self,
+        call: ToolCallId,
+        outcome: RequestPermissionOutcome,
+    ) -> BoxFuture<()> {
+        self.log_event(format!("{} {}", call.0, json!(outcome)));
+        Box::pin(async {})
+    }
+
+    fn defer_to_tool(&self, call: ToolCallId) -> BoxFuture<()> {
+        self.log_event(format!("{} is left to its tool", call.0));
+        Box::pin(async {})
+    }
+
+    fn authorize(&self, act: RelayedOperation, _: Option<String>) -> BoxFuture<Result<(), RpcError>> {
+        self.0.judged.lock().unwrap().push(format!("{act:?}"));
+        let is_denied = match act {
+            RelayedOperation::Read { path } | RelayedOperation::Write { path, .. } => path.ends_with(".env"),
+            RelayedOperation::Run(asked) => asked.command == "rm",
+        };
+        let why = "a rule denies it".to_owned();
+        Box::pin(async move { if is_denied { Err(RpcError::Denied { reason: why }) } else { Ok(()) } })
+    }
+
+    fn journal_editor_write(
+        &self,
+        write: EditorWriteRequest,
+    ) -> BoxFuture<Result<JournalledWrite, RpcError>> {
+        let engine = self.clone();
+        engine.log_event(format!("{:?} -> {:?} {}", write.editor_text, write.new_text, write.agent_has_read));
+        let text = if write.new_text == "merge" { "merged".to_owned() } else { write.new_text };
+        let undone: BoxFuture<()> = Box::pin(async move { engine.log_event("not written".to_owned()) });
+        Box::pin(async move {
+            if text == "conflict" {
+                let (path, why) = (write.path, "both changed it".to_owned());
+                return Err(RpcError::Conflict { path, reason: why, hunks: Vec::new() });
+            }
+            Ok(JournalledWrite { text, rollback: undone })
+        })
+    }
+
+    fn revert_change(&self, _: ChangeId) -> BoxFuture<Option<RedoChange>> {
+        self.log_event("put back".to_owned());
+        let engine = self.clone();
+        let again: RedoChange =
+            Box::new(|why| Box::pin(async move { engine.log_event(format!("the agent's again: {why}")) }));
+        Box::pin(async move { Some(again) })
+    }
+
+    fn serve(
+        &self,
+        method: String,
+        params: Box<RawValue>,
+        _: Option<String>,
+    ) -> BoxFuture<Result<Box<RawValue>, Error>> {
+        let answer = to_raw_value(&json!({ "here": method, "params": params })).unwrap();
+        let is_missing = params.get().contains("/w/missing");
+        let missing = RpcError::ResourceNotFound { uri: Some("/w/missing".to_owned()) };
+        Box::pin(async move { if is_missing { Err(missing.into()) } else { Ok(answer) } })
+    }
+
+    fn list(&self, _: String, _: ListOptions) -> BoxFuture<Result<Listing, RpcError>> {
+        Box::pin(async { Err(workspace_unavailable()) })
+    }
+
+    fn search(&self, _: SearchQuery, _: Option<String>) -> BoxFuture<Result<SearchResult, RpcError>> {
+        Box::pin(async { Err(workspace_unavailable()) })
+    }
+
+    fn set_diagnostics(&self, path: String, diagnostics: Vec<Diagnostic>) -> BoxFuture<()> {
+        let (engine, messages) = (self.clone(), diagnostics.into_iter().map(|one| one.message));
+        let messages = messages.collect::<Vec<_>>().join(", ");
+        Box::pin(async move { engine.log_event(format!("{path}: {messages}")) })
+    }
+
+    fn resources(&self) -> Arc<dyn ResourceProvider> {
+        Arc::new(NoResources)
+    }
+
+    fn end_session(&self) -> BoxFuture<()> {
+        Box::pin(async {})
+    }
+}
+
+struct NoResources;
+
+impl ResourceProvider for NoResources {
+    fn list(&self) -> bowline_workspace::approvals::BoxFuture<'_, Vec<ResourceInfo>> {
+        Box::pin(async { Vec::new() })
+    }
+
+    fn read<'a>(
+        &'a self,
+        _: &'a str,
+    ) -> bowline_workspace::approvals::BoxFuture<'a, Result<Option<String>, String>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn subscribe(&self) -> tokio::sync::broadcast::Receiver<ResourceEvent> {
+        tokio::sync::broadcast::Sender::new(1).subscribe()
+    }
+}
+
+struct EngineHarness {
+    editor: TestPeer,
+    agent: TestPeer,
+    engine: TestEngine,
+    _running: tokio::task::JoinHandle<crate::proxy::ProxyEndReason>,
+}
+
+/// Returns a harness with an open session.
+async fn start_harness(options: EngineInterceptorOptions, capabilities: &str) -> EngineHarness {
+    start_harness_with(options, capabilities, r#"{"protocolVersion":1}"#).await
+}
+
+/// Returns a harness whose agent answers `initialize` with `initialized`.
+async fn start_harness_with(
+    options: EngineInterceptorOptions,
+    capabilities: &str,
+    initialized: &str,
+) -> EngineHarness {
+    let ((editor, near_editor), (agent, near_agent)): ((TestPeer, PeerStreams), (TestPeer, PeerStreams)) =
+        (peer_pair(1 << 20), peer_pair(1 << 20));
+    let engine = TestEngine::default();
+    let (line, (telling, told)) = (CallerSlot::default(), mpsc::channel(64));
+    let sessions = EngineSessions::new(options);
+    let beside = EngineInterceptor::new(
+        Arc::new(engine.clone()),
+        sessions,
+        (line.clone(), telling),
+        InterceptorChain::default(),
+    );
+    let settings =
+        ProxyOptions { canonicalize: options.enforce_policy, max_line: 100 << 10, ..ProxyOptions::default() };
+    let (caller, proxy) = Proxy::new(beside, EchoService, settings);
+    line.set(caller);
+    let farewell = async { "gone".to_owned() };
+    let running = tokio::spawn(proxy.with_editor_updates(told).run(
+        near_editor,
+        near_agent,
+        farewell,
+        std::future::pending(),
+    ));
+    let mut stage = EngineHarness { editor, agent, engine, _running: running };
+    let hello = format!(
+        r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":1,"clientCapabilities":{capabilities}}}}}"#
+    );
+    stage.editor.send(&hello).await;
+    let heard = stage.agent.receive().await;
+    if !options.serve_as_host {
+        assert_eq!(heard, hello);
+    }
+    stage.agent.send(&format!(r#"{{"jsonrpc":"2.0","id":0,"result":{initialized}}}"#)).await;
+    stage.editor.receive().await;
+    stage.open_session("s").await;
+    stage
+}
+
+impl EngineHarness {
+    async fn open_session(&mut self, session: &str) {
+        let new = r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/w","mcpServers":[]}}"#;
+        self.editor.send(new).await;
+        assert_eq!(self.agent.receive().await, new);
+        let opened = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"sessionId":"{session}"}}}}"#);
+        self.agent.send(&opened).await;
+        assert_eq!(self.editor.receive().await, opened);
+    }
+
+    async fn send_prompt(&mut self, session: &str) {
+        let prompt = format!(
+            r#"{{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{{"sessionId":"{session}","prompt":[]}}}}"#
+        );
+        self.editor.send(&prompt).await;
+        assert_eq!(self.agent.receive().await, prompt);
+    }
+
+    fn change_file(&self, path: &str) {
+        self.engine.0.changed.lock().unwrap().push(path.to_owned());
+    }
+
+    /// Sends a line from the agent, and expects it to be forwarded unchanged.
+    async fn expect_forwarded(&mut self, line: &str) {
+        self.agent.send(line).await;
+        assert_eq!(self.editor.receive().await, line);
+    }
+}
+
+const ALL_CAPABILITIES: &str = r#"{"fs":{"readTextFile":true,"writeTextFile":true},"terminal":true}"#;
+const PROMPT_RESPONSE: &str = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
+
+fn update_line(session: &str, rest: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}","update":{{{rest}}}}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn what_a_call_changed_is_shown_on_it_after_the_agents_own_update_and_before_the_turns_end() {
+    let mut stage = start_harness(EngineInterceptorOptions::default(), ALL_CAPABILITIES).await;
+    stage.send_prompt("s").await;
+    assert_eq!(stage.engine.0.turns.load(Ordering::Relaxed), 1);
+    stage
+        .expect_forwarded(&update_line(
+            "s",
+            r#""sessionUpdate":"tool_call","toolCallId":"t","title":"é","_x":1.50"#,
+        ))
+        .await;
+    // The scan at its beginning is over.
+    while stage.engine.0.scans.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    stage.change_file("/w/a");
+    stage
+        .expect_forwarded(&update_line(
+            "s",
+            r#""sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed""#,
+        ))
+        .await;
+    let shown = stage.editor.receive().await;
+    stage.change_file("/w/b");
+    stage.agent.send(PROMPT_RESPONSE).await;
+    let answer = stage.editor.receive().await;
+    expect![[r#"
+        {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call_update","toolCallId":"t","content":[{"type":"diff","path":"/w/a","oldText":"old","newText":"new"}],"_meta":{"bowline":{"observed":1}}}}}
+        {"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}
+    "#]]
+    .assert_eq(&format!("{shown}\n{answer}\n"));
+}
+
+#[tokio::test]
+async fn content_that_the_agent_gives_later_keeps_the_diffs_that_were_added() {
+    // The sequence of opencode 1.18.33's own write: the file exists before the call has ended, and the result comes
+    // last.
+    let mut stage = start_harness(EngineInterceptorOptions::default(), ALL_CAPABILITIES).await;
+    stage.send_prompt("s").await;
+    stage.expect_forwarded(&update_line("s", r#""sessionUpdate":"tool_call","toolCallId":"t","title":"write","kind":"edit","status":"pending""#)).await;
+    while stage.engine.0.scans.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    stage.change_file("/w/a");
+    stage
+        .expect_forwarded(&update_line(
+            "s",
+            r#""sessionUpdate":"tool_call_update","toolCallId":"t","status":"in_progress""#,
+        ))
+        .await;
+    let mut heard = vec![stage.editor.receive().await];
+    let text = r#""content":[{"type":"content","content":{"type":"text","text":"Wrote file"}}],"n":1.50"#;
+    let its_diff = r#""content":[{"type":"diff","path":"/w/a","oldText":"old","newText":"new"}]"#;
+    for rest in [&format!(r#""status":"completed",{text}"#), text, its_diff, r#""title":"a""#] {
+        let rest = format!(r#""sessionUpdate":"tool_call_update","toolCallId":"t",{rest}"#);
+        stage.agent.send(&update_line("s", &rest)).await;
+        heard.push(stage.editor.receive().await);
+    }
+    stage.agent.send(PROMPT_RESPONSE).await;
+    heard.push(stage.editor.receive().await);
+    let updates = heard.iter().map(|line| line.replace(&update_line("s", "").replace("}}}", ""), "..."));
+    expect![[r#"
+        ..."sessionUpdate":"tool_call_update","toolCallId":"t","content":[{"type":"diff","path":"/w/a","oldText":"old","newText":"new"}],"_meta":{"bowline":{"observed":1}}}}}
+        ..."sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed","content":[{"type":"content","content":{"type":"text","text":"Wrote file"}},{"type":"diff","path":"/w/a","oldText":"old","newText":"new","_meta":{"bowline":{"observed":true}}}],"n":1.50}}}
+        ..."sessionUpdate":"tool_call_update","toolCallId":"t","content":[{"type":"content","content":{"type":"text","text":"Wrote file"}},{"type":"diff","path":"/w/a","oldText":"old","newText":"new","_meta":{"bowline":{"observed":true}}}],"n":1.50}}}
+        ..."sessionUpdate":"tool_call_update","toolCallId":"t","content":[{"type":"diff","path":"/w/a","oldText":"old","newText":"new"}]}}}
+        ..."sessionUpdate":"tool_call_update","toolCallId":"t","title":"a"}}}
+        {"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#]].assert_eq(&updates.collect::<Vec<_>>().join("\n"));
+}
+
+#[tokio::test]
+async fn of_other_sessions_and_of_those_without_an_engine_everything_passes() {
+    let mut stage = start_harness(
+        EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() },
+        ALL_CAPABILITIES,
+    )
+    .await;
+    stage.open_session("closed").await;
+    for session in ["closed", "unknown"] {
+        stage.send_prompt(session).await;
+        stage.change_file("/w/a");
+        stage
+            .expect_forwarded(&update_line(
+                session,
+                r#""sessionUpdate":"tool_call","toolCallId":"t","title":"","status":"completed""#,
+            ))
+            .await;
+        stage.expect_forwarded(PROMPT_RESPONSE).await;
+    }
+    // A second answer to the same prompt is forwarded without effect.
+    stage.expect_forwarded(PROMPT_RESPONSE).await;
+    // Unavailable rules do not mean yes.
+    stage
+        .agent
+        .send(r#"{"jsonrpc":"2.0","id":9,"method":"fs/read_text_file","params":{"sessionId":"closed","path":"/w/a"}}"#)
+        .await;
+    expect![[r#"{"jsonrpc":"2.0","id":9,"error":{"code":-32030,"message":"permission denied: rules are to be applied, and the proxy has none for this session: its stderr says why","data":{"why":"rules are to be applied, and the proxy has none for this session: its stderr says why"}}}"#]].assert_eq(&stage.agent.receive().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_hangs_holds_up_neither_messages_nor_for_long_the_end_of_the_turn() {
+    let mut stage = start_harness(EngineInterceptorOptions::default(), ALL_CAPABILITIES).await;
+    stage.send_prompt("s").await;
+    stage.engine.0.scans_hang.store(true, Ordering::Relaxed);
+    for number in 0..300 {
+        let rest = format!(
+            r#""sessionUpdate":"tool_call","toolCallId":"t{number}","title":"","status":"completed""#
+        );
+        stage.expect_forwarded(&update_line("s", &rest)).await;
+    }
+    stage.expect_forwarded(PROMPT_RESPONSE).await;
+}
+
+#[tokio::test]
+async fn rules_answer_what_they_decide_and_the_editor_the_rest() {
+    let mut stage = start_harness(
+        EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() },
+        ALL_CAPABILITIES,
+    )
+    .await;
+    let ask = |id: u32, title: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"session/request_permission","params":{{"sessionId":"s","toolCall":{{"toolCallId":"c{id}","title":"{title}"}},"options":[{{"optionId":"y","name":"Yes","kind":"allow_once"}},{{"optionId":"n","name":"No","kind":"reject_once"}}]}}}}"#
+        )
+    };
+    let mut told = String::new();
+    for (id, title) in [(10, "allowed"), (11, "denied")] {
+        stage.agent.send(&ask(id, title)).await;
+        told += &(stage.agent.receive().await + "\n");
+    }
+    let asked = ask(12, "asked");
+    stage.expect_forwarded(&asked).await;
+    let yes = r#"{"jsonrpc":"2.0","id":12,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}"#;
+    stage.editor.send(yes).await;
+    assert_eq!(stage.agent.receive().await, yes);
+    for (id, method, rest) in [
+        (20, "fs/read_text_file", r#""path":"/w/.env""#),
+        (21, "fs/write_text_file", r#""path":"/w/.env","content":"x""#),
+        (22, "terminal/create", r#""command":"rm""#),
+    ] {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"sessionId":"s",{rest}}}}}"#
+        );
+        stage.agent.send(&line).await;
+        told += &(stage.agent.receive().await + "\n");
+    }
+    stage
+        .expect_forwarded(r#"{"jsonrpc":"2.0","id":23,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}"#)
+        .await;
+    stage.expect_forwarded(r#"{"jsonrpc":"2.0","id":24,"method":"terminal/create","params":{"sessionId":"s","command":"ls"}}"#).await;
+    while stage.engine.0.events.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    stage.editor.send(r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#).await;
+    stage.agent.receive().await;
+    while stage.engine.0.events.lock().unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    told += &stage.engine.0.events.lock().unwrap().join("\n");
+    expect![[r#"
+        {"jsonrpc":"2.0","id":10,"result":{"outcome":{"outcome":"selected","optionId":"y"},"_meta":{"bowline":{"by":"proxy"}}}}
+        {"jsonrpc":"2.0","id":11,"result":{"outcome":{"outcome":"selected","optionId":"n"},"_meta":{"bowline":{"by":"proxy"}}}}
+        {"jsonrpc":"2.0","id":20,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
+        {"jsonrpc":"2.0","id":21,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
+        {"jsonrpc":"2.0","id":22,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
+        c12 {"outcome":"selected","optionId":"y"}
+        cancelled"#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn a_method_that_only_resembles_a_judged_one_is_refused() {
+    let mut stage = start_harness(
+        EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() },
+        ALL_CAPABILITIES,
+    )
+    .await;
+    let mut told = String::new();
+    for method in [
+        r#""FS/Write_Text_File""#,
+        r#""fs/write_text_file ""#,
+        r#""fs/write_text_file\u0000""#,
+        r#""fs/write\u200b_text_file""#,
+        r#""fs\/write_text_file.""#,
+        r#""terminal/create\ud800""#,
+        r#"["fs/write_text_file"]"#,
+    ] {
+        let params = r#"{"sessionId":"s","path":"/w/.env","content":""}"#;
+        stage.agent.send(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":{method},"params":{params}}}"#)).await;
+        told += &format!("{method} {}\n", stage.agent.receive().await);
+    }
+    stage.expect_forwarded(r#"{"jsonrpc":"2.0","id":14,"method":"_zed.dev/Write_Text_File"}"#).await;
+    expect![[r#"
+        "FS/Write_Text_File" {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        "fs/write_text_file " {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        "fs/write_text_file\u0000" {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        "fs/write\u200b_text_file" {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        "fs\/write_text_file." {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        "terminal/create\ud800" {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        ["fs/write_text_file"] {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+    "#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn what_rules_cannot_be_applied_to_is_refused() {
+    let rules = EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() };
+    let long = format!(
+        r#"{{"jsonrpc":"2.0","id":15,"method":"fs/write_text_file","params":{{"sessionId":"s","path":"/w/a","content":"{}"}}}}"#,
+        "x".repeat(4 << 20)
+    );
+    let blank = format!(
+        r#"{}{{"jsonrpc":"2.0","id":19,"method":"fs/write_text_file","params":{{}}}}"#,
+        " ".repeat(4 << 20)
+    );
+    let lines = [
+        r#"{"jsonrpc":"2.0","id":1,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a","path":"/w/.env"}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"fs/read_text_file","params":{"sessionId":"s","path":7}}"#,
+        r#"{"jsonrpc":"2.0","id":3,"method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a","path":"/w/.env","content":""}}"#,
+        r#"{"jsonrpc":"2.0","id":4,"method":"fs/write_text_file","params":{"path":"/w/.env","content":""}}"#,
+        r#"{"jsonrpc":"2.0","id":5,"method":"terminal/create","params":{"sessionId":"s","sessionId":"t","command":"rm"}}"#,
+        r#"{"jsonrpc":"2.0","id":6,"method":"terminal/create","params":["s","rm"]}"#,
+        r#"{"jsonrpc":"2.0","id":7,"method":"terminal/create"}"#,
+        r#"{"jsonrpc":"2.0","id":8,"method":"fs/read_text_file","params":{"sessionId":"other","path":"/w/.env"}}"#,
+        r#"{"jsonrpc":"2.0","id":9,"method":"_x","method":"fs/write_text_file","params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":10,"method":"fs/write_text_file","params":{},"params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1.5,"method":"fs/write_text_file","params":{}}"#,
+        r#"{"jsonrpc":"2.0","method":"fs/write_text_file","params":{}}"#,
+        r#"{"jsonrpc":"2.0","ID":11,"method":"_x"}"#,
+        r#"[{"jsonrpc":"2.0","id":12,"method":"fs/write_text_file","params":{}}]"#,
+        r#"{"jsonrpc":"2.0","id":13,"m\u0065thod":"fs/write_text_file"}"#,
+        r#"{"jsonrpc":"2.0","id":16,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a","Path":"/w/.env"}}"#,
+        r#"{"jsonrpc":"2.0","id":17,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a","path\u0000":"/w/.env"}}"#,
+        r#"{"jsonrpc":"2.0","id":21,"method":"_x","Method":"fs/write_text_file","params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":22,"method":"_x"}{"jsonrpc":"2.0","id":23,"method":"fs/write_text_file"}"#,
+        "[]\r{\"jsonrpc\":\"2.0\",\"id\":18,\"method\":\"fs/write_text_file\"}",
+        &long,
+    ];
+    let mut stage = start_harness(rules, ALL_CAPABILITIES).await;
+    let mut told = String::new();
+    for line in lines {
+        stage.agent.send(line).await;
+        told += &(stage.agent.receive().await + "\n");
+    }
+    // An editor might take this answer for a request: it gets a plain answer instead, and the turn is over.
+    stage.send_prompt("s").await;
+    stage
+        .agent
+        .send(r#"{"jsonrpc":"2.0","id":2,"result":{},"method":"fs/write_text_file","params":{}}"#)
+        .await;
+    told += &(stage.editor.receive().await + "\n");
+    // Lines that some readers accept after stripping blanks are dropped, without an answer if they are not messages to
+    // us.
+    stage
+        .agent
+        .send("\u{a0}{\"jsonrpc\":\"2.0\",\"id\":20,\"method\":\"fs/write_text_file\",\"params\":{}}")
+        .await;
+    stage.agent.send(&blank).await;
+    stage.agent.send("Loading {}").await;
+    // All other lines pass, including noise.
+    stage.expect_forwarded("Loading …").await;
+    stage.expect_forwarded(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}"#).await;
+    stage
+        .expect_forwarded(
+            r#"{"jsonrpc":"2.0","id":14,"method":"_x","params":{"method":"fs/write_text_file"}}"#,
+        )
+        .await;
+    stage.send_prompt("s").await;
+    stage.expect_forwarded(PROMPT_RESPONSE).await;
+    expect![[r#"
+        {"jsonrpc":"2.0","id":1,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
+        {"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":3,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
+        {"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":5,"error":{"code":-32002,"message":"Resource not found: session t","data":{"sessionId":"t"}}}
+        {"jsonrpc":"2.0","id":6,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":8,"error":{"code":-32002,"message":"Resource not found: session other","data":{"sessionId":"other"}}}
+        {"jsonrpc":"2.0","id":9,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":10,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":13,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":16,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":17,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":21,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":22,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":15,"error":{"code":-32600,"message":"rules are to be applied, and this line is too long to be looked at"}}
+        {"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the agent's answer: rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+    "#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn a_message_with_two_meanings_goes_on_in_the_one_that_was_judged() {
+    let mut stage = start_harness(
+        EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() },
+        ALL_CAPABILITIES,
+    )
+    .await;
+    let mut told = String::new();
+    for line in [
+        r#"{"jsonrpc":"2.0","\u0069d":11,"method":"_x"}"#,
+        r#"{"jsonrpc":"2.0","id":12,"method":"fs/write_text_file","method":"_x","params":{"path":"/w/.env"}}"#,
+        r#"{"jsonrpc":"2.0","id":13,"m\u0065thod":"fs\/read_text_file","params":{"sessionId":"s","path":"/w/.env","path":"/w/a"}}"#,
+        r#"{"jsonrpc":"2.0","id":14,"method":"terminal/create","params":{"command":"rm"},"params":{"sessionId":"s","command":"rm","comm\u0061nd":"ls","args":["-l"],"env":[{"name":"A","name":"B","value":"1"}],"_meta":{"n":1.50,"n":123456789012345678901234567890,"x":-0}}}"#,
+        "{\"jsonrpc\":\"2.0\",\r\"id\":15, \"method\":\"_x\",\t\"_new\":1e5 }",
+        r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","sessionId":"t","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"half \ud83d"}}}}"#,
+        r#"{"jsonrpc":"2.0","id":99,"result":{"a":1,"a":2},"error":null}"#,
+    ] {
+        stage.agent.send(line).await;
+        told += &(stage.editor.receive().await + "\n");
+    }
+    expect![[r#"
+        {"jsonrpc":"2.0","id":11,"method":"_x"}
+        {"jsonrpc":"2.0","id":12,"method":"_x","params":{"path":"/w/.env"}}
+        {"jsonrpc":"2.0","id":13,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}
+        {"jsonrpc":"2.0","id":14,"method":"terminal/create","params":{"sessionId":"s","command":"ls","args":["-l"],"env":[{"name":"B","value":"1"}],"_meta":{"n":123456789012345678901234567890,"x":-0}}}
+        {"jsonrpc":"2.0","id":15,"method":"_x","_new":1e5}
+        {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"t","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"half \ud83d"}}}}
+        {"jsonrpc":"2.0","id":99,"result":{"a":2},"error":null}
+    "#]]
+    .assert_eq(&told);
+    expect![[r#"
+        Read { path: "/w/a" }
+        Run(CommandRequest { command: "ls", args: ["-l"], env: [("B", "1")], cwd: None, output_limit: None })"#]]
+    .assert_eq(&stage.engine.0.judged.lock().unwrap().join("\n"));
+}
+
+/// Returns a member of an object as it stands in a line, for readers that use the first of equal names.
+fn first_member(object: &str, name: &str) -> Option<String> {
+    struct FirstMemberVisitor<'a>(&'a str);
+    impl<'de> serde::de::Visitor<'de> for FirstMemberVisitor<'_> {
+        type Value = Option<Box<RawValue>>;
+
+        fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            to.write_str("an object")
+        }
+
+        fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut first = None;
+            while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
+                if first.is_none() && name == self.0 {
+                    first = Some(value);
+                }
+            }
+            Ok(first)
+        }
+    }
+    let mut reader = serde_json::Deserializer::from_str(object);
+    let found = serde::Deserializer::deserialize_map(&mut reader, FirstMemberVisitor(name)).unwrap();
+    found.map(|value| value.get().to_owned())
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn readers_who_differ_read_what_was_judged(
+        members in proptest::collection::vec((0..7_usize, 0..5_usize), 1..8),
+        methods in proptest::collection::vec(0..4_usize, 1..3),
+        is_first in proptest::prelude::any::<bool>(),
+    ) {
+        let names = ["path", r"p\u0061th", r"\u0070ath", "sessionId", r"session\u0049d", "_x", "Path"];
+        let values = [r#""/w/a""#, r#""/w\/b""#, r#""\u002fw/.env""#, r#""s""#, "1.50"];
+        let members = members.iter().map(|(name, value)| format!(r#""{}": {}"#, names[*name], values[*value]));
+        let params = members.collect::<Vec<_>>().join(",\t");
+        let known = [r#""fs/read_text_file""#, r#""fs\/read_text_file""#, r#""_x""#, r#""FS/read_text_file""#];
+        let methods = methods.iter().map(|at| format!(r#""m\u0065thod":{}"#, known[*at]));
+        let methods = methods.collect::<Vec<_>>().join(",").replacen(r"m\u0065thod", "method", usize::from(is_first));
+        let line = format!(r#"{{"jsonrpc":"2.0","id":7,{methods},"params":{{"sessionId":"s",{params}}}}}"#);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (heard, judged) = runtime.block_on(async {
+            let mut stage = start_harness(EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() }, ALL_CAPABILITIES).await;
+            stage.agent.send(&line).await;
+            let heard = tokio::select! {
+                heard = stage.editor.receive() => Some(heard),
+                _ = stage.agent.receive() => None,
+            };
+            let judged = stage.engine.0.judged.lock().unwrap().clone();
+            (heard, judged)
+        });
+        let Some(heard) = heard else { return Ok(()) };
+        let last: serde_json::Value = serde_json::from_str(&heard).unwrap();
+        let first = |object: &str, name: &str| -> serde_json::Value {
+            serde_json::from_str(&first_member(object, name).unwrap()).unwrap()
+        };
+        proptest::prop_assert_eq!(first(&heard, "method"), last["method"].clone());
+        let params = first_member(&heard, "params").unwrap();
+        if last["method"] == "fs/read_text_file" {
+            let path = first(&params, "path");
+            proptest::prop_assert_eq!(&path, &last["params"]["path"]);
+            proptest::prop_assert_eq!(judged, [format!("Read {{ path: {path} }}")]);
+            proptest::prop_assert_eq!(first(&params, "sessionId"), "s");
+        } else {
+            proptest::prop_assert_eq!(&last["method"], "_x");
+            proptest::prop_assert!(judged.is_empty(), "{:?}", judged);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_editor_that_says_it_serves_nothing_is_asked_for_nothing_that_rules_deny() {
+    let mut stage = start_harness(
+        EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() },
+        "{}",
+    )
+    .await;
+    stage
+        .agent
+        .send(r#"{"jsonrpc":"2.0","id":20,"method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/.env","content":""}}"#)
+        .await;
+    expect![[r#"{"jsonrpc":"2.0","id":20,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}"#]].assert_eq(&stage.agent.receive().await);
+    stage
+        .expect_forwarded(r#"{"jsonrpc":"2.0","id":21,"method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a","content":""}}"#)
+        .await;
+}
+
+#[tokio::test]
+async fn what_the_editor_lacks_is_offered_and_served_here() {
+    let mut stage = start_harness(
+        EngineInterceptorOptions { serve_as_host: true, ..EngineInterceptorOptions::default() },
+        r#"{"fs":{"readTextFile":true},"_x":[1]}"#,
+    )
+    .await;
+    let mut told = String::new();
+    for (id, method) in [(20, "fs/write_text_file"), (21, "terminal/create"), (22, "terminal/wait_for_exit")]
+    {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"sessionId":"s","path":"/w/a"}}}}"#
+        );
+        stage.agent.send(&line).await;
+        told += &(stage.agent.receive().await + "\n");
+    }
+    stage
+        .agent
+        .send(r#"{"jsonrpc":"2.0","id":23,"method":"terminal/create","params":{"sessionId":"unknown","command":"x"}}"#)
+        .await;
+    told += &(stage.agent.receive().await + "\n");
+    // The editor still serves what it supports itself.
+    stage
+        .expect_forwarded(r#"{"jsonrpc":"2.0","id":24,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}"#)
+        .await;
+    expect![[r#"
+        {"jsonrpc":"2.0","id":20,"result":{"here":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a"}}}
+        {"jsonrpc":"2.0","id":21,"result":{"here":"terminal/create","params":{"sessionId":"s","path":"/w/a"}}}
+        {"jsonrpc":"2.0","id":22,"result":{"here":"terminal/wait_for_exit","params":{"sessionId":"s","path":"/w/a"}}}
+        {"jsonrpc":"2.0","id":23,"error":{"code":-32002,"message":"Resource not found: session unknown","data":{"sessionId":"unknown"}}}
+    "#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn a_write_through_the_editor_begins_with_what_the_editor_has() {
+    let mut stage = start_harness(EngineInterceptorOptions::default(), ALL_CAPABILITIES).await;
+    let write = |id: u32, content: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"fs/write_text_file","params":{{"sessionId":"s","path":"/w/a","content":"{content}","_meta":{{"x":1.0}}}}}}"#
+        )
+    };
+    let mut told = String::new();
+    for (id, content) in [(30, "plain"), (31, "merge"), (32, "conflict"), (33, "refused")] {
+        stage.agent.send(&write(id, content)).await;
+        let asked = stage.editor.receive().await;
+        told += &(asked.clone() + "\n");
+        let asked: serde_json::Value = serde_json::from_str(&asked).unwrap();
+        stage
+            .editor
+            .send(
+                &json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "content": "typed" } }).to_string(),
+            )
+            .await;
+        if content != "conflict" {
+            let asked = stage.editor.receive().await;
+            told += &(asked.clone() + "\n");
+            let asked: serde_json::Value = serde_json::from_str(&asked).unwrap();
+            let mut answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "_meta": null } });
+            if content == "refused" {
+                answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": -32000, "message": "no" } });
+            }
+            stage.editor.send(&answer.to_string()).await;
+        }
+        told += &(stage.agent.receive().await + "\n");
+    }
+    told += &stage.engine.0.events.lock().unwrap().join("\n");
+    expect![[r#"
+        {"jsonrpc":"2.0","id":"bowline-proxy-4","method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}
+        {"jsonrpc":"2.0","id":"bowline-proxy-5","method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a","content":"plain","_meta":{"x":1.0}}}
+        {"jsonrpc":"2.0","id":30,"result":{"_meta":null}}
+        {"jsonrpc":"2.0","id":"bowline-proxy-7","method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}
+        {"jsonrpc":"2.0","id":"bowline-proxy-8","method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a","content":"merged","_meta":{"x":1.0}}}
+        {"jsonrpc":"2.0","id":31,"result":{"_meta":null}}
+        {"jsonrpc":"2.0","id":"bowline-proxy-10","method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}
+        {"jsonrpc":"2.0","id":32,"error":{"code":-32602,"message":"/w/a: both changed it","data":{"reason":"conflict","path":"/w/a","why":"both changed it","hunks":[]}}}
+        {"jsonrpc":"2.0","id":"bowline-proxy-12","method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}
+        {"jsonrpc":"2.0","id":"bowline-proxy-13","method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a","content":"refused","_meta":{"x":1.0}}}
+        {"jsonrpc":"2.0","id":33,"error":{"code":-32000,"message":"no"}}
+        Some("typed") -> "plain" false
+        Some("typed") -> "merge" false
+        Some("typed") -> "conflict" false
+        Some("typed") -> "refused" false
+        not written"#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn a_change_that_is_routed_is_put_back_and_written_by_the_editor() {
+    let mut stage = start_harness(
+        EngineInterceptorOptions { route_writes: true, ..EngineInterceptorOptions::default() },
+        ALL_CAPABILITIES,
+    )
+    .await;
+    let mut told = String::new();
+    for (call, is_refused) in [("t", false), ("u", true)] {
+        stage.send_prompt("s").await;
+        stage.change_file("/w/a");
+        let rest =
+            format!(r#""sessionUpdate":"tool_call","toolCallId":"{call}","title":"","status":"completed""#);
+        stage.expect_forwarded(&update_line("s", &rest)).await;
+        for answer in [json!({ "content": "old" }), json!({})] {
+            let asked: serde_json::Value = serde_json::from_str(&stage.editor.receive().await).unwrap();
+            told += &format!("{} {}\n", asked["method"], asked["params"]);
+            let answer = match is_refused && answer == json!({}) {
+                true => {
+                    json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": 1, "message": "no" } })
+                }
+                false => json!({ "jsonrpc": "2.0", "id": asked["id"], "result": answer }),
+            };
+            stage.editor.send(&answer.to_string()).await;
+        }
+        let shown = stage.editor.receive().await;
+        told += &format!("{}\n", shown.contains("diff"));
+        stage.expect_forwarded(PROMPT_RESPONSE).await;
+        told += &(std::mem::take(&mut *stage.engine.0.events.lock().unwrap()).join("\n") + "\n");
+    }
+    expect![[r#"
+        "fs/read_text_file" {"sessionId":"s","path":"/w/a"}
+        "fs/write_text_file" {"sessionId":"s","path":"/w/a","content":"new"}
+        true
+        put back
+        Some("old") -> "new" false
+        "fs/read_text_file" {"sessionId":"s","path":"/w/a"}
+        "fs/write_text_file" {"sessionId":"s","path":"/w/a","content":"new"}
+        true
+        put back
+        Some("old") -> "new" false
+        not written
+        the agent's again: no
+    "#]]
+    .assert_eq(&told);
+}
+
+#[tokio::test]
+async fn diagnostics_pass_unchanged_and_the_sessions_they_are_for_hear_of_them_in_order() {
+    let mut stage = start_harness(EngineInterceptorOptions::default(), ALL_CAPABILITIES).await;
+    let share =
+        |rest: &str| format!(r#"{{"jsonrpc":"2.0","method":"_bowline/diagnostics","params":{{{rest}}}}}"#);
+    for line in [
+        share(
+            r#""sessionId":"s","path":"/w/a","diagnostics":[{"message":"one","_x":1.50},{"message":"two"}]"#,
+        ),
+        // For an unknown session, and without readable diagnostics.
+        share(r#""sessionId":"other","path":"/w/b","diagnostics":[]"#),
+        share(r#""path":"/w/b""#),
+        // For all sessions.
+        share(r#""path":"/w/c","diagnostics":[{"message":"three"}]"#),
+    ] {
+        stage.editor.send(&line).await;
+        assert_eq!(stage.agent.receive().await, line);
+    }
+    // Diagnostics from an agent are ignored.
+    stage.expect_forwarded(&share(r#""path":"/w/d","diagnostics":[{"message":"the agent's"}]"#)).await;
+    let last = share(r#""sessionId":"s","path":"/w/a","diagnostics":[]"#);
+    stage.editor.send(&last).await;
+    assert_eq!(stage.agent.receive().await, last);
+    while stage.engine.0.events.lock().unwrap().last().is_none_or(|told| told != "/w/a: ") {
+        tokio::task::yield_now().await;
+    }
+    let told = stage.engine.0.events.lock().unwrap().clone();
+    // Diagnostics that arrive before the engine has the previous ones of the same file replace them.
+    assert!(
+        [&["/w/a: one, two", "/w/c: three", "/w/a: "][..], &["/w/c: three", "/w/a: "]]
+            .iter()
+            .any(|may| told.iter().map(String::as_str).eq(may.iter().copied())),
+        "{told:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_found_while_a_call_is_open_is_routed_when_none_is() {
+    let mut stage = start_harness(
+        EngineInterceptorOptions { route_writes: true, ..EngineInterceptorOptions::default() },
+        ALL_CAPABILITIES,
+    )
+    .await;
+    stage.send_prompt("s").await;
+    stage.change_file("/w/a");
+    let call = |what: &str| update_line("s", &format!(r#""toolCallId":"t",{what}"#));
+    stage.expect_forwarded(&call(r#""sessionUpdate":"tool_call","title":"","status":"in_progress""#)).await;
+    // The change is shown, and the editor gets no request.
+    let shown = stage.editor.receive().await;
+    assert!(shown.contains("diff"), "{shown}");
+    stage.expect_forwarded(&call(r#""sessionUpdate":"tool_call_update","status":"completed""#)).await;
+    let asked = stage.editor.receive().await;
+    assert!(asked.contains("fs/read_text_file"), "{asked}");
+}
+
+const GEMINI_INITIALIZE_RESULT: &str =
+    r#"{"protocolVersion":1,"agentInfo":{"name":"gemini-cli","version":"0.61.0"}}"#;
+
+fn read_request(id: u32, path: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"fs/read_text_file","params":{{"sessionId":"s","path":"{path}"}}}}"#
+    )
+}
+
+/// Answers the next request to the editor, and returns its method and params.
+async fn answer_next(stage: &mut EngineHarness, answer: serde_json::Value) -> String {
+    let line = stage.editor.receive().await;
+    let asked: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let mut message = json!({ "jsonrpc": "2.0", "id": asked["id"] });
+    message.as_object_mut().unwrap().extend(answer.as_object().unwrap().clone());
+    stage.editor.send(&message.to_string()).await;
+    format!("editor: {} {}\n", asked["method"], asked["params"])
+}
+
+#[tokio::test]
+async fn gemini_reads_a_missing_file_as_empty_and_replaces_none_that_appears() {
+    let mut stage =
+        start_harness_with(EngineInterceptorOptions::default(), ALL_CAPABILITIES, GEMINI_INITIALIZE_RESULT)
+            .await;
+    let missing = json!({ "error": { "code": -32002, "message": "Resource not found" } });
+    let by_node = json!({ "error": { "code": -32603, "message": "Internal error", "data": { "details": "ENOENT: no such file" } } });
+    let denied = json!({ "error": { "code": -32603, "message": "access denied" } });
+    let text = |text: &str| json!({ "result": { "content": text } });
+    let write = |id: u32, path: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"fs/write_text_file","params":{{"sessionId":"s","path":"{path}","content":"new"}}}}"#
+        )
+    };
+    let mut told = String::new();
+    let reads = [("/w/a", missing.clone()), ("/w/b", by_node), ("/w/c", denied), ("/w/d", text("there"))];
+    for (id, (path, answer)) in (30..).zip(reads) {
+        stage.agent.send(&read_request(id, path)).await;
+        told += &answer_next(&mut stage, answer).await;
+        told += &format!("agent: {}\n", stage.agent.receive().await);
+    }
+    // The first is still missing, the second has appeared, the third was read.
+    for (id, path, had) in
+        [(40, "/w/a", missing), (41, "/w/b", text("the user's")), (42, "/w/d", text("there"))]
+    {
+        let is_refused = path == "/w/b";
+        stage.agent.send(&write(id, path)).await;
+        told += &answer_next(&mut stage, had).await;
+        if !is_refused {
+            told += &answer_next(&mut stage, json!({ "result": {} })).await;
+        }
+        told += &format!("agent: {}\n", stage.agent.receive().await);
+    }
+    told += &stage.engine.0.events.lock().unwrap().join("\n");
+    expect![[r#"
+        editor: "fs/read_text_file" {"sessionId":"s","path":"/w/a"}
+        agent: {"jsonrpc":"2.0","id":30,"result":{"content":""}}
+        editor: "fs/read_text_file" {"sessionId":"s","path":"/w/b"}
+        agent: {"jsonrpc":"2.0","id":31,"result":{"content":""}}
+        editor: "fs/read_text_file" {"sessionId":"s","path":"/w/c"}
+        agent: {"jsonrpc":"2.0","id":32,"error":{"code":-32603,"message":"access denied"}}
+        editor: "fs/read_text_file" {"sessionId":"s","path":"/w/d"}
+        agent: {"jsonrpc":"2.0","id":33,"result":{"content":"there"}}
+        editor: "fs/read_text_file" {"sessionId":"s","path":"/w/a"}
+        editor: "fs/write_text_file" {"sessionId":"s","path":"/w/a","content":"new"}
+        agent: {"jsonrpc":"2.0","id":40,"result":{}}
+        editor: "fs/read_text_file" {"sessionId":"s","path":"/w/b"}
+        agent: {"jsonrpc":"2.0","id":41,"error":{"code":-32602,"message":"/w/b: the file was missing when it was read, and has appeared since: nothing was written, read it again","data":{"reason":"conflict","path":"/w/b","why":"the file was missing when it was read, and has appeared since: nothing was written, read it again","hunks":[]}}}
+        editor: "fs/read_text_file" {"sessionId":"s","path":"/w/d"}
+        editor: "fs/write_text_file" {"sessionId":"s","path":"/w/d","content":"new"}
+        agent: {"jsonrpc":"2.0","id":42,"result":{}}
+        /w/a: a missing file is read as empty text for gemini-cli: it reads a file before it creates it, and gives up on any error (BOWLINE_NO_QUIRKS=1 turns this off)
+        /w/b: a missing file is read as empty text for gemini-cli: it reads a file before it creates it, and gives up on any error (BOWLINE_NO_QUIRKS=1 turns this off)
+        None -> "new" false
+        Some("there") -> "new" true"#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn for_other_agents_and_without_the_table_reads_pass_as_they_are() {
+    let off = EngineInterceptorOptions {
+        quirks: bowline_state::quirks::QuirkMode::Off,
+        ..EngineInterceptorOptions::default()
+    };
+    for (options, initialized) in
+        [(off, GEMINI_INITIALIZE_RESULT), (EngineInterceptorOptions::default(), r#"{"protocolVersion":1}"#)]
+    {
+        let mut stage = start_harness_with(options, ALL_CAPABILITIES, initialized).await;
+        let read = read_request(30, "/w/a");
+        stage.agent.send(&read).await;
+        assert_eq!(stage.editor.receive().await, read);
+        let missing = r#"{"jsonrpc":"2.0","id":30,"error":{"code":-32002,"message":"Resource not found"}}"#;
+        stage.editor.send(missing).await;
+        assert_eq!(stage.agent.receive().await, missing);
+    }
+}
+
+#[tokio::test]
+async fn gemini_reads_a_missing_file_that_is_served_here_as_empty() {
+    let mut stage = start_harness_with(
+        EngineInterceptorOptions { serve_as_host: true, ..EngineInterceptorOptions::default() },
+        "{}",
+        GEMINI_INITIALIZE_RESULT,
+    )
+    .await;
+    stage.agent.send(&read_request(30, "/w/missing")).await;
+    assert_eq!(stage.agent.receive().await, r#"{"jsonrpc":"2.0","id":30,"result":{"content":""}}"#);
+    let told = stage.engine.0.events.lock().unwrap().join("\n");
+    assert!(told.contains("is read as empty text for gemini-cli"), "{told}");
+}

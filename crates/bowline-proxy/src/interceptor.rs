@@ -1,0 +1,82 @@
+//! Interceptors: they see the messages of interest, and hold, replace, answer or handle them.
+
+use bowline_state::relay::{ProxySide, RelayEvent};
+use bowline_state::schema::v1::{Error, RequestId};
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+pub use bowline_wire::service::BoxFuture;
+
+/// A message of interest, before it is forwarded.
+#[derive(Debug)]
+pub struct InterceptedMessage<'a> {
+    /// The sender.
+    pub from: ProxySide,
+    /// Its meaning.
+    pub fact: &'a RelayEvent,
+    /// The id of the request, or of the request that is answered, as its sender knows it.
+    pub id: Option<&'a RequestId>,
+    /// The whole line, including its line end: cheap to clone.
+    pub line: &'a Bytes,
+}
+
+/// What happens to a message.
+#[derive(Debug)]
+pub enum Disposition {
+    /// It is forwarded unchanged.
+    Pass,
+    /// These lines are forwarded in its place, in this order; include the message itself to add lines before or after
+    /// it. A request must keep its id. An empty list drops a notification or an answer; a request must not be dropped.
+    Replace(Vec<Vec<u8>>),
+    /// The request is not forwarded: its sender gets this answer.
+    Answer(Result<Box<RawValue>, Error>),
+    /// The message goes to the proxy's own end, whose service answers it if it is a request.
+    HandleLocally,
+}
+
+/// Whether later messages of the same side may overtake a held message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageOrder {
+    /// No: nothing further of that side is processed until the future completes, so the future must not wait for that
+    /// side.
+    Keep,
+    /// Yes.
+    Overtake,
+}
+
+/// The decision about a message.
+pub enum InterceptDecision {
+    /// The disposition is known now.
+    Now(Disposition),
+    /// The disposition is known when the future completes; until then the message is held.
+    Later(MessageOrder, BoxFuture<Disposition>),
+}
+
+impl InterceptDecision {
+    /// Forwards the message unchanged.
+    pub const PASS: Self = Self::Now(Disposition::Pass);
+}
+
+/// An interceptor between the editor and the agent. The task that forwards messages calls it in message order, so it
+/// must return quickly: slow work belongs in [`InterceptDecision::Later`].
+pub trait Interceptor: Send {
+    /// Inspects a message of interest.
+    fn intercept(&mut self, passing: InterceptedMessage<'_>) -> InterceptDecision;
+}
+
+/// A chain of interceptors: each sees a message until one decides something other than to pass it.
+#[derive(Default)]
+pub struct InterceptorChain(pub Vec<Box<dyn Interceptor>>);
+
+impl Interceptor for InterceptorChain {
+    fn intercept(&mut self, passing: InterceptedMessage<'_>) -> InterceptDecision {
+        for link in &mut self.0 {
+            let InterceptedMessage { from, fact, id, line } = passing;
+            match link.intercept(InterceptedMessage { from, fact, id, line }) {
+                InterceptDecision::Now(Disposition::Pass) => {}
+                decided => return decided,
+            }
+        }
+        InterceptDecision::PASS
+    }
+}

@@ -1,0 +1,59 @@
+//! One question per edit: the agent's permission request for a tool of the injected server is answered here, because
+//! the tool itself asks, and with more detail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bowline_mcp::server::OfferedTools;
+use bowline_state::relay::ToolCallMessage;
+use bowline_state::relay::own_tools::{self, OwnTools, PolicyStatus, PromptBehavior};
+use bowline_state::schema::v1::{
+    Meta, RequestPermissionOutcome, RequestPermissionResponse, SelectedPermissionOutcome,
+};
+use serde_json::json;
+
+use crate::engine_interceptor::policy::permission_answer;
+use crate::interceptor::Disposition;
+
+/// The tools of one session's server.
+pub(crate) struct PermissionDedup {
+    tools: OwnTools,
+    handshake: ServerHandshake,
+}
+
+/// Whether the agent has connected to the server. Only then does the name certainly refer to this server.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ServerHandshake(Arc<AtomicBool>);
+
+impl ServerHandshake {
+    pub(crate) fn complete(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl PermissionDedup {
+    /// Returns the tools offered by a server, under the name that the agent was given.
+    pub(crate) fn new(name: &str, offer: OfferedTools, met: ServerHandshake) -> Self {
+        Self { tools: OwnTools::new(name.to_owned(), offer.tools()), handshake: met }
+    }
+
+    /// Records the agent's update of a tool call.
+    pub(crate) fn update_tool_call(&mut self, seen: &ToolCallMessage, line: &[u8]) {
+        self.tools.record_tool_call(seen, line);
+    }
+
+    /// Returns the answer to a permission request, if it is answered here.
+    pub(crate) fn answer_request(&self, line: &[u8], rules: PolicyStatus) -> Option<Disposition> {
+        if !self.handshake.0.load(Ordering::Relaxed) {
+            return None;
+        }
+        let own_tools::OwnToolApproval { tool, prompt_behavior: care, option } =
+            self.tools.answer_permission_request(line, rules)?;
+        let outcome = RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option));
+        let does = if care == PromptBehavior::Never { "only looks" } else { "asks by itself" };
+        let reason = format!("{tool}, a tool of the proxy, {does}");
+        let mut meta = Meta::new();
+        meta.insert("bowline".to_owned(), json!({ "reason": reason }));
+        Some(permission_answer(RequestPermissionResponse::new(outcome).meta(meta)))
+    }
+}

@@ -1,0 +1,39 @@
+//! Unsaved text of a user in a file that an agent writes without having seen it.
+
+use crate::merge::{MergeConflict, merge};
+
+/// The text to write so that no unsaved text is lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UnsavedMerge {
+    /// The agent's text: there is no unsaved text that it lacks.
+    AsRequested,
+    /// The user's text with the agent's changes.
+    Merged(String),
+}
+
+impl UnsavedMerge {
+    /// Returns the text to write, given the agent's.
+    #[must_use]
+    pub fn into_text(self, wants: String) -> String {
+        match self {
+            Self::AsRequested => wants,
+            Self::Merged(text) => text,
+        }
+    }
+}
+
+/// Decides a write by an agent that knows a file as `base`, usually the text on disk, while the editor holds the text
+/// `had`.
+///
+/// # Errors
+/// Returns [`MergeConflict`] if both changed the same lines: then nothing may be written. Its `ours` is the user's
+/// side.
+pub fn merge_unsaved(base: &str, had: &str, wants: &str) -> Result<UnsavedMerge, MergeConflict> {
+    if had == base || had == wants {
+        return Ok(UnsavedMerge::AsRequested);
+    }
+    merge(base, had, wants).map(|merged| UnsavedMerge::Merged(merged.text))
+}
+
+#[cfg(test)]
+mod tests;

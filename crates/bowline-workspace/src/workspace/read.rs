@@ -1,0 +1,190 @@
+//! Reading: the text of an open document with unsaved changes, else the file on disk.
+//!
+//! A clean document whose file changed is reloaded. A document is found by its file's canonical path, or by its inode
+//! if the file has several hard links.
+
+use std::sync::Arc;
+
+use bowline_state::documents::{DocumentTextSource, resolve_text_source};
+use bowline_state::ledger::TextVersion;
+use bowline_state::lines::{LineWindow, slice_lines};
+use bowline_state::paths::{Access, Protection};
+
+use super::WorkspaceSession;
+use crate::disk::{self, FileText};
+use crate::error::FilesError;
+use crate::roots::{AdmitError, AdmittedPath};
+use crate::writers::{self, WaitPurpose};
+
+/// The source of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextSource {
+    /// The disk.
+    Disk,
+    /// An open document.
+    Document,
+    /// An open document with unsaved text, whose file also changed on disk since it was loaded.
+    DirtyDocumentOverChangedFile,
+}
+
+/// The result of a read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadText {
+    /// The text, with the file's own line endings.
+    pub text: Arc<String>,
+    /// The file's canonical path.
+    pub path: String,
+    /// Where the text came from.
+    pub source: TextSource,
+    /// Whether it is the whole text.
+    pub is_whole: bool,
+    /// Why the path is protected from reading.
+    pub protection: Option<Protection>,
+    /// How many hard links the file has: others may lie outside of the session's directories.
+    pub link_count: u64,
+}
+
+impl WorkspaceSession {
+    /// Reads a file, or some of its lines, and records what the session has seen.
+    ///
+    /// # Errors
+    /// Returns why the text is not accessible to this session.
+    pub fn read(&self, path: &str, window: LineWindow) -> Result<ReadText, FilesError> {
+        self.read_admitted(&self.admit(path, Access::Read)?, window)
+    }
+
+    /// Reads a path resolved by [`WorkspaceSession::admit`].
+    ///
+    /// # Errors
+    /// As [`WorkspaceSession::read`].
+    pub fn read_admitted(&self, admitted: &AdmittedPath, window: LineWindow) -> Result<ReadText, FilesError> {
+        match self.document_text(admitted)? {
+            Some((text, version, served)) => self.read_document(admitted, window, text, version, served),
+            None => self.read_disk(admitted, window),
+        }
+    }
+
+    /// Returns the text of the open document, if it takes precedence over the file.
+    fn document_text(
+        &self,
+        admitted: &AdmittedPath,
+    ) -> Result<Option<(Arc<String>, TextVersion, TextSource)>, FilesError> {
+        let stat = admitted.target().map(|found| &found.stat);
+        let disk = stat.map(disk::file_version);
+        let known_by = {
+            let documents = self.workspace.documents();
+            let Some(path) = documents.find(admitted) else { return Ok(None) };
+            let document = documents.get(&path);
+            let text = |served| {
+                document.map(|document| {
+                    (document.text().clone(), document_version(&path, document.revision()), served)
+                })
+            };
+            match resolve_text_source(document, disk) {
+                DocumentTextSource::Document => return Ok(text(TextSource::Document)),
+                DocumentTextSource::DirtyDocumentOverChangedFile => {
+                    return Ok(text(TextSource::DirtyDocumentOverChangedFile));
+                }
+                DocumentTextSource::Disk => return Ok(None),
+                DocumentTextSource::Reload => path,
+            }
+        };
+        // A deleted file is not readable, even if a document still shows its text.
+        if disk.is_none() {
+            return Ok(None);
+        }
+        self.workspace.reload_document(&known_by)?;
+        let documents = self.workspace.documents();
+        Ok(documents.get(&known_by).map(|document| {
+            (document.text().clone(), document_version(&known_by, document.revision()), TextSource::Document)
+        }))
+    }
+
+    fn read_document(
+        &self,
+        admitted: &AdmittedPath,
+        window: LineWindow,
+        text: Arc<String>,
+        version: TextVersion,
+        served: TextSource,
+    ) -> Result<ReadText, FilesError> {
+        let path = admitted.canonical();
+        let part = slice_lines(&text, window)
+            .map_err(|why| FilesError::PastEnd { path: admitted.requested_path().to_owned(), why })?;
+        let cap = self.workspace.inner.options.max_read_bytes;
+        let whole = part.len() == text.len();
+        if part.len() as u64 > cap {
+            let path = admitted.requested_path().to_owned();
+            let size = part.len() as u64;
+            return Err(if whole {
+                FilesError::TooLarge { path, size, cap }
+            } else {
+                FilesError::WindowTooLarge { path, cap }
+            });
+        }
+        let part = if whole {
+            self.with_ledger(|ledger| ledger.record_read(path, text.clone(), version));
+            text
+        } else {
+            let start = (part.as_ptr() as usize - text.as_ptr() as usize) as u64;
+            let range = start..start + part.len() as u64;
+            self.with_ledger(|ledger| ledger.record_window_read(path, version, range, text.len() as u64));
+            Arc::new(part.to_owned())
+        };
+        Ok(self.build_read_text(admitted, part, served, whole))
+    }
+
+    fn read_disk(&self, admitted: &AdmittedPath, window: LineWindow) -> Result<ReadText, FilesError> {
+        let path = admitted.canonical();
+        let asked = admitted.requested_path();
+        let opened = match self.roots.open_file(admitted) {
+            Err(denied @ AdmitError::NotFound(_)) => {
+                // A session that has seen that the file is absent may create it.
+                self.with_ledger(|ledger| ledger.record_absent(path));
+                return Err(denied.into());
+            }
+            opened => opened?,
+        };
+        let (file, stat) = opened.map_err(|special| FilesError::from_special(asked, special))?;
+        let _waited = writers::wait_for_writers(&file, WaitPurpose::Read);
+        let stat = rustix::fs::fstat(&file).unwrap_or(stat);
+        let cap = self.workspace.inner.options.max_read_bytes;
+        let failed = |fault| FilesError::from_read_error(asked, fault);
+        if window.limit.is_none() && window.line.unwrap_or(1) <= 1 {
+            let FileText { text, version } = disk::read_text(&file, cap).map_err(failed)?;
+            self.with_ledger(|ledger| ledger.record_read(path, text.clone(), version));
+            return Ok(self.build_read_text(admitted, text, TextSource::Disk, true));
+        }
+        let part =
+            self.workspace.inner.line_indexes.read_window(&file, &stat, window, cap).map_err(failed)?;
+        let whole = (part.range.start, part.range.end) == (0, part.size);
+        self.with_ledger(|ledger| {
+            if whole {
+                ledger.record_read(path, part.text.clone(), part.version);
+            } else {
+                ledger.record_window_read(path, part.version, part.range, part.size);
+            }
+        });
+        Ok(self.build_read_text(admitted, part.text, TextSource::Disk, whole))
+    }
+
+    fn build_read_text(
+        &self,
+        admitted: &AdmittedPath,
+        text: Arc<String>,
+        served: TextSource,
+        whole: bool,
+    ) -> ReadText {
+        let path = admitted.canonical().to_owned();
+        let (protection, link_count) = (admitted.protection(), admitted.link_count());
+        ReadText { text, path, source: served, is_whole: whole, protection, link_count }
+    }
+}
+
+/// Identifies a state of a document's text.
+pub(super) fn document_version(path: &str, revision: u64) -> TextVersion {
+    use std::hash::{Hash, Hasher};
+    let mut hasher = std::collections::hash_map::DefaultHasher::new();
+    ("document", path, revision).hash(&mut hasher);
+    TextVersion(hasher.finish())
+}

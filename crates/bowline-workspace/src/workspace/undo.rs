@@ -1,0 +1,521 @@
+//! Undo and redo: selecting changes, planning each file, applying all plans or none.
+//!
+//! [`bowline_state::undo`] decides which changes are selected and how each file is reversed. This module supplies the
+//! texts from the journal and the disk. Unsaved text is saved first as the user's own change, and the files are then
+//! planned again.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, MutexGuard};
+
+use bowline_state::changes::{
+    Change, ChangeId, ChangeOrigin, ChangeSource, ContentHash, FileState, Reversal, Timestamp,
+};
+use bowline_state::ledger::WriteRejectedError;
+use bowline_state::paths::Access;
+use bowline_state::text;
+use bowline_state::undo::{
+    self, ChangeSelection, ConflictResolution, ReversalDirection, ReversalError, ReversalErrorReason,
+    ReversalPlan,
+};
+
+use indexmap::IndexMap;
+
+use super::apply::{
+    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback,
+};
+use super::documents::{DocumentEvent, Documents};
+use super::editor::merge_with_disk;
+use super::notifications::WorkspaceNotification;
+use super::reversal::{ReversalOptions, ReversedContent, reverse_all};
+use super::write::encode_text;
+use super::{Workspace, WorkspaceSession, WorkspaceWriter};
+use crate::clock::now;
+use crate::error::FilesError;
+use crate::journal::{ApplyMethod, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal};
+use crate::roots::{AdmittedPath, Roots};
+
+/// How many times an undo is planned while its files keep changing.
+const MAX_ATTEMPTS: usize = 8;
+
+/// The maximum size of one undo in bytes, before and after together.
+const MAX_UNDO_BYTES: usize = 512 << 20;
+
+/// The reversal of one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReversedFile {
+    /// The file.
+    pub path: String,
+    /// The change that reversed others.
+    pub change: ChangeId,
+    /// Whether the file changed; it may already have been in that state.
+    pub is_changed: bool,
+    /// How many conflicting places were resolved as requested.
+    pub resolved_count: usize,
+}
+
+/// The result of an undo or redo.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UndoOutcome {
+    /// The files in which changes were reversed.
+    pub files: Vec<ReversedFile>,
+    /// Observed changes whose text is unknown, so that they could not be reversed with the rest.
+    pub skipped: Vec<ChangeId>,
+}
+
+/// Returns the selected hunks. An undo of hunks is redone as a whole.
+pub(super) fn selected_hunks(direction: ReversalDirection, selection: &ChangeSelection) -> Option<&[usize]> {
+    let hunks = selection.change.as_ref().and_then(|one| one.hunks.as_deref());
+    hunks.filter(|_| direction == ReversalDirection::Undo)
+}
+
+/// The changes to reverse.
+pub(super) struct SelectedChanges {
+    /// The files, each with its changes, newest first.
+    pub(super) files: IndexMap<String, Vec<Change>>,
+    /// As in [`UndoOutcome`].
+    pub(super) skipped: Vec<ChangeId>,
+    /// The selection, with its file under the path that the journal knows.
+    pub(super) selection: ChangeSelection,
+}
+
+/// The plan for one file of an undo or redo.
+pub(super) struct FilePlan {
+    admitted: AdmittedPath,
+    pub(super) current: Option<CurrentFile>,
+    pub(super) planned: ReversalPlan,
+    reverses: Vec<Reversal>,
+    resolved: usize,
+    document_path: Option<String>,
+    // Whether an open document has text that its file lacks.
+    pub(super) has_unsaved_text: bool,
+}
+
+/// How changes are reversed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReversalContext<'a> {
+    pub(super) verb: &'static str,
+    pub(super) options: ReversalOptions<'a>,
+    pub(super) origin: &'a ChangeOrigin,
+    // All changes of one undo share this time, by which a redo finds them.
+    pub(super) at: Timestamp,
+    pub(super) progress: ProgressCallback<'a>,
+}
+
+impl FilePlan {
+    fn bytes(&self) -> usize {
+        let new = match &self.planned {
+            ReversalPlan::Write { bytes, .. } => bytes.len(),
+            ReversalPlan::Unchanged | ReversalPlan::Delete => 0,
+        };
+        new + self.current.as_ref().map_or(0, |current| current.bytes.len())
+    }
+}
+
+impl Workspace {
+    /// Undoes changes for the user, as [`WorkspaceSession::undo`] does, below the workspace's own roots.
+    ///
+    /// # Errors
+    /// As [`WorkspaceSession::undo`].
+    pub fn undo(&self, selection: &ChangeSelection) -> Result<UndoOutcome, FilesError> {
+        self.session("").undo(selection, &ChangeOrigin::default())
+    }
+
+    /// Undoes or redoes changes for the user, resolves conflicts, and reports progress as finished files and total.
+    ///
+    /// # Errors
+    /// As [`WorkspaceSession::undo`].
+    pub fn undo_or_redo(
+        &self,
+        direction: ReversalDirection,
+        selection: &ChangeSelection,
+        resolution: ConflictResolution,
+        tell: &dyn Fn(usize, usize),
+    ) -> Result<UndoOutcome, FilesError> {
+        self.session("").undo_or_redo(
+            selection,
+            &ChangeOrigin::default(),
+            direction,
+            resolution,
+            ProgressCallback(Some(tell)),
+        )
+    }
+
+    /// Redoes changes for the user, as [`WorkspaceSession::redo`] does, below the workspace's own roots.
+    ///
+    /// # Errors
+    /// As [`WorkspaceSession::redo`].
+    pub fn redo(&self, selection: &ChangeSelection) -> Result<UndoOutcome, FilesError> {
+        self.session("").redo(selection, &ChangeOrigin::default())
+    }
+}
+
+impl WorkspaceSession {
+    /// Undoes the selected changes, all or none. Later edits are kept.
+    ///
+    /// # Errors
+    /// Returns why nothing was undone, for instance because later edits touch the same lines.
+    pub fn undo(
+        &self,
+        selection: &ChangeSelection,
+        origin: &ChangeOrigin,
+    ) -> Result<UndoOutcome, FilesError> {
+        self.undo_or_redo(
+            selection,
+            origin,
+            ReversalDirection::Undo,
+            ConflictResolution::Refuse,
+            ProgressCallback(None),
+        )
+    }
+
+    /// Redoes the selected changes by reversing their undos.
+    ///
+    /// # Errors
+    /// As [`WorkspaceSession::undo`].
+    pub fn redo(
+        &self,
+        selection: &ChangeSelection,
+        origin: &ChangeOrigin,
+    ) -> Result<UndoOutcome, FilesError> {
+        self.undo_or_redo(
+            selection,
+            origin,
+            ReversalDirection::Redo,
+            ConflictResolution::Refuse,
+            ProgressCallback(None),
+        )
+    }
+
+    fn undo_or_redo(
+        &self,
+        selection: &ChangeSelection,
+        origin: &ChangeOrigin,
+        direction: ReversalDirection,
+        resolution: ConflictResolution,
+        tell: ProgressCallback<'_>,
+    ) -> Result<UndoOutcome, FilesError> {
+        let workspace = &self.workspace;
+        let mut writer = workspace.writer();
+        workspace.recover_interrupted(&mut writer, &self.roots)?;
+        let _lock = writer.journal.lock()?;
+        let SelectedChanges { files: mut by_file, skipped: left, selection } =
+            self.select_changes(&writer.journal, selection, direction)?;
+        let options = ReversalOptions { hunks: selected_hunks(direction, &selection), resolution };
+        let meant = ReversalContext { verb: direction.verb(), options, origin, at: now(), progress: tell };
+        let mut files = self.remove_obstacles(&mut writer, &by_file, &meant)?;
+        files.iter().for_each(|cleared| _ = by_file.shift_remove(&cleared.path));
+        match self.reverse_files(&mut writer, &by_file, &meant) {
+            Ok(rest) => {
+                files.extend(rest);
+                workspace.inner.notifier.notify(WorkspaceNotification::Changes);
+                Ok(UndoOutcome { files, skipped: left })
+            }
+            Err(error) if self.restore_obstacles(&mut writer, &files, &meant) => Err(error),
+            Err(error) => {
+                let path = files.first().map(|cleared| cleared.path.clone()).unwrap_or_default();
+                Err(FilesError::PartlyUndone { path, why: error.to_string() })
+            }
+        }
+    }
+
+    /// Reverses changes of files, all or none.
+    fn reverse_files(
+        &self,
+        writer: &mut WorkspaceWriter,
+        by_file: &IndexMap<String, Vec<Change>>,
+        meant: &ReversalContext<'_>,
+    ) -> Result<Vec<ReversedFile>, FilesError> {
+        let workspace = &self.workspace;
+        for _ in 0..MAX_ATTEMPTS {
+            let mut documents = workspace.documents();
+            let mut plans = Vec::new();
+            let mut bytes = 0;
+            for (path, changes) in by_file {
+                let plan = self.plan_file(&writer.journal, &documents, path, changes, meant.options)?;
+                bytes += plan.bytes();
+                if bytes > MAX_UNDO_BYTES {
+                    let (what, files) = (meant.verb, by_file.len());
+                    return Err(FilesError::UndoTooLarge { what, files, cap: MAX_UNDO_BYTES });
+                }
+                plans.push(plan);
+            }
+            // All files can be reversed. Unsaved text is the user's change, and is saved first, so that it is kept.
+            let unsaved =
+                plans.iter().filter(|plan| plan.has_unsaved_text).map(|plan| plan.admitted.canonical());
+            let unsaved: Vec<String> = unsaved.map(str::to_owned).collect();
+            let done = if unsaved.is_empty() {
+                self.apply_plans(writer, &mut documents, plans, meant)
+            } else {
+                let save = |path: &String| {
+                    workspace.save_locked_document(writer, &mut documents, &self.roots, path).map(|_| ())
+                };
+                // The files are then planned again.
+                unsaved.iter().try_for_each(save).and(Err(ApplyError::Raced))
+            };
+            match done {
+                Ok(files) => return Ok(files),
+                Err(ApplyError::Raced) => {}
+                Err(ApplyError::Failed(error)) => return Err(error),
+            }
+        }
+        Err(FilesError::KeepsChanging(by_file.keys().next().cloned().unwrap_or_default()))
+    }
+
+    /// Returns the changes to reverse, by file, newest first.
+    pub(super) fn select_changes(
+        &self,
+        journal: &Journal,
+        selection: &ChangeSelection,
+        direction: ReversalDirection,
+    ) -> Result<SelectedChanges, FilesError> {
+        let entries = journal.changes(&ChangeFilter::default())?;
+        let history: Vec<Change> = entries.into_iter().map(|entry| entry.change).collect();
+        let selection = with_canonical_path(selection, &history, &self.roots);
+        let chosen = match direction {
+            ReversalDirection::Undo => undo::changes_to_undo(&history, &selection),
+            ReversalDirection::Redo => undo::changes_to_redo(&history, &selection),
+        };
+        if chosen.is_empty() {
+            let all = ChangeSelection { only_explained: false, ..selection };
+            let found = if direction == ReversalDirection::Undo {
+                undo::changes_to_undo(&history, &all)
+            } else {
+                Vec::new()
+            };
+            let of_found = history.iter().filter(|change| found.contains(&change.id));
+            let files: HashSet<&str> = of_found.map(|change| change.path.as_str()).collect();
+            let only_found = (!files.is_empty()).then_some(FilesError::OnlyObservedChanges(files.len()));
+            return Err(only_found.unwrap_or(FilesError::NothingToUndo(direction.verb())));
+        }
+        let mut by_id: HashMap<ChangeId, Change> =
+            history.into_iter().map(|change| (change.id, change)).collect();
+        let mut files: IndexMap<String, Vec<Change>> = IndexMap::new();
+        let mut left = Vec::new();
+        for change in chosen.iter().filter_map(|id| by_id.remove(id)) {
+            // A selection of several changes skips those whose texts are lost; a single change reports why it cannot be
+            // reversed.
+            let is_lost = chosen.len() > 1
+                && change.source == ChangeSource::Observed
+                && !has_stored_texts(journal, &change)?;
+            if is_lost {
+                left.push(change);
+            } else {
+                files.entry(change.path.clone()).or_default().push(change);
+            }
+        }
+        if let (true, Some(change)) = (files.is_empty(), left.first()) {
+            let path = change.path.clone();
+            return Err(ReversalError {
+                path,
+                change: change.id,
+                reason: ReversalErrorReason::ContentUnavailable,
+            }
+            .into());
+        }
+        let left = left.into_iter().map(|change| change.id).collect();
+        Ok(SelectedChanges { files, skipped: left, selection })
+    }
+
+    /// Plans the reversal of one file.
+    pub(super) fn plan_file(
+        &self,
+        journal: &Journal,
+        documents: &Documents,
+        path: &str,
+        changes: &[Change],
+        options: ReversalOptions<'_>,
+    ) -> Result<FilePlan, FilesError> {
+        let mut admitted = self.roots.admit(path, Access::Write)?;
+        // The path now leads elsewhere, through a link: it is not the file that was changed.
+        if admitted.canonical() != path {
+            return Err(FilesError::PathRedirected(path.to_owned()));
+        }
+        // No check for risky writes: the user requested this, and the change to undo may be what made the file
+        // read-only.
+        let current = self.workspace.read_current(&self.roots, &admitted)?;
+        let known_by = documents.find(&admitted);
+        let unsaved = unsaved_bytes(documents, known_by.as_deref(), current.as_ref(), path)?;
+        let mode = current.as_ref().map_or(0o644, CurrentFile::mode);
+        let shown = unsaved.clone().or_else(|| current.as_ref().map(|current| current.bytes.clone()));
+        let shown = shown.map(|bytes| (bytes, mode));
+        let changes: Vec<&Change> = changes.iter().collect();
+        let ReversedContent { file, reverses, resolved_count: resolved } =
+            reverse_all(journal, shown.clone(), &changes, options)?;
+        let planned = match file {
+            file if file == shown => ReversalPlan::Unchanged,
+            Some((bytes, mode)) => ReversalPlan::Write { bytes, mode },
+            None => ReversalPlan::Delete,
+        };
+        admitted.close_handle();
+        let unsaved = unsaved.is_some();
+        Ok(FilePlan {
+            admitted,
+            current,
+            planned,
+            reverses,
+            resolved,
+            document_path: known_by,
+            has_unsaved_text: unsaved,
+        })
+    }
+
+    pub(super) fn apply_plans(
+        &self,
+        writer: &mut WorkspaceWriter,
+        documents: &mut MutexGuard<'_, Documents>,
+        plans: Vec<FilePlan>,
+        meant: &ReversalContext<'_>,
+    ) -> Result<Vec<ReversedFile>, ApplyError> {
+        let ReversalContext { origin, at, progress: tell, .. } = *meant;
+        let mut effects = Vec::new();
+        let mut shown = Vec::new();
+        let mut unchanged = Vec::new();
+        for plan in plans {
+            let new = match plan.planned {
+                ReversalPlan::Unchanged => {
+                    unchanged.push((plan.admitted, plan.current, plan.reverses));
+                    continue;
+                }
+                ReversalPlan::Write { bytes, mode } => {
+                    Some(NewFile { bytes: FileBytes::Owned(bytes), mode: Some(mode) })
+                }
+                ReversalPlan::Delete => None,
+            };
+            shown.push((plan.document_path, plan.resolved));
+            effects.push(PlannedChange {
+                admitted: plan.admitted,
+                current: plan.current,
+                new,
+                reverses: plan.reverses,
+            });
+        }
+        let group = ChangeGroup { roots: &self.roots, origin, changes: &effects, at, progress: tell };
+        let applied = self.workspace.apply(writer, &group)?;
+        let mut reversed = Vec::new();
+        for ((effect, (known_by, resolved)), applied) in effects.iter().zip(shown).zip(applied) {
+            let path = effect.admitted.canonical().to_owned();
+            if let Some(known_by) = known_by {
+                update_document(documents, &known_by, effect.new.as_ref(), applied.stat.as_ref());
+            }
+            reversed.push(ReversedFile {
+                path,
+                change: applied.change,
+                is_changed: true,
+                resolved_count: resolved,
+            });
+        }
+        for (admitted, current, reverses) in unchanged {
+            let change =
+                record_unchanged_reversal(writer, &admitted, current.as_ref(), &reverses, origin, at)?;
+            let path = admitted.canonical().to_owned();
+            reversed.push(ReversedFile { path, change, is_changed: false, resolved_count: 0 });
+        }
+        Ok(reversed)
+    }
+}
+
+/// A file on one side of a change, with its bytes if they are stored.
+pub(super) type StoredFile = (FileState, Option<Vec<u8>>);
+
+pub(super) fn load_stored_file(
+    journal: &Journal,
+    state: Option<FileState>,
+) -> Result<Option<StoredFile>, FilesError> {
+    let Some(state) = state else { return Ok(None) };
+    Ok(Some((state, journal.content(&state.hash)?)))
+}
+
+/// Returns bytes in memory in the form of a stored file.
+pub(super) fn stored_file_from_bytes(bytes: Vec<u8>, mode: u32) -> StoredFile {
+    let state = FileState { hash: ContentHash::digest(&bytes), size: bytes.len() as u64, mode };
+    (state, Some(bytes))
+}
+
+/// Returns whether the texts of a change are stored, so that it can be undone.
+pub(super) fn has_stored_texts(journal: &Journal, change: &Change) -> Result<bool, FilesError> {
+    for state in [change.before, change.after].into_iter().flatten() {
+        if !journal.has_content(&state.hash)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns the selection with its file under the path that the journal knows, if it can be found.
+pub(super) fn with_canonical_path(
+    selection: &ChangeSelection,
+    history: &[Change],
+    roots: &Roots,
+) -> ChangeSelection {
+    let own = |path: &String| {
+        // The path may have become a link since.
+        if history.iter().any(|change| change.path == *path) {
+            return path.clone();
+        }
+        let admitted = roots.admit(path, Access::Read);
+        admitted.map_or_else(|_| path.clone(), |admitted| admitted.canonical().to_owned())
+    };
+    ChangeSelection { path: selection.path.as_ref().map(own), ..selection.clone() }
+}
+
+/// Returns the bytes that saving an open document's unsaved text would write.
+fn unsaved_bytes(
+    documents: &Documents,
+    known_by: Option<&str>,
+    current: Option<&CurrentFile>,
+    path: &str,
+) -> Result<Option<Vec<u8>>, FilesError> {
+    let document =
+        known_by.and_then(|known_by| documents.get(known_by)).filter(|document| document.is_dirty());
+    let Some(document) = document else { return Ok(None) };
+    let Some(current) = current else {
+        return encode_text(document.text(), text::TextFormat::default(), path).map(Some);
+    };
+    let disk = text::decode(current.bytes.clone())
+        .map_err(|why| FilesError::NotText { path: path.to_owned(), why })?;
+    let text = merge_with_disk(document, &disk.text).map_err(|why| FilesError::WriteRejected {
+        path: path.to_owned(),
+        why: WriteRejectedError::DiskConflict(why),
+    })?;
+    encode_text(&text, disk.format, path).map(Some)
+}
+
+fn update_document(
+    documents: &mut Documents,
+    known_by: &str,
+    new: Option<&NewFile>,
+    stat: Option<&rustix::fs::Stat>,
+) {
+    if new.is_none() {
+        documents.notify(&DocumentEvent::FileDeleted { path: known_by.to_owned() });
+    }
+    // A document whose file is gone, or is no longer text, keeps its text.
+    if let Some(decoded) = new.and_then(|new| text::decode(new.bytes.to_vec()).ok()) {
+        documents.show_saved_text(known_by, &Arc::new(decoded.text), stat);
+    }
+}
+
+/// Records the reversal of a change that was already reverted by hand.
+pub(super) fn record_unchanged_reversal(
+    writer: &mut WorkspaceWriter,
+    admitted: &AdmittedPath,
+    current: Option<&CurrentFile>,
+    reverses: &[Reversal],
+    origin: &ChangeOrigin,
+    at: Timestamp,
+) -> Result<ChangeId, FilesError> {
+    fn side(current: &CurrentFile) -> DraftSide<'_> {
+        DraftSide { content: DraftContent::Bytes(&current.bytes), mode: current.mode() }
+    }
+    let draft = ChangeDraft {
+        origin,
+        source: ChangeSource::Written,
+        path: admitted.canonical(),
+        before: current.map(side),
+        after: current.map(side),
+        reverses,
+        method: ApplyMethod::AlreadyApplied,
+    };
+    let recorded = writer.journal.record(&[draft], at)?;
+    recorded.first().copied().ok_or(FilesError::NothingToUndo("undo"))
+}

@@ -1,0 +1,537 @@
+//! Writing: decided against what the session has read, recorded in the journal, then applied.
+//!
+//! Unsaved text of an open document is saved first, as the user's own change, so that undoing the agent's write keeps
+//! it. A `WriteAgreement` is checked again under the writer lock, when nothing can change any more. If the user edited
+//! the text before it was written, the ledger keeps the text that the session sent, so that its next write is merged
+//! with the user's edits.
+
+use std::borrow::Cow;
+use std::sync::{Arc, MutexGuard};
+
+use bowline_state::changes::{ChangeId, ChangeOrigin, ContentHash};
+use bowline_state::documents::{DocumentTextSource, resolve_text_source};
+use bowline_state::grants::FileId;
+use bowline_state::ledger::{
+    Knowledge, LedgerDecision, TextVersion, WriteContext, WriteVerdict, decide_deletion, decide_write,
+};
+use bowline_state::paths::{Access, Protection};
+use bowline_state::text::{self, DecodedText, Encoding, NotTextError, TextFormat};
+
+use super::apply::{
+    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback,
+};
+use super::documents::{DocumentEvent, Documents};
+use super::merged_writes::MergedWrite;
+use super::read::document_version;
+use super::{KeptText, WorkspaceSession, WorkspaceWriter};
+use crate::clock::now;
+use crate::disk;
+use crate::error::FilesError;
+use crate::file_clock::now_ns;
+use crate::roots::{AdmitError, AdmittedPath};
+use crate::writers::{self, WaitPurpose, WriterState};
+
+/// How many times a write is decided while the file keeps changing.
+const MAX_ATTEMPTS: usize = 8;
+
+/// The mode bits that let a program run as its owner or group.
+const SETUID_SETGID: u32 = 0o6000;
+
+/// The note on a write to a file with these bits.
+pub const PRIVILEGES_DROPPED: &str = "the file had setuid or setgid, which the write removed";
+
+const EDITED_NOTE: &str =
+    "the user changed the text before it was written: read the file again to see what it holds";
+
+const UNGUARDED_NOTE: &str = "the file system grants no leases here: a program that was writing the file at the same moment may not \
+    have been noticed, look at the file if you edited it elsewhere";
+
+/// The result of a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriteOutcome {
+    /// The file's canonical path.
+    pub path: String,
+    /// How the text was determined; `None` if the file already held it.
+    pub verdict: Option<WriteVerdict>,
+    /// The change in the journal, if the file changed.
+    pub change: Option<ChangeId>,
+    /// The file's text now. It differs from what was sent if it was merged or its line endings were kept.
+    pub text: Arc<String>,
+    /// Why the path is protected from writing.
+    pub protection: Option<Protection>,
+    /// Whether the write removed the file's setuid or setgid bit.
+    pub drops_privileges: bool,
+    /// Whether the system cannot detect if another program has the file open for writing.
+    pub is_unguarded: bool,
+    /// Whether a person edited the text before it was written.
+    pub is_edited: bool,
+    /// Texts that other programs wrote to the file in the meantime and that could not be merged: only the journal has
+    /// them.
+    pub kept_texts: Vec<KeptText>,
+}
+
+impl WriteOutcome {
+    /// Returns notes for the writer, one per line.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.is_edited {
+            notes.push(EDITED_NOTE.to_owned());
+        }
+        if self.drops_privileges {
+            notes.push(PRIVILEGES_DROPPED.to_owned());
+        }
+        if self.is_unguarded {
+            notes.push(UNGUARDED_NOTE.to_owned());
+        }
+        notes.extend(self.kept_texts.iter().map(ToString::to_string));
+        notes
+    }
+}
+
+/// The effect of a write, for approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WritePreview {
+    /// The file's canonical path.
+    pub path: String,
+    /// The file's identity, if it exists.
+    pub file: Option<FileId>,
+    /// The text of the file or of its open document; `None` if there is neither.
+    pub before: Option<Arc<String>>,
+    /// The text after the write.
+    pub after: Arc<String>,
+    /// How the text is determined; `None` if the file already holds it.
+    pub verdict: Option<WriteVerdict>,
+    /// Why the path is protected from writing.
+    pub protection: Option<Protection>,
+    /// Whether the write would remove the file's setuid or setgid bit.
+    pub drops_privileges: bool,
+}
+
+/// A write that was decided but not applied yet.
+struct DecidedWrite {
+    admitted: AdmittedPath,
+    current: Option<CurrentFile>,
+    // The document's unsaved text.
+    unsaved: Option<Arc<String>>,
+    // The base for merging once the document is saved, if only the user has seen its text.
+    base: Option<Arc<String>>,
+    format: TextFormat,
+    decision: LedgerDecision,
+}
+
+/// What was approved: the write does no more than this, even if the file changed since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteAgreement<'a> {
+    /// Writing to this canonical path, with any resulting text.
+    Path(&'a str),
+    /// Exactly the preview.
+    Preview(&'a WritePreview),
+    /// A text that a person edited, starting from exactly the preview.
+    Edited(&'a WritePreview, &'a Arc<String>),
+}
+
+impl WorkspaceSession {
+    /// Writes a file: replaces what the session has seen, merges with the changes of others, or refuses.
+    ///
+    /// # Errors
+    /// Returns why nothing was written.
+    pub fn write(
+        &self,
+        path: &str,
+        content: &str,
+        origin: &ChangeOrigin,
+    ) -> Result<WriteOutcome, FilesError> {
+        self.write_with_agreement(path, content, origin, None)
+    }
+
+    /// Writes a file, if the result is still what was approved. That is checked when nothing can change any more.
+    ///
+    /// # Errors
+    /// Returns why nothing was written; [`FilesError::ChangedSinceApproval`] if the result would now differ.
+    pub fn write_with_agreement(
+        &self,
+        path: &str,
+        content: &str,
+        origin: &ChangeOrigin,
+        agreed: Option<WriteAgreement<'_>>,
+    ) -> Result<WriteOutcome, FilesError> {
+        let workspace = &self.workspace;
+        self.wait_for_writers(path);
+        let mut writer = workspace.writer();
+        writer.kept_texts.clear();
+        workspace.recover_interrupted(&mut writer, &self.roots)?;
+        let _lock = writer.journal.lock()?;
+        for _ in 0..MAX_ATTEMPTS {
+            match self.attempt_write(&mut writer, path, content, origin, agreed) {
+                Ok(written) => {
+                    return Ok(WriteOutcome {
+                        kept_texts: std::mem::take(&mut writer.kept_texts),
+                        ..written
+                    });
+                }
+                Err(ApplyError::Raced) => {}
+                Err(ApplyError::Failed(error)) => return Err(error),
+            }
+        }
+        Err(FilesError::KeepsChanging(path.to_owned()))
+    }
+
+    /// Waits for a program that is saving the file, without holding a lock. The check is repeated under the lock, and
+    /// errors are reported there.
+    fn wait_for_writers(&self, path: &str) {
+        if let Ok(admitted) = self.roots.admit(path, Access::Write)
+            && let Ok(Ok((file, _))) = self.roots.open_file(&admitted)
+        {
+            drop(writers::wait_for_writers(&file, WaitPurpose::Read));
+        }
+    }
+
+    fn attempt_write(
+        &self,
+        writer: &mut WorkspaceWriter,
+        path: &str,
+        content: &str,
+        origin: &ChangeOrigin,
+        agreed: Option<WriteAgreement<'_>>,
+    ) -> Result<WriteOutcome, ApplyError> {
+        self.workspace.restore_merged(writer, &self.roots, path, origin)?;
+        let mut documents = self.workspace.documents();
+        let mut decided = self.decide_write(path, content, &documents)?;
+        if let Some(agreed) = agreed
+            && !agreed.covers(&decided)?
+        {
+            return Err(ApplyError::Failed(FilesError::ChangedSinceApproval(path.to_owned())));
+        }
+        if decided.unsaved.is_some() {
+            // Nothing is saved for a write that cannot succeed.
+            encode_text(&decided.decision.text, decided.format, path)?;
+            let on_disk = (decided.admitted.canonical(), decided.current.as_ref());
+            self.workspace.adopt_repeated_write(writer, on_disk, content, origin)?;
+            // Unsaved text is the user's change: it is saved first, so that undoing the agent's write keeps it.
+            let saved = self.workspace.save_locked_document(writer, &mut documents, &self.roots, path)?.text;
+            let canonical = decided.admitted.canonical();
+            writer.observer_state.merged_writes.record(canonical, decided.merged_write(content, origin));
+            if let Some(base) = decided.base.take() {
+                self.with_ledger(|ledger| ledger.record_write(canonical, base));
+            }
+            decided = self.decide_write(path, content, &documents)?;
+            if *saved != *content && decided.has_content(content) {
+                // The agent's own copy arrived in the meantime: the next attempt starts from the user's text.
+                return Err(ApplyError::Raced);
+            }
+        }
+        let edited = match agreed {
+            Some(WriteAgreement::Edited(_, text)) => Some(text.clone()),
+            _ => None,
+        };
+        let is_edited = edited.is_some();
+        // The ledger keeps the text that the session sent: its next write is merged with the person's edits.
+        decided.decision.text = edited.unwrap_or(decided.decision.text);
+        let (open, merged) = (documents.find(&decided.admitted), decided.merged_write(content, origin));
+        // If no document is open, the documents are unlocked while the disk is written.
+        let mut documents = open.map(|open| (documents, open));
+        let written = self.apply_decision(writer, decided, documents.as_mut(), origin)?;
+        writer.observer_state.merged_writes.record(&written.path, merged);
+        Ok(WriteOutcome { is_edited, ..written })
+    }
+
+    /// Returns the effect of a write, without performing it.
+    ///
+    /// # Errors
+    /// Returns why the write would be refused.
+    pub fn preview_write(&self, path: &str, content: &str) -> Result<WritePreview, FilesError> {
+        self.wait_for_writers(path);
+        let documents = self.workspace.documents();
+        let decided = self.decide_write(path, content, &documents)?;
+        let bytes = encode_text(&decided.decision.text, decided.format, path)?;
+        let held = decided.unsaved.is_none()
+            && decided.current.as_ref().is_some_and(|current| current.bytes == bytes);
+        Ok(WritePreview {
+            path: decided.admitted.canonical().to_owned(),
+            file: decided.admitted.file_id(),
+            before: decided.previous_text()?,
+            after: decided.decision.text,
+            verdict: (!held).then_some(decided.decision.verdict),
+            protection: decided.admitted.protection(),
+            drops_privileges: !held && unprivileged_mode(decided.current.as_ref()).is_some(),
+        })
+    }
+
+    /// Deletes a file, if it is as the session last saw it.
+    ///
+    /// # Errors
+    /// Returns why it was not deleted: it does not exist, or it changed since the session read it.
+    pub fn delete(&self, path: &str, origin: &ChangeOrigin) -> Result<Option<ChangeId>, FilesError> {
+        let workspace = &self.workspace;
+        let mut writer = workspace.writer();
+        workspace.recover_interrupted(&mut writer, &self.roots)?;
+        let _lock = writer.journal.lock()?;
+        for _ in 0..MAX_ATTEMPTS {
+            let admitted = self.roots.admit(path, Access::Write)?;
+            let mut documents = workspace.documents();
+            let Some(current) = workspace.read_current(&self.roots, &admitted)? else {
+                return Err(AdmitError::NotFound(path.to_owned()).into());
+            };
+            workspace.check_writable(&self.roots, &admitted, &current)?;
+            self.check_deletion(&admitted, &current, &documents)?;
+            let known_by = documents.find(&admitted);
+            let canonical = admitted.canonical().to_owned();
+            let effect = PlannedChange { admitted, current: Some(current), new: None, reverses: Vec::new() };
+            let group = ChangeGroup {
+                roots: &self.roots,
+                origin,
+                changes: &[effect],
+                at: now(),
+                progress: ProgressCallback(None),
+            };
+            match workspace.apply(&mut writer, &group) {
+                Ok(applied) => {
+                    if let Some(path) = known_by {
+                        documents.notify(&DocumentEvent::FileDeleted { path });
+                    }
+                    self.with_ledger(|ledger| ledger.record_absent(&canonical));
+                    return Ok(applied.first().map(|applied| applied.change));
+                }
+                Err(ApplyError::Raced) => {}
+                Err(ApplyError::Failed(error)) => return Err(error),
+            }
+        }
+        Err(FilesError::KeepsChanging(path.to_owned()))
+    }
+
+    /// Refuses to delete changes by others that the session has not seen, and unsaved text.
+    fn check_deletion(
+        &self,
+        admitted: &AdmittedPath,
+        current: &CurrentFile,
+        documents: &Documents,
+    ) -> Result<(), FilesError> {
+        let document = documents.find(admitted).and_then(|path| documents.get(&path));
+        let version = disk::file_version(&current.stat);
+        // A file that is not text has no text that a session could have seen.
+        let disk = text::decode(current.bytes.clone()).ok().map(|decoded| decoded.text);
+        let situation = WriteContext {
+            knowledge: self.with_ledger(|ledger| ledger.knowledge(admitted.canonical(), version)),
+            disk_text: disk.as_deref(),
+            version,
+            document,
+            content: "",
+            unseen_writes: self.workspace.inner.options.unseen,
+        };
+        decide_deletion(&situation)
+            .map_err(|why| FilesError::WriteRejected { path: admitted.requested_path().to_owned(), why })
+    }
+
+    /// Decides a write against what the session has seen.
+    fn decide_write(
+        &self,
+        path: &str,
+        content: &str,
+        documents: &Documents,
+    ) -> Result<DecidedWrite, FilesError> {
+        let workspace = &self.workspace;
+        let settings = &workspace.inner.options;
+        let admitted = self.roots.admit(path, Access::Write)?;
+        let size = content.len() as u64;
+        if size > settings.max_write_bytes {
+            return Err(FilesError::ContentTooLarge {
+                path: path.to_owned(),
+                size,
+                cap: settings.max_write_bytes,
+            });
+        }
+        let current = workspace.read_current(&self.roots, &admitted)?;
+        if let Some(current) = &current {
+            if current.writer_state == WriterState::Busy {
+                return Err(FilesError::BeingWritten(path.to_owned()));
+            }
+            workspace.check_risky_write(&self.roots, &admitted, current)?;
+        }
+        let mut format = TextFormat::default();
+        let mut disk = None;
+        if let Some(current) = &current {
+            let (found, text) = decode_file(&current.bytes, path)?;
+            (format, disk) = (found, Some(text));
+        }
+        // The byte order mark of a new file belongs to the format, as when the file is read.
+        let mut content = content;
+        if disk.as_ref().is_none_or(|disk| disk.is_empty())
+            && let Some(rest) = content.strip_prefix('\u{feff}')
+        {
+            format.has_bom = true;
+            content = rest;
+        }
+        let known_by = documents.find(&admitted);
+        let document = known_by.as_ref().and_then(|path| documents.get(path));
+        let dirty = document.filter(|document| document.is_dirty());
+        let on_disk = current.as_ref().map(|current| disk::file_version(&current.stat));
+        let version = match (&known_by, document) {
+            // The same version as a read of this text records.
+            (Some(path), Some(shown))
+                if dirty.is_some()
+                    || resolve_text_source(document, on_disk) == DocumentTextSource::Document =>
+            {
+                document_version(path, shown.revision())
+            }
+            _ => on_disk.unwrap_or(TextVersion(0)),
+        };
+        let knowledge = self.with_ledger(|ledger| ledger.knowledge(admitted.canonical(), version));
+        let unseen = match &knowledge {
+            Knowledge::Whole(_) | Knowledge::Hashed(_) | Knowledge::Absent => false,
+            Knowledge::Windows(seen) => *seen != version,
+            Knowledge::Partial(_) | Knowledge::Nothing => true,
+        };
+        let situation = WriteContext {
+            knowledge,
+            disk_text: disk.as_deref(),
+            version,
+            document,
+            content,
+            unseen_writes: settings.unseen,
+        };
+        let decision = decide_write(&situation)
+            .map_err(|why| FilesError::WriteRejected { path: path.to_owned(), why })?;
+        let unsaved = dirty.map(|document| document.text().clone());
+        let base = (unsaved.is_some() && unseen).then(|| Arc::new(disk.unwrap_or_default().into_owned()));
+        Ok(DecidedWrite { admitted, current, unsaved, base, format, decision })
+    }
+
+    fn apply_decision(
+        &self,
+        writer: &mut WorkspaceWriter,
+        decided: DecidedWrite,
+        documents: Option<&mut (MutexGuard<'_, Documents>, String)>,
+        origin: &ChangeOrigin,
+    ) -> Result<WriteOutcome, ApplyError> {
+        let DecidedWrite { admitted, current, format, decision, .. } = decided;
+        let text = decision.text;
+        let bytes = if format == TextFormat::default() && memchr::memchr(0, text.as_bytes()).is_none() {
+            FileBytes::Text(text.clone())
+        } else {
+            FileBytes::Owned(encode_text(&text, format, admitted.requested_path())?)
+        };
+        let path = admitted.canonical().to_owned();
+        let protection = admitted.protection();
+        let held = current.as_ref().is_some_and(|current| *current.bytes == *bytes);
+        let mut change = None;
+        let mut stat = current.as_ref().map(|current| current.stat);
+        let mode = unprivileged_mode(current.as_ref()).filter(|_| !held);
+        let is_unguarded =
+            current.as_ref().is_some_and(|current| current.writer_state == WriterState::Unknown);
+        if !held {
+            let new = Some(NewFile { bytes, mode });
+            let effect = PlannedChange { admitted, current, new, reverses: Vec::new() };
+            let group = ChangeGroup {
+                roots: &self.roots,
+                origin,
+                changes: &[effect],
+                at: now(),
+                progress: ProgressCallback(None),
+            };
+            let applied = self.workspace.apply(writer, &group)?;
+            for applied in applied {
+                change = Some(applied.change);
+                stat = applied.stat;
+            }
+        } else if let Some(current) = &current {
+            let WorkspaceWriter { journal, observer_state: lookout, .. } = writer;
+            change =
+                lookout.adopt_write(journal, &self.workspace.inner.roots, (&path, &current.bytes), origin)?;
+        }
+        if let Some((documents, known_by)) = documents {
+            documents.show_saved_text(known_by, &text, stat.as_ref());
+        }
+        self.with_ledger(|ledger| ledger.record_write(&path, decision.known_text));
+        // Also if nothing of the sent text is left after the merge.
+        let is_change = !held || change.is_some();
+        let verdict = (is_change || decision.verdict == WriteVerdict::Merged).then_some(decision.verdict);
+        let (drops_privileges, kept) = (mode.is_some(), Vec::new());
+        Ok(WriteOutcome {
+            path,
+            verdict,
+            change,
+            text,
+            protection,
+            drops_privileges,
+            is_unguarded,
+            is_edited: false,
+            kept_texts: kept,
+        })
+    }
+}
+
+/// Returns the mode of a file without setuid and setgid, if it has them: what an agent writes must not run as another
+/// user.
+fn unprivileged_mode(current: Option<&CurrentFile>) -> Option<u32> {
+    let mode = current?.mode();
+    (mode & SETUID_SETGID != 0).then_some(mode & !SETUID_SETGID)
+}
+
+/// Decodes the bytes of a file. For most files the bytes are the text.
+fn decode_file<'a>(bytes: &'a [u8], path: &str) -> Result<(TextFormat, Cow<'a, str>), FilesError> {
+    if let Some(text) = text::as_plain_utf8(bytes) {
+        return Ok((TextFormat::default(), Cow::Borrowed(text)));
+    }
+    let decoded =
+        text::decode(bytes.to_owned()).map_err(|why| FilesError::NotText { path: path.to_owned(), why })?;
+    Ok((decoded.format, Cow::Owned(decoded.text)))
+}
+
+impl DecidedWrite {
+    /// Returns the merged write that the agent may overwrite, if the file's new text differs from what was sent.
+    fn merged_write(&self, content: &str, origin: &ChangeOrigin) -> Option<MergedWrite> {
+        let LedgerDecision { known_text: known, text, .. } = &self.decision;
+        let encoded = |text: &str| encode_text(text, self.format, self.admitted.requested_path()).ok();
+        let merged = (known != text).then(|| encoded(text))??;
+        let sent = [content.as_bytes(), &encoded(known)?].map(ContentHash::digest);
+        Some(MergedWrite { sent_hashes: sent, merged, origin: origin.clone(), at_ns: now_ns() })
+    }
+
+    /// Returns whether the file holds exactly this text.
+    fn has_content(&self, content: &str) -> bool {
+        self.current.as_ref().is_some_and(|current| current.bytes == content.as_bytes())
+    }
+
+    /// Returns the text to be replaced.
+    fn previous_text(&self) -> Result<Option<Arc<String>>, FilesError> {
+        Ok(match (&self.unsaved, &self.current) {
+            (Some(unsaved), _) => Some(unsaved.clone()),
+            (None, Some(current)) => {
+                Some(Arc::new(decode_file(&current.bytes, self.admitted.requested_path())?.1.into_owned()))
+            }
+            (None, None) => None,
+        })
+    }
+}
+
+impl WriteAgreement<'_> {
+    fn covers(self, decided: &DecidedWrite) -> Result<bool, FilesError> {
+        let path = decided.admitted.canonical();
+        Ok(match self {
+            Self::Path(agreed) => path == agreed,
+            Self::Preview(shown) | Self::Edited(shown, _) => {
+                (path, decided.admitted.file_id()) == (shown.path.as_str(), shown.file)
+                    && *decided.decision.text == *shown.after
+                    && decided.previous_text()? == shown.before
+            }
+        })
+    }
+}
+
+/// Encodes a text in its file's format, and verifies that it decodes to the same text.
+pub(super) fn encode_text(text: &str, format: TextFormat, path: &str) -> Result<Vec<u8>, FilesError> {
+    let bytes =
+        text::encode(text, format).map_err(|why| FilesError::Unencodable { path: path.to_owned(), why })?;
+    let not_text = |why| FilesError::NotText { path: path.to_owned(), why };
+    // UTF-8 always decodes to the same text, and there is no NUL in it.
+    if format.encoding == Encoding::Utf8 {
+        return Ok(bytes);
+    }
+    // Other encodings are guessed, and the guess may differ for another text.
+    match text::decode(bytes.clone()) {
+        Ok(DecodedText { text: back, .. }) if back == text => Ok(bytes),
+        Ok(_) => Err(not_text(NotTextError::NotReversible)),
+        Err(why) => Err(not_text(why)),
+    }
+}

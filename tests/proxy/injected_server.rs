@@ -1,0 +1,47 @@
+//! Test of an agent that reads unsaved text and writes through the editor, by an injected server that it knows nothing
+//! of.
+
+use crate::fixture::{CliFixture, bowline};
+
+const SCRIPT: &str = r#"
+{"calls": [{"name": "mcp__bowline__read_text_file", "input": {"path": "a.txt"}}]}
+{"expect": "not saved yet", "calls": [{"name": "mcp__bowline__edit_text_file", "input": {"path": "a.txt", "old_text": "not saved yet", "new_text": "written by the agent"}}]}
+{"expect": "Edited", "calls": [{"name": "mcp__bowline__search_text", "input": {"pattern": "written by"}}]}
+{"expect": "a.txt", "calls": [{"name": "mcp__bowline__execute", "input": {"command": "echo", "args": ["from the editor's terminal"]}}]}
+{"expect": "from the editor's terminal", "text": "Done."}
+"#;
+
+fn run_agent_through_proxy(proxy: &[&str], run: &[&str]) -> (CliFixture, String) {
+    let scene = CliFixture::new();
+    scene.write_file("a.txt", "one\nsaved\nthree\n");
+    let base = scene.base();
+    let (script, unsaved) = (base.join("script"), base.join("unsaved"));
+    std::fs::write(&script, SCRIPT).unwrap();
+    std::fs::write(&unsaved, "one\nnot saved yet\nthree\n").unwrap();
+    let program = bowline().display().to_string();
+    let agent = format!(
+        "{program} proxy {} -- {program} agent --mode full --model script:{}",
+        proxy.join(" "),
+        script.display()
+    );
+    let open = format!("a.txt={}", unsaved.display());
+    let words = [&["run", "--agent", &agent, "--open", &open, "--format", "json"], run, &["go"]].concat();
+    let told = scene.run(&words);
+    (scene, told)
+}
+
+#[test]
+fn over_http_and_over_stdio_an_agent_works_in_the_editor() {
+    for way in ["http", "stdio", "auto"] {
+        let (scene, told) = run_agent_through_proxy(&["--mcp-transport", way], &["--approve", "all"]);
+        assert!(told.contains("Done.") && told.ends_with("--- 0\n"), "{way}: {told}");
+        assert_eq!(scene.read_file("a.txt"), "one\nwritten by the agent\nthree\n", "{way}");
+    }
+}
+
+#[test]
+fn what_the_user_denies_is_not_done() {
+    let (scene, told) = run_agent_through_proxy(&["--mcp-transport", "stdio"], &["--approve", "reads"]);
+    assert!(!told.contains("Done."), "{told}");
+    assert_eq!(scene.read_file("a.txt"), "one\nsaved\nthree\n");
+}
