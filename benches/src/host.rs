@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use bowline_state::audit::{AuditAction, AuditEntry, AuditSubject};
-use bowline_state::changes::Timestamp;
+use bowline_state::time::Timestamp;
 use bowline_workspace::audit::{self, AuditLog};
 
 use crate::files::data::TextGenerator;

@@ -3,8 +3,9 @@
 
 #![no_main]
 
-use bowline_state::changes::Timestamp;
-use bowline_state::operation::{CommandSpec, Invocation, Operation, OperationKind, OperationTarget};
+use bowline_state::time::Timestamp;
+use bowline_state::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
+use bowline_state::terminal::Invocation;
 use bowline_state::policy::{
     Effect, Policy, PolicyContext, Preset, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec,
     canonical_invocation, shell, suggest_rules,

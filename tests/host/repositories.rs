@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use bowline_host::{Host, HostOptions, QuietFrontEnd};
 use bowline_state::grants::GrantHolder;
-use bowline_state::operation::{CommandSpec, Invocation, Operation, OperationKind, OperationTarget};
+use bowline_state::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
 use bowline_state::policy::{Effect, Preset};
 use bowline_state::question::QuestionReply;
+use bowline_state::terminal::Invocation;
 use bowline_workspace::terminals::{self, SupervisorProgram};
 use expect_test::expect;
 use serde_json::{Value, json};

@@ -4,8 +4,9 @@
 //! served from it, and each change is reported in both forms.
 
 use bowline_state::conversation::ThinkingLevel;
+use bowline_state::display::quote;
 use bowline_state::mode::AgentMode;
-use bowline_state::rpc_error::{RpcError, quote};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{
     AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate, ConfigOptionUpdate, CurrentModeUpdate,
     SessionConfigOption, SessionConfigOptionCategory, SessionConfigOptionValue, SessionConfigSelectOption,

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject, DecisionSource};
-use bowline_state::changes::ContentHash;
 use bowline_state::conversation::ToolUse;
 use bowline_state::grants::GrantHolder;
+use bowline_state::hash::ContentHash;
 use bowline_state::mode::AgentMode;
 use bowline_state::operation::{Operation, OperationKind, OperationTarget};
 use bowline_state::policy::{Effect, PolicyDecision, Preset};

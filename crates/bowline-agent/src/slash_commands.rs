@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use bowline_state::display::quote;
 use bowline_state::policy::Preset;
-use bowline_state::rpc_error::quote;
 use bowline_state::schema::v1::{ContentBlock, MessageId};
 use bowline_state::slash_command::{self, McpCommand, SlashCommand, SlashCommandError, UndoTarget};
 use bowline_state::turn::TurnOutcome;

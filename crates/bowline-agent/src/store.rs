@@ -8,10 +8,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use bowline_state::changes::Timestamp;
 use bowline_state::conversation::{ConversationMessage, ThinkingLevel, TokenUsage};
 use bowline_state::mode::AgentMode;
 use bowline_state::schema::v1::{SessionId, SessionUpdate};
+use bowline_state::time::Timestamp;
 
 mod claim;
 mod codec;

@@ -11,9 +11,9 @@ use bowline_proxy::{
     BoxReader, BoxWriter, CallerSlot, EngineInterceptor, EngineSessions, InjectorOptions, InterceptorChain,
     PeerStreams, Proxy, ProxyEndReason, ProxyOptions, ServerInjector,
 };
+use bowline_state::display::quote;
+use bowline_state::own_tools::PolicyStatus;
 use bowline_state::relay::mcp_servers::McpTransport;
-use bowline_state::relay::own_tools::PolicyStatus;
-use bowline_state::rpc_error::quote;
 use bowline_state::terminal::CommandExit;
 use bowline_state::trace::TraceSide;
 use bowline_wire::{Direction, RecordedStream, WireRecorder};

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use bowline_host::{HostError, HostSession, PromptOutcome};
 use bowline_state::display;
-use bowline_state::rpc_error::quote;
+use bowline_state::display::quote;
 use bowline_state::schema::v1::StopReason;
 use bowline_wire::{AgentExit, CallError, ShutdownGrace, WireRecorder};
 use clap::{Args, ValueEnum};

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry};
+use bowline_state::display::quote;
 use bowline_state::quirks::{PeerRole, Quirk, Workaround};
-use bowline_state::rpc_error::{RpcError, quote};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{
     CompleteElicitationNotification, CreateElicitationRequest, CreateElicitationResponse,
     CreateTerminalRequest, CreateTerminalResponse, Error, InitializeResponse, KillTerminalRequest,

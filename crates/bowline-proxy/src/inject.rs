@@ -14,8 +14,8 @@ use bowline_mcp::server::{
     HttpServer, HttpServerOptions, McpServerOptions, McpWorkspaceServer, OfferedTools, serve,
 };
 use bowline_state::capabilities::ClientCapabilityGate;
+use bowline_state::own_tools::PolicyStatus;
 use bowline_state::relay::mcp_servers::{EditorTools, McpTransport, choose_server_name, insert_server};
-use bowline_state::relay::own_tools::PolicyStatus;
 use bowline_state::relay::{Method, ProxySide, RelayEvent, SessionOpening};
 use bowline_state::schema::v1::{AgentCapabilities, ClientCapabilities, RequestId, SessionId};
 use bowline_wire::{Caller, ClientHandle};

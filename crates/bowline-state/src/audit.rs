@@ -14,8 +14,9 @@ mod verify;
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::changes::{ContentHash, Timestamp};
-use crate::{display, operation};
+use crate::hash::ContentHash;
+use crate::time::Timestamp;
+use crate::{operation, terminal};
 
 pub use chain::{AuditAnchor, ChainHead, ChainLink, ParseAnchorError};
 pub use report::{AuditDefect, AuditFinding, LogPosition, RepairNote, VerificationReport};
@@ -293,7 +294,7 @@ impl From<&operation::OperationTarget> for AuditSubject {
                 Self::Path { requested: asked.clone(), resolved: None }
             }
             operation::OperationTarget::Command(command) => Self::Command {
-                line: display::format_invocation(&command.invocation).into_owned(),
+                line: terminal::format_invocation(&command.invocation).into_owned(),
                 cwd: command.cwd.clone(),
                 env: command.env.iter().map(|(name, _)| name.clone()).collect(),
             },

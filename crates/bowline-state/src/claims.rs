@@ -9,7 +9,8 @@ use memchr::memmem;
 use serde_json::Value;
 
 use crate::accumulator::{SessionSnapshot, ToolCallView};
-use crate::operation::{Invocation, OperationKind};
+use crate::operation::OperationKind;
+use crate::terminal::Invocation;
 
 /// The maximum number of claims per tool call; the excess becomes one [`ToolCallClaim::Described`], and a person is
 /// asked.

@@ -8,8 +8,6 @@ mod confusable;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use crate::operation::Invocation;
-
 pub use confusable::{ConfusableWarning, check_mixed_scripts, check_non_ascii};
 
 /// The maximum number of combining marks on one letter. More are escaped: they would overlap the lines above and below.
@@ -73,37 +71,6 @@ pub fn escape_block(text: &str, cap_lines: usize, cap_bytes: usize) -> EscapedBl
     EscapedBlock { text: lines.join("\n") + end, omitted_lines: cut }
 }
 
-/// Returns a command as one text: a shell line verbatim, a program with its arguments quoted as for a shell.
-#[must_use]
-pub fn format_invocation(invocation: &Invocation) -> Cow<'_, str> {
-    match invocation {
-        Invocation::Shell(line) => line.as_str().into(),
-        Invocation::Argv(words) => {
-            let mut line = String::new();
-            for word in words {
-                if !line.is_empty() {
-                    line.push(' ');
-                }
-                line.push_str(&quote_shell_word(word));
-            }
-            line.into()
-        }
-    }
-}
-
-/// Returns a command as a person would type it: for `sh -c line`, only the line.
-#[must_use]
-pub fn format_typed_command(invocation: &Invocation) -> Cow<'_, str> {
-    if let Invocation::Argv(words) = invocation
-        && let [shell, flag, line] = words.as_slice()
-        && flag == "-c"
-        && matches!(shell.rsplit('/').next(), Some("sh" | "bash" | "dash" | "zsh"))
-    {
-        return line.as_str().into();
-    }
-    self::format_invocation(invocation)
-}
-
 /// Longer runs of blanks, deeper indentation and more empty lines are replaced by their count.
 const MAX_BLANK_RUN: usize = 20;
 const MAX_INDENT: usize = 60;
@@ -146,7 +113,8 @@ pub fn collapse_whitespace(text: &str) -> Cow<'_, str> {
 
 /// Returns `text` on one line, unable to control a terminal, truncated to at most `limit` bytes including the ellipsis.
 /// Idempotent.
-pub(crate) fn escape_truncated(text: &str, limit: usize) -> String {
+#[must_use]
+pub fn escape_truncated(text: &str, limit: usize) -> String {
     let mut clean = String::new();
     let mut cut = 0;
     for character in text.chars() {
@@ -168,8 +136,21 @@ pub(crate) fn escape_truncated(text: &str, limit: usize) -> String {
     clean
 }
 
+/// The longest text, in bytes, that a message quotes from a peer.
+pub const MAX_QUOTED_BYTES: usize = 200;
+
+/// Returns `text` made safe to quote in a message or a log line: at most [`MAX_QUOTED_BYTES`] bytes, on one line,
+/// without terminal control.
+///
+/// Control characters and those that reorder text are escaped. Longer text is cut at a character boundary and ends in
+/// an ellipsis, which counts. Quoting is idempotent.
+#[must_use]
+pub fn quote(text: &str) -> String {
+    escape_truncated(text, MAX_QUOTED_BYTES)
+}
+
 /// The mark at the end of a truncated text.
-pub(crate) const ELLIPSIS: &str = "…";
+pub const ELLIPSIS: &str = "…";
 
 /// Returns whether the character makes a terminal or an editor display text in another order or on another line.
 pub(crate) fn is_reordering(character: char) -> bool {
@@ -324,7 +305,9 @@ impl BlockLimits {
     }
 }
 
-fn quote_shell_word(word: &str) -> Cow<'_, str> {
+/// Returns a word quoted as a shell needs it.
+#[must_use]
+pub fn quote_shell_word(word: &str) -> Cow<'_, str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:=@%+,".contains(&byte) || byte >= 0x80;
     if !word.is_empty() && word.bytes().all(plain) {
         return word.into();

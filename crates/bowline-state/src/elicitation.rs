@@ -11,7 +11,7 @@ use agent_client_protocol_schema::v1::{
     MultiSelectItems, MultiSelectPropertySchema, StringFormat, StringPropertySchema,
 };
 
-use crate::rpc_error::quote;
+use crate::display::quote;
 
 mod formats;
 mod url;

@@ -3,8 +3,8 @@
 //! An agent first asks for permission and then acts. In between stands a *grant*: bound to exactly what the person was
 //! shown, valid for one operation in the same session and turn, and void when the turn ends.
 
-use crate::changes::ContentHash;
-use crate::operation::Invocation;
+use crate::hash::ContentHash;
+use crate::terminal::Invocation;
 
 /// The maximum number of grants. An agent that collects more does not use them: the oldest are dropped.
 pub const MAX_GRANTS: usize = 256;

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use crate::changes::ContentHash;
 use crate::diff;
 use crate::documents::Document;
+use crate::hash::ContentHash;
 use crate::merge::{MergeConflict, merge};
 use crate::text::fit_line_endings;
 

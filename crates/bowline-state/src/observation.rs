@@ -6,7 +6,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::changes::ContentHash;
+use crate::hash::ContentHash;
 
 /// The age below which a file may change again without a new stamp. Stamps come from a clock that advances by kernel
 /// ticks of at most 10 ms; the rest is a margin for slewed clocks. Times compared with stamps must come from that same

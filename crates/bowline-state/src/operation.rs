@@ -1,6 +1,7 @@
 //! Operations that an agent requests, as the policy evaluates them and as a person is asked about them.
 
 use crate::paths::{Access, Protection};
+use crate::terminal::Invocation;
 
 /// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,13 +109,4 @@ pub enum PathResolution {
     ReadOnlyRoot,
     /// Out of every root, or it cannot be determined.
     OutsideRoots,
-}
-
-/// The form of a command.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Invocation {
-    /// A program and its arguments, passed on unchanged. Never empty.
-    Argv(Vec<String>),
-    /// A shell command line.
-    Shell(String),
 }

@@ -7,7 +7,8 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::rpc_error::quote;
+use crate::display::quote;
+use crate::rpc_error::RpcError;
 
 mod protection;
 
@@ -297,6 +298,34 @@ fn normalise_path(path: &str) -> Option<String> {
         }
     }
     Some(format!("/{}", names.join("/")))
+}
+
+impl From<PathError> for RpcError {
+    fn from(fault: PathError) -> Self {
+        match fault {
+            PathError::Relative(path) | PathError::HomeRelative(path) | PathError::FileUrl(path) => {
+                RpcError::RelativePath { path }
+            }
+            PathError::AboveRoot(path) => RpcError::OutsideRoots { path },
+            fault @ (PathError::Empty
+            | PathError::TooLong { .. }
+            | PathError::TooDeep { .. }
+            | PathError::NotUtf8
+            | PathError::ContainsNul(_)) => RpcError::InvalidParams { reason: fault.to_string() },
+        }
+    }
+}
+
+impl From<AdmissionError> for RpcError {
+    fn from(refusal: AdmissionError) -> Self {
+        match refusal {
+            AdmissionError::InvalidPath(fault) => fault.into(),
+            AdmissionError::OutsideRoots(path) => RpcError::OutsideRoots { path },
+            refusal @ AdmissionError::ReadOnlyRoot(_) => {
+                RpcError::InvalidParams { reason: refusal.to_string() }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use agent_client_protocol_schema::v1::{
 };
 
 use crate::builders;
-use crate::rpc_error::quote;
+use crate::display::quote;
 use crate::tracker::{ToolCallTracker, TrackerError};
 
 /// Builds the permission requests of one session.

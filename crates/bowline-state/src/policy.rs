@@ -9,10 +9,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::changes::Timestamp;
+use crate::display::quote;
 use crate::operation::{Operation, OperationKind, OperationTarget};
 use crate::paths::{Access, LexicalPath, Protection};
-use crate::rpc_error::quote;
+use crate::time::Timestamp;
 
 mod arguments;
 mod commands;

@@ -19,6 +19,7 @@ use crate::operation::{Operation, OperationKind, OperationTarget};
 use crate::policy::{
     Effect, Rule, RuleError, RuleLifetime, RuleSource, RuleSpec, RuleSuggestion, suggest_rules,
 };
+use crate::terminal;
 
 pub use agent_options::{AgentOption, MAX_AGENT_OPTIONS};
 pub use description::{DescriptionText, ToolCallDescription};
@@ -355,7 +356,7 @@ impl QuestionItem {
             }
             OperationTarget::Command(command) => {
                 let mut lines = vec![
-                    format!("  run {}", command_line(&display::format_typed_command(&command.invocation))),
+                    format!("  run {}", command_line(&terminal::format_typed_command(&command.invocation))),
                     format!("  in {}", line(&command.cwd)),
                 ];
                 let variable = |(name, value): &(String, String)| {
@@ -386,7 +387,7 @@ impl QuestionItem {
         };
         match (&self.operation.target, &self.change) {
             (OperationTarget::Command(command), _)
-                if cut(&display::format_invocation(&command.invocation)) =>
+                if cut(&terminal::format_invocation(&command.invocation)) =>
             {
                 Some("a part of the command is not shown: it is too long".to_owned())
             }

@@ -13,7 +13,6 @@ use memchr::memmem;
 mod event;
 pub mod mcp_servers;
 mod method;
-pub mod own_tools;
 
 pub use event::{FileRead, RelayEvent, RelayedSession, SessionOpening, ToolCallMessage, prompt_text};
 pub use method::{Method, is_lookalike_member};

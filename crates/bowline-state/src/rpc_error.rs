@@ -7,15 +7,11 @@ use agent_client_protocol_schema::v1::{Error, ErrorCode, SessionId};
 use serde_json::{Value, json};
 
 use crate::capabilities::CapabilityError;
-use crate::display::{ELLIPSIS, escape_truncated};
+use crate::display::{ELLIPSIS, escape_truncated, quote};
 use crate::lines::PastEndError;
 use crate::merge::{ConflictHunk, MAX_CONFLICT_HUNKS};
-use crate::paths::{AdmissionError, PathError};
 
 pub mod missing_file;
-
-/// The longest text, in bytes, that a message quotes from a peer.
-pub const MAX_QUOTED_BYTES: usize = 200;
 
 /// The longest message, in bytes, that an error carries.
 pub const MAX_MESSAGE_BYTES: usize = 1000;
@@ -276,32 +272,6 @@ impl From<PastEndError> for RpcError {
     }
 }
 
-impl From<PathError> for RpcError {
-    fn from(fault: PathError) -> Self {
-        match fault {
-            PathError::Relative(path) | PathError::HomeRelative(path) | PathError::FileUrl(path) => {
-                Self::RelativePath { path }
-            }
-            PathError::AboveRoot(path) => Self::OutsideRoots { path },
-            fault @ (PathError::Empty
-            | PathError::TooLong { .. }
-            | PathError::TooDeep { .. }
-            | PathError::NotUtf8
-            | PathError::ContainsNul(_)) => Self::InvalidParams { reason: fault.to_string() },
-        }
-    }
-}
-
-impl From<AdmissionError> for RpcError {
-    fn from(refusal: AdmissionError) -> Self {
-        match refusal {
-            AdmissionError::InvalidPath(fault) => fault.into(),
-            AdmissionError::OutsideRoots(path) => Self::OutsideRoots { path },
-            refusal @ AdmissionError::ReadOnlyRoot(_) => Self::InvalidParams { reason: refusal.to_string() },
-        }
-    }
-}
-
 impl From<CapabilityError> for RpcError {
     fn from(refused: CapabilityError) -> Self {
         match refused {
@@ -314,16 +284,6 @@ impl From<CapabilityError> for RpcError {
             CapabilityError::BeforeInitialize { .. } => Self::InvalidRequest { reason: refused.to_string() },
         }
     }
-}
-
-/// Returns `text` made safe to quote in a message or a log line: at most [`MAX_QUOTED_BYTES`] bytes, on one line,
-/// without terminal control.
-///
-/// Control characters and those that reorder text are escaped. Longer text is cut at a character boundary and ends in
-/// an ellipsis, which counts. Quoting is idempotent.
-#[must_use]
-pub fn quote(text: &str) -> String {
-    escape_truncated(text, MAX_QUOTED_BYTES)
 }
 
 // The values of `data.reason` for parameter errors that carry more than a text.

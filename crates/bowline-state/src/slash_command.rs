@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use agent_client_protocol_schema::v1::{ContentBlock, EmbeddedResourceResource};
 
-use crate::rpc_error::quote;
+use crate::display::quote;
 
 /// The maximum length of a command's input, in bytes; longer input is truncated.
 pub const MAX_INPUT_BYTES: usize = 4096;

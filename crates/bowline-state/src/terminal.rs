@@ -5,13 +5,13 @@
 
 use agent_client_protocol_schema::v1::TerminalExitStatus;
 
-use crate::operation::Invocation;
-
 pub mod environment;
+mod invocation;
 pub mod output;
 mod signals;
 
 pub use environment::command_environment;
+pub use invocation::{Invocation, format_invocation, format_typed_command};
 pub use output::TerminalOutput;
 pub use signals::signal_name;
 

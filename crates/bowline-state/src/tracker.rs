@@ -30,7 +30,7 @@ use agent_client_protocol_schema::v1::{
 use indexmap::IndexMap;
 
 use crate::builders;
-use crate::rpc_error::quote;
+use crate::display::quote;
 
 /// The maximum number of tracked calls. Finished calls count until they are forgotten.
 pub const MAX_TRACKED_CALLS: usize = 1024;

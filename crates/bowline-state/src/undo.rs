@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::changes::{Change, ChangeId, ChangeSource, Reversal};
 use crate::diff::{self, NoSuchHunkError};
+use crate::display::quote;
 use crate::merge::MergeConflict;
-use crate::rpc_error::quote;
 use crate::text::{DecodedText, Encoding, TextFormat, UnencodableError, decode, decode_as, encode};
 
 pub use nested_paths::{find_emptied_directories, find_nested_paths};

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_state::audit::AuditEntry;
-use bowline_state::changes::Timestamp;
 use bowline_state::danger::{Danger, DangerSeverity, find_dangers};
+use bowline_state::display::quote;
 use bowline_state::grants::{GrantHolder, Grants, ResolvedOperation, UsedGrant};
 use bowline_state::operation::Operation;
 use bowline_state::policy::{
@@ -26,7 +26,7 @@ use bowline_state::question::{
     AgentOption, AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionId, QuestionItem,
     QuestionReply, QuestionTrigger,
 };
-use bowline_state::rpc_error::quote;
+use bowline_state::time::Timestamp;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 

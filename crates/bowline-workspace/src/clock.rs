@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use bowline_state::changes::Timestamp;
+use bowline_state::time::Timestamp;
 use chrono::{DateTime, SecondsFormat};
 
 /// Returns the current time of the system clock.

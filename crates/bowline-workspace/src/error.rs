@@ -3,10 +3,11 @@
 use std::io;
 
 use bowline_state::changes::ChangeId;
+use bowline_state::display::quote;
 use bowline_state::documents::ChangeDocumentError;
 use bowline_state::ledger::WriteRejectedError;
 use bowline_state::lines::PastEndError;
-use bowline_state::rpc_error::{RpcError, quote};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::text::{NotTextError, UnencodableError};
 use bowline_state::undo::{ReversalError, ReversalErrorReason};
 

@@ -16,12 +16,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::operation::{CommandSpec, Invocation, NamedPath, PathResolution};
+use bowline_state::operation::{CommandSpec, NamedPath, PathResolution};
 use bowline_state::paths::AdmissionError;
 use bowline_state::policy::{FileTarget, file_targets};
 use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::TerminalId;
 pub use bowline_state::terminal::CommandRequest;
+use bowline_state::terminal::Invocation;
 use bowline_state::terminal::{self, CommandExit, TerminalLimits, TerminalOutput};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot, watch};

@@ -12,7 +12,8 @@ use bowline_state::audit::{
     AuditAction, AuditAnchor, AuditDecision, AuditEntry, AuditSubject, AuditVerifier, ChainHead,
     DecisionSource, VerificationReport,
 };
-use bowline_state::changes::{ContentHash, Timestamp};
+use bowline_state::hash::ContentHash;
+use bowline_state::time::Timestamp;
 use bowline_workspace::audit::{AuditFilter, AuditLog, AuditOptions, AuditSync, read_entries, verify};
 use expect_test::{Expect, expect};
 use tempfile::TempDir;

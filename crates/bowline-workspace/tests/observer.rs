@@ -13,10 +13,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bowline_state::changes::{ChangeOrigin, ChangeSource, ContentHash, Timestamp};
+use bowline_state::changes::{ChangeOrigin, ChangeSource};
 use bowline_state::foreign_files::ForeignFiles;
+use bowline_state::hash::ContentHash;
 use bowline_state::lines::LineWindow;
 use bowline_state::observation::RACY_WINDOW_NS;
+use bowline_state::time::Timestamp;
 use bowline_state::undo::{ChangeOwner, ChangeSelection};
 use bowline_workspace::journal::{Journal, Retention};
 use bowline_workspace::list::ListOptions;

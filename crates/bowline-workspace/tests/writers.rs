@@ -89,7 +89,7 @@ fn journal_texts(session: &WorkspaceSession) -> String {
     let (journal, _) = bowline_workspace::journal::Journal::open(
         journal.as_ref(),
         bowline_workspace::journal::Retention::default(),
-        bowline_state::changes::Timestamp(i64::MAX / 4),
+        bowline_state::time::Timestamp(i64::MAX / 4),
     )
     .unwrap();
     let mut texts = String::new();

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bowline_state::audit::{AuditDecision, AuditEntry, DecisionSource};
-use bowline_state::changes::ContentHash;
+use bowline_state::hash::ContentHash;
 use bowline_workspace::approvals::Approvals;
 use tokio::task::spawn_blocking;
 

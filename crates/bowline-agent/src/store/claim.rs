@@ -5,7 +5,7 @@ use std::process;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use bowline_state::changes::ContentHash;
+use bowline_state::hash::ContentHash;
 use bowline_state::schema::v1::SessionId;
 use bowline_workspace::disk_calls::DiskCalls;
 use bowline_workspace::storage::{FileLock, LockMode, create_directory};

@@ -132,7 +132,8 @@ pub(crate) fn parse_command(
     let (command, args, env) =
         (fields.required_text("command")?, fields.texts("args")?, fields.pairs("env")?);
     let invocation = terminal::parse_invocation(command, &args).map_err(|bad| bad.to_string())?;
-    let label = display::escape_line(&display::format_invocation(&invocation), MAX_LABEL_BYTES);
+    let label =
+        display::escape_line(&bowline_state::terminal::format_invocation(&invocation), MAX_LABEL_BYTES);
     Ok((CommandSpec { invocation, cwd: cwd.as_str().to_owned(), env, named_paths: Vec::new() }, label))
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bowline_state::audit::AuditAction;
 use bowline_state::builders;
-use bowline_state::changes::ContentHash;
 use bowline_state::edits::{MatchSelection, SearchReplaceEdit};
+use bowline_state::hash::ContentHash;
 use bowline_state::ledger::{Knowledge, TextVersion, WriteVerdict};
 use bowline_state::lines::LineWindow;
 use bowline_state::operation::OperationKind;

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use bowline_state::audit::{AuditDecision, AuditEntry, AuditRecord, AuditSubject, VerificationReport};
-use bowline_state::changes::Timestamp;
+use bowline_state::time::Timestamp;
 use bowline_workspace::audit::AuditEntries;
 use bowline_workspace::clock::format_iso8601;
 use serde_json::{Value, json};

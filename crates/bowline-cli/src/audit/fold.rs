@@ -67,7 +67,7 @@ fn operation_key(entry: &AuditEntry) -> OperationKey {
 #[cfg(test)]
 mod tests {
     use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry, AuditRecord, AuditSubject};
-    use bowline_state::changes::Timestamp;
+    use bowline_state::time::Timestamp;
     use expect_test::expect;
 
     use super::FoldedEntries;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bowline_host::Connection;
 use bowline_state::display;
-use bowline_state::rpc_error::quote;
+use bowline_state::display::quote;
 use bowline_state::schema::v1::{AuthMethod, AuthMethodTerminal};
 
 use super::agents::AgentCommand;

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use bowline_host::HostCapabilities;
+use bowline_state::display::quote;
 use bowline_state::mode::AgentMode;
 use bowline_state::operation::OperationKind;
 use bowline_state::paths::RootMode;
 use bowline_state::policy::{
     Effect, OperationKinds, Preset, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec,
 };
-use bowline_state::rpc_error::quote;
 use bowline_state::schema::v1::{McpServer, McpServerHttp, McpServerStdio};
 use bowline_workspace::roots::RootSpec;
 use bowline_workspace::terminals::Confinement;

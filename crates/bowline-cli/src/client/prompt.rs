@@ -7,12 +7,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use bowline_state::audit::{AuditAction, AuditEntry, AuditSubject, DecisionSource};
+use bowline_state::display::quote;
 use bowline_state::grants::GrantHolder;
 use bowline_state::lines::LineWindow;
 use bowline_state::operation::OperationKind;
 use bowline_state::paths::Access;
 use bowline_state::policy::{Effect, Preset};
-use bowline_state::rpc_error::quote;
 use bowline_state::schema::v1::{
     ContentBlock, EmbeddedResource, EmbeddedResourceResource, PromptCapabilities, ResourceLink,
     TextResourceContents,

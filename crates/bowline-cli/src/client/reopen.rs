@@ -3,7 +3,8 @@
 use bowline_host::{Connection, HostError, HostSession, SessionOptions};
 use bowline_state::capabilities::AgentMethod;
 use bowline_state::display;
-use bowline_state::rpc_error::{self, quote};
+use bowline_state::display::quote;
+use bowline_state::rpc_error::{self};
 use bowline_state::schema::v1::{ListSessionsRequest, SessionId, SessionInfo};
 use bowline_wire::CallError;
 

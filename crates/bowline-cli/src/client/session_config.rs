@@ -2,7 +2,7 @@
 
 use bowline_host::HostSession;
 use bowline_state::accumulator::SessionSnapshot;
-use bowline_state::rpc_error::quote;
+use bowline_state::display::quote;
 use bowline_state::schema::v1::{
     SessionConfigKind, SessionConfigOption, SessionConfigOptionCategory, SessionConfigOptionValue,
     SessionConfigSelect, SessionConfigSelectOptions, SetSessionConfigOptionRequest, SetSessionModeRequest,

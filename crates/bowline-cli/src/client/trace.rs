@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bowline_state::rpc_error::quote;
+use bowline_state::display::quote;
 use bowline_state::trace::{Backlog, TraceEntry, TraceSide};
 use bowline_wire::{Direction, WireRecorder};
 

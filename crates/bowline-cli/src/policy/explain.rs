@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use bowline_state::display;
 use bowline_state::operation::{Operation, OperationKind, OperationTarget};
 use bowline_state::paths::Access;
 use bowline_state::policy::{Effect, Policy, PolicyContext, PolicyDecision, PolicyReason, ReasonBasis};
@@ -77,7 +76,7 @@ pub(super) fn run(
                 what.split_first().ok_or_else(|| CliError::Usage("name a command".to_owned()))?;
             let invocation = terminal::parse_invocation(program, arguments)
                 .map_err(|why| CliError::Usage(why.to_string()))?;
-            let shown = display::format_invocation(&invocation).into_owned();
+            let shown = bowline_state::terminal::format_invocation(&invocation).into_owned();
             let command = resolve_command_in(&roots, invocation, here.root.clone(), env);
             judge(shown, &Operation { kind, target: OperationTarget::Command(command) })
         }

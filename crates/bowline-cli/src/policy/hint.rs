@@ -2,14 +2,15 @@
 
 use bowline_host::Host;
 use bowline_state::audit::{AuditAction, AuditEntry, AuditSubject};
-use bowline_state::changes::Timestamp;
 use bowline_state::display;
-use bowline_state::operation::{Invocation, Operation, OperationKind, OperationTarget};
+use bowline_state::operation::{Operation, OperationKind, OperationTarget};
 use bowline_state::paths::Access;
 use bowline_state::policy::{
     BuiltInRule, Effect, Policy, PolicyContext, Preset, ReasonBasis, Rule, RuleLifetime, RuleMatcher,
     RuleSource, RuleSpec, RuleSuggestion, suggest_rules,
 };
+use bowline_state::terminal::Invocation;
+use bowline_state::time::Timestamp;
 use bowline_workspace::approvals::PolicyFallback;
 use bowline_workspace::terminals::resolve_command_in;
 

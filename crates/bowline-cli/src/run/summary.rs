@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use bowline_host::{Host, HostSession, NO_ALLOW_OPTION, ONLY_ALLOW_ALWAYS};
 use bowline_state::audit::{AuditAction, AuditDecision, AuditSubject, DecisionSource};
-use bowline_state::changes::{Change, ChangeSource, ContentHash, FileState};
+use bowline_state::changes::{Change, ChangeSource, FileState};
 use bowline_state::diff;
 use bowline_state::display;
+use bowline_state::hash::ContentHash;
 use bowline_state::policy::Preset;
 use bowline_state::question::QuestionItem;
 use bowline_state::undo::{ChangeOwner, ChangeSelection};

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
 
-use bowline_state::rpc_error::quote;
+use bowline_state::display::quote;
 use bowline_state::trace::{TraceEntry, TraceGap, TraceReader, TraceRecord};
 
 use crate::common::console::{pluralize, print_note};

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use bowline_state::changes::ContentHash;
+use bowline_state::hash::ContentHash;
 use bowline_state::trace::{AnswerOutcome, TraceEntry, TraceGap, TraceMessageKind, TraceSequence, TraceStep};
 use serde_json::{Value, json};
 

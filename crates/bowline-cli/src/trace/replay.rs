@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bowline_state::rpc_error::quote;
+use bowline_state::display::quote;
 use bowline_state::trace::{ReplayAction, ReplayPlayer};
 
 use super::{ReplayArguments, ReplayRole, file};

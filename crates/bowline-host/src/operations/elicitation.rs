@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject, DecisionSource};
+use bowline_state::display::quote;
 use bowline_state::elicitation::{ElicitationUrl, Form};
-use bowline_state::rpc_error::{RpcError, quote};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{
     CreateElicitationRequest, CreateElicitationResponse, ElicitationAcceptAction, ElicitationAction,
     ElicitationId, ElicitationMode, ElicitationScope, SessionId,

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use bowline_state::audit::{AuditAction, AuditDecision, AuditSubject};
-use bowline_state::changes::{ChangeOrigin, ContentHash};
+use bowline_state::changes::ChangeOrigin;
 use bowline_state::claims::find_call_for_operation;
+use bowline_state::display::quote;
 use bowline_state::grants::ResolvedOperation;
+use bowline_state::hash::ContentHash;
 use bowline_state::lines::LineWindow;
 use bowline_state::operation::{Operation, OperationKind, OperationTarget};
 use bowline_state::paths::Access;
 use bowline_state::policy::Effect;
 use bowline_state::question::{QuestionItem, QuestionTrigger, TextChange};
 use bowline_state::quirks::Quirk;
-use bowline_state::rpc_error::{RpcError, quote};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{
     Meta, ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
 };

@@ -6,7 +6,7 @@ use bowline_state::accumulator::ToolCallView;
 use bowline_state::audit::{AuditAction, AuditDecision as Recorded, AuditSubject};
 use bowline_state::claims::{TextReplacement, ToolCallClaim, extract_claims};
 use bowline_state::grants::ResolvedOperation;
-use bowline_state::operation::{Invocation, Operation, OperationKind, OperationTarget};
+use bowline_state::operation::{Operation, OperationKind, OperationTarget};
 use bowline_state::paths::Access;
 use bowline_state::permission::{ChoiceLifetime, PermissionDecision, choose_outcome};
 use bowline_state::policy::{Preset, canonical_invocation_in};
@@ -18,6 +18,7 @@ use bowline_state::schema::v1::{
     Meta, PermissionOption, PermissionOptionId, RequestPermissionOutcome, RequestPermissionRequest,
     RequestPermissionResponse, SelectedPermissionOutcome,
 };
+use bowline_state::terminal::Invocation;
 use bowline_wire::ClientContext;
 use bowline_workspace::approvals::{ApprovalRequest, OperationApproval};
 use bowline_workspace::terminals::resolve_command;

@@ -8,11 +8,12 @@ use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject}
 use bowline_state::changes::ChangeOrigin;
 use bowline_state::claims::find_call_for_operation;
 use bowline_state::display;
+use bowline_state::display::quote;
 use bowline_state::grants::ResolvedOperation;
 use bowline_state::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
 use bowline_state::policy::{EnvironmentRisk, assess_variable, canonical_invocation_in};
 use bowline_state::question::{QuestionItem, QuestionTrigger};
-use bowline_state::rpc_error::{RpcError, quote};
+use bowline_state::rpc_error::RpcError;
 use bowline_state::schema::v1::{
     CreateTerminalRequest, CreateTerminalResponse, KillTerminalRequest, KillTerminalResponse,
     ReleaseTerminalRequest, ReleaseTerminalResponse, SessionId, TerminalId, TerminalOutputRequest,
@@ -75,7 +76,7 @@ pub(crate) async fn start(
         call,
         agent,
         trigger: QuestionTrigger::UnrequestedOperation,
-        title: format!("run {}", display::format_typed_command(&command.invocation)),
+        title: format!("run {}", bowline_state::terminal::format_typed_command(&command.invocation)),
         items: vec![QuestionItem::new(operation)],
         warnings: Vec::new(),
         agent_options: Vec::new(),
@@ -175,7 +176,10 @@ impl CommandCompletion {
         operating: &mut AuditedOperation,
     ) -> Self {
         let (mut origin, entry) = (operating.origin(), operating.entry_mut().clone());
-        origin.command = Some(display::escape_line(&display::format_invocation(&command.invocation), 4096));
+        origin.command = Some(display::escape_line(
+            &bowline_state::terminal::format_invocation(&command.invocation),
+            4096,
+        ));
         Self {
             shared: held.host.clone(),
             session: Arc::downgrade(held),

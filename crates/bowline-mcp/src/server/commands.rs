@@ -175,7 +175,7 @@ pub(crate) async fn execute_command<P: WorkspaceBackend>(
     };
     let in_background = fields.flag("background")?;
     let parsed = parse_invocation(command, &args).map_err(|bad| bad.to_string())?;
-    let label = display::escape_line(&display::format_invocation(&parsed), MAX_LABEL);
+    let label = display::escape_line(&bowline_state::terminal::format_invocation(&parsed), MAX_LABEL);
     let full = || {
         format!("{MAX_BACKGROUND} commands run in the background already: end one with kill_terminal first")
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_state::relay::own_tools::{OwnTool, PromptBehavior};
+use bowline_state::own_tools::{OwnTool, PromptBehavior};
 use bowline_state::tools::schema::{
     EDIT_DESCRIPTION, LIST_DESCRIPTION, READ_DESCRIPTION, RUN_DESCRIPTION, WRITE_DESCRIPTION, boolean,
     edit_schema, integer, list_schema, object, read_schema, run_schema, search_schema, string, string_enum,

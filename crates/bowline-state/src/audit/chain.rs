@@ -5,7 +5,7 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 use super::{AuditEntry, line_format};
-use crate::changes::ContentHash;
+use crate::hash::ContentHash;
 
 /// The prefix hashed before a line's bytes, so that a hash of other data never matches a line.
 const HASH_DOMAIN: &[u8] = b"bowline audit line 1\n";

@@ -8,8 +8,9 @@ use super::{
     AuditAction, AuditDecision, AuditEntry, AuditRecord, AuditSubject, DecisionSource, MAX_ENV_NAMES,
     MAX_NAME_BYTES, MAX_TEXT_BYTES,
 };
-use crate::changes::{ContentHash, Timestamp};
+use crate::hash::ContentHash;
 use crate::redaction::redact;
+use crate::time::Timestamp;
 
 const TRUNCATION_MARK: &str = "…[cut]";
 const TYPICAL_LINE_BYTES: usize = 768;

@@ -1,7 +1,8 @@
 //! Tests of sealing and parsing lines.
 
 use super::*;
-use crate::operation::{CommandSpec, Invocation, OperationTarget};
+use crate::operation::{CommandSpec, OperationTarget};
+use crate::terminal::Invocation;
 use expect_test::expect;
 use proptest::prelude::*;
 

@@ -9,7 +9,7 @@ use memchr::memmem;
 
 use super::report::{AuditDefect, LogPosition, RepairNote, VerificationReport};
 use super::{AuditAction, AuditAnchor, AuditRecord, ChainHead, ChainLink, MAX_FINDINGS};
-use crate::changes::ContentHash;
+use crate::hash::ContentHash;
 
 /// The maximum number of gaps kept open in case the missing lines come later. Further gaps are reported as removed.
 const MAX_OPEN_GAPS: usize = 64;

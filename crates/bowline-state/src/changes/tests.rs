@@ -1,45 +1,6 @@
-//! Tests of content hashes as text.
-
-use std::fmt::Write as _;
-
-use expect_test::expect;
-use proptest::prelude::*;
+//! Tests of grouping changes by their source.
 
 use super::*;
-
-#[test]
-fn a_hash_is_64_hexadecimal_digits() {
-    let hash = ContentHash::digest(b"abc");
-    expect!["ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"].assert_eq(&hash.to_string());
-    expect!["ContentHash(ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad)"]
-        .assert_eq(&format!("{hash:?}"));
-    let digits = hash.to_string();
-    let mut out = String::new();
-    for text in [
-        digits.to_uppercase(),
-        digits[1..].to_owned(),
-        format!("{digits}0"),
-        digits.replace("ba", "bg"),
-        digits.replace("ba", "+1"),
-        digits.replace("ba", "é"),
-        String::new(),
-    ] {
-        match text.parse::<ContentHash>() {
-            Ok(parsed) => writeln!(out, "{}", parsed == hash).unwrap(),
-            Err(fault) => writeln!(out, "! {fault}").unwrap(),
-        }
-    }
-    expect![[r#"
-        true
-        ! a content hash has 64 hexadecimal digits
-        ! a content hash has 64 hexadecimal digits
-        ! a content hash has 64 hexadecimal digits
-        ! a content hash has 64 hexadecimal digits
-        ! a content hash has 64 hexadecimal digits
-        ! a content hash has 64 hexadecimal digits
-    "#]]
-    .assert_eq(&out);
-}
 
 #[test]
 fn a_file_is_told_by_the_surest_way_it_was_learnt() {
@@ -64,13 +25,4 @@ fn a_file_is_told_by_the_surest_way_it_was_learnt() {
     ];
     let PathsBySource { written, by_commands, observed } = group_paths_by_source(&changes);
     assert_eq!((written, by_commands, observed), (vec!["/a".into()], vec!["/b".into()], vec!["/c".into()]));
-}
-
-proptest! {
-    #[test]
-    fn a_hash_is_read_as_it_is_written(bytes in any::<[u8; 32]>()) {
-        let hash = ContentHash::from(bytes);
-        prop_assert_eq!(hash.as_bytes(), &bytes);
-        prop_assert_eq!(hash.to_string().parse(), Ok(hash));
-    }
 }

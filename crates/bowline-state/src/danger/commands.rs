@@ -5,11 +5,12 @@ use std::borrow::Cow;
 use super::shell_words::{simple_commands, split_commands};
 use super::tables::{DANGEROUS_PROGRAMS, DANGEROUS_SUBCOMMANDS, SHELLS, WRAPPERS};
 use super::{DangerScan, DangerSeverity, escape_name};
-use crate::display::{check_non_ascii, collapse_whitespace, format_invocation};
+use crate::display::{check_non_ascii, collapse_whitespace};
 use crate::operation::CommandSpec;
 use crate::paths::{Access, LexicalPath, find_protection};
 use crate::policy::{EnvironmentRisk, assess_variable};
 use crate::redaction::redact;
+use crate::terminal::format_invocation;
 
 use DangerSeverity::{Grave, Mild, Serious};
 

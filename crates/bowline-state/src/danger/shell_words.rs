@@ -3,7 +3,7 @@
 //! [`policy::shell`](crate::policy::shell) parses lines to allow them, and rejects uncertain syntax. Warnings benefit
 //! from guessing: this parser understands less and accepts everything.
 
-use crate::operation::Invocation;
+use crate::terminal::Invocation;
 
 /// Returns the simple commands of an invocation, each as its words. A shell line is split without full parsing: quotes
 /// are honoured, and command separators, substitutions and redirections become separate words. On odd input the result

@@ -1,8 +1,9 @@
 //! Tests of the dangers and their wording.
 
 use super::*;
-use crate::operation::{Invocation, NamedPath};
+use crate::operation::NamedPath;
 use crate::paths::{Access, Protection};
+use crate::terminal::Invocation;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 

@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::changes::ContentHash;
+use crate::hash::ContentHash;
 
 /// Shows the hunks and edits between texts in which `/` stands for a newline.
 fn check(rows: &[(&str, &str)], expected: Expect) {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Hunk, TextLines, compute_line_hunks};
-use crate::changes::ContentHash;
+use crate::hash::ContentHash;
 
 /// The difference of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -65,13 +65,17 @@ fn a_block_keeps_its_first_and_last_lines() {
 }
 
 #[test]
-fn commands_are_quoted_as_a_shell_needs_it() {
-    let argv = |words: &[&str]| Invocation::Argv(words.iter().map(|word| (*word).to_owned()).collect());
+fn a_quote_is_cut_where_it_no_longer_fits() {
+    let fits = "x".repeat(MAX_QUOTED_BYTES);
+    let cut = format!("{}…", "x".repeat(MAX_QUOTED_BYTES - 3));
+    assert_eq!(quote(&fits), fits);
+    assert_eq!(quote(&format!("{fits}x")), cut);
+    // An escape is shown whole or not at all.
     assert_eq!(
-        format_invocation(&argv(&["git", "commit", "-m", "it's $x", ""])),
-        r"git commit -m 'it'\''s $x' ''"
+        quote(&format!("{}\u{1b}{fits}", "x".repeat(MAX_QUOTED_BYTES - 5))),
+        format!("{}…", "x".repeat(MAX_QUOTED_BYTES - 5))
     );
-    assert_eq!(format_invocation(&Invocation::Shell("a | b".to_owned())), "a | b");
+    assert_eq!(quote("tab\there \u{2069}\u{61c}"), r"tab\there \u{2069}\u{61c}");
 }
 
 #[test]

@@ -17,8 +17,9 @@ use super::{
     BuiltInRule, Effect, Policy, PolicyContext, PolicyReason, Preset, ReasonBasis, Rule, RuleMatcher,
     rule_reason,
 };
-use crate::operation::{CommandSpec, Invocation, OperationKind, PathResolution};
+use crate::operation::{CommandSpec, OperationKind, PathResolution};
 use crate::paths;
+use crate::terminal::Invocation;
 
 mod files;
 

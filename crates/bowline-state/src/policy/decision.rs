@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::{Effect, Preset};
+use crate::display::quote;
 use crate::operation::OperationKind;
 use crate::paths::Protection;
-use crate::rpc_error::quote;
 
 /// The maximum number of reasons in a decision; the strongest come first.
 pub const MAX_REASONS: usize = 32;

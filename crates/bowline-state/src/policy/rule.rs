@@ -6,9 +6,10 @@ use std::sync::Arc;
 use globset::{GlobBuilder, GlobSet};
 
 use super::{Effect, PolicyContext, canonical_invocation, shell};
-use crate::changes::Timestamp;
-use crate::operation::{Invocation, OperationKind};
-use crate::rpc_error::quote;
+use crate::display::quote;
+use crate::operation::OperationKind;
+use crate::terminal::Invocation;
+use crate::time::Timestamp;
 
 /// The maximum length of a pattern in bytes, and of all words of a command prefix together.
 pub const MAX_PATTERN_BYTES: usize = 1024;

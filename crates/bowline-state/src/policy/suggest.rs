@@ -4,8 +4,9 @@ use super::commands::canonical_invocation;
 use super::rule::{MAX_EXACT_BYTES, MAX_PATTERN_BYTES, strip_root};
 use super::wrappers::{base_name, runs_other_programs};
 use super::{OperationKinds, RuleMatcher, parse_host};
-use crate::operation::{Invocation, Operation, OperationTarget};
-use crate::rpc_error::quote;
+use crate::display::quote;
+use crate::operation::{Operation, OperationTarget};
+use crate::terminal::Invocation;
 
 /// A rule that a person could make from an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,8 +8,9 @@ use super::commands::may_change_directory;
 use super::shell::{self, ShellWord};
 use super::visible_commands::{MAX_DEPTH, is_word_boundary, strip_quotes};
 use super::wrappers::{InnerCommand, inner_command};
-use crate::operation::{CommandSpec, Invocation};
+use crate::operation::CommandSpec;
 use crate::paths::{Access, LexicalPath};
+use crate::terminal::Invocation;
 
 /// The maximum number of targets in one line.
 pub(super) const MAX_TARGETS: usize = 1024;

@@ -6,8 +6,9 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::operation::{CommandSpec, Invocation, NamedPath, PathResolution};
+use crate::operation::{CommandSpec, NamedPath, PathResolution};
 use crate::paths::{Access, AdmissionError, Root, RootMode, Roots};
+use crate::terminal::Invocation;
 
 const ROOT: &str = "/project";
 

@@ -7,8 +7,9 @@ use agent_client_protocol_schema::v1::{PermissionOption, ToolCallUpdate};
 use super::*;
 use crate::accumulator::ToolCallView;
 use crate::danger::find_dangers;
-use crate::operation::{CommandSpec, Invocation};
+use crate::operation::CommandSpec;
 use crate::paths::Protection;
+use crate::terminal::Invocation;
 
 fn file(kind: OperationKind, asked: &str, resolved: &str, protection: Option<Protection>) -> Operation {
     Operation {

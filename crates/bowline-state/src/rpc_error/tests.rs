@@ -178,20 +178,6 @@ fn a_message_quotes_a_peer_only_in_part_and_on_one_line() {
 }
 
 #[test]
-fn a_quote_is_cut_where_it_no_longer_fits() {
-    let fits = "x".repeat(MAX_QUOTED_BYTES);
-    let cut = format!("{}…", "x".repeat(MAX_QUOTED_BYTES - 3));
-    assert_eq!(quote(&fits), fits);
-    assert_eq!(quote(&format!("{fits}x")), cut);
-    // An escape is shown whole or not at all.
-    assert_eq!(
-        quote(&format!("{}\u{1b}{fits}", "x".repeat(MAX_QUOTED_BYTES - 5))),
-        format!("{}…", "x".repeat(MAX_QUOTED_BYTES - 5))
-    );
-    assert_eq!(quote("tab\there \u{2069}\u{61c}"), r"tab\there \u{2069}\u{61c}");
-}
-
-#[test]
 fn data_is_cut_between_characters_and_no_earlier_than_needed() {
     let path = |bytes: usize| {
         let failure = RpcError::OutsideRoots { path: "x".repeat(bytes) };

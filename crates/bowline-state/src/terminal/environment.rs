@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{MAX_VARIABLE_BYTES, MAX_VARIABLES};
-use crate::rpc_error::quote;
+use crate::display::quote;
 
 /// The variables that every command inherits. A name that ends in `*` matches all variables with that prefix, except
 /// those whose name indicates a secret.

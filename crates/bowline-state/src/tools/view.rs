@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::describe::{count_lines, count_noun};
-use crate::changes::ContentHash;
+use crate::hash::ContentHash;
 use crate::ledger::{Ledger, TextVersion};
 use crate::lines::{LineWindow, slice_lines};
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::changes::ContentHash;
 use crate::edits::{self, EditError, SearchReplaceEdit, Similarity};
+use crate::hash::ContentHash;
 use crate::ledger::{
     self, Knowledge as Known, Ledger, TextVersion, UnseenWriteBehavior, WriteContext, WriteRejectedError,
     WriteVerdict,

@@ -7,7 +7,9 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::changes::{ChangeOrigin, ChangeSource, ContentHash, FileState, Timestamp};
+use crate::changes::{ChangeOrigin, ChangeSource, FileState};
+use crate::hash::ContentHash;
+use crate::time::Timestamp;
 
 const PLAIN: u32 = 0o644;
 

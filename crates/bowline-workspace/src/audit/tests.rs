@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::{fs, io, thread};
 
 use bowline_state::audit::{AuditAction, AuditSubject};
-use bowline_state::changes::Timestamp;
+use bowline_state::time::Timestamp;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 

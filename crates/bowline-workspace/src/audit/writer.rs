@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bowline_state::audit::{AuditAction, AuditAnchor, AuditDecision, AuditEntry, ChainHead, ChainLink};
-use bowline_state::changes::{ContentHash, Timestamp};
+use bowline_state::hash::ContentHash;
+use bowline_state::time::Timestamp;
 
 use super::discrepancy::AnchorDiscrepancies;
 use super::error::{AuditError, io_error};

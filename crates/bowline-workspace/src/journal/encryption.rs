@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 
-use bowline_state::changes::ContentHash;
+use bowline_state::hash::ContentHash;
 use bowline_state::paths::{Access, LexicalPath, find_protection};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use rustix::rand::{GetRandomFlags, getrandom};

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 
-use bowline_state::changes::ContentHash;
+use bowline_state::hash::ContentHash;
 use bowline_state::observation::{ContentHasher, FileStamp, KnownFile};
 
 use crate::walker::{WalkEntry, file_stamp};

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use bowline_state::changes::Timestamp;
-use bowline_state::operation::{Invocation, OperationKind};
+use bowline_state::operation::OperationKind;
 use bowline_state::paths::LexicalPath;
 use bowline_state::policy::{
     Effect, MAX_RULES, OperationKinds, Policy, Preset, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec,
     shell,
 };
+use bowline_state::terminal::Invocation;
+use bowline_state::time::Timestamp;
 use chrono::NaiveDate;
 use indexmap::IndexMap;
 use toml_edit::{Datetime, Document, Item, Offset, Table, Value};

@@ -1,6 +1,7 @@
 //! Errors of terminals, and their JSON-RPC form for peers.
 
-use bowline_state::rpc_error::{BUSY_CODE, RpcError, quote};
+use bowline_state::display::quote;
+use bowline_state::rpc_error::{BUSY_CODE, RpcError};
 use bowline_state::schema::v1::TerminalId;
 use bowline_state::terminal::InvalidCommandError;
 use bowline_state::terminal::environment::InvalidVariableError;

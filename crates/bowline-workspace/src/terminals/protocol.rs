@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bowline_state::operation::Invocation;
+use bowline_state::terminal::Invocation;
 use bowline_state::terminal::{CommandExit, signal_name};
 use rustix::io::retry_on_intr;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};

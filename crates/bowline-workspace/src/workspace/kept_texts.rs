@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use bowline_state::changes::{Change, ChangeId, ChangeOrigin, ChangeSource};
-use bowline_state::rpc_error::quote;
+use bowline_state::display::quote;
 use bowline_state::undo::{ChangeOwner, ChangeSelection};
 
 use super::notifications::WorkspaceNotification;

@@ -1,6 +1,7 @@
 //! Merging text that another program wrote to a file just as it was being replaced.
 
-use bowline_state::changes::{ChangeOrigin, ChangeSource, ContentHash};
+use bowline_state::changes::{ChangeOrigin, ChangeSource};
+use bowline_state::hash::ContentHash;
 use bowline_state::merge::merge;
 use bowline_state::paths::Access;
 use bowline_state::text;

@@ -4,7 +4,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use bowline_state::changes::ContentHash;
+use bowline_state::hash::ContentHash;
 
 use super::Workspace;
 

@@ -7,7 +7,8 @@
 
 use std::collections::HashMap;
 
-use bowline_state::changes::{ChangeOrigin, ContentHash};
+use bowline_state::changes::ChangeOrigin;
+use bowline_state::hash::ContentHash;
 use bowline_state::observation::KnownFile;
 use bowline_state::paths::Access;
 

@@ -12,10 +12,12 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use bowline_state::changes::{ChangeId, ChangeOrigin, ChangeSource, ContentHash, FileState, Timestamp};
+use bowline_state::changes::{ChangeId, ChangeOrigin, ChangeSource, FileState};
 use bowline_state::foreign_files::ForeignFiles;
+use bowline_state::hash::ContentHash;
 use bowline_state::observation::{FileStamp, KnownFile};
 use bowline_state::paths::Access;
+use bowline_state::time::Timestamp;
 
 use super::apply::ApplyError;
 use super::merged_writes::MergedWrites;

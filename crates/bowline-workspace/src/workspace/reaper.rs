@@ -9,7 +9,8 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use bowline_state::changes::{Change, ContentHash};
+use bowline_state::changes::Change;
+use bowline_state::hash::ContentHash;
 use bowline_state::paths::Access;
 use file_lease::{Lease, LeaseError};
 

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::fs::File;
 
-use bowline_state::changes::{Change, ContentHash, FileState};
+use bowline_state::changes::{Change, FileState};
+use bowline_state::display::quote;
+use bowline_state::hash::ContentHash;
 use bowline_state::paths::Access;
 use bowline_state::recovery::{self, InterruptedWrite, Repair, WriteMethod, decide_recovery};
-use bowline_state::rpc_error::quote;
 
 use super::apply::transaction::{ChangeJob, FileTransaction};
 use super::apply::{FileBytes, NewFile, PlannedChange, ProgressCallback};

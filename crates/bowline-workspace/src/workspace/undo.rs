@@ -7,12 +7,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, MutexGuard};
 
-use bowline_state::changes::{
-    Change, ChangeId, ChangeOrigin, ChangeSource, ContentHash, FileState, Reversal, Timestamp,
-};
+use bowline_state::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, FileState, Reversal};
+use bowline_state::hash::ContentHash;
 use bowline_state::ledger::WriteRejectedError;
 use bowline_state::paths::Access;
 use bowline_state::text;
+use bowline_state::time::Timestamp;
 use bowline_state::undo::{
     self, ChangeSelection, ConflictResolution, ReversalDirection, ReversalError, ReversalErrorReason,
     ReversalPlan,

@@ -8,9 +8,10 @@
 use std::borrow::Cow;
 use std::sync::{Arc, MutexGuard};
 
-use bowline_state::changes::{ChangeId, ChangeOrigin, ContentHash};
+use bowline_state::changes::{ChangeId, ChangeOrigin};
 use bowline_state::documents::{DocumentTextSource, resolve_text_source};
 use bowline_state::grants::FileId;
+use bowline_state::hash::ContentHash;
 use bowline_state::ledger::{
     Knowledge, LedgerDecision, TextVersion, WriteContext, WriteVerdict, decide_deletion, decide_write,
 };

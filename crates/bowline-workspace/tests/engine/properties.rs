@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
-use bowline_state::changes::ContentHash;
+use bowline_state::hash::ContentHash;
 use bowline_state::lines::{self, LineWindow};
 use bowline_state::text::{self, Encoding, TextFormat};
 use bowline_state::undo::{ChangeOwner, ChangeSelection};

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bowline_state::changes::ContentHash;
+use bowline_state::hash::ContentHash;
 use bowline_state::undo::ChangeSelection;
 use bowline_workspace::disk_calls::DiskCalls;
 use bowline_workspace::error::FilesError;

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bowline_state::changes::{ChangeId, ChangeOrigin, ContentHash, Timestamp};
+use bowline_state::changes::{ChangeId, ChangeOrigin};
+use bowline_state::hash::ContentHash;
+use bowline_state::time::Timestamp;
 use bowline_workspace::journal::{
     ApplyMethod, ChangeDraft, ChangeFilter, ChangeOutcome, DraftContent, DraftSide, Journal, JournalError,
     Retention,

@@ -126,7 +126,7 @@ fn item_line(item: &QuestionItem, stat: Option<DiffStat>, style: Style, width: u
             (display::escape_line(asked, MAX_TEXT), Truncation::KeepEnd)
         }
         OperationTarget::Command(command) => (
-            display::escape_line(&display::format_invocation(&command.invocation), MAX_TEXT),
+            display::escape_line(&bowline_state::terminal::format_invocation(&command.invocation), MAX_TEXT),
             Truncation::KeepStart,
         ),
         OperationTarget::Url(text) | OperationTarget::Described(text) => {

@@ -3,11 +3,12 @@
 use bowline_state::accumulator::ToolCallView;
 use bowline_state::danger::find_dangers;
 use bowline_state::grants::GrantHolder;
-use bowline_state::operation::{CommandSpec, Invocation, Operation, OperationKind, OperationTarget};
+use bowline_state::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
 use bowline_state::policy::suggest_rules;
 use bowline_state::question::{
     AgentOption, QuestionId, QuestionItem, QuestionTrigger, TextChange, ToolCallDescription,
 };
+use bowline_state::terminal::Invocation;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 

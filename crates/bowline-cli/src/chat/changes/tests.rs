@@ -1,6 +1,8 @@
 //! Tests of the changes pane: what it shows, and what its keys undo.
 
-use bowline_state::changes::{ChangeOrigin, ChangeSource, ContentHash, FileState, Timestamp};
+use bowline_state::changes::{ChangeOrigin, ChangeSource, FileState};
+use bowline_state::hash::ContentHash;
+use bowline_state::time::Timestamp;
 use bowline_state::undo::{changes_to_redo, changes_to_undo};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;

@@ -65,7 +65,7 @@ pub(super) fn describe_turn(workspace: &Workspace, session: &str, turn: u64) -> 
     }
 }
 
-fn content_identity(state: Option<&FileState>) -> Option<(bowline_state::changes::ContentHash, u32)> {
+fn content_identity(state: Option<&FileState>) -> Option<(bowline_state::hash::ContentHash, u32)> {
     state.map(|state| (state.hash, state.mode))
 }
 

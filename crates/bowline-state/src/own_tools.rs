@@ -25,8 +25,8 @@ use serde_json::value::RawValue;
 use self::request_shapes::{
     InputLocation, OMITTED_INPUT_PREFIX, REQUEST_SHAPES, RequestCheck, TITLE_FORM, ToolName, parse_tool_name,
 };
-use super::ToolCallMessage;
 use crate::paths::{Access, find_protected_components};
+use crate::relay::ToolCallMessage;
 
 mod request_shapes;
 
