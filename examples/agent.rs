@@ -3,9 +3,9 @@
 //! The prompt names the file. To run it with the example client, build both with `cargo build --examples`, then run
 //! `cargo run --example client -- target/debug/examples/agent`.
 
-use bowline_state::builders::start_edit;
-use bowline_state::permission::{PermissionBroker, PermissionRequestDetails, PermissionVerdict};
-use bowline_state::tracker::ToolCallTracker;
+use bowline_protocol::builders::start_edit;
+use bowline_protocol::permission::{PermissionBroker, PermissionRequestDetails, PermissionVerdict};
+use bowline_protocol::tracker::ToolCallTracker;
 use bowline_wire::schema::v1::{
     ContentBlock, Error, InitializeRequest, InitializeResponse, NewSessionRequest, NewSessionResponse,
     PromptRequest, PromptResponse, ReadTextFileRequest, StopReason, WriteTextFileRequest,

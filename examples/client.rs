@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use bowline_state::permission::{ChoiceLifetime, PermissionDecision, choose_outcome};
+use bowline_protocol::permission::{ChoiceLifetime, PermissionDecision, choose_outcome};
 use bowline_wire::schema::ProtocolVersion;
 use bowline_wire::schema::v1::{
     ClientCapabilities, Error, FileSystemCapabilities, InitializeRequest, NewSessionRequest, PromptRequest,

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bowline_host::state::undo::ChangeSelection;
+use bowline_host::history::undo::ChangeSelection;
 use bowline_host::workspace::terminals::{self, SupervisorProgram, supervisor};
 use bowline_host::{
     Approver, BoxFuture, FrontEnd, Host, HostEvent, HostOptions, HostPaths, Question, QuestionReply,

@@ -3,9 +3,9 @@
 
 use std::error::Error;
 
-use bowline_state::changes::ChangeOrigin;
-use bowline_state::lines::LineWindow;
-use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_history::changes::ChangeOrigin;
+use bowline_history::undo::{ChangeOwner, ChangeSelection};
+use bowline_text::lines::LineWindow;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::workspace::{Workspace, WorkspaceOptions};
 

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bowline_host::{Connection, HostOptions, HostSession, SessionOptions};
-use bowline_state::accumulator::MessageKind;
-use bowline_state::policy::Preset;
-use bowline_state::question::QuestionReply;
+use bowline_policy::policy::Preset;
+use bowline_policy::question::QuestionReply;
+use bowline_protocol::accumulator::MessageKind;
 use bowline_wire::ShutdownGrace;
 use bowline_workspace::terminals::{Confinement, SupervisorProgram};
 use test_support::host_harness::HostHarness;
@@ -140,7 +140,7 @@ async fn run_command(session: &HostSession, line: &str) -> Result<Option<String>
     terminals.release(&id).await?;
     let exit = exit?;
     let last = shown.lines().last().unwrap_or_default();
-    let well = exit == bowline_state::terminal::CommandExit::Code(0);
+    let well = exit == bowline_protocol::terminal::CommandExit::Code(0);
     Ok((!well).then(|| format!("`{line}` ends with {exit}: {last}")))
 }
 

@@ -14,8 +14,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use bowline_state::audit::{AuditAction, AuditEntry, AuditSubject};
-use bowline_state::time::Timestamp;
+use bowline_policy::audit::{AuditAction, AuditEntry, AuditSubject};
+use bowline_text::time::Timestamp;
 use bowline_workspace::audit::{self, AuditLog};
 
 use crate::files::data::TextGenerator;

@@ -5,8 +5,8 @@
 
 #![no_main]
 
-use bowline_state::diff::{self, DiffContent, DiffSide, FileDiff};
-use bowline_state::merge::{MAX_CONFLICT_HUNKS, MAX_HUNK_TEXT_BYTES, merge};
+use bowline_text::diff::{self, DiffContent, DiffSide, FileDiff};
+use bowline_text::merge::{MAX_CONFLICT_HUNKS, MAX_HUNK_TEXT_BYTES, merge};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

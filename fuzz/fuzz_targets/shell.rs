@@ -3,10 +3,10 @@
 
 #![no_main]
 
-use bowline_state::time::Timestamp;
-use bowline_state::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
-use bowline_state::terminal::Invocation;
-use bowline_state::policy::{
+use bowline_text::time::Timestamp;
+use bowline_policy::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
+use bowline_protocol::terminal::Invocation;
+use bowline_policy::policy::{
     Effect, Policy, PolicyContext, Preset, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec,
     canonical_invocation, shell, suggest_rules,
 };

@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use bowline_state::text::{
+use bowline_text::text::{
     DecodedText, Encoding, TextFormat, can_stream, decode, decode_as, encode, fit_line_endings, looks_binary,
 };
 use libfuzzer_sys::fuzz_target;

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use bowline_state::trace::{
+use bowline_protocol::trace::{
     ReplayPlayer, TraceLine, TraceReader, TraceRecord, TraceSequence, TraceSide, decode_line, encode_entry,
 };
 use libfuzzer_sys::fuzz_target;

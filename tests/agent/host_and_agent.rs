@@ -1,7 +1,7 @@
 //! Bowline's agent with Bowline's host, two programs over pipes: the agent's text, the questions to the user, and the
 //! content of the journal and the audit log.
 
-use bowline_state::question::{AnswerChoice, AnswerLifetime, Question, QuestionReply};
+use bowline_policy::question::{AnswerChoice, AnswerLifetime, Question, QuestionReply};
 use expect_test::expect;
 use test_support::host_harness::HostHarness;
 

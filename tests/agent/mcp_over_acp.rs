@@ -1,7 +1,7 @@
 //! MCP servers that the client serves over its own connection, including a workspace, through the whole program.
 
-use bowline_state::mcp_tools::workspace::{EDIT_TOOL, LIST_TOOL, READ_TOOL, SEARCH_TOOL, WRITE_TOOL};
-use bowline_state::tools::schema::{edit_schema, list_schema, read_schema, search_schema, write_schema};
+use bowline_tools::mcp_tools::workspace::{EDIT_TOOL, LIST_TOOL, READ_TOOL, SEARCH_TOOL, WRITE_TOOL};
+use bowline_tools::tools::schema::{edit_schema, list_schema, read_schema, search_schema, write_schema};
 use expect_test::expect;
 use serde_json::{Value, json};
 

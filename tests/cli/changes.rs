@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use bowline_state::changes::{ChangeOrigin, ChangeSource};
-use bowline_state::time::Timestamp;
+use bowline_history::changes::{ChangeOrigin, ChangeSource};
+use bowline_text::time::Timestamp;
 use bowline_workspace::journal::{ApplyMethod, ChangeDraft, DraftContent, DraftSide, Journal, Retention};
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::workspace::Workspace;

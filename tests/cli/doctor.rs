@@ -8,8 +8,8 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use bowline_state::audit::{AuditAction, AuditEntry};
-use bowline_state::time::Timestamp;
+use bowline_policy::audit::{AuditAction, AuditEntry};
+use bowline_text::time::Timestamp;
 use bowline_workspace::audit::AuditLog;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::workspace::{Workspace, WorkspaceOptions};

@@ -493,7 +493,7 @@ fn a_session_is_deleted_when_that_is_meant_and_nobody_uses_it() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let state = scene.home().join(".local/state/bowline");
     let store = SqliteSessionStore::new(&state, SessionRetention::default());
-    let id = bowline_state::schema::v1::SessionId::new(ids[0].clone());
+    let id = bowline_protocol::schema::v1::SessionId::new(ids[0].clone());
     let held = runtime.block_on(store.claim(&id)).unwrap();
     let told = scene.run_all(&[&["sessions", "delete", "last", "--yes"], &["sessions", "list"]]);
     expect![[r#"

@@ -1,14 +1,14 @@
 //! Approvals: when the user is asked about an agent's operations, and how often.
 
-use bowline_state::grants::GrantHolder;
-use bowline_state::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
-use bowline_state::policy::{Effect, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec};
-use bowline_state::question::QuestionReply;
-use bowline_state::schema::v1::{
+use bowline_policy::grants::GrantHolder;
+use bowline_policy::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
+use bowline_policy::policy::{Effect, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec};
+use bowline_policy::question::QuestionReply;
+use bowline_protocol::schema::v1::{
     CreateTerminalRequest, ReadTextFileRequest, ReleaseTerminalRequest, StopReason, TerminalOutputRequest,
     WaitForTerminalExitRequest, WriteTextFileRequest,
 };
-use bowline_state::terminal::Invocation;
+use bowline_protocol::terminal::Invocation;
 use bowline_wire::schema::v1::Error;
 use bowline_workspace::approvals::MAX_TRANSIENT_RULES;
 use expect_test::expect;

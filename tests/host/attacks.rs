@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bowline_host::{Host, HostError, HostOptions, HostPaths, QuietFrontEnd, SessionOptions};
-use bowline_state::question::{Question, QuestionReply};
+use bowline_policy::question::{Question, QuestionReply};
 use bowline_wire::ShutdownGrace;
 use bowline_wire::schema::v1::StopReason;
 use bowline_workspace::terminals::{self, SupervisorProgram};

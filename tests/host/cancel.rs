@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::sync::mpsc;
 
-use bowline_state::policy::Preset;
-use bowline_state::question::QuestionReply;
+use bowline_policy::policy::Preset;
+use bowline_policy::question::QuestionReply;
 use bowline_wire::schema::v1::StopReason;
 use bowline_workspace::terminals::SupervisorProgram;
 use expect_test::expect;

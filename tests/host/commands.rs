@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bowline_state::policy::Preset;
-use bowline_state::schema::v1::TerminalId;
-use bowline_state::undo::ChangeSelection;
+use bowline_history::undo::ChangeSelection;
+use bowline_policy::policy::Preset;
+use bowline_protocol::schema::v1::TerminalId;
 use bowline_wire::schema::v1::StopReason;
 use bowline_wire::{ConnectionLimits, ShutdownGrace, connect_agent};
 use bowline_workspace::terminals::{CommandRequest, TerminalError};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bowline_state::schema::v1::{
+use bowline_protocol::schema::v1::{
     CompleteElicitationNotification, CreateElicitationRequest, ElicitationAcceptAction, ElicitationAction,
     ElicitationContentValue, Error, StopReason,
 };

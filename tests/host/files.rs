@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
+use bowline_history::undo::ChangeSelection;
 use bowline_host::{HostCapabilities, SessionOptions};
-use bowline_state::policy::Preset;
-use bowline_state::undo::ChangeSelection;
+use bowline_policy::policy::Preset;
 use bowline_wire::schema::v1::{
     AgentCapabilities, Error, InitializeRequest, InitializeResponse, NewSessionRequest, NewSessionResponse,
     PromptRequest, PromptResponse, StopReason,

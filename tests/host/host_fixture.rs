@@ -15,8 +15,8 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use bowline_host::{Connection, HostOptions, HostSession};
-use bowline_state::audit::AuditRecord;
-use bowline_state::question::{AnswerChoice, AnswerLifetime, Question, QuestionReply};
+use bowline_policy::audit::AuditRecord;
+use bowline_policy::question::{AnswerChoice, AnswerLifetime, Question, QuestionReply};
 use bowline_wire::schema::v1::{Error, StopReason};
 use bowline_wire::{CallError, body::JsonBody};
 use bowline_workspace::audit::verify;
@@ -170,8 +170,8 @@ impl HostFixture {
         let mut text = String::new();
         for AuditRecord { entry, .. } in self.lab.audit_records().unwrap() {
             let subject = match &entry.subject {
-                bowline_state::audit::AuditSubject::None => String::new(),
-                bowline_state::audit::AuditSubject::Path { requested: asked, resolved: None } => {
+                bowline_policy::audit::AuditSubject::None => String::new(),
+                bowline_policy::audit::AuditSubject::Path { requested: asked, resolved: None } => {
                     format!(" {asked}")
                 }
                 other => format!(" {other:?}"),

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use bowline_history::undo::{ChangeOwner, ChangeSelection};
 use bowline_host::SessionOptions;
-use bowline_state::policy::Preset;
-use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_policy::policy::Preset;
 use bowline_workspace::journal::Retention;
 use expect_test::expect;
 

@@ -4,8 +4,8 @@
 //! journal and the audit log.
 
 use bowline_host::HostOptions;
-use bowline_state::question::QuestionReply;
-use bowline_state::schema::v1::{PromptRequest, StopReason};
+use bowline_policy::question::QuestionReply;
+use bowline_protocol::schema::v1::{PromptRequest, StopReason};
 use expect_test::{Expect, expect};
 use serde_json::json;
 use test_support::agent_homes;

@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use bowline_state::question::{QuestionAnswer, QuestionReply};
+use bowline_policy::question::{QuestionAnswer, QuestionReply};
 use bowline_wire::schema::v1::StopReason;
 use bowline_workspace::approvals::MAX_PENDING_QUESTIONS;
 use expect_test::{Expect, expect};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bowline_host::{Host, HostOptions, HostPaths, QuietFrontEnd, SessionOptions};
-use bowline_state::policy::Preset;
-use bowline_state::question::QuestionReply;
+use bowline_policy::policy::Preset;
+use bowline_policy::question::QuestionReply;
 use bowline_workspace::terminals::{self, SupervisorProgram};
 use expect_test::expect;
 

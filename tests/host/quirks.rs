@@ -1,9 +1,9 @@
 //! Agents with known bugs, as the table of quirks lists them.
 
 use bowline_host::{HostOptions, SessionOptions};
-use bowline_state::policy::Preset;
-use bowline_state::quirks::QuirkMode;
-use bowline_state::schema::v1::{
+use bowline_policy::policy::Preset;
+use bowline_protocol::quirks::QuirkMode;
+use bowline_protocol::schema::v1::{
     Error, Implementation, ReadTextFileRequest, StopReason, WriteTextFileRequest,
 };
 use bowline_wire::CallError;

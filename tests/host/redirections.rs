@@ -1,8 +1,8 @@
 //! Command lines with redirections: evaluated by the files that the shell opens, also under rules that name protected
 //! files.
 
-use bowline_state::policy::Preset;
-use bowline_state::schema::v1::{
+use bowline_policy::policy::Preset;
+use bowline_protocol::schema::v1::{
     CreateTerminalRequest, ReadTextFileRequest, StopReason, WaitForTerminalExitRequest, WriteTextFileRequest,
 };
 use bowline_wire::schema::v1::Error;

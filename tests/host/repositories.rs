@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bowline_host::{Host, HostOptions, QuietFrontEnd};
-use bowline_state::grants::GrantHolder;
-use bowline_state::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
-use bowline_state::policy::{Effect, Preset};
-use bowline_state::question::QuestionReply;
-use bowline_state::terminal::Invocation;
+use bowline_policy::grants::GrantHolder;
+use bowline_policy::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
+use bowline_policy::policy::{Effect, Preset};
+use bowline_policy::question::QuestionReply;
+use bowline_protocol::terminal::Invocation;
 use bowline_workspace::terminals::{self, SupervisorProgram};
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ async fn count_program_starts(
                 for command in commands {
                     actor.run_command(json!({"command": command, "cwd": format!("$ROOT/{cwd}")})).await;
                 }
-                bowline_state::schema::v1::StopReason::EndTurn
+                bowline_protocol::schema::v1::StopReason::EndTurn
             })
             .await;
         started += usize::from(mark.exists());
@@ -167,7 +167,7 @@ async fn a_repository_of_the_users_is_protected_wherever_it_keeps_its_files() {
                 let allowed = if try_write_file(&actor, name, "x\n").await { "written" } else { "refused" };
                 actor.record(&format!("{name}: {allowed}"));
             }
-            bowline_state::schema::v1::StopReason::EndTurn
+            bowline_protocol::schema::v1::StopReason::EndTurn
         })])
         .await;
     session.prompt_text("go").await.unwrap();

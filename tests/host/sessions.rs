@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bowline_history::undo::{ChangeOwner, ChangeSelection};
 use bowline_host::{
     Host, HostCapabilities, HostError, HostOptions, HostPaths, QuietFrontEnd, SessionOptions,
 };
-use bowline_state::paths::Access;
-use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_policy::paths::Access;
 use bowline_wire::schema::v1::StopReason;
 use bowline_workspace::terminals::{self, SupervisorProgram};
 use expect_test::expect;

@@ -76,7 +76,7 @@ enum XtaskCommand {
     Matrix(MatrixOptions),
     /// Check licences, sources and known vulnerabilities of the dependencies (installs cargo-deny)
     Deny,
-    /// Find changes of the code that no test notices, in bowline-state by default (installs cargo-mutants)
+    /// Find changes of the code that no test notices, in bowline-policy by default (installs cargo-mutants)
     Mutants {
         /// Passed to cargo-mutants
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

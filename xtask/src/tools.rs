@@ -16,7 +16,7 @@ const MUTANTS: &str = "cargo-mutants@27.1.0";
 const FUZZ: &str = "cargo-fuzz@0.13.2";
 
 /// The crate to mutate, unless the arguments name another.
-const DEFAULT_MUTATED_CRATE: &str = "bowline-state";
+const DEFAULT_MUTATED_CRATE: &str = "bowline-policy";
 
 /// Checks licences, bans, sources and known vulnerabilities of every dependency against `deny.toml`.
 ///

@@ -1,7 +1,8 @@
 //! Diffs and merges of long texts.
 
 use anyhow::{Context, Result, ensure};
-use bowline_state::{diff, merge};
+use bowline_text::diff;
+use bowline_text::merge;
 
 use super::BenchProgress;
 use super::comparison::time;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use bowline_state::lines::LineWindow;
+use bowline_text::lines::LineWindow;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::workspace::{WatchMode, WorkspaceOptions};
 

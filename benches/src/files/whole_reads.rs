@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use bowline_state::lines::LineWindow;
+use bowline_text::lines::LineWindow;
 use bowline_workspace::workspace::{WorkspaceOptions, WorkspaceSession};
 
 use super::comparison::{Comparison, time};

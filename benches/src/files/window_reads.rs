@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use bowline_state::lines::LineWindow;
+use bowline_text::lines::LineWindow;
 use bowline_workspace::workspace::{WorkspaceOptions, WorkspaceSession};
 
 use super::comparison::{Comparison, time};

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use bowline_state::ledger::WriteVerdict;
-use bowline_state::lines::LineWindow;
+use bowline_history::ledger::WriteVerdict;
+use bowline_text::lines::LineWindow;
 use bowline_workspace::workspace::WorkspaceOptions;
 
 use super::comparison::{Comparison, time};

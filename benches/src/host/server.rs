@@ -17,8 +17,8 @@ use anyhow::{Context as _, Result};
 use bowline_host::{
     Connection, FrontEnd, Host, HostEvent, HostOptions, HostPaths, HostSession, SessionOptions,
 };
-use bowline_state::policy::Preset;
-use bowline_state::question::{Question, QuestionReply};
+use bowline_policy::policy::Preset;
+use bowline_policy::question::{Question, QuestionReply};
 use bowline_wire::{
     AgentHandle, AgentProcess, Client, ClientContext, ConnectionLimits, ShutdownGrace, spawn_agent,
 };

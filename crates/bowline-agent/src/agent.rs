@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_mcp::client::{McpNotificationRouter, McpOverAcp};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     AgentAuthCapabilities, AgentCapabilities, AuthenticateRequest, AuthenticateResponse, CloseSessionRequest,
     CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse, Error, ForkSessionRequest,
     ForkSessionResponse, Implementation, InitializeRequest, InitializeResponse, ListSessionsRequest,
@@ -359,7 +359,7 @@ impl Agent for BowlineAgent {
         Ok(session.prompt(request.prompt, cx.cancel_signal()).await?)
     }
 
-    async fn cancel(&self, notification: bowline_state::schema::v1::CancelNotification, _: ClientHandle) {
+    async fn cancel(&self, notification: bowline_protocol::schema::v1::CancelNotification, _: ClientHandle) {
         // The wire layer cancels the turns themselves.
         self.log_line(format!("session {}: cancelled", notification.session_id.0));
     }

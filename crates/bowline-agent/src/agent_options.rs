@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::mode::AgentMode;
-use bowline_state::quirks::QuirkMode;
+use bowline_policy::mode::AgentMode;
+use bowline_protocol::quirks::QuirkMode;
 use bowline_workspace::{terminals, workspace};
 
 /// The paths of the user's own files. None of them may lie inside a workspace.

@@ -1,12 +1,12 @@
 //! Compacting a conversation that exceeds the model's context window.
 //!
-//! [`bowline_state::compaction`] decides what is summarised and what stays. The model itself writes the summary; if it
+//! [`bowline_conversation::compaction`] decides what is summarised and what stays. The model itself writes the summary; if it
 //! cannot, a list of prompts and calls takes its place, so that a conversation can always continue.
 
 use std::sync::Arc;
 
-use bowline_state::compaction::{CompactionPlan, MIN_WINDOW_TOKENS, SummaryPlan};
-use bowline_state::conversation::{ConversationMessage, MessageRole, ThinkingLevel, TokenUsage};
+use bowline_conversation::compaction::{CompactionPlan, MIN_WINDOW_TOKENS, SummaryPlan};
+use bowline_conversation::conversation::{ConversationMessage, MessageRole, ThinkingLevel, TokenUsage};
 use futures_util::StreamExt as _;
 
 use crate::model::{Model, ModelInfo, ModelRequest, ReplyEvent, ReplyStop};

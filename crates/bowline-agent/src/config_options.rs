@@ -3,16 +3,16 @@
 //! Config options are the single source of truth. Clients that only support modes, or the older method for models, are
 //! served from it, and each change is reported in both forms.
 
-use bowline_state::conversation::ThinkingLevel;
-use bowline_state::display::quote;
-use bowline_state::mode::AgentMode;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_conversation::conversation::ThinkingLevel;
+use bowline_conversation::slash_command;
+use bowline_policy::mode::AgentMode;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate, ConfigOptionUpdate, CurrentModeUpdate,
     SessionConfigOption, SessionConfigOptionCategory, SessionConfigOptionValue, SessionConfigSelectOption,
     SessionMode, SessionModeState, SessionUpdate, UnstructuredCommandInput,
 };
-use bowline_state::slash_command;
+use bowline_text::display::quote;
 
 use crate::model::ModelInfo;
 

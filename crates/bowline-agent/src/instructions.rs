@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use bowline_state::lines::LineWindow;
-use bowline_state::rpc_error::RpcError;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_text::lines::LineWindow;
 use bowline_workspace::files::FileBackend;
 use futures_util::future::join_all;
 

@@ -8,7 +8,7 @@
 //!
 //! A small model (few parameters by its name, or a small context window) gets a short list of tools as text, two worked
 //! examples and required arguments only. Calls and results are text for it (`tools_as_text.rs`), each result ends with
-//! a hint for the next step, and [`bowline_state`]'s `text_tool_calls` extracts the calls.
+//! a hint for the next step, and [`bowline_conversation::text_tool_calls`] extracts the calls.
 
 mod base_url;
 pub mod catalogue;
@@ -27,7 +27,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::conversation::{ConversationMessage, ThinkingLevel, TokenUsage, ToolSpec, ToolUse};
+use bowline_conversation::conversation::{ConversationMessage, ThinkingLevel, TokenUsage, ToolSpec, ToolUse};
 use futures_util::Stream;
 use serde::{Deserialize, Serialize};
 

@@ -5,21 +5,21 @@
 //! mode's preset where no rule matches; undecided operations are put to the user through the client, and every
 //! operation is recorded in the audit log.
 //!
-//! [`ClientCapabilityGate::authorizes_operations`]: bowline_state::capabilities::ClientCapabilityGate::authorizes_operations
+//! [`ClientCapabilityGate::authorizes_operations`]: bowline_protocol::capabilities::ClientCapabilityGate::authorizes_operations
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject, DecisionSource};
-use bowline_state::conversation::ToolUse;
-use bowline_state::grants::GrantHolder;
-use bowline_state::hash::ContentHash;
-use bowline_state::mode::AgentMode;
-use bowline_state::operation::{Operation, OperationKind, OperationTarget};
-use bowline_state::policy::{Effect, PolicyDecision, Preset};
-use bowline_state::question::{AnswerChoice, QuestionItem, QuestionTrigger};
+use bowline_conversation::conversation::ToolUse;
+use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject, DecisionSource};
+use bowline_policy::grants::GrantHolder;
+use bowline_policy::mode::AgentMode;
+use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
+use bowline_policy::policy::{Effect, PolicyDecision, Preset};
+use bowline_policy::question::{AnswerChoice, QuestionItem, QuestionTrigger};
+use bowline_text::hash::ContentHash;
 use bowline_workspace::approvals::{
     ApprovalError, ApprovalRequest, Approvals, OperationApproval, PolicyFallback, PolicySources,
 };

@@ -10,18 +10,18 @@ mod links;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use bowline_state::conversation::MessagePart;
-use bowline_state::display;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_conversation::conversation::MessagePart;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     BlobResourceContents, ContentBlock, EmbeddedResourceResource, ImageContent, ResourceLink,
 };
+use bowline_text::display;
 use bowline_workspace::files::FileBackend;
 
 use attachment::{Attachment, AttachmentRenderer};
 use links::LinkTarget;
 
-pub(crate) use bowline_state::display::is_hidden;
+pub(crate) use bowline_text::display::is_hidden;
 pub use delimit::{delimit, truncate_at_line};
 
 /// The most blocks of a prompt.

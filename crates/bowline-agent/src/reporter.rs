@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_state::builders::IntoSessionUpdate;
-use bowline_state::permission::{PermissionBroker, PermissionRequestDetails, PermissionRequestError};
-use bowline_state::schema::v1::{
+use bowline_protocol::builders::IntoSessionUpdate;
+use bowline_protocol::permission::{PermissionBroker, PermissionRequestDetails, PermissionRequestError};
+use bowline_protocol::schema::v1::{
     ContentBlock, ContentChunk, MessageId, RequestPermissionRequest, SessionId, SessionUpdate, ToolCall,
     ToolCallId, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
 };
-use bowline_state::tracker::{MAX_TRACKED_CALLS, ToolCallTracker, TrackerError};
+use bowline_protocol::tracker::{MAX_TRACKED_CALLS, ToolCallTracker, TrackerError};
 use bowline_wire::{CallError, ClientHandle};
 
 /// The most bytes of unsaved text before the turn has to save it.

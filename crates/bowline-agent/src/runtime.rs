@@ -8,12 +8,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use bowline_state::capabilities::{ClientCapabilityGate, ClientMethod};
-use bowline_state::lines::LineWindow;
-use bowline_state::operation::{Operation, OperationKind, OperationTarget};
-use bowline_state::paths::{self, Access, AdmissionError, LexicalPath, PathError, Root, RootMode};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::SessionId;
+use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
+use bowline_policy::paths::{self, Access, AdmissionError, LexicalPath, PathError, Root, RootMode};
+use bowline_protocol::capabilities::{ClientCapabilityGate, ClientMethod};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::SessionId;
+use bowline_text::lines::LineWindow;
 use bowline_wire::ClientHandle;
 use bowline_workspace::files::{FileBackend, LocalFiles, Requester, TextWriteOutcome};
 use bowline_workspace::roots::{AdmitError, RootSpec, Roots};

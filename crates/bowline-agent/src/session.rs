@@ -4,17 +4,17 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bowline_conversation::compaction::TokenCalibration;
+use bowline_conversation::conversation::{ConversationMessage, ThinkingLevel, TokenUsage, ToolSpec};
+use bowline_conversation::slash_command;
+use bowline_conversation::turn::{ReplyError, TurnOutcome};
 use bowline_mcp::client::McpServers;
-use bowline_state::compaction::TokenCalibration;
-use bowline_state::conversation::{ConversationMessage, ThinkingLevel, TokenUsage, ToolSpec};
-use bowline_state::mode::AgentMode;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_policy::mode::AgentMode;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     ContentBlock, ContentChunk, Cost, MessageId, PromptResponse, SessionId, SessionInfoUpdate, SessionUpdate,
     StopReason,
 };
-use bowline_state::slash_command;
-use bowline_state::turn::{ReplyError, TurnOutcome};
 use bowline_wire::service::CancelSignal;
 use bowline_wire::{CallError, ClientHandle};
 use tokio::sync::Semaphore;

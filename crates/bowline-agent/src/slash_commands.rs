@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use bowline_state::display::quote;
-use bowline_state::policy::Preset;
-use bowline_state::schema::v1::{ContentBlock, MessageId};
-use bowline_state::slash_command::{self, McpCommand, SlashCommand, SlashCommandError, UndoTarget};
-use bowline_state::turn::TurnOutcome;
+use bowline_conversation::slash_command::{self, McpCommand, SlashCommand, SlashCommandError, UndoTarget};
+use bowline_conversation::turn::TurnOutcome;
+use bowline_policy::policy::Preset;
+use bowline_protocol::schema::v1::{ContentBlock, MessageId};
+use bowline_text::display::quote;
 
 use crate::config_options::ConfigChange;
 use crate::model::offline;
@@ -108,7 +108,7 @@ async fn execute_command(
 fn describe_commands(session: &AgentSession) -> String {
     let commands = slash_command::help_text(session.toolbox().can_undo());
     match session.config().model.info().name == offline::NAME {
-        true => format!("{commands}\n{}", bowline_state::offline_commands::HELP_TEXT),
+        true => format!("{commands}\n{}", bowline_conversation::offline_commands::HELP_TEXT),
         false => commands,
     }
 }

@@ -8,10 +8,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use bowline_state::conversation::{ConversationMessage, ThinkingLevel, TokenUsage};
-use bowline_state::mode::AgentMode;
-use bowline_state::schema::v1::{SessionId, SessionUpdate};
-use bowline_state::time::Timestamp;
+use bowline_conversation::conversation::{ConversationMessage, ThinkingLevel, TokenUsage};
+use bowline_policy::mode::AgentMode;
+use bowline_protocol::schema::v1::{SessionId, SessionUpdate};
+use bowline_text::time::Timestamp;
 
 mod claim;
 mod codec;
@@ -134,9 +134,9 @@ pub enum SessionRecord {
 pub struct StoredSession {
     /// Its metadata.
     pub meta: SessionMeta,
-    /// The updates sent to the client, for [`transcript::replay`](bowline_state::transcript::replay).
+    /// The updates sent to the client, for [`transcript::replay`](bowline_conversation::transcript::replay).
     pub updates: Vec<SessionUpdate>,
-    /// The conversation, for [`repair_conversation`](bowline_state::transcript::repair_conversation).
+    /// The conversation, for [`repair_conversation`](bowline_conversation::transcript::repair_conversation).
     pub messages: Vec<ConversationMessage>,
     /// The number of updates dropped because the session grew too large, or unreadable by this version.
     pub dropped_updates: u64,

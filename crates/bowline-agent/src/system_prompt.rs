@@ -3,8 +3,8 @@
 //! The text names only available tools, and the machine that they act on. Small models get a shorter one: they cannot
 //! use more, and it would only fill their context window.
 
-use bowline_state::conversation::ToolSpec;
-use bowline_state::mode::AgentMode;
+use bowline_conversation::conversation::ToolSpec;
+use bowline_policy::mode::AgentMode;
 use serde_json::{Value, json};
 
 use crate::agent_options::ToolSet;

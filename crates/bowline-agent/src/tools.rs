@@ -7,12 +7,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use bowline_state::conversation::{ToolResult, ToolSpec, ToolUse};
-use bowline_state::display;
-use bowline_state::ledger::Ledger;
-use bowline_state::mode::AgentMode;
-use bowline_state::operation::{Operation, OperationTarget};
-use bowline_state::tools::write::ReportedTexts;
+use bowline_conversation::conversation::{ToolResult, ToolSpec, ToolUse};
+use bowline_history::ledger::Ledger;
+use bowline_policy::mode::AgentMode;
+use bowline_policy::operation::{Operation, OperationTarget};
+use bowline_text::display;
+use bowline_tools::tools::write::ReportedTexts;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 mod active_call;

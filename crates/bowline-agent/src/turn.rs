@@ -1,21 +1,23 @@
 //! Running a turn: the model's reply, the tools, and cancellation at any point.
 //!
-//! [`bowline_state::turn`] decides; this module acts. Every wait also awaits the cancel signal, so that a turn ends
+//! [`bowline_conversation::turn`] decides; this module acts. Every wait also awaits the cancel signal, so that a turn ends
 //! promptly wherever it is.
 
 use std::collections::VecDeque;
 use std::future::Future;
 
-use bowline_state::compaction::{
+use bowline_conversation::compaction::{
     CompactionPlan, TokenBudget, estimate_fixed_tokens, plan_compaction, plan_requested_summary,
 };
-use bowline_state::conversation::{
+use bowline_conversation::conversation::{
     ConversationMessage, MessagePart, MessageRole, TokenUsage, ToolSpec, ToolUse,
 };
-use bowline_state::schema::v1::{CompactionStatus, CompactionUpdate, MessageId, SessionUpdate, UsageUpdate};
-use bowline_state::transcript;
-use bowline_state::turn::{
+use bowline_conversation::transcript;
+use bowline_conversation::turn::{
     EMPTY_REPLY_PROMPT, ReplyEnd, ReplyError, TurnAction, TurnEvent, TurnMachine, TurnOutcome,
+};
+use bowline_protocol::schema::v1::{
+    CompactionStatus, CompactionUpdate, MessageId, SessionUpdate, UsageUpdate,
 };
 use bowline_wire::ClientHandle;
 use bowline_wire::service::CancelSignal;

@@ -19,12 +19,12 @@ mod processes;
 use bowline_agent::store::{
     Durability, MAX_TITLE_BYTES, SessionRecord, SessionStore as _, SqliteSessionStore, StoreError,
 };
-use bowline_state::conversation::{
+use bowline_conversation::conversation::{
     ConversationMessage, MessagePart, MessageRole, ThinkingLevel, TokenUsage, ToolUse,
 };
-use bowline_state::mode::AgentMode;
-use bowline_state::schema::v1::{SessionId, SessionUpdate};
-use bowline_state::transcript;
+use bowline_conversation::transcript;
+use bowline_policy::mode::AgentMode;
+use bowline_protocol::schema::v1::{SessionId, SessionUpdate};
 use expect_test::expect;
 use serde_json::json;
 
@@ -208,7 +208,7 @@ async fn deeply_nested_input_can_be_kept_and_read() {
     let call = ToolUse {
         id: "a".into(),
         name: "t".into(),
-        input: bowline_state::conversation::ToolUseInput::Value(deep),
+        input: bowline_conversation::conversation::ToolUseInput::Value(deep),
     };
     let message = ConversationMessage { role: MessageRole::Assistant, parts: vec![MessagePart::Call(call)] };
     let mut update: SessionUpdate =

@@ -15,7 +15,7 @@ use bowline_agent::keys::Keyring;
 use bowline_agent::model::ModelInfo;
 use bowline_agent::model::catalogue::{CatalogueOptions, ModelCatalogue};
 use bowline_agent::model::provider::Provider;
-use bowline_state::mode::AgentMode;
+use bowline_policy::mode::AgentMode;
 use bowline_wire::run_agent;
 use bowline_workspace::terminals::{self, SupervisorProgram};
 use clap::{Args, ValueEnum};

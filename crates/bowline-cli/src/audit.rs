@@ -173,7 +173,7 @@ fn verify_log(arguments: &AuditVerifyArguments) -> Result<(), CliError> {
     }
     let report = audit::verify(&here.audit_log_dir(), &here.anchor).map_err(failed)?;
     if arguments.json {
-        let finding = |finding: &bowline_state::audit::AuditFinding| {
+        let finding = |finding: &bowline_policy::audit::AuditFinding| {
             serde_json::json!({
                 "file": finding.position.as_ref().map(|place| &place.file),
                 "line": finding.position.as_ref().map(|place| place.line),

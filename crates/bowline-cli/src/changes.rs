@@ -11,8 +11,8 @@ mod undo;
 
 use std::path::PathBuf;
 
-use bowline_state::changes::Change;
-use bowline_state::undo::{ChangeOwner, ChangeSelection, ReversalDirection};
+use bowline_history::changes::Change;
+use bowline_history::undo::{ChangeOwner, ChangeSelection, ReversalDirection};
 use bowline_workspace::workspace::{ListedChange, Workspace};
 use clap::{Args, ValueEnum};
 

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bowline_state::schema::v1::AuthMethod;
+use bowline_protocol::schema::v1::AuthMethod;
 use clap::Args;
 use crossterm::event::{
     Event as Input, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEventKind,

@@ -16,8 +16,8 @@ use bowline_host::{Host, HostError, HostOptions};
 use bowline_mcp::server::{
     self, DenialAdvisor, DeniedOperation, HttpServer, HttpServerOptions, McpWorkspaceServer, OfferedTools,
 };
-use bowline_state::operation::{Operation, OperationKind, OperationTarget};
-use bowline_state::paths::Access;
+use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
+use bowline_policy::paths::Access;
 use bowline_workspace::roots::RootSpec;
 use bowline_workspace::terminals::{self, SupervisorProgram, resolve_command_in};
 use clap::Args;

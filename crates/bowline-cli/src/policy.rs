@@ -6,8 +6,8 @@ mod rules;
 
 use std::path::{Path, PathBuf};
 
-use bowline_state::operation::OperationKind;
-use bowline_state::policy::{Effect, OperationKinds, Preset};
+use bowline_policy::operation::OperationKind;
+use bowline_policy::policy::{Effect, OperationKinds, Preset};
 use bowline_workspace::policy::{PolicyError, PolicyFile, RuleScope};
 use clap::{Args, Subcommand, ValueEnum};
 

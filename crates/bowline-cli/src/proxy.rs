@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bowline_policy::own_tools::PolicyStatus;
+use bowline_protocol::relay::mcp_servers::McpTransport;
+use bowline_protocol::terminal::CommandExit;
+use bowline_protocol::trace::TraceSide;
 use bowline_proxy::{
     BoxReader, BoxWriter, CallerSlot, EngineInterceptor, EngineSessions, InjectorOptions, InterceptorChain,
     PeerStreams, Proxy, ProxyEndReason, ProxyOptions, ServerInjector,
 };
-use bowline_state::display::quote;
-use bowline_state::own_tools::PolicyStatus;
-use bowline_state::relay::mcp_servers::McpTransport;
-use bowline_state::terminal::CommandExit;
-use bowline_state::trace::TraceSide;
+use bowline_text::display::quote;
 use bowline_wire::{Direction, RecordedStream, WireRecorder};
 use bowline_workspace::terminals::{SupervisedProgram, SupervisorProgram};
 use clap::{Args, ValueEnum};

@@ -1,6 +1,6 @@
 //! The workarounds for known faults of other programs, as the environment sets them.
 
-use bowline_state::quirks::{DISABLE_VARIABLE, QuirkMode};
+use bowline_protocol::quirks::{DISABLE_VARIABLE, QuirkMode};
 
 /// Returns the mode that the user chose.
 pub(crate) fn quirk_mode() -> QuirkMode {

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_host::{HostError, HostSession, PromptOutcome};
-use bowline_state::display;
-use bowline_state::display::quote;
-use bowline_state::schema::v1::StopReason;
+use bowline_protocol::schema::v1::StopReason;
+use bowline_text::display;
+use bowline_text::display::quote;
 use bowline_wire::{AgentExit, CallError, ShutdownGrace, WireRecorder};
 use clap::{Args, ValueEnum};
 use tokio::time::{Instant, timeout};
@@ -349,7 +349,7 @@ impl PromptRun {
     async fn run_turn(
         &self,
         session: &HostSession,
-        blocks: Vec<bowline_state::schema::v1::ContentBlock>,
+        blocks: Vec<bowline_protocol::schema::v1::ContentBlock>,
         signals: &mut Signals,
     ) -> Result<(Option<Result<PromptOutcome, HostError>>, Option<RunCancelReason>), CliError> {
         let mut turn = pin!(session.prompt(blocks));

@@ -12,7 +12,7 @@ use bowline_agent::store::{
     MAX_PAGE_SIZE, SessionMeta, SessionQuery, SessionRetention, SessionStore, SqliteSessionStore, StoreError,
     StoredSession,
 };
-use bowline_state::schema::v1::SessionId;
+use bowline_protocol::schema::v1::SessionId;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::changes::{WorkspaceArguments, find_unique_id};

@@ -8,7 +8,7 @@ mod show;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bowline_state::trace::TraceSide;
+use bowline_protocol::trace::TraceSide;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::error::CliError;

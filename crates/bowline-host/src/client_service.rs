@@ -5,11 +5,10 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry};
-use bowline_state::display::quote;
-use bowline_state::quirks::{PeerRole, Quirk, Workaround};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry};
+use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     CompleteElicitationNotification, CreateElicitationRequest, CreateElicitationResponse,
     CreateTerminalRequest, CreateTerminalResponse, Error, InitializeResponse, KillTerminalRequest,
     KillTerminalResponse, ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest,
@@ -17,6 +16,7 @@ use bowline_state::schema::v1::{
     SessionNotification, TerminalOutputRequest, TerminalOutputResponse, WaitForTerminalExitRequest,
     WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
+use bowline_text::display::quote;
 use bowline_wire::peer::RpcViolation;
 use bowline_wire::{AgentHandle, Client, ClientContext, UnknownUpdate};
 use bowline_workspace::approvals::ApprovalError;

@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bowline_state::capabilities::AgentMethod;
-use bowline_state::schema::v1::{
+use bowline_protocol::capabilities::AgentMethod;
+use bowline_protocol::schema::v1::{
     AuthMethod, AuthMethodId, AuthenticateRequest, CloseSessionRequest, ForkSessionRequest,
     InitializeResponse, LoadSessionRequest, McpServer, Meta, NewSessionRequest, ResumeSessionRequest,
     SessionId,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bowline_state::display::quote;
+use bowline_text::display::quote;
 use bowline_wire::{AgentExit, CallError, SpawnError};
 use bowline_workspace::audit::AuditError;
 use bowline_workspace::error::FilesError;

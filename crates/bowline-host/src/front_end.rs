@@ -1,15 +1,15 @@
 //! The interface between a host and its user: one trait, for a terminal, a window or a test.
 
-use bowline_state::accumulator::{SessionChange, SessionSnapshot};
-use bowline_state::changes::ChangeId;
-use bowline_state::ledger::WriteVerdict;
-use bowline_state::operation::CommandSpec;
-use bowline_state::question::{Question, QuestionReply};
-use bowline_state::schema::v1::{
+use bowline_history::changes::ChangeId;
+use bowline_history::ledger::WriteVerdict;
+use bowline_policy::operation::CommandSpec;
+use bowline_policy::question::{Question, QuestionReply};
+use bowline_protocol::accumulator::{SessionChange, SessionSnapshot};
+use bowline_protocol::schema::v1::{
     CreateElicitationRequest, ElicitationAction, ElicitationId, SessionId, SessionNotification, StopReason,
     TerminalId,
 };
-use bowline_state::terminal::CommandExit;
+use bowline_protocol::terminal::CommandExit;
 use bowline_workspace::approvals::{Approver, BoxFuture};
 use bowline_workspace::terminals::LocalTerminals;
 
@@ -32,9 +32,9 @@ pub trait FrontEnd: Approver {
     /// [`Form`] and [`ElicitationUrl`] describe what to show; the host has parsed them before, so this succeeds. An
     /// accepted form that does not pass [`Form::check`] is not sent: the agent receives a cancellation.
     ///
-    /// [`Form`]: bowline_state::elicitation::Form
-    /// [`Form::check`]: bowline_state::elicitation::Form::check
-    /// [`ElicitationUrl`]: bowline_state::elicitation::ElicitationUrl
+    /// [`Form`]: bowline_protocol::elicitation::Form
+    /// [`Form::check`]: bowline_protocol::elicitation::Form::check
+    /// [`ElicitationUrl`]: bowline_protocol::elicitation::ElicitationUrl
     fn elicit<'a>(
         &'a self,
         agent: Option<&'a str>,

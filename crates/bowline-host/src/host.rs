@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use bowline_state::capabilities;
-use bowline_state::policy::{Preset, Rule};
-use bowline_state::quirks::QuirkMode;
-use bowline_state::schema::v1::{
+use bowline_policy::policy::{Preset, Rule};
+use bowline_protocol::capabilities;
+use bowline_protocol::quirks::QuirkMode;
+use bowline_protocol::schema::v1::{
     AuthCapabilities, BooleanConfigOptionCapabilities, ClientCapabilities, ClientSessionCapabilities,
     CompactionCapabilities, ElicitationCapabilities, ElicitationFormCapabilities, ElicitationUrlCapabilities,
     FileSystemCapabilities, Implementation, InitializeRequest, NoticeCapabilities,
@@ -405,7 +405,7 @@ impl Host {
     pub(crate) fn initialize_request(&self) -> InitializeRequest {
         let (capabilities, name) =
             (self.capabilities.to_client_capabilities(), &self.inner.options.client_info);
-        InitializeRequest::new(bowline_state::version::LATEST)
+        InitializeRequest::new(bowline_protocol::version::LATEST)
             .client_capabilities(capabilities)
             .client_info(name.clone())
     }

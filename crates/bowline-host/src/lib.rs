@@ -33,8 +33,11 @@ mod operations;
 mod process;
 mod session;
 
-pub use bowline_state as state;
-pub use bowline_state::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
+pub use bowline_history as history;
+pub use bowline_policy as policy;
+pub use bowline_policy::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
+pub use bowline_protocol as protocol;
+pub use bowline_text as text;
 pub use bowline_wire as wire;
 pub use bowline_workspace as workspace;
 pub use bowline_workspace::approvals::{Approver, BoxFuture};

@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use bowline_state::lines::LineWindow;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{SessionId, TerminalId};
-use bowline_state::terminal::CommandExit;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{SessionId, TerminalId};
+use bowline_protocol::terminal::CommandExit;
+use bowline_text::lines::LineWindow;
 use bowline_wire::service::CancelSignal;
 use bowline_workspace::approvals::BoxFuture;
 use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject};
-use bowline_state::changes::{ChangeId, ChangeOrigin};
-use bowline_state::grants::GrantHolder;
-use bowline_state::quirks::Quirk;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{Error, PermissionOptionId};
+use bowline_history::changes::{ChangeId, ChangeOrigin};
+use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject};
+use bowline_policy::grants::GrantHolder;
+use bowline_protocol::quirks::Quirk;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{Error, PermissionOptionId};
 use bowline_wire::service::CancelSignal;
 use bowline_workspace::approvals::{ApprovalError, ApprovalRequest, OperationApproval};
 use bowline_workspace::audit::{AuditError, PendingAppend};

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-use bowline_state::terminal::{CommandExit, signal_name};
+use bowline_protocol::terminal::{CommandExit, signal_name};
 use bowline_wire::{AgentExit, AgentHandle, AgentProcess, ShutdownGrace, StreamHead, StreamTail};
 use bowline_workspace::terminals::SupervisedProgram;
 use tokio::task::JoinHandle;

@@ -6,14 +6,14 @@ mod title;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_state::accumulator::{
+use bowline_history::changes::{ChangeId, ChangeOrigin};
+use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry};
+use bowline_policy::grants::GrantHolder;
+use bowline_protocol::accumulator::{
     AccumulatorOptions, OtherSessionBehavior, SessionAccumulator, SessionChange, SessionSnapshot,
     SessionViolation,
 };
-use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry};
-use bowline_state::changes::{ChangeId, ChangeOrigin};
-use bowline_state::grants::GrantHolder;
-use bowline_state::schema::v1::{
+use bowline_protocol::schema::v1::{
     ContentBlock, PromptRequest, PromptResponse, SessionConfigOption, SessionId, SessionModeState,
     SessionNotification, StopReason, TerminalId,
 };

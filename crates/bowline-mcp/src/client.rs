@@ -3,7 +3,7 @@
 //! [`McpServers`] connects to all servers of a session in the background, keeps them running, and calls their tools.
 //! Each server is owned by one task, which connects, lists the tools, notices when the server ends and restarts it.
 //! Everything a server can make grow has a cap, everything it can delay has a deadline, and its text is sanitised by
-//! [`mcp_tools`](bowline_state::mcp_tools).
+//! [`mcp_tools`](bowline_tools::mcp_tools).
 //!
 //! Server programs run under a supervisor, as commands do. A tool whose schema is nested deeper than 64 levels is left
 //! out, and its name is reported to the user.

@@ -14,7 +14,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use bowline_state::terminal::Invocation;
+use bowline_protocol::terminal::Invocation;
 use bowline_workspace::approvals::BoxFuture;
 use bowline_workspace::files::FileBackend;
 use bowline_workspace::terminals::TerminalBackend;

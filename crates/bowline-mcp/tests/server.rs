@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_history::undo::ChangeSelection;
 use bowline_mcp::server::{
     CHANGES_URI, DIAGNOSTICS_URI, McpServerOptions, McpWorkspaceServer, OfferedTools, ResourceProvider,
     WorkspaceBackend, WorkspaceResources, file_uri, serve,
 };
-use bowline_state::diagnostics::{Diagnostic, DiagnosticSeverity, TextRange};
-use bowline_state::undo::ChangeSelection;
+use bowline_protocol::diagnostics::{Diagnostic, DiagnosticSeverity, TextRange};
 use bowline_workspace::files::LocalFiles;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::terminals::{self, LocalTerminals, SupervisorProgram};

@@ -14,16 +14,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline_mcp::server::{ResourceProvider, WorkspaceBackend};
-use bowline_state::lines::{LineWindow, slice_lines};
-use bowline_state::paths::Access;
-use bowline_state::relay::mcp_servers::EditorTools;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_policy::paths::Access;
+use bowline_protocol::relay::mcp_servers::EditorTools;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReadTextFileRequest, ReleaseTerminalRequest,
     SessionId, TerminalExitStatus, TerminalId, TerminalOutputRequest, WaitForTerminalExitRequest,
     WriteTextFileRequest,
 };
-use bowline_state::terminal::CommandExit;
+use bowline_protocol::terminal::CommandExit;
+use bowline_text::lines::{LineWindow, slice_lines};
 use bowline_wire::{CallError, ClientHandle};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};

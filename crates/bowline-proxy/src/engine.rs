@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
+use bowline_history::attribution::{AttributedChange, ChangeAttribution, SessionDirectory};
+use bowline_history::changes::ChangeId;
 use bowline_mcp::server::ResourceProvider;
-use bowline_state::accumulator::ToolCallView;
-use bowline_state::attribution::{AttributedChange, ChangeAttribution, SessionDirectory};
-use bowline_state::changes::ChangeId;
-use bowline_state::diagnostics::Diagnostic;
-use bowline_state::relay::{RelayedSession, SessionOpening};
-pub use bowline_state::relayed_operation::{PermissionRuling, RelayedOperation};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{Error, PermissionOption, RequestPermissionOutcome, ToolCallId};
+use bowline_protocol::accumulator::ToolCallView;
+use bowline_protocol::diagnostics::Diagnostic;
+use bowline_protocol::relay::{RelayedSession, SessionOpening};
+pub use bowline_protocol::relayed_operation::{PermissionRuling, RelayedOperation};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{Error, PermissionOption, RequestPermissionOutcome, ToolCallId};
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
 use serde_json::value::RawValue;

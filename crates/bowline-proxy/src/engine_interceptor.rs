@@ -6,7 +6,7 @@
 //!
 //! A session of the engine accompanies each session of the editor. Messages do not wait for scans, except a prompt (at
 //! most 10 s) and the end of a turn (2 s; only its own answer if other sessions have turns). A change is attributed to
-//! the open call that names the file, else to the call the scan was for ([`bowline_state`]'s `attribution`), journalled
+//! the open call that names the file, else to the call the scan was for ([`bowline_history::attribution`]), journalled
 //! as observed, and shown as a diff on the call. Content that the agent later sends for the call gets the same diffs,
 //! since it would replace them.
 //!
@@ -16,11 +16,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bowline_state::attribution::{AttributionTracker, CallBoundary, SessionDirectory};
-use bowline_state::quirks::{Quirk, QuirkMode};
-use bowline_state::relay::{self, Method, ProxySide, RelayEvent, RelayedSession, ToolCallMessage};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_history::attribution::{AttributionTracker, CallBoundary, SessionDirectory};
+use bowline_protocol::quirks::{Quirk, QuirkMode};
+use bowline_protocol::relay::{self, Method, ProxySide, RelayEvent, RelayedSession, ToolCallMessage};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     ClientCapabilities, RequestPermissionResponse, SessionId, SessionNotification,
 };
 use bowline_wire::Caller;

@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bowline_mcp::server::{
     HttpServer, HttpServerOptions, McpServerOptions, McpWorkspaceServer, OfferedTools, serve,
 };
-use bowline_state::capabilities::ClientCapabilityGate;
-use bowline_state::own_tools::PolicyStatus;
-use bowline_state::relay::mcp_servers::{EditorTools, McpTransport, choose_server_name, insert_server};
-use bowline_state::relay::{Method, ProxySide, RelayEvent, SessionOpening};
-use bowline_state::schema::v1::{AgentCapabilities, ClientCapabilities, RequestId, SessionId};
+use bowline_policy::own_tools::PolicyStatus;
+use bowline_protocol::capabilities::ClientCapabilityGate;
+use bowline_protocol::relay::mcp_servers::{EditorTools, McpTransport, choose_server_name, insert_server};
+use bowline_protocol::relay::{Method, ProxySide, RelayEvent, SessionOpening};
+use bowline_protocol::schema::v1::{AgentCapabilities, ClientCapabilities, RequestId, SessionId};
 use bowline_wire::{Caller, ClientHandle};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, UnixListener};
@@ -205,7 +205,7 @@ impl ServerInjector {
         let more: Vec<String> =
             opening.additional_directories.iter().map(|path| path.to_string_lossy().into_owned()).collect();
         self.server_count += 1;
-        let id = format!("{}mcp-server-{}", bowline_state::relay::PROXY_ID_PREFIX, self.server_count);
+        let id = format!("{}mcp-server-{}", bowline_protocol::relay::PROXY_ID_PREFIX, self.server_count);
         let place =
             EditorBackend::new(client, id.clone(), known, &opening.cwd.to_string_lossy(), &more).ok()?;
         let settings = McpServerOptions {

@@ -1,7 +1,7 @@
 //! Interceptors: they see the messages of interest, and hold, replace, answer or handle them.
 
-use bowline_state::relay::{ProxySide, RelayEvent};
-use bowline_state::schema::v1::{Error, RequestId};
+use bowline_protocol::relay::{ProxySide, RelayEvent};
+use bowline_protocol::schema::v1::{Error, RequestId};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 

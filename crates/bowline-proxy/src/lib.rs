@@ -12,7 +12,7 @@
 //!
 //! Where messages can be inspected, held, changed and answered:
 //! - **Inspected**: implement [`Interceptor`]. [`Interceptor::intercept`] gets every message of interest
-//!   ([`bowline_state::relay::Method`]) with its meaning ([`bowline_state::relay::RelayEvent`]) and its whole line, in
+//!   ([`bowline_protocol::relay::Method`]) with its meaning ([`bowline_protocol::relay::RelayEvent`]) and its whole line, in
 //!   the order in which messages pass. Other messages are not parsed; to see more, add a method there.
 //! - **Held**: return [`InterceptDecision::Later`] with a future. With [`MessageOrder::Keep`] later messages of that
 //!   side wait as well (a scan before the end of a turn is shown); with [`MessageOrder::Overtake`] they go on (a

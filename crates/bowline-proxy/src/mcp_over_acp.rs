@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_mcp::server::{McpWorkspaceServer, serve};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::Error;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::Error;
 use bowline_wire::Caller;
 use bowline_wire::body::JsonBody;
 use bowline_wire::service::{

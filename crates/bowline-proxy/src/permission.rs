@@ -5,14 +5,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bowline_state::display;
-use bowline_state::paths::{Access, LexicalPath, find_protection};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_policy::paths::{Access, LexicalPath, find_protection};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     Diff, PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
     SessionId, ToolCall, ToolCallContent, ToolCallId, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
     ToolCallUpdateFields, ToolKind,
 };
+use bowline_text::display;
 use bowline_workspace::terminals::CommandRequest;
 use serde_json::json;
 

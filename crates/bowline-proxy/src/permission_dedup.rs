@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowline_mcp::server::OfferedTools;
-use bowline_state::own_tools::{self, OwnTools, PolicyStatus, PromptBehavior};
-use bowline_state::relay::ToolCallMessage;
-use bowline_state::schema::v1::{
+use bowline_policy::own_tools::{self, OwnTools, PolicyStatus, PromptBehavior};
+use bowline_protocol::relay::ToolCallMessage;
+use bowline_protocol::schema::v1::{
     Meta, RequestPermissionOutcome, RequestPermissionResponse, SelectedPermissionOutcome,
 };
 use serde_json::json;

@@ -8,9 +8,9 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline_state::relay::{ProxySide, Relay, RelayEvent};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{Error, RequestId};
+use bowline_protocol::relay::{ProxySide, Relay, RelayEvent};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{Error, RequestId};
 use bowline_wire::driver::Driver;
 use bowline_wire::service::Service;
 use bowline_wire::{Caller, ConnectionLimits};

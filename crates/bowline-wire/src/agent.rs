@@ -13,10 +13,10 @@ use agent_client_protocol_schema::v1::{
     PromptResponse, ResumeSessionRequest, ResumeSessionResponse, SessionId, SetSessionConfigOptionRequest,
     SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
 };
-use bowline_state::capabilities::ClientCapabilityGate;
-use bowline_state::quirks::misplaced_client_info;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::version;
+use bowline_protocol::capabilities::ClientCapabilityGate;
+use bowline_protocol::quirks::misplaced_client_info;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::version;
 
 use crate::client_handle::ClientHandle;
 use crate::context::RequestContext;

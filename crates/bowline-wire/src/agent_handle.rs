@@ -12,10 +12,10 @@ use agent_client_protocol_schema::v1::{
     ResumeSessionRequest, ResumeSessionResponse, SessionId, SetSessionConfigOptionRequest,
     SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
 };
-use bowline_state::capabilities::{
+use bowline_protocol::capabilities::{
     AgentCapabilityGate, AgentMethod, CapabilityError, ClientCapabilityGate, ClientMethod,
 };
-use bowline_state::version;
+use bowline_protocol::version;
 
 use crate::caller::{CallError, Caller};
 use crate::client_handle::{call_extension, notify_extension};

@@ -9,9 +9,9 @@ use std::task::Waker;
 use agent_client_protocol_schema::v1::{
     CancelRequestNotification, Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId,
 };
-use bowline_state::capabilities::CapabilityError;
-use bowline_state::rpc_error::{self, RpcError};
-use bowline_state::version::UnsupportedVersionError;
+use bowline_protocol::capabilities::CapabilityError;
+use bowline_protocol::rpc_error::{self, RpcError};
+use bowline_protocol::version::UnsupportedVersionError;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use bowline_state::relay::is_lookalike_member;
+use bowline_protocol::relay::is_lookalike_member;
 use indexmap::IndexMap;
 use serde_json::value::RawValue;
 

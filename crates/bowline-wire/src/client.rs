@@ -12,8 +12,8 @@ use agent_client_protocol_schema::v1::{
     SessionNotification, TerminalOutputRequest, TerminalOutputResponse, WaitForTerminalExitRequest,
     WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
-use bowline_state::capabilities::ClientMethod;
-use bowline_state::rpc_error::RpcError;
+use bowline_protocol::capabilities::ClientMethod;
+use bowline_protocol::rpc_error::RpcError;
 use serde_json::value::RawValue;
 
 use crate::agent_handle::AgentHandle;

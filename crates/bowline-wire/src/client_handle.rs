@@ -11,8 +11,8 @@ use agent_client_protocol_schema::v1::{
     SessionId, SessionNotification, TerminalOutputRequest, TerminalOutputResponse,
     WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
-use bowline_state::builders::IntoSessionUpdate;
-use bowline_state::capabilities::{CapabilityError, ClientCapabilityGate, ClientMethod};
+use bowline_protocol::builders::IntoSessionUpdate;
+use bowline_protocol::capabilities::{CapabilityError, ClientCapabilityGate, ClientMethod};
 
 use crate::body::JsonBody;
 use crate::caller::{CallError, Caller};

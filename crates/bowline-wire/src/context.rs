@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use agent_client_protocol_schema::v1::{Error, RequestId};
-use bowline_state::rpc_error::RpcError;
+use bowline_protocol::rpc_error::RpcError;
 
 use crate::agent_handle::AgentHandle;
 use crate::client_handle::ClientHandle;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use agent_client_protocol_schema::v1::{Error, ExtResponse};
-use bowline_state::rpc_error::RpcError;
+use bowline_protocol::rpc_error::RpcError;
 use serde::Serialize;
 use serde_json::value::RawValue;
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use agent_client_protocol_schema::v1::{
     CancelRequestNotification, Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId,
 };
-use bowline_state::rpc_error::RpcError;
+use bowline_protocol::rpc_error::RpcError;
 use serde_json::value::RawValue;
 
 use crate::body::JsonBody;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use agent_client_protocol_schema::v1::{Error, RequestId};
-use bowline_state::rpc_error::RpcError;
+use bowline_protocol::rpc_error::RpcError;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;

@@ -14,19 +14,19 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_state::audit::AuditEntry;
-use bowline_state::danger::{Danger, DangerSeverity, find_dangers};
-use bowline_state::display::quote;
-use bowline_state::grants::{GrantHolder, Grants, ResolvedOperation, UsedGrant};
-use bowline_state::operation::Operation;
-use bowline_state::policy::{
+use bowline_policy::audit::AuditEntry;
+use bowline_policy::danger::{Danger, DangerSeverity, find_dangers};
+use bowline_policy::grants::{GrantHolder, Grants, ResolvedOperation, UsedGrant};
+use bowline_policy::operation::Operation;
+use bowline_policy::policy::{
     Effect, Policy, PolicyContext, PolicyDecision, Rule, RuleLifetime, suggest_rules,
 };
-use bowline_state::question::{
+use bowline_policy::question::{
     AgentOption, AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionId, QuestionItem,
     QuestionReply, QuestionTrigger,
 };
-use bowline_state::time::Timestamp;
+use bowline_text::display::quote;
+use bowline_text::time::Timestamp;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 

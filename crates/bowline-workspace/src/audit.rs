@@ -20,7 +20,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bowline_state::audit::{AuditEntry, VerificationReport};
+use bowline_policy::audit::{AuditEntry, VerificationReport};
 
 pub use error::AuditError;
 pub use read::{AuditEntries, AuditFilter, read_entries, verify};

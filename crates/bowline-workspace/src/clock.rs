@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use bowline_state::time::Timestamp;
+use bowline_text::time::Timestamp;
 use chrono::{DateTime, SecondsFormat};
 
 /// Returns the current time of the system clock.

@@ -14,10 +14,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_state::ledger::TextVersion;
-use bowline_state::lines::index::LineIndex;
-use bowline_state::lines::{LineWindow, PastEndError, WindowScanner};
-use bowline_state::text::{self, NotTextError, TextFormat};
+use bowline_history::ledger::TextVersion;
+use bowline_text::lines::index::LineIndex;
+use bowline_text::lines::{LineWindow, PastEndError, WindowScanner};
+use bowline_text::text::{self, NotTextError, TextFormat};
 use indexmap::IndexMap;
 use rustix::fs::Stat;
 
@@ -255,7 +255,7 @@ const UTF8_WITH_BOM: TextFormat = TextFormat { encoding: text::Encoding::Utf8, h
 /// Cuts a window out of the whole text.
 fn read_whole_and_slice(file: &File, window: LineWindow, cap: u64) -> Result<FileWindow, ReadError> {
     let whole = read_text(file, cap.max(MAX_UNINDEXED_BYTES))?;
-    let part = bowline_state::lines::slice_lines(&whole.text, window)?;
+    let part = bowline_text::lines::slice_lines(&whole.text, window)?;
     if part.len() as u64 > cap {
         return Err(ReadError::WindowTooLarge { cap });
     }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use bowline_state::paths::Access;
+use bowline_policy::paths::Access;
 use rustix::fs::Stat;
 
 use crate::disk;

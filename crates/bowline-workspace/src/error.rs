@@ -2,14 +2,14 @@
 
 use std::io;
 
-use bowline_state::changes::ChangeId;
-use bowline_state::display::quote;
-use bowline_state::documents::ChangeDocumentError;
-use bowline_state::ledger::WriteRejectedError;
-use bowline_state::lines::PastEndError;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::text::{NotTextError, UnencodableError};
-use bowline_state::undo::{ReversalError, ReversalErrorReason};
+use bowline_history::changes::ChangeId;
+use bowline_history::documents::ChangeDocumentError;
+use bowline_history::ledger::WriteRejectedError;
+use bowline_history::undo::{ReversalError, ReversalErrorReason};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_text::display::quote;
+use bowline_text::lines::PastEndError;
+use bowline_text::text::{NotTextError, UnencodableError};
 
 use crate::disk::ReadError;
 use crate::journal::JournalError;

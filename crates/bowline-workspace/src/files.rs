@@ -4,10 +4,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bowline_state::changes::ChangeId;
-use bowline_state::ledger::WriteVerdict;
-use bowline_state::lines::LineWindow;
-use bowline_state::rpc_error::RpcError;
+use bowline_history::changes::ChangeId;
+use bowline_history::ledger::WriteVerdict;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_text::lines::LineWindow;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 

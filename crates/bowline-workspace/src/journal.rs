@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, Reversal};
-use bowline_state::hash::ContentHash;
-use bowline_state::time::Timestamp;
+use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, Reversal};
+use bowline_text::hash::ContentHash;
+use bowline_text::time::Timestamp;
 use rusqlite::{Connection, Transaction};
 
 mod baseline;

@@ -1,7 +1,7 @@
 //! The workspace engine: an agent's view of a project's files, safe for their owner.
 //!
-//! The engine is independent of ACP connections: hosts, agents, proxies and MCP servers all use it. [`bowline_state`]
-//! decides; this crate executes.
+//! The engine is independent of ACP connections: hosts, agents, proxies and MCP servers all use it. The crates in `crates/pure`
+//! decide; this crate executes.
 //!
 //! ```text
 //!  write ─► Roots::admit ─► read_current ─► decide_write ─► Journal::begin ─► FileTransaction ─► Journal::settle
@@ -22,7 +22,7 @@
 //!
 //! ```no_run
 //! use bowline_workspace::roots::{RootSpec, Roots};
-//! use bowline_workspace::state::lines::LineWindow;
+//! use bowline_workspace::text::lines::LineWindow;
 //! use bowline_workspace::workspace::{Workspace, WorkspaceOptions};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -60,4 +60,5 @@ pub mod walker;
 pub mod workspace;
 mod writers;
 
-pub use bowline_state as state;
+pub use bowline_history as history;
+pub use bowline_text as text;

@@ -2,7 +2,7 @@
 //!
 //! The first scan learns the existing files: the metadata of every file, and the bytes of small files up to a budget,
 //! so that a later change can be undone. Later scans compare metadata, and read only the files for which it is
-//! inconclusive ([`bowline_state::observation`]). Bytes are handed on one file at a time and never kept here.
+//! inconclusive ([`bowline_history::observation`]). Bytes are handed on one file at a time and never kept here.
 //!
 //! Ignore rules keep files from becoming known, as in git. A known file stays known when a rule begins to hide it;
 //! otherwise a command could hide its changes with one line in `.gitignore`. For the same reason a new file is judged
@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use bowline_state::observation::KnownFile;
+use bowline_history::observation::KnownFile;
 
 use crate::roots::Roots;
 use crate::walker::{

@@ -28,9 +28,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_state::display::quote;
-use bowline_state::observation::KnownFile;
-use bowline_state::policy::{MAX_RULES, Policy, Preset, Rule, RuleError, RuleLifetime};
+use bowline_history::observation::KnownFile;
+use bowline_policy::policy::{MAX_RULES, Policy, Preset, Rule, RuleError, RuleLifetime};
+use bowline_text::display::quote;
 
 mod edit;
 mod parse;

@@ -1,6 +1,6 @@
 //! The directories of a session as open handles, and the single path resolver for all operations.
 //!
-//! A path is first checked by its text ([`bowline_state::paths`]), then resolved beneath its root: by the kernel where
+//! A path is first checked by its text ([`bowline_policy::paths`]), then resolved beneath its root: by the kernel where
 //! possible (`openat2`), else by a walk that opens one component at a time without following links implicitly. The
 //! canonical result is checked again. No path is ever resolved a second time from text that could lead elsewhere by
 //! then: later operations use handles, and names below them in which a link is an error.
@@ -9,9 +9,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use bowline_state::grants::FileId;
-use bowline_state::operation::{Operation, OperationKind, OperationTarget};
-use bowline_state::paths::{
+use bowline_policy::grants::FileId;
+use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
+use bowline_policy::paths::{
     self, Access, AdmissionError, LexicalPath, LexicallyAdmittedPath, MAX_ROOTS, PathError, Protection, Root,
     RootMode,
 };

@@ -13,8 +13,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 
-use bowline_state::observation::FileStamp;
-use bowline_state::paths::{Access, LexicalPath, find_protection};
+use bowline_history::observation::FileStamp;
+use bowline_policy::paths::{Access, LexicalPath, find_protection};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bowline_state::changes::ChangeOrigin;
-use bowline_state::foreign_files::ForeignFiles;
-use bowline_state::ledger::{Ledger, UnseenWriteBehavior};
-use bowline_state::paths::Access;
-use bowline_state::time::Timestamp;
+use bowline_history::changes::ChangeOrigin;
+use bowline_history::foreign_files::ForeignFiles;
+use bowline_history::ledger::{Ledger, UnseenWriteBehavior};
+use bowline_policy::paths::Access;
+use bowline_text::time::Timestamp;
 
 use crate::clock::now;
 use crate::disk::LineIndexCache;

@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::{env, fs, thread};
 
-use bowline_state::audit::{
+use bowline_policy::audit::{
     AuditAction, AuditAnchor, AuditDecision, AuditEntry, AuditSubject, AuditVerifier, ChainHead,
     DecisionSource, VerificationReport,
 };
-use bowline_state::hash::ContentHash;
-use bowline_state::time::Timestamp;
+use bowline_text::hash::ContentHash;
+use bowline_text::time::Timestamp;
 use bowline_workspace::audit::{AuditFilter, AuditLog, AuditOptions, AuditSync, read_entries, verify};
 use expect_test::{Expect, expect};
 use tempfile::TempDir;

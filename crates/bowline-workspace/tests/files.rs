@@ -9,9 +9,9 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use bowline_state::ledger::WriteVerdict;
-use bowline_state::lines::LineWindow;
-use bowline_state::rpc_error::RpcError;
+use bowline_history::ledger::WriteVerdict;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_text::lines::LineWindow;
 use bowline_workspace::files::{FileBackend, LocalFiles, MAX_CONCURRENT_READS, Requester};
 use bowline_workspace::list::ListOptions;
 use bowline_workspace::roots::{RootSpec, Roots};
@@ -56,7 +56,7 @@ async fn a_tool_reads_writes_lists_and_searches() {
     assert_eq!(found.matches.iter().map(|found| found.line).collect::<Vec<_>>(), [2]);
 
     let changes =
-        files.session().workspace().changes(&bowline_state::undo::ChangeSelection::default()).unwrap();
+        files.session().workspace().changes(&bowline_history::undo::ChangeSelection::default()).unwrap();
     let origin = &changes[0].change.origin;
     assert_eq!(
         (origin.session.as_deref(), origin.turn, origin.call.as_deref()),

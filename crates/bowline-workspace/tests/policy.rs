@@ -13,12 +13,12 @@ use std::path::PathBuf;
 use std::process::{Command as Process, Stdio};
 use std::thread;
 
-use bowline_state::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
-use bowline_state::policy::{
+use bowline_policy::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
+use bowline_policy::policy::{
     Effect, MAX_RULES, PolicyContext, Preset, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec, shell,
 };
-use bowline_state::terminal::Invocation;
-use bowline_state::time::Timestamp;
+use bowline_protocol::terminal::Invocation;
+use bowline_text::time::Timestamp;
 use bowline_workspace::policy::{MAX_POLICY_BYTES, PolicyError, PolicyFile, RuleScope};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;

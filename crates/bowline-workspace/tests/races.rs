@@ -16,8 +16,8 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use bowline_state::lines::LineWindow;
-use bowline_state::time::Timestamp;
+use bowline_text::lines::LineWindow;
+use bowline_text::time::Timestamp;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::journal::{ChangeFilter, Journal, JournalEntry, Retention};
 use bowline_workspace::roots::{Resolver, RootSpec, Roots};

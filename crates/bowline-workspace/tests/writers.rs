@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bowline_state::lines::LineWindow;
-use bowline_state::undo::ChangeSelection;
+use bowline_history::undo::ChangeSelection;
+use bowline_text::lines::LineWindow;
 use bowline_workspace::disk_calls::{DiskCall, DiskCalls, DiskFaultInjector};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::journal::ChangeFilter;
@@ -89,7 +89,7 @@ fn journal_texts(session: &WorkspaceSession) -> String {
     let (journal, _) = bowline_workspace::journal::Journal::open(
         journal.as_ref(),
         bowline_workspace::journal::Retention::default(),
-        bowline_state::time::Timestamp(i64::MAX / 4),
+        bowline_text::time::Timestamp(i64::MAX / 4),
     )
     .unwrap();
     let mut texts = String::new();
@@ -153,7 +153,8 @@ fn check_saves(save: SaveFn, undoes: bool) {
                 let turn = session.origin(Some(number), None);
                 let is_written = session.write(&path, &text, &turn).is_ok();
                 if undoes && is_written && number % 2 == 0 {
-                    let turn = bowline_state::undo::ChangeOwner::Turn { session: "s1".into(), turn: number };
+                    let turn =
+                        bowline_history::undo::ChangeOwner::Turn { session: "s1".into(), turn: number };
                     session
                         .undo(&ChangeSelection { owner: turn, ..ChangeSelection::default() }, &user_origin())
                         .ok();
@@ -181,8 +182,8 @@ fn check_saves(save: SaveFn, undoes: bool) {
     assert!(lost.is_empty(), "{} of {SAVES} saved lines are lost: {lost:?}", lost.len());
 }
 
-fn user_origin() -> bowline_state::changes::ChangeOrigin {
-    bowline_state::changes::ChangeOrigin::default()
+fn user_origin() -> bowline_history::changes::ChangeOrigin {
+    bowline_history::changes::ChangeOrigin::default()
 }
 
 #[test]

@@ -14,9 +14,9 @@ use agent_client_protocol_schema::v1::{
     WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use anyhow::Result;
-use bowline_state::lines::{LineWindow, slice_lines};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::version;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::version;
+use bowline_text::lines::{LineWindow, slice_lines};
 use bowline_wire::{
     Agent, AgentHandle, Client, ClientContext, ClientHandle, ConnectionLimits, connect_agent, connect_client,
 };

@@ -26,9 +26,9 @@ mod wire_backend;
 
 use agent_client_protocol_schema::v1::Error;
 use anyhow::{Context, Result, bail};
-use bowline_state::changes::{ChangeId, Reversal};
-use bowline_state::lines::LineWindow;
-use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_history::changes::{ChangeId, Reversal};
+use bowline_history::undo::{ChangeOwner, ChangeSelection};
+use bowline_text::lines::LineWindow;
 
 pub use direct_backend::DirectBackend;
 use script::{FixtureScript, LineWords, StepBody};

@@ -16,8 +16,8 @@ use anyhow::{Context as _, Result};
 use bowline_host::{
     Connection, FrontEnd, Host, HostEvent, HostOptions, HostPaths, HostSession, SessionOptions,
 };
-use bowline_state::audit::AuditRecord;
-use bowline_state::question::{Question, QuestionReply};
+use bowline_policy::audit::AuditRecord;
+use bowline_policy::question::{Question, QuestionReply};
 use bowline_wire::{Agent, AgentContext, ClientHandle, ConnectionLimits, connect_agent};
 use bowline_workspace::approvals::{Approver, BoxFuture};
 use bowline_workspace::audit::{self, AuditFilter, AuditLog};

@@ -17,8 +17,8 @@ use agent_client_protocol_schema::v1::{
     WriteTextFileRequest, WriteTextFileResponse,
 };
 use anyhow::{Context, Result, ensure};
-use bowline_state::lines::{self, LineWindow};
-use bowline_state::rpc_error::RpcError;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_text::lines::{self, LineWindow};
 use bowline_wire::{AgentHandle, Client, ClientContext, ConnectionLimits, ShutdownGrace, spawn_agent};
 use serde_json::json;
 use tokio::io::AsyncReadExt;

@@ -1,11 +1,11 @@
 //! A run of a third-party agent: started over real pipes with a home of its own, prompted, and shut down. The result is
 //! one text.
 
+use bowline_history::changes::ChangeSource;
+use bowline_history::undo::ChangeSelection;
 use bowline_host::{Connection, HostSession, SessionOptions};
-use bowline_state::accumulator::MessageKind;
-use bowline_state::audit::{AuditAction, AuditSubject};
-use bowline_state::changes::ChangeSource;
-use bowline_state::undo::ChangeSelection;
+use bowline_policy::audit::{AuditAction, AuditSubject};
+use bowline_protocol::accumulator::MessageKind;
 use bowline_wire::ShutdownGrace;
 use bowline_workspace::audit;
 use bowline_workspace::workspace::Workspace;

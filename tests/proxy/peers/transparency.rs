@@ -1,7 +1,7 @@
 //! Tests that the proxy is transparent: a session with it and without is the same, byte for byte, except for its
 //! additions.
 
-use bowline_state::relay::PROXY_ID_PREFIX;
+use bowline_protocol::relay::PROXY_ID_PREFIX;
 use expect_test::expect;
 use serde_json::{Value, json};
 use xtask::peers::SdkPeer;

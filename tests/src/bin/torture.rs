@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use bowline_workspace::error::FilesError;
+use bowline_workspace::history::ledger::WriteVerdict;
 use bowline_workspace::roots::{AdmitError, RootSpec, Roots};
-use bowline_workspace::state::ledger::WriteVerdict;
-use bowline_workspace::state::lines::LineWindow;
+use bowline_workspace::text::lines::LineWindow;
 use bowline_workspace::workspace::{Workspace, WorkspaceOptions, WorkspaceSession};
 use xtask::torture::{
     AgentFiles, ReadOutcome, TortureAgent, TortureAgentOptions, WriteOutcome, torture_main,

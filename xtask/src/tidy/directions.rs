@@ -6,13 +6,66 @@ use toml::{Table, Value};
 /// The packages of the workspace that each package may depend on. Host, agent and proxy never depend on each other.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("file-lease", &[]),
-    ("bowline-state", &[]),
-    ("bowline-wire", &["bowline-state"]),
-    ("bowline-workspace", &["file-lease", "bowline-state", "bowline-wire"]),
-    ("bowline-mcp", &["bowline-state", "bowline-wire", "bowline-workspace"]),
-    ("bowline-host", &["bowline-state", "bowline-wire", "bowline-workspace", "bowline-mcp"]),
-    ("bowline-agent", &["bowline-state", "bowline-wire", "bowline-workspace", "bowline-mcp"]),
-    ("bowline-proxy", &["bowline-state", "bowline-wire", "bowline-workspace", "bowline-mcp"]),
+    ("bowline-text", &[]),
+    ("bowline-protocol", &["bowline-text"]),
+    ("bowline-policy", &["bowline-text", "bowline-protocol"]),
+    ("bowline-history", &["bowline-text", "bowline-protocol", "bowline-policy"]),
+    ("bowline-conversation", &["bowline-text", "bowline-protocol"]),
+    ("bowline-tools", &["bowline-text", "bowline-history", "bowline-conversation"]),
+    ("bowline-wire", &["bowline-protocol"]),
+    (
+        "bowline-workspace",
+        &["file-lease", "bowline-text", "bowline-protocol", "bowline-policy", "bowline-history"],
+    ),
+    (
+        "bowline-mcp",
+        &[
+            "bowline-text",
+            "bowline-protocol",
+            "bowline-policy",
+            "bowline-history",
+            "bowline-tools",
+            "bowline-wire",
+            "bowline-workspace",
+        ],
+    ),
+    (
+        "bowline-host",
+        &[
+            "bowline-text",
+            "bowline-protocol",
+            "bowline-policy",
+            "bowline-history",
+            "bowline-wire",
+            "bowline-workspace",
+        ],
+    ),
+    (
+        "bowline-agent",
+        &[
+            "bowline-text",
+            "bowline-protocol",
+            "bowline-policy",
+            "bowline-history",
+            "bowline-conversation",
+            "bowline-tools",
+            "bowline-wire",
+            "bowline-workspace",
+            "bowline-mcp",
+        ],
+    ),
+    (
+        "bowline-proxy",
+        &[
+            "bowline-text",
+            "bowline-protocol",
+            "bowline-policy",
+            "bowline-history",
+            "bowline-wire",
+            "bowline-workspace",
+            "bowline-mcp",
+        ],
+    ),
     ("bowline-cli", LIBRARIES),
     ("test-support", LIBRARIES),
     ("bowline-tests", LIBRARIES_AND_XTASK),
@@ -22,7 +75,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 const LIBRARIES_AND_XTASK: &[&str] = &[
-    "bowline-state",
+    "bowline-text",
+    "bowline-protocol",
+    "bowline-policy",
+    "bowline-history",
+    "bowline-conversation",
+    "bowline-tools",
     "bowline-wire",
     "bowline-workspace",
     "bowline-mcp",
@@ -35,8 +93,18 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
 
 const LIBRARIES: &[&str] = LIBRARIES_AND_XTASK.split_at(LIBRARIES_AND_XTASK.len() - 1).0;
 
-/// The dependencies allowed in `bowline-state`: data and text, nothing that does IO, reads a clock, locks or awaits.
-const STATE_MAY_USE: &[&str] = &[
+/// The crates of decisions, in `crates/pure`.
+const PURE: &[&str] = &[
+    "bowline-text",
+    "bowline-protocol",
+    "bowline-policy",
+    "bowline-history",
+    "bowline-conversation",
+    "bowline-tools",
+];
+
+/// The dependencies allowed in pure crates: data and text, nothing that does IO, reads a clock, locks or awaits.
+const PURE_MAY_USE: &[&str] = &[
     "agent-client-protocol-schema",
     "chardetng",
     "encoding_rs",
@@ -57,7 +125,7 @@ const TEST_PACKAGES: &[&str] = &["bowline-tests", "bowline-benches"];
 /// Programs on the official SDKs. They prove interoperability only as long as they share no code with us.
 const PEERS_DIR: &str = "tests/peers/";
 
-/// Every dependency between packages of the workspace is in the table, and `bowline-state` stays free of IO.
+/// Every dependency between packages of the workspace is in the table, and pure crates stay free of IO.
 pub fn crates_depend_in_one_direction(repo: &Repo) -> Vec<TidyFinding> {
     let renames = repo.tree.file("Cargo.toml").map(renames).unwrap_or_default();
     let manifests = repo.tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml"));
@@ -91,11 +159,10 @@ fn check(file: &RepoFile, renames: &[(String, String)]) -> Vec<TidyFinding> {
         } else if ours {
             (!allowed.contains(&name))
                 .then(|| format!("`{package}` must not use `{name}`: see the picture in ARCHITECTURE.md"))
-        } else if package == "bowline-state" && !dependency.is_dev {
-            let advice = || {
-                format!("`bowline-state` decides and does no IO: `{name}` is not in the list of {}", file!())
-            };
-            (!STATE_MAY_USE.contains(&name)).then(advice)
+        } else if PURE.contains(&package) && !dependency.is_dev {
+            let advice =
+                || format!("`{package}` decides and does no IO: `{name}` is not in the list of {}", file!());
+            (!PURE_MAY_USE.contains(&name)).then(advice)
         } else {
             None
         };
@@ -240,9 +307,9 @@ test-support.workspace = true
     fn the_state_uses_only_what_its_list_names() {
         check(
             r#"
-//- crates/bowline-state/Cargo.toml
+//- crates/pure/bowline-text/Cargo.toml
 [package]
-name = "bowline-state"
+name = "bowline-text"
 [dependencies]
 thiserror.workspace = true
 tokio = { workspace = true }
@@ -251,7 +318,7 @@ proptest.workspace = true
 "#,
             crates_depend_in_one_direction,
             expect![
-                "crates/bowline-state/Cargo.toml:5: `bowline-state` decides and does no IO: `tokio` is not in the list of xtask/src/tidy/directions.rs"
+                "crates/pure/bowline-text/Cargo.toml:5: `bowline-text` decides and does no IO: `tokio` is not in the list of xtask/src/tidy/directions.rs"
             ],
         );
     }

@@ -1,8 +1,8 @@
 //! Logging in and out: which API keys exist, and whether they may be used.
 
-use bowline_state::capabilities::ClientCapabilityGate;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{AuthMethod, AuthMethodAgent, AuthMethodId, AuthMethodTerminal};
+use bowline_protocol::capabilities::ClientCapabilityGate;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{AuthMethod, AuthMethodAgent, AuthMethodId, AuthMethodTerminal};
 
 use crate::model::provider::Provider;
 use crate::session::AgentResources;

@@ -3,8 +3,10 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use bowline_state::compaction::{TokenBudget, TokenCalibration, plan_compaction, plan_requested_summary};
-use bowline_state::conversation::{ToolUse, ToolUseInput};
+use bowline_conversation::compaction::{
+    TokenBudget, TokenCalibration, plan_compaction, plan_requested_summary,
+};
+use bowline_conversation::conversation::{ToolUse, ToolUseInput};
 use expect_test::{Expect, expect};
 use futures_util::stream;
 
@@ -165,9 +167,11 @@ async fn a_model_is_asked_without_tools_and_within_its_window() {
     let asked = model.requests.lock().unwrap();
     let request = &asked[0];
     assert_eq!((request.tools.len(), request.messages.len(), request.max_output), (0, 1, Some(most)));
-    let fixed = bowline_state::compaction::estimate_fixed_tokens(&request.system_prompt, &request.tools);
+    let fixed =
+        bowline_conversation::compaction::estimate_fixed_tokens(&request.system_prompt, &request.tools);
     assert!(
-        bowline_state::compaction::estimate_messages(&request.messages) + fixed < model.info.context_window
+        bowline_conversation::compaction::estimate_messages(&request.messages) + fixed
+            < model.info.context_window
     );
     let serde_json::Value::String(text) =
         serde_json::to_value(&request.messages[0].parts[0]).unwrap()["text"].take()

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bowline_state::retry::RetryLimits;
+use bowline_conversation::retry::RetryLimits;
 
 use super::http_clients::{HttpClients, Timeouts};
 use super::offline::{self, OfflineModel};

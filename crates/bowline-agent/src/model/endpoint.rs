@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline_state::retry::RequestFailure;
+use bowline_conversation::retry::RequestFailure;
 use reqwest::{RequestBuilder, Url};
 
 use super::provider::Provider;

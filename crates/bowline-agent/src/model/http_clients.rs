@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bowline_conversation::retry::RetryLimits;
 use bowline_mcp::http::{self, HttpClientOptions, HttpScheme};
-use bowline_state::retry::RetryLimits;
 use reqwest::{Client, RequestBuilder, Response, Url};
 use serde_json::Value;
 use tokio::time::timeout;

@@ -7,10 +7,10 @@ mod describe;
 
 use std::sync::Arc;
 
-use bowline_state::conversation::{
+use bowline_conversation::conversation::{
     ConversationMessage, MessagePart, MessageRole, ToolResult, ToolSpec, ToolUse, ToolUseInput,
 };
-use bowline_state::offline_commands::{HELP_TEXT, OfflineCommand, parse};
+use bowline_conversation::offline_commands::{HELP_TEXT, OfflineCommand, parse};
 use serde_json::{Value, json};
 
 use super::reply_sender::{ReplySender, reply_from_fn};

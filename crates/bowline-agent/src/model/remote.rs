@@ -12,7 +12,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bowline_state::retry::{self, FailedAttempt, RequestFailure, RetryDecision};
+use bowline_conversation::retry::{self, FailedAttempt, RequestFailure, RetryDecision};
 use reqwest::RequestBuilder;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bowline_state::conversation::{ConversationMessage, MessagePart, MessageRole};
+use bowline_conversation::conversation::{ConversationMessage, MessagePart, MessageRole};
 use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 

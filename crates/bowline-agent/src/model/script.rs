@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_state::conversation::{
+use bowline_conversation::conversation::{
     ConversationMessage, MessagePart, MessageRole, TokenUsage, ToolUse, ToolUseInput,
 };
 use serde::Deserialize;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bowline_state::conversation::ToolUseInput;
+use bowline_conversation::conversation::ToolUseInput;
 use futures_util::StreamExt as _;
 
 use super::*;

@@ -1,8 +1,8 @@
 //! Calls and results as text, for models that get tools as text or write calls as text.
 
-use bowline_state::conversation::{ConversationMessage, MessagePart, MessageRole, ToolUseInput};
-use bowline_state::text_tool_calls::ToolCallExtractor;
-use bowline_state::turn::EMPTY_REPLY_PROMPT;
+use bowline_conversation::conversation::{ConversationMessage, MessagePart, MessageRole, ToolUseInput};
+use bowline_conversation::text_tool_calls::ToolCallExtractor;
+use bowline_conversation::turn::EMPTY_REPLY_PROMPT;
 use serde_json::{Value, json};
 
 use super::ModelRequest;

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use bowline_state::audit::{AuditDecision, AuditEntry, DecisionSource};
-use bowline_state::hash::ContentHash;
+use bowline_policy::audit::{AuditDecision, AuditEntry, DecisionSource};
+use bowline_text::hash::ContentHash;
 use bowline_workspace::approvals::Approvals;
 use tokio::task::spawn_blocking;
 

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bowline_state::display;
-use bowline_state::operation::{OperationKind, OperationTarget};
-use bowline_state::permission::{PermissionBroker, PermissionRequestDetails, PermissionVerdict};
-use bowline_state::policy::{RuleMatcher, RuleSuggestion};
-use bowline_state::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
-use bowline_state::rpc_error;
-use bowline_state::schema::v1::{
+use bowline_policy::operation::{OperationKind, OperationTarget};
+use bowline_policy::policy::{RuleMatcher, RuleSuggestion};
+use bowline_policy::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
+use bowline_protocol::permission::{PermissionBroker, PermissionRequestDetails, PermissionVerdict};
+use bowline_protocol::rpc_error;
+use bowline_protocol::schema::v1::{
     ErrorCode, PermissionOption, PermissionOptionKind, RequestPermissionResponse, SessionId,
 };
-use bowline_state::terminal::Invocation;
+use bowline_protocol::terminal::Invocation;
+use bowline_text::display;
 use bowline_wire::CallError;
 use bowline_workspace::approvals::{Approver, BoxFuture};
 
@@ -235,13 +235,14 @@ fn describe_coverage(suggestion: &RuleSuggestion, kind: OperationKind, cwd: &str
     Some(match &suggestion.matcher {
         // The call shows the command in full.
         RuleMatcher::Exact(invocation) => {
-            match whole(&bowline_state::terminal::format_invocation(invocation)) {
+            match whole(&bowline_protocol::terminal::format_invocation(invocation)) {
                 Some(line) => format!("exactly `{line}` {anywhere}"),
                 None => format!("exactly this command {anywhere}"),
             }
         }
         RuleMatcher::Command(words) => {
-            let line = whole(&bowline_state::terminal::format_invocation(&Invocation::Argv(words.clone())))?;
+            let line =
+                whole(&bowline_protocol::terminal::format_invocation(&Invocation::Argv(words.clone())))?;
             format!("commands that start with `{line}` {anywhere}")
         }
         RuleMatcher::Path(_) => {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use bowline_state::display;
-use bowline_state::lines::{LineCounter, LineWindow};
-use bowline_state::rpc_error::RpcError;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_text::display;
+use bowline_text::lines::{LineCounter, LineWindow};
 use bowline_workspace::files::FileBackend;
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::walker::EntryKind;

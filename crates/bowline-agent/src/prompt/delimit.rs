@@ -1,7 +1,7 @@
 //! Delimiters around untrusted text.
 
-use bowline_state::display::{self, is_hidden};
-use bowline_state::hash::ContentHash;
+use bowline_text::display::{self, is_hidden};
+use bowline_text::hash::ContentHash;
 
 /// Returns the text between markers that name its origin. The end marker contains a word that is not in the text, so
 /// that the text cannot fake its end.

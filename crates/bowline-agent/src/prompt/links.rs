@@ -1,6 +1,6 @@
 //! The targets of a prompt's links: files, lines of files, directories, or other resources.
 
-use bowline_state::lines::LineWindow;
+use bowline_text::lines::LineWindow;
 
 /// The target of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
-use bowline_state::lines::{LineWindow, PastEndError, slice_lines};
+use bowline_text::lines::{LineWindow, PastEndError, slice_lines};
 use bowline_workspace::files::{FileBackend, LocalFiles, Requester, TextReadOutcome, TextWriteOutcome};
 use bowline_workspace::list::{ListEntry, ListOptions, Listing};
 use bowline_workspace::roots::{RootSpec, Roots};
@@ -110,7 +110,7 @@ async fn check_with(images: bool, tree: &str, prompt: &str, expected: Expect) {
                 Vec::<String>::new(),
                 "nothing is read for a bad prompt"
             );
-            let error = bowline_state::schema::v1::Error::from(RpcError::from(error));
+            let error = bowline_protocol::schema::v1::Error::from(RpcError::from(error));
             format!("! {} {}\n", i32::from(error.code), error.message)
         }
     };

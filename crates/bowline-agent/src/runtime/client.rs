@@ -4,16 +4,16 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::capabilities::ClientMethod;
-use bowline_state::lines::{LineWindow, slice_lines};
-use bowline_state::quirks::{PeerRole, Quirk, QuirkMode, Workaround};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_protocol::capabilities::ClientMethod;
+use bowline_protocol::quirks::{PeerRole, Quirk, QuirkMode, Workaround};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReadTextFileRequest, ReleaseTerminalRequest,
     SessionId, TerminalExitStatus, TerminalId, TerminalOutputRequest, WaitForTerminalExitRequest,
     WriteTextFileRequest,
 };
-use bowline_state::terminal::CommandExit;
+use bowline_protocol::terminal::CommandExit;
+use bowline_text::lines::{LineWindow, slice_lines};
 use bowline_wire::{CallError, ClientHandle};
 use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
 use bowline_workspace::list::{ListOptions, Listing};

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bowline_state::merge::merge;
-use bowline_state::text::{self, fit_line_endings};
+use bowline_text::merge::merge;
+use bowline_text::text::{self, fit_line_endings};
 
 const BOM: char = '\u{feff}';
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bowline_state::capabilities::CapabilityError;
-use bowline_state::rpc_error::missing_file::{self, PhrasePosition};
-use bowline_state::rpc_error::{self, RpcError};
+use bowline_protocol::capabilities::CapabilityError;
+use bowline_protocol::rpc_error::missing_file::{self, PhrasePosition};
+use bowline_protocol::rpc_error::{self, RpcError};
 use bowline_wire::CallError;
 
 use super::Backend;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bowline_state::lines::LineWindow;
-use bowline_state::rpc_error::RpcError;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_text::lines::LineWindow;
 use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};

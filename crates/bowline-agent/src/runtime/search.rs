@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bowline_state::lines::LineWindow;
-use bowline_state::paths::Access;
-use bowline_state::rpc_error::RpcError;
+use bowline_policy::paths::Access;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_text::lines::LineWindow;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::list::{self, ListOptions, Listing};
 use bowline_workspace::roots::Roots;

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::time::Duration;
 
-use bowline_state::schema::v1::TerminalId;
-use bowline_state::terminal::TerminalOutput as Cleaned;
+use bowline_protocol::schema::v1::TerminalId;
+use bowline_protocol::terminal::TerminalOutput as Cleaned;
 use bowline_workspace::terminals::{CommandRequest, LocalTerminals, TerminalBackend};
 
 use super::{Backend, ClientTerminals, CommandEnd, RuntimeError};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bowline_mcp::client::{McpError, WorkspaceServer};
-use bowline_state::lines::LineWindow;
-use bowline_state::mcp_tools::McpCallOutput;
-use bowline_state::mcp_tools::workspace::{READ_TOOL, WorkspaceToolset};
-use bowline_state::rpc_error::RpcError;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_text::lines::LineWindow;
+use bowline_tools::mcp_tools::McpCallOutput;
+use bowline_tools::mcp_tools::workspace::{READ_TOOL, WorkspaceToolset};
 use bowline_workspace::approvals::BoxFuture;
 use serde_json::{Map, Value, json};
 

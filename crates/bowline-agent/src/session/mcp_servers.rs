@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use bowline_conversation::conversation::ToolSpec;
 use bowline_mcp::client::{McpError, McpServers, WorkspaceServer};
-use bowline_state::conversation::ToolSpec;
-use bowline_state::mcp_tools::{McpCallOutput, label_output};
+use bowline_tools::mcp_tools::{McpCallOutput, label_output};
 use bowline_workspace::approvals::BoxFuture;
 use serde_json::{Map, Value};
 

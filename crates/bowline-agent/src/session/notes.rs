@@ -5,9 +5,9 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use bowline_mcp::client::ServerState;
-use bowline_state::display;
-use bowline_state::mcp_tools::MAX_TOOL_DEPTH;
-use bowline_state::schema::v1::MessageId;
+use bowline_protocol::schema::v1::MessageId;
+use bowline_text::display;
+use bowline_tools::mcp_tools::MAX_TOOL_DEPTH;
 
 use super::AgentSession;
 use crate::reporter::Reporter;

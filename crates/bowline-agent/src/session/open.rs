@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use bowline_conversation::conversation::{ThinkingLevel, ToolSpec};
+use bowline_conversation::transcript;
 use bowline_mcp::client::{self as mcp, McpOverAcp, McpServers, ServerSpec, ServerSpecError};
-use bowline_state::capabilities::ClientMethod;
-use bowline_state::conversation::{ThinkingLevel, ToolSpec};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{McpServer, SessionId, SessionUpdate};
-use bowline_state::transcript;
+use bowline_protocol::capabilities::ClientMethod;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{McpServer, SessionId, SessionUpdate};
 use bowline_wire::ClientHandle;
 use bowline_wire::service::CancelSignal;
 use tokio::sync::Semaphore;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline_state::rpc_error::RpcError;
+use bowline_protocol::rpc_error::RpcError;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 

@@ -5,8 +5,8 @@ use std::process;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use bowline_state::hash::ContentHash;
-use bowline_state::schema::v1::SessionId;
+use bowline_protocol::schema::v1::SessionId;
+use bowline_text::hash::ContentHash;
 use bowline_workspace::disk_calls::DiskCalls;
 use bowline_workspace::storage::{FileLock, LockMode, create_directory};
 

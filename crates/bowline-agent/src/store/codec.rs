@@ -1,7 +1,7 @@
 //! The encoding of records: JSON, compressed where that pays, with a checksum.
 
-use bowline_state::conversation::ConversationMessage;
-use bowline_state::schema::v1::SessionUpdate;
+use bowline_conversation::conversation::ConversationMessage;
+use bowline_protocol::schema::v1::SessionUpdate;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_state::schema::v1::SessionId;
-use bowline_state::transcript;
+use bowline_conversation::transcript;
+use bowline_protocol::schema::v1::SessionId;
 use bowline_workspace::clock::now;
 use bowline_workspace::storage::{
     Database, DatabaseFile, DatabaseKind, Durability, FileLock, LockMode, NewerFormatPolicy,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bowline_state::schema::v1::SessionId;
+use bowline_protocol::schema::v1::SessionId;
 use bowline_workspace::storage::{self, FileError, StorageError};
 
 use super::MAX_RECORD_BYTES;

@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 
-use bowline_state::schema::v1::SessionId;
+use bowline_protocol::schema::v1::SessionId;
 
 /// Returns an id that no other session has: 128 random bits.
 #[must_use]

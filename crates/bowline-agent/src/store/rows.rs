@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use bowline_state::conversation::{ThinkingLevel, TokenUsage};
-use bowline_state::mode::AgentMode;
-use bowline_state::schema::v1::SessionId;
-use bowline_state::time::Timestamp;
+use bowline_conversation::conversation::{ThinkingLevel, TokenUsage};
+use bowline_policy::mode::AgentMode;
+use bowline_protocol::schema::v1::SessionId;
+use bowline_text::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Row, Statement, params};
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bowline_state::schema::v1::SessionId;
+use bowline_protocol::schema::v1::SessionId;
 use bowline_workspace::storage::{DatabaseFile, is_damage};
 use rusqlite::{Connection, ErrorCode};
 

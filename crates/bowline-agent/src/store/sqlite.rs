@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
-use bowline_state::schema::v1::SessionId;
+use bowline_protocol::schema::v1::SessionId;
 use bowline_workspace::storage::FileError;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;

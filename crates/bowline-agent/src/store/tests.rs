@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::{Arc, Mutex};
 
-use bowline_state::conversation::{ConversationMessage, MessageRole};
-use bowline_state::schema::v1::{ContentBlock, ContentChunk};
+use bowline_conversation::conversation::{ConversationMessage, MessageRole};
+use bowline_protocol::schema::v1::{ContentBlock, ContentChunk};
 use tempfile::TempDir;
 use test_support::faulty_sqlite::{self, SqliteCall, SqliteFault, SqliteGate, with_power_loss};
 

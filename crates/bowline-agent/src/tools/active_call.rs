@@ -2,16 +2,17 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bowline_state::audit::AuditAction;
-use bowline_state::conversation::{ToolResult, ToolUse, ToolUseInput};
-use bowline_state::display;
-use bowline_state::paths::{LexicalPath, PathError};
-use bowline_state::question::QuestionItem;
-use bowline_state::schema::v1::{
+use bowline_conversation::conversation::{ToolResult, ToolUse, ToolUseInput};
+use bowline_policy::audit::AuditAction;
+use bowline_policy::operation;
+use bowline_policy::paths::{LexicalPath, PathError};
+use bowline_policy::question::QuestionItem;
+use bowline_protocol::builders;
+use bowline_protocol::schema::v1::{
     ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdateFields, ToolKind,
 };
-use bowline_state::tools::input::ToolInputFields;
-use bowline_state::{builders, operation};
+use bowline_text::display;
+use bowline_tools::tools::input::ToolInputFields;
 use bowline_workspace::files::Requester;
 use serde_json::Value;
 

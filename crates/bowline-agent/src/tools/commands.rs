@@ -2,17 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use bowline_state::audit::AuditAction;
-use bowline_state::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
-use bowline_state::paths::{Access, LexicalPath};
-use bowline_state::question::QuestionItem;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{ToolCallUpdateFields, ToolKind};
-use bowline_state::terminal::{self, CommandExit};
-use bowline_state::tools::describe::hidden_character_warning;
-use bowline_state::tools::input::ToolInputFields;
-use bowline_state::tools::output as shown;
-use bowline_state::{builders, display};
+use bowline_policy::audit::AuditAction;
+use bowline_policy::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
+use bowline_policy::paths::{Access, LexicalPath};
+use bowline_policy::question::QuestionItem;
+use bowline_protocol::builders;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{ToolCallUpdateFields, ToolKind};
+use bowline_protocol::terminal::{self, CommandExit};
+use bowline_text::display;
+use bowline_tools::tools::describe::hidden_character_warning;
+use bowline_tools::tools::input::ToolInputFields;
+use bowline_tools::tools::output as shown;
 use bowline_workspace::terminals::{CommandRequest, resolve_command_in};
 use serde_json::json;
 use tokio::task::spawn_blocking;
@@ -133,7 +134,7 @@ pub(crate) fn parse_command(
         (fields.required_text("command")?, fields.texts("args")?, fields.pairs("env")?);
     let invocation = terminal::parse_invocation(command, &args).map_err(|bad| bad.to_string())?;
     let label =
-        display::escape_line(&bowline_state::terminal::format_invocation(&invocation), MAX_LABEL_BYTES);
+        display::escape_line(&bowline_protocol::terminal::format_invocation(&invocation), MAX_LABEL_BYTES);
     Ok((CommandSpec { invocation, cwd: cwd.as_str().to_owned(), env, named_paths: Vec::new() }, label))
 }
 

@@ -6,14 +6,14 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use bowline_state::audit::AuditAction;
-use bowline_state::conversation::{ToolUse, ToolUseInput};
-use bowline_state::lines::LineWindow;
-use bowline_state::operation::OperationKind;
-use bowline_state::paths::LexicalPath;
-use bowline_state::question::QuestionItem;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::ToolKind;
+use bowline_conversation::conversation::{ToolUse, ToolUseInput};
+use bowline_policy::audit::AuditAction;
+use bowline_policy::operation::OperationKind;
+use bowline_policy::paths::LexicalPath;
+use bowline_policy::question::QuestionItem;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::ToolKind;
+use bowline_text::lines::LineWindow;
 use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_conversation::conversation::{ToolSpec, ToolUseInput};
 use bowline_mcp::client::{McpError, WorkspaceServer};
-use bowline_state::audit::AuditAction;
-use bowline_state::conversation::{ToolSpec, ToolUseInput};
-use bowline_state::mcp_tools::McpCallOutput;
-use bowline_state::operation::{Operation, OperationKind, OperationTarget};
-use bowline_state::question::QuestionItem;
-use bowline_state::schema::v1::{ToolCallUpdateFields, ToolKind};
+use bowline_policy::audit::AuditAction;
+use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
+use bowline_policy::question::QuestionItem;
+use bowline_protocol::schema::v1::{ToolCallUpdateFields, ToolKind};
+use bowline_tools::mcp_tools::McpCallOutput;
 use bowline_workspace::approvals::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;

@@ -1,6 +1,6 @@
 //! The plan that a model shows to the user.
 
-use bowline_state::schema::v1::{Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus, SessionUpdate};
+use bowline_protocol::schema::v1::{Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus, SessionUpdate};
 
 use super::active_call::{ActiveCall, CallStop, ToolOutput};
 

@@ -3,10 +3,11 @@
 //! Clients show a call's title and content; few show its raw input. Most render text as Markdown, so verbatim text is
 //! put in a fence.
 
-use bowline_state::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
-use bowline_state::question::QuestionItem;
-use bowline_state::schema::v1::ToolCallContent;
-use bowline_state::{builders, display};
+use bowline_policy::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
+use bowline_policy::question::QuestionItem;
+use bowline_protocol::builders;
+use bowline_protocol::schema::v1::ToolCallContent;
+use bowline_text::display;
 use serde_json::Value;
 
 /// The most bytes shown. A notice comes first if there are more.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use bowline_state::lines::LineWindow;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::ToolKind;
-use bowline_state::tools::describe::{count_noun, hidden_character_warning};
-use bowline_state::tools::view::{self, FileView, MAX_LINES, view_text};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::ToolKind;
+use bowline_text::lines::LineWindow;
+use bowline_tools::tools::describe::{count_noun, hidden_character_warning};
+use bowline_tools::tools::view::{self, FileView, MAX_LINES, view_text};
 use serde_json::json;
 
 use super::active_call::{ActiveCall, CallStop, ToolOutput, excerpt, location, without_nulls};

@@ -1,9 +1,9 @@
 //! Listing directories and searching texts.
 
-use bowline_state::display;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::ToolKind;
-use bowline_state::tools::describe::{count_noun, hidden_character_warning};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::ToolKind;
+use bowline_text::display;
+use bowline_tools::tools::describe::{count_noun, hidden_character_warning};
 use bowline_workspace::list::{ListEntry, ListOptions, Listing};
 use bowline_workspace::search::{CaseMode, SearchQuery};
 use bowline_workspace::walker;

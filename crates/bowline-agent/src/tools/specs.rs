@@ -1,8 +1,8 @@
 //! The tools by name: those of a session, their descriptions for the model, and explanations for missing ones.
 
-use bowline_state::conversation::ToolSpec;
-use bowline_state::mode::AgentMode;
-use bowline_state::tools::schema::{
+use bowline_conversation::conversation::ToolSpec;
+use bowline_policy::mode::AgentMode;
+use bowline_tools::tools::schema::{
     EDIT_DESCRIPTION, LIST_DESCRIPTION, READ_DESCRIPTION, RUN_DESCRIPTION, WRITE_DESCRIPTION, edit_schema,
     integer, list_schema, object, read_schema, run_schema, search_schema, string, string_enum, write_schema,
 };

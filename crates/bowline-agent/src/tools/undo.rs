@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use bowline_state::rpc_error::RpcError;
-use bowline_state::slash_command::UndoTarget;
-use bowline_state::tools::view::text_version;
-use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_conversation::slash_command::UndoTarget;
+use bowline_history::undo::{ChangeOwner, ChangeSelection};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_tools::tools::view::text_version;
 use bowline_workspace::workspace::UndoOutcome;
 use tokio::task::spawn_blocking;
 

@@ -1,6 +1,6 @@
 //! The tools that a model is not offered in a session, and the reasons, for the user.
 
-use bowline_state::mode::AgentMode;
+use bowline_policy::mode::AgentMode;
 
 use super::Toolbox;
 

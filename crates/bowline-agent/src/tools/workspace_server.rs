@@ -3,22 +3,23 @@
 //! Such a server has the same tools with the same inputs: it tracks what its model has seen, merges, and applies its
 //! own policy. So a call is authorized here like any other and forwarded unchanged, with absolute paths.
 
+use bowline_conversation::conversation::ToolUseInput;
+use bowline_history::ledger::{Knowledge, TextVersion};
 use bowline_mcp::client::McpError;
-use bowline_state::audit::AuditAction;
-use bowline_state::conversation::ToolUseInput;
-use bowline_state::edits::SearchReplaceEdit;
-use bowline_state::ledger::{Knowledge, TextVersion};
-use bowline_state::lines::LineWindow;
-use bowline_state::mcp_tools::McpCallOutput;
-use bowline_state::mcp_tools::workspace::{
+use bowline_policy::audit::AuditAction;
+use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
+use bowline_policy::paths::LexicalPath;
+use bowline_policy::question::QuestionItem;
+use bowline_protocol::builders;
+use bowline_protocol::schema::v1::{ToolCallContent, ToolKind};
+use bowline_text::display;
+use bowline_text::edits::SearchReplaceEdit;
+use bowline_text::lines::LineWindow;
+use bowline_tools::mcp_tools::McpCallOutput;
+use bowline_tools::mcp_tools::workspace::{
     EDIT_TOOL, KILL_TOOL, LIST_TOOL, OUTPUT_TOOL, READ_TOOL, RUN_TOOL, SEARCH_TOOL, WRITE_TOOL,
 };
-use bowline_state::operation::{Operation, OperationKind, OperationTarget};
-use bowline_state::paths::LexicalPath;
-use bowline_state::question::QuestionItem;
-use bowline_state::schema::v1::{ToolCallContent, ToolKind};
-use bowline_state::tools::input::ToolInputFields;
-use bowline_state::{builders, display};
+use bowline_tools::tools::input::ToolInputFields;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 

@@ -6,20 +6,20 @@
 
 use std::sync::Arc;
 
-use bowline_state::audit::AuditAction;
-use bowline_state::builders;
-use bowline_state::edits::{MatchSelection, SearchReplaceEdit};
-use bowline_state::hash::ContentHash;
-use bowline_state::ledger::{Knowledge, TextVersion, WriteVerdict};
-use bowline_state::lines::LineWindow;
-use bowline_state::operation::OperationKind;
-use bowline_state::paths::LexicalPath;
-use bowline_state::question::{QuestionItem, TextChange};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{ToolCallContent, ToolCallUpdateFields, ToolKind};
-use bowline_state::tools::describe::{self, count_lines, count_noun, describe_diff, first_different_line};
-use bowline_state::tools::input::ToolInputFields;
-use bowline_state::tools::write::{CurrentText, RequestedWrite, WriteDecision, decide_write, record_write};
+use bowline_history::ledger::{Knowledge, TextVersion, WriteVerdict};
+use bowline_policy::audit::AuditAction;
+use bowline_policy::operation::OperationKind;
+use bowline_policy::paths::LexicalPath;
+use bowline_policy::question::{QuestionItem, TextChange};
+use bowline_protocol::builders;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{ToolCallContent, ToolCallUpdateFields, ToolKind};
+use bowline_text::edits::{MatchSelection, SearchReplaceEdit};
+use bowline_text::hash::ContentHash;
+use bowline_text::lines::LineWindow;
+use bowline_tools::tools::describe::{self, count_lines, count_noun, describe_diff, first_different_line};
+use bowline_tools::tools::input::ToolInputFields;
+use bowline_tools::tools::write::{CurrentText, RequestedWrite, WriteDecision, decide_write, record_write};
 use bowline_workspace::files::{FileBackend, TextWriteOutcome};
 use serde_json::{Value, json};
 

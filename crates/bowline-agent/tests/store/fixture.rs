@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use bowline_agent::store::{SessionMeta, SessionRecord, SessionRetention, SqliteSessionStore, StoredSession};
-use bowline_state::conversation::MessagePart;
-use bowline_state::schema::v1::{ContentBlock, ContentChunk, SessionId, SessionUpdate};
+use bowline_conversation::conversation::MessagePart;
+use bowline_protocol::schema::v1::{ContentBlock, ContentChunk, SessionId, SessionUpdate};
 use tempfile::TempDir;
 
 /// An empty directory, in memory where possible, which is faster than a disk.

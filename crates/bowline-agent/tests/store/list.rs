@@ -6,8 +6,8 @@ use bowline_agent::store::{
     Durability, SessionPage, SessionQuery, SessionRecord, SessionRetention, SessionStore as _,
     SqliteSessionStore, StoreError,
 };
-use bowline_state::conversation::{ConversationMessage, MessageRole};
-use bowline_state::time::Timestamp;
+use bowline_conversation::conversation::{ConversationMessage, MessageRole};
+use bowline_text::time::Timestamp;
 
 use super::fixture::{agent_text, agent_texts, new_directory, open_store, session_id, session_meta};
 

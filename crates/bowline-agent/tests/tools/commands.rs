@@ -1,6 +1,6 @@
 //! Commands in the editor's terminals: ended, timed out, cancelled, in the background.
 
-use bowline_state::schema::v1::TerminalExitStatus;
+use bowline_protocol::schema::v1::TerminalExitStatus;
 use expect_test::{Expect, expect};
 use serde_json::json;
 use test_support::editor::{EditorCapabilities, EditorFault, FakeCommand};
@@ -91,7 +91,7 @@ async fn what_is_no_success_is_none() {
     told += &stage.call_tool("execute", json!({ "command": " " })).await;
     stage.editor.queue_fault(
         "terminal/create",
-        EditorFault::Refuse(bowline_state::schema::v1::Error::internal_error()),
+        EditorFault::Refuse(bowline_protocol::schema::v1::Error::internal_error()),
     );
     told += &stage.call_tool("execute", json!({ "command": "make" })).await;
     stage.editor.queue_fault("terminal/create", EditorFault::Stall);
@@ -116,7 +116,7 @@ async fn what_is_no_success_is_none() {
 async fn a_command_that_takes_too_long_is_ended_and_its_output_kept() {
     let stage = ToolboxFixture::open_with(
         EditorCapabilities::ALL,
-        bowline_state::mode::AgentMode::Full,
+        bowline_policy::mode::AgentMode::Full,
         |settings| settings.command_timeout = std::time::Duration::from_millis(50),
         None,
     )

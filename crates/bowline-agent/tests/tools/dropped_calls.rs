@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bowline_state::mode::AgentMode;
+use bowline_policy::mode::AgentMode;
 use serde_json::{Value, json};
 use test_support::editor::{EditorCapabilities, FakeCommand};
 

@@ -1,6 +1,6 @@
 //! Writing and editing without losing the user's changes.
 
-use bowline_state::rpc_error::RpcError;
+use bowline_protocol::rpc_error::RpcError;
 use expect_test::{Expect, expect};
 use serde_json::json;
 use test_support::editor::{EditorCapabilities, EditorFault};
@@ -449,7 +449,7 @@ async fn a_file_that_is_too_large_for_the_engine_is_read_in_windows_and_not_edit
     let set =
         |settings: &mut bowline_agent::agent_options::AgentOptions| settings.workspace.max_read_bytes = 4000;
     let stage =
-        ToolboxFixture::open_with(EditorCapabilities::NONE, bowline_state::mode::AgentMode::Full, set, None)
+        ToolboxFixture::open_with(EditorCapabilities::NONE, bowline_policy::mode::AgentMode::Full, set, None)
             .await;
     stage.write_to_disk("a", &"line\n".repeat(1000));
     check(

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use bowline_agent::agent_options::LogSink;
 use bowline_agent::tools::mcp::{McpAnswer, McpSource};
-use bowline_state::conversation::ToolSpec;
-use bowline_state::mode::AgentMode;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::PermissionOptionKind::{AllowAlways, RejectAlways, RejectOnce};
+use bowline_conversation::conversation::ToolSpec;
+use bowline_policy::mode::AgentMode;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::PermissionOptionKind::{AllowAlways, RejectAlways, RejectOnce};
 use bowline_workspace::approvals::BoxFuture;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};

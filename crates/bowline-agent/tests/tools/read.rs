@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::Error;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::Error;
 use expect_test::{Expect, expect};
 use serde_json::json;
 use test_support::editor::{EditorCapabilities, EditorFault};

@@ -1,7 +1,7 @@
 //! Writes through an editor with stale or lossy text, which must not lose data.
 
-use bowline_state::mode::AgentMode;
-use bowline_state::schema::v1::Error;
+use bowline_policy::mode::AgentMode;
+use bowline_protocol::schema::v1::Error;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use test_support::editor::{EditorCapabilities, EditorFault, FakeCommand};

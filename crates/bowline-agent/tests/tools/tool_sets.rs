@@ -1,8 +1,8 @@
 //! The available tools, their backends, and the explanations for missing ones.
 
 use bowline_agent::agent_options::ToolSet;
-use bowline_state::conversation::ToolUseInput;
-use bowline_state::mode::AgentMode;
+use bowline_conversation::conversation::ToolUseInput;
+use bowline_policy::mode::AgentMode;
 use expect_test::{Expect, expect};
 use serde_json::json;
 use test_support::editor::EditorCapabilities;

@@ -1,7 +1,7 @@
 //! The record of a turn.
 
-use bowline_state::builders;
-use bowline_state::schema::v1::{
+use bowline_protocol::builders;
+use bowline_protocol::schema::v1::{
     SessionUpdate, ToolCall, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
 };
 use expect_test::expect;

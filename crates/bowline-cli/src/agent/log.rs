@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use bowline_agent::agent_options::LogSink;
-use bowline_state::display;
+use bowline_text::display;
 
 /// The maximum length of a line, in bytes.
 const MAX_LINE: usize = 4096;

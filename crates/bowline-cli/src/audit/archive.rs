@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use bowline_state::audit::{AuditAction, AuditEntry, DecisionSource};
+use bowline_policy::audit::{AuditAction, AuditEntry, DecisionSource};
 use bowline_workspace::audit::AuditLog;
 use bowline_workspace::journal;
 use clap::Args;

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
-use bowline_state::audit::{AuditDecision, AuditEntry, AuditRecord, AuditSubject, VerificationReport};
-use bowline_state::time::Timestamp;
+use bowline_policy::audit::{AuditDecision, AuditEntry, AuditRecord, AuditSubject, VerificationReport};
+use bowline_text::time::Timestamp;
 use bowline_workspace::audit::AuditEntries;
 use bowline_workspace::clock::format_iso8601;
 use serde_json::{Value, json};

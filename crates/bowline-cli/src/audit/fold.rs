@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry, AuditRecord, AuditSubject};
+use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry, AuditRecord, AuditSubject};
 
 /// The reason of an entry that is written before a change is made.
 const BEGIN_REASON: &str = "begins";
@@ -66,8 +66,8 @@ fn operation_key(entry: &AuditEntry) -> OperationKey {
 
 #[cfg(test)]
 mod tests {
-    use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry, AuditRecord, AuditSubject};
-    use bowline_state::time::Timestamp;
+    use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry, AuditRecord, AuditSubject};
+    use bowline_text::time::Timestamp;
     use expect_test::expect;
 
     use super::FoldedEntries;

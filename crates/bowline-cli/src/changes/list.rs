@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
 
-use bowline_state::changes::{Change, ChangeId, ChangeSource, FileState};
-use bowline_state::diff;
-use bowline_state::time::Timestamp;
-use bowline_state::undo::ChangeSelection;
+use bowline_history::changes::{Change, ChangeId, ChangeSource, FileState};
+use bowline_history::undo::ChangeSelection;
+use bowline_text::diff;
+use bowline_text::time::Timestamp;
 use bowline_workspace::clock::format_iso8601;
 use bowline_workspace::workspace::{ListedChange, Workspace};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bowline_state::undo::ChangeSelection;
+use bowline_history::undo::ChangeSelection;
 use bowline_workspace::workspace::{FilePatch, Workspace};
 use serde_json::json;
 
@@ -41,7 +41,7 @@ pub(crate) fn file_patches(
 /// Reports how many hunks the change has.
 pub(crate) fn check_hunks(
     workspace: &Workspace,
-    change: bowline_state::changes::ChangeId,
+    change: bowline_history::changes::ChangeId,
     hunks: &[usize],
 ) -> Result<(), CliError> {
     let known = workspace.change_hunks(change).map_err(failed)?.len();

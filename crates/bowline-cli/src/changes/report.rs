@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use bowline_state::changes::{Change, ChangeId, ChangeSource, FileState};
-use bowline_state::merge::ConflictHunk;
-use bowline_state::undo::{ChangeSelection, ReversalDirection, ReversalError, ReversalErrorReason};
+use bowline_history::changes::{Change, ChangeId, ChangeSource, FileState};
+use bowline_history::undo::{ChangeSelection, ReversalDirection, ReversalError, ReversalErrorReason};
+use bowline_text::merge::ConflictHunk;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::workspace::{ListedChange, ReversedFile, UndoPreview, Workspace};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use anyhow::Context as _;
-use bowline_state::changes::{Change, ChangeId};
+use bowline_history::changes::{Change, ChangeId};
 use bowline_workspace::workspace::Workspace;
 use clap::Args;
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use bowline_state::changes::ChangeId;
-use bowline_state::time::Timestamp;
-use bowline_state::undo::{ChangeOwner, ChangeSelection, ReversalDirection};
+use bowline_history::changes::ChangeId;
+use bowline_history::undo::{ChangeOwner, ChangeSelection, ReversalDirection};
+use bowline_text::time::Timestamp;
 use bowline_workspace::clock::format_iso8601;
 use bowline_workspace::workspace::ListedChange;
 use clap::Args;

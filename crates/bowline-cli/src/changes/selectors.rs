@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use bowline_state::changes::{ChangeId, ChangeSource, Reversal};
-use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_history::changes::{ChangeId, ChangeSource, Reversal};
+use bowline_history::undo::{ChangeOwner, ChangeSelection};
 use bowline_workspace::workspace::ListedChange;
 use clap::Args;
 

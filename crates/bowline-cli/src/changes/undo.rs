@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::io::IsTerminal as _;
 use std::path::Path;
 
-use bowline_state::audit::{AuditAction, AuditEntry, AuditSubject, DecisionSource};
-use bowline_state::changes::{ChangeId, ChangeSource, Reversal};
-use bowline_state::undo::{ChangeSelection, ConflictResolution, ReversalDirection};
+use bowline_history::changes::{ChangeId, ChangeSource, Reversal};
+use bowline_history::undo::{ChangeSelection, ConflictResolution, ReversalDirection};
+use bowline_policy::audit::{AuditAction, AuditEntry, AuditSubject, DecisionSource};
 use bowline_workspace::audit::AuditLog;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::roots::RootSpec;

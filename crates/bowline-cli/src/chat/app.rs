@@ -15,8 +15,8 @@ mod shell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use bowline_state::question::QuestionId;
-use bowline_state::schema::v1::{
+use bowline_policy::question::QuestionId;
+use bowline_protocol::schema::v1::{
     NoticeSeverity, SessionConfigOption, SessionId, SessionInfo, SessionModeId, StopReason,
 };
 
@@ -445,7 +445,7 @@ impl App {
         }
     }
 
-    fn apply_snapshot(&mut self, snapshot: bowline_state::accumulator::SessionSnapshot) {
+    fn apply_snapshot(&mut self, snapshot: bowline_protocol::accumulator::SessionSnapshot) {
         let before = self.conversation.snapshot();
         // Values set here hold until the agent reports others.
         if before.map(|before| before.config_options()) != Some(snapshot.config_options())

@@ -14,8 +14,8 @@ mod scope_picker;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bowline_state::diff::DiffStat;
-use bowline_state::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
+use bowline_policy::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
+use bowline_text::diff::DiffStat;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::Frame;
 use ratatui::layout::Rect;

@@ -7,9 +7,9 @@ mod change_list;
 mod draw;
 mod recent_changes;
 
-use bowline_state::changes::{Change, ChangeId, Reversal};
-use bowline_state::diff::{DiffStat, compute_hunks, compute_stat};
-use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_history::changes::{Change, ChangeId, Reversal};
+use bowline_history::undo::{ChangeOwner, ChangeSelection};
+use bowline_text::diff::{DiffStat, compute_hunks, compute_stat};
 use bowline_workspace::workspace::ListedChange;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 

@@ -1,7 +1,7 @@
 //! The chat's own slash commands. They are handled here; all others go to the agent.
 
-use bowline_state::schema::v1::{AvailableCommand, AvailableCommandInput, UnstructuredCommandInput};
-use bowline_state::slash_command::UndoTarget;
+use bowline_conversation::slash_command::UndoTarget;
+use bowline_protocol::schema::v1::{AvailableCommand, AvailableCommandInput, UnstructuredCommandInput};
 
 /// A command that the chat handles itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Completion of `/` commands and `@` mentions.
 
-use bowline_state::schema::v1::{AvailableCommand, AvailableCommandInput};
+use bowline_protocol::schema::v1::{AvailableCommand, AvailableCommandInput};
 
 /// The maximum number of items offered.
 const MAX_ITEMS: usize = 50;

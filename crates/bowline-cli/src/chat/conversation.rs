@@ -9,7 +9,7 @@ mod timings;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use bowline_state::accumulator::{
+use bowline_protocol::accumulator::{
     Compaction, MessageKind, SessionMessage, SessionSnapshot, TimelineEntry, ToolCallView,
 };
 use ratatui::text::Line;

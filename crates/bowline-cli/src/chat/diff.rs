@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use bowline_state::diff::{Hunk, compute_hunks};
-use bowline_state::display;
+use bowline_text::diff::{Hunk, compute_hunks};
+use bowline_text::display;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 

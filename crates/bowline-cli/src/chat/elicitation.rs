@@ -8,11 +8,11 @@ mod field_editor;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bowline_state::display;
-use bowline_state::elicitation::{ElicitationUrl, Form, FormContent, FormContentError, FormField};
-use bowline_state::schema::v1::{
+use bowline_protocol::elicitation::{ElicitationUrl, Form, FormContent, FormContentError, FormField};
+use bowline_protocol::schema::v1::{
     CreateElicitationRequest, ElicitationAcceptAction, ElicitationAction, ElicitationMode,
 };
+use bowline_text::display;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::Frame;
 use ratatui::layout::Rect;

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use bowline_conversation::slash_command::UndoTarget;
+use bowline_history::undo::ChangeSelection;
 use bowline_host::{Question, QuestionReply};
-use bowline_state::accumulator::SessionSnapshot;
-use bowline_state::policy::Preset;
-use bowline_state::question::QuestionId;
-use bowline_state::schema::v1::{
+use bowline_policy::policy::Preset;
+use bowline_policy::question::QuestionId;
+use bowline_protocol::accumulator::SessionSnapshot;
+use bowline_protocol::schema::v1::{
     CreateElicitationRequest, ElicitationAction, SessionConfigId, SessionConfigOption,
     SessionConfigOptionValue, SessionId, SessionInfo, SessionModeId, StopReason, TerminalId,
 };
-use bowline_state::slash_command::UndoTarget;
-use bowline_state::undo::ChangeSelection;
 use crossterm::event::KeyEvent;
 
 use super::changes;

@@ -7,12 +7,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bowline_history::ledger::WriteVerdict;
 use bowline_host::{Approver, BoxFuture, FrontEnd, Question, QuestionReply};
-use bowline_state::accumulator::SessionSnapshot;
-use bowline_state::ledger::WriteVerdict;
-use bowline_state::policy::Rule;
-use bowline_state::question::QuestionId;
-use bowline_state::schema::v1::{CreateElicitationRequest, ElicitationAction, SessionId, TerminalId};
+use bowline_policy::policy::Rule;
+use bowline_policy::question::QuestionId;
+use bowline_protocol::accumulator::SessionSnapshot;
+use bowline_protocol::schema::v1::{CreateElicitationRequest, ElicitationAction, SessionId, TerminalId};
 use bowline_workspace::terminals::{LocalTerminals, OutputEvent};
 use tokio::sync::{Notify, oneshot};
 

@@ -4,12 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::accumulator::{ContentPiece, MessageKind, SessionMessage, StreamedContent, ToolCallView};
-use bowline_state::diff::{DiffStat, compute_stat};
-use bowline_state::schema::v1::{
+use bowline_protocol::accumulator::{
+    ContentPiece, MessageKind, SessionMessage, StreamedContent, ToolCallView,
+};
+use bowline_protocol::schema::v1::{
     CompactionStatus, ContentBlock, EmbeddedResourceResource, TerminalId, ToolCallContent, ToolCallLocation,
     ToolCallStatus, ToolKind,
 };
+use bowline_text::diff::{DiffStat, compute_stat};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 

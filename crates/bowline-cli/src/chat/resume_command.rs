@@ -62,7 +62,7 @@ pub(super) fn resume_command(arguments: &ClientArguments, session: &str) -> Stri
     words.extend(flags.into_iter().filter(|(_, is_set)| **is_set).map(|(flag, _)| flag.to_owned()));
     words.extend(["--session".to_owned(), session.to_owned()]);
     let quoted = words.iter().map(|word| match shlex::try_quote(word) {
-        Ok(quoted) => bowline_state::display::escape_line(&quoted, usize::MAX),
+        Ok(quoted) => bowline_text::display::escape_line(&quoted, usize::MAX),
         // An argument cannot contain a NUL byte.
         Err(_) => String::new(),
     });

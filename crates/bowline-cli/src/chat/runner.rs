@@ -10,12 +10,12 @@ mod undo;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use bowline_conversation::slash_command::UndoTarget;
+use bowline_history::undo::ChangeSelection;
 use bowline_host::{Connection, HostSession};
-use bowline_state::capabilities::AgentMethod;
-use bowline_state::policy::RuleSource;
-use bowline_state::schema::v1::{PromptCapabilities, SessionId};
-use bowline_state::slash_command::UndoTarget;
-use bowline_state::undo::ChangeSelection;
+use bowline_policy::policy::RuleSource;
+use bowline_protocol::capabilities::AgentMethod;
+use bowline_protocol::schema::v1::{PromptCapabilities, SessionId};
 use bowline_wire::ShutdownGrace;
 use bowline_workspace::list::ListOptions;
 use bowline_workspace::walker::EntryKind;

@@ -5,7 +5,7 @@
 
 use avt::parser::{Function, Parser};
 use avt::{Color as Ink, Pen, Terminal};
-use bowline_state::display;
+use bowline_text::display;
 use ratatui::buffer::CellWidth;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};

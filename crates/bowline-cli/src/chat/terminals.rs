@@ -1,6 +1,6 @@
 //! The commands that an agent started, and their live output.
 
-use bowline_state::schema::v1::TerminalId;
+use bowline_protocol::schema::v1::TerminalId;
 
 use super::terminal_emulator::TerminalEmulator;
 

@@ -1,6 +1,6 @@
 //! Styled text, escaped for a terminal and wrapped to a given width.
 
-use bowline_state::display;
+use bowline_text::display;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bowline_state::display::quote;
-use bowline_state::mode::AgentMode;
+use bowline_policy::mode::AgentMode;
+use bowline_text::display::quote;
 use bowline_workspace::terminals::{ProgramSpec, ResourceLimits};
 
 use super::config::{Config, ConfiguredAgent};

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bowline_state::operation::OperationTarget;
-use bowline_state::question::{
+use bowline_policy::operation::OperationTarget;
+use bowline_policy::question::{
     AnswerChoice, Question, QuestionAnswer, QuestionItem, QuestionReply, QuestionTrigger, TextChange,
 };
 

@@ -5,8 +5,8 @@ use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use bowline_state::display::quote;
-use bowline_state::foreign_files::ForeignFiles;
+use bowline_history::foreign_files::ForeignFiles;
+use bowline_text::display::quote;
 use serde::Deserialize;
 
 use super::arguments::{ApprovalLevel, ClientArguments};

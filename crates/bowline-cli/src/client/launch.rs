@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bowline_host::{Connection, FrontEnd, Host, HostError, HostOptions, HostSession, SessionOptions};
-use bowline_state::display;
-use bowline_state::display::quote;
-use bowline_state::mode::AgentMode;
-use bowline_state::schema::v1::{AuthMethod, ErrorCode, InitializeResponse};
-use bowline_state::trace::TraceSide;
+use bowline_policy::mode::AgentMode;
+use bowline_protocol::schema::v1::{AuthMethod, ErrorCode, InitializeResponse};
+use bowline_protocol::trace::TraceSide;
+use bowline_text::display;
+use bowline_text::display::quote;
 use bowline_wire::{AgentExit, CallError, ShutdownGrace, WireRecorder};
 use bowline_workspace::approvals::PolicyFallback;
 use bowline_workspace::roots::RootSpec;
@@ -330,7 +330,7 @@ pub(crate) fn prompt_error(initialized: &InitializeResponse, error: HostError) -
 }
 
 /// Returns whether an agent requires a login. Many use this code for other errors, too, most often a provider's limits.
-fn is_login_required(refusal: &bowline_state::schema::v1::Error) -> bool {
+fn is_login_required(refusal: &bowline_protocol::schema::v1::Error) -> bool {
     const LIMITS: [&str; 7] =
         ["rate limit", "rate_limit", "ratelimit", "quota", "too many requests", "429", "overloaded"];
     let text = describe_refusal(refusal).to_lowercase();
@@ -338,7 +338,7 @@ fn is_login_required(refusal: &bowline_state::schema::v1::Error) -> bool {
 }
 
 /// Returns the full text of an agent's error.
-fn describe_refusal(refusal: &bowline_state::schema::v1::Error) -> String {
+fn describe_refusal(refusal: &bowline_protocol::schema::v1::Error) -> String {
     let detail = match &refusal.data {
         None | Some(serde_json::Value::Null) => String::new(),
         Some(serde_json::Value::String(text)) => {

@@ -5,9 +5,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use bowline_host::Connection;
-use bowline_state::display;
-use bowline_state::display::quote;
-use bowline_state::schema::v1::{AuthMethod, AuthMethodTerminal};
+use bowline_protocol::schema::v1::{AuthMethod, AuthMethodTerminal};
+use bowline_text::display;
+use bowline_text::display::quote;
 
 use super::agents::AgentCommand;
 use crate::common::console::write_stderr;

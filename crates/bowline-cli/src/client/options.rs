@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use bowline_host::HostCapabilities;
-use bowline_state::display::quote;
-use bowline_state::mode::AgentMode;
-use bowline_state::operation::OperationKind;
-use bowline_state::paths::RootMode;
-use bowline_state::policy::{
+use bowline_policy::mode::AgentMode;
+use bowline_policy::operation::OperationKind;
+use bowline_policy::paths::RootMode;
+use bowline_policy::policy::{
     Effect, OperationKinds, Preset, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec,
 };
-use bowline_state::schema::v1::{McpServer, McpServerHttp, McpServerStdio};
+use bowline_protocol::schema::v1::{McpServer, McpServerHttp, McpServerStdio};
+use bowline_text::display::quote;
 use bowline_workspace::roots::RootSpec;
 use bowline_workspace::terminals::Confinement;
 use bowline_workspace::terminals::supervisor::ConfinementSupport;

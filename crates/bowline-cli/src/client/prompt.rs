@@ -6,17 +6,17 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use bowline_state::audit::{AuditAction, AuditEntry, AuditSubject, DecisionSource};
-use bowline_state::display::quote;
-use bowline_state::grants::GrantHolder;
-use bowline_state::lines::LineWindow;
-use bowline_state::operation::OperationKind;
-use bowline_state::paths::Access;
-use bowline_state::policy::{Effect, Preset};
-use bowline_state::schema::v1::{
+use bowline_policy::audit::{AuditAction, AuditEntry, AuditSubject, DecisionSource};
+use bowline_policy::grants::GrantHolder;
+use bowline_policy::operation::OperationKind;
+use bowline_policy::paths::Access;
+use bowline_policy::policy::{Effect, Preset};
+use bowline_protocol::schema::v1::{
     ContentBlock, EmbeddedResource, EmbeddedResourceResource, PromptCapabilities, ResourceLink,
     TextResourceContents,
 };
+use bowline_text::display::quote;
+use bowline_text::lines::LineWindow;
 use bowline_workspace::approvals::{Approvals, describe_ruling};
 use bowline_workspace::roots::AdmittedPath;
 use bowline_workspace::workspace::{ReadText, WorkspaceSession as Files};

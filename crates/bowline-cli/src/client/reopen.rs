@@ -1,11 +1,11 @@
 //! Reopening an earlier session: by its id, or an agent's last one.
 
 use bowline_host::{Connection, HostError, HostSession, SessionOptions};
-use bowline_state::capabilities::AgentMethod;
-use bowline_state::display;
-use bowline_state::display::quote;
-use bowline_state::rpc_error::{self};
-use bowline_state::schema::v1::{ListSessionsRequest, SessionId, SessionInfo};
+use bowline_protocol::capabilities::AgentMethod;
+use bowline_protocol::rpc_error::{self};
+use bowline_protocol::schema::v1::{ListSessionsRequest, SessionId, SessionInfo};
+use bowline_text::display;
+use bowline_text::display::quote;
 use bowline_wire::CallError;
 
 use super::last_sessions::LastSessions;

@@ -1,12 +1,12 @@
 //! Setting the model and the mode of a session, in the ways that agents support.
 
 use bowline_host::HostSession;
-use bowline_state::accumulator::SessionSnapshot;
-use bowline_state::display::quote;
-use bowline_state::schema::v1::{
+use bowline_protocol::accumulator::SessionSnapshot;
+use bowline_protocol::schema::v1::{
     SessionConfigKind, SessionConfigOption, SessionConfigOptionCategory, SessionConfigOptionValue,
     SessionConfigSelect, SessionConfigSelectOptions, SetSessionConfigOptionRequest, SetSessionModeRequest,
 };
+use bowline_text::display::quote;
 use bowline_wire::CallError;
 use bowline_wire::methods::SetSessionModelRequest;
 
@@ -118,7 +118,7 @@ async fn set_config_option(
 
 /// Returns the values of an option, each with its name.
 fn select_values(select: &SessionConfigSelect) -> Vec<(String, String)> {
-    let of = |option: &bowline_state::schema::v1::SessionConfigSelectOption| {
+    let of = |option: &bowline_protocol::schema::v1::SessionConfigSelectOption| {
         (option.value.0.to_string(), option.name.clone())
     };
     match &select.options {

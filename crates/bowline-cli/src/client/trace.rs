@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bowline_state::display::quote;
-use bowline_state::trace::{Backlog, TraceEntry, TraceSide};
+use bowline_protocol::trace::{Backlog, TraceEntry, TraceSide};
+use bowline_text::display::quote;
 use bowline_wire::{Direction, WireRecorder};
 
 use crate::common::console::print_note;

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write};
 
-use bowline_state::display;
+use bowline_text::display;
 
 use crate::error::CliError;
 

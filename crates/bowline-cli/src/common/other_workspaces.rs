@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_history::undo::{ChangeOwner, ChangeSelection};
 use bowline_workspace::workspace::Workspace;
 
 use super::console::escape_line;

@@ -1,6 +1,6 @@
 //! Parsing and formatting of times, in the local time zone.
 
-use bowline_state::time::Timestamp;
+use bowline_text::time::Timestamp;
 use bowline_workspace::policy::parse_timestamp;
 use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone};
 

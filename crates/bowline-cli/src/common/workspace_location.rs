@@ -162,7 +162,7 @@ impl WorkspaceLocation {
                 "{shown} is not named in UTF-8, so no agent can have changed it"
             )));
         };
-        Ok(bowline_state::paths::LexicalPath::parse(text)
+        Ok(bowline_policy::paths::LexicalPath::parse(text)
             .map_or_else(|_| text.to_owned(), |path| path.as_str().to_owned()))
     }
 }

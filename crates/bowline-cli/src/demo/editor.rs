@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bowline_host::{FrontEnd, HostEvent};
-use bowline_state::question::{AnswerChoice, AnswerLifetime, Question, QuestionReply};
+use bowline_policy::question::{AnswerChoice, AnswerLifetime, Question, QuestionReply};
 use bowline_workspace::approvals::{Approver, BoxFuture};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::workspace::Workspace;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use bowline_agent::model::provider::Provider;
 use bowline_host::{Connection, Host, HostSession, SessionOptions};
-use bowline_state::accumulator::SessionSnapshot;
+use bowline_protocol::accumulator::SessionSnapshot;
 use bowline_wire::schema::ProtocolVersion;
 use bowline_wire::schema::v1::{StopReason, ToolCallStatus};
 use bowline_wire::{AgentExit, ShutdownGrace};

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io::IsTerminal as _;
 
 use anyhow::anyhow;
-use bowline_state::display;
+use bowline_text::display;
 
 use crate::common::console;
 use crate::error::CliError;

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bowline_host::HostCapabilities;
-use bowline_state::capabilities::AgentMethod;
-use bowline_state::terminal::{CommandExit, TerminalOutput};
-use bowline_state::version;
+use bowline_protocol::capabilities::AgentMethod;
+use bowline_protocol::terminal::{CommandExit, TerminalOutput};
+use bowline_protocol::version;
 use bowline_wire::schema::v1::{
     AgentCapabilities, AuthMethod, AvailableCommand, DeleteSessionRequest, Error, ErrorCode, Implementation,
     InitializeRequest, InitializeResponse, NewSessionRequest, NewSessionResponse, RequestPermissionOutcome,

@@ -2,8 +2,8 @@
 
 use bowline_agent::runtime::BackendChoice;
 use bowline_host::HostCapabilities;
-use bowline_state::capabilities::{ClientCapabilityGate, ClientMethod};
-use bowline_state::mcp_tools::workspace::WorkspaceToolset;
+use bowline_protocol::capabilities::{ClientCapabilityGate, ClientMethod};
+use bowline_tools::mcp_tools::workspace::WorkspaceToolset;
 use bowline_wire::schema::v1::ClientCapabilities;
 
 use super::report::{DoctorFinding, ReportSection};

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::Result;
-use bowline_state::version;
+use bowline_protocol::version;
 use bowline_workspace::audit::{self, AuditLog};
 use bowline_workspace::file_watcher::{FileWatcher, FileWatcherError, FileWatcherOptions};
 use bowline_workspace::journal::{self, JournalCondition};

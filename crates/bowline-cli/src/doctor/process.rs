@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::terminal::CommandExit;
+use bowline_protocol::terminal::CommandExit;
 use bowline_wire::{AgentHandle, ConnectionLimits, StreamTail, connect_client_recorded};
 use bowline_workspace::terminals::{SupervisedProgram, SupervisorProgram, TerminalError};
 use tokio::task::JoinHandle;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bowline_state::display;
+use bowline_text::display;
 use serde_json::{Value, json};
 
 /// The maximum length of a line, in bytes. Lines contain paths and agents' texts.

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bowline_host::{Approver, BoxFuture, FrontEnd, HostEvent};
 use bowline_mcp::server::{CHANGES_URI, ClientPeer, ResourceEvent, UserDecision};
-use bowline_state::display;
-use bowline_state::question::{AnswerChoice, AnswerLifetime, Question, QuestionReply};
+use bowline_policy::question::{AnswerChoice, AnswerLifetime, Question, QuestionReply};
+use bowline_text::display;
 use tokio::sync::broadcast;
 
 /// The maximum number of events queued for a client that does not read; a client that lags is told to reread

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use bowline_state::operation::{Operation, OperationKind, OperationTarget};
-use bowline_state::paths::Access;
-use bowline_state::policy::{Effect, Policy, PolicyContext, PolicyDecision, PolicyReason, ReasonBasis};
-use bowline_state::terminal;
+use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
+use bowline_policy::paths::Access;
+use bowline_policy::policy::{Effect, Policy, PolicyContext, PolicyDecision, PolicyReason, ReasonBasis};
+use bowline_protocol::terminal;
 use bowline_workspace::approvals::{PolicyFallback, list_unreviewed};
 use bowline_workspace::policy::RuleScope;
 use bowline_workspace::roots::{RootSpec, Roots};
@@ -76,7 +76,7 @@ pub(super) fn run(
                 what.split_first().ok_or_else(|| CliError::Usage("name a command".to_owned()))?;
             let invocation = terminal::parse_invocation(program, arguments)
                 .map_err(|why| CliError::Usage(why.to_string()))?;
-            let shown = bowline_state::terminal::format_invocation(&invocation).into_owned();
+            let shown = bowline_protocol::terminal::format_invocation(&invocation).into_owned();
             let command = resolve_command_in(&roots, invocation, here.root.clone(), env);
             judge(shown, &Operation { kind, target: OperationTarget::Command(command) })
         }

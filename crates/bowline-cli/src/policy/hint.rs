@@ -1,16 +1,16 @@
 //! Hints on what would allow a denied request. Every flag and rule is tried on the policy in force before it is named.
 
 use bowline_host::Host;
-use bowline_state::audit::{AuditAction, AuditEntry, AuditSubject};
-use bowline_state::display;
-use bowline_state::operation::{Operation, OperationKind, OperationTarget};
-use bowline_state::paths::Access;
-use bowline_state::policy::{
+use bowline_policy::audit::{AuditAction, AuditEntry, AuditSubject};
+use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
+use bowline_policy::paths::Access;
+use bowline_policy::policy::{
     BuiltInRule, Effect, Policy, PolicyContext, Preset, ReasonBasis, Rule, RuleLifetime, RuleMatcher,
     RuleSource, RuleSpec, RuleSuggestion, suggest_rules,
 };
-use bowline_state::terminal::Invocation;
-use bowline_state::time::Timestamp;
+use bowline_protocol::terminal::Invocation;
+use bowline_text::display;
+use bowline_text::time::Timestamp;
 use bowline_workspace::approvals::PolicyFallback;
 use bowline_workspace::terminals::resolve_command_in;
 

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use bowline_state::operation::OperationKind;
-use bowline_state::paths::LexicalPath;
-use bowline_state::policy::{Effect, OperationKinds, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec};
-use bowline_state::terminal;
-use bowline_state::terminal::Invocation;
+use bowline_policy::operation::OperationKind;
+use bowline_policy::paths::LexicalPath;
+use bowline_policy::policy::{Effect, OperationKinds, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec};
+use bowline_protocol::terminal;
+use bowline_protocol::terminal::Invocation;
 use bowline_workspace::clock::format_iso8601;
 use bowline_workspace::policy::{PolicyFile, RuleScope, parse_plain_words};
 use serde_json::json;
@@ -128,7 +128,9 @@ pub(crate) fn describe_saved_rule(rule: &Rule) -> String {
         RuleMatcher::Everything => "*".to_owned(),
         RuleMatcher::Path(text) | RuleMatcher::Host(text) | RuleMatcher::Variable(text) => text.clone(),
         RuleMatcher::Command(words) => words.join(" "),
-        RuleMatcher::Exact(invocation) => bowline_state::terminal::format_invocation(invocation).into_owned(),
+        RuleMatcher::Exact(invocation) => {
+            bowline_protocol::terminal::format_invocation(invocation).into_owned()
+        }
     };
     // A name that cannot be displayed and pasted unchanged is replaced by a hint to look it up.
     let named = Some(&name).filter(|name| name.len() <= MAX_PASTED_BYTES && escape_line(name) == **name);
@@ -157,11 +159,11 @@ fn describe_matcher(matcher: &RuleMatcher) -> String {
         RuleMatcher::Command(words) => {
             format!(
                 "{} …",
-                escape_line(&bowline_state::terminal::format_invocation(&Invocation::Argv(words.clone())))
+                escape_line(&bowline_protocol::terminal::format_invocation(&Invocation::Argv(words.clone())))
             )
         }
         RuleMatcher::Exact(invocation) => {
-            format!("exactly {}", escape_line(&bowline_state::terminal::format_invocation(invocation)))
+            format!("exactly {}", escape_line(&bowline_protocol::terminal::format_invocation(invocation)))
         }
     }
 }
@@ -208,7 +210,7 @@ pub(super) fn add_rule(arguments: &RuleArguments, effect: Effect) -> Result<(), 
     let (here, file) = open_policy(&arguments.workspace, scope)?;
     if let Some(directory) = unreachable_directory(rule.spec(), &here.root) {
         let directory =
-            escape_line(&bowline_state::terminal::format_invocation(&Invocation::Argv(vec![format!(
+            escape_line(&bowline_protocol::terminal::format_invocation(&Invocation::Argv(vec![format!(
                 "{directory}:ro"
             )])));
         return Err(CliError::Usage(format!(
@@ -343,6 +345,6 @@ fn matches_name(matcher: &RuleMatcher, named: &str) -> bool {
         RuleMatcher::Command(words) => {
             words.join(" ") == named || parse_plain_words(named).as_ref() == Some(words)
         }
-        RuleMatcher::Exact(invocation) => bowline_state::terminal::format_invocation(invocation) == named,
+        RuleMatcher::Exact(invocation) => bowline_protocol::terminal::format_invocation(invocation) == named,
     }
 }

@@ -2,14 +2,14 @@
 //! none.
 
 use bowline_host::LocalSession;
-use bowline_state::lines::LineWindow;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     CLIENT_METHOD_NAMES, CreateTerminalRequest, CreateTerminalResponse, Error, KillTerminalRequest,
     KillTerminalResponse, ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest,
     ReleaseTerminalResponse, TerminalOutputRequest, TerminalOutputResponse, WaitForTerminalExitRequest,
     WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
+use bowline_text::lines::LineWindow;
 use bowline_workspace::files::{FileBackend, Requester};
 use bowline_workspace::terminals::{CommandRequest, TerminalBackend};
 use serde::Serialize;

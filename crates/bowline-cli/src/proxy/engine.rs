@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
+use bowline_history::foreign_files::ForeignFiles;
 use bowline_host::{Host, HostError, HostOptions, HostPaths};
+use bowline_policy::policy::Preset;
+use bowline_protocol::relay::{Method, RelayedSession, SessionOpening};
 use bowline_proxy::{BoxFuture, CallerSlot, Engine, EngineSession};
-use bowline_state::display;
-use bowline_state::foreign_files::ForeignFiles;
-use bowline_state::policy::Preset;
-use bowline_state::relay::{Method, RelayedSession, SessionOpening};
+use bowline_text::display;
 use bowline_workspace::roots::RootSpec;
 use bowline_workspace::terminals::{self, SupervisorProgram};
 use tokio::sync::OnceCell;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bowline_state::policy::Preset;
+use bowline_policy::policy::Preset;
 use bowline_workspace::terminals::SupervisorProgram;
 use clap::Args;
 

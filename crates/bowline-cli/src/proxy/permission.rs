@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bowline_host::{Approver, BoxFuture, FrontEnd, HostEvent};
+use bowline_policy::question::{Question, QuestionReply};
+use bowline_protocol::builders::IntoSessionUpdate;
+use bowline_protocol::schema::v1::{ErrorCode, SessionId, SessionNotification};
 use bowline_proxy::CallerSlot;
-use bowline_state::builders::IntoSessionUpdate;
-use bowline_state::question::{Question, QuestionReply};
-use bowline_state::schema::v1::{ErrorCode, SessionId, SessionNotification};
 use bowline_wire::{CallError, Caller};
 
 use super::engine::log_to_stderr;

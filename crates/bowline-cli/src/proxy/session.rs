@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bowline_history::attribution::{AttributedChange, ChangeAttribution, SessionDirectory};
+use bowline_history::changes::{ChangeId, Reversal};
+use bowline_history::undo::ChangeSelection;
 use bowline_host::LocalSession;
 use bowline_mcp::server::{CHANGES_URI, ResourceEvent, ResourceProvider, WorkspaceResources};
+use bowline_protocol::accumulator::ToolCallView;
+use bowline_protocol::diagnostics::Diagnostic;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{Error, PermissionOption, RequestPermissionOutcome, ToolCallId};
 use bowline_proxy::{
     BoxFuture, EditorWriteRequest, EngineSession, JournalledWrite, PermissionRuling, RedoChange,
     RelayedOperation,
 };
-use bowline_state::accumulator::ToolCallView;
-use bowline_state::attribution::{AttributedChange, ChangeAttribution, SessionDirectory};
-use bowline_state::changes::{ChangeId, Reversal};
-use bowline_state::diagnostics::Diagnostic;
-use bowline_state::lines::LineWindow;
-use bowline_state::merge::MergeConflict;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{Error, PermissionOption, RequestPermissionOutcome, ToolCallId};
-use bowline_state::undo::ChangeSelection;
-use bowline_state::unsaved_text;
+use bowline_text::lines::LineWindow;
+use bowline_text::merge::MergeConflict;
+use bowline_text::unsaved_text;
 use bowline_workspace::files::FileBackend;
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Effects, Style};
-use bowline_state::diff::{DiffContent, DiffSide, FileDiff, format_unified_diff};
-use bowline_state::display;
+use bowline_text::diff::{DiffContent, DiffSide, FileDiff, format_unified_diff};
+use bowline_text::display;
 
 /// The maximum size of a diff that is shown, in lines and bytes.
 const MAX_DIFF_SIZE: (usize, usize) = (120, 32 << 10);

@@ -4,16 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+use bowline_history::ledger::WriteVerdict;
 use bowline_host::{Approver, BoxFuture, FrontEnd, HostEvent, Question, QuestionReply};
-use bowline_state::accumulator::{SessionChange, SessionSnapshot};
-use bowline_state::display;
-use bowline_state::ledger::WriteVerdict;
-use bowline_state::operation::Operation;
-use bowline_state::policy::Rule;
-use bowline_state::schema::v1::{
+use bowline_policy::operation::Operation;
+use bowline_policy::policy::Rule;
+use bowline_protocol::accumulator::{SessionChange, SessionSnapshot};
+use bowline_protocol::schema::v1::{
     AuthMethod, ContentBlock, CreateElicitationRequest, ElicitationAction, SessionUpdate, TerminalId,
     ToolCallId, ToolCallStatus,
 };
+use bowline_text::display;
 use bowline_workspace::terminals::LocalTerminals;
 use futures_util::FutureExt as _;
 use tokio::sync::watch;

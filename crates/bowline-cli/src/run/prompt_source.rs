@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Read as _};
 
 use anyhow::Context as _;
-use bowline_state::display::quote;
+use bowline_text::display::quote;
 
 use super::RunArguments;
 use crate::client::prompt::PromptPart;

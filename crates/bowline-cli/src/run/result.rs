@@ -1,7 +1,7 @@
 //! The result of a run: the one JSON object of `--format result`.
 
 use bowline_host::HostSession;
-use bowline_state::schema::v1::StopReason;
+use bowline_protocol::schema::v1::StopReason;
 use serde_json::{Value, json};
 
 use super::RunOutcome;

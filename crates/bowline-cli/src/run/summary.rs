@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use bowline_history::changes::{Change, ChangeSource, FileState};
+use bowline_history::undo::{ChangeOwner, ChangeSelection};
 use bowline_host::{Host, HostSession, NO_ALLOW_OPTION, ONLY_ALLOW_ALWAYS};
-use bowline_state::audit::{AuditAction, AuditDecision, AuditSubject, DecisionSource};
-use bowline_state::changes::{Change, ChangeSource, FileState};
-use bowline_state::diff;
-use bowline_state::display;
-use bowline_state::hash::ContentHash;
-use bowline_state::policy::Preset;
-use bowline_state::question::QuestionItem;
-use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_policy::audit::{AuditAction, AuditDecision, AuditSubject, DecisionSource};
+use bowline_policy::policy::Preset;
+use bowline_policy::question::QuestionItem;
+use bowline_text::diff;
+use bowline_text::display;
+use bowline_text::hash::ContentHash;
 use bowline_workspace::audit::AuditFilter;
 use bowline_workspace::workspace::{ListedChange, Workspace};
 

@@ -6,13 +6,13 @@ use std::sync::{OnceLock, PoisonError};
 use std::time::Duration;
 
 use bowline_host::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
-use bowline_state::display;
-use bowline_state::elicitation::{ElicitationUrl, FieldInput, Form, FormContent, FormField};
-use bowline_state::question::TextChange;
-use bowline_state::schema::v1::{
+use bowline_policy::question::TextChange;
+use bowline_protocol::elicitation::{ElicitationUrl, FieldInput, Form, FormContent, FormField};
+use bowline_protocol::schema::v1::{
     AuthMethod, CreateElicitationRequest, ElicitationAcceptAction, ElicitationAction,
     ElicitationContentValue as Value, ElicitationMode,
 };
+use bowline_text::display;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::{Mutex, MutexGuard, oneshot};
 
@@ -425,7 +425,7 @@ fn describe_narrowest_scope(question: &Question, roots: &[String]) -> Vec<String
         return Vec::new();
     };
     let rules = question.rules(&answer, roots).unwrap_or_default();
-    let text = |rule: &bowline_state::policy::Rule| {
+    let text = |rule: &bowline_policy::policy::Rule| {
         let matcher = &rule.spec().matcher;
         let known = question.suggestions.iter().find(|known| known.matcher == *matcher);
         display::escape_line(&known.map_or_else(|| rule.to_string(), |known| known.description.clone()), 300)
@@ -469,7 +469,7 @@ fn display_value(value: &Value) -> String {
 
 /// Parses the text typed into a field. A value of the wrong type stays text, and the form's validation reports it.
 fn parse_value(input: &FieldInput, text: &str) -> Value {
-    let option = |options: &[bowline_state::elicitation::SelectOption], text: &str| {
+    let option = |options: &[bowline_protocol::elicitation::SelectOption], text: &str| {
         let by_number = text.parse::<usize>().ok().and_then(|at| options.get(at.checked_sub(1)?));
         by_number.map_or_else(|| text.to_owned(), |option| option.value.clone())
     };

@@ -5,12 +5,12 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bowline_state::accumulator::{MessageKind, SessionChange, SessionSnapshot, ToolCallView};
-use bowline_state::display;
-use bowline_state::schema::v1::{
+use bowline_protocol::accumulator::{MessageKind, SessionChange, SessionSnapshot, ToolCallView};
+use bowline_protocol::schema::v1::{
     ContentBlock, ContentChunk, NoticeSeverity, PlanEntry, PlanEntryStatus, SessionNotification,
     SessionUpdate, ToolCallContent, ToolCallId, ToolCallStatus, ToolKind,
 };
+use bowline_text::display;
 
 use super::ansi::{AnsiStyler, escape_text, format_duration};
 

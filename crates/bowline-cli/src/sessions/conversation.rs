@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use bowline_agent::store::StoredSession;
-use bowline_state::diff;
-use bowline_state::schema::v1::{
+use bowline_conversation::transcript;
+use bowline_protocol::schema::v1::{
     ContentBlock, EmbeddedResourceResource, PlanEntryStatus, SessionUpdate, ToolCall, ToolCallContent,
     ToolCallStatus,
 };
-use bowline_state::transcript;
+use bowline_text::diff;
 
 use crate::common::console::{OutputStyle, TextStyle, escape_line, escape_lines, pluralize};
 use crate::common::times::format_time;

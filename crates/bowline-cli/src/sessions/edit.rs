@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
 use bowline_agent::store::{SessionMeta, new_session_id};
-use bowline_state::schema::v1::SessionId;
+use bowline_protocol::schema::v1::SessionId;
 use clap::Args;
 
 use super::{SessionArgument, StoredSessions, failed, nearest_directory, session_error, short_id};

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use bowline_state::diff::{DiffContent, DiffSide, FileDiff, format_unified_diff};
+use bowline_text::diff::{DiffContent, DiffSide, FileDiff, format_unified_diff};
 
 use super::jsonc::MAX_BYTES;
 

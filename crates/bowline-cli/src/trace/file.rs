@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
 
-use bowline_state::display::quote;
-use bowline_state::trace::{TraceEntry, TraceGap, TraceReader, TraceRecord};
+use bowline_protocol::trace::{TraceEntry, TraceGap, TraceReader, TraceRecord};
+use bowline_text::display::quote;
 
 use crate::common::console::{pluralize, print_note};
 use crate::error::CliError;

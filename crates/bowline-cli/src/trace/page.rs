@@ -5,8 +5,10 @@
 
 use std::fmt::Write as _;
 
-use bowline_state::hash::ContentHash;
-use bowline_state::trace::{AnswerOutcome, TraceEntry, TraceGap, TraceMessageKind, TraceSequence, TraceStep};
+use bowline_protocol::trace::{
+    AnswerOutcome, TraceEntry, TraceGap, TraceMessageKind, TraceSequence, TraceStep,
+};
+use bowline_text::hash::ContentHash;
 use serde_json::{Value, json};
 
 const FRAME: &str = include_str!("page/frame.html");

@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bowline_state::display::quote;
-use bowline_state::trace::{ReplayAction, ReplayPlayer};
+use bowline_protocol::trace::{ReplayAction, ReplayPlayer};
+use bowline_text::display::quote;
 
 use super::{ReplayArguments, ReplayRole, file};
 use crate::common::console::print_note;

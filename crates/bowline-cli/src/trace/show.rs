@@ -2,11 +2,11 @@
 
 use std::io::{self, BufWriter, IsTerminal as _, Write as _};
 
-use bowline_state::display;
-use bowline_state::trace::{
+use bowline_protocol::trace::{
     AnswerOutcome, TraceEntry, TraceFilter, TraceMessageKind, TraceSequence, TraceSide, TraceStep,
     UnansweredRequest,
 };
+use bowline_text::display;
 
 use super::{TraceShowArguments, file, page};
 use crate::common::console::{OutputStyle, TextStyle, escape_line, ignore_broken_pipe, pluralize};

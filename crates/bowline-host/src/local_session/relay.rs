@@ -5,17 +5,17 @@ use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use bowline_state::accumulator::ToolCallView;
-pub use bowline_state::attribution::AttributedChange;
-use bowline_state::audit::{AuditAction, AuditDecision, DecisionSource};
-use bowline_state::changes::ChangeOrigin;
-use bowline_state::display;
-use bowline_state::permission::PermissionVerdict;
-pub use bowline_state::relayed_operation::{PermissionRuling, RelayedOperation};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+pub use bowline_history::attribution::AttributedChange;
+use bowline_history::changes::ChangeOrigin;
+use bowline_policy::audit::{AuditAction, AuditDecision, DecisionSource};
+use bowline_protocol::accumulator::ToolCallView;
+use bowline_protocol::permission::PermissionVerdict;
+pub use bowline_protocol::relayed_operation::{PermissionRuling, RelayedOperation};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     PermissionOption, RequestPermissionOutcome, SessionId, StopReason, ToolCallId,
 };
+use bowline_text::display;
 
 use super::LocalSession;
 use crate::error::HostError;

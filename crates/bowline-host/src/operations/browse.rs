@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bowline_state::audit::{AuditAction, AuditDecision, AuditSubject};
-use bowline_state::display::quote;
-use bowline_state::grants::{GrantHolder, ResolvedOperation};
-use bowline_state::operation::OperationKind;
-use bowline_state::paths::Access;
-use bowline_state::policy::Effect;
-use bowline_state::question::{QuestionItem, QuestionTrigger};
-use bowline_state::rpc_error::RpcError;
+use bowline_policy::audit::{AuditAction, AuditDecision, AuditSubject};
+use bowline_policy::grants::{GrantHolder, ResolvedOperation};
+use bowline_policy::operation::OperationKind;
+use bowline_policy::paths::Access;
+use bowline_policy::policy::Effect;
+use bowline_policy::question::{QuestionItem, QuestionTrigger};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_text::display::quote;
 use bowline_workspace::approvals::{ApprovalRequest, OperationApproval};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::list::{ListOptions, Listing};

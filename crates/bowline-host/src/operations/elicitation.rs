@@ -5,14 +5,14 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject, DecisionSource};
-use bowline_state::display::quote;
-use bowline_state::elicitation::{ElicitationUrl, Form};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject, DecisionSource};
+use bowline_protocol::elicitation::{ElicitationUrl, Form};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     CreateElicitationRequest, CreateElicitationResponse, ElicitationAcceptAction, ElicitationAction,
     ElicitationId, ElicitationMode, ElicitationScope, SessionId,
 };
+use bowline_text::display::quote;
 use bowline_wire::ClientContext;
 use tokio::sync::Semaphore;
 

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use bowline_state::audit::{AuditAction, AuditDecision, AuditSubject};
-use bowline_state::changes::ChangeOrigin;
-use bowline_state::claims::find_call_for_operation;
-use bowline_state::display::quote;
-use bowline_state::grants::ResolvedOperation;
-use bowline_state::hash::ContentHash;
-use bowline_state::lines::LineWindow;
-use bowline_state::operation::{Operation, OperationKind, OperationTarget};
-use bowline_state::paths::Access;
-use bowline_state::policy::Effect;
-use bowline_state::question::{QuestionItem, QuestionTrigger, TextChange};
-use bowline_state::quirks::Quirk;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_history::changes::ChangeOrigin;
+use bowline_policy::audit::{AuditAction, AuditDecision, AuditSubject};
+use bowline_policy::claims::find_call_for_operation;
+use bowline_policy::grants::ResolvedOperation;
+use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
+use bowline_policy::paths::Access;
+use bowline_policy::policy::Effect;
+use bowline_policy::question::{QuestionItem, QuestionTrigger, TextChange};
+use bowline_protocol::quirks::Quirk;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     Meta, ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
+use bowline_text::display::quote;
+use bowline_text::hash::ContentHash;
+use bowline_text::lines::LineWindow;
 use bowline_wire::ClientContext;
 use bowline_wire::service::CancelSignal;
 use bowline_workspace::approvals::{ApprovalRequest, OperationApproval};
@@ -415,7 +415,7 @@ pub(crate) async fn cancel_editor_write(
 
 #[cfg(test)]
 mod tests {
-    use bowline_state::changes::ChangeId;
+    use bowline_history::changes::ChangeId;
 
     use super::*;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bowline_state::display::quote;
+use bowline_text::display::quote;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::observer::ObserverOptions;
 use bowline_workspace::workspace::{ObserveStartReport, WatchMode};

@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use bowline_state::accumulator::ToolCallView;
-use bowline_state::audit::{AuditAction, AuditDecision as Recorded, AuditSubject};
-use bowline_state::claims::{TextReplacement, ToolCallClaim, extract_claims};
-use bowline_state::grants::ResolvedOperation;
-use bowline_state::operation::{Operation, OperationKind, OperationTarget};
-use bowline_state::paths::Access;
-use bowline_state::permission::{ChoiceLifetime, PermissionDecision, choose_outcome};
-use bowline_state::policy::{Preset, canonical_invocation_in};
-use bowline_state::question::{
+use bowline_policy::audit::{AuditAction, AuditDecision as Recorded, AuditSubject};
+use bowline_policy::claims::{TextReplacement, ToolCallClaim, extract_claims};
+use bowline_policy::grants::ResolvedOperation;
+use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
+use bowline_policy::paths::Access;
+use bowline_policy::policy::{Preset, canonical_invocation_in};
+use bowline_policy::question::{
     AgentOption, AnswerChoice, QuestionItem, QuestionTrigger, TextChange, ToolCallDescription,
 };
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_protocol::accumulator::ToolCallView;
+use bowline_protocol::permission::{ChoiceLifetime, PermissionDecision, choose_outcome};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     Meta, PermissionOption, PermissionOptionId, RequestPermissionOutcome, RequestPermissionRequest,
     RequestPermissionResponse, SelectedPermissionOutcome,
 };
-use bowline_state::terminal::Invocation;
+use bowline_protocol::terminal::Invocation;
 use bowline_wire::ClientContext;
 use bowline_workspace::approvals::{ApprovalRequest, OperationApproval};
 use bowline_workspace::terminals::resolve_command;

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use bowline_state::accumulator::ToolCallView;
-use bowline_state::audit::{AuditAction, AuditDecision, AuditSubject, DecisionSource};
-use bowline_state::claims::TextReplacement;
-use bowline_state::display;
-use bowline_state::operation::{Operation, OperationKind, OperationTarget};
-use bowline_state::question::{QuestionItem, QuestionTrigger};
-use bowline_state::relayed_operation::RelayedOperation;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{PermissionOption, RequestPermissionResponse};
-use bowline_state::terminal;
+use bowline_policy::audit::{AuditAction, AuditDecision, AuditSubject, DecisionSource};
+use bowline_policy::claims::TextReplacement;
+use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
+use bowline_policy::question::{QuestionItem, QuestionTrigger};
+use bowline_protocol::accumulator::ToolCallView;
+use bowline_protocol::relayed_operation::RelayedOperation;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{PermissionOption, RequestPermissionResponse};
+use bowline_protocol::terminal;
+use bowline_text::display;
 use bowline_workspace::approvals::ApprovalRequest;
 use bowline_workspace::terminals::resolve_command;
 
@@ -118,7 +118,7 @@ pub(crate) async fn authorize_relayed(
 fn describe_relayed(
     held: &SessionInner,
     act: RelayedOperation,
-) -> Result<(QuestionItem, Vec<bowline_state::grants::ResolvedOperation>), RpcError> {
+) -> Result<(QuestionItem, Vec<bowline_policy::grants::ResolvedOperation>), RpcError> {
     match act {
         RelayedOperation::Read { path } => {
             let (item, deed) = describe_file_operation(held, OperationKind::Read, path);

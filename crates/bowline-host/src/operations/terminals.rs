@@ -4,22 +4,22 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use bowline_state::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject};
-use bowline_state::changes::ChangeOrigin;
-use bowline_state::claims::find_call_for_operation;
-use bowline_state::display;
-use bowline_state::display::quote;
-use bowline_state::grants::ResolvedOperation;
-use bowline_state::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
-use bowline_state::policy::{EnvironmentRisk, assess_variable, canonical_invocation_in};
-use bowline_state::question::{QuestionItem, QuestionTrigger};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_history::changes::ChangeOrigin;
+use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject};
+use bowline_policy::claims::find_call_for_operation;
+use bowline_policy::grants::ResolvedOperation;
+use bowline_policy::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
+use bowline_policy::policy::{EnvironmentRisk, assess_variable, canonical_invocation_in};
+use bowline_policy::question::{QuestionItem, QuestionTrigger};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     CreateTerminalRequest, CreateTerminalResponse, KillTerminalRequest, KillTerminalResponse,
     ReleaseTerminalRequest, ReleaseTerminalResponse, SessionId, TerminalId, TerminalOutputRequest,
     TerminalOutputResponse, WaitForTerminalExitRequest, WaitForTerminalExitResponse,
 };
-use bowline_state::terminal::CommandExit;
+use bowline_protocol::terminal::CommandExit;
+use bowline_text::display;
+use bowline_text::display::quote;
 use bowline_wire::ClientContext;
 use bowline_workspace::approvals::ApprovalRequest;
 use bowline_workspace::terminals::CommandRequest;
@@ -76,7 +76,7 @@ pub(crate) async fn start(
         call,
         agent,
         trigger: QuestionTrigger::UnrequestedOperation,
-        title: format!("run {}", bowline_state::terminal::format_typed_command(&command.invocation)),
+        title: format!("run {}", bowline_protocol::terminal::format_typed_command(&command.invocation)),
         items: vec![QuestionItem::new(operation)],
         warnings: Vec::new(),
         agent_options: Vec::new(),
@@ -177,7 +177,7 @@ impl CommandCompletion {
     ) -> Self {
         let (mut origin, entry) = (operating.origin(), operating.entry_mut().clone());
         origin.command = Some(display::escape_line(
-            &bowline_state::terminal::format_invocation(&command.invocation),
+            &bowline_protocol::terminal::format_invocation(&command.invocation),
             4096,
         ));
         Self {

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bowline_state::schema::v1::TerminalId;
+use bowline_protocol::schema::v1::TerminalId;
 use bowline_workspace::terminals::LocalTerminals;
 use tokio::sync::watch;
 use tokio::time::timeout;

@@ -1,6 +1,6 @@
 //! The title of a turn, taken from its prompt.
 
-use bowline_state::schema::v1::ContentBlock;
+use bowline_protocol::schema::v1::ContentBlock;
 
 use super::SessionInner;
 

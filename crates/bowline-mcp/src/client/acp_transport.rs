@@ -12,11 +12,11 @@ use std::future::ready;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_state::display;
-use bowline_state::schema::v1::{
+use bowline_protocol::schema::v1::{
     CLIENT_METHOD_NAMES, McpRequestId, McpServerAcpId, MessageMcpNotification, MessageMcpRequest,
     MessageMcpResponse,
 };
+use bowline_text::display;
 use bowline_wire::methods::RpcRequest;
 use bowline_wire::{CallError, ClientHandle};
 use rmcp::RoleClient;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::display;
-use bowline_state::mcp_tools::{McpCallOutput, parse_call_output};
+use bowline_text::display;
+use bowline_tools::mcp_tools::{McpCallOutput, parse_call_output};
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,

@@ -4,9 +4,9 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::display;
-use bowline_state::terminal::CommandExit;
-use bowline_state::terminal::environment::command_environment;
+use bowline_protocol::terminal::CommandExit;
+use bowline_protocol::terminal::environment::command_environment;
+use bowline_text::display;
 use bowline_workspace::terminals::{ProgramSpec, ProgramStreams, SupervisedProgram, TerminalError};
 use rmcp::RoleClient;
 use rmcp::model::ProtocolVersion;

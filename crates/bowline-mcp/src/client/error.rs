@@ -97,7 +97,7 @@ pub(super) fn format_error_chain(error: &(dyn std::error::Error + 'static)) -> S
         }
         source = error.source();
     }
-    bowline_state::display::escape_line(&text, 600)
+    bowline_text::display::escape_line(&text, 600)
 }
 
 /// Whether and when to retry.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bowline_state::mcp_tools::format_progress_title;
+use bowline_tools::mcp_tools::format_progress_title;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam, ProgressToken,
     ProtocolVersion,

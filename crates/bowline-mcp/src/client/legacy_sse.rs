@@ -58,7 +58,7 @@ impl LegacyTransport {
         };
         let endpoint = url.join(endpoint.trim()).map_err(|_| LegacyError::NoEndpoint)?;
         if endpoint.origin() != url.origin() {
-            let shown = bowline_state::display::escape_line(endpoint.as_str(), 200);
+            let shown = bowline_text::display::escape_line(endpoint.as_str(), 200);
             return Err(LegacyError::OtherHost(shown));
         }
         Ok(Self { client, headers, endpoint, events })

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bowline_state::display;
+use bowline_text::display;
 
 /// The most lines that are kept.
 const MAX_LINES: usize = 64;

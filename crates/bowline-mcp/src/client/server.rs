@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bowline_state::mcp_tools::{self, ListedTool, MAX_SERVER_TOOLS};
+use bowline_tools::mcp_tools::{self, ListedTool, MAX_SERVER_TOOLS};
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
 use rmcp::service::{Peer, ServiceError};

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::mcp_tools::workspace::{self, WorkspaceToolset};
-use bowline_state::mcp_tools::{self, ListedTool, MAX_TOOLS, McpCallOutput, ToolHints, ToolNameAllocator};
-use bowline_state::schema::v1::ToolKind;
+use bowline_protocol::schema::v1::ToolKind;
+use bowline_tools::mcp_tools::workspace::{self, WorkspaceToolset};
+use bowline_tools::mcp_tools::{self, ListedTool, MAX_TOOLS, McpCallOutput, ToolHints, ToolNameAllocator};
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bowline_state::schema::v1::{HttpHeader, McpServer, McpServerAcpId};
+use bowline_protocol::schema::v1::{HttpHeader, McpServer, McpServerAcpId};
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 

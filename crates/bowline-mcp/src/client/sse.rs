@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 
-use bowline_state::sse::{SseDecoder, SseEvent};
+use bowline_protocol::sse::{SseDecoder, SseEvent};
 use futures_util::stream::{BoxStream, StreamExt as _, try_unfold};
 use sse_stream::{Error, Sse};
 

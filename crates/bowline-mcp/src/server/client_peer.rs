@@ -36,7 +36,7 @@ pub enum UserDecision {
 
 impl ClientPeer {
     pub(crate) fn new(name: &str, peer: Peer<RoleServer>) -> Self {
-        let name = bowline_state::display::escape_line(name, MAX_NAME_BYTES);
+        let name = bowline_text::display::escape_line(name, MAX_NAME_BYTES);
         Self { name, peer }
     }
 

@@ -6,13 +6,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bowline_state::display;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::TerminalId;
-use bowline_state::terminal::{CommandExit, parse_invocation};
-use bowline_state::tools::describe::hidden_character_warning;
-use bowline_state::tools::input::ToolInputFields;
-use bowline_state::tools::output::{clip_output, output_since};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::TerminalId;
+use bowline_protocol::terminal::{CommandExit, parse_invocation};
+use bowline_text::display;
+use bowline_tools::tools::describe::hidden_character_warning;
+use bowline_tools::tools::input::ToolInputFields;
+use bowline_tools::tools::output::{clip_output, output_since};
 use bowline_workspace::terminals::{CommandRequest, TerminalBackend, TerminalSnapshot};
 use serde_json::{Value, json};
 use tokio::time::{interval, timeout};
@@ -175,7 +175,7 @@ pub(crate) async fn execute_command<P: WorkspaceBackend>(
     };
     let in_background = fields.flag("background")?;
     let parsed = parse_invocation(command, &args).map_err(|bad| bad.to_string())?;
-    let label = display::escape_line(&bowline_state::terminal::format_invocation(&parsed), MAX_LABEL);
+    let label = display::escape_line(&bowline_protocol::terminal::format_invocation(&parsed), MAX_LABEL);
     let full = || {
         format!("{MAX_BACKGROUND} commands run in the background already: end one with kill_terminal first")
     };

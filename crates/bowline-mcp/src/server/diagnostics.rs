@@ -1,6 +1,6 @@
 //! Diagnostics for clients: JSON of bounded size.
 
-use bowline_state::diagnostics::{Diagnostic, FileDiagnostics};
+use bowline_protocol::diagnostics::{Diagnostic, FileDiagnostics};
 use serde_json::{Value, json};
 
 use super::resources::file_uri;

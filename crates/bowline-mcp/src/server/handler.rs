@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use bowline_state::tools::input::ToolInputFields;
+use bowline_tools::tools::input::ToolInputFields;
 use rmcp::ErrorData;
 use rmcp::ServerHandler;
 use rmcp::model::{
@@ -110,7 +110,7 @@ impl<P: WorkspaceBackend> SessionHandler<P> {
     /// Returns the resource with a URI, or a not-found error.
     async fn find_resource(&self, uri: &str) -> Result<(&dyn ResourceProvider, ResourceInfo), ErrorData> {
         let missing = || {
-            let uri = bowline_state::display::escape_line(uri, 300);
+            let uri = bowline_text::display::escape_line(uri, 300);
             let text = format!("there is no resource {uri}: list the resources to see which there are");
             ErrorData::resource_not_found(text, Some(json!({ "uri": uri })))
         };

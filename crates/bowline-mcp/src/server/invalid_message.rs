@@ -57,7 +57,7 @@ pub(crate) fn not_initialized_error(method: &str, id: Option<RequestId>) -> Serv
 /// Returns the answer to a request that reuses the id of a pending one. It carries no id, so that the pending request
 /// keeps its single answer.
 pub(crate) fn duplicate_id_error(id: &RequestId) -> ServerJsonRpcMessage {
-    let id = bowline_state::display::escape_line(&id.to_string(), 100);
+    let id = bowline_text::display::escape_line(&id.to_string(), 100);
     let text = format!("a request with the id {id} is not answered yet: give each its own");
     ServerJsonRpcMessage::error(ErrorData::invalid_request(text, None), None)
 }
@@ -77,7 +77,7 @@ pub(crate) fn invalid_params_error(method: &str) -> ErrorData {
         "tools/list" | "resources/list" | "resources/templates/list" | "prompts/list" => "nothing, or cursor",
         "ping" => "nothing",
         _ => {
-            let method = bowline_state::display::escape_line(method, 100);
+            let method = bowline_text::display::escape_line(method, 100);
             let text = format!("there is no method {method} here");
             return ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, text, None);
         }

@@ -1,6 +1,6 @@
 //! The outcome of a tool call, as text for the model.
 
-use bowline_state::rpc_error::RpcError;
+use bowline_protocol::rpc_error::RpcError;
 use bowline_workspace::approvals::{DENIED_BY_SETTINGS, NO_APPROVER};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::Value;

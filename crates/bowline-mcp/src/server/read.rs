@@ -1,10 +1,10 @@
 //! Reading a file for the model, in views of bounded size.
 
-use bowline_state::lines::LineWindow;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::tools::describe::{count_noun, hidden_character_warning};
-use bowline_state::tools::input::ToolInputFields;
-use bowline_state::tools::view::{MAX_LINES, ViewSource, view_text};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_text::lines::LineWindow;
+use bowline_tools::tools::describe::{count_noun, hidden_character_warning};
+use bowline_tools::tools::input::ToolInputFields;
+use bowline_tools::tools::view::{MAX_LINES, ViewSource, view_text};
 use bowline_workspace::files::{FileBackend, TextReadOutcome};
 use bowline_workspace::workspace::TextSource;
 

@@ -1,9 +1,9 @@
 //! Listing directories and searching texts.
 
-use bowline_state::display;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::tools::describe::{count_noun, hidden_character_warning};
-use bowline_state::tools::input::ToolInputFields;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_text::display;
+use bowline_tools::tools::describe::{count_noun, hidden_character_warning};
+use bowline_tools::tools::input::ToolInputFields;
 use bowline_workspace::files::FileBackend;
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{CaseMode, SearchQuery, SearchResult, SkippedFiles};

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_state::ledger::Ledger;
-use bowline_state::paths::{LexicalPath, PathError};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::tools::input::ToolInputFields;
-use bowline_state::tools::write::ReportedTexts as Heard;
+use bowline_history::ledger::Ledger;
+use bowline_policy::paths::{LexicalPath, PathError};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_tools::tools::input::ToolInputFields;
+use bowline_tools::tools::write::ReportedTexts as Heard;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RoleServer};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncGuard, Semaphore};

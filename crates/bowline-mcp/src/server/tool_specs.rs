@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bowline_state::own_tools::{OwnTool, PromptBehavior};
-use bowline_state::tools::schema::{
+use bowline_policy::own_tools::{OwnTool, PromptBehavior};
+use bowline_tools::tools::schema::{
     EDIT_DESCRIPTION, LIST_DESCRIPTION, READ_DESCRIPTION, RUN_DESCRIPTION, WRITE_DESCRIPTION, boolean,
     edit_schema, integer, list_schema, object, read_schema, run_schema, search_schema, string, string_enum,
     write_schema,
@@ -117,7 +117,7 @@ pub(crate) fn find_tool(offer: OfferedTools, name: &str) -> Option<ToolAction> {
 
 /// Describes why a tool is not available, and names those that are.
 pub(crate) fn describe_missing_tool(offer: OfferedTools, name: &str) -> String {
-    let name = bowline_state::display::escape_line(name, 100);
+    let name = bowline_text::display::escape_line(name, 100);
     let names: Vec<&str> =
         TOOLS.iter().filter(|(_, does)| offer.includes(*does)).map(|(name, _)| *name).collect();
     let is_known = TOOLS.iter().any(|(its, _)| *its == name);

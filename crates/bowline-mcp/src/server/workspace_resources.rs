@@ -2,9 +2,9 @@
 //!
 //! Changes are forwarded to subscribers. A subscriber that lags is asked to read everything again.
 
-use bowline_state::lines::LineWindow;
-use bowline_state::paths::{Access, LexicalPath, find_protection};
-use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_history::undo::{ChangeOwner, ChangeSelection};
+use bowline_policy::paths::{Access, LexicalPath, find_protection};
+use bowline_text::lines::LineWindow;
 use bowline_workspace::approvals::BoxFuture;
 use bowline_workspace::files::FileBackend;
 use bowline_workspace::workspace::{Workspace, WorkspaceNotification};

@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use bowline_state::edits::{MatchSelection, SearchReplaceEdit};
-use bowline_state::ledger::WriteVerdict;
-use bowline_state::lines::LineWindow;
-use bowline_state::paths::LexicalPath;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::tools::describe::{count_lines, count_noun, describe_conflicts, describe_diff};
-use bowline_state::tools::input::ToolInputFields;
-use bowline_state::tools::write::{CurrentText, RequestedWrite, WriteDecision, decide_write, record_write};
+use bowline_history::ledger::WriteVerdict;
+use bowline_policy::paths::LexicalPath;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_text::edits::{MatchSelection, SearchReplaceEdit};
+use bowline_text::lines::LineWindow;
+use bowline_tools::tools::describe::{count_lines, count_noun, describe_conflicts, describe_diff};
+use bowline_tools::tools::input::ToolInputFields;
+use bowline_tools::tools::write::{CurrentText, RequestedWrite, WriteDecision, decide_write, record_write};
 use bowline_workspace::files::{FileBackend, Requester, TextWriteOutcome};
 use serde_json::json;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bowline_mcp::client::{McpClientOptions, McpError, McpServers, ServerSpec, TransportSpec};
 use bowline_mcp::http;
-use bowline_state::mcp_tools::McpCallOutput;
+use bowline_tools::mcp_tools::McpCallOutput;
 use bowline_workspace::terminals::SupervisorProgram;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};

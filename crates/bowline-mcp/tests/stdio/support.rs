@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bowline_mcp::client::{McpClientOptions, McpError, McpServers, ServerSpec, ServerState, TransportSpec};
-use bowline_state::mcp_tools::McpCallOutput;
+use bowline_tools::mcp_tools::McpCallOutput;
 use bowline_workspace::terminals::SupervisorProgram;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};

@@ -1,6 +1,6 @@
 //! The engine in place of the editor, for the methods that the editor lacks.
 
-use bowline_state::rpc_error::RpcError;
+use bowline_protocol::rpc_error::RpcError;
 use bowline_wire::methods::RpcRequest;
 use serde_json::value::to_raw_value;
 

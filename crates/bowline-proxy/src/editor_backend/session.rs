@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::SessionId;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::SessionId;
 use tokio::sync::watch;
 use tokio::time::timeout;
 

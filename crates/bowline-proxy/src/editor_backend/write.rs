@@ -1,12 +1,12 @@
 //! Writes of the added server's tools through the editor: journalled against the editor's text, and merged with what
 //! was typed since the tool read the file.
 
-use bowline_state::ledger::WriteVerdict;
-use bowline_state::lines::LineWindow;
-use bowline_state::merge::MergeConflict;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::WriteTextFileRequest;
-use bowline_state::unsaved_text;
+use bowline_history::ledger::WriteVerdict;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::WriteTextFileRequest;
+use bowline_text::lines::LineWindow;
+use bowline_text::merge::MergeConflict;
+use bowline_text::unsaved_text;
 use bowline_workspace::files::TextWriteOutcome;
 use tokio::sync::oneshot;
 

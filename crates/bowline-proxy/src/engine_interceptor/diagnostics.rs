@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use bowline_state::diagnostics::{self, PendingDiagnostics};
+use bowline_protocol::diagnostics::{self, PendingDiagnostics};
 
 use super::{EngineInterceptor, SessionContext};
 

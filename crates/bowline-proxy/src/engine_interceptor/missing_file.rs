@@ -3,11 +3,11 @@
 
 use std::collections::HashSet;
 
-use bowline_state::quirks::Quirk;
-use bowline_state::relay::FileRead;
-use bowline_state::rpc_error::RpcError;
-use bowline_state::rpc_error::missing_file;
-use bowline_state::schema::v1::{CLIENT_METHOD_NAMES, Error, ReadTextFileResponse, SessionId};
+use bowline_protocol::quirks::Quirk;
+use bowline_protocol::relay::FileRead;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::rpc_error::missing_file;
+use bowline_protocol::schema::v1::{CLIENT_METHOD_NAMES, Error, ReadTextFileResponse, SessionId};
 use bowline_wire::CallError;
 use bowline_wire::body::JsonBody;
 use bytes::Bytes;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bowline_state::attribution::AttributedChange;
-use bowline_state::schema::v1::{SessionNotification, SessionUpdate, ToolCallId, ToolCallUpdate};
+use bowline_history::attribution::AttributedChange;
+use bowline_protocol::schema::v1::{SessionNotification, SessionUpdate, ToolCallId, ToolCallUpdate};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 

@@ -1,9 +1,9 @@
 //! Requests for sessions that are still opening. An agent may use a session before it has confirmed that it is open:
 //! where rules apply, such requests wait for the confirmation and are judged then.
 
-use bowline_state::relay::{Method, ProxySide, RelayEvent, SessionOpening};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{RequestId, SessionId};
+use bowline_protocol::relay::{Method, ProxySide, RelayEvent, SessionOpening};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{RequestId, SessionId};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::timeout;

@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 use std::task::{Context, Waker};
 
-use bowline_state::relay::{FileRead, Method, is_lookalike_member};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_protocol::relay::{FileRead, Method, is_lookalike_member};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     CreateTerminalRequest, Error, RequestPermissionOutcome, RequestPermissionRequest,
     RequestPermissionResponse, SessionId, ToolCallId, WriteTextFileRequest,
 };

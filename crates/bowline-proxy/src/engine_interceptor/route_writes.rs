@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::attribution::AttributedChange;
-use bowline_state::rpc_error::{self, RpcError};
-use bowline_state::schema::v1::WriteTextFileRequest;
+use bowline_history::attribution::AttributedChange;
+use bowline_protocol::rpc_error::{self, RpcError};
+use bowline_protocol::schema::v1::WriteTextFileRequest;
 use serde_json::value::to_raw_value;
 
 use super::write::{read_from_editor, write_through_editor};

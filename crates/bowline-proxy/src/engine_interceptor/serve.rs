@@ -3,10 +3,10 @@
 //! `initialize` then advertises files and terminals to the agent, and the engine's session answers the requests that
 //! the editor cannot.
 
-use bowline_state::quirks::{PeerRole, Quirk, Workaround};
-use bowline_state::relay::{Method, ProxySide};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
+use bowline_protocol::relay::{Method, ProxySide};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     CLIENT_METHOD_NAMES, ClientCapabilities, Error, InitializeRequest, InitializeResponse, SessionId,
 };
 use bowline_wire::peek::{PeekedMessage, peek};

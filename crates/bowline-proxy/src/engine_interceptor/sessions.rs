@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_state::schema::v1::SessionId;
+use bowline_protocol::schema::v1::SessionId;
 
 use super::{EngineInterceptorOptions, SessionContext};
 

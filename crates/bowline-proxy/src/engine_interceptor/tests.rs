@@ -3,13 +3,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bowline_history::attribution::{AttributedChange, ChangeAttribution};
+use bowline_history::changes::ChangeId;
 use bowline_mcp::server::{ResourceEvent, ResourceInfo, ResourceProvider};
-use bowline_state::accumulator::ToolCallView;
-use bowline_state::attribution::{AttributedChange, ChangeAttribution};
-use bowline_state::changes::ChangeId;
-use bowline_state::diagnostics::Diagnostic;
-use bowline_state::relay::SessionOpening as Asked;
-use bowline_state::schema::v1::{
+use bowline_protocol::accumulator::ToolCallView;
+use bowline_protocol::diagnostics::Diagnostic;
+use bowline_protocol::relay::SessionOpening as Asked;
+use bowline_protocol::schema::v1::{
     Error, PermissionOption, PermissionOptionKind, RequestPermissionOutcome, SelectedPermissionOutcome,
     ToolCallId,
 };
@@ -1005,7 +1005,7 @@ async fn gemini_reads_a_missing_file_as_empty_and_replaces_none_that_appears() {
 #[tokio::test]
 async fn for_other_agents_and_without_the_table_reads_pass_as_they_are() {
     let off = EngineInterceptorOptions {
-        quirks: bowline_state::quirks::QuirkMode::Off,
+        quirks: bowline_protocol::quirks::QuirkMode::Off,
         ..EngineInterceptorOptions::default()
     };
     for (options, initialized) in

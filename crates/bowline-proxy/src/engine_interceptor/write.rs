@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{
     CLIENT_METHOD_NAMES, Error, ReadTextFileRequest, ReadTextFileResponse, SessionId, WriteTextFileRequest,
 };
 use bowline_wire::body::JsonBody;

@@ -3,9 +3,9 @@
 use std::future::{Future as _, ready};
 use std::task::Context;
 
-use bowline_state::relay::{Method, ProxySide};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId};
+use bowline_protocol::relay::{Method, ProxySide};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId};
 use serde_json::json;
 use tokio::time::sleep;
 

@@ -2,9 +2,9 @@
 
 use std::future::ready;
 
-use bowline_state::relay::{Method, RelayedMessage, Route};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{Error, RequestId};
+use bowline_protocol::relay::{Method, RelayedMessage, Route};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{Error, RequestId};
 use bowline_wire::canonical::canonicalize;
 use bowline_wire::peek::{self, PeekedMessage, peek};
 use bytes::Bytes;

@@ -1,8 +1,8 @@
 //! Routing of lines: peeking at each, and carrying out the decisions of the relay and the interceptor.
 
-use bowline_state::relay::{Method, ProxySide, RelayedMessage, Route};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::{Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId};
+use bowline_protocol::relay::{Method, ProxySide, RelayedMessage, Route};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::{Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId};
 use bowline_wire::peek::{self, PeekedMessage, peek, replace_id};
 use bytes::Bytes;
 use serde_json::{Value, json};

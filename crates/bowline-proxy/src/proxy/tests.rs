@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::ready;
 
-use bowline_state::relay::RelayEvent;
+use bowline_protocol::relay::RelayEvent;
 use bowline_wire::CallError;
 use bowline_wire::body::JsonBody;
 use bowline_wire::service::{IncomingRequest, RawParams, ServiceResponse, UncheckedParamsError};

@@ -13,11 +13,11 @@ use agent_client_protocol_schema::v1::{
     ToolCallUpdate, ToolCallUpdateFields, WaitForTerminalExitRequest, WaitForTerminalExitResponse,
     WriteTextFileRequest, WriteTextFileResponse,
 };
-use bowline_state::builders::{
+use bowline_protocol::builders::{
     IntoSessionUpdate, content, diff, start_edit, start_read, start_tool_call, terminal, text,
     update_tool_call,
 };
-use bowline_state::rpc_error::RpcError;
+use bowline_protocol::rpc_error::RpcError;
 use bowline_wire::methods::{RpcNotification, RpcRequest, SetSessionModelRequest, SetSessionModelResponse};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Approvals decided elsewhere: evaluated here before the user is asked, and recorded as grants afterwards.
 
-use bowline_state::grants::{GrantHolder, ResolvedOperation};
+use bowline_policy::grants::{GrantHolder, ResolvedOperation};
 
 use super::{ApprovalError, ApprovalRequest, Approvals, OperationApproval, decide_by_ruling};
 

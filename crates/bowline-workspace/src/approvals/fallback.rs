@@ -1,8 +1,8 @@
 //! The preset that applies where no rule matches: from the user's policy file and from the session.
 
-use bowline_state::grants::GrantHolder;
-use bowline_state::operation::Operation;
-use bowline_state::policy::{Policy, PolicyDecision, Preset};
+use bowline_policy::grants::GrantHolder;
+use bowline_policy::operation::Operation;
+use bowline_policy::policy::{Policy, PolicyDecision, Preset};
 
 use super::{Approvals, policy_context};
 use crate::policy::{PolicyError, PolicyFile};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use bowline_state::grants::GrantHolder;
-use bowline_state::operation::Operation;
-use bowline_state::policy::{Policy, PolicyDecision, Rule};
+use bowline_policy::grants::GrantHolder;
+use bowline_policy::operation::Operation;
+use bowline_policy::policy::{Policy, PolicyDecision, Rule};
 
 use super::{Approvals, policy_context};
 use crate::policy::PolicyError;

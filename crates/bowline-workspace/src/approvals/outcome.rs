@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use bowline_state::audit::DecisionSource;
-use bowline_state::policy::{Effect, PolicyDecision, ReasonBasis};
-use bowline_state::question::{AnswerLifetime, Question, QuestionAnswer};
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::PermissionOptionId;
+use bowline_policy::audit::DecisionSource;
+use bowline_policy::policy::{Effect, PolicyDecision, ReasonBasis};
+use bowline_policy::question::{AnswerLifetime, Question, QuestionAnswer};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::PermissionOptionId;
 
 use super::MAX_PENDING_QUESTIONS;
 

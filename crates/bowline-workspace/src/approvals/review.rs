@@ -5,11 +5,11 @@
 
 use std::path::Path;
 
-use bowline_state::display::quote;
-use bowline_state::operation::{Operation, OperationKind};
-use bowline_state::policy::{
+use bowline_policy::operation::{Operation, OperationKind};
+use bowline_policy::policy::{
     BuiltInRule, Effect, Policy, PolicyContext, PolicyDecision, PolicyReason, ReasonBasis,
 };
+use bowline_text::display::quote;
 
 use super::unreviewed_list::UnreviewedList;
 use super::{ApprovalError, ApprovalRequest, Approvals, MAX_UNREVIEWED_FILES, policy_context};

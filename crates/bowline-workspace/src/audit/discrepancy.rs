@@ -1,6 +1,6 @@
 //! Discrepancies between the end of a log and its anchor, and their description.
 
-use bowline_state::hash::ContentHash;
+use bowline_text::hash::ContentHash;
 
 /// The differences between the disk and the anchor.
 #[derive(Debug, Default)]

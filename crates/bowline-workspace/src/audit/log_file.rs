@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bowline_state::audit::AuditAnchor;
+use bowline_policy::audit::AuditAnchor;
 
 use super::error::{AuditError, io_error};
 use crate::disk_calls::{DiskCall, DiskCalls};

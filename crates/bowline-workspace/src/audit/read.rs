@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use bowline_state::audit::{AuditRecord, AuditVerifier, MAX_LINE_BYTES, VerificationReport};
+use bowline_policy::audit::{AuditRecord, AuditVerifier, MAX_LINE_BYTES, VerificationReport};
 
 use super::SharedLogFile;
 use super::error::AuditError;

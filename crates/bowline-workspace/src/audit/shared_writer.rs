@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use bowline_state::audit::AuditEntry;
+use bowline_policy::audit::AuditEntry;
 use tokio::sync::oneshot;
 
 use super::SharedLogFile;

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::{fs, io, thread};
 
-use bowline_state::audit::{AuditAction, AuditSubject};
-use bowline_state::time::Timestamp;
+use bowline_policy::audit::{AuditAction, AuditSubject};
+use bowline_text::time::Timestamp;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 

@@ -4,9 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bowline_state::audit::{AuditAction, AuditAnchor, AuditDecision, AuditEntry, ChainHead, ChainLink};
-use bowline_state::hash::ContentHash;
-use bowline_state::time::Timestamp;
+use bowline_policy::audit::{AuditAction, AuditAnchor, AuditDecision, AuditEntry, ChainHead, ChainLink};
+use bowline_text::hash::ContentHash;
+use bowline_text::time::Timestamp;
 
 use super::discrepancy::AnchorDiscrepancies;
 use super::error::{AuditError, io_error};

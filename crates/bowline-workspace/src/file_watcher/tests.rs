@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bowline_state::observation::KnownFile;
+use bowline_history::observation::KnownFile;
 use expect_test::{Expect, expect};
 
 use super::*;

@@ -1,6 +1,6 @@
 //! The observer's baseline: the state of each file at the last scan.
 
-use bowline_state::hash::ContentHash;
+use bowline_text::hash::ContentHash;
 use rusqlite::{Connection, params};
 
 use super::error::JournalTransactionError;

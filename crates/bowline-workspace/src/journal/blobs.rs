@@ -3,7 +3,7 @@
 //! Metadata and bytes are in two tables, so that summing up sizes does not read the bytes. The first is keyed by hash
 //! and has short rows; the second is keyed by number, and its rows may be large.
 
-use bowline_state::hash::ContentHash;
+use bowline_text::hash::ContentHash;
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Statement, params};
 
 use super::encryption::{JournalKey, OVERHEAD_BYTES};

@@ -8,8 +8,8 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 
-use bowline_state::hash::ContentHash;
-use bowline_state::paths::{Access, LexicalPath, find_protection};
+use bowline_policy::paths::{Access, LexicalPath, find_protection};
+use bowline_text::hash::ContentHash;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use rustix::rand::{GetRandomFlags, getrandom};
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use bowline_state::changes::ChangeId;
-use bowline_state::hash::ContentHash;
+use bowline_history::changes::ChangeId;
+use bowline_text::hash::ContentHash;
 
 use super::{MAX_CONTENT_BYTES, MAX_TEXT_BYTES};
 use crate::storage::{self, FileError, StorageError, UnusableReason};

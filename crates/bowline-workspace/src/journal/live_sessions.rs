@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bowline_state::hash::ContentHash;
+use bowline_text::hash::ContentHash;
 
 use super::LOCK_TIMEOUT;
 use super::error::JournalError;

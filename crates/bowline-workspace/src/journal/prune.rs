@@ -10,9 +10,9 @@
 
 use std::collections::HashSet;
 
-use bowline_state::changes::KEPT_TEXT_CALL;
-use bowline_state::hash::ContentHash;
-use bowline_state::time::Timestamp;
+use bowline_history::changes::KEPT_TEXT_CALL;
+use bowline_text::hash::ContentHash;
+use bowline_text::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Statement, ToSql, Transaction, params};
 
 use super::Retention;

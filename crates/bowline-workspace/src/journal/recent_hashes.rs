@@ -1,6 +1,6 @@
 //! A cache of recently recorded contents and their hashes, so that a file that is edited repeatedly is hashed once.
 
-use bowline_state::hash::ContentHash;
+use bowline_text::hash::ContentHash;
 
 /// How many contents are cached.
 const MAX_CONTENTS: usize = 4;

@@ -2,9 +2,9 @@
 
 use std::thread;
 
-use bowline_state::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, FileState, Reversal};
-use bowline_state::hash::ContentHash;
-use bowline_state::time::Timestamp;
+use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, FileState, Reversal};
+use bowline_text::hash::ContentHash;
+use bowline_text::time::Timestamp;
 use rusqlite::types::{FromSql, FromSqlError, Value, ValueRef};
 use rusqlite::{Connection, Row, params, params_from_iter};
 

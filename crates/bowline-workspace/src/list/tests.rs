@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bowline_state::paths::Access;
+use bowline_policy::paths::Access;
 use expect_test::{Expect, expect};
 
 use super::*;

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 
-use bowline_state::hash::ContentHash;
-use bowline_state::observation::{ContentHasher, FileStamp, KnownFile};
+use bowline_history::observation::{ContentHasher, FileStamp, KnownFile};
+use bowline_text::hash::ContentHash;
 
 use crate::walker::{WalkEntry, file_stamp};
 

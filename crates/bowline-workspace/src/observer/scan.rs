@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::{Bound, ControlFlow};
 
-use bowline_state::observation::{
+use bowline_history::observation::{
     self, FileStamp, KnownFile, StampVerdict, compare_contents, compare_stamps, looks_like_text,
 };
 use rustix::io::Errno;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use bowline_state::hash::ContentHash;
+use bowline_text::hash::ContentHash;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 

@@ -1,9 +1,9 @@
 //! Edits of the text of a policy file that preserve the rest of it.
 
-use bowline_state::operation::OperationKind;
-use bowline_state::policy::{Preset, Rule, RuleMatcher, RuleSpec};
-use bowline_state::terminal::Invocation;
-use bowline_state::time::Timestamp;
+use bowline_policy::operation::OperationKind;
+use bowline_policy::policy::{Preset, Rule, RuleMatcher, RuleSpec};
+use bowline_protocol::terminal::Invocation;
+use bowline_text::time::Timestamp;
 use toml_edit::{Array, ArrayOfTables, Datetime, DocumentMut, Item, Table, value};
 
 use super::parse::parse_plain_words;

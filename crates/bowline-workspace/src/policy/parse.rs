@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use bowline_state::operation::OperationKind;
-use bowline_state::paths::LexicalPath;
-use bowline_state::policy::{
+use bowline_policy::operation::OperationKind;
+use bowline_policy::paths::LexicalPath;
+use bowline_policy::policy::{
     Effect, MAX_RULES, OperationKinds, Policy, Preset, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec,
     shell,
 };
-use bowline_state::terminal::Invocation;
-use bowline_state::time::Timestamp;
+use bowline_protocol::terminal::Invocation;
+use bowline_text::time::Timestamp;
 use chrono::NaiveDate;
 use indexmap::IndexMap;
 use toml_edit::{Datetime, Document, Item, Offset, Table, Value};

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bowline_state::observation::{FileStamp, KnownFile};
+use bowline_history::observation::{FileStamp, KnownFile};
 use rustix::io::Errno;
 
 use super::{MAX_POLICY_BYTES, PolicyError, to_absolute_utf8};

@@ -5,7 +5,7 @@
 //! root's path is looked up again. The components of an open directory are in the kernel's cache, so this takes about a
 //! microsecond.
 
-use bowline_state::paths::{AdmissionError, LexicalPath};
+use bowline_policy::paths::{AdmissionError, LexicalPath};
 
 use super::{AdmitError, ResolveError, Roots};
 

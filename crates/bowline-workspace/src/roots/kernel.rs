@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use bowline_state::paths::LexicalPath;
+use bowline_policy::paths::LexicalPath;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use bowline_state::paths::{LexicalPath, Protection, find_possible_repositories};
+use bowline_policy::paths::{LexicalPath, Protection, find_possible_repositories};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 
 /// The maximum size of a `.git` file; longer than any path.

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
-use bowline_state::paths::LexicalPath;
+use bowline_policy::paths::LexicalPath;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 

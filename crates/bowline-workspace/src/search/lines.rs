@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 
-use bowline_state::text::decode;
+use bowline_text::text::decode;
 use grep_matcher::{LineTerminator, Matcher as _};
 use grep_regex::RegexMatcher;
 use grep_searcher::{MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};

@@ -467,7 +467,7 @@ x
     let roots = tree.roots(&["/w"]);
     let mut out = String::new();
     for under in ["/w/dir", "/w/dir/b", "/w/none"] {
-        let under = roots.admit(&tree.path_text(under), bowline_state::paths::Access::Read).unwrap();
+        let under = roots.admit(&tree.path_text(under), bowline_policy::paths::Access::Read).unwrap();
         let unsaved = [("/w/dir/new", "x"), ("/w/new", "x"), ("/w/dir/c", "")];
         out += &search_output_under(&tree, &roots, &SearchQuery::literal("x"), Some(&under), &unsaved);
         out += "--\n";

@@ -1,10 +1,10 @@
 //! Errors of terminals, and their JSON-RPC form for peers.
 
-use bowline_state::display::quote;
-use bowline_state::rpc_error::{BUSY_CODE, RpcError};
-use bowline_state::schema::v1::TerminalId;
-use bowline_state::terminal::InvalidCommandError;
-use bowline_state::terminal::environment::InvalidVariableError;
+use bowline_protocol::rpc_error::{BUSY_CODE, RpcError};
+use bowline_protocol::schema::v1::TerminalId;
+use bowline_protocol::terminal::InvalidCommandError;
+use bowline_protocol::terminal::environment::InvalidVariableError;
+use bowline_text::display::quote;
 use serde_json::json;
 
 use super::protocol::StartError;

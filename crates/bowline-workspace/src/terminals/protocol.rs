@@ -8,8 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bowline_state::terminal::Invocation;
-use bowline_state::terminal::{CommandExit, signal_name};
+use bowline_protocol::terminal::Invocation;
+use bowline_protocol::terminal::{CommandExit, signal_name};
 use rustix::io::retry_on_intr;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use bowline_state::schema::v1::TerminalId;
+use bowline_protocol::schema::v1::TerminalId;
 use tokio::sync::{mpsc, watch};
 
 use super::spawn::SupervisorPool;

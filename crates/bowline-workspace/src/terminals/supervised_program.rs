@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bowline_state::terminal::CommandExit;
+use bowline_protocol::terminal::CommandExit;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::time::timeout;

@@ -6,8 +6,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::schema::v1::TerminalId;
-use bowline_state::terminal::{CommandExit, TerminalOutput, signal_name};
+use bowline_protocol::schema::v1::TerminalId;
+use bowline_protocol::terminal::{CommandExit, TerminalOutput, signal_name};
 use rustix::process::{Pid, Signal};
 use tokio::net::unix::pipe;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};

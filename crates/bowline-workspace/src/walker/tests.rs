@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bowline_state::paths::{Access, MAX_COMPONENTS, MAX_PATH_BYTES};
+use bowline_policy::paths::{Access, MAX_COMPONENTS, MAX_PATH_BYTES};
 use expect_test::{Expect, expect};
 use rustix::fs::CWD;
 

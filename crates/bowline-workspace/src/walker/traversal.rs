@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 
-use bowline_state::paths::{MAX_COMPONENTS, MAX_PATH_BYTES};
+use bowline_policy::paths::{MAX_COMPONENTS, MAX_PATH_BYTES};
 use rustix::fs::{FileType, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 

@@ -7,8 +7,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use bowline_state::changes::{ChangeId, ChangeOrigin, ChangeSource, Reversal};
-use bowline_state::time::Timestamp;
+use bowline_history::changes::{ChangeId, ChangeOrigin, ChangeSource, Reversal};
+use bowline_text::time::Timestamp;
 use rustix::fs::{AtFlags, Stat};
 
 use super::{RiskyWriteBehavior, Workspace, WorkspaceWriter};

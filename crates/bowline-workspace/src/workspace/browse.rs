@@ -3,7 +3,7 @@
 
 use std::os::fd::OwnedFd;
 
-use bowline_state::paths::Access;
+use bowline_policy::paths::Access;
 use rustix::fs::fstat;
 
 use super::WorkspaceSession;

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use bowline_state::changes::{Change, ChangeId, FileState, PathsBySource, group_paths_by_source};
-use bowline_state::diff::{self, FileDiff, Hunk};
-use bowline_state::paths::LexicalPath;
-use bowline_state::text::{self, Encoding};
-use bowline_state::undo::{self, ChangeSelection};
+use bowline_history::changes::{Change, ChangeId, FileState, PathsBySource, group_paths_by_source};
+use bowline_history::undo::{self, ChangeSelection};
+use bowline_policy::paths::LexicalPath;
+use bowline_text::diff::{self, FileDiff, Hunk};
+use bowline_text::text::{self, Encoding};
 use indexmap::IndexMap;
 
 use super::Workspace;

@@ -7,8 +7,8 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{MutexGuard, PoisonError};
 
-use bowline_state::diagnostics::{Diagnostic, Diagnostics, FileDiagnostics};
-use bowline_state::paths::Access;
+use bowline_policy::paths::Access;
+use bowline_protocol::diagnostics::{Diagnostic, Diagnostics, FileDiagnostics};
 
 use super::Workspace;
 use super::notifications::{Notifier, WorkspaceNotification};

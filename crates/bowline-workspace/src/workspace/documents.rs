@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use bowline_state::diff::{self, TextEdit};
-use bowline_state::documents::Document;
-use bowline_state::text::TextFormat;
+use bowline_history::documents::Document;
+use bowline_text::diff::{self, TextEdit};
+use bowline_text::text::TextFormat;
 use rustix::fs::Stat;
 
 use super::notifications::{Notifier, WorkspaceNotification};

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use bowline_state::changes::ChangeOrigin;
-use bowline_state::documents::{Document, DocumentTextSource, resolve_text_source};
-use bowline_state::ledger::WriteRejectedError;
-use bowline_state::merge::merge;
-use bowline_state::paths::Access;
-use bowline_state::text;
+use bowline_history::changes::ChangeOrigin;
+use bowline_history::documents::{Document, DocumentTextSource, resolve_text_source};
+use bowline_history::ledger::WriteRejectedError;
+use bowline_policy::paths::Access;
+use bowline_text::merge::merge;
+use bowline_text::text;
 use rustix::fs::Stat;
 
 use super::apply::{ApplyError, ChangeGroup, FileBytes, NewFile, PlannedChange, ProgressCallback};
@@ -284,7 +284,7 @@ struct LoadedDocument {
 pub(super) fn merge_with_disk(
     document: &Document,
     disk: &str,
-) -> Result<String, bowline_state::merge::MergeConflict> {
+) -> Result<String, bowline_text::merge::MergeConflict> {
     let loaded = document.saved_text().map_or("", |text| text.as_str());
     if disk == loaded || disk == document.text().as_str() {
         return Ok(document.text().to_string());

@@ -5,10 +5,10 @@
 //! change from that to the user's text is recorded first. If the editor refuses, the record is withdrawn. If it writes
 //! something else, the next scan detects that. A scan that runs before the editor has finished still expects its write.
 
-use bowline_state::changes::{ChangeId, ChangeOrigin, ChangeSource, FileState, Reversal};
-use bowline_state::hash::ContentHash;
-use bowline_state::paths::Access;
-use bowline_state::text::{self, TextFormat};
+use bowline_history::changes::{ChangeId, ChangeOrigin, ChangeSource, FileState, Reversal};
+use bowline_policy::paths::Access;
+use bowline_text::hash::ContentHash;
+use bowline_text::text::{self, TextFormat};
 
 use super::WorkspaceSession;
 use super::apply::CurrentFile;

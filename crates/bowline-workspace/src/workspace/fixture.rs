@@ -4,7 +4,7 @@
 use std::fs;
 use std::ops::ControlFlow;
 
-use bowline_state::changes::ChangeOrigin;
+use bowline_history::changes::ChangeOrigin;
 use tempfile::TempDir;
 
 use super::{WatchMode, Workspace, WorkspaceOptions};

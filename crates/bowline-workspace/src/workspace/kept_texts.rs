@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use bowline_state::changes::{Change, ChangeId, ChangeOrigin, ChangeSource};
-use bowline_state::display::quote;
-use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource};
+use bowline_history::undo::{ChangeOwner, ChangeSelection};
+use bowline_text::display::quote;
 
 use super::notifications::WorkspaceNotification;
 use super::undo::load_stored_file;

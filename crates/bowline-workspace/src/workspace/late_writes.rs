@@ -1,10 +1,10 @@
 //! Merging text that another program wrote to a file just as it was being replaced.
 
-use bowline_state::changes::{ChangeOrigin, ChangeSource};
-use bowline_state::hash::ContentHash;
-use bowline_state::merge::merge;
-use bowline_state::paths::Access;
-use bowline_state::text;
+use bowline_history::changes::{ChangeOrigin, ChangeSource};
+use bowline_policy::paths::Access;
+use bowline_text::hash::ContentHash;
+use bowline_text::merge::merge;
+use bowline_text::text;
 
 use super::apply::{
     ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback,

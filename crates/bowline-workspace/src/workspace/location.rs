@@ -4,7 +4,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use bowline_state::hash::ContentHash;
+use bowline_text::hash::ContentHash;
 
 use super::Workspace;
 

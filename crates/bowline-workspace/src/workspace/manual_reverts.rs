@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::ErrorKind;
 
-use bowline_state::changes::{Change, ChangeId, FileState};
-use bowline_state::hash::ContentHash;
+use bowline_history::changes::{Change, ChangeId, FileState};
+use bowline_text::hash::ContentHash;
 
 use super::{ListedChange, Workspace};
 

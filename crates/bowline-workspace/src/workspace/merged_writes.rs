@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 
-use bowline_state::changes::ChangeOrigin;
-use bowline_state::hash::ContentHash;
-use bowline_state::observation::KnownFile;
-use bowline_state::paths::Access;
+use bowline_history::changes::ChangeOrigin;
+use bowline_history::observation::KnownFile;
+use bowline_policy::paths::Access;
+use bowline_text::hash::ContentHash;
 
 use super::apply::{
     ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback,
@@ -153,7 +153,7 @@ impl Workspace {
 
 #[cfg(test)]
 mod tests {
-    use bowline_state::observation::FileStamp;
+    use bowline_history::observation::FileStamp;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 //!
 //! - A scan counts as the last one only once its changes are recorded. Its time is the moment before the watcher was
 //!   queried, by the clock that stamps files. A scan of a single file never counts as the last.
-//! - Files of other programs ([`bowline_state::foreign_files`]) are tracked, but their observed changes are not
+//! - Files of other programs ([`bowline_history::foreign_files`]) are tracked, but their observed changes are not
 //!   recorded.
 //! - Secret files are never copied by the first scan or by the scan after a command.
 //! - If a session writes text that a known, not yet scanned file already holds, that change is attributed to the
@@ -12,12 +12,12 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use bowline_state::changes::{ChangeId, ChangeOrigin, ChangeSource, FileState};
-use bowline_state::foreign_files::ForeignFiles;
-use bowline_state::hash::ContentHash;
-use bowline_state::observation::{FileStamp, KnownFile};
-use bowline_state::paths::Access;
-use bowline_state::time::Timestamp;
+use bowline_history::changes::{ChangeId, ChangeOrigin, ChangeSource, FileState};
+use bowline_history::foreign_files::ForeignFiles;
+use bowline_history::observation::{FileStamp, KnownFile};
+use bowline_policy::paths::Access;
+use bowline_text::hash::ContentHash;
+use bowline_text::time::Timestamp;
 
 use super::apply::ApplyError;
 use super::merged_writes::MergedWrites;

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use bowline_state::documents::{DocumentTextSource, resolve_text_source};
-use bowline_state::ledger::TextVersion;
-use bowline_state::lines::{LineWindow, slice_lines};
-use bowline_state::paths::{Access, Protection};
+use bowline_history::documents::{DocumentTextSource, resolve_text_source};
+use bowline_history::ledger::TextVersion;
+use bowline_policy::paths::{Access, Protection};
+use bowline_text::lines::{LineWindow, slice_lines};
 
 use super::WorkspaceSession;
 use crate::disk::{self, FileText};

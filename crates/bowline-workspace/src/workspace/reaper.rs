@@ -9,9 +9,9 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use bowline_state::changes::Change;
-use bowline_state::hash::ContentHash;
-use bowline_state::paths::Access;
+use bowline_history::changes::Change;
+use bowline_policy::paths::Access;
+use bowline_text::hash::ContentHash;
 use file_lease::{Lease, LeaseError};
 
 use super::{Workspace, WorkspaceWriter};

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::fs::File;
 
-use bowline_state::changes::{Change, FileState};
-use bowline_state::display::quote;
-use bowline_state::hash::ContentHash;
-use bowline_state::paths::Access;
-use bowline_state::recovery::{self, InterruptedWrite, Repair, WriteMethod, decide_recovery};
+use bowline_history::changes::{Change, FileState};
+use bowline_history::recovery::{self, InterruptedWrite, Repair, WriteMethod, decide_recovery};
+use bowline_policy::paths::Access;
+use bowline_text::display::quote;
+use bowline_text::hash::ContentHash;
 
 use super::apply::transaction::{ChangeJob, FileTransaction};
 use super::apply::{FileBytes, NewFile, PlannedChange, ProgressCallback};

@@ -1,7 +1,7 @@
 //! Reversing changes of one file, from the texts that the journal keeps.
 
-use bowline_state::changes::{Change, Reversal};
-use bowline_state::undo::{self, ConflictResolution, FileContent, ReversalPlan, ReversalStep};
+use bowline_history::changes::{Change, Reversal};
+use bowline_history::undo::{self, ConflictResolution, FileContent, ReversalPlan, ReversalStep};
 
 use super::undo::{StoredFile, load_stored_file};
 use crate::error::FilesError;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 
-use bowline_state::display;
+use bowline_text::display;
 use serde::{Deserialize, Serialize};
 
 use super::Workspace;

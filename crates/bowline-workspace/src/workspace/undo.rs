@@ -1,22 +1,22 @@
 //! Undo and redo: selecting changes, planning each file, applying all plans or none.
 //!
-//! [`bowline_state::undo`] decides which changes are selected and how each file is reversed. This module supplies the
+//! [`bowline_history::undo`] decides which changes are selected and how each file is reversed. This module supplies the
 //! texts from the journal and the disk. Unsaved text is saved first as the user's own change, and the files are then
 //! planned again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, MutexGuard};
 
-use bowline_state::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, FileState, Reversal};
-use bowline_state::hash::ContentHash;
-use bowline_state::ledger::WriteRejectedError;
-use bowline_state::paths::Access;
-use bowline_state::text;
-use bowline_state::time::Timestamp;
-use bowline_state::undo::{
+use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, FileState, Reversal};
+use bowline_history::ledger::WriteRejectedError;
+use bowline_history::undo::{
     self, ChangeSelection, ConflictResolution, ReversalDirection, ReversalError, ReversalErrorReason,
     ReversalPlan,
 };
+use bowline_policy::paths::Access;
+use bowline_text::hash::ContentHash;
+use bowline_text::text;
+use bowline_text::time::Timestamp;
 
 use indexmap::IndexMap;
 

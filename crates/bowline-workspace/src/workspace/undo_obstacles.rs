@@ -4,9 +4,9 @@
 //! empty, then the remaining files are reversed. If that fails, the first group is restored. If the process dies in
 //! between, the journal records what was reversed, and repeating the undo completes the rest.
 
-use bowline_state::changes::Change;
-use bowline_state::paths::Access;
-use bowline_state::undo::{self, ReversalPlan};
+use bowline_history::changes::Change;
+use bowline_history::undo::{self, ReversalPlan};
+use bowline_policy::paths::Access;
 use indexmap::IndexMap;
 
 use super::apply::ApplyError;

@@ -1,7 +1,7 @@
 //! Previews of undo and redo.
 
-use bowline_state::changes::{Change, ChangeId};
-use bowline_state::undo::{self, ChangeSelection, ReversalDirection, ReversalPlan};
+use bowline_history::changes::{Change, ChangeId};
+use bowline_history::undo::{self, ChangeSelection, ReversalDirection, ReversalPlan};
 
 use super::Workspace;
 use super::apply::CurrentFile;

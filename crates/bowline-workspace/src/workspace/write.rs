@@ -8,15 +8,15 @@
 use std::borrow::Cow;
 use std::sync::{Arc, MutexGuard};
 
-use bowline_state::changes::{ChangeId, ChangeOrigin};
-use bowline_state::documents::{DocumentTextSource, resolve_text_source};
-use bowline_state::grants::FileId;
-use bowline_state::hash::ContentHash;
-use bowline_state::ledger::{
+use bowline_history::changes::{ChangeId, ChangeOrigin};
+use bowline_history::documents::{DocumentTextSource, resolve_text_source};
+use bowline_history::ledger::{
     Knowledge, LedgerDecision, TextVersion, WriteContext, WriteVerdict, decide_deletion, decide_write,
 };
-use bowline_state::paths::{Access, Protection};
-use bowline_state::text::{self, DecodedText, Encoding, NotTextError, TextFormat};
+use bowline_policy::grants::FileId;
+use bowline_policy::paths::{Access, Protection};
+use bowline_text::hash::ContentHash;
+use bowline_text::text::{self, DecodedText, Encoding, NotTextError, TextFormat};
 
 use super::apply::{
     ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback,

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use bowline_state::audit::AuditSubject;
+use bowline_policy::audit::AuditSubject;
 use bowline_workspace::audit::{AuditFilter, AuditLog, AuditOptions, AuditSync, read_entries};
 use bowline_workspace::disk_calls::{DiskCall, DiskCalls, DiskFaultInjector};
 use expect_test::expect;

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
-use bowline_state::hash::ContentHash;
-use bowline_state::lines::{self, LineWindow};
-use bowline_state::text::{self, Encoding, TextFormat};
-use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_history::undo::{ChangeOwner, ChangeSelection};
+use bowline_text::hash::ContentHash;
+use bowline_text::lines::{self, LineWindow};
+use bowline_text::text::{self, Encoding, TextFormat};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::workspace::{Workspace, WorkspaceOptions, WorkspaceSession};
@@ -106,7 +106,7 @@ proptest! {
         prop_assert_eq!(&together, &expected);
         // A session that has seen every slice has seen the file.
         let written = session.write(&one.path, "x\n", &session.origin(None, None)).unwrap();
-        prop_assert_eq!(written.verdict, Some(bowline_state::ledger::WriteVerdict::Replaced));
+        prop_assert_eq!(written.verdict, Some(bowline_history::ledger::WriteVerdict::Replaced));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Tests of writes: replaced, merged or refused depending on what the session has seen, with all metadata preserved.
 
-use bowline_state::undo::ChangeSelection;
+use bowline_history::undo::ChangeSelection;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::workspace::{Workspace, WorkspaceOptions};
 use expect_test::expect;

@@ -9,8 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bowline_state::hash::ContentHash;
-use bowline_state::undo::ChangeSelection;
+use bowline_history::undo::ChangeSelection;
+use bowline_text::hash::ContentHash;
 use bowline_workspace::disk_calls::DiskCalls;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::roots::{RootSpec, Roots};

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bowline_state::lines::LineWindow;
-use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_history::undo::{ChangeOwner, ChangeSelection};
+use bowline_text::lines::LineWindow;
 use bowline_workspace::disk_calls::DiskCall;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::journal::Retention;

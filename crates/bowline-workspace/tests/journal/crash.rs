@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 use std::{env, fs};
 
-use bowline_state::changes::{ChangeId, ChangeOrigin};
-use bowline_state::hash::ContentHash;
-use bowline_state::time::Timestamp;
+use bowline_history::changes::{ChangeId, ChangeOrigin};
+use bowline_text::hash::ContentHash;
+use bowline_text::time::Timestamp;
 use bowline_workspace::journal::{ChangeFilter, ChangeOutcome, Journal};
 use expect_test::expect;
 use tempfile::TempDir;

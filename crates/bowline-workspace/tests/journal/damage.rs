@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bowline_state::changes::ChangeOrigin;
-use bowline_state::hash::ContentHash;
-use bowline_state::time::Timestamp;
+use bowline_history::changes::ChangeOrigin;
+use bowline_text::hash::ContentHash;
+use bowline_text::time::Timestamp;
 use bowline_workspace::journal::{ChangeOutcome, Journal, JournalCondition, examine};
 use expect_test::{Expect, expect};
 use tempfile::TempDir;

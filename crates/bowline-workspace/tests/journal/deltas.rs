@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use bowline_state::changes::ChangeOrigin;
-use bowline_state::hash::ContentHash;
-use bowline_state::time::Timestamp;
+use bowline_history::changes::ChangeOrigin;
+use bowline_text::hash::ContentHash;
+use bowline_text::time::Timestamp;
 use bowline_workspace::journal::{ChangeFilter, ChangeOutcome, Journal, Retention};
 use proptest::prelude::*;
 use rusqlite::Connection;

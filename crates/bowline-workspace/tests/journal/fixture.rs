@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use bowline_state::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, FileState, Reversal};
-use bowline_state::hash::ContentHash;
-use bowline_state::time::Timestamp;
+use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, FileState, Reversal};
+use bowline_text::hash::ContentHash;
+use bowline_text::time::Timestamp;
 use bowline_workspace::journal::{
     ApplyMethod, BaselineRow, ChangeDraft, ChangeFilter, ChangeOutcome, DraftContent, DraftSide, Journal,
     JournalEntry, JournalError, JournalNotice, Retention,

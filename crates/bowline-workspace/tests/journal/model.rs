@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bowline_state::changes::{ChangeId, ChangeOrigin};
-use bowline_state::hash::ContentHash;
-use bowline_state::time::Timestamp;
+use bowline_history::changes::{ChangeId, ChangeOrigin};
+use bowline_text::hash::ContentHash;
+use bowline_text::time::Timestamp;
 use bowline_workspace::journal::{
     ApplyMethod, ChangeDraft, ChangeFilter, ChangeOutcome, DraftContent, DraftSide, Journal, JournalError,
     Retention,
@@ -230,7 +230,7 @@ fn content_number(of: &ContentHash) -> usize {
 }
 
 fn describe_journal(journal: &Journal) -> String {
-    let row = |change: &bowline_state::changes::Change, outcome: Option<ChangeOutcome>| {
+    let row = |change: &bowline_history::changes::Change, outcome: Option<ChangeOutcome>| {
         let sides = [&change.before, &change.after].map(|side| side.map(|state| content_number(&state.hash)));
         format!("{:?}", (change.id.0, change.at.0, sides, outcome))
     };

@@ -3,9 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use bowline_state::changes::{ChangeOrigin, Reversal};
-use bowline_state::hash::ContentHash;
-use bowline_state::time::Timestamp;
+use bowline_history::changes::{ChangeOrigin, Reversal};
+use bowline_text::hash::ContentHash;
+use bowline_text::time::Timestamp;
 use bowline_workspace::journal::{
     ApplyMethod, ChangeDraft, ChangeFilter, ChangeOutcome, Journal, MAX_COMMAND_BYTES, MAX_TEXT_BYTES,
     Retention,

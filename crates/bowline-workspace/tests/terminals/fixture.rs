@@ -5,8 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bowline_state::schema::v1::TerminalId;
-use bowline_state::terminal::CommandExit;
+use bowline_protocol::schema::v1::TerminalId;
+use bowline_protocol::terminal::CommandExit;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::terminals::{
     CommandRequest, LocalTerminals, OutputEvent, SupervisorProgram, TerminalBackend as _, TerminalError,

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use bowline_state::rpc_error::RpcError;
-use bowline_state::schema::v1::TerminalId;
+use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::schema::v1::TerminalId;
 use bowline_workspace::terminals::{CommandRequest, OutputEvent, OutputSubscription, TerminalBackend as _};
 use expect_test::expect;
 

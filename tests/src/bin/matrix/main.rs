@@ -47,7 +47,7 @@ Some cells need more than their words:
 - qwen connects to MCP servers after it has answered that a session is open, and hides their tools: its model finds them by
   `tool_search`. `_meta` of a tool does not change that, and what would (`alwaysLoadTools`) is in qwen's own settings only.
 
-Faults of peers that Bowline works around are in one table, `crates/bowline-state/src/quirks.rs`; `BOWLINE_NO_QUIRKS=1` turns
+Faults of peers that Bowline works around are in one table, `crates/pure/bowline-protocol/src/quirks.rs`; `BOWLINE_NO_QUIRKS=1` turns
 that off.
 ";
 

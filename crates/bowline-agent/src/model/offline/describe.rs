@@ -1,7 +1,7 @@
 //! The offline model's descriptions of tool results.
 
-use bowline_state::conversation::ToolResult;
-use bowline_state::offline_commands::OfflineCommand;
+use bowline_conversation::conversation::ToolResult;
+use bowline_conversation::offline_commands::OfflineCommand;
 
 /// The most bytes and lines shown of a result: the tool call has all of it.
 const MAX_BYTES: usize = 16 << 10;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use bowline_state::conversation::{
+use bowline_conversation::conversation::{
     ConversationMessage, MessagePart, MessageRole, ThinkingLevel, TokenUsage, ToolResult, ToolSpec,
 };
-use bowline_state::tool_call_assembler::ToolCallDelta;
+use bowline_conversation::tool_call_assembler::ToolCallDelta;
 use serde_json::{Value, json};
 
 use super::content::{self, UserContent};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use bowline_state::conversation::{
+use bowline_conversation::conversation::{
     ConversationMessage, MessagePart, ThinkingLevel, ToolResult, ToolSpec, ToolUseInput,
 };
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
 //! OpenAI's chat completions, also used by Ollama and many other servers.
 
-use bowline_state::conversation::{
+use bowline_conversation::conversation::{
     ConversationMessage, MessagePart, MessageRole, ThinkingLevel, TokenUsage, ToolSpec, ToolUse,
 };
-use bowline_state::tool_call_assembler::ToolCallDelta;
+use bowline_conversation::tool_call_assembler::ToolCallDelta;
 use serde_json::{Value, json};
 
 use super::content::{self, UserContent};

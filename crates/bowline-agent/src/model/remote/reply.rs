@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use bowline_state::conversation::{ConversationMessage, TokenUsage, ToolUse, ToolUseInput};
-use bowline_state::retry::{self, RequestFailure};
-use bowline_state::text_tool_calls::{TextToolCall, ToolCallExtractor};
-use bowline_state::tool_call_assembler::{ToolCallAssembler, ToolCallDelta, unique_call_id};
+use bowline_conversation::conversation::{ConversationMessage, TokenUsage, ToolUse, ToolUseInput};
+use bowline_conversation::retry::{self, RequestFailure};
+use bowline_conversation::text_tool_calls::{TextToolCall, ToolCallExtractor};
+use bowline_conversation::tool_call_assembler::{ToolCallAssembler, ToolCallDelta, unique_call_id};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 

@@ -9,12 +9,12 @@ mod truncation;
 
 use std::time::Duration;
 
-use bowline_state::conversation::{
+use bowline_conversation::conversation::{
     ConversationMessage, MessagePart, MessageRole, TokenUsage, ToolResult, ToolUse, ToolUseInput,
 };
-use bowline_state::retry::RetryLimits;
-use bowline_state::sse::SseDecoder;
-use bowline_state::tool_call_assembler::{MAX_CALLS, ToolCallDelta};
+use bowline_conversation::retry::RetryLimits;
+use bowline_conversation::tool_call_assembler::{MAX_CALLS, ToolCallDelta};
+use bowline_protocol::sse::SseDecoder;
 use expect_test::{Expect, expect};
 use serde_json::Value;
 
@@ -406,7 +406,7 @@ async fn a_call_that_a_file_holds_is_a_quote_also_when_the_model_was_asked_again
         ConversationMessage::from_text(MessageRole::User, "Read b."),
         ConversationMessage { role: MessageRole::Assistant, parts: vec![MessagePart::Call(made)] },
         ConversationMessage { role: MessageRole::Tool, parts: vec![MessagePart::Result(found)] },
-        ConversationMessage::from_text(MessageRole::User, bowline_state::turn::EMPTY_REPLY_PROMPT),
+        ConversationMessage::from_text(MessageRole::User, bowline_conversation::turn::EMPTY_REPLY_PROMPT),
     ];
     let asked = ModelRequest { tools_as_text: true, ..request(messages, &["read"]) };
     expect![[r#"

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 
-use bowline_state::retry::{self, RequestFailure};
-use bowline_state::sse::{SseDecoder, SseEvent};
+use bowline_conversation::retry::{self, RequestFailure};
+use bowline_protocol::sse::{SseDecoder, SseEvent};
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response};
 use tokio::time::timeout;

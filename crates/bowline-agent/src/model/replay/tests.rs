@@ -1,6 +1,6 @@
 //! Tests of recording and replaying.
 
-use bowline_state::conversation::{ToolResult, ToolUse, ToolUseInput};
+use bowline_conversation::conversation::{ToolResult, ToolUse, ToolUseInput};
 use expect_test::expect;
 use serde_json::json;
 

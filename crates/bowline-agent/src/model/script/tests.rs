@@ -1,6 +1,6 @@
 //! Tests of scripts.
 
-use bowline_state::conversation::MessageRole;
+use bowline_conversation::conversation::MessageRole;
 use expect_test::{Expect, expect};
 use futures_util::StreamExt as _;
 

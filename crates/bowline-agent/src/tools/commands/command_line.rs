@@ -3,7 +3,7 @@
 //! Some clients pass `command` to a shell, others run it as a program. All of them agree on a program with separate
 //! arguments, and on `/bin/sh -c` with a line.
 
-use bowline_state::policy::shell;
+use bowline_policy::policy::shell;
 
 /// Commands built into the shell: a program of that name may not exist, or would have no effect.
 const SHELL_BUILTINS: &[&str] = &[

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bowline_state::capabilities::ClientMethod;
-use bowline_state::schema::v1::TerminalId;
+use bowline_protocol::capabilities::ClientMethod;
+use bowline_protocol::schema::v1::TerminalId;
 use bowline_workspace::terminals::CommandRequest;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, oneshot};

@@ -1,7 +1,7 @@
 //! Tests of what a person sees before an operation is allowed.
 
-use bowline_state::schema::v1::ContentBlock;
-use bowline_state::terminal::Invocation;
+use bowline_protocol::schema::v1::ContentBlock;
+use bowline_protocol::terminal::Invocation;
 use expect_test::{Expect, expect};
 use serde_json::json;
 

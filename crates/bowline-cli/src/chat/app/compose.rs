@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline_state::question::QuestionId;
+use bowline_policy::question::QuestionId;
 
 use super::{App, KeyFocus};
 use crate::chat::approval::EditableText;

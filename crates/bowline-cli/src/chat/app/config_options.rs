@@ -1,6 +1,6 @@
 //! Pickers for models, modes, other session options and sessions.
 
-use bowline_state::schema::v1::{
+use bowline_protocol::schema::v1::{
     SessionConfigId, SessionConfigKind, SessionConfigOption, SessionConfigOptionCategory,
     SessionConfigOptionValue, SessionConfigSelectOption, SessionConfigSelectOptions, SessionId, SessionInfo,
     SessionModeId,

@@ -407,7 +407,7 @@ impl App {
         Vec::new()
     }
 
-    fn open_session(&mut self, session: Option<bowline_state::schema::v1::SessionId>) -> Vec<ChatAction> {
+    fn open_session(&mut self, session: Option<bowline_protocol::schema::v1::SessionId>) -> Vec<ChatAction> {
         if session.is_some() && session.as_ref() == self.session() {
             return Vec::new();
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline_state::schema::v1::SessionId;
+use bowline_protocol::schema::v1::SessionId;
 
 use super::{AgentStatus, App};
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bowline_host::{Question, QuestionReply};
-use bowline_state::accumulator::SessionAccumulator;
-use bowline_state::grants::GrantHolder;
-use bowline_state::operation::{Operation, OperationKind, OperationTarget};
-use bowline_state::question::{AnswerChoice, AnswerLifetime, QuestionAnswer, QuestionItem, QuestionTrigger};
-use bowline_state::schema::v1::{
+use bowline_policy::grants::GrantHolder;
+use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
+use bowline_policy::question::{AnswerChoice, AnswerLifetime, QuestionAnswer, QuestionItem, QuestionTrigger};
+use bowline_protocol::accumulator::SessionAccumulator;
+use bowline_protocol::schema::v1::{
     AvailableCommand, AvailableCommandsUpdate, ContentChunk, Notice, SessionNotification, SessionUpdate,
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -385,7 +385,7 @@ fn what_was_set_survives_that_the_agent_is_started_again() {
 
 #[test]
 fn commands_of_its_own_are_not_sent_to_the_agent() {
-    use bowline_state::slash_command::UndoTarget;
+    use bowline_conversation::slash_command::UndoTarget;
     let mut bench = AppFixture::new();
     assert_eq!(bench.submit_prompt("/undo 2"), [ChatAction::UndoTurns(UndoTarget::Turns(2))]);
     assert_eq!(bench.submit_prompt("/changes"), [ChatAction::ListChanges]);
@@ -582,7 +582,7 @@ fn what_cannot_be_had_at_the_start_ends_it_unless_something_was_written() {
 
 #[test]
 fn what_bowline_itself_allows_is_in_sight() {
-    use bowline_state::policy::Preset;
+    use bowline_policy::policy::Preset;
     let mut bench = AppFixture::new();
     let mut shown = |allowed: PermissionSummary| {
         bench.app.permissions = allowed;

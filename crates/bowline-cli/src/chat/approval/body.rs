@@ -1,9 +1,9 @@
 //! The operations of a question: their list, and the details of the selected one.
 
-use bowline_state::diff::{DiffStat, compute_stat};
-use bowline_state::display;
-use bowline_state::operation::OperationTarget;
-use bowline_state::question::QuestionItem;
+use bowline_policy::operation::OperationTarget;
+use bowline_policy::question::QuestionItem;
+use bowline_text::diff::{DiffStat, compute_stat};
+use bowline_text::display;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -126,7 +126,10 @@ fn item_line(item: &QuestionItem, stat: Option<DiffStat>, style: Style, width: u
             (display::escape_line(asked, MAX_TEXT), Truncation::KeepEnd)
         }
         OperationTarget::Command(command) => (
-            display::escape_line(&bowline_state::terminal::format_invocation(&command.invocation), MAX_TEXT),
+            display::escape_line(
+                &bowline_protocol::terminal::format_invocation(&command.invocation),
+                MAX_TEXT,
+            ),
             Truncation::KeepStart,
         ),
         OperationTarget::Url(text) | OperationTarget::Described(text) => {

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use bowline_state::display;
-use bowline_state::operation::{CommandSpec, OperationTarget};
-use bowline_state::question::QuestionItem;
+use bowline_policy::operation::{CommandSpec, OperationTarget};
+use bowline_policy::question::QuestionItem;
+use bowline_text::display;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -80,7 +80,7 @@ pub(super) fn difference_lines(
 
 fn command_lines(command: &CommandSpec, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    let whole = bowline_state::terminal::format_invocation(&command.invocation);
+    let whole = bowline_protocol::terminal::format_invocation(&command.invocation);
     let text = display::collapse_whitespace(&whole);
     let environment: usize = command.env.iter().map(|(name, value)| name.len() + value.len()).sum();
     let is_long = [text.len(), environment].into_iter().any(|bytes| bytes > MAX_COMMAND);

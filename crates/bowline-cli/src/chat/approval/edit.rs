@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bowline_state::diff::{compute_hunks, revert_hunks};
-use bowline_state::operation::OperationTarget;
-use bowline_state::question::{AnswerChoice, Question, QuestionItem, QuestionReply, TextChange};
+use bowline_policy::operation::OperationTarget;
+use bowline_policy::question::{AnswerChoice, Question, QuestionItem, QuestionReply, TextChange};
+use bowline_text::diff::{compute_hunks, revert_hunks};
 
 use super::ApprovalPane;
 

@@ -1,6 +1,6 @@
 //! The footer of a question: the keys that answer it, or the answer being made.
 
-use bowline_state::question::AnswerChoice;
+use bowline_policy::question::AnswerChoice;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 

@@ -1,9 +1,9 @@
 //! The text around the operations of a question, and the keys it takes.
 
-use bowline_state::display;
-use bowline_state::question::{
+use bowline_policy::question::{
     AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply, QuestionTrigger,
 };
+use bowline_text::display;
 use ratatui::style::Style;
 use ratatui::text::Line;
 

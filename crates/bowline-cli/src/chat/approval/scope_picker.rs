@@ -1,7 +1,7 @@
 //! The lifetime and scope of an answer.
 
-use bowline_state::policy::RuleSuggestion;
-use bowline_state::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
+use bowline_policy::policy::RuleSuggestion;
+use bowline_policy::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
 use crossterm::event::KeyCode;
 use ratatui::style::Style;
 use ratatui::text::Line;

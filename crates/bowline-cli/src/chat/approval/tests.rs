@@ -1,14 +1,14 @@
 //! Tests of the approval pane: what it shows, and which keys answer.
 
-use bowline_state::accumulator::ToolCallView;
-use bowline_state::danger::find_dangers;
-use bowline_state::grants::GrantHolder;
-use bowline_state::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
-use bowline_state::policy::suggest_rules;
-use bowline_state::question::{
+use bowline_policy::danger::find_dangers;
+use bowline_policy::grants::GrantHolder;
+use bowline_policy::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
+use bowline_policy::policy::suggest_rules;
+use bowline_policy::question::{
     AgentOption, QuestionId, QuestionItem, QuestionTrigger, TextChange, ToolCallDescription,
 };
-use bowline_state::terminal::Invocation;
+use bowline_protocol::accumulator::ToolCallView;
+use bowline_protocol::terminal::Invocation;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 

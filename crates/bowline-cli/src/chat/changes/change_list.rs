@@ -3,8 +3,8 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use bowline_state::changes::{ChangeId, ChangeSource};
-use bowline_state::diff::DiffStat;
+use bowline_history::changes::{ChangeId, ChangeSource};
+use bowline_text::diff::DiffStat;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 

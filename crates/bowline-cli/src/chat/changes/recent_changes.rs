@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use bowline_state::changes::{Change, ChangeId};
+use bowline_history::changes::{Change, ChangeId};
 use bowline_workspace::workspace::ListedChange;
 
 use super::ChangeEntry;

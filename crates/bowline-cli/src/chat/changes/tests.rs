@@ -1,9 +1,9 @@
 //! Tests of the changes pane: what it shows, and what its keys undo.
 
-use bowline_state::changes::{ChangeOrigin, ChangeSource, FileState};
-use bowline_state::hash::ContentHash;
-use bowline_state::time::Timestamp;
-use bowline_state::undo::{changes_to_redo, changes_to_undo};
+use bowline_history::changes::{ChangeOrigin, ChangeSource, FileState};
+use bowline_history::undo::{changes_to_redo, changes_to_undo};
+use bowline_text::hash::ContentHash;
+use bowline_text::time::Timestamp;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
@@ -691,7 +691,7 @@ proptest! {
                 let entry = known.iter().find(|entry| entry.change().id == change);
                 prop_assert!(entry.is_some_and(|entry| entry.change().reverses.is_empty()));
                 let text = |text: &Option<String>| text.clone().unwrap_or_default();
-                let count = entry.map_or(0, |entry| bowline_state::diff::compute_hunks(&text(&entry.before), &text(&entry.after)).len());
+                let count = entry.map_or(0, |entry| bowline_text::diff::compute_hunks(&text(&entry.before), &text(&entry.after)).len());
                 prop_assert!(hunks.iter().flatten().all(|hunk| *hunk < count));
             }
             draw_to_buffer(width, height, |frame, area| changes.draw(frame, area));

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use bowline_state::accumulator::SessionAccumulator;
-use bowline_state::schema::v1::{ContentChunk, MessageId, SessionNotification, SessionUpdate, ToolCall};
+use bowline_protocol::accumulator::SessionAccumulator;
+use bowline_protocol::schema::v1::{ContentChunk, MessageId, SessionNotification, SessionUpdate, ToolCall};
 
 use super::*;
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use bowline_state::accumulator::SessionSnapshot;
-use bowline_state::schema::v1::{ToolCallId, ToolCallStatus};
+use bowline_protocol::accumulator::SessionSnapshot;
+use bowline_protocol::schema::v1::{ToolCallId, ToolCallStatus};
 
 /// The times of a session's tool calls.
 #[derive(Debug, Default)]

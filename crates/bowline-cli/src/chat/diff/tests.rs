@@ -1,6 +1,6 @@
 //! Tests of rendered diffs.
 
-use bowline_state::diff as state;
+use bowline_text::diff as state;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use ratatui::style::Modifier;

@@ -1,7 +1,7 @@
 //! The lines around a conversation: title, status and plan.
 
-use bowline_state::policy::Preset;
-use bowline_state::schema::v1::{PlanEntry, PlanEntryStatus};
+use bowline_policy::policy::Preset;
+use bowline_protocol::schema::v1::{PlanEntry, PlanEntryStatus};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 

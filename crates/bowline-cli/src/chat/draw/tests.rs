@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline_state::schema::v1::StopReason;
+use bowline_protocol::schema::v1::StopReason;
 use crossterm::event::KeyCode;
 use expect_test::expect;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use bowline_state::elicitation::{FieldInput, SelectOption, ValueBounds};
-use bowline_state::schema::v1::ElicitationContentValue as Value;
+use bowline_protocol::elicitation::{FieldInput, SelectOption, ValueBounds};
+use bowline_protocol::schema::v1::ElicitationContentValue as Value;
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};

@@ -1,8 +1,8 @@
 //! Tests of the inbox: what it queues, and how much.
 
 use bowline_host::{Approver as _, FrontEnd as _, HostEvent as Shown};
-use bowline_state::accumulator::SessionAccumulator;
-use bowline_state::schema::v1::{ContentChunk, SessionNotification, SessionUpdate};
+use bowline_protocol::accumulator::SessionAccumulator;
+use bowline_protocol::schema::v1::{ContentChunk, SessionNotification, SessionUpdate};
 
 use super::*;
 use crate::chat::app::tests::permission_event;

@@ -1,6 +1,6 @@
 //! Changes of a session's options and mode.
 
-use bowline_state::schema::v1::{
+use bowline_protocol::schema::v1::{
     SessionConfigId, SessionConfigOptionValue, SessionModeId, SetSessionConfigOptionRequest,
     SetSessionModeRequest,
 };

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bowline_history::undo::ChangeSelection;
 use bowline_host::HostSession;
-use bowline_state::schema::v1::{ListSessionsRequest, SessionInfo};
-use bowline_state::undo::ChangeSelection;
+use bowline_protocol::schema::v1::{ListSessionsRequest, SessionInfo};
 use bowline_workspace::workspace::{ListedChange, UndoOutcome, Workspace};
 
 use crate::chat::changes::{ChangeEntry, RecentChanges, is_possibly_users, select_newest};

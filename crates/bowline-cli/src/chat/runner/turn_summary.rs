@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use bowline_state::changes::{Change, ChangeSource, FileState};
-use bowline_state::diff::compute_stat;
-use bowline_state::undo::ChangeSelection;
+use bowline_history::changes::{Change, ChangeSource, FileState};
+use bowline_history::undo::ChangeSelection;
+use bowline_text::diff::compute_stat;
 use bowline_workspace::workspace::Workspace;
 
 use crate::chat::changes::is_possibly_users;
@@ -65,7 +65,7 @@ pub(super) fn describe_turn(workspace: &Workspace, session: &str, turn: u64) -> 
     }
 }
 
-fn content_identity(state: Option<&FileState>) -> Option<(bowline_state::hash::ContentHash, u32)> {
+fn content_identity(state: Option<&FileState>) -> Option<(bowline_text::hash::ContentHash, u32)> {
     state.map(|state| (state.hash, state.mode))
 }
 

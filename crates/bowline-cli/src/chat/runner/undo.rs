@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use bowline_state::display;
-use bowline_state::slash_command::UndoTarget;
-use bowline_state::undo::{ChangeOwner, ChangeSelection};
+use bowline_conversation::slash_command::UndoTarget;
+use bowline_history::undo::{ChangeOwner, ChangeSelection};
+use bowline_text::display;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::workspace::{ListedChange, UndoOutcome, WorkspaceSession};
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bowline_state::display;
+use bowline_text::display;
 use ratatui::buffer::CellWidth;
 use ratatui::style::Style;
 use ratatui::text::Span;

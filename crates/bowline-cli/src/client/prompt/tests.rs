@@ -1,6 +1,6 @@
 //! Tests of prompts and their mentions.
 
-use bowline_state::policy::{OperationKinds, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec};
+use bowline_policy::policy::{OperationKinds, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec};
 use bowline_workspace::approvals::{NoApprover, PolicyFallback, PolicySources};
 use bowline_workspace::audit::{AuditFilter, AuditLog};
 use bowline_workspace::roots::{RootSpec, Roots};

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use bowline_state::trace::{BacklogItem, TraceGap};
+use bowline_protocol::trace::{BacklogItem, TraceGap};
 use expect_test::expect;
 
 use super::writer::TraceStorage;
@@ -20,7 +20,7 @@ fn a_trace_replaces_traces_alone() {
     symlink(&precious, base.join("link")).unwrap();
     symlink(&root, base.join("way")).unwrap();
     std::fs::write(base.join("old"), "> {}\n< {}\n").unwrap();
-    std::fs::write(base.join("trace"), bowline_state::trace::encode_header(1)).unwrap();
+    std::fs::write(base.join("trace"), bowline_protocol::trace::encode_header(1)).unwrap();
     std::fs::write(base.join("empty"), "").unwrap();
     std::fs::set_permissions(base.join("old"), std::fs::Permissions::from_mode(0o644)).unwrap();
     let begin = |name: &str| match TraceRecorder::begin(&base.join(name), std::slice::from_ref(&root)) {
@@ -132,5 +132,5 @@ fn a_disk_that_takes_nothing_more_is_told_at_the_end() {
     let mut writer = TraceWriter::with_storage(Box::new(disk.clone()), 1).unwrap();
     writer.write(BacklogItem::Gap(TraceGap { messages: 2, bytes: 9 }));
     assert_eq!(writer.finish(), Some(TraceGap { messages: 2, bytes: 9 }));
-    assert_eq!(disk.0.lock().unwrap().0, bowline_state::trace::encode_header(1));
+    assert_eq!(disk.0.lock().unwrap().0, bowline_protocol::trace::encode_header(1));
 }

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{FileExt, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use bowline_state::trace::{self, BacklogItem, TRACE_PREFIX, TraceGap};
+use bowline_protocol::trace::{self, BacklogItem, TRACE_PREFIX, TraceGap};
 
 /// The line prefixes of older traces without times: to the agent, and from it.
 const OLD_MARKS: [&[u8]; 2] = [b"> ", b"< "];

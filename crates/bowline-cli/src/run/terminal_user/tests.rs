@@ -1,8 +1,8 @@
 //! Tests of the parsing of answers.
 
-use bowline_state::grants::GrantHolder;
-use bowline_state::operation::{Operation, OperationKind, OperationTarget};
-use bowline_state::question::{AgentOption, QuestionId, QuestionItem, QuestionTrigger};
+use bowline_policy::grants::GrantHolder;
+use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
+use bowline_policy::question::{AgentOption, QuestionId, QuestionItem, QuestionTrigger};
 use expect_test::{Expect, expect};
 use serde_json::json;
 
@@ -13,7 +13,7 @@ fn question() -> Question {
         kind: OperationKind::Fetch,
         target: OperationTarget::Url("https://example.org/x".to_owned()),
     };
-    let suggestions = bowline_state::policy::suggest_rules(&operation, &[]);
+    let suggestions = bowline_policy::policy::suggest_rules(&operation, &[]);
     Question {
         id: QuestionId(1),
         holder: GrantHolder { session: "s".to_owned(), turn: Some(1) },

@@ -1,6 +1,6 @@
 //! Tests of the turn printer: wire updates in, visible text out.
 
-use bowline_state::accumulator::SessionAccumulator;
+use bowline_protocol::accumulator::SessionAccumulator;
 use expect_test::{Expect, expect};
 
 use super::*;

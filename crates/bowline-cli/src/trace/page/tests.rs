@@ -1,6 +1,6 @@
 //! Tests of the page.
 
-use bowline_state::trace::{TraceEntry, TraceGap, TraceSequence, TraceSide};
+use bowline_protocol::trace::{TraceEntry, TraceGap, TraceSequence, TraceSide};
 
 use super::{FRAME, HtmlPage, SCRIPT};
 

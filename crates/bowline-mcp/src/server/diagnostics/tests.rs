@@ -1,6 +1,8 @@
 //! Tests of diagnostics as JSON.
 
-use bowline_state::diagnostics::{Diagnostic, DiagnosticSeverity, FileDiagnostics, TextPosition, TextRange};
+use bowline_protocol::diagnostics::{
+    Diagnostic, DiagnosticSeverity, FileDiagnostics, TextPosition, TextRange,
+};
 use expect_test::expect;
 use serde_json::Value;
 

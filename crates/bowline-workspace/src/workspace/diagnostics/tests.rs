@@ -3,8 +3,8 @@
 use std::os::unix::fs::symlink;
 use std::sync::mpsc::Receiver;
 
-use bowline_state::changes::ChangeOrigin;
-use bowline_state::diagnostics::{Diagnostic, DiagnosticSeverity, TextRange};
+use bowline_history::changes::ChangeOrigin;
+use bowline_protocol::diagnostics::{Diagnostic, DiagnosticSeverity, TextRange};
 
 use crate::workspace::fixture::TestProject;
 

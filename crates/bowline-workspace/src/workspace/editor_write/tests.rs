@@ -1,7 +1,7 @@
 //! Undo restores what was typed, and the text on disk is not lost either.
 
-use bowline_state::changes::{ChangeOrigin, Reversal};
-use bowline_state::undo::ChangeSelection;
+use bowline_history::changes::{ChangeOrigin, Reversal};
+use bowline_history::undo::ChangeSelection;
 
 use crate::workspace::fixture::TestProject;
 
@@ -16,7 +16,7 @@ fn describe_changes(project: &TestProject) -> Vec<String> {
         let change = &changed.change;
         let who = change.origin.session.as_deref().unwrap_or("nobody");
         let size =
-            |state: Option<bowline_state::changes::FileState>| state.map_or(-1, |state| state.size as i64);
+            |state: Option<bowline_history::changes::FileState>| state.map_or(-1, |state| state.size as i64);
         format!("{who} {:?} {}->{}", change.source, size(change.before), size(change.after))
     });
     told.collect()

@@ -1,8 +1,8 @@
 //! Subscribers are notified of every change of a document or its diagnostics, regardless of its author.
 
-use bowline_state::changes::ChangeOrigin;
-use bowline_state::diagnostics::{Diagnostic, DiagnosticSeverity, TextRange};
-use bowline_state::undo::ChangeSelection;
+use bowline_history::changes::ChangeOrigin;
+use bowline_history::undo::ChangeSelection;
+use bowline_protocol::diagnostics::{Diagnostic, DiagnosticSeverity, TextRange};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use bowline_state::observation::RACY_WINDOW_NS;
+use bowline_history::observation::RACY_WINDOW_NS;
 
 use super::*;
 use crate::workspace::fixture::TestProject;

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::fs;
 
-use bowline_state::changes::ChangeOrigin;
-use bowline_state::undo::{ChangeSelection, ConflictResolution, ReversalDirection};
+use bowline_history::changes::ChangeOrigin;
+use bowline_history::undo::{ChangeSelection, ConflictResolution, ReversalDirection};
 
 use crate::workspace::fixture::TestProject;
 

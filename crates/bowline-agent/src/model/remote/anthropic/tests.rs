@@ -1,6 +1,6 @@
 //! Tests of Anthropic's wire format, on recorded events.
 
-use bowline_state::conversation::{ToolUse, ToolUseInput};
+use bowline_conversation::conversation::{ToolUse, ToolUseInput};
 use expect_test::{Expect, expect};
 
 use super::*;

@@ -1,6 +1,6 @@
 //! Fuzzing the readers: arbitrary input neither panics nor exceeds the limits.
 
-use bowline_state::tool_call_assembler::ToolCallAssembler;
+use bowline_conversation::tool_call_assembler::ToolCallAssembler;
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 

@@ -1,6 +1,6 @@
 //! The requests to providers, on the wire.
 
-use bowline_state::conversation::ThinkingLevel;
+use bowline_conversation::conversation::ThinkingLevel;
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,0 +1,22 @@
+//! ACP as values: accumulator, tracker, permission requests, capabilities, errors, relay, wire recordings.
+//!
+//! Everything here is a decision: a function from values to values. There is no IO, clock, lock or async in this crate;
+//! `crates/pure/clippy.toml` keeps it so.
+
+pub mod accumulator;
+pub mod builders;
+pub mod capabilities;
+pub mod diagnostics;
+pub mod elicitation;
+pub mod permission;
+pub mod quirks;
+pub mod relay;
+pub mod relayed_operation;
+pub mod rpc_error;
+pub mod sse;
+pub mod terminal;
+pub mod trace;
+pub mod tracker;
+pub mod version;
+
+pub use agent_client_protocol_schema as schema;

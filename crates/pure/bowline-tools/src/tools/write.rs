@@ -1,0 +1,262 @@
+//! Decisions on a model's writes, based on its knowledge of the file. No file is touched here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bowline_history::ledger::{
+    self, Knowledge as Known, Ledger, TextVersion, UnseenWriteBehavior, WriteContext, WriteRejectedError,
+    WriteVerdict,
+};
+use bowline_text::edits::{self, EditError, SearchReplaceEdit, Similarity};
+use bowline_text::hash::ContentHash;
+
+use super::describe::{describe_conflicts, describe_diff};
+use super::view::text_version;
+const BOM: char = '\u{feff}';
+
+/// The maximum number of files recorded as reported. At the limit all are forgotten, and some changes are reported
+/// twice.
+const MAX_REPORTED_TEXTS: usize = 10_000;
+
+/// The texts by others that were reported to the model, although it has not read them.
+#[derive(Debug, Default)]
+pub struct ReportedTexts {
+    // Invariant: at most `MAX_REPORTED_TEXTS`.
+    texts: HashMap<String, TextVersion>,
+}
+
+impl ReportedTexts {
+    fn record(&mut self, key: &str, text: &str) {
+        if self.texts.len() >= MAX_REPORTED_TEXTS {
+            self.texts.clear();
+        }
+        self.texts.insert(key.to_owned(), text_version(text));
+    }
+}
+
+/// The content of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CurrentText {
+    /// This text.
+    Text(Arc<String>),
+    /// The file does not exist.
+    Missing,
+    /// The content cannot be determined.
+    Unknown,
+}
+
+impl CurrentText {
+    /// Returns the text, if it is known.
+    #[must_use]
+    pub fn text(&self) -> Option<&Arc<String>> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Missing | Self::Unknown => None,
+        }
+    }
+}
+
+/// A model's requested write.
+#[derive(Debug)]
+pub enum RequestedWrite {
+    /// This whole text.
+    Whole(String),
+    /// These edits.
+    Edits(Vec<SearchReplaceEdit>),
+}
+
+/// The decision on a write.
+#[derive(Debug)]
+pub struct WriteDecision {
+    /// The text to write.
+    pub text: Arc<String>,
+    /// The text that the model knows afterwards, if it knows less.
+    pub model_text: Option<Arc<String>>,
+    /// The verdict of the ledger.
+    pub verdict: Option<WriteVerdict>,
+    /// The number of replaced places.
+    pub place_count: usize,
+    /// Notes for the model.
+    pub notes: Vec<String>,
+}
+
+/// Decides on a write to the file that the ledger knows as `key` and people as `shown`.
+///
+/// # Errors
+/// Returns why nothing is written, in words for the model.
+pub fn decide_write(
+    (ledger, told): (&mut Ledger, &mut ReportedTexts),
+    key: &str,
+    current: &CurrentText,
+    wanted: &RequestedWrite,
+    shown: &str,
+) -> Result<WriteDecision, String> {
+    let now = current.text().map_or(TextVersion(0), |text| text_version(text));
+    let known = ledger.knowledge(key, now);
+    // Changes by others to the text that the model knows.
+    let news = match (&known, current.text()) {
+        (Known::Whole(base), Some(text)) if base != text && told.texts.get(key) != Some(&now) => {
+            told.record(key, text);
+            Some(describe_diff(base, text).0)
+        }
+        _ => None,
+    };
+    match wanted {
+        RequestedWrite::Whole(content) => decide_whole(known, current, now, content, shown, news),
+        RequestedWrite::Edits(list) => decide_edits(current, list, shown, news),
+    }
+}
+
+fn decide_whole(
+    known: Known,
+    current: &CurrentText,
+    now: TextVersion,
+    content: &str,
+    shown: &str,
+    news: Option<String>,
+) -> Result<WriteDecision, String> {
+    let has_mark = current.text().is_some_and(|text| text.starts_with(BOM));
+    let marked = (has_mark && !content.starts_with(BOM)).then(|| format!("{BOM}{content}"));
+    let content = marked.as_deref().unwrap_or(content);
+    if *current == CurrentText::Unknown {
+        let text = Arc::new(content.to_owned());
+        return Ok(WriteDecision {
+            text,
+            model_text: None,
+            verdict: None,
+            place_count: 1,
+            notes: Vec::new(),
+        });
+    }
+    let situation = WriteContext {
+        knowledge: known,
+        disk_text: current.text().map(|text| text.as_str()),
+        version: now,
+        document: None,
+        content,
+        unseen_writes: UnseenWriteBehavior::Overwrite,
+    };
+    let decision = ledger::decide_write(&situation).map_err(|rejected| {
+        let hunks = match &rejected {
+            WriteRejectedError::Conflict(found) | WriteRejectedError::DiskConflict(found) => {
+                describe_conflicts(&found.hunks)
+            }
+            WriteRejectedError::Stale
+            | WriteRejectedError::Deleted
+            | WriteRejectedError::UnreadLines(_)
+            | WriteRejectedError::NotRead => String::new(),
+        };
+        format!("nothing was written: {shown}: {rejected}{hunks}")
+    })?;
+    let note = match (decision.verdict, news) {
+        (WriteVerdict::Merged, Some(diff)) => Some(format!(
+            "Another program changed the file since you read it; both changes are in it now. What came in:\n{diff}"
+        )),
+        (WriteVerdict::Merged, None) => {
+            Some("What others changed in the file is in it still, beside your text.".to_owned())
+        }
+        (WriteVerdict::ReplacedUnseen, _) if current.text().is_some_and(|text| text.is_empty()) => None,
+        (WriteVerdict::ReplacedUnseen, _) => {
+            Some("You had not read this file; other text was in it and has been replaced.".to_owned())
+        }
+        (WriteVerdict::ReplacedPartlySeen, _) => {
+            Some("You had read only a part of this file; the rest is as it was.".to_owned())
+        }
+        (WriteVerdict::Created | WriteVerdict::Replaced, _) => None,
+    };
+    let notes = note.into_iter().collect();
+    let known = (decision.verdict == WriteVerdict::Merged).then_some(decision.known_text);
+    Ok(WriteDecision {
+        text: decision.text,
+        model_text: known,
+        verdict: Some(decision.verdict),
+        place_count: 1,
+        notes,
+    })
+}
+
+fn decide_edits(
+    current: &CurrentText,
+    list: &[SearchReplaceEdit],
+    shown: &str,
+    news: Option<String>,
+) -> Result<WriteDecision, String> {
+    let text = match current {
+        CurrentText::Text(text) => text,
+        CurrentText::Missing => {
+            return Err(format!("{shown} does not exist: nothing was edited; write the file instead"));
+        }
+        CurrentText::Unknown => return Err(format!("{shown} cannot be read, so it cannot be edited")),
+    };
+    let news = news.map(|diff| format!("Another program changed the file since you last saw it:\n{diff}"));
+    let edited = edits::apply_search_replace(text, list).map_err(|fault| {
+        let told =
+            [Some(format!("nothing was edited in {shown}: {fault}")), describe_nearest(&fault), news.clone()];
+        told.into_iter().flatten().collect::<Vec<_>>().join("\n")
+    })?;
+    let (verdict, notes) = (Some(WriteVerdict::Replaced), news.into_iter().collect());
+    Ok(WriteDecision {
+        text: Arc::new(edited.text),
+        model_text: None,
+        verdict,
+        place_count: edited.replacements,
+        notes,
+    })
+}
+
+/// Describes the text most similar to the one that was not found.
+fn describe_nearest(fault: &EditError) -> Option<String> {
+    let EditError::NotFound { nearest: Some(nearest), .. } = fault else { return None };
+    let likeness = match nearest.similarity {
+        Similarity::WhitespaceOnly => {
+            "There is the same text with other blanks at the start or end of its lines".to_owned()
+        }
+        Similarity::Lines(equal, of) => format!("The most similar place has {equal} of its {of} lines"),
+        Similarity::Words => "The most similar place has some of its words".to_owned(),
+    };
+    Some(format!(
+        "{likeness}, at line {}. The file holds, from line {}:\n{}",
+        nearest.line, nearest.excerpt_start, nearest.excerpt
+    ))
+}
+
+/// Records what the model knows after a write: what was reported to it, and no more. `now` is the content of the
+/// file, if it was read and reported in full.
+pub fn record_write(
+    (ledger, told): (&mut Ledger, &mut ReportedTexts),
+    key: &str,
+    current: &CurrentText,
+    wanted: &RequestedWrite,
+    decided: &WriteDecision,
+    now: Option<&Arc<String>>,
+) {
+    let before = current.text().map(|text| (text, text_version(text)));
+    let known = ledger.knowledge(key, before.map_or(TextVersion(0), |(_, version)| version));
+    let knows_all = |ledger: &mut Ledger| match now {
+        Some(now) => ledger.record_read(key, now.clone(), text_version(now)),
+        None => ledger.record_write(key, decided.text.clone()),
+    };
+    match (wanted, &decided.model_text) {
+        // Changes by others are not the model's to remove.
+        (RequestedWrite::Whole(_), Some(known)) => ledger.record_write(key, known.clone()),
+        (RequestedWrite::Whole(_), None) => knows_all(ledger),
+        (RequestedWrite::Edits(list), _) => match (known, before) {
+            (Known::Whole(base), Some((text, _))) if base == *text => knows_all(ledger),
+            (Known::Whole(base), _) => {
+                if let Ok(edited) = edits::apply_search_replace(&base, list) {
+                    ledger.record_write(key, Arc::new(edited.text));
+                }
+            }
+            (Known::Windows(seen), Some((_, version))) if seen == version => knows_all(ledger),
+            (Known::Hashed(hash), Some((text, _))) if hash == ContentHash::digest(text.as_bytes()) => {
+                knows_all(ledger);
+            }
+            // The model still knows only a part.
+            _ => {}
+        },
+    }
+    // The resulting text is reported as well.
+    if let Some(now) = now {
+        told.record(key, now);
+    }
+}
