@@ -57,8 +57,9 @@ fn command_error(command: &str) -> Option<String> {
 fn every_command_that_a_text_names_exists() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(crates).unwrap().map(Result::unwrap) {
-        collect_sources(&entry.path().join("src"), &mut files);
+    for directory in [crates.to_owned(), crates.join("pure")] {
+        let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path().join("src"));
+        entries.filter(|sources| sources.is_dir()).for_each(|sources| collect_sources(&sources, &mut files));
     }
     let (mut wrong, mut right) = (Vec::new(), 0);
     for file in files {
