@@ -74,6 +74,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
+/// Every library, the pure crates first; `xtask` is last.
 const LIBRARIES_AND_XTASK: &[&str] = &[
     "bowline-text",
     "bowline-protocol",
@@ -94,14 +95,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
 const LIBRARIES: &[&str] = LIBRARIES_AND_XTASK.split_at(LIBRARIES_AND_XTASK.len() - 1).0;
 
 /// The crates of decisions, in `crates/pure`.
-const PURE: &[&str] = &[
-    "bowline-text",
-    "bowline-protocol",
-    "bowline-policy",
-    "bowline-history",
-    "bowline-conversation",
-    "bowline-tools",
-];
+const PURE: &[&str] = LIBRARIES.split_at(6).0;
 
 /// The dependencies allowed in pure crates: data and text, nothing that does IO, reads a clock, locks or awaits.
 const PURE_MAY_USE: &[&str] = &[
