@@ -3,14 +3,14 @@
 //! The prompt names the file. To run it with the example client, build both with `cargo build --examples`, then run
 //! `cargo run --example client -- target/debug/examples/agent`.
 
-use bowline_protocol::builders::start_edit;
-use bowline_protocol::permission::{PermissionBroker, PermissionRequestDetails, PermissionVerdict};
-use bowline_protocol::tracker::ToolCallTracker;
-use bowline_wire::schema::v1::{
+use bowline_sdk::builders::start_edit;
+use bowline_sdk::permission::{PermissionBroker, PermissionRequestDetails, PermissionVerdict};
+use bowline_sdk::schema::v1::{
     ContentBlock, Error, InitializeRequest, InitializeResponse, NewSessionRequest, NewSessionResponse,
     PromptRequest, PromptResponse, ReadTextFileRequest, StopReason, WriteTextFileRequest,
 };
-use bowline_wire::{Agent, AgentContext, run_agent};
+use bowline_sdk::tracker::ToolCallTracker;
+use bowline_sdk::{Agent, AgentContext, run_agent};
 
 struct VersionBumper;
 
@@ -39,11 +39,11 @@ impl Agent for VersionBumper {
         let edit = calls.start("bump", |id| start_edit(id, "Bump the version", &path.text, new.clone()));
         client.update(session.clone(), edit.map_err(Error::into_internal_error)?).await?;
         let broker = PermissionBroker::new(session.clone());
-        let ask = broker
+        let permission_request = broker
             .build_request_for(&calls, "bump", PermissionRequestDetails::default())
             .map_err(Error::into_internal_error)?;
-        let answer = client.request_permission(ask.clone()).await?;
-        let verdict = PermissionVerdict::from_outcome(&ask.options, &answer.outcome)
+        let answer = client.request_permission(permission_request.clone()).await?;
+        let verdict = PermissionVerdict::from_outcome(&permission_request.options, &answer.outcome)
             .map_err(Error::into_internal_error)?;
 
         let end = if verdict.is_approved() {

@@ -5,14 +5,14 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use bowline_protocol::permission::{ChoiceLifetime, PermissionDecision, choose_outcome};
-use bowline_wire::schema::ProtocolVersion;
-use bowline_wire::schema::v1::{
+use bowline_sdk::permission::{ChoiceLifetime, PermissionDecision, choose_outcome};
+use bowline_sdk::schema::ProtocolVersion;
+use bowline_sdk::schema::v1::{
     ClientCapabilities, Error, FileSystemCapabilities, InitializeRequest, NewSessionRequest, PromptRequest,
     ReadTextFileRequest, ReadTextFileResponse, RequestPermissionRequest, RequestPermissionResponse,
     SessionNotification, WriteTextFileRequest, WriteTextFileResponse,
 };
-use bowline_wire::{AgentHandle, Client, ClientContext, ConnectionLimits, ShutdownGrace, spawn_agent};
+use bowline_sdk::{AgentHandle, Client, ClientContext, ConnectionLimits, ShutdownGrace, spawn_agent};
 
 struct ExampleClient;
 
@@ -57,9 +57,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     command.args(arguments);
     let (agent, process) = spawn_agent(command, Arc::new(ExampleClient), ConnectionLimits::DEFAULT)?;
     let fs = FileSystemCapabilities::new().read_text_file(true).write_text_file(true);
-    let hello =
+    let request =
         InitializeRequest::new(ProtocolVersion::V1).client_capabilities(ClientCapabilities::new().fs(fs));
-    agent.initialize(hello).await?;
+    agent.initialize(request).await?;
     let session = agent.new_session(NewSessionRequest::new(std::env::current_dir()?)).await?.session_id;
     let turn = agent.prompt(PromptRequest::new(session, vec!["/project/config.json".into()])).await?;
     writeln!(std::io::stdout(), "{:?}", turn.stop_reason)?;

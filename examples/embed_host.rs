@@ -50,12 +50,12 @@ async fn run_session(mut arguments: impl Iterator<Item = String>) -> Result<(), 
 
     // The agent's commands run under a supervisor, which is this same executable started with `supervise`.
     let supervisor = SupervisorProgram::new(std::env::current_exe()?, ["supervise"]);
-    let settings =
+    let options =
         HostOptions::new(terminals::TerminalOptions::with_environment(supervisor, std::env::vars_os()));
     let host =
-        Host::open(&project, &HostPaths::in_directory(scratch.path()), Arc::new(ExampleEditor), settings)?;
-    let shown = host.workspace().open_document(&file)?;
-    host.workspace().change_document(&file, format!("// typed\n{}", shown.text), shown.revision)?;
+        Host::open(&project, &HostPaths::in_directory(scratch.path()), Arc::new(ExampleEditor), options)?;
+    let document = host.workspace().open_document(&file)?;
+    host.workspace().change_document(&file, format!("// typed\n{}", document.text), document.revision)?;
 
     let connection = host.spawn(agent).await?;
     let session = connection.new_session(SessionOptions::default()).await?;
@@ -63,7 +63,10 @@ async fn run_session(mut arguments: impl Iterator<Item = String>) -> Result<(), 
     let turn = ChangeSelection::turn(session.name(), end.turn);
     print!("{:?}\n{}", end.stop_reason, host.workspace().diff(&turn)?);
     host.workspace().undo(&turn)?;
-    println!("undone, the editor shows {:?}", host.workspace().document(&file)?.map(|shown| shown.text));
+    println!(
+        "undone, the editor shows {:?}",
+        host.workspace().document(&file)?.map(|document| document.text)
+    );
     connection.shutdown(Default::default()).await;
     Ok(())
 }

@@ -3,10 +3,10 @@
 
 use std::error::Error;
 
-use bowline_history::changes::ChangeOrigin;
-use bowline_history::undo::{ChangeOwner, ChangeSelection};
-use bowline_text::lines::LineWindow;
+use bowline_workspace::history::changes::ChangeOrigin;
+use bowline_workspace::history::undo::{ChangeOwner, ChangeSelection};
 use bowline_workspace::roots::{RootSpec, Roots};
+use bowline_workspace::text::lines::LineWindow;
 use bowline_workspace::workspace::{Workspace, WorkspaceOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -25,8 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let read = agent.read(&file, LineWindow::default())?;
     println!("the agent read {:?}", read.text);
 
-    let shown = workspace.open_document(&file)?;
-    workspace.change_document(&file, shown.text.replace("sheet bend", "reef knot"), shown.revision)?;
+    let document = workspace.open_document(&file)?;
+    workspace.change_document(&file, document.text.replace("sheet bend", "reef knot"), document.revision)?;
     println!("the user typed, and did not save");
 
     let written = agent.write(&file, "BOWLINE\nclove hitch\nsheet bend\n", &agent.origin(Some(1), None))?;

@@ -14,9 +14,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use bowline_access::audit::{self, AuditLog};
 use bowline_policy::audit::{AuditAction, AuditEntry, AuditSubject};
 use bowline_text::time::Timestamp;
-use bowline_workspace::audit::{self, AuditLog};
 
 use crate::files::data::TextGenerator;
 use crate::files::{BenchProgress, Comparison};

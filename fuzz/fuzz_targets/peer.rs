@@ -7,7 +7,7 @@
 #![no_main]
 
 use bowline_wire::ConnectionLimits;
-use bowline_wire::body::JsonBody;
+use bowline_wire::message::body::JsonBody;
 use bowline_wire::limits::MAX_REFUSALS;
 use bowline_wire::peer::{Peer, PeerEvent, RespondError};
 use bowline_wire::schema::v1::{Error, RequestId};
@@ -129,7 +129,7 @@ impl Judge {
                 }
                 PeerEvent::Response { id, .. } => {
                     let at = self.waiting.iter().position(|waiting| *waiting == id);
-                    self.waiting.remove(at.expect("an answer came that nobody waits for"));
+                    self.waiting.remove(at.expect("an answer came that no request waits for"));
                 }
                 PeerEvent::Violation(_) => self.refusals += 1,
                 PeerEvent::Notification { .. } | PeerEvent::Cancel { .. } => {}

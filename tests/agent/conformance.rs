@@ -1,4 +1,4 @@
-//! Protocol conformance over pipes, row by row: `A…` are the rows of the agent rules.
+//! Protocol conformance over pipes: what ACP asks of an agent, checked with the real program.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ pub(crate) async fn open_session(
     (program, session)
 }
 
-/// A1–A5, A8, A67: `initialize` is answered for any requested version, and stdout has only messages.
+/// `initialize` is answered for any requested version, and stdout has only messages.
 #[tokio::test]
 async fn initialize_is_answered_with_a_version_that_is_spoken_and_all_capabilities() {
     let scene = AgentFixture::new();
@@ -57,7 +57,7 @@ async fn initialize_is_answered_with_a_version_that_is_spoken_and_all_capabiliti
     assert!(methods.iter().any(|method| method["type"] == "terminal"), "{methods:?}");
 }
 
-/// A6, A7, A10, A22: sessions have unique ids, and a prompt with links is answered once, with a stop reason.
+/// Sessions have unique ids, and a prompt with links is answered once, with a stop reason.
 #[tokio::test]
 async fn a_prompt_of_text_and_a_link_is_answered_once() {
     let scene = AgentFixture::new();
@@ -77,7 +77,7 @@ async fn a_prompt_of_text_and_a_link_is_answered_once() {
     assert!(program.agent_text().starts_with("hello"), "{}", program.agent_text());
 }
 
-/// A11–A13: loading replays everything before it answers, even in another process; resuming replays nothing.
+/// Loading replays everything before it answers, even in another process; resuming replays nothing.
 #[tokio::test]
 async fn a_session_is_replayed_when_it_is_loaded_and_not_when_it_is_resumed() {
     let scene = AgentFixture::new();
@@ -126,7 +126,7 @@ fn format_messages(messages: &[Value]) -> String {
     messages.iter().filter_map(update).collect()
 }
 
-/// A14, A24–A27: closing a session and cancelling end the turn as cancelled, once, and nothing follows.
+/// Closing a session and cancelling end the turn as cancelled, once, and nothing follows.
 #[tokio::test]
 async fn a_turn_is_cancelled_by_cancel_by_its_request_and_by_closing() {
     let scene = AgentFixture::new();
@@ -157,7 +157,7 @@ async fn a_turn_is_cancelled_by_cancel_by_its_request_and_by_closing() {
     assert_eq!(error["code"], -32002, "{error}");
 }
 
-/// 1.4 (17): an idle cancel does not affect the next turn. A25: a cancel during a permission request ends the turn.
+/// An idle cancel does not affect the next turn. A cancel during a permission request ends the turn.
 #[tokio::test]
 async fn a_cancel_during_a_question_ends_the_turn_and_an_idle_one_does_nothing() {
     let scene = AgentFixture::new();
@@ -180,7 +180,7 @@ async fn a_cancel_during_a_question_ends_the_turn_and_an_idle_one_does_nothing()
     assert!(!scene.project().join("a.txt").exists());
 }
 
-/// A15–A18: the session's directory is the base of relative paths, and limits writes.
+/// The session's directory is the base of relative paths, and limits writes.
 #[tokio::test]
 async fn relative_paths_start_from_the_sessions_directory() {
     let scene = AgentFixture::new();
@@ -201,7 +201,7 @@ async fn relative_paths_start_from_the_sessions_directory() {
     assert_eq!(error["code"], -32602, "{error}");
 }
 
-/// A23, A28–A34: under every set of capabilities only advertised methods are called, and terminals are released.
+/// Under every set of capabilities only advertised methods are called, and terminals are released.
 #[tokio::test]
 async fn only_what_was_advertised_is_called() {
     let sets = [
@@ -238,7 +238,7 @@ async fn only_what_was_advertised_is_called() {
     }
 }
 
-/// A34: a command that times out is killed, its output so far reported, and its terminal released.
+/// A command that times out is killed, its output so far reported, and its terminal released.
 #[tokio::test]
 async fn a_command_that_takes_too_long_is_killed_and_released() {
     let scene = AgentFixture::new();
@@ -251,9 +251,9 @@ async fn a_command_that_takes_too_long_is_killed_and_released() {
     assert!(program.agent_text().contains("some output"), "{}", program.agent_text());
 }
 
-/// A35–A37: plans are sent complete.
+/// Plans are sent complete.
 #[tokio::test]
-async fn a_plan_is_told_whole() {
+async fn plans_are_sent_complete() {
     let scene = AgentFixture::new();
     let (mut program, session) = open_session(&scene, &[], json!({})).await;
     program.run_turn(&session, "plan: look; change; test").await;
@@ -262,7 +262,7 @@ async fn a_plan_is_told_whole() {
     assert!(!entries.is_empty() && entries.iter().all(|count| *count == 3), "{plans:?}");
 }
 
-/// A38–A43: options are complete and valid, and both ways to set a mode agree.
+/// Options are complete and valid, and both ways to set a mode agree.
 #[tokio::test]
 async fn modes_and_options_are_kept_in_step() {
     let scene = AgentFixture::new();
@@ -295,7 +295,7 @@ async fn modes_and_options_are_kept_in_step() {
     assert_eq!(program.call_error("session/set_config_option", set).await["code"], -32602);
 }
 
-/// A44–A48: listing, by pages and by directory; deleting.
+/// Sessions are listed by pages and by directory, and a deleted one cannot be loaded.
 #[tokio::test]
 async fn sessions_are_listed_by_pages_and_deleted() {
     let scene = AgentFixture::new();
@@ -332,17 +332,16 @@ async fn sessions_are_listed_by_pages_and_deleted() {
     assert_eq!(program.call_error("session/load", open).await["code"], -32002);
 }
 
-/// 1.4 (1), (13), (16): logging in and out return objects, a slash runs a command, and unadvertised blocks are an
-/// error.
+/// Logging in and out return objects, a slash runs a command, and unadvertised blocks are an error.
 #[tokio::test]
-async fn logging_in_slash_commands_and_blocks_that_were_not_advertised() {
+async fn login_slash_commands_and_unadvertised_blocks() {
     let scene = AgentFixture::new();
     let (mut program, session) = open_session(&scene, &[], json!({})).await;
     assert_eq!(program.call("authenticate", json!({"methodId": "offline"})).await, json!({}));
     let error = program.call_error("authenticate", json!({"methodId": "api-key"})).await;
     assert_eq!(error["code"], -32000, "{error}");
     assert!(error["message"].as_str().unwrap().contains("ANTHROPIC_API_KEY"), "{error}");
-    assert_eq!(program.call_error("authenticate", json!({"methodId": "nobody"})).await["code"], -32602);
+    assert_eq!(program.call_error("authenticate", json!({"methodId": "unknown"})).await["code"], -32602);
     assert_eq!(program.call("logout", json!({})).await, json!({}));
     assert_eq!(program.run_turn(&session, "/help").await, "end_turn");
     assert!(program.agent_text().contains("`/status`"), "{}", program.agent_text());
@@ -354,7 +353,7 @@ async fn logging_in_slash_commands_and_blocks_that_were_not_advertised() {
 
 /// A missing API key is reported when a session is opened, not before, with advice.
 #[tokio::test]
-async fn a_missing_key_is_told_with_what_to_do() {
+async fn a_missing_key_is_reported_with_advice() {
     let scene = AgentFixture::new();
     let mut program = scene.start_agent(&["--model", "anthropic/claude-sonnet-4-5"]);
     program.initialize(json!({})).await;
@@ -366,9 +365,9 @@ async fn a_missing_key_is_told_with_what_to_do() {
     program.call("session/new", open).await;
 }
 
-/// A68, A69, B14: no unadvertised kinds of updates, and a session's first update comes after its answer.
+/// No unadvertised kind of update is sent, and a session's first update comes after its answer.
 #[tokio::test]
-async fn the_client_hears_of_a_session_after_it_knows_it() {
+async fn session_updates_come_after_the_answer_that_opens_it() {
     let scene = AgentFixture::new();
     let (mut program, session) = open_session(&scene, &[], json!({})).await;
     program.wait_for(|it| it["params"]["update"]["sessionUpdate"] == "available_commands_update").await;
@@ -381,7 +380,7 @@ async fn the_client_hears_of_a_session_after_it_knows_it() {
     }
 }
 
-/// C4: each session has its own runtime, even with several in one directory.
+/// Each session has its own runtime, even with several in one directory.
 #[tokio::test]
 async fn sessions_work_side_by_side_in_one_directory() {
     let scene = AgentFixture::new();

@@ -1,4 +1,4 @@
-//! Fault tolerance of the agent: `F…` are the rows of the fault list.
+//! Fault tolerance of the agent: faults of clients, disks, servers and models, and sudden ends.
 
 use std::path::Path;
 

@@ -70,7 +70,7 @@ async fn unsaved_text_is_read_and_an_edit_costs_one_question() {
              four
              FIVE
           Asked because no rule covers it, and preset ask asks before writes
-        journal: wrote $BASE/project/a.txt by nobody's session
+        journal: wrote $BASE/project/a.txt by no session
         journal: wrote $BASE/project/a.txt by $SESSION in turn 1
         audit: session/start allowed by nobody
         audit: turn/start allowed by nobody

@@ -1,10 +1,10 @@
 //! Commands on the agent's machine, for a client without terminals: ended, timed out, in the background, cancelled.
 
 use std::path::Path;
-use std::time::Duration;
 
 use expect_test::expect;
 use serde_json::{Value, json};
+use test_support::wait::wait_until_async;
 
 use crate::program::{AgentFixture, AgentProgram};
 
@@ -105,13 +105,7 @@ fn is_process_alive(pid: &str) -> bool {
 
 /// Waits until a process is gone.
 async fn wait_until_gone(pid: &str) {
-    let mut ticks = tokio::time::interval(Duration::from_millis(10));
-    let waiting = async {
-        while is_process_alive(pid) {
-            ticks.tick().await;
-        }
-    };
-    tokio::time::timeout(test_support::TEST_TIMEOUT, waiting).await.expect("the command is ended");
+    wait_until_async(&format!("the end of process {}", pid.trim()), || !is_process_alive(pid)).await;
 }
 
 fn make_pipe(path: &str) {

@@ -5,7 +5,7 @@
     clippy::expect_used,
     reason = "a test that cannot go on should say so and stop"
 )]
-#![allow(clippy::print_stdout, reason = "a skipped test tells whoever runs it")]
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
 #[allow(dead_code, reason = "the tests of the host use the rest")]
 #[path = "../host/peers/agent_run.rs"]

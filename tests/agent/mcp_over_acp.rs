@@ -43,7 +43,7 @@ fn odd_server(id: &Value, params: &Value) -> Vec<Value> {
             return vec![mcp_result(id, tool_list(&names))];
         }
         "tools/call" => {}
-        other => panic!("nobody asks for {other}"),
+        other => panic!("unexpected method {other}"),
     }
     let (asked, request) = (&params["params"], &params["requestId"]);
     let echo = || text_result(id, &asked["arguments"].to_string());
@@ -55,7 +55,7 @@ fn odd_server(id: &Value, params: &Value) -> Vec<Value> {
             vec![tell(request, "notifications/progress", progress)]
         }
         "stray" => vec![
-            tell(&json!("nobody's"), "notifications/progress", json!({})),
+            tell(&json!("unknown"), "notifications/progress", json!({})),
             tell(request, "notifications/unheard", json!({"a": 1})),
             tell(&Value::Null, "x", Value::Null),
             echo(),
@@ -111,7 +111,7 @@ async fn run_turn(program: &mut AgentProgram, session: &str, prompt: &str) -> St
 }
 
 #[tokio::test]
-async fn a_server_of_the_client_answers_well_oddly_or_not() {
+async fn client_servers_may_answer_wrongly_or_not_at_all() {
     let scene = AgentFixture::new();
     let (mut program, session) = start_with_server(&scene, odd_server).await;
     let mut told = String::new();
@@ -139,7 +139,7 @@ async fn a_server_of_the_client_answers_well_oddly_or_not() {
 }
 
 #[tokio::test]
-async fn what_a_server_tells_while_it_answers_is_of_its_call() {
+async fn progress_of_a_client_server_belongs_to_its_call() {
     let scene = AgentFixture::new();
     let (mut program, session) = start_with_server(&scene, odd_server).await;
     let turn = program.prompt(&session, "call mcp__own__tell {}").await;
@@ -152,7 +152,7 @@ async fn what_a_server_tells_while_it_answers_is_of_its_call() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_any_more_is_cancelled_on_every_way_out() {
+async fn an_abandoned_call_is_cancelled_however_the_turn_ends() {
     for way in ["session/cancel", "session/close", "end"] {
         let scene = AgentFixture::new();
         let (mut program, session) = start_with_server(&scene, odd_server).await;
@@ -178,7 +178,7 @@ async fn what_nobody_waits_for_any_more_is_cancelled_on_every_way_out() {
 }
 
 #[tokio::test]
-async fn servers_of_the_client_are_reached_in_sessions_that_were_there_before() {
+async fn client_servers_work_in_loaded_resumed_and_forked_sessions() {
     let scene = AgentFixture::new();
     let (mut program, session) = start_with_server(&scene, odd_server).await;
     run_turn(&mut program, &session, "say hello").await;
@@ -217,7 +217,7 @@ async fn a_server_that_wants_the_older_handshake_has_it() {
 }
 
 #[tokio::test]
-async fn a_client_that_names_a_server_and_does_not_serve_it_is_told_of() {
+async fn a_server_that_the_client_does_not_serve_is_reported() {
     let scene = AgentFixture::new();
     let mut program = scene.start_agent(&[]);
     program.initialize(json!({})).await;
@@ -267,7 +267,7 @@ fn workspace_server(id: &Value, params: &Value) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_workspace_of_the_client_serves_what_its_editor_does_not() {
+async fn a_client_workspace_fills_in_for_the_editor() {
     let scene = AgentFixture::new();
     scene.write_file("a.txt", "saved\n");
     scene.write_file("lost.txt", "on disk\n");
@@ -354,7 +354,7 @@ async fn a_workspace_of_the_client_serves_what_its_editor_does_not() {
     assert!(!scene.project().join("b.txt").exists(), "nothing is written behind the client's back");
     let log = std::fs::read_to_string(log).unwrap();
     assert!(log.contains("reading files: the client's workspace server, over MCP"), "{log}");
-    assert!(log.contains("commands: nobody"), "{log}");
+    assert!(log.contains("commands: none"), "{log}");
     let linked = json!({"sessionId": session, "prompt": [{"type": "text", "text": "sum up"},
         {"type": "resource_link", "name": "a.txt", "uri": format!("file://{}", scene.path("a.txt"))}]});
     let before = program.count_calls("mcp/message");
@@ -363,7 +363,7 @@ async fn a_workspace_of_the_client_serves_what_its_editor_does_not() {
 }
 
 #[tokio::test]
-async fn what_goes_to_a_workspace_is_asked_about_first() {
+async fn workspace_writes_need_permission() {
     let scene = AgentFixture::new();
     let mut program = scene.start_agent(&["--mode", "ask"]);
     program.mcp_responder = Some(Box::new(workspace_server));
@@ -388,7 +388,7 @@ async fn what_goes_to_a_workspace_is_asked_about_first() {
 }
 
 #[tokio::test]
-async fn what_is_asked_about_shows_what_would_change() {
+async fn permission_requests_show_the_change() {
     let scene = AgentFixture::new();
     scene.write_file("a.txt", "saved\n");
     let mut program = scene.start_agent(&["--mode", "ask"]);
@@ -421,7 +421,7 @@ async fn what_is_asked_about_shows_what_would_change() {
 }
 
 #[tokio::test]
-async fn what_the_editor_serves_itself_it_goes_on_serving() {
+async fn the_editor_keeps_serving_its_own_capabilities() {
     let scene = AgentFixture::new();
     scene.write_file("a.txt", "saved\n");
     let mut program = scene.start_agent(&["--mode", "full"]);

@@ -27,7 +27,7 @@ async fn a_model_behind_http_reads_and_edits_through_the_editor() {
     let arguments =
         ["--model", "gemini/test", "--base-url", server.url(), "--instruction", named.to_str().unwrap()];
     let mut command = scene.agent_command(&arguments);
-    command.env("GEMINI_API_KEY", "key-of-nobody");
+    command.env("GEMINI_API_KEY", "unused-key");
     let mut program = AgentProgram::start(command);
     program.initialize(json!({"fs": {"readTextFile": true, "writeTextFile": true}})).await;
     let session = program.new_session(&scene.project()).await;
@@ -51,7 +51,7 @@ async fn a_model_behind_http_reads_and_edits_through_the_editor() {
     let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "and on"}]});
     assert_eq!(program.call_error("session/prompt", prompt).await["code"], -32000);
     assert_eq!(server.requests().len(), 4);
-    assert!(!heard.iter().any(|request| request.contains("key-of-nobody")));
+    assert!(!heard.iter().any(|request| request.contains("unused-key")));
 }
 
 #[tokio::test]

@@ -6,7 +6,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Instant;
 
 use expect_test::{Expect, expect};
 use xtask::peers::{
@@ -15,8 +14,7 @@ use xtask::peers::{
 
 use crate::program::{AgentFixture, bowline_path};
 use crate::programs::workspace_root;
-use test_support::TEST_TIMEOUT;
-use test_support::processes::processes_in;
+use test_support::processes::wait_until_none_in;
 
 mod acpx;
 
@@ -92,14 +90,9 @@ fn normalize_output(text: &str) -> String {
     text.lines().map(|text| line(text) + "\n").collect()
 }
 
-/// Checks that no process of this fixture is left. Killed processes may take a moment to disappear.
+/// Checks that no process of this fixture is left.
 fn check_nothing_runs(scene: &AgentFixture) {
-    let base = scene.home().parent().unwrap().to_owned();
-    let begun = Instant::now();
-    while !processes_in(&base).is_empty() {
-        assert!(begun.elapsed() < TEST_TIMEOUT, "left running: {:?}", processes_in(&base));
-        std::thread::yield_now();
-    }
+    wait_until_none_in(scene.home().parent().unwrap());
 }
 
 fn python_client(name: &str) -> Option<Vec<String>> {

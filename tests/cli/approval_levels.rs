@@ -29,7 +29,7 @@ fn audit_log_lines(scene: &CliFixture) -> String {
 }
 
 #[test]
-fn where_nobody_was_no_person_decided_and_each_operation_is_told_once() {
+fn unattended_runs_log_each_operation_once_without_a_user() {
     let scene = fixture();
     scene.run(&["run", "--approve", "all", PROMPT]);
     expect![[r#"
@@ -56,7 +56,7 @@ fn where_nobody_was_no_person_decided_and_each_operation_is_told_once() {
 }
 
 #[test]
-fn a_mode_of_the_own_agent_is_what_the_host_allows() {
+fn the_mode_of_the_own_agent_sets_what_the_host_allows() {
     for (mode, wrote, ran) in [
         ("read-only", false, false),
         ("ask", false, false),
@@ -77,7 +77,7 @@ fn a_mode_of_the_own_agent_is_what_the_host_allows() {
 }
 
 #[test]
-fn what_is_said_to_allow_something_does() {
+fn the_suggested_option_allows_the_operation() {
     let scene = fixture();
     scene.write_file("Makefile", "all:\n\ttouch made.txt\n");
     let told = scene.run(&["run", "--approve", "edits", "run make all"]);
@@ -158,7 +158,7 @@ fn a_rule_that_can_have_no_effect_is_refused() {
 }
 
 #[tokio::test]
-async fn a_mode_that_is_chosen_in_chat_holds_and_is_the_word_on_the_screen() {
+async fn a_mode_chosen_in_chat_applies_and_is_shown() {
     let scene = fixture();
     let mut screen = Screen::start(&scene, &["chat"]);
     screen.wait_for_text("● ready").await;

@@ -48,7 +48,7 @@ fn fixture() -> CliFixture {
 }
 
 #[test]
-fn where_no_agent_was_there_is_no_log() {
+fn without_an_agent_there_is_no_log() {
     let scene = CliFixture::new();
     expect![[r#"
         $ bowline audit show
@@ -72,7 +72,7 @@ fn where_no_agent_was_there_is_no_log() {
 }
 
 #[test]
-fn what_was_asked_decided_and_done_is_listed() {
+fn requests_decisions_and_outcomes_are_listed() {
     let scene = fixture();
     expect![[r#"
             2 WHEN  allowed   turn/start (session $SHORT, turn 1)
@@ -113,7 +113,7 @@ fn what_was_asked_decided_and_done_is_listed() {
     expect![[r#"
         --- 0
     "#]]
-    .assert_eq(&scene.run_audit(&["show", "--session", "nobody"]));
+    .assert_eq(&scene.run_audit(&["show", "--session", "unknown"]));
     expect![[r#"
         --- 0
     "#]]
@@ -121,7 +121,7 @@ fn what_was_asked_decided_and_done_is_listed() {
 }
 
 #[test]
-fn who_took_something_back_is_in_the_log() {
+fn an_undo_is_logged_as_the_users() {
     let scene = CliFixture::new();
     scene.run_agent("write b.txt: hello\\n");
     scene.run(&["undo"]);

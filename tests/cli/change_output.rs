@@ -635,11 +635,11 @@ fn a_timeout_may_be_a_fraction_of_a_second() {
     expect![[r#"
         $ bowline run --timeout 0 say hello
         --- stderr
-        bowline: invalid value '0' for '--timeout <SECONDS>': write a number of seconds that leaves some time, such as 600 or 0.5; --help tells more
+        bowline: invalid value '0' for '--timeout <SECONDS>': write a number of seconds that leaves some time, such as 600 or 0.5 (see --help)
         --- 2
         $ bowline run --timeout soon say hello
         --- stderr
-        bowline: invalid value 'soon' for '--timeout <SECONDS>': write a number of seconds that leaves some time, such as 600 or 0.5; --help tells more
+        bowline: invalid value 'soon' for '--timeout <SECONDS>': write a number of seconds that leaves some time, such as 600 or 0.5 (see --help)
         --- 2
     "#]].assert_eq(&told);
 }

@@ -87,7 +87,7 @@ impl CliFixture {
 }
 
 #[test]
-fn where_no_agent_was_nothing_is_listed_and_nothing_can_be_undone() {
+fn without_an_agent_nothing_is_listed_or_undone() {
     let scene = CliFixture::new();
     let told =
         scene.run_all(&[&["changes"], &["changes", "--json"], &["diff"], &["undo"], &["redo", "--dry-run"]]);
@@ -118,7 +118,7 @@ fn where_no_agent_was_nothing_is_listed_and_nothing_can_be_undone() {
 }
 
 #[test]
-fn what_turns_did_is_listed_shown_taken_back_and_done_again() {
+fn changes_of_turns_are_listed_shown_undone_and_redone() {
     let scene = CliFixture::new();
     scene.write_file("a.txt", "one\ntwo\nthree\n");
     scene.run_agent("replace \"two\" with \"2\" in a.txt\nwrite b.txt: hello\\n");
@@ -375,7 +375,7 @@ fn hunks_have_numbers_and_are_taken_back_by_them() {
 }
 
 #[test]
-fn later_edits_stay_and_where_they_meet_nothing_is_done() {
+fn later_edits_stay_and_conflicts_change_nothing() {
     let scene = CliFixture::new();
     scene.write_file("a.txt", "one\ntwo\nthree\nfour\nfive\n");
     scene.write_file("b.txt", "one\n");
@@ -444,7 +444,7 @@ fn later_edits_stay_and_where_they_meet_nothing_is_done() {
 }
 
 #[test]
-fn what_is_meant_can_be_said_in_many_ways() {
+fn changes_can_be_selected_in_many_ways() {
     let scene = CliFixture::new();
     scene.run_agent("write a.txt: 1\nwrite b.txt: 1");
     scene.run_agent("write a.txt: 2\nwrite b.txt: 2");
@@ -458,8 +458,8 @@ fn what_is_meant_can_be_said_in_many_ways() {
         &["diff", "--turn"],
         &["undo", "--turn", "7"],
         &["undo", "--hunk", "1"],
-        &["undo", "--session", "nobody"],
-        &["undo", "--call", "nobody"],
+        &["undo", "--session", "unknown"],
+        &["undo", "--call", "unknown"],
         &["undo", "--change", "77"],
         &["undo", "--file", "/etc/passwd"],
         &["undo", "--turn", "zero"],
@@ -523,13 +523,13 @@ fn what_is_meant_can_be_said_in_many_ways() {
           a.txt  as it was before
         `bowline redo` brings it back
         --- 0
-        $ bowline undo --session nobody
+        $ bowline undo --session unknown
         --- stderr
-        bowline: no session nobody has changed anything here: `bowline changes --all` tells which did
+        bowline: no session unknown has changed anything here: `bowline changes --all` tells which did
         --- 4
-        $ bowline undo --call nobody
+        $ bowline undo --call unknown
         --- stderr
-        bowline: no tool call nobody changed anything here
+        bowline: no tool call unknown changed anything here
         --- 1
         $ bowline undo --change 77
         --- stderr
@@ -541,11 +541,11 @@ fn what_is_meant_can_be_said_in_many_ways() {
         --- 1
         $ bowline undo --turn zero
         --- stderr
-        bowline: invalid value 'zero' for '--turn [<N>]': turns are counted from 1; `last` is the last one; --help tells more
+        bowline: invalid value 'zero' for '--turn [<N>]': turns are counted from 1; `last` is the last one (see --help)
         --- 2
         $ bowline undo --change 1 --turn
         --- stderr
-        bowline: the argument '--change <ID>' cannot be used with '--turn [<N>]'; --help tells more
+        bowline: the argument '--change <ID>' cannot be used with '--turn [<N>]' (see --help)
         --- 2
         $ bowline changes --cwd nowhere
         --- stderr
@@ -594,7 +594,7 @@ fn a_directory_below_a_workspace_is_part_of_it() {
 }
 
 #[test]
-fn what_was_changed_in_another_directory_of_the_session_is_taken_back_too() {
+fn changes_in_additional_directories_are_undone_too() {
     let scene = CliFixture::new();
     let other = scene.base().join("other");
     std::fs::create_dir(&other).unwrap();
@@ -649,7 +649,7 @@ fn a_damaged_journal_is_told_of_once() {
 }
 
 #[test]
-fn a_journal_that_another_program_keeps_to_itself_is_waited_for_and_then_told_of() {
+fn a_locked_journal_is_waited_for_and_then_reported() {
     let scene = CliFixture::new();
     scene.run_agent("write a.txt: 1");
     let (journal, _) = Journal::open(&scene.journal_dir(), Retention::default(), Timestamp(0)).unwrap();
@@ -808,7 +808,7 @@ fn an_undo_that_leaves_something_says_what_and_fails() {
 }
 
 #[test]
-fn a_text_that_only_the_journal_has_is_told_of_listed_printed_and_restored() {
+fn kept_texts_are_reported_listed_printed_and_restored() {
     let scene = CliFixture::new();
     // A write was cut short, and its temporary file contains neither the old text nor the new one.
     let temp = format!(".bowline-{:032x}.tmp", 7);
@@ -879,7 +879,7 @@ fn a_text_that_only_the_journal_has_is_told_of_listed_printed_and_restored() {
         --- 0
         $ bowline restore --print
         --- stderr
-        bowline: the following required arguments were not provided: <ID>; --help tells more
+        bowline: the following required arguments were not provided: <ID> (see --help)
         --- 2
     "#]].assert_eq(&told);
     assert_eq!(scene.read_file("a.txt"), "by me\n");
@@ -966,7 +966,7 @@ fn a_name_in_an_error_steers_no_terminal() {
 }
 
 #[test]
-fn what_can_never_be_taken_back_does_not_hide_what_was_before_it() {
+fn an_irreversible_change_does_not_hide_earlier_ones() {
     let scene = CliFixture::new();
     std::fs::write(scene.project().join("bin"), vec![0; 2 << 20]).unwrap();
     scene.run_agent("write a: one\\n");
@@ -1063,7 +1063,7 @@ fn a_directory_means_the_files_below_it() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_not_taken_for_missing() {
+fn unreadable_state_is_not_taken_for_missing() {
     let scene = CliFixture::new();
     std::fs::create_dir_all(scene.home().join(".local/state")).unwrap();
     std::fs::write(scene.home().join(".local/state/bowline"), "").unwrap();
@@ -1104,7 +1104,7 @@ fn what_cannot_be_looked_at_is_not_taken_for_missing() {
 }
 
 #[tokio::test]
-async fn a_person_is_told_how_far_it_is_with_many_files() {
+async fn undo_of_many_files_shows_progress() {
     let scene = CliFixture::new();
     scene.run_agent("run for i in $(seq 250); do echo $i > f$i; done");
     for (command, done) in [("undo", "undone"), ("redo", "redone")] {

@@ -30,8 +30,7 @@ async fn start_chat(scene: &CliFixture, arguments: &[&str]) -> Screen {
 impl Screen {
     /// Sends a prompt to the agent.
     async fn send_prompt(&mut self, text: &str) {
-        // As a bracketed paste: whole, however many lines it has.
-        self.send(&format!("\u{1b}[200~{text}\u{1b}[201~")).await;
+        self.paste(text).await;
         self.send(ENTER).await;
     }
 

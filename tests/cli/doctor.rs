@@ -8,9 +8,9 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use bowline_access::audit::AuditLog;
 use bowline_policy::audit::{AuditAction, AuditEntry};
 use bowline_text::time::Timestamp;
-use bowline_workspace::audit::AuditLog;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::workspace::{Workspace, WorkspaceOptions};
 use expect_test::{Expect, expect};
@@ -105,8 +105,8 @@ fn make_journal_and_log(scene: &CliFixture) -> PathBuf {
     let session = workspace.session("one");
     session.write(&scene.file_path("a.txt"), "text\n", &session.origin(Some(1), None)).unwrap();
     let anchor = scene.home().join(".local/share/bowline/anchors").join(own.file_name().unwrap());
-    let log = AuditLog::open(&own.join("audit"), &anchor, bowline_workspace::audit::AuditOptions::default())
-        .unwrap();
+    let log =
+        AuditLog::open(&own.join("audit"), &anchor, bowline_access::audit::AuditOptions::default()).unwrap();
     for number in 1..=4 {
         log.append(&AuditEntry::new(Timestamp(number), AuditAction::Write)).unwrap();
     }

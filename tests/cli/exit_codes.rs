@@ -159,15 +159,15 @@ fn what_a_command_line_names_and_cannot_be_used_is_wrong_usage() {
         2 diff --cwd a.txt
             bowline: a.txt is not a directory
         2 undo --turn 0
-            bowline: invalid value '0' for '--turn [<N>]': turns are counted from 1; `last` is the last one; --help tells more
+            bowline: invalid value '0' for '--turn [<N>]': turns are counted from 1; `last` is the last one (see --help)
         2 undo --change 1 --written-only
-            bowline: the argument '--change <ID>' cannot be used with '--written-only'; --help tells more
+            bowline: the argument '--change <ID>' cannot be used with '--written-only' (see --help)
         2 redo --cwd missing
             bowline: cannot use missing: No such file or directory (os error 2)
         2 sessions --cwd missing
             bowline: cannot use missing: No such file or directory (os error 2)
         2 sessions show
-            bowline: the following required arguments were not provided: <ID>; --help tells more
+            bowline: the following required arguments were not provided: <ID> (see --help)
         2 audit --cwd missing
             bowline: cannot use missing: No such file or directory (os error 2)
         2 audit --since yesterday
@@ -175,15 +175,15 @@ fn what_a_command_line_names_and_cannot_be_used_is_wrong_usage() {
         2 policy --cwd missing
             bowline: cannot use missing: No such file or directory (os error 2)
         2 policy explain fly x
-            bowline: invalid value 'fly' for '<KIND>' [possible values: read, write, delete, execute, fetch]; --help tells more
+            bowline: invalid value 'fly' for '<KIND>' [possible values: read, write, delete, execute, fetch] (see --help)
         2 policy preset yolo
             bowline: yolo is not one of ask, accept-edits, read-only, full, deny, none
         2 setup ed
-            bowline: invalid value 'ed' for '<EDITOR>' [possible values: zed, jetbrains, neovim, emacs, vscode, claude-desktop, claude-code, cursor]; --help tells more
+            bowline: invalid value 'ed' for '<EDITOR>' [possible values: zed, jetbrains, neovim, emacs, vscode, claude-desktop, claude-code, cursor] (see --help)
         2 completions cmd
-            bowline: invalid value 'cmd' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh]; --help tells more
+            bowline: invalid value 'cmd' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh] (see --help)
         2 doctor --timeout 0
-            bowline: invalid value '0' for '--timeout <SECONDS>': 0 is not in 1..=600; --help tells more
+            bowline: invalid value '0' for '--timeout <SECONDS>': 0 is not in 1..=600 (see --help)
     "#]].assert_eq(&table);
 }
 

@@ -5,6 +5,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+pub(crate) use bowline_tests::pty::search_path;
+
 use crate::programs::build_program;
 
 /// Returns the program, building it first if necessary.
@@ -127,11 +129,6 @@ impl CliFixture {
         let text: String = text.split_inclusive('\n').filter(|line| !line.starts_with("… ")).collect();
         normalize_durations(&normalize_undo_commands(&normalize_ids(&text)))
     }
-}
-
-/// The search path for programs: that of the test run.
-pub(crate) fn search_path() -> std::ffi::OsString {
-    std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
 }
 
 /// Replaces session ids, 32 hexadecimal digits, by `$SESSION`, and their prefixes of 8 digits by `$SHORT`.

@@ -11,7 +11,9 @@ mod doctor;
 mod exit_codes;
 mod fixture;
 mod login;
+mod man;
 mod peers;
+mod picture;
 mod policy;
 #[allow(dead_code, reason = "the end-to-end tests use the rest")]
 #[path = "../e2e/programs.rs"]

@@ -220,7 +220,7 @@ fn what_cannot_be_a_rule_is_told_and_changes_nothing() {
         --- 2
         $ bowline policy allow fly a
         --- stderr
-        bowline: invalid value 'fly' for '<KIND>': "fly" is not one of read, write, delete, execute, fetch; --help tells more
+        bowline: invalid value 'fly' for '<KIND>': "fly" is not one of read, write, delete, execute, fetch (see --help)
         --- 2
         $ bowline policy allow read a --expires 2000-01-01
         --- stderr
@@ -232,7 +232,7 @@ fn what_cannot_be_a_rule_is_told_and_changes_nothing() {
         --- 2
         $ bowline policy allow read a --project --always
         --- stderr
-        bowline: the argument '--project' cannot be used with '--always'; --help tells more
+        bowline: the argument '--project' cannot be used with '--always' (see --help)
         --- 2
         $ bowline policy forget 1
         --- stderr

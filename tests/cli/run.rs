@@ -133,7 +133,7 @@ async fn the_server_of_a_model_is_an_option() {
         Hello from the server.
         --- 0
         --- stderr
-        bowline: the following required arguments were not provided: --model <NAME>; --help tells more
+        bowline: the following required arguments were not provided: --model <NAME> (see --help)
         --- 2
         --- stderr
         bowline: --base-url and --window are for Bowline's own agent: leave out --agent, or tell the other agent in its own way

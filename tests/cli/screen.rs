@@ -1,26 +1,16 @@
-//! The screen fixture: the real program in a real pseudo-terminal, and the screen that a user would see.
+//! The screen fixture: the real program in a real pseudo-terminal, in the project of a [`CliFixture`].
 
 use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
 
-use avt::Terminal;
-use pty_process::{Command, OwnedReadPty, OwnedWritePty, Size};
-use test_support::TEST_TIMEOUT;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Child;
+use bowline_tests::pty::{PtySession, terminal_command};
+use test_support::wait::wait_until_async;
 
-use crate::fixture::{CliFixture, bowline, search_path};
+use crate::fixture::{CliFixture, bowline};
 
-/// A program that runs in a terminal.
+/// The program in a terminal.
 pub(crate) struct Screen {
-    child: Child,
-    reader: OwnedReadPty,
-    writer: OwnedWritePty,
-    terminal: Terminal,
-    /// The start of an incomplete UTF-8 character.
-    partial: Vec<u8>,
-    /// All output, to find sequences that leave no trace on the screen.
-    pub(crate) raw_output: Vec<u8>,
-    has_exited: bool,
+    session: PtySession,
 }
 
 impl Screen {
@@ -31,127 +21,23 @@ impl Screen {
 
     /// Starts it with additional environment variables.
     pub(crate) fn start_with(scene: &CliFixture, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let (pty, pts) = pty_process::open().unwrap();
-        pty.resize(Size::new(24, 80)).unwrap();
-        let command = Command::new(bowline())
-            .args(arguments)
-            .current_dir(scene.project())
-            .env_clear()
-            .env("HOME", scene.home())
-            .env("PATH", search_path())
-            .env("TERM", "xterm-256color")
-            .envs(variables.iter().copied())
-            .kill_on_drop(true);
-        let child = command.spawn(pts).unwrap();
-        let (reader, writer) = pty.into_split();
-        Self {
-            child,
-            reader,
-            writer,
-            terminal: Terminal::new(80, 24).unwrap(),
-            partial: Vec::new(),
-            raw_output: Vec::new(),
-            has_exited: false,
-        }
+        let command = terminal_command(&bowline(), &scene.project(), &scene.home());
+        let command = command.args(arguments).envs(variables.iter().copied());
+        Self { session: PtySession::start(command) }
     }
+}
 
-    /// Changes the size of the terminal.
-    pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
-        self.writer.resize(Size::new(rows, columns)).unwrap();
-        self.terminal.resize(usize::from(columns), usize::from(rows));
+impl Deref for Screen {
+    type Target = PtySession;
+
+    fn deref(&self) -> &PtySession {
+        &self.session
     }
+}
 
-    /// Types text, or keys as a terminal sends them.
-    pub(crate) async fn send(&mut self, keys: &str) {
-        self.writer.write_all(keys.as_bytes()).await.unwrap();
-    }
-
-    /// Writes to the screen past the program, as other programs do.
-    pub(crate) fn draw_over(&mut self, text: &str) {
-        self.terminal.feed(text);
-    }
-
-    /// Returns the screen, without trailing spaces and empty lines at the end.
-    pub(crate) fn text(&self) -> String {
-        let lines =
-            self.terminal.screen().visible_lines().map(|line| line.text().trim_end().to_owned() + "\n");
-        lines.collect::<String>().trim_end().to_owned() + "\n"
-    }
-
-    /// Waits until the screen meets a condition, and returns it.
-    pub(crate) async fn wait_until(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
-        let waited = tokio::time::timeout(TEST_TIMEOUT, async {
-            while self.is_drawing() || !is_so(&self.text()) {
-                if !self.read().await {
-                    return false;
-                }
-            }
-            true
-        });
-        match waited.await {
-            Ok(true) => self.text(),
-            Ok(false) => panic!("the program ended before there was {what}:\n{}", self.text()),
-            Err(_) => panic!("there never was {what}:\n{}", self.text()),
-        }
-    }
-
-    /// Returns whether the program is drawing: it marks the beginning and the end of a frame.
-    fn is_drawing(&self) -> bool {
-        let last = |end: u8| {
-            self.raw_output.windows(8).rposition(|bytes| bytes[..7] == *b"\x1b[?2026" && bytes[7] == end)
-        };
-        last(b'h') > last(b'l')
-    }
-
-    /// Waits until a text is on the screen, and returns the screen.
-    pub(crate) async fn wait_for_text(&mut self, text: &str) -> String {
-        self.wait_until(&format!("{text:?}"), |screen| screen.contains(text)).await
-    }
-
-    /// Waits until a text is no longer on the screen.
-    pub(crate) async fn wait_until_gone(&mut self, text: &str) -> String {
-        self.wait_until(&format!("a screen without {text:?}"), |screen| !screen.contains(text)).await
-    }
-
-    /// Waits until the program has ended, and returns its exit code.
-    pub(crate) async fn wait_for_exit(&mut self) -> Option<i32> {
-        let waited = tokio::time::timeout(TEST_TIMEOUT, async {
-            while self.read().await {}
-            self.child.wait().await.unwrap()
-        });
-        match waited.await {
-            Ok(status) => status.code(),
-            Err(_) => panic!("the program did not end:\n{}", self.text()),
-        }
-    }
-
-    /// Returns the program's process id.
-    pub(crate) fn process_id(&self) -> u32 {
-        self.child.id().expect("it runs")
-    }
-
-    /// Reads the program's output, and returns whether there can be more.
-    async fn read(&mut self) -> bool {
-        if self.has_exited {
-            return false;
-        }
-        let mut bytes = vec![0; 64 << 10];
-        // Reading fails once all processes have closed the terminal.
-        let count = self.reader.read(&mut bytes).await.unwrap_or(0);
-        if count == 0 {
-            self.has_exited = true;
-            return false;
-        }
-        self.raw_output.extend_from_slice(&bytes[..count]);
-        self.partial.extend_from_slice(&bytes[..count]);
-        let valid = match std::str::from_utf8(&self.partial) {
-            Ok(text) => text.len(),
-            Err(error) => error.valid_up_to(),
-        };
-        let rest = self.partial.split_off(valid);
-        let text = String::from_utf8(std::mem::replace(&mut self.partial, rest)).unwrap();
-        self.terminal.feed(text.as_str());
-        true
+impl DerefMut for Screen {
+    fn deref_mut(&mut self) -> &mut PtySession {
+        &mut self.session
     }
 }
 
@@ -191,10 +77,5 @@ pub(crate) async fn wait_until_stopped(process: u32) {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with('T'))
     };
-    let stopped = async {
-        while !is_stopped() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TEST_TIMEOUT, stopped).await.expect("the process is never stopped");
+    wait_until_async(&format!("the stop of process {process}"), is_stopped).await;
 }

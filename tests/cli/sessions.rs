@@ -21,7 +21,7 @@ impl CliFixture {
 }
 
 #[test]
-fn where_there_is_no_session_that_is_said() {
+fn missing_sessions_are_reported() {
     let scene = CliFixture::new();
     let told = scene.run_all(&[
         &["sessions", "list"],
@@ -338,7 +338,7 @@ fn a_conversation_is_listed_shown_and_exported() {
 }
 
 #[test]
-fn an_exported_recording_says_again_what_the_model_said() {
+fn an_exported_recording_replays_the_model() {
     let scene = CliFixture::new();
     scene.run_agent("write a.txt: hello\\n");
     let replay = scene.base().join("again.jsonl");
@@ -459,7 +459,7 @@ fn sessions_are_those_of_the_directory_or_the_nearest_above_and_have_short_names
 }
 
 #[test]
-fn a_session_is_deleted_when_that_is_meant_and_nobody_uses_it() {
+fn a_session_is_deleted_if_confirmed_and_not_in_use() {
     let scene = CliFixture::new();
     scene.run_agent("say one");
     scene.run_agent("say two");

@@ -596,7 +596,7 @@ fn bowline_stands_between_an_editor_and_another_agent() {
     .assert_eq(&run(&scene, &["setup", "zed", "--proxy", "'opencode"]));
     expect![[r#"
         --- stderr
-        bowline: the argument '--proxy <COMMAND>' cannot be used with '--model <NAME>'; --help tells more
+        bowline: the argument '--proxy <COMMAND>' cannot be used with '--model <NAME>' (see --help)
         --- 2
     "#]]
     .assert_eq(&run(&scene, &["setup", "zed", "--proxy", "opencode acp", "--model", "offline"]));

@@ -73,7 +73,7 @@ fn results_past_a_limit_of_file_sizes_are_an_error() {
 }
 
 #[test]
-fn a_pipe_that_nobody_reads_ends_no_command_in_a_panic() {
+fn a_closed_pipe_causes_no_panic() {
     let scene = CliFixture::new();
     scene.write_file("a.txt", "one\n");
     run_successfully(&scene, &["run", "--approve", "edits", "write a.txt: two"]);

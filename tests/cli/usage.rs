@@ -49,47 +49,50 @@ fn an_option_that_does_not_exist_is_named() {
         "policy",
         "doctor",
         "setup",
+        "man",
         "completions",
     ] {
         check(&scene, &[command, "--no-such-option"], &mut told);
     }
     expect![[r#"
         demo --no-such-option
-          bowline: unexpected argument '--no-such-option' found; --help tells more
+          bowline: unexpected argument '--no-such-option' found (see --help)
         run --no-such-option
-          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option'; --help tells more
+          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option' (see --help)
         chat --no-such-option
-          bowline: unexpected argument '--no-such-option' found; --help tells more
+          bowline: unexpected argument '--no-such-option' found (see --help)
         agent --no-such-option
-          bowline: unexpected argument '--no-such-option' found; a similar argument exists: '--instruction'; --help tells more
+          bowline: unexpected argument '--no-such-option' found; a similar argument exists: '--instruction' (see --help)
         mcp --no-such-option
-          bowline: unexpected argument '--no-such-option' found; --help tells more
+          bowline: unexpected argument '--no-such-option' found (see --help)
         proxy --no-such-option
-          bowline: unexpected argument '--no-such-option' found; a similar argument exists: '--no-mcp'; to pass '--no-such-option' as a value, use '-- --no-such-option'; --help tells more
+          bowline: unexpected argument '--no-such-option' found; a similar argument exists: '--no-mcp'; to pass '--no-such-option' as a value, use '-- --no-such-option' (see --help)
         changes --no-such-option
-          bowline: unexpected argument '--no-such-option' found; --help tells more
+          bowline: unexpected argument '--no-such-option' found (see --help)
         diff --no-such-option
-          bowline: unexpected argument '--no-such-option' found; --help tells more
+          bowline: unexpected argument '--no-such-option' found (see --help)
         undo --no-such-option
-          bowline: unexpected argument '--no-such-option' found; --help tells more
+          bowline: unexpected argument '--no-such-option' found (see --help)
         redo --no-such-option
-          bowline: unexpected argument '--no-such-option' found; --help tells more
+          bowline: unexpected argument '--no-such-option' found (see --help)
         restore --no-such-option
-          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option'; --help tells more
+          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option' (see --help)
         sessions --no-such-option
-          bowline: unexpected argument '--no-such-option' found; --help tells more
+          bowline: unexpected argument '--no-such-option' found (see --help)
         audit --no-such-option
-          bowline: unexpected argument '--no-such-option' found; --help tells more
+          bowline: unexpected argument '--no-such-option' found (see --help)
         trace --no-such-option
-          bowline: unexpected argument '--no-such-option' found; --help tells more
+          bowline: unexpected argument '--no-such-option' found (see --help)
         policy --no-such-option
-          bowline: unexpected argument '--no-such-option' found; --help tells more
+          bowline: unexpected argument '--no-such-option' found (see --help)
         doctor --no-such-option
-          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option'; --help tells more
+          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option' (see --help)
         setup --no-such-option
-          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option'; --help tells more
+          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option' (see --help)
+        man --no-such-option
+          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option' (see --help)
         completions --no-such-option
-          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option'; --help tells more
+          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option' (see --help)
     "#]]
     .assert_eq(&told);
 }
@@ -131,40 +134,40 @@ fn what_a_run_cannot_be_is_said() {
     }
     expect![[r#"
         rnu
-          bowline: unrecognized subcommand 'rnu'; --help tells more
+          bowline: unrecognized subcommand 'rnu' (see --help)
         run --modle offline x
-          bowline: unexpected argument '--modle' found; a similar argument exists: '--mode'; --help tells more
+          bowline: unexpected argument '--modle' found; a similar argument exists: '--mode' (see --help)
         proxy
-          bowline: the following required arguments were not provided: <AGENT>...; --help tells more
+          bowline: the following required arguments were not provided: <AGENT>... (see --help)
         undo --file
-          bowline: a value is required for '--file <PATH>' but none was supplied; --help tells more
+          bowline: a value is required for '--file <PATH>' but none was supplied (see --help)
         trace
-          bowline: 'bowline trace' requires a subcommand but one was not provided [subcommands: show, replay, help]; --help tells more
+          bowline: 'bowline trace' requires a subcommand but one was not provided [subcommands: show, replay, help] (see --help)
         setup
-          bowline: the following required arguments were not provided: <EDITOR>; --help tells more
+          bowline: the following required arguments were not provided: <EDITOR> (see --help)
         setup ed
-          bowline: invalid value 'ed' for '<EDITOR>' [possible values: zed, jetbrains, neovim, emacs, vscode, claude-desktop, claude-code, cursor]; --help tells more
+          bowline: invalid value 'ed' for '<EDITOR>' [possible values: zed, jetbrains, neovim, emacs, vscode, claude-desktop, claude-code, cursor] (see --help)
         completions
-          bowline: the following required arguments were not provided: <SHELL>; --help tells more
+          bowline: the following required arguments were not provided: <SHELL> (see --help)
         sessions show
-          bowline: the following required arguments were not provided: <ID>; --help tells more
+          bowline: the following required arguments were not provided: <ID> (see --help)
         policy allow
-          bowline: the following required arguments were not provided: <KIND> <PATTERN>...; --help tells more
+          bowline: the following required arguments were not provided: <KIND> <PATTERN>... (see --help)
         mcp extra
-          bowline: unexpected argument 'extra' found; --help tells more
+          bowline: unexpected argument 'extra' found (see --help)
         run two
         lines --[2J
-          bowline: unexpected argument '--' found; to pass '--' as a value, use '-- --'; --help tells more
+          bowline: unexpected argument '--' found; to pass '--' as a value, use '-- --' (see --help)
         run --format yaml x
-          bowline: invalid value 'yaml' for '--format <FORMAT>' [possible values: text, json, quiet, result]; --help tells more
+          bowline: invalid value 'yaml' for '--format <FORMAT>' [possible values: text, json, quiet, result] (see --help)
         run --approve everything x
-          bowline: invalid value 'everything' for '--approve <WHAT>' [possible values: all, edits, reads, ask, none]; --help tells more
+          bowline: invalid value 'everything' for '--approve <WHAT>' [possible values: all, edits, reads, ask, none] (see --help)
         run --timeout soon x
-          bowline: invalid value 'soon' for '--timeout <SECONDS>': write a number of seconds that leaves some time, such as 600 or 0.5; --help tells more
+          bowline: invalid value 'soon' for '--timeout <SECONDS>': write a number of seconds that leaves some time, such as 600 or 0.5 (see --help)
         run --timeout 0 x
-          bowline: invalid value '0' for '--timeout <SECONDS>': write a number of seconds that leaves some time, such as 600 or 0.5; --help tells more
+          bowline: invalid value '0' for '--timeout <SECONDS>': write a number of seconds that leaves some time, such as 600 or 0.5 (see --help)
         run --file a prompt
-          bowline: the argument '--file <FILE>' cannot be used with '[PROMPT]...'; --help tells more
+          bowline: the argument '--file <FILE>' cannot be used with '[PROMPT]...' (see --help)
         run --agent ' x
           bowline: a quote is not closed in the command '
         run --agent  x
@@ -223,9 +226,9 @@ async fn help_is_broken_between_words_where_the_terminal_is_narrow() {
     let mut screen = Screen::start(&scene, &[]);
     assert_eq!(screen.wait_for_exit().await, Some(2));
     expect![[r#"
-          policy       Show or change the rules for what agents may do here
           doctor       Check the installation and suggest how to fix problems
           setup        Print or write the configuration that an editor needs
+          man          Print manual pages, or write them to a directory
           completions  Print a shell completion script
           help         Print this message or the help of the given subcommand(s)
 
@@ -262,13 +265,13 @@ async fn what_programs_start_tells_a_person_that_it_waits() {
     }
     expect![[r#"
         agent
-        bowline: waits for an editor that speaks ACP; Ctrl-D ends it, --help tells more
+        bowline: waiting for an editor that speaks ACP; Ctrl-D ends it (see --help)
         --- Some(0)
         mcp
-        bowline: waits for a client that speaks MCP; Ctrl-D ends it, --help tells more
+        bowline: waiting for a client that speaks MCP; Ctrl-D ends it (see --help)
         --- Some(0)
         proxy -- cat
-        bowline: waits for an editor that speaks ACP; Ctrl-D ends it, --help tells more
+        bowline: waiting for an editor that speaks ACP; Ctrl-D ends it (see --help)
         --- Some(0)
     "#]]
     .assert_eq(&told);

@@ -86,7 +86,7 @@ fn list_files(directory: &std::path::Path) -> Vec<String> {
 
 /// The demo does not fail if the reader of its output stops early.
 #[test]
-fn the_demo_goes_on_when_nobody_reads() {
+fn the_demo_continues_when_its_output_is_closed() {
     let mut command = Command::new("sh");
     command.arg("-c").arg("{ \"$0\" demo; echo $? >&2; } | head -1").arg(bowline_program());
     expect![[r#"
@@ -350,6 +350,7 @@ fn help_says_what_there_is() {
               policy       Show or change the rules for what agents may do here
               doctor       Check the installation and suggest how to fix problems
               setup        Print or write the configuration that an editor needs
+              man          Print manual pages, or write them to a directory
               completions  Print a shell completion script
               help         Print this message or the help of the given subcommand(s)
 
@@ -387,7 +388,7 @@ fn a_wrong_command_is_an_error_that_says_what_to_do() {
         &["dmeo"],
         expect![[r#"
             --- stderr
-            bowline: unrecognized subcommand 'dmeo'; a similar subcommand exists: 'demo'; --help tells more
+            bowline: unrecognized subcommand 'dmeo'; a similar subcommand exists: 'demo' (see --help)
             --- exit status: 2
         "#]],
     );

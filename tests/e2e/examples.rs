@@ -9,7 +9,7 @@ use crate::programs::{build_program, run, transcript};
 
 #[test]
 fn the_two_examples_read_ask_and_write_together() {
-    let build = ["build", "--quiet", "--package", "bowline-wire", "--examples"];
+    let build = ["build", "--quiet", "--package", "bowline-sdk", "--examples"];
     let agent = build_program("examples/agent", &build);
     let output = run(Command::new(build_program("examples/client", &build)).arg(agent));
     expect![[r#"
@@ -24,7 +24,7 @@ fn the_two_examples_read_ask_and_write_together() {
 
 #[test]
 fn the_client_without_an_agent_says_what_it_needs() {
-    let build = ["build", "--quiet", "--package", "bowline-wire", "--examples"];
+    let build = ["build", "--quiet", "--package", "bowline-sdk", "--examples"];
     let output = run(&mut Command::new(build_program("examples/client", &build)));
     expect![[r#"
         --- stderr
@@ -37,7 +37,7 @@ fn the_client_without_an_agent_says_what_it_needs() {
 #[test]
 fn an_editor_embeds_the_host_asks_its_user_and_undoes() {
     let agent =
-        build_program("examples/agent", &["build", "--quiet", "--package", "bowline-wire", "--examples"]);
+        build_program("examples/agent", &["build", "--quiet", "--package", "bowline-sdk", "--examples"]);
     let build = ["build", "--quiet", "--package", "bowline-host", "--examples"];
     let mut editor = Command::new(build_program("examples/embed_host", &build));
     let mut editor = editor.arg(agent).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

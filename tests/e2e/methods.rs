@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use bowline_wire::methods::SetSessionModelRequest;
+use bowline_wire::message::methods::SetSessionModelRequest;
 use bowline_wire::schema::v1::{
     CompleteElicitationNotification, CreateElicitationRequest, CreateElicitationResponse,
     CreateTerminalRequest, CreateTerminalResponse, Error, ExtNotification, ExtRequest, ExtResponse,

@@ -25,16 +25,8 @@ pub(crate) fn build_program(name: &str, build: &[&str]) -> PathBuf {
         return program;
     }
     let mut command = Command::new(env!("CARGO"));
-    // These variables of the test's package would make cargo rebuild some crates, now and again afterwards.
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_"))
-    {
-        command.env_remove(name);
-    }
-    command
-        .env_remove("CARGO_MANIFEST_DIR")
-        .env_remove("CARGO_MANIFEST_PATH")
-        .env_remove("CARGO_MANIFEST_LINKS");
-    let status = command.args(build).current_dir(workspace_root()).status().expect("cargo");
+    command.args(build).current_dir(workspace_root());
+    let status = without_package_variables(&mut command).status().expect("cargo");
     assert!(
         status.success() && program.is_file(),
         "cargo {} does not make {}",
@@ -42,6 +34,15 @@ pub(crate) fn build_program(name: &str, build: &[&str]) -> PathBuf {
         program.display()
     );
     program
+}
+
+/// Removes the variables of the test's package. They would make cargo rebuild some crates, now and again afterwards.
+pub(crate) fn without_package_variables(command: &mut Command) -> &mut Command {
+    let of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| of_package(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
+    command
 }
 
 /// Runs a command to completion and returns its output.

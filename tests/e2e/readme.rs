@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::programs::{run, transcript, workspace_root};
+use crate::programs::{run, transcript, without_package_variables, workspace_root};
 
 /// The commands, each with its expected output.
 const COMMANDS: &[(&str, ExpectedOutput)] = &[
@@ -23,10 +23,10 @@ const COMMANDS: &[(&str, ExpectedOutput)] = &[
     ("bowline mcp --help", ExpectedOutput::Usage),
     ("bowline proxy --help", ExpectedOutput::Usage),
     ("bowline trace --help", ExpectedOutput::Usage),
-    ("cargo build --workspace --examples", ExpectedOutput::Success),
-    ("target/debug/examples/client target/debug/examples/agent", ExpectedOutput::EndOfTurn),
-    ("target/debug/examples/workspace", ExpectedOutput::Undone),
-    ("echo y | target/debug/examples/embed_host target/debug/examples/agent", ExpectedOutput::EndOfTurn),
+    ("cargo build --release --workspace --examples", ExpectedOutput::Success),
+    ("target/release/examples/client target/release/examples/agent", ExpectedOutput::EndOfTurn),
+    ("target/release/examples/workspace", ExpectedOutput::Undone),
+    ("echo y | target/release/examples/embed_host target/release/examples/agent", ExpectedOutput::EndOfTurn),
     ("cargo xtask bench --help", ExpectedOutput::Usage),
 ];
 
@@ -63,7 +63,7 @@ fn every_command_of_the_documentation_works() {
         shell
             .env("CARGO_INSTALL_ROOT", &installed)
             .env("PATH", format!("{}/bin:{path}", installed.display()));
-        let output = run(&mut shell);
+        let output = run(without_package_variables(&mut shell));
         let text = transcript(&output);
         let sign = match shows {
             ExpectedOutput::ChecksHold => "checks hold.",

@@ -1,5 +1,6 @@
 //! Approvals: when the user is asked about an agent's operations, and how often.
 
+use bowline_access::approvals::MAX_TRANSIENT_RULES;
 use bowline_policy::grants::GrantHolder;
 use bowline_policy::operation::{CommandSpec, Operation, OperationKind, OperationTarget};
 use bowline_policy::policy::{Effect, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec};
@@ -10,7 +11,6 @@ use bowline_protocol::schema::v1::{
 };
 use bowline_protocol::terminal::Invocation;
 use bowline_wire::schema::v1::Error;
-use bowline_workspace::approvals::MAX_TRANSIENT_RULES;
 use expect_test::expect;
 use test_support::host_harness::HostHarness;
 

@@ -36,7 +36,7 @@ fn edit_call(name: &str, text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn who_is_shown_a_merge_has_not_agreed_to_a_revert() {
+async fn approval_of_a_merge_does_not_cover_a_revert() {
     let stage = HostFixture::new().with_file("a.txt", "1\n2\n3\n4\n5\n6\n7\n8\n9\n").with_answers(&["yes"]);
     // The user's change is merged as long as the agent has not read it.
     check(
@@ -91,7 +91,7 @@ async fn who_is_shown_a_merge_has_not_agreed_to_a_revert() {
 }
 
 #[tokio::test]
-async fn a_yes_that_comes_after_its_turn_does_nothing() {
+async fn an_approval_after_its_turn_has_no_effect() {
     for how in ["cancelled", "dropped", "ended"] {
         let stage = HostFixture::new();
         let (yes, desk) = (approve_when_told(&stage), stage.lab.user.clone());
@@ -180,7 +180,7 @@ async fn two_sessions_of_one_id_never_share_a_grant() {
 }
 
 #[tokio::test]
-async fn what_the_agent_is_told_was_denied_is_no_grant() {
+async fn a_request_answered_with_a_denial_gives_no_grant() {
     let stage = HostFixture::new().with_answers(&["yes", "no"]);
     let text = stage
         .play_custom_turn(|actor| async move {
@@ -276,7 +276,7 @@ async fn a_prompt_ends_with_its_session() {
 }
 
 #[tokio::test]
-async fn a_load_that_nobody_waits_for_leaves_no_session() {
+async fn a_dropped_load_leaves_no_session() {
     let stage = HostFixture::new();
     let player = SessionAgent { stalls_on_load: true, ..SessionAgent::default() };
     let heard = player.received_methods.clone();
@@ -367,7 +367,7 @@ fn open_host(project: &Path, places: &HostPaths) -> Result<Host, HostError> {
 }
 
 #[tokio::test]
-async fn what_is_the_users_own_may_not_lie_in_the_project_not_even_behind_a_link() {
+async fn host_paths_inside_the_project_are_refused_even_behind_a_link() {
     let base = tempfile::tempdir().unwrap();
     let (project, behind) = linked_project(base.path());
     let outside = HostPaths::in_directory(base.path());
@@ -382,7 +382,7 @@ async fn what_is_the_users_own_may_not_lie_in_the_project_not_even_behind_a_link
 }
 
 #[tokio::test]
-async fn rules_that_would_come_to_lie_inside_the_project_behind_a_link_are_refused() {
+async fn a_policy_path_inside_the_project_behind_a_link_is_refused() {
     let base = tempfile::tempdir().unwrap();
     let (project, behind) = linked_project(base.path());
     // The rules do not exist yet, so an agent could create them.
@@ -393,7 +393,7 @@ async fn rules_that_would_come_to_lie_inside_the_project_behind_a_link_are_refus
 }
 
 #[tokio::test]
-async fn what_takes_the_place_of_an_open_document_does_not_fail_turns() {
+async fn replacing_an_open_document_does_not_fail_turns() {
     let stage = HostFixture::new().with_file("a.txt", "one\n");
     let (connection, session) = stage.open_session(vec![]).await;
     session.prompt_text("go").await.unwrap();
@@ -409,7 +409,7 @@ async fn what_takes_the_place_of_an_open_document_does_not_fail_turns() {
 }
 
 #[tokio::test]
-async fn who_is_not_shown_the_middle_of_a_command_is_told_so() {
+async fn an_omitted_part_of_a_command_is_mentioned() {
     let stage = HostFixture::new().with_answers(&["no"]);
     let line = format!("true {}; ./deploy --wipe; true {}", "a".repeat(2500), "b".repeat(2500));
     stage.play_turns(&[&format!("run {line}")]).await;

@@ -1,10 +1,10 @@
 //! The audit log of an agent's operations: written before the response, with the decision's author, and required for
 //! every operation.
 
+use bowline_access::audit::{AuditFilter, read_entries};
 use bowline_policy::audit::AuditRecord;
 use bowline_policy::policy::Preset;
 use bowline_wire::schema::v1::StopReason;
-use bowline_workspace::audit::{AuditFilter, read_entries};
 use expect_test::expect;
 use serde_json::json;
 use test_support::host_harness::HostHarness;

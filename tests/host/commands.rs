@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bowline_history::undo::ChangeSelection;
 use bowline_policy::policy::Preset;
@@ -13,6 +12,7 @@ use bowline_workspace::terminals::{CommandRequest, TerminalError};
 use expect_test::expect;
 use serde_json::json;
 use test_support::host_harness::PuppetAgent;
+use test_support::wait::wait_until_async;
 use tokio::sync::Notify;
 
 use super::host_fixture::{AgentActor, HostFixture, check, parse_reply};
@@ -34,11 +34,8 @@ async fn wait_for_output(actor: &AgentActor, terminal: &str) -> String {
 
 /// Waits until a process is gone.
 async fn wait_until_gone(pid: &str) {
-    let start = Instant::now();
-    while Path::new("/proc").join(pid).exists() {
-        assert!(start.elapsed() < test_support::TEST_TIMEOUT, "process {pid} stayed behind");
-        tokio::task::yield_now().await;
-    }
+    let process = Path::new("/proc").join(pid);
+    wait_until_async(&format!("the end of process {pid}"), || !process.exists()).await;
 }
 
 #[tokio::test]

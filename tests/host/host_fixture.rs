@@ -14,12 +14,13 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
+use bowline_access::audit::verify;
 use bowline_host::{Connection, HostOptions, HostSession};
 use bowline_policy::audit::AuditRecord;
 use bowline_policy::question::{AnswerChoice, AnswerLifetime, Question, QuestionReply};
+use bowline_wire::CallError;
+use bowline_wire::message::body::JsonBody;
 use bowline_wire::schema::v1::{Error, StopReason};
-use bowline_wire::{CallError, body::JsonBody};
-use bowline_workspace::audit::verify;
 use expect_test::Expect;
 use serde_json::{Value, json};
 use test_support::host_harness::{AgentTurn, HostHarness, TurnScript, turn_script};

@@ -84,7 +84,7 @@ async fn a_turn_can_be_taken_back_after_its_session() {
 }
 
 #[tokio::test]
-async fn what_changes_between_turns_is_nobodys() {
+async fn changes_between_turns_belong_to_no_session() {
     let stage = full_fixture().with_file("a.txt", "a\n");
     let (connection, session) = stage
         .open_session(vec![stage.scripted_turn("read a.txt"), stage.scripted_turn("put by-agent.txt x")])
@@ -108,7 +108,7 @@ fn turn_files_text(stage: &HostFixture, turn: u64) -> String {
 }
 
 #[tokio::test]
-async fn what_an_agent_that_writes_here_only_did_not_write_is_the_users() {
+async fn other_changes_are_the_users_if_the_agent_writes_only_through_the_host() {
     let stage = HostFixture::with_options(|settings| {
         settings.preset = Some(Preset::Full);
         settings.writes_through_host_only = true;
@@ -136,7 +136,7 @@ async fn what_an_agent_that_writes_here_only_did_not_write_is_the_users() {
 }
 
 #[tokio::test]
-async fn what_is_found_in_another_agents_turn_is_told_apart_from_what_it_wrote() {
+async fn written_and_observed_changes_of_a_turn_are_listed_apart() {
     let stage = full_fixture().with_file("a.txt", "a\n");
     // In a separate turn, because the scan at the end of a command would attribute the file to that command.
     stage
@@ -334,7 +334,7 @@ fn find_file(directory: &std::path::Path, name: &str) -> std::path::PathBuf {
 }
 
 #[tokio::test]
-async fn that_a_file_has_other_names_is_told_and_recorded_when_it_is_read() {
+async fn hard_links_are_reported_and_recorded_on_read() {
     let stage = full_fixture().with_file("a.txt", "a\n").with_file("b.txt", "b\n");
     std::fs::hard_link(stage.lab.path("a.txt"), stage.lab.base().join("elsewhere.txt")).unwrap();
     let script = r#"

@@ -106,15 +106,15 @@ async fn elizacp_breaks_the_rules_and_its_turns_end() {
     .assert_eq(&told);
 
     // It answers in a session that was never opened; the host ignores its messages there.
-    let nobodys = PromptRequest::new("nobody", vec!["Hello".into()]);
-    let answer = visit.session.agent().prompt(nobodys).await.unwrap();
+    let prompt = PromptRequest::new("unknown", vec!["Hello".into()]);
+    let answer = visit.session.agent().prompt(prompt).await.unwrap();
     assert_eq!(answer.stop_reason, StopReason::EndTurn);
     let told = visit.turn("I am happy").await;
     expect![[r#"
         turn 2 ended: EndTurn
         says
           How have I helped you to be happy?
-        ! Breach { session: Some(SessionId("nobody")), what: "session not found: nobody" }
+        ! Breach { session: Some(SessionId("unknown")), what: "session not found: unknown" }
         audit: turn/start allowed by nobody
         audit: turn/end allowed by nobody
     "#]]
@@ -213,7 +213,7 @@ async fn gemini_reads_and_writes_through_us() {
             -old
             +new
           Asked because no rule covers it, and preset ask asks before writes
-        journal: wrote $BASE/project/a.txt by nobody's session
+        journal: wrote $BASE/project/a.txt by no session
         journal: wrote $BASE/project/a.txt by $SESSION in turn 1
         journal: wrote $BASE/project/b.txt by $SESSION in turn 1
         audit: session/start allowed by nobody
@@ -522,7 +522,7 @@ fn expected_allowed() -> Expect {
             run cat a.txt; exit 3
             in $BASE/project
           Asked because `cat a.txt`: no rule covers it, and preset ask asks before commands
-        journal: wrote $BASE/project/a.txt by nobody's session
+        journal: wrote $BASE/project/a.txt by no session
         journal: wrote $BASE/project/a.txt by $SESSION in turn 1
         audit: session/start allowed by nobody
         audit: turn/start allowed by nobody

@@ -3,9 +3,9 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use bowline_access::approvals::MAX_PENDING_QUESTIONS;
 use bowline_policy::question::{QuestionAnswer, QuestionReply};
 use bowline_wire::schema::v1::StopReason;
-use bowline_workspace::approvals::MAX_PENDING_QUESTIONS;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ async fn a_request_with_the_whole_diff_and_its_write_cost_one_question() {
 /// kimi-code 2.1.0 announces a call with its input as text, asks about it with a sentence, and runs commands through a
 /// shell that changes to the directory first.
 #[tokio::test]
-async fn what_kimi_asks_about_and_does_costs_one_question() {
+async fn each_operation_of_kimi_costs_one_question() {
     let stage = HostFixture::new().with_file("a.txt", "one\ntwo\n").with_answers(&["yes", "yes", "yes"]);
     check(
         &stage,
@@ -291,7 +291,7 @@ async fn a_command_is_covered_however_it_is_given() {
 }
 
 #[tokio::test]
-async fn a_request_that_names_only_its_call_is_about_what_was_said_of_it() {
+async fn a_request_with_only_a_call_id_uses_the_announced_call() {
     check_approved_once(
         r#"
         update {"sessionUpdate":"tool_call","toolCallId":"c1","title":"Greet","kind":"execute","rawInput":{"command":"echo hi"}}
@@ -314,7 +314,7 @@ async fn a_request_that_names_only_its_call_is_about_what_was_said_of_it() {
 }
 
 #[tokio::test]
-async fn a_file_that_a_tools_input_names_from_the_directory_is_in_it() {
+async fn relative_paths_in_tool_input_start_from_the_cwd() {
     let stage = HostFixture::new();
     check(
         &stage,
@@ -396,7 +396,7 @@ async fn an_approval_ends_with_its_turn() {
 }
 
 #[tokio::test]
-async fn who_is_shown_a_part_has_not_agreed_to_lose_the_rest() {
+async fn approval_of_a_part_does_not_cover_losing_the_rest() {
     check_approved_once(
         r#"
         ask {"toolCallId":"c1","kind":"edit","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.txt","oldText":"two","newText":"2"}]}
@@ -590,7 +590,7 @@ async fn a_file_that_never_rests_is_given_up() {
 }
 
 #[tokio::test]
-async fn an_answer_is_an_option_of_its_kind_or_cancelled_never_the_first() {
+async fn an_answer_selects_an_option_of_its_kind_or_cancels() {
     let offers = [
         json!([["a", "allow_always"], ["b", "allow_once"], ["c", "reject_once"]]),
         json!([["a", "allow_always"], ["b", "allow_once"], ["c", "reject_always"]]),
@@ -604,7 +604,7 @@ async fn an_answer_is_an_option_of_its_kind_or_cancelled_never_the_first() {
         json!([["a", "_later"]]),
     ];
     let mut text = String::new();
-    let answers = ["yes", "yes session", "no", "no session", "nobody"];
+    let answers = ["yes", "yes session", "no", "no session", "unavailable"];
     let mut replies = answers.into_iter().cycle();
     let stage = HostFixture::new().with_person(move |_| parse_reply(replies.next().unwrap()));
     for offer in offers {
@@ -629,21 +629,21 @@ async fn an_answer_is_an_option_of_its_kind_or_cancelled_never_the_first() {
         text.push('\n');
     }
     expect![[r#"
-        [["a","allow_always"],["b","allow_once"],["c","reject_once"]]: yes: selected b; yes session: selected b; no: selected c; no session: selected c; nobody: selected c;
-        [["a","allow_always"],["b","allow_once"],["c","reject_always"]]: yes: selected b; yes session: selected b; no: selected c; no session: selected c; nobody: selected c;
-        [["a","allow_always"],["b","allow_once"]]: yes: selected b; yes session: selected b; no: cancelled; no session: cancelled; nobody: cancelled;
-        [["a","allow_always"],["c","reject_once"]]: yes: selected a; yes session: selected a; no: selected c; no session: selected c; nobody: selected c;
-        [["c","reject_once"]]: yes: selected c; yes session: selected c; no: selected c; no session: selected c; nobody: selected c;
-        []: yes: cancelled; yes session: cancelled; no: cancelled; no session: cancelled; nobody: cancelled;
-        [["a","allow_once"],["a","reject_once"]]: yes: cancelled; yes session: cancelled; no: cancelled; no session: cancelled; nobody: cancelled;
-        [["a","allow_once"],["a","allow_once"],["c","reject_once"]]: yes: selected c; yes session: selected c; no: selected c; no session: selected c; nobody: selected c;
-        [["a","_later"],["c","reject_once"]]: yes: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; yes session: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; no: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; no session: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; nobody: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115;
-        [["a","_later"]]: yes: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; yes session: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; no: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; no session: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; nobody: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115;
+        [["a","allow_always"],["b","allow_once"],["c","reject_once"]]: yes: selected b; yes session: selected b; no: selected c; no session: selected c; unavailable: selected c;
+        [["a","allow_always"],["b","allow_once"],["c","reject_always"]]: yes: selected b; yes session: selected b; no: selected c; no session: selected c; unavailable: selected c;
+        [["a","allow_always"],["b","allow_once"]]: yes: selected b; yes session: selected b; no: cancelled; no session: cancelled; unavailable: cancelled;
+        [["a","allow_always"],["c","reject_once"]]: yes: selected a; yes session: selected a; no: selected c; no session: selected c; unavailable: selected c;
+        [["c","reject_once"]]: yes: selected c; yes session: selected c; no: selected c; no session: selected c; unavailable: selected c;
+        []: yes: cancelled; yes session: cancelled; no: cancelled; no session: cancelled; unavailable: cancelled;
+        [["a","allow_once"],["a","reject_once"]]: yes: cancelled; yes session: cancelled; no: cancelled; no session: cancelled; unavailable: cancelled;
+        [["a","allow_once"],["a","allow_once"],["c","reject_once"]]: yes: selected c; yes session: selected c; no: selected c; no session: selected c; unavailable: selected c;
+        [["a","_later"],["c","reject_once"]]: yes: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; yes session: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; no: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; no session: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; unavailable: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115;
+        [["a","_later"]]: yes: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; yes session: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; no: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; no session: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115; unavailable: ! -32602 the params of session/request_permission are wrong: expected one of `allow_once`, `allow_always`, `reject_once`, `reject_always` at column 115;
     "#]].assert_eq(&text);
 }
 
 #[tokio::test]
-async fn what_a_person_chooses_of_several_answers_reaches_the_agent() {
+async fn the_selected_option_reaches_the_agent() {
     let options = json!([
         {"optionId": "a", "name": "Plan A", "kind": "allow_once"},
         {"optionId": "b", "name": "Plan B: also delete everything", "kind": "allow_once"},
@@ -686,7 +686,7 @@ async fn what_a_person_chooses_of_several_answers_reaches_the_agent() {
 }
 
 #[tokio::test]
-async fn what_an_agent_says_and_the_file_does_not_have_is_told() {
+async fn a_diff_that_does_not_match_the_file_is_reported() {
     let stage = HostFixture::new().with_file("a.txt", "1\n2\n11\n").with_answers(&["no", "no"]);
     check(
         &stage,
@@ -721,7 +721,7 @@ async fn what_an_agent_says_and_the_file_does_not_have_is_told() {
 }
 
 #[tokio::test]
-async fn that_a_write_removes_setuid_is_told_when_the_agent_asks() {
+async fn the_question_mentions_a_removed_setuid_bit() {
     let stage = HostFixture::new().with_file("a.sh", "1\n").with_answers(&["yes"]);
     std::fs::set_permissions(stage.lab.path("a.sh"), std::fs::Permissions::from_mode(0o4755)).unwrap();
     check(
@@ -874,7 +874,7 @@ async fn a_request_that_the_agent_takes_back_is_answered_as_cancelled() {
 }
 
 #[tokio::test]
-async fn an_answer_that_holds_for_longer_answers_what_waits() {
+async fn a_lasting_answer_applies_to_waiting_questions() {
     for (keep, next_turn, file) in [
         ("turn", "asked", false),
         ("session", "not asked", false),
@@ -1051,7 +1051,7 @@ async fn a_flood_of_requests_is_refused_as_busy_and_others_are_served() {
 }
 
 #[tokio::test]
-async fn what_a_person_reads_is_safe_and_shows_both_ends_of_a_command() {
+async fn questions_are_escaped_and_show_both_ends_of_a_command() {
     let stage = HostFixture::new().with_person(|question| {
         let text = question.to_text();
         let is_bad = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
@@ -1135,7 +1135,7 @@ async fn a_document_that_is_edited_while_its_write_is_asked_about_is_not_overwri
 }
 
 #[tokio::test]
-async fn another_file_that_has_the_name_by_now_is_not_read() {
+async fn a_file_replaced_during_the_question_is_not_read() {
     let stage = HostFixture::new().with_file(".env", "shown\n").with_file("id_rsa", "private\n");
     let project = stage.lab.base().join("project");
     let stage = stage.with_person(move |_| {

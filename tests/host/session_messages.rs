@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use bowline_host::SessionOptions;
+use bowline_wire::message::body::JsonBody;
 use bowline_wire::schema::v1::{
     AgentCapabilities, ElicitationAcceptAction, ElicitationAction, Error, InitializeRequest,
     InitializeResponse, NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse, StopReason,
 };
-use bowline_wire::{Agent, AgentContext, body::JsonBody};
+use bowline_wire::{Agent, AgentContext};
 use expect_test::expect;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
@@ -22,11 +23,11 @@ fn form_request() -> Value {
 }
 
 #[tokio::test]
-async fn forms_come_back_as_the_person_left_them() {
+async fn form_answers_reach_the_agent() {
     let mut text = String::new();
-    for action in ["accept", "decline", "cancel", "nobody"] {
+    for action in ["accept", "decline", "cancel", "no user"] {
         let stage = HostFixture::new();
-        if action != "nobody" {
+        if action != "no user" {
             stage.lab.user.fill_forms_with(move |request| {
                 assert_eq!(request.message, "Who are you?");
                 match action {
@@ -51,7 +52,7 @@ async fn forms_come_back_as_the_person_left_them() {
         accept: {"action":"accept","content":{"name":"Ada"}}
         decline: {"action":"decline"}
         cancel: {"action":"cancel"}
-        nobody: {"action":"cancel"}
+        no user: {"action":"cancel"}
     "#]]
     .assert_eq(&text);
 }
@@ -81,7 +82,7 @@ async fn forms_of_no_known_mode_or_session_are_refused() {
 }
 
 #[tokio::test]
-async fn only_a_page_that_was_visited_can_be_done() {
+async fn only_an_accepted_page_can_be_completed() {
     let stage = HostFixture::new();
     stage.lab.user.fill_forms_with(|request| match request.message.as_str() {
         "yes" => ElicitationAction::Accept(ElicitationAcceptAction::new()),
@@ -130,7 +131,7 @@ async fn a_cancelled_turn_cancels_its_forms() {
 }
 
 #[tokio::test]
-async fn what_no_client_knows_is_refused_or_passed_over() {
+async fn unknown_methods_are_refused_or_ignored() {
     let stage = HostFixture::new().with_file("a.txt", "a");
     let text = stage
         .play_custom_turn(|actor| async move {

@@ -144,7 +144,7 @@ async fn a_prompt_that_is_cancelled_before_it_is_sent_is_not_sent() {
 }
 
 #[tokio::test]
-async fn an_agent_never_hears_that_a_prompt_is_cancelled_before_it_hears_the_prompt() {
+async fn a_cancel_never_overtakes_its_prompt() {
     let stage = HostFixture::with_options(|settings| settings.observe = false);
     for patience in 0..40 {
         let player = SessionAgent::new(vec![stage.custom_turn(|actor| async move {
@@ -213,7 +213,7 @@ async fn cancelling_a_turn_kills_its_commands_and_leaves_those_of_earlier_ones()
 }
 
 #[tokio::test]
-async fn what_an_agent_writes_itself_is_not_nobodys_because_another_turn_begins() {
+async fn direct_writes_are_attributed_even_if_another_turn_begins() {
     let stage = full_fixture();
     let (write, written) = oneshot::channel();
     let (begin, begun) = oneshot::channel();
@@ -284,7 +284,7 @@ async fn one_agent_can_be_offered_less_and_both_share_the_journal() {
 }
 
 #[tokio::test]
-async fn only_what_an_agent_offers_and_can_do_itself_is_a_way_to_log_in() {
+async fn only_offered_login_methods_are_used() {
     let stage = HostFixture::new();
     let player = SessionAgent::default();
     let heard = player.received_methods.clone();

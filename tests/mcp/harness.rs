@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
+use test_support::wait::wait_until_async;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
@@ -229,18 +230,15 @@ impl LivenessPipe {
     /// Waits until the command runs.
     pub(crate) async fn wait_until_started(&mut self) {
         let mut bytes = [0; 6];
-        let reading = async {
-            loop {
-                self.reader.readable().await.unwrap();
-                match self.reader.try_read(&mut bytes) {
-                    Ok(6) => return,
-                    // No writer has opened it yet.
-                    Ok(_) => tokio::task::yield_now().await,
-                    Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
-                }
+        let has_started = || match self.reader.try_read(&mut bytes) {
+            // There are no bytes if no writer has opened it yet.
+            Ok(count) => count == 6,
+            Err(error) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+                false
             }
         };
-        timeout(TEST_TIMEOUT, reading).await.expect("the command does not begin");
+        wait_until_async("the command's start", has_started).await;
     }
 
     /// Waits until all processes of the command have ended.

@@ -70,7 +70,7 @@ async fn open_session(server: &HttpProgram) -> String {
 }
 
 #[tokio::test]
-async fn only_who_has_the_secret_and_is_no_page_is_served() {
+async fn requests_without_the_token_or_from_web_pages_are_refused() {
     let scene = McpTestProject::new();
     let server = scene.start_http(&[]).await;
     let good = post_request(&server, "", &initialize_body());
@@ -128,7 +128,7 @@ async fn a_session_that_is_ended_is_gone() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_message_is_told_as_the_protocol_has_it() {
+async fn invalid_messages_get_protocol_errors() {
     let scene = McpTestProject::new();
     let server = scene.start_http(&[]).await;
     let header = open_session(&server).await;
@@ -164,7 +164,7 @@ async fn what_is_wrong_with_a_message_is_told_as_the_protocol_has_it() {
 }
 
 #[tokio::test]
-async fn other_forms_of_an_address_and_of_a_token_are_taken_or_told() {
+async fn address_and_token_forms_are_accepted_or_explained() {
     let scene = McpTestProject::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
@@ -256,7 +256,7 @@ async fn idle_sessions_end_with_what_they_run() {
 }
 
 #[tokio::test]
-async fn a_session_that_nobody_uses_makes_room_for_another() {
+async fn an_idle_session_makes_room_for_another() {
     let scene = McpTestProject::new();
     let server = scene.start_http(&[]).await;
     let ping = json!({ "jsonrpc": "2.0", "id": 3, "method": "ping" }).to_string();
@@ -342,7 +342,7 @@ async fn a_token_file_is_for_its_owner_alone() {
 }
 
 #[tokio::test]
-async fn other_machines_are_not_served_unless_that_is_meant() {
+async fn listening_beyond_loopback_needs_an_option() {
     let scene = McpTestProject::new();
     let words = scene.command_words(&["--listen", "0.0.0.0:0"]);
     let output = scene.command(&words).output().await.unwrap();

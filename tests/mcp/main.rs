@@ -6,7 +6,7 @@
     clippy::expect_used,
     reason = "a test that cannot go on should say so and stop"
 )]
-#![allow(clippy::print_stdout, reason = "a skipped test tells whoever runs it")]
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
 mod conformance;
 mod faults;

@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Instant;
 
 use expect_test::expect;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use test_support::TEST_TIMEOUT;
+use test_support::wait::wait_until;
 
 use crate::fixture::{CliFixture, bowline, write_script};
 use crate::peers::editor_client::{EditorClient, is_agent_message, is_permission_request};
@@ -117,7 +116,7 @@ fn project_with_file() -> CliFixture {
 }
 
 #[test]
-fn to_undo_a_tools_write_brings_back_what_was_typed_and_it_is_listed_once() {
+fn undoing_a_tool_write_restores_the_typed_text() {
     let mut desk = UnsavedEditor::start(project_with_file(), &[], &all_capabilities(), EDIT_SCRIPT);
     desk.set_unsaved("a.txt", "one\ntyped\nthree\n");
     let said = desk.run_turn(|_| ());
@@ -147,7 +146,7 @@ fn to_undo_a_tools_write_brings_back_what_was_typed_and_it_is_listed_once() {
 }
 
 #[test]
-fn an_editor_that_is_bowline_itself_records_what_it_writes_and_nobody_does_so_twice() {
+fn writes_of_a_bowline_editor_are_recorded_once() {
     let scene = project_with_file();
     let (file, unsaved) = (scene.base().join("script"), scene.base().join("unsaved"));
     std::fs::write(&file, EDIT_SCRIPT).unwrap();
@@ -183,7 +182,7 @@ fn what_is_typed_while_the_user_is_asked_is_kept() {
 }
 
 #[test]
-fn where_the_user_typed_in_the_same_lines_nothing_is_written() {
+fn conflicting_typed_lines_prevent_the_write() {
     let steps = EDIT_SCRIPT.replace(r#""expect": "Edited""#, r#""expect": "is not in the file""#);
     let mut desk = UnsavedEditor::start(project_with_file(), &[], &all_capabilities(), &steps);
     desk.set_unsaved("a.txt", "one\ntyped\nthree\n");
@@ -230,7 +229,7 @@ fn rules_decide_what_the_tools_do_in_place_of_a_question() {
 }
 
 #[test]
-fn what_the_editor_lacks_the_tools_have_from_the_engine() {
+fn tools_fall_back_to_the_engine() {
     let steps = r#"
 {"calls": [{"name": "mcp__bowline__read_text_file", "input": {"path": "a.txt"}}]}
 {"expect": "saved", "calls": [{"name": "mcp__bowline__edit_text_file", "input": {"path": "a.txt", "old_text": "three", "new_text": "3"}}]}
@@ -275,15 +274,6 @@ fn open_listening_session(scene: &CliFixture, temporary: &str) -> (EditorClient,
     (wire, PathBuf::from(socket))
 }
 
-/// Waits until a condition holds.
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < TEST_TIMEOUT, "{what}");
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn diagnostics_that_the_editor_shares_are_a_resource_that_tells_when_it_changes() {
     let scene = project_with_file();
@@ -323,7 +313,7 @@ fn diagnostics_that_the_editor_shares_are_a_resource_that_tells_when_it_changes(
         }
         // The agent receives it exactly as it was sent.
         let heard = || std::fs::read_to_string(scene.home().join("heard")).unwrap();
-        wait_until("the agent did not hear of it", || heard().contains(&format!("{shared}\n")));
+        wait_until("the agent's copy of the diagnostics", || heard().contains(&format!("{shared}\n")));
     }
     expect![[r#"
         {"files":[{"path":"$PROJECT/a.txt","uri":"file://$PROJECT/a.txt","stale":false,"diagnostics":[{"range":{"start":{"line":1,"character":0},"end":{"line":1,"character":0}},"severity":"warning","message":"not a number","source":"lint"}],"leftOut":0}],"filesLeftOut":0}
@@ -335,7 +325,7 @@ fn diagnostics_that_the_editor_shares_are_a_resource_that_tells_when_it_changes(
 }
 
 #[test]
-fn what_a_killed_proxy_left_the_next_one_removes_and_what_a_living_one_has_stays() {
+fn leftovers_of_a_killed_proxy_are_removed_by_the_next() {
     let scene = project_with_file();
     let temporary = scene.base().join("tmp");
     std::fs::create_dir(&temporary).unwrap();
@@ -351,7 +341,7 @@ fn what_a_killed_proxy_left_the_next_one_removes_and_what_a_living_one_has_stays
         command.env("TMPDIR", &shown);
         command
     });
-    wait_until("what was left is there", || !left.parent().unwrap().exists());
+    wait_until("the removal of what was left", || !left.parent().unwrap().exists());
     assert!(next.close().success());
     let names = || std::fs::read_dir(&temporary).unwrap().count();
     assert_eq!((names(), kept.exists()), (1, true));

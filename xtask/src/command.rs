@@ -12,7 +12,16 @@ pub fn cargo(root: &Path, args: &[&str]) -> Command {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
     command.current_dir(root).args(args);
+    // Variables of this package that cargo set for this program. Some build scripts run again when they change, so cargo would
+    // rebuild crates now, and once more when a person calls it.
+    for (name, _) in env::vars_os().filter(|(name, _)| is_package_variable(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
     command
+}
+
+fn is_package_variable(name: &str) -> bool {
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
 }
 
 /// Shows a command, runs it with its output streaming, and fails unless it succeeds.

@@ -14,6 +14,7 @@ pub mod eval;
 pub mod matrix;
 pub mod model;
 pub mod peers;
+pub mod picture;
 pub mod slowest;
 pub mod steps;
 pub mod summary;

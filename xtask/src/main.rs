@@ -12,8 +12,9 @@ use xtask::eval::{self, EvalOptions};
 use xtask::matrix::{self, MatrixOptions};
 use xtask::model::{self, LocalModelServer};
 use xtask::peers::{self, InstallScope};
+use xtask::picture;
 use xtask::slowest;
-use xtask::steps::{self, TestStep};
+use xtask::steps::{self, TestExtent, TestStep};
 use xtask::summary::RunSummary;
 use xtask::torture::{self, TortureOptions};
 use xtask::{RepoContext, tools};
@@ -33,6 +34,9 @@ enum XtaskCommand {
         /// Take only these steps, in their usual order
         #[arg(long, value_name = "STEP", num_args = 1.., value_delimiter = ',')]
         only: Vec<TestStep>,
+        /// Also test what takes long: the agents and clients of others, a fault at every call of SQLite, races of full length
+        #[arg(long)]
+        full: bool,
         /// List the steps and run nothing
         #[arg(long)]
         list: bool,
@@ -74,6 +78,8 @@ enum XtaskCommand {
     /// Take every installed agent and client through one script, directly and behind the proxy, and write docs/compatibility.md;
     /// exits with 1 if something went wrong that is no fault of a peer
     Matrix(MatrixOptions),
+    /// Draw the picture in the README: plays a short scene in `bowline chat` and writes its screen to docs/images/chat.svg
+    Picture,
     /// Check licences, sources and known vulnerabilities of the dependencies (installs cargo-deny)
     Deny,
     /// Find changes of the code that no test notices, in bowline-policy by default (installs cargo-mutants)
@@ -99,7 +105,10 @@ fn main() -> ExitCode {
             list_steps();
             Ok(())
         }
-        XtaskCommand::Test { only, .. } => return run_tests(&world, &only),
+        XtaskCommand::Test { only, full, .. } => {
+            let extent = if full { TestExtent::Full } else { TestExtent::Usual };
+            return run_tests(&world, &only, extent);
+        }
         XtaskCommand::Peers { all } => {
             let extent = if all { InstallScope::All } else { InstallScope::Usual };
             return print_summary(&RunSummary { rows: peers::install_peers(&world, extent) });
@@ -112,6 +121,7 @@ fn main() -> ExitCode {
         }
         XtaskCommand::Torture { plan, release } => torture::run_torture(&world, &plan, release),
         XtaskCommand::Matrix(plan) => matrix::run_matrix(&world, &plan),
+        XtaskCommand::Picture => picture::draw_picture(&world),
         XtaskCommand::Deny => match tools::run_cargo_deny(&world) {
             Ok(summary) => return print_summary(&summary),
             Err(error) => Err(error),
@@ -134,10 +144,10 @@ fn list_steps() {
     }
 }
 
-fn run_tests(world: &RepoContext, only: &[TestStep]) -> ExitCode {
+fn run_tests(world: &RepoContext, only: &[TestStep], extent: TestExtent) -> ExitCode {
     let all = TestStep::value_variants().iter().copied();
     let steps: Vec<TestStep> = all.filter(|step| only.is_empty() || only.contains(step)).collect();
-    let summary = steps::run_steps(&steps, world);
+    let summary = steps::run_steps(&steps, world, extent);
     let slowest = slowest::list_slowest(&world.root);
     if steps.contains(&TestStep::Test) && !slowest.is_empty() {
         println!("\nthe slowest tests:\n{slowest}");

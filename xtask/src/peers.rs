@@ -135,10 +135,13 @@ impl SdkPeer {
     }
 }
 
-/// Returns the names of the installed peers, as [`PEERS_VARIABLE`] carries them.
-pub fn installed_names(root: &Path) -> String {
+/// Returns the names of the installed peers that a test run uses, as [`PEERS_VARIABLE`] carries them.
+pub fn installed_names(root: &Path, extent: InstallScope) -> String {
     let startable = |peer: &&SdkPeer| peer.is_installed(root) && peer.missing_interpreter().is_none();
     let peers = SdkPeer::ALL.iter().filter(startable).map(|peer| peer.name());
+    if extent == InstallScope::Sdks {
+        return peers.collect::<Vec<_>>().join(",");
+    }
     let agents =
         PublishedAgent::ALL.iter().filter(|agent| agent.is_installed(root)).map(|agent| agent.name());
     let clients =
@@ -151,7 +154,9 @@ pub fn installed_names(root: &Path) -> String {
 /// Which peers to install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstallScope {
-    /// The peers that every test run has.
+    /// The programs on the official SDKs, which every test run has.
+    Sdks,
+    /// Also the agents and clients of others that are quick to install.
     Usual,
     /// Also the peers that take long to build or much disk space.
     All,
@@ -163,6 +168,9 @@ pub fn install_peers(world: &RepoContext, extent: InstallScope) -> Vec<SummaryRo
         |name: &str, install: &dyn Fn() -> StepOutcome| SummaryRow::timed(format!("peers: {name}"), install);
     let mut rows: Vec<SummaryRow> =
         SdkPeer::ALL.iter().map(|peer| row(peer.name(), &|| peer.install(world))).collect();
+    if extent == InstallScope::Sdks {
+        return rows;
+    }
     rows.extend(PublishedAgent::ALL.iter().map(|agent| row(agent.name(), &|| agent.install(world, extent))));
     rows.extend(
         PublishedClient::ALL.iter().map(|client| row(client.name(), &|| client.install(world, extent))),
@@ -293,7 +301,7 @@ fn copy_lock(lock: &Path, stamp: &Path) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PeerDirs, SdkPeer, copy_files, installed_names, is_current, write_stamp};
+    use super::{InstallScope, PeerDirs, SdkPeer, copy_files, installed_names, is_current, write_stamp};
     use std::fs;
 
     #[test]
@@ -345,6 +353,6 @@ mod tests {
         fs::create_dir_all(&rust).unwrap();
         fs::write(rust.join("peer-rust-agent"), "").unwrap();
         assert!(SdkPeer::Rust.is_installed(root.path()));
-        assert_eq!(installed_names(root.path()).split(',').next(), Some("rust"));
+        assert_eq!(installed_names(root.path(), InstallScope::All).split(',').next(), Some("rust"));
     }
 }

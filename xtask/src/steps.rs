@@ -18,7 +18,7 @@ pub enum TestStep {
     Clippy,
     /// The documentation builds; a warning is an error
     Docs,
-    /// The release binary `bowline`, and everything else in debug
+    /// The binary `bowline`, and everything else
     Build,
     /// The programs on the official SDKs, and the agents and clients of others, at pinned versions
     Peers,
@@ -46,17 +46,22 @@ impl TestStep {
         matches!(self, Self::Test | Self::Doctest)
     }
 
-    fn run(self, world: &RepoContext) -> Vec<SummaryRow> {
+    fn run(self, world: &RepoContext, extent: TestExtent) -> Vec<SummaryRow> {
         if self == Self::Peers {
-            return peers::install_peers(world, InstallScope::Usual);
+            return peers::install_peers(world, extent.peers());
         }
         let nextest = succeeds(&mut cargo(&world.root, &["nextest", "--version"]));
-        let run_all = || self.commands(&world.root, nextest).iter_mut().try_for_each(run);
+        let run_all = || self.commands(&world.root, extent, nextest).iter_mut().try_for_each(run);
         vec![SummaryRow::timed(self.name(), || StepOutcome::from_result(run_all()))]
     }
 
-    fn commands(self, root: &Path, nextest: bool) -> Vec<Command> {
+    fn commands(self, root: &Path, extent: TestExtent, nextest: bool) -> Vec<Command> {
         let cargo = |args: &str| cargo(root, &args.split(' ').collect::<Vec<_>>());
+        let cargo_for_tests = |args: &str| {
+            let mut command = cargo(args);
+            command.envs(TEST_PROFILE);
+            command
+        };
         match self {
             Self::Fmt => vec![cargo("fmt --all --check")],
             Self::Clippy => vec![cargo("clippy --workspace --all-targets --locked -- -D warnings")],
@@ -65,39 +70,67 @@ impl TestStep {
                 doc.env("RUSTDOCFLAGS", "-D warnings");
                 vec![doc]
             }
-            Self::Build => {
-                let mut release = cargo("build --release --locked --package bowline-cli --bin bowline");
-                release.env(OPT_LEVEL_VARIABLE, "0");
-                vec![release, cargo("build --workspace --all-targets --locked")]
-            }
+            Self::Build => vec![
+                cargo_for_tests("build --release --locked --package bowline-cli --bin bowline"),
+                cargo_for_tests("build --release --workspace --all-targets --locked"),
+            ],
             Self::Test => {
-                let mut test = cargo(if nextest {
-                    "nextest run --workspace --locked --no-fail-fast"
+                let mut test = cargo_for_tests(if nextest {
+                    "nextest run --release --workspace --locked --no-fail-fast"
                 } else {
-                    "test --workspace --locked --no-fail-fast --lib --bins --tests --examples"
+                    "test --release --workspace --locked --no-fail-fast --lib --bins --tests --examples"
                 });
-                test.env(peers::PEERS_VARIABLE, peers::installed_names(root))
-                    .env(BUILT_VARIABLE, "1")
-                    .env(OPT_LEVEL_VARIABLE, "0");
+                test.env(peers::PEERS_VARIABLE, peers::installed_names(root, extent.peers()))
+                    .env(BUILT_VARIABLE, "1");
+                if extent == TestExtent::Full {
+                    test.env(FULL_VARIABLE, "1");
+                }
                 // Does nothing after the build step, and builds everything where that step was left out.
-                vec![cargo("build --workspace --all-targets --locked"), test]
+                vec![cargo_for_tests("build --release --workspace --all-targets --locked"), test]
             }
-            Self::Doctest => vec![cargo("test --workspace --doc --locked")],
+            Self::Doctest => vec![cargo_for_tests("test --release --workspace --doc --locked")],
             Self::Peers => Vec::new(),
         }
     }
 }
 
-/// Lowers the optimisation of the release build: the tests of the README's commands check behaviour, not speed.
-const OPT_LEVEL_VARIABLE: &str = "CARGO_PROFILE_RELEASE_OPT_LEVEL";
+/// How much is tested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TestExtent {
+    /// What every change needs.
+    Usual,
+    /// Also what takes long: all installed peers, a fault at every call of SQLite, races of full length.
+    Full,
+}
+
+impl TestExtent {
+    fn peers(self) -> InstallScope {
+        match self {
+            Self::Usual => InstallScope::Sdks,
+            Self::Full => InstallScope::Usual,
+        }
+    }
+}
+
+/// The profile of tests: `release`, which the README's commands use, so that everything is built once; but without
+/// optimisation, and with the checks of a debug build.
+const TEST_PROFILE: [(&str, &str); 4] = [
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
+    ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"),
+    ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "true"),
+    ("CARGO_PROFILE_RELEASE_STRIP", "none"),
+];
+
+/// The variable that makes tests run at full length.
+const FULL_VARIABLE: &str = "BOWLINE_FULL";
 
 /// The variable that tells tests that all programs of the workspace are built.
 const BUILT_VARIABLE: &str = "BOWLINE_BUILT";
 
 /// Runs the steps in order, and continues after a failure except where a later step would fail for the same reason.
 /// Peers are downloaded from registries, so they are installed in parallel with the steps before them.
-pub fn run_steps(steps: &[TestStep], world: &RepoContext) -> RunSummary {
-    run_each(steps, |step| step.run(world))
+pub fn run_steps(steps: &[TestStep], world: &RepoContext, extent: TestExtent) -> RunSummary {
+    run_each(steps, |step| step.run(world, extent))
 }
 
 fn run_each(steps: &[TestStep], take: impl Fn(TestStep) -> Vec<SummaryRow> + Sync) -> RunSummary {

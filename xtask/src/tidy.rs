@@ -5,6 +5,7 @@
 
 mod copies;
 mod directions;
+mod impl_files;
 mod length;
 mod machine;
 mod mask;
@@ -23,6 +24,7 @@ use std::fmt;
 
 pub use copies::no_copied_code;
 pub use directions::crates_depend_in_one_direction;
+pub use impl_files::methods_stand_together;
 pub use length::files_stay_short;
 pub use machine::nothing_names_a_machine;
 pub use module_docs::{every_file_starts_with_its_subject, no_mod_rs};

@@ -1,64 +1,38 @@
-//! Holds this repository against every rule of the house. Each failure lists its places and what to do.
+//! Checks this repository against every rule of the house. A failure lists its places and what to do.
 
 use std::path::Path;
+
 use xtask::tidy::{self, Repo, RepoTree, TidyFinding};
 
-fn holds(rule: fn(&Repo) -> Vec<TidyFinding>) {
+type TidyRule = fn(&Repo) -> Vec<TidyFinding>;
+
+/// Every rule, by name.
+const RULES: &[(&str, TidyRule)] = &[
+    ("crates_depend_in_one_direction", tidy::crates_depend_in_one_direction),
+    ("every_file_starts_with_its_subject", tidy::every_file_starts_with_its_subject),
+    ("no_mod_rs", tidy::no_mod_rs),
+    ("files_stay_short", tidy::files_stay_short),
+    ("methods_stand_together", tidy::methods_stand_together),
+    ("no_ignored_tests", tidy::no_ignored_tests),
+    ("no_sleeping_tests", tidy::no_sleeping_tests),
+    ("libraries_leave_the_process_alone", tidy::libraries_leave_the_process_alone),
+    ("no_copied_code", tidy::no_copied_code),
+    ("readme_commands_are_tested", tidy::readme_commands_are_tested),
+    ("nothing_names_a_machine", tidy::nothing_names_a_machine),
+];
+
+#[test]
+fn the_repository_is_tidy() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let tree =
         RepoTree::read(&root).unwrap_or_else(|error| panic!("cannot read {}: {error}", root.display()));
     let repo = Repo::new(tree);
     assert!(repo.sources.len() > 10, "the repository was not found at {}", root.display());
-    let findings: Vec<_> = rule(&repo).iter().map(ToString::to_string).collect();
-    assert!(findings.is_empty(), "to tidy ({}):\n{}\n", findings.len(), findings.join("\n"));
-}
-
-#[test]
-fn crates_depend_in_one_direction() {
-    holds(tidy::crates_depend_in_one_direction);
-}
-
-#[test]
-fn every_file_starts_with_its_subject() {
-    holds(tidy::every_file_starts_with_its_subject);
-}
-
-#[test]
-fn no_mod_rs() {
-    holds(tidy::no_mod_rs);
-}
-
-#[test]
-fn files_stay_short() {
-    holds(tidy::files_stay_short);
-}
-
-#[test]
-fn no_ignored_tests() {
-    holds(tidy::no_ignored_tests);
-}
-
-#[test]
-fn no_sleeping_tests() {
-    holds(tidy::no_sleeping_tests);
-}
-
-#[test]
-fn libraries_leave_the_process_alone() {
-    holds(tidy::libraries_leave_the_process_alone);
-}
-
-#[test]
-fn no_copied_code() {
-    holds(tidy::no_copied_code);
-}
-
-#[test]
-fn readme_commands_are_tested() {
-    holds(tidy::readme_commands_are_tested);
-}
-
-#[test]
-fn nothing_names_a_machine() {
-    holds(tidy::nothing_names_a_machine);
+    let mut report = String::new();
+    for (rule, check) in RULES {
+        for finding in check(&repo) {
+            report.push_str(&format!("{rule}: {finding}\n"));
+        }
+    }
+    assert!(report.is_empty(), "to tidy:\n{report}");
 }

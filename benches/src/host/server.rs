@@ -14,6 +14,7 @@ use agent_client_protocol_schema::v1::{
     WriteTextFileRequest, WriteTextFileResponse,
 };
 use anyhow::{Context as _, Result};
+use bowline_access::approvals::{Approver, BoxFuture};
 use bowline_host::{
     Connection, FrontEnd, Host, HostEvent, HostOptions, HostPaths, HostSession, SessionOptions,
 };
@@ -22,7 +23,6 @@ use bowline_policy::question::{Question, QuestionReply};
 use bowline_wire::{
     AgentHandle, AgentProcess, Client, ClientContext, ConnectionLimits, ShutdownGrace, spawn_agent,
 };
-use bowline_workspace::approvals::{Approver, BoxFuture};
 use bowline_workspace::terminals::{self, SupervisorProgram};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;

@@ -17,16 +17,16 @@ use bowline_protocol::schema::v1::{
     SessionListCapabilities, SessionResumeCapabilities, SessionUpdate, SetSessionConfigOptionRequest,
     SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
 };
-use bowline_wire::methods::{SetSessionModelRequest, SetSessionModelResponse};
+use bowline_wire::message::methods::{SetSessionModelRequest, SetSessionModelResponse};
 use bowline_wire::{Agent, AgentContext, ClientHandle};
 
 use crate::agent_options::AgentOptions;
-use crate::config_options;
-use crate::keys::Keyring;
 use crate::model::catalogue::ModelCatalogue;
+use crate::model::keys::Keyring;
+use crate::session::config_options;
 use crate::session::{AgentResources, AgentSession, OpenMethod, SessionDirectories};
 use crate::store::{SessionMeta, SessionQuery, SessionRetention, SqliteSessionStore};
-use bowline_workspace::clock::format_iso8601;
+use bowline_storage::clock::format_iso8601;
 
 mod auth;
 
@@ -54,11 +54,11 @@ impl std::fmt::Debug for BowlineAgent {
 impl BowlineAgent {
     /// Returns an agent without a client. Resources are opened when they are needed.
     #[must_use]
-    pub fn new(settings: AgentOptions, models: ModelCatalogue, keys: Keyring) -> Self {
-        let store = Arc::new(SqliteSessionStore::new(&settings.paths.state_dir, SessionRetention::default()));
-        let shared = AgentResources::new(settings, models, keys, store);
+    pub fn new(options: AgentOptions, models: ModelCatalogue, keys: Keyring) -> Self {
+        let store = Arc::new(SqliteSessionStore::new(&options.paths.state_dir, SessionRetention::default()));
+        let resources = AgentResources::new(options, models, keys, store);
         Self {
-            resources: Arc::new(shared),
+            resources: Arc::new(resources),
             sessions: Arc::default(),
             mcp_notifications: McpNotificationRouter::default(),
         }
@@ -67,11 +67,11 @@ impl BowlineAgent {
     /// Ends all sessions: stops their commands and saves their state.
     pub async fn shut_down(&self) {
         let sessions: Vec<Arc<AgentSession>> = self.sessions().drain().map(|(_, session)| session).collect();
-        let mut closing = tokio::task::JoinSet::new();
+        let mut tasks = tokio::task::JoinSet::new();
         for session in sessions {
-            closing.spawn(async move { session.close().await });
+            tasks.spawn(async move { session.close().await });
         }
-        closing.join_all().await;
+        tasks.join_all().await;
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<AgentSession>>> {
@@ -91,17 +91,18 @@ impl BowlineAgent {
     async fn open_session(
         &self,
         cx: &AgentContext,
-        how: OpenMethod,
-        place: SessionDirectories,
+        method: OpenMethod,
+        directories: SessionDirectories,
         servers: &[McpServer],
     ) -> Result<Arc<AgentSession>, RpcError> {
         if self.sessions().len() >= MAX_SESSIONS {
             return Err(RpcError::Busy { limit: MAX_SESSIONS as u64 });
         }
-        let replayed = matches!(how, OpenMethod::Load(_));
+        let replayed = matches!(method, OpenMethod::Load(_));
         let over_acp = McpOverAcp::new(cx.client().clone(), self.mcp_notifications.clone());
         let opened =
-            AgentSession::open(&self.resources, cx.client(), how, place, (servers, over_acp)).await?;
+            AgentSession::open(&self.resources, cx.client(), method, directories, (servers, over_acp))
+                .await?;
         let session = Arc::new(opened.session);
         for notice in self.resources.store.take_notices() {
             session.add_note(notice.to_string());
@@ -155,12 +156,12 @@ impl Agent for BowlineAgent {
         request: InitializeRequest,
         cx: AgentContext,
     ) -> Result<InitializeResponse, Error> {
-        let who = request.client_info.as_ref().map_or_else(
+        let client_name = request.client_info.as_ref().map_or_else(
             || "a client that does not say its name".to_owned(),
             |client| format!("{} {}", client.name, client.version),
         );
         let advertised = serde_json::to_string(&request.client_capabilities).unwrap_or_default();
-        self.log_line(format!("initialized by {who}, which advertises {advertised}"));
+        self.log_line(format!("initialized by {client_name}, which advertises {advertised}"));
         let sessions = SessionCapabilities::new()
             .list(SessionListCapabilities::new())
             .delete(SessionDeleteCapabilities::new())
@@ -199,17 +200,17 @@ impl Agent for BowlineAgent {
         request: NewSessionRequest,
         cx: AgentContext,
     ) -> Result<NewSessionResponse, Error> {
-        let place = SessionDirectories::from_request(
+        let directories = SessionDirectories::from_request(
             request.cwd,
             request.additional_directories,
             &self.resources.options,
         )?;
-        place.check_exists(cx.client(), &request.mcp_servers).await?;
-        let session = self.open_session(&cx, OpenMethod::New, place, &request.mcp_servers).await?;
-        Ok(session.with_config_view(|choices| {
+        directories.check_exists(cx.client(), &request.mcp_servers).await?;
+        let session = self.open_session(&cx, OpenMethod::New, directories, &request.mcp_servers).await?;
+        Ok(session.with_config_view(|view| {
             NewSessionResponse::new(session.id().clone())
-                .modes(choices.mode_state())
-                .config_options(choices.config_options())
+                .modes(view.mode_state())
+                .config_options(view.config_options())
         }))
     }
 
@@ -218,19 +219,20 @@ impl Agent for BowlineAgent {
         request: LoadSessionRequest,
         cx: AgentContext,
     ) -> Result<LoadSessionResponse, Error> {
-        let place = SessionDirectories::from_request(
+        let directories = SessionDirectories::from_request(
             request.cwd,
             request.additional_directories,
             &self.resources.options,
         )?;
         self.close_and_forget(&request.session_id).await;
-        let session =
-            self.open_session(&cx, OpenMethod::Load(request.session_id), place, &request.mcp_servers).await?;
+        let session = self
+            .open_session(&cx, OpenMethod::Load(request.session_id), directories, &request.mcp_servers)
+            .await?;
         let turns = turn_count_meta(&session).await;
-        Ok(session.with_config_view(|choices| {
+        Ok(session.with_config_view(|view| {
             LoadSessionResponse::new()
-                .modes(choices.mode_state())
-                .config_options(choices.config_options())
+                .modes(view.mode_state())
+                .config_options(view.config_options())
                 .meta(turns)
         }))
     }
@@ -240,20 +242,20 @@ impl Agent for BowlineAgent {
         request: ResumeSessionRequest,
         cx: AgentContext,
     ) -> Result<ResumeSessionResponse, Error> {
-        let place = SessionDirectories::from_request(
+        let directories = SessionDirectories::from_request(
             request.cwd,
             request.additional_directories,
             &self.resources.options,
         )?;
         self.close_and_forget(&request.session_id).await;
         let session = self
-            .open_session(&cx, OpenMethod::Resume(request.session_id), place, &request.mcp_servers)
+            .open_session(&cx, OpenMethod::Resume(request.session_id), directories, &request.mcp_servers)
             .await?;
         let turns = turn_count_meta(&session).await;
-        Ok(session.with_config_view(|choices| {
+        Ok(session.with_config_view(|view| {
             ResumeSessionResponse::new()
-                .modes(choices.mode_state())
-                .config_options(choices.config_options())
+                .modes(view.mode_state())
+                .config_options(view.config_options())
                 .meta(turns)
         }))
     }
@@ -263,17 +265,18 @@ impl Agent for BowlineAgent {
         request: ForkSessionRequest,
         cx: AgentContext,
     ) -> Result<ForkSessionResponse, Error> {
-        let place = SessionDirectories::from_request(
+        let directories = SessionDirectories::from_request(
             request.cwd,
             request.additional_directories,
             &self.resources.options,
         )?;
-        let session =
-            self.open_session(&cx, OpenMethod::Fork(request.session_id), place, &request.mcp_servers).await?;
-        Ok(session.with_config_view(|choices| {
+        let session = self
+            .open_session(&cx, OpenMethod::Fork(request.session_id), directories, &request.mcp_servers)
+            .await?;
+        Ok(session.with_config_view(|view| {
             ForkSessionResponse::new(session.id().clone())
-                .modes(choices.mode_state())
-                .config_options(choices.config_options())
+                .modes(view.mode_state())
+                .config_options(view.config_options())
         }))
     }
 
@@ -284,13 +287,13 @@ impl Agent for BowlineAgent {
     ) -> Result<ListSessionsResponse, Error> {
         let query = SessionQuery { cwd: request.cwd, cursor: request.cursor, page_size: SESSIONS_PER_PAGE };
         let page = self.resources.store.list(query).await.map_err(RpcError::from)?;
-        let told = |meta: SessionMeta| {
+        let session_info = |meta: SessionMeta| {
             let mut info = SessionInfo::new(meta.id, meta.cwd).updated_at(format_iso8601(meta.updated_at));
             info.additional_directories = meta.additional_directories;
             info.title = meta.title;
             info
         };
-        let sessions = page.sessions.into_iter().map(told).collect();
+        let sessions = page.sessions.into_iter().map(session_info).collect();
         let mut response = ListSessionsResponse::new(sessions);
         response.next_cursor = page.next_cursor;
         Ok(response)
@@ -322,9 +325,8 @@ impl Agent for BowlineAgent {
         _: AgentContext,
     ) -> Result<SetSessionModeResponse, Error> {
         let session = self.find_session(&request.session_id)?;
-        let change = session
-            .with_config_view(|choices| choices.parse_mode(&request.mode_id.0))
-            .map_err(RpcError::from)?;
+        let change =
+            session.with_config_view(|view| view.parse_mode(&request.mode_id.0)).map_err(RpcError::from)?;
         session.apply_config_change(change).await?;
         Ok(SetSessionModeResponse::new())
     }
@@ -335,9 +337,8 @@ impl Agent for BowlineAgent {
         _: AgentContext,
     ) -> Result<SetSessionModelResponse, Error> {
         let session = self.find_session(&request.session_id)?;
-        let change = session
-            .with_config_view(|choices| choices.parse_model(&request.model_id))
-            .map_err(RpcError::from)?;
+        let change =
+            session.with_config_view(|view| view.parse_model(&request.model_id)).map_err(RpcError::from)?;
         session.apply_config_change(change).await?;
         Ok(SetSessionModelResponse {})
     }
@@ -348,10 +349,9 @@ impl Agent for BowlineAgent {
         _: AgentContext,
     ) -> Result<SetSessionConfigOptionResponse, Error> {
         let session = self.find_session(&request.session_id)?;
-        let change =
-            session.with_config_view(|choices| choices.parse_option(&request.config_id.0, &request.value));
+        let change = session.with_config_view(|view| view.parse_option(&request.config_id.0, &request.value));
         session.apply_config_change(change.map_err(RpcError::from)?).await?;
-        Ok(SetSessionConfigOptionResponse::new(session.with_config_view(|choices| choices.config_options())))
+        Ok(SetSessionConfigOptionResponse::new(session.with_config_view(|view| view.config_options())))
     }
 
     async fn prompt(&self, request: PromptRequest, cx: AgentContext) -> Result<PromptResponse, Error> {

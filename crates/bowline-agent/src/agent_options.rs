@@ -99,9 +99,9 @@ impl std::fmt::Debug for LogSink {
 impl AgentOptions {
     /// Returns the default options.
     #[must_use]
-    pub fn new(places: AgentPaths, terminals: terminals::TerminalOptions) -> Self {
+    pub fn new(paths: AgentPaths, terminals: terminals::TerminalOptions) -> Self {
         Self {
-            paths: places,
+            paths,
             tool_set: ToolSet::default(),
             is_shell_enabled: false,
             mode: AgentMode::default(),

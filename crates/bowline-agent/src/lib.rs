@@ -23,24 +23,18 @@
 //!   [`Toolbox::clean_up`](tools::Toolbox::clean_up) ends the commands of dropped calls.
 //! - [`store`] keeps the updates sent to the client and the model's conversation as two lists of records. Loading
 //!   replays the first and repairs the second. A turn is saved before it is answered.
-//! - [`compaction`] measures the conversation before each request, with estimates calibrated by the token counts of
+//! - [`compaction`](turn::compaction) measures the conversation before each request, with estimates calibrated by the token counts of
 //!   providers. It truncates old outputs first; then the model summarises the older part, or it is listed mechanically.
 //! - Prompts of one session queue, at most eight. A turn waits up to 15 seconds for MCP servers that are starting.
 
 pub mod agent;
 pub mod agent_options;
-pub mod compaction;
-pub mod config_options;
-pub mod instructions;
-pub mod keys;
 pub mod model;
 pub mod permission;
 pub mod prompt;
 pub mod reporter;
 pub mod runtime;
 pub mod session;
-pub mod slash_commands;
 pub mod store;
-pub mod system_prompt;
 pub mod tools;
 pub mod turn;

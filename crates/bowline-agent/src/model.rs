@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use bowline_conversation::conversation::{ConversationMessage, ThinkingLevel, TokenUsage, ToolSpec, ToolUse};
 use futures_util::Stream;
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use self::provider::Provider;
@@ -199,8 +200,8 @@ impl ModelInfo {
     #[must_use]
     pub fn is_small(&self) -> bool {
         let Some((provider, name)) = self.name.split_once('/') else { return false };
-        let may_be = Provider::from_id(provider).is_some_and(Provider::may_write_calls_as_text);
-        may_be
+        let may_write_calls = Provider::from_id(provider).is_some_and(Provider::may_write_calls_as_text);
+        may_write_calls
             && (self.context_window < SMALL_WINDOW
                 || parameter_count(name).is_some_and(|count| count < FEW_PARAMETERS))
     }
@@ -232,7 +233,7 @@ pub trait Model: Send + Sync {
 
     /// Fetches properties that only its server knows, unless it has; [`Model::info`] returns them afterwards. If the
     /// server cannot answer now, the next call tries again.
-    fn fetch_info(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn fetch_info(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
@@ -240,5 +241,6 @@ pub trait Model: Send + Sync {
     fn stream_reply(&self, request: ModelRequest) -> ReplyStream;
 }
 
+pub mod keys;
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use bowline_access::approvals::{
+    ApprovalError, ApprovalRequest, Approvals, OperationApproval, PolicyFallback, PolicySources,
+};
+use bowline_access::audit::AuditLog;
+use bowline_access::policy::{PolicyError, PolicyFile};
 use bowline_conversation::conversation::ToolUse;
 use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject, DecisionSource};
 use bowline_policy::grants::GrantHolder;
@@ -19,13 +24,8 @@ use bowline_policy::mode::AgentMode;
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::policy::{Effect, PolicyDecision, Preset};
 use bowline_policy::question::{AnswerChoice, QuestionItem, QuestionTrigger};
+use bowline_storage::clock::now;
 use bowline_text::hash::ContentHash;
-use bowline_workspace::approvals::{
-    ApprovalError, ApprovalRequest, Approvals, OperationApproval, PolicyFallback, PolicySources,
-};
-use bowline_workspace::audit::AuditLog;
-use bowline_workspace::clock::now;
-use bowline_workspace::policy::{PolicyError, PolicyFile};
 use bowline_workspace::workspace::Workspace;
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
@@ -109,14 +109,9 @@ pub(crate) enum Denial {
 impl Permissions {
     /// Returns the permissions of a session. Resources are opened when they are needed.
     #[must_use]
-    pub fn new(runtimes: SessionRuntime) -> Self {
-        let editor = Arc::new(PermissionPrompter::new(&runtimes));
-        let inner = Inner {
-            runtime: runtimes,
-            prompter: editor,
-            approvals: OnceCell::new(),
-            state: Mutex::default(),
-        };
+    pub fn new(runtime: SessionRuntime) -> Self {
+        let prompter = Arc::new(PermissionPrompter::new(&runtime));
+        let inner = Inner { runtime, prompter, approvals: OnceCell::new(), state: Mutex::default() };
         Self { inner: Arc::new(inner) }
     }
 
@@ -167,24 +162,24 @@ impl Permissions {
         let open = || async {
             let names = self.inner.runtime.root_names().await;
             let roots = self.inner.runtime.roots().await.ok().cloned();
-            let (settings, person) = (self.inner.runtime.options().clone(), self.inner.prompter.clone());
+            let (options, prompter) = (self.inner.runtime.options().clone(), self.inner.prompter.clone());
             let fallback = PolicyFallback::AtMost(self.mode().preset());
             let opened = spawn_blocking(move || {
                 let directories: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
-                let file = PolicyFile::open(&settings.paths.policy_file, &directories)
-                    .map_err(|why| format!("the user's rules cannot be used: {why}"))?;
-                let place = match &roots {
-                    Some(roots) => Workspace::journal_directory(&settings.paths.state_dir, roots),
-                    None => Workspace::remote_directory(&settings.paths.state_dir, &names),
+                let file = PolicyFile::open(&options.paths.policy_file, &directories)
+                    .map_err(|error| format!("the user's rules cannot be used: {error}"))?;
+                let directory = match &roots {
+                    Some(roots) => Workspace::journal_directory(&options.paths.state_dir, roots),
+                    None => Workspace::remote_directory(&options.paths.state_dir, &names),
                 };
-                let (log, anchor) = AuditLog::locate(&place, &settings.paths.anchors_dir);
+                let (log, anchor) = AuditLog::locate(&directory, &options.paths.anchors_dir);
                 let log = AuditLog::open(&log, &anchor, Default::default())
-                    .map_err(|why| format!("the audit log cannot be used: {why}"))?;
+                    .map_err(|error| format!("the audit log cannot be used: {error}"))?;
                 let rules = PolicySources { file: Some(file), fallback, rules: Vec::new(), roots: names };
-                Ok(Approvals::new(rules, log, person))
+                Ok(Approvals::new(rules, log, prompter))
             });
-            let opened = opened.await.map_err(|ended| ended.to_string()).and_then(|opened| opened);
-            opened.inspect_err(|why| self.log_line(why))
+            let opened = opened.await.map_err(|error| error.to_string()).and_then(|opened| opened);
+            opened.inspect_err(|error| self.log_line(error))
         };
         self.inner.approvals.get_or_try_init(open).await
     }
@@ -192,24 +187,26 @@ impl Permissions {
     /// Authorizes an operation by rules alone, for reads without a call of the model. The user is not asked.
     pub(crate) async fn authorize_by_rules(
         &self,
-        by: Backend,
+        backend: Backend,
         turn: Option<u64>,
-        wish: &OperationRequest,
+        request: &OperationRequest,
     ) -> Result<RulesOutcome, Denial> {
-        if self.is_decided_by_client(by) {
+        if self.is_decided_by_client(backend) {
             return Ok(RulesOutcome::Allowed(self.client_authorization()));
         }
         let holder = self.holder(turn);
-        let mut pass = self.new_authorization(&holder, wish).await?;
+        let mut authorization = self.new_authorization(&holder, request).await?;
         let approvals = self.approvals().await.map_err(rules_unusable)?;
-        let ruling = self.judge_operation(approvals, &holder, &wish.item.operation).await?;
+        let ruling = self.judge_operation(approvals, &holder, &request.item.operation).await?;
         match ruling.effect {
             Effect::Allow => {
-                pass.set_decider(OperationApproval::from_ruling(&ruling).decision_source());
-                Ok(RulesOutcome::Allowed(pass))
+                authorization.set_decider(OperationApproval::from_ruling(&ruling).decision_source());
+                Ok(RulesOutcome::Allowed(authorization))
             }
-            Effect::Ask => Ok(RulesOutcome::Undecided(pass)),
-            Effect::Deny => Err(pass.deny("the user's rules or settings deny it".to_owned(), None).await),
+            Effect::Ask => Ok(RulesOutcome::Undecided(authorization)),
+            Effect::Deny => {
+                Err(authorization.deny("the user's rules or settings deny it".to_owned(), None).await)
+            }
         }
     }
 
@@ -217,18 +214,18 @@ impl Permissions {
     pub(crate) async fn record_refusal(
         &self,
         cx: &CallContext,
-        wish: &OperationRequest,
-        told: String,
+        request: &OperationRequest,
+        message: String,
     ) -> Denial {
-        match self.new_authorization(&self.holder(Some(cx.turn)), wish).await {
-            Ok(mut pass) => pass.deny(told, None).await,
-            Err(no) => no,
+        match self.new_authorization(&self.holder(Some(cx.turn)), request).await {
+            Ok(mut authorization) => authorization.deny(message, None).await,
+            Err(denial) => denial,
         }
     }
 
     /// Returns whether the client judges and records the operations of a backend.
-    fn is_decided_by_client(&self, by: Backend) -> bool {
-        by == Backend::Client && self.inner.runtime.client().gate().authorizes_operations()
+    fn is_decided_by_client(&self, backend: Backend) -> bool {
+        backend == Backend::Client && self.inner.runtime.client().gate().authorizes_operations()
     }
 
     /// Returns the authorization of an operation that the client judges and records itself.
@@ -239,12 +236,12 @@ impl Permissions {
     async fn new_authorization(
         &self,
         holder: &GrantHolder,
-        wish: &OperationRequest,
+        request: &OperationRequest,
     ) -> Result<Authorization, Denial> {
         let approvals = self.approvals().await.map_err(rules_unusable)?.clone();
-        let mut entry = AuditEntry::new(now(), wish.action.clone());
+        let mut entry = AuditEntry::new(now(), request.action.clone());
         (entry.session, entry.turn) = (Some(holder.session.clone()), holder.turn);
-        entry.subject = AuditSubject::from(&wish.item.operation.target);
+        entry.subject = AuditSubject::from(&request.item.operation.target);
         let log = Some(Box::new(AuthorizationLog { approvals, entry, started: Instant::now() }));
         Ok(Authorization { permissions: self.clone(), log, is_exact: false })
     }
@@ -252,19 +249,19 @@ impl Permissions {
     /// Authorizes an operation of a backend.
     pub(crate) async fn authorize(
         &self,
-        by: Backend,
+        backend: Backend,
         call: &ToolUse,
         cx: &CallContext,
-        wish: OperationRequest,
+        request: OperationRequest,
     ) -> Result<Authorization, Denial> {
-        if self.is_decided_by_client(by) {
-            let mut pass = self.client_authorization();
-            if wish.item.operation.kind != OperationKind::Read {
-                pass.check_mode_allows_changes().await?;
+        if self.is_decided_by_client(backend) {
+            let mut authorization = self.client_authorization();
+            if request.item.operation.kind != OperationKind::Read {
+                authorization.check_mode_allows_changes().await?;
             }
-            return Ok(pass);
+            return Ok(authorization);
         }
-        self.authorize_with_definition(call, cx, wish, None).await
+        self.authorize_with_definition(call, cx, request, None).await
     }
 
     /// Authorizes a call of an MCP server's tool. An approval holds for this definition of the tool.
@@ -272,92 +269,95 @@ impl Permissions {
         &self,
         call: &ToolUse,
         cx: &CallContext,
-        wish: OperationRequest,
+        request: OperationRequest,
         definition: ContentHash,
     ) -> Result<Authorization, Denial> {
-        self.authorize_with_definition(call, cx, wish, Some(definition)).await
+        self.authorize_with_definition(call, cx, request, Some(definition)).await
     }
 
     async fn authorize_with_definition(
         &self,
         call: &ToolUse,
         cx: &CallContext,
-        wish: OperationRequest,
+        request: OperationRequest,
         definition: Option<ContentHash>,
     ) -> Result<Authorization, Denial> {
         let holder = self.holder(Some(cx.turn));
-        let mut pass = self.new_authorization(&holder, &wish).await?;
-        if let Some(log) = &mut pass.log {
+        let mut authorization = self.new_authorization(&holder, &request).await?;
+        if let Some(log) = &mut authorization.log {
             log.entry.call = cx.reporter.wire_id(&call.id).ok().map(|id| id.0.to_string());
         }
-        let operation = wish.item.operation.clone();
+        let operation = request.item.operation.clone();
         if operation.kind != OperationKind::Read {
-            pass.check_mode_allows_changes().await?;
+            authorization.check_mode_allows_changes().await?;
         }
         let approvals = self.approvals().await.map_err(rules_unusable)?.clone();
         let ruling = self.judge_operation(&approvals, &holder, &operation).await?;
         if ruling.effect == Effect::Allow {
-            pass.set_decider(OperationApproval::from_ruling(&ruling).decision_source());
-            return Ok(pass);
+            authorization.set_decider(OperationApproval::from_ruling(&ruling).decision_source());
+            return Ok(authorization);
         }
         // An earlier session answer counts only where the rules still ask: a later denial wins.
         let mut warnings = Vec::new();
         if ruling.effect == Effect::Ask
-            && let Some((choice, was_definition)) = self.find_session_answer(&operation)
+            && let Some((choice, answered_definition)) = self.find_session_answer(&operation)
         {
-            pass.set_decider(DecisionSource::Client);
+            authorization.set_decider(DecisionSource::Client);
             match choice {
-                AnswerChoice::Allow if was_definition == definition => return Ok(pass),
+                AnswerChoice::Allow if answered_definition == definition => return Ok(authorization),
                 AnswerChoice::Allow => warnings.push(
                     "its server changed the description or the schema of this tool since you allowed it for the session"
                         .to_owned(),
                 ),
                 AnswerChoice::Deny => {
-                    return Err(pass
+                    return Err(authorization
                         .deny("the user said no to this for the whole session".to_owned(), None)
                         .await);
                 }
             }
         }
-        let request = ApprovalRequest {
+        let approval_request = ApprovalRequest {
             holder,
             call: Some(call.id.clone()),
             agent: None,
             trigger: QuestionTrigger::UnrequestedOperation,
-            title: wish.title,
-            items: vec![wish.item],
+            title: request.title,
+            items: vec![request.item],
             warnings,
             agent_options: Vec::new(),
             resolved_operations: Vec::new(),
         };
-        let asking = self.inner.prompter.register_call(&call.id, &cx.reporter);
-        let cleared = approvals.authorize(&request).await;
-        let special = asking.special_answer();
+        let guard = self.inner.prompter.register_call(&call.id, &cx.reporter);
+        let approval = approvals.authorize(&approval_request).await;
+        let special = guard.special_answer();
         if let Some(SpecialAnswer::ForSession(choice)) = special
             && matches!(
-                (choice, &cleared),
+                (choice, &approval),
                 (AnswerChoice::Allow, Ok(_)) | (AnswerChoice::Deny, Err(ApprovalError::Person { .. }))
             )
         {
             self.store_session_answer(&operation, choice, definition);
         }
-        match (cleared, special) {
-            (Ok(cleared), _) => {
-                pass.is_exact = cleared.is_bound_to_operation();
-                pass.set_decider(cleared.decision_source());
-                Ok(pass)
+        match (approval, special) {
+            (Ok(approval), _) => {
+                authorization.is_exact = approval.is_bound_to_operation();
+                authorization.set_decider(approval.decision_source());
+                Ok(authorization)
             }
             (Err(_), Some(SpecialAnswer::Cancelled)) => {
-                pass.record(AuditDecision::Cancelled, Some("the turn was cancelled".to_owned())).await.ok();
+                authorization
+                    .record(AuditDecision::Cancelled, Some("the turn was cancelled".to_owned()))
+                    .await
+                    .ok();
                 Err(Denial::Cancelled)
             }
-            (Err(refused), special) => {
-                pass.set_decider(refused.decision_source());
-                let (told, why) = match special {
-                    Some(SpecialAnswer::NotAsked(why)) => (why, None),
-                    _ => describe_refusal(&refused),
+            (Err(error), special) => {
+                authorization.set_decider(error.decision_source());
+                let (model_message, user_message) = match special {
+                    Some(SpecialAnswer::NotAsked(reason)) => (reason, None),
+                    _ => describe_refusal(&error),
                 };
-                Err(pass.deny(told, why).await)
+                Err(authorization.deny(model_message, user_message).await)
             }
         }
     }
@@ -374,9 +374,9 @@ impl Permissions {
             let ruling = approvals.judge(&holder, &operation)?;
             Ok::<_, PolicyError>((ruling, approvals.policy()?.preset))
         });
-        let judged = judged.await.map_err(|ended| rules_unusable(ended.to_string()))?;
+        let judged = judged.await.map_err(|error| rules_unusable(error.to_string()))?;
         let (ruling, preset) =
-            judged.map_err(|why| rules_unusable(format!("the user's rules cannot be used: {why}")))?;
+            judged.map_err(|error| rules_unusable(format!("the user's rules cannot be used: {error}")))?;
         self.log_stricter_preset(preset);
         Ok(ruling)
     }
@@ -385,8 +385,8 @@ impl Permissions {
     fn find_session_answer(&self, operation: &Operation) -> Option<(AnswerChoice, Option<ContentHash>)> {
         let OperationTarget::Described(text) = &operation.target else { return None };
         let state = self.state();
-        let kept = state.session_answers.iter().find(|kept| kept.description == *text)?;
-        Some((kept.choice, kept.definition))
+        let answer = state.session_answers.iter().find(|answer| answer.description == *text)?;
+        Some((answer.choice, answer.definition))
     }
 
     fn store_session_answer(
@@ -396,15 +396,15 @@ impl Permissions {
         definition: Option<ContentHash>,
     ) {
         if let OperationTarget::Described(text) = &operation.target {
-            let described = &mut self.state().session_answers;
-            described.retain(|kept| kept.description != *text);
-            if described.len() >= MAX_SESSION_ANSWERS {
+            let answers = &mut self.state().session_answers;
+            answers.retain(|answer| answer.description != *text);
+            if answers.len() >= MAX_SESSION_ANSWERS {
                 // Denials are evicted last.
                 let oldest =
-                    described.iter().position(|kept| kept.choice == AnswerChoice::Allow).unwrap_or(0);
-                described.remove(oldest);
+                    answers.iter().position(|answer| answer.choice == AnswerChoice::Allow).unwrap_or(0);
+                answers.remove(oldest);
             }
-            described.push_back(SessionAnswer { description: text.clone(), definition, choice });
+            answers.push_back(SessionAnswer { description: text.clone(), definition, choice });
         }
     }
 
@@ -412,10 +412,10 @@ impl Permissions {
     fn log_stricter_preset(&self, preset: Preset) {
         let mut state = self.state();
         let limit = (preset != state.mode.preset()).then_some(preset);
-        let is_news = std::mem::replace(&mut state.logged_limit, limit) != limit;
+        let has_changed = std::mem::replace(&mut state.logged_limit, limit) != limit;
         let mode = state.mode;
         drop(state);
-        if let Some(preset) = limit.filter(|_| is_news) {
+        if let Some(preset) = limit.filter(|_| has_changed) {
             self.log_line(&format!(
                 "the user's rules state the preset {preset}, which is stricter than the mode {} and holds in its place",
                 mode.id()
@@ -445,25 +445,25 @@ pub(crate) enum RulesOutcome {
 }
 
 /// Returns the messages of a refusal for the model and for the user.
-fn describe_refusal(refused: &ApprovalError) -> (String, Option<String>) {
-    match refused {
+fn describe_refusal(error: &ApprovalError) -> (String, Option<String>) {
+    match error {
         ApprovalError::Person { reason: None, .. } => {
             ("the user said no; do something else, or ask what to do instead".to_owned(), None)
         }
-        ApprovalError::Rules { agent_message: told, reason: text, .. } if refused.is_denied_by_rule() => {
-            ((*told).to_owned(), Some(text.clone()))
+        ApprovalError::Rules { agent_message, reason, .. } if error.is_denied_by_rule() => {
+            ((*agent_message).to_owned(), Some(reason.clone()))
         }
-        ApprovalError::Rules { agent_message: told, reason: text, .. } => (format!("{told} ({text})"), None),
-        ApprovalError::PolicyUnusable(why) => {
-            ("the user's rules cannot be used".to_owned(), Some(why.clone()))
+        ApprovalError::Rules { agent_message, reason, .. } => (format!("{agent_message} ({reason})"), None),
+        ApprovalError::PolicyUnusable(reason) => {
+            ("the user's rules cannot be used".to_owned(), Some(reason.clone()))
         }
-        refused => (refused.to_string(), None),
+        error => (error.to_string(), None),
     }
 }
 
 /// Returns the denial for a policy or audit log that cannot be used.
-fn rules_unusable(why: String) -> Denial {
-    let told =
+fn rules_unusable(reason: String) -> Denial {
+    let message =
         "nothing was done: the user's rules or the audit log cannot be used, and the user has to see to that";
-    Denial::Denied { model_message: told.to_owned(), user_message: Some(why) }
+    Denial::Denied { model_message: message.to_owned(), user_message: Some(reason) }
 }

@@ -134,10 +134,10 @@ impl From<PromptError> for RpcError {
 pub async fn read_prompt<F: FileBackend>(
     prompt: &[ContentBlock],
     files: &F,
-    reading: PromptContext<'_>,
+    context: PromptContext<'_>,
 ) -> Result<ModelPrompt, PromptError> {
     check_size(prompt)?;
-    let mut draft = PromptDraft::new(reading);
+    let mut draft = PromptDraft::new(context);
     for block in prompt {
         draft.add_block(block)?;
     }
@@ -151,11 +151,11 @@ pub async fn read_prompt<F: FileBackend>(
 /// attachment.
 #[must_use]
 pub fn session_title(prompt: &[ContentBlock]) -> Option<String> {
-    let lines = |block: &ContentBlock| match block {
+    let first_line = |block: &ContentBlock| match block {
         ContentBlock::Text(text) => text.text.lines().map(tidy_line).find(|line| !line.is_empty()),
         _ => None,
     };
-    let named = |block: &ContentBlock| match block {
+    let resource_name = |block: &ContentBlock| match block {
         ContentBlock::ResourceLink(link) => Some(tidy_line(link.title.as_deref().unwrap_or(&link.name))),
         ContentBlock::Resource(resource) => match &resource.resource {
             EmbeddedResourceResource::TextResourceContents(text) => Some(uri_file_name(&text.uri)),
@@ -165,20 +165,20 @@ pub fn session_title(prompt: &[ContentBlock]) -> Option<String> {
         },
         _ => None,
     };
-    let found = prompt.iter().find_map(lines).or_else(|| prompt.iter().find_map(named))?;
-    (!found.is_empty()).then(|| truncate_title(&found))
+    let title = prompt.iter().find_map(first_line).or_else(|| prompt.iter().find_map(resource_name))?;
+    (!title.is_empty()).then(|| truncate_title(&title))
 }
 
 fn check_size(prompt: &[ContentBlock]) -> Result<(), PromptError> {
     if prompt.len() > MAX_BLOCKS {
         return Err(PromptError::TooManyBlocks(prompt.len()));
     }
-    let words = prompt.iter().map(|block| match block {
+    let text_bytes = prompt.iter().map(|block| match block {
         ContentBlock::Text(text) => text.text.len(),
         _ => 0,
     });
-    let words = words.sum();
-    if words > MAX_TEXT_BYTES { Err(PromptError::TooLong(words)) } else { Ok(()) }
+    let text_bytes = text_bytes.sum();
+    if text_bytes > MAX_TEXT_BYTES { Err(PromptError::TooLong(text_bytes)) } else { Ok(()) }
 }
 
 /// A prompt being read.
@@ -195,9 +195,9 @@ struct PromptDraft<'a> {
 }
 
 impl<'a> PromptDraft<'a> {
-    fn new(reading: PromptContext<'a>) -> Self {
+    fn new(context: PromptContext<'a>) -> Self {
         Self {
-            context: reading,
+            context,
             text: String::new(),
             images: Vec::new(),
             attachments: Vec::new(),
@@ -266,15 +266,15 @@ impl<'a> PromptDraft<'a> {
 
     /// Returns whether the text mentions a file or directory as `@PATH`, possibly followed by punctuation.
     fn mentions(&self, path: &str) -> bool {
-        let is_meant = |name: &str| {
+        let is_same_path = |name: &str| {
             links::to_absolute(name, self.context.cwd).trim_end_matches('/') == path.trim_end_matches('/')
         };
         self.text.split('@').skip(1).any(|rest| match rest.strip_prefix('"') {
-            Some(quoted) => quoted.split('"').next().is_some_and(is_meant),
+            Some(quoted) => quoted.split('"').next().is_some_and(is_same_path),
             None => {
                 let word = rest.split(char::is_whitespace).next().unwrap_or_default();
-                let bare = word.trim_end_matches(|last: char| last.is_ascii_punctuation() && last != '/');
-                is_meant(word) || is_meant(bare)
+                let trimmed = word.trim_end_matches(|last: char| last.is_ascii_punctuation() && last != '/');
+                is_same_path(word) || is_same_path(trimmed)
             }
         })
     }
@@ -294,14 +294,14 @@ impl<'a> PromptDraft<'a> {
     }
 
     fn add_image(&mut self, image: &ImageContent) -> Result<(), PromptError> {
-        let from =
+        let origin =
             image.uri.as_deref().map(|uri| format!(" {}", self.attachment_label(uri))).unwrap_or_default();
-        self.add_image_data(&image.mime_type, &image.data, &from)
+        self.add_image_data(&image.mime_type, &image.data, &origin)
     }
 
-    fn add_image_data(&mut self, mime: &str, data: &str, from: &str) -> Result<(), PromptError> {
-        let named = display::escape_line(mime, 60);
-        let refused = if data.is_empty() {
+    fn add_image_data(&mut self, mime: &str, data: &str, origin: &str) -> Result<(), PromptError> {
+        let mime_name = display::escape_line(mime, 60);
+        let refusal = if data.is_empty() {
             Some("it has no data")
         } else if !IMAGE_TYPES.contains(&mime) {
             Some("only PNG, JPEG, GIF and WebP can be shown")
@@ -317,16 +317,16 @@ impl<'a> PromptDraft<'a> {
         if !is_base64(data) {
             return Err(PromptError::NotBase64);
         }
-        match refused {
-            Some(why) => {
-                self.push_name(&format!("[a picture{from} that is not shown]"));
+        match refusal {
+            Some(reason) => {
+                self.push_name(&format!("[a picture{origin} that is not shown]"));
                 self.add_note(format!(
-                    "A picture{from} ({named}, {}) is not shown: {why}.",
+                    "A picture{origin} ({mime_name}, {}) is not shown: {reason}.",
                     describe_size(data)
                 ));
             }
             None => {
-                self.push_name(&format!("[picture {}{from}]", self.images.len() + 1));
+                self.push_name(&format!("[picture {}{origin}]", self.images.len() + 1));
                 self.images.push(MessagePart::Image { mime: mime.to_owned(), data: Arc::from(data) });
             }
         }
@@ -356,10 +356,11 @@ impl<'a> PromptDraft<'a> {
         }
         match links::parse_link(&link.uri, self.context.cwd) {
             LinkTarget::Other(_) => {
-                let about = link.description.as_deref().or(link.title.as_deref()).unwrap_or(&link.name);
-                let about = display::escape_line(about, 500);
-                self.attachments
-                    .push(Attachment::Note(format!("{label} is a link ({about}). It was not fetched.")));
+                let description = link.description.as_deref().or(link.title.as_deref()).unwrap_or(&link.name);
+                let description = display::escape_line(description, 500);
+                self.attachments.push(Attachment::Note(format!(
+                    "{label} is a link ({description}). It was not fetched."
+                )));
             }
             _ if self.linked_uris.len() > MAX_LINKS => {
                 self.add_note(format!("{label} is not shown: more than {MAX_LINKS} files are attached."));
@@ -373,15 +374,15 @@ impl<'a> PromptDraft<'a> {
     }
 
     async fn finish<F: FileBackend>(self, files: &F) -> ModelPrompt {
-        let mut shelf = AttachmentRenderer::new(self.context.limits, self.notes);
-        shelf.render_all(self.attachments, files).await;
+        let mut renderer = AttachmentRenderer::new(self.context.limits, self.notes);
+        renderer.render_all(self.attachments, files).await;
         let mut parts = Vec::new();
         if !self.text.is_empty() {
             parts.push(MessagePart::Text { text: self.text });
         }
         parts.extend(self.images);
-        parts.extend(shelf.texts.into_iter().map(|text| MessagePart::Text { text }));
-        ModelPrompt { parts, shown_files: shelf.shown_files, notes: shelf.notes }
+        parts.extend(renderer.texts.into_iter().map(|text| MessagePart::Text { text }));
+        ModelPrompt { parts, shown_files: renderer.shown_files, notes: renderer.notes }
     }
 }
 
@@ -422,5 +423,7 @@ fn truncate_title(text: &str) -> String {
     format!("{}…", cut[..end].trim_end())
 }
 
+pub mod instructions;
+pub mod system;
 #[cfg(test)]
 mod tests;

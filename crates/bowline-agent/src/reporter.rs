@@ -99,8 +99,8 @@ impl Reporter {
         call: &str,
         build: impl FnOnce(ToolCallId) -> ToolCall,
     ) -> Result<(), ReportError> {
-        let started = self.state().start_call(call, build)?;
-        Ok(self.send_update(started).await?)
+        let update = self.state().start_call(call, build)?;
+        Ok(self.send_update(update).await?)
     }
 
     /// Reports changes of a call; sends nothing if nothing changed.
@@ -150,9 +150,9 @@ impl Reporter {
         &self,
         broker: &PermissionBroker,
         call: &str,
-        ask: PermissionRequestDetails,
+        details: PermissionRequestDetails,
     ) -> Result<RequestPermissionRequest, PermissionRequestError> {
-        broker.build_request_for(&self.state().calls, call, ask)
+        broker.build_request_for(&self.state().calls, call, details)
     }
 
     /// Marks every open call as failed, at the end of a cancelled turn. Recorded even if the client cannot be notified.
@@ -201,10 +201,10 @@ impl State {
         build: impl FnOnce(ToolCallId) -> ToolCall,
     ) -> Result<ToolCall, TrackerError> {
         if self.calls.calls().count() >= MAX_TRACKED_CALLS {
-            let is_over = |status| matches!(status, ToolCallStatus::Completed | ToolCallStatus::Failed);
-            let over =
-                self.calls.calls().filter(|(_, call)| is_over(call.status)).map(|(id, _)| id.to_owned());
-            for id in over.collect::<Vec<_>>() {
+            let is_finished = |status| matches!(status, ToolCallStatus::Completed | ToolCallStatus::Failed);
+            let finished =
+                self.calls.calls().filter(|(_, call)| is_finished(call.status)).map(|(id, _)| id.to_owned());
+            for id in finished.collect::<Vec<_>>() {
                 self.calls.forget(&id)?;
             }
         }
@@ -268,10 +268,10 @@ fn chunk_text(update: &SessionUpdate) -> Option<&str> {
 
 /// Returns the size of an update in the record, in bytes.
 fn json_size(update: &SessionUpdate) -> usize {
-    let mut counted = ByteCounter(0);
+    let mut counter = ByteCounter(0);
     // An update that cannot be serialised takes no space.
-    serde_json::to_writer(&mut counted, update).ok();
-    counted.0
+    serde_json::to_writer(&mut counter, update).ok();
+    counter.0
 }
 
 /// Counts the bytes written to it.
@@ -293,11 +293,11 @@ fn is_replaced_by(last: &SessionUpdate, next: &SessionUpdate) -> bool {
     let (SessionUpdate::ToolCallUpdate(last), SessionUpdate::ToolCallUpdate(next)) = (last, next) else {
         return false;
     };
-    let shows_only = |update: &ToolCallUpdate| {
+    let is_content_only = |update: &ToolCallUpdate| {
         let content = update.fields.content.clone();
         content.is_some() && update.fields == ToolCallUpdateFields::new().content(content)
     };
-    last.tool_call_id == next.tool_call_id && shows_only(last) && shows_only(next)
+    last.tool_call_id == next.tool_call_id && is_content_only(last) && is_content_only(next)
 }
 
 /// Returns whether `next` continues the same message, so that one record can hold both.
@@ -311,8 +311,8 @@ fn append_text(last: &mut SessionUpdate, text: &str) {
     if let SessionUpdate::UserMessageChunk(chunk)
     | SessionUpdate::AgentMessageChunk(chunk)
     | SessionUpdate::AgentThoughtChunk(chunk) = last
-        && let ContentBlock::Text(known) = &mut chunk.content
+        && let ContentBlock::Text(existing) = &mut chunk.content
     {
-        known.text.push_str(text);
+        existing.text.push_str(text);
     }
 }

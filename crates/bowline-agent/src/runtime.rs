@@ -39,7 +39,8 @@ pub use search::OverlaySearchResult;
 pub use terminals::{RuntimeTerminalOutput, RuntimeTerminals};
 pub use workspace_server::AdoptedWorkspace;
 
-use crate::agent_options::{AgentOptions, AgentPaths};
+use crate::agent_options::{AgentOptions, AgentPaths, ToolSet};
+use crate::tools::mcp::McpSource;
 use client_texts::ClientTexts;
 use disk_checks::DiskChecks;
 
@@ -107,40 +108,41 @@ impl BackendChoice {
     /// Returns the choice for a client with these capabilities.
     #[must_use]
     pub fn from_gate(client: &ClientCapabilityGate) -> Self {
-        let by = |method| if client.check(method).is_ok() { Backend::Client } else { Backend::Local };
+        let backend_for =
+            |method| if client.check(method).is_ok() { Backend::Client } else { Backend::Local };
         Self {
-            read: by(ClientMethod::ReadTextFile),
-            write: by(ClientMethod::WriteTextFile),
-            terminal: by(ClientMethod::CreateTerminal),
+            read: backend_for(ClientMethod::ReadTextFile),
+            write: backend_for(ClientMethod::WriteTextFile),
+            terminal: backend_for(ClientMethod::CreateTerminal),
         }
     }
 
     /// Describes each method's backend and the reason for it, one per line. Without `shell`, no backend runs commands.
     #[must_use]
     pub fn describe(self, shell: bool) -> Vec<String> {
-        let line = |what: &str, by: Backend, capability: &str| match by {
-            Backend::Client => format!("{what}: the editor (it advertises {capability})"),
+        let line = |operations: &str, backend: Backend, capability: &str| match backend {
+            Backend::Client => format!("{operations}: the editor (it advertises {capability})"),
             Backend::Workspace => format!(
-                "{what}: the client's workspace server, over MCP (the editor does not advertise {capability})"
+                "{operations}: the client's workspace server, over MCP (the editor does not advertise {capability})"
             ),
             Backend::Local => {
-                format!("{what}: the agent's own machine (the editor does not advertise {capability})")
+                format!("{operations}: the agent's own machine (the editor does not advertise {capability})")
             }
         };
-        let looking = match self.read {
+        let search_backend = match self.read {
             Backend::Workspace => "the client's workspace server, over MCP (it reads the files)",
             _ => "the agent's own machine (the protocol has no such method)",
         };
         let commands = if shell {
             line("commands", self.terminal, "terminal")
         } else {
-            "commands: nobody (the agent was started without --shell, as --no-terminal has it)".to_owned()
+            "commands: none (the agent was started without --shell, as --no-terminal has it)".to_owned()
         };
         vec![
             line("reading files", self.read, "fs.readTextFile"),
             line("writing files", self.write, "fs.writeTextFile"),
             commands,
-            format!("listing and searching: {looking}"),
+            format!("listing and searching: {search_backend}"),
         ]
     }
 }
@@ -200,20 +202,21 @@ impl SessionRuntime {
         client: ClientHandle,
         session: SessionId,
         cwd: &str,
-        more: &[String],
-        settings: Arc<AgentOptions>,
+        additional_directories: &[String],
+        options: Arc<AgentOptions>,
     ) -> Result<Self, PathError> {
         let cwd = LexicalPath::parse(cwd)?;
-        let more = more.iter().map(LexicalPath::parse).collect::<Result<_, _>>()?;
-        let choice = BackendChoice::for_client(&client);
+        let additional_directories =
+            additional_directories.iter().map(LexicalPath::parse).collect::<Result<_, _>>()?;
+        let backend_choice = BackendChoice::for_client(&client);
         let inner = Inner {
             client,
             session,
             cwd,
-            additional_directories: more,
-            backend_choice: choice,
+            additional_directories,
+            backend_choice,
             adopted_workspace: OnceLock::new(),
-            options: settings,
+            options,
             roots: OnceCell::new(),
             local: OnceCell::new(),
             client_texts: Mutex::default(),
@@ -227,7 +230,7 @@ impl SessionRuntime {
     pub fn backend_choice(&self) -> BackendChoice {
         let (choice, shell) = (self.inner.backend_choice, self.inner.options.is_shell_enabled);
         self.adopted_workspace()
-            .map_or(choice, |adopted| choice.with_workspace(adopted.server().serves, shell))
+            .map_or(choice, |workspace| choice.with_workspace(workspace.server().serves, shell))
     }
 
     /// Returns the session's directory.
@@ -258,14 +261,38 @@ impl SessionRuntime {
     #[must_use]
     pub fn describe(&self) -> Vec<String> {
         let mut lines = self.backend_choice().describe(self.inner.options.is_shell_enabled);
-        if let Some(adopted) = self.adopted_workspace() {
-            let server = adopted.server();
+        if let Some(workspace) = self.adopted_workspace() {
+            let server = workspace.server();
             lines.push(format!(
                 "the client's workspace server: the MCP server {:?} (its tools are those of one)",
                 server.name
             ));
         }
         lines
+    }
+
+    /// Adopts a workspace server of the client, if it has one, for methods that the client does not serve itself.
+    /// Returns the description of the backends the first time. Dual tool sets name their machine, so they are not
+    /// redirected.
+    pub fn adopt_workspace(&self, source: &Arc<dyn McpSource>) -> Option<Vec<String>> {
+        if self.adopted_workspace().is_some() || self.options().tool_set == ToolSet::Dual {
+            return None;
+        }
+        let base = self.inner.backend_choice;
+        let server = source.workspace_server()?;
+        if base.with_workspace(server.serves, self.options().is_shell_enabled) == base {
+            return None;
+        }
+        let workspace = AdoptedWorkspace::new(server, source.clone());
+        // A concurrent call has adopted the same server.
+        self.inner.adopted_workspace.set(workspace).ok()?;
+        Some(self.describe())
+    }
+
+    /// Returns the adopted workspace server, if any.
+    #[must_use]
+    pub fn adopted_workspace(&self) -> Option<&AdoptedWorkspace> {
+        self.inner.adopted_workspace.get()
     }
 
     /// Resolves a path given by a model: relative paths are below the session's directory.
@@ -282,8 +309,8 @@ impl SessionRuntime {
     /// Returns a path relative to the session's directory, if it lies inside.
     #[must_use]
     pub fn display_path<'p>(&self, path: &'p str) -> &'p str {
-        let below = path.strip_prefix(self.cwd()).and_then(|rest| rest.strip_prefix('/'));
-        below.filter(|rest| !rest.is_empty()).unwrap_or(path)
+        let relative = path.strip_prefix(self.cwd()).and_then(|rest| rest.strip_prefix('/'));
+        relative.filter(|rest| !rest.is_empty()).unwrap_or(path)
     }
 
     /// Reads a file, or some lines of it, through a given backend.
@@ -292,26 +319,32 @@ impl SessionRuntime {
     /// Fails if the backend returns no text.
     pub async fn read(
         &self,
-        by: Backend,
+        backend: Backend,
         path: &str,
         window: LineWindow,
     ) -> Result<ServedText, RuntimeError> {
-        let asked_whole = window == LineWindow::default();
-        let (text, whole, truth) = match by {
+        let wants_whole_file = window == LineWindow::default();
+        let (text, whole, disk_comparison) = match backend {
             Backend::Client => {
                 let read = self.client_files().read(path, window).await;
                 match &read {
-                    Ok(text) if asked_whole => self.client_texts().insert(path, text.clone()),
-                    Err(fault) if fault.is_file_missing() => self.client_texts().remove(path),
+                    Ok(text) if wants_whole_file => self.client_texts().insert(path, text.clone()),
+                    Err(error) if error.is_file_missing() => self.client_texts().remove(path),
                     _ => {}
                 }
                 let text = read?;
-                let truth =
-                    if asked_whole { self.check_disk(path, &text).await } else { DiskComparison::UpToDate };
-                (text, asked_whole.then_some(true), truth)
+                let disk_comparison = if wants_whole_file {
+                    self.check_disk(path, &text).await
+                } else {
+                    DiskComparison::UpToDate
+                };
+                (text, wants_whole_file.then_some(true), disk_comparison)
             }
             Backend::Workspace => {
-                let (text, whole) = self.read_via_workspace(path, window).await?;
+                let Some(workspace) = self.adopted_workspace() else {
+                    return Err(RuntimeError::EngineUnavailable("there is no workspace server".to_owned()));
+                };
+                let (text, whole) = workspace.read(path, window).await?;
                 (text, Some(whole), DiskComparison::UpToDate)
             }
             Backend::Local => {
@@ -325,7 +358,7 @@ impl SessionRuntime {
                 (read.text, read.is_whole, DiskComparison::UpToDate)
             }
         };
-        Ok(ServedText { text, whole, backend: by, disk_comparison: truth })
+        Ok(ServedText { text, whole, backend, disk_comparison })
     }
 
     /// Writes a file through a given backend.
@@ -334,19 +367,19 @@ impl SessionRuntime {
     /// Fails if the file was not written, or if the outcome is unknown.
     pub async fn write(
         &self,
-        by: Backend,
+        backend: Backend,
         path: &str,
         content: String,
-        asker: &Requester,
+        requester: &Requester,
     ) -> Result<TextWriteOutcome, RuntimeError> {
-        match by {
+        match backend {
             Backend::Client => {
                 self.record_client_write(path);
                 self.client_files().write(path, content).await?;
                 Ok(TextWriteOutcome::default())
             }
             Backend::Workspace => Err(workspace_tools_only()),
-            Backend::Local => Ok(self.local().await?.files.write(path, content, asker).await?),
+            Backend::Local => Ok(self.local().await?.files.write(path, content, requester).await?),
         }
     }
 
@@ -354,13 +387,13 @@ impl SessionRuntime {
     ///
     /// # Errors
     /// Fails if the backend has no terminals.
-    pub async fn terminals(&self, by: Backend) -> Result<RuntimeTerminals, RuntimeError> {
-        let Inner { client, session, options: settings, .. } = &*self.inner;
-        Ok(match by {
+    pub async fn terminals(&self, backend: Backend) -> Result<RuntimeTerminals, RuntimeError> {
+        let Inner { client, session, options, .. } = &*self.inner;
+        Ok(match backend {
             Backend::Client => RuntimeTerminals::Client(ClientTerminals::new(
                 client.clone(),
                 session.clone(),
-                ClientTimeouts::for_client(settings, client),
+                ClientTimeouts::for_client(options, client),
             )),
             Backend::Workspace => return Err(workspace_tools_only()),
             Backend::Local => RuntimeTerminals::Local(self.local().await?.terminals.clone()),
@@ -370,8 +403,8 @@ impl SessionRuntime {
     /// Returns the client's files, even if it does not serve them: it then fails by itself.
     #[must_use]
     pub fn client_files(&self) -> ClientFiles {
-        let Inner { client, session, options: settings, .. } = &*self.inner;
-        ClientFiles::new(client.clone(), session.clone(), settings)
+        let Inner { client, session, options, .. } = &*self.inner;
+        ClientFiles::new(client.clone(), session.clone(), options)
     }
 
     /// Returns this machine's engine, opened on first use.
@@ -381,20 +414,20 @@ impl SessionRuntime {
     pub async fn local(&self) -> Result<&LocalRuntime, RuntimeError> {
         let roots = self.roots().await?.clone();
         let open = || async {
-            let (settings, name) = (self.inner.options.clone(), self.inner.session.0.to_string());
+            let (options, name) = (self.inner.options.clone(), self.inner.session.0.to_string());
             let opened = spawn_blocking(move || {
-                let journal = Workspace::journal_directory(&settings.paths.state_dir, &roots);
-                let opened = Workspace::open(roots, &journal, settings.workspace.clone())
+                let journal = Workspace::journal_directory(&options.paths.state_dir, &roots);
+                let opened = Workspace::open(roots, &journal, options.workspace.clone())
                     .map_err(|error| RuntimeError::EngineUnavailable(error.to_string()))?;
-                let told = opened.notices.iter().map(ToString::to_string);
-                for line in told.chain(opened.recovered.iter().map(ToString::to_string)) {
-                    settings.log.write_line(line);
+                let notices = opened.notices.iter().map(ToString::to_string);
+                for line in notices.chain(opened.recovered.iter().map(ToString::to_string)) {
+                    options.log.write_line(line);
                 }
                 let session = opened.workspace.session(&name);
-                let terminals = LocalTerminals::new(session.clone(), settings.terminals.clone());
+                let terminals = LocalTerminals::new(session.clone(), options.terminals.clone());
                 Ok(LocalRuntime { workspace: opened.workspace, files: LocalFiles::new(session), terminals })
             });
-            opened.await.map_err(|ended| RuntimeError::EngineUnavailable(ended.to_string()))?
+            opened.await.map_err(|error| RuntimeError::EngineUnavailable(error.to_string()))?
         };
         self.inner.local.get_or_try_init(open).await
     }
@@ -406,17 +439,17 @@ impl SessionRuntime {
     pub async fn roots(&self) -> Result<&Roots, RuntimeError> {
         let open = || async {
             let cwd = RootSpec::writable(self.inner.cwd.as_str());
-            let more: Vec<RootSpec> = self
+            let additional_roots: Vec<RootSpec> = self
                 .inner
                 .additional_directories
                 .iter()
                 .map(|path| RootSpec::writable(path.as_str()))
                 .collect();
-            let places = self.inner.options.paths.clone();
+            let paths = self.inner.options.paths.clone();
             let opened = spawn_blocking(move || {
-                Roots::open(&cwd, &more).map(|roots| protect_own_files(roots, &places))
+                Roots::open(&cwd, &additional_roots).map(|roots| protect_own_files(roots, &paths))
             });
-            let opened = opened.await.map_err(|ended| RuntimeError::EngineUnavailable(ended.to_string()))?;
+            let opened = opened.await.map_err(|error| RuntimeError::EngineUnavailable(error.to_string()))?;
             opened.map_err(|error| RuntimeError::EngineUnavailable(error.to_string()))
         };
         self.inner.roots.get_or_try_init(open).await
@@ -427,8 +460,8 @@ impl SessionRuntime {
         match self.roots().await {
             Ok(roots) => roots.iter().map(|(path, _)| path.to_owned()).collect(),
             Err(_) => {
-                let given = std::iter::once(&self.inner.cwd).chain(&self.inner.additional_directories);
-                given.map(|path| path.as_str().to_owned()).collect()
+                let directories = std::iter::once(&self.inner.cwd).chain(&self.inner.additional_directories);
+                directories.map(|path| path.as_str().to_owned()).collect()
             }
         }
     }
@@ -444,26 +477,27 @@ impl SessionRuntime {
         path: &LexicalPath,
     ) -> Result<Operation, RpcError> {
         let access = if kind == OperationKind::Read { Access::Read } else { Access::Write };
-        let elsewhere = || Operation {
+        let outside_roots = || Operation {
             kind,
             target: OperationTarget::OutsideRoots { requested: path.as_str().to_owned() },
         };
         if let Ok(roots) = self.roots().await {
-            let (roots, asked) = (roots.clone(), path.as_str().to_owned());
-            let looked =
-                spawn_blocking(move || roots.admit(&asked, access).map(|found| found.operation(kind)));
-            match looked.await.map_err(|ended| RpcError::Internal { reason: ended.to_string() })? {
+            let (roots, requested) = (roots.clone(), path.as_str().to_owned());
+            let admission = spawn_blocking(move || {
+                roots.admit(&requested, access).map(|admitted| admitted.operation(kind))
+            });
+            match admission.await.map_err(|error| RpcError::Internal { reason: error.to_string() })? {
                 Ok(operation) => return Ok(operation),
                 Err(AdmitError::Refused(refusal @ AdmissionError::ReadOnlyRoot(_))) => {
                     return Err(refusal.into());
                 }
-                Err(own @ AdmitError::BowlineOwned(_)) => {
-                    return Err(RpcError::Denied { reason: own.to_string() });
+                Err(error @ AdmitError::BowlineOwned(_)) => {
+                    return Err(RpcError::Denied { reason: error.to_string() });
                 }
-                Err(moved @ AdmitError::RootMoved(_)) => {
-                    return Err(RpcError::Internal { reason: moved.to_string() });
+                Err(error @ AdmitError::RootMoved(_)) => {
+                    return Err(RpcError::Internal { reason: error.to_string() });
                 }
-                Err(AdmitError::Refused(_) | AdmitError::SystemFileSystem(_)) => return Ok(elsewhere()),
+                Err(AdmitError::Refused(_) | AdmitError::SystemFileSystem(_)) => return Ok(outside_roots()),
                 // The client may have a file that this machine lacks.
                 Err(_) => {}
             }
@@ -471,10 +505,10 @@ impl SessionRuntime {
         let root = |path: &LexicalPath| Root { path: path.clone(), mode: RootMode::Writable };
         let mut roots = paths::Roots::new(root(&self.inner.cwd));
         for path in &self.inner.additional_directories {
-            roots.add(root(path)).map_err(|many| RpcError::InvalidParams { reason: many.to_string() })?;
+            roots.add(root(path)).map_err(|error| RpcError::InvalidParams { reason: error.to_string() })?;
         }
         Ok(roots.admit(path, access).map_or_else(
-            |_| elsewhere(),
+            |_| outside_roots(),
             |admitted| Operation {
                 kind,
                 target: OperationTarget::File {
@@ -509,14 +543,14 @@ fn workspace_tools_only() -> RuntimeError {
 }
 
 /// Denies access to Bowline's own files.
-fn protect_own_files(roots: Roots, places: &AgentPaths) -> Roots {
-    let AgentPaths { state_dir: state, policy_file: policy, anchors_dir: anchors, keys_file: keys } = places;
+fn protect_own_files(roots: Roots, paths: &AgentPaths) -> Roots {
+    let AgentPaths { state_dir: state, policy_file: policy, anchors_dir: anchors, keys_file: keys } = paths;
     let cwd = PathBuf::from(roots.cwd());
     // The file's directory, unless the project lies in it: then the file alone.
-    let around = |file: &Path| match file.parent() {
+    let protected_path = |file: &Path| match file.parent() {
         Some(directory) if !cwd.starts_with(directory) => directory.to_owned(),
         _ => file.to_owned(),
     };
-    let own = [state.clone(), anchors.clone(), around(policy), around(keys)];
-    roots.with_reserved_paths(own)
+    let reserved = [state.clone(), anchors.clone(), protected_path(policy), protected_path(keys)];
+    roots.with_reserved_paths(reserved)
 }

@@ -1,4 +1,4 @@
-//! One session: its state, its prompt queue, its turns.
+//! One session: its state, its prompt queue, its turns, and how they are saved.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,26 +17,27 @@ use bowline_protocol::schema::v1::{
 };
 use bowline_wire::service::CancelSignal;
 use bowline_wire::{CallError, ClientHandle};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::agent_options::AgentOptions;
-use crate::config_options::{ConfigChange, ConfigView};
-use crate::instructions::Instructions;
 use crate::model::offline::NAME as OFFLINE;
 use crate::model::{Model, Price};
+use crate::prompt::instructions::Instructions;
 use crate::prompt::{self, AttachmentLimits, PromptContext};
 use crate::reporter::Reporter;
-use crate::slash_commands as commands;
-use crate::store::{SessionLease, SessionMeta, SessionRecord, StoreError};
+use crate::session::config_options::{ConfigChange, ConfigView};
+use crate::session::slash_commands as commands;
+use crate::store::{Durability, SessionLease, SessionMeta, SessionRecord, StoreError};
 use crate::tools::{CallContext, Toolbox};
 use crate::turn::{self, TurnCancellation};
 
+pub mod config_options;
 mod mcp_servers;
 mod notes;
 mod open;
-mod save;
+pub mod slash_commands;
 mod unavailable_model;
 
 use notes::PendingNotes;
@@ -190,26 +191,28 @@ impl AgentSession {
     }
 
     /// Returns the system prompt and the offered tools.
-    pub(crate) fn system_prompt_and_tools(&self, choice: &SessionConfig) -> (Arc<str>, Arc<[ToolSpec]>) {
+    pub(crate) fn system_prompt_and_tools(&self, config: &SessionConfig) -> (Arc<str>, Arc<[ToolSpec]>) {
         let instructions = self.instructions.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let tools = self.tool_specs(choice.mode);
-        (open::build_system_prompt(self, choice, &tools, &instructions).into(), tools)
+        let tools = self.tool_specs(config.mode);
+        (open::build_system_prompt(self, config, &tools, &instructions).into(), tools)
     }
 
     /// Reads the project's instructions; keeps the previous ones if that takes too long.
     async fn read_instructions(&self) {
         match timeout(INSTRUCTIONS_TIMEOUT, open::load_instructions(self)).await {
-            Ok(read) => *self.instructions.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(read),
+            Ok(instructions) => {
+                *self.instructions.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(instructions)
+            }
             Err(_) => self.log_line("the project's instructions could not be read in time"),
         }
     }
 
     /// Runs a function on the session's config options.
-    pub(crate) fn with_config_view<T>(&self, with: impl FnOnce(ConfigView<'_>) -> T) -> T {
+    pub(crate) fn with_config_view<T>(&self, f: impl FnOnce(ConfigView<'_>) -> T) -> T {
         let SessionConfig { mode, model, thinking, .. } = self.config();
         let models = self.resources.offered_models();
-        let widest = self.resources.options.widest_mode;
-        with(ConfigView { mode, widest_mode: widest, model: model.info(), models: &models, thinking })
+        let widest_mode = self.resources.options.widest_mode;
+        f(ConfigView { mode, widest_mode, model: model.info(), models: &models, thinking })
     }
 
     /// Changes the configuration, and notifies the client.
@@ -228,9 +231,9 @@ impl AgentSession {
             }
             ConfigChange::Thinking(thinking) => self.config_mut().thinking = *thinking,
         }
-        let choice = self.config();
-        self.log_line(&format!("mode {}, model {}", choice.mode.id(), choice.model.info().name));
-        let SessionConfig { mode, model, thinking, .. } = choice;
+        let config = self.config();
+        self.log_line(&format!("mode {}, model {}", config.mode.id(), config.model.info().name));
+        let SessionConfig { mode, model, thinking, .. } = config;
         let model = model.info().name.clone();
         let saved = self.update_meta(move |meta| {
             (meta.mode, meta.model, meta.thinking) = (mode, Some(model), thinking);
@@ -238,7 +241,7 @@ impl AgentSession {
         if let Err(error) = saved.await {
             self.log_line(&format!("what was chosen could not be saved: {error}"));
         }
-        for update in self.with_config_view(|choices| choices.updates_for(&change)) {
+        for update in self.with_config_view(|view| view.updates_for(&change)) {
             self.send_update(update).await;
         }
         Ok(())
@@ -269,49 +272,52 @@ impl AgentSession {
         prompt: Vec<ContentBlock>,
         signal: &CancelSignal,
     ) -> Result<PromptResponse, RpcError> {
-        let Ok(_place) = self.prompt_slots.try_acquire() else {
+        let Ok(_slot) = self.prompt_slots.try_acquire() else {
             return Err(RpcError::Busy { limit: MAX_WAITING_PROMPTS as u64 });
         };
-        let halt =
+        let cancellation =
             TurnCancellation { cancel_signal: signal, close_signal: &self.closed, client: &self.client };
-        let Some(mut talk) = halt.run_until_cancelled(self.conversation.lock()).await else {
+        let Some(mut conversation) = cancellation.run_until_cancelled(self.conversation.lock()).await else {
             return Ok(PromptResponse::new(StopReason::Cancelled));
         };
         if self.closed.is_fired() {
             return Err(RpcError::SessionNotFound { session_id: self.id.clone() });
         }
-        talk.turn += 1;
+        conversation.turn += 1;
         // Saved before the number is used: a turn that is cut off must not share it with the next.
-        let turn = talk.turn;
-        let numbered = halt.run_until_cancelled(self.update_meta(move |meta| meta.turns = turn)).await;
-        if let Some(Err(error)) = &numbered {
+        let turn = conversation.turn;
+        let turn_saved =
+            cancellation.run_until_cancelled(self.update_meta(move |meta| meta.turns = turn)).await;
+        if let Some(Err(error)) = &turn_saved {
             self.log_line(&format!("the beginning of the turn could not be saved: {error}"));
         }
-        let reporter = Reporter::new(self.client.clone(), self.id.clone(), talk.turn);
+        let reporter = Reporter::new(self.client.clone(), self.id.clone(), conversation.turn);
         for block in &prompt {
-            let chunk =
-                ContentChunk::new(block.clone()).message_id(MessageId::new(format!("turn{}-0", talk.turn)));
+            let chunk = ContentChunk::new(block.clone())
+                .message_id(MessageId::new(format!("turn{}-0", conversation.turn)));
             reporter.record_update(SessionUpdate::UserMessageChunk(chunk));
         }
-        let ended = match numbered {
-            Some(_) => self.run_turn(&mut talk, &reporter, &halt, prompt).await,
+        let outcome = match turn_saved {
+            Some(_) => self.run_turn(&mut conversation, &reporter, &cancellation, prompt).await,
             None => Ok(TurnOutcome::Cancelled),
         };
-        self.finish_turn(&mut talk, &reporter, ended).await
+        self.finish_turn(&mut conversation, &reporter, outcome).await
     }
 
     async fn run_turn(
         &self,
-        talk: &mut SessionConversation,
+        conversation: &mut SessionConversation,
         reporter: &Reporter,
-        halt: &TurnCancellation<'_>,
+        cancellation: &TurnCancellation<'_>,
         prompt: Vec<ContentBlock>,
     ) -> Result<TurnOutcome, RpcError> {
         let prompt = match slash_command::parse(&prompt) {
-            Some(command) => match commands::run_slash_command(self, talk, reporter, halt, command).await {
-                commands::SlashOutcome::Finished(end) => return Ok(end),
-                commands::SlashOutcome::Prompt(prompt) => prompt,
-            },
+            Some(command) => {
+                match commands::run_slash_command(self, conversation, reporter, cancellation, command).await {
+                    commands::SlashOutcome::Finished(end) => return Ok(end),
+                    commands::SlashOutcome::Prompt(prompt) => prompt,
+                }
+            }
             None => prompt,
         };
         if self.config().title.is_none()
@@ -319,7 +325,7 @@ impl AgentSession {
         {
             self.config_mut().title = Some(title.clone());
             let info = SessionInfoUpdate::new().title(title);
-            if halt
+            if cancellation
                 .run_until_cancelled(self.send_update(SessionUpdate::SessionInfoUpdate(info)))
                 .await
                 .is_none()
@@ -328,70 +334,78 @@ impl AgentSession {
             }
         }
         // A link may lead to one of these servers.
-        if halt.run_until_cancelled(self.prepare_mcp_servers(reporter, talk.turn)).await.is_none() {
+        if cancellation
+            .run_until_cancelled(self.prepare_mcp_servers(reporter, conversation.turn))
+            .await
+            .is_none()
+        {
             return Ok(TurnOutcome::Cancelled);
         }
         let model = self.config().model;
         if self.resources.check_model_usable(model.info()).is_ok()
-            && halt.run_until_cancelled(model.fetch_info()).await.is_none()
+            && cancellation.run_until_cancelled(model.fetch_info()).await.is_none()
         {
             return Ok(TurnOutcome::Cancelled);
         }
-        let reading = PromptContext {
+        let context = PromptContext {
             cwd: self.toolbox.runtime().cwd(),
             supports_images: model.info().supports_images,
             limits: AttachmentLimits::for_window(model.info().context_window),
         };
-        let linked = self.toolbox.linked_files(CallContext { reporter: reporter.clone(), turn: talk.turn });
-        let read = match halt.run_until_cancelled(prompt::read_prompt(&prompt, &linked, reading)).await {
-            Some(read) if !linked.is_cancelled() => read?,
+        let linked_files =
+            self.toolbox.linked_files(CallContext { reporter: reporter.clone(), turn: conversation.turn });
+        let read = match cancellation
+            .run_until_cancelled(prompt::read_prompt(&prompt, &linked_files, context))
+            .await
+        {
+            Some(read) if !linked_files.is_cancelled() => read?,
             _ => return Ok(TurnOutcome::Cancelled),
         };
         for note in &read.notes {
             self.log_line(note);
         }
-        for shown in read.shown_files {
-            self.toolbox.record_shown_file(&shown.path, shown.text);
+        for file in read.shown_files {
+            self.toolbox.record_shown_file(&file.path, file.text);
         }
-        let prepared = async {
-            self.send_notes(reporter, talk.turn).await;
+        let preparation = async {
+            self.send_notes(reporter, conversation.turn).await;
             // The offline model follows only the user's commands.
             if model.info().name != OFFLINE {
                 self.read_instructions().await;
             }
         };
-        if halt.run_until_cancelled(prepared).await.is_none() {
+        if cancellation.run_until_cancelled(preparation).await.is_none() {
             return Ok(TurnOutcome::Cancelled);
         }
-        Ok(turn::run_turn(self, talk, reporter, halt, read.parts).await)
+        Ok(turn::run_turn(self, conversation, reporter, cancellation, read.parts).await)
     }
 
     /// Cleans up after a turn, saves it, and returns its result.
     async fn finish_turn(
         &self,
-        talk: &mut SessionConversation,
+        conversation: &mut SessionConversation,
         reporter: &Reporter,
-        ended: Result<TurnOutcome, RpcError>,
+        outcome: Result<TurnOutcome, RpcError>,
     ) -> Result<PromptResponse, RpcError> {
-        let cancelled = matches!(ended, Ok(TurnOutcome::Cancelled));
+        let cancelled = matches!(outcome, Ok(TurnOutcome::Cancelled));
         // Concurrently: a client that does not read must not keep commands alive.
         let commands = async {
             match cancelled {
-                true => self.toolbox.end_turn(talk.turn).await,
+                true => self.toolbox.end_turn(conversation.turn).await,
                 false => self.toolbox.clean_up().await,
             }
         };
-        let clean = async { tokio::join!(commands, reporter.fail_open_calls()) };
-        if timeout(CLEAN_UP_TIMEOUT, clean).await.is_err() {
+        let cleanup = async { tokio::join!(commands, reporter.fail_open_calls()) };
+        if timeout(CLEAN_UP_TIMEOUT, cleanup).await.is_err() {
             self.log_line("cleaning up after the turn took too long; what is left goes on by itself");
         }
-        self.toolbox.permissions().end_turn(talk.turn);
-        let saved = self.save_turn(talk, reporter, cancelled).await;
+        self.toolbox.permissions().end_turn(conversation.turn);
+        let saved = self.save_turn(conversation, reporter, cancelled).await;
         if let Err(error) = &saved {
             self.log_line(&format!("the turn could not be saved: {error}"));
         }
-        let end = ended?;
-        self.log_line(&format!("turn {} ended: {end:?}", talk.turn));
+        let end = outcome?;
+        self.log_line(&format!("turn {} ended: {end:?}", conversation.turn));
         let reason = match end {
             // A cancelled turn is never an error, regardless of other failures.
             TurnOutcome::Cancelled => return Ok(PromptResponse::new(StopReason::Cancelled)),
@@ -399,13 +413,71 @@ impl AgentSession {
             TurnOutcome::LengthLimit => StopReason::MaxTokens,
             TurnOutcome::Refused => StopReason::Refusal,
             TurnOutcome::TooManyRequests => StopReason::MaxTurnRequests,
-            TurnOutcome::Failed(ReplyError::Unauthorized(why)) => return Err(open::auth_required(&why)),
-            TurnOutcome::Failed(ReplyError::TooLong(why) | ReplyError::Failed(why)) => {
-                return Err(RpcError::Internal { reason: why });
+            TurnOutcome::Failed(ReplyError::Unauthorized(reason)) => {
+                return Err(open::auth_required(&reason));
+            }
+            TurnOutcome::Failed(ReplyError::TooLong(reason) | ReplyError::Failed(reason)) => {
+                return Err(RpcError::Internal { reason });
             }
         };
         saved?;
         Ok(PromptResponse::new(reason))
+    }
+
+    /// Saves unsaved records concurrently with the turn. While a save is running, new records wait for the next one.
+    pub(crate) fn save_in_background(&self, conversation: &mut SessionConversation, reporter: &Reporter) {
+        if conversation.save_task.as_ref().is_some_and(|saving| !saving.is_finished()) {
+            return;
+        }
+        let records = take_records(conversation, reporter);
+        let Ok(lease) = self.lease() else { return };
+        let (id, log) = (self.id.clone(), self.resources.options.log.clone());
+        conversation.save_task = Some(tokio::spawn(async move {
+            if let Err(error) = lease.append(records, Durability::Deferred).await {
+                log.write_line(format!("session {}: not saved: {error}", id.0));
+            }
+        }));
+    }
+
+    /// Saves a turn durably. A save that exceeds the time limit continues in the background.
+    async fn save_turn(
+        &self,
+        conversation: &mut SessionConversation,
+        reporter: &Reporter,
+        briefly: bool,
+    ) -> Result<(), RpcError> {
+        let (previous_save, records) = (conversation.save_task.take(), take_records(conversation, reporter));
+        let (turn, total, cost, title) =
+            (conversation.turn, conversation.total_usage, conversation.cost, self.config().title);
+        let lease = self.lease()?;
+        let (id, log) = (self.id.clone(), self.resources.options.log.clone());
+        let (sender, receiver) = oneshot::channel();
+        conversation.save_task = Some(tokio::spawn(async move {
+            if let Some(previous_save) = previous_save {
+                // It logs its own failure, and records that it could not save are retried.
+                previous_save.await.unwrap_or_default();
+            }
+            let meta_update = lease.update_meta(Box::new(move |meta| {
+                (meta.turns, meta.usage, meta.cost, meta.title) = (turn, total, cost, title);
+            }));
+            let saved = match meta_update.await {
+                Ok(_) => lease.append(records, Durability::Synced).await,
+                Err(error) => Err(error),
+            };
+            if let Err(Err(error)) = sender.send(saved) {
+                log.write_line(format!("session {}: not saved: {error}", id.0));
+            }
+        }));
+        let limit = if briefly { Duration::from_millis(300) } else { Duration::from_secs(30) };
+        let save_error = |cause: String| RpcError::Internal {
+            reason: format!("the session could not be saved ({cause}); what the turn did stands"),
+        };
+        match timeout(limit, receiver).await {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err(error))) => Err(save_error(error.to_string())),
+            Ok(Err(error)) => Err(save_error(error.to_string())),
+            Err(_) => Err(save_error("the disk does not answer".to_owned())),
+        }
     }
 
     /// Ends the session and everything it runs. The record stays.
@@ -414,9 +486,9 @@ impl AgentSession {
         // The caller has already cancelled the running turn.
         match timeout(Duration::from_secs(3), self.conversation.lock()).await {
             Err(_) => self.log_line("a turn goes on although the session is closed"),
-            Ok(mut talk) => {
+            Ok(mut conversation) => {
                 // A cancelled turn is answered before a slow disk has saved it.
-                if timeout(SAVE_TIMEOUT, talk.wait_until_saved()).await.is_err() {
+                if timeout(SAVE_TIMEOUT, conversation.wait_until_saved()).await.is_err() {
                     self.log_line("the session is closed before all of it is saved");
                 }
             }
@@ -446,11 +518,18 @@ impl AgentSession {
     }
 }
 
+fn take_records(conversation: &mut SessionConversation, reporter: &Reporter) -> Vec<SessionRecord> {
+    let mut records: Vec<SessionRecord> =
+        reporter.take_unsaved().into_iter().map(SessionRecord::Update).collect();
+    records.append(&mut conversation.unsaved_records);
+    records
+}
+
 /// Returns the cost of a request, in US dollars.
 fn request_cost(usage: &TokenUsage, price: &Price) -> f64 {
-    let plain = usage.input.saturating_sub(usage.cache_read + usage.cache_write);
+    let uncached_input = usage.input.saturating_sub(usage.cache_read + usage.cache_write);
     let parts = [
-        (plain, price.input),
+        (uncached_input, price.input),
         (usage.cache_read, price.cache_read),
         (usage.cache_write, price.cache_write),
         (usage.output, price.output),

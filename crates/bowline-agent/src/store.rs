@@ -6,12 +6,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::pin::Pin;
 
 use bowline_conversation::conversation::{ConversationMessage, ThinkingLevel, TokenUsage};
 use bowline_policy::mode::AgentMode;
 use bowline_protocol::schema::v1::{SessionId, SessionUpdate};
 use bowline_text::time::Timestamp;
+use futures_util::future::BoxFuture;
 
 mod claim;
 mod codec;
@@ -25,7 +25,7 @@ mod sqlite;
 #[cfg(test)]
 mod tests;
 
-pub use bowline_workspace::storage::Durability;
+pub use bowline_storage::Durability;
 pub use error::{StoreError, StoreNotice};
 pub use id::new_session_id;
 pub use sqlite::SqliteSessionStore;
@@ -99,7 +99,7 @@ impl SessionMeta {
     /// Returns the metadata of a session that begins now.
     #[must_use]
     pub fn new(id: SessionId, cwd: PathBuf) -> Self {
-        let now = bowline_workspace::clock::now();
+        let now = bowline_storage::clock::now();
         Self {
             id,
             cwd,
@@ -164,7 +164,7 @@ pub struct SessionPage {
 }
 
 /// The answer of a store.
-pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// A change to a session's metadata.
 pub type MetaChange = Box<dyn FnOnce(&mut SessionMeta) + Send>;
@@ -194,7 +194,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Fails if the original does not exist, if the new id is taken, or if the session cannot be saved.
     fn fork(
         &self,
-        from: &SessionId,
+        parent: &SessionId,
         meta: SessionMeta,
     ) -> StoreFuture<'_, (Box<dyn SessionLease>, StoredSession)>;
 

@@ -25,7 +25,6 @@ mod read;
 mod search;
 mod specs;
 mod undo;
-mod withheld_tools;
 mod workspace_server;
 mod write;
 
@@ -116,16 +115,16 @@ impl Toolbox {
     /// Returns the tools of a session. Resources are opened when they are needed.
     #[must_use]
     pub fn new(parts: ToolboxParts) -> Self {
-        let ToolboxParts { runtime: runtimes, mcp } = parts;
-        let settings = runtimes.options();
-        let tools =
-            specs::build_tools(settings.tool_set, runtimes.backend_choice(), settings.is_shell_enabled);
+        let ToolboxParts { runtime, mcp } = parts;
+        let options = runtime.options();
+        let own_tools =
+            specs::build_tools(options.tool_set, runtime.backend_choice(), options.is_shell_enabled);
         let inner = ToolboxInner {
-            permissions: Permissions::new(runtimes.clone()),
-            runtime: runtimes,
+            permissions: Permissions::new(runtime.clone()),
+            runtime,
             commands: CommandRegistry::default(),
             mcp,
-            own_tools: tools,
+            own_tools,
             ledger: Mutex::default(),
             told_changes: Mutex::default(),
             small_files: Mutex::default(),
@@ -155,18 +154,47 @@ impl Toolbox {
     /// Returns the tools offered to a model in a mode.
     #[must_use]
     pub fn offered_specs(&self, mode: AgentMode) -> Arc<[ToolSpec]> {
-        let offered = |tool: &&NamedTool| mode.can_change() || !tool.tool.is_mutating();
-        let own = self.inner.own_tools.iter().filter(offered).map(NamedTool::to_spec);
-        own.chain(self.inner.mcp_specs(mode)).collect()
+        let is_offered = |tool: &&NamedTool| mode.can_change() || !tool.tool.is_mutating();
+        let own_specs = self.inner.own_tools.iter().filter(is_offered).map(NamedTool::to_spec);
+        own_specs.chain(self.inner.mcp_specs(mode)).collect()
+    }
+
+    /// Returns the tools that a model is not offered in a mode, each with a short reason.
+    #[must_use]
+    pub fn withheld_tools(&self, mode: AgentMode) -> Vec<(String, String)> {
+        let mut withheld = Vec::new();
+        let mutating = self.inner.own_tools.iter().filter(|tool| tool.tool.is_mutating());
+        let mutating: Vec<String> = mutating.map(|tool| format!("`{}`", tool.name)).collect();
+        let mcp_specs = self.inner.mcp.as_ref().map(|source| source.specs()).unwrap_or_default();
+        if !mode.can_change() {
+            let reason =
+                format!("the mode {} changes and runs nothing; `/mode ask` does, and asks first", mode.id());
+            withheld.push((mutating.join(", "), reason));
+        }
+        if !mode.can_change() && !mcp_specs.is_empty() {
+            let tools = if mcp_specs.len() == 1 { "tool" } else { "tools" };
+            let reason = format!("what they do is not known, and the mode {} changes nothing", mode.id());
+            withheld.push((format!("{} {tools} of MCP servers", mcp_specs.len()), reason));
+        }
+        if !self.runtime().options().is_shell_enabled {
+            let reason = "the agent was started without `--shell`, as `--no-terminal` has it";
+            withheld.push(("commands".to_owned(), reason.to_owned()));
+        }
+        if let Some(workspace) = self.runtime().adopted_workspace() {
+            let reason =
+                format!("the tools above call those of the MCP server {:?}", workspace.server().name);
+            withheld.push((format!("{} tools of a workspace", workspace.server().tools.len()), reason));
+        }
+        withheld
     }
 
     /// Runs a call. Every failure is reported in the result.
     ///
     /// The future may be dropped at any moment; [`clean_up`](Self::clean_up) must be called then.
     pub async fn run_call(&self, call: &ToolUse, cx: &CallContext) -> ToolCallOutcome {
-        let work = ActiveCall::new(&self.inner, call, cx);
-        let outcome = self.inner.dispatch(&work).await;
-        work.finish(outcome).await
+        let active_call = ActiveCall::new(&self.inner, call, cx);
+        let outcome = self.inner.dispatch(&active_call).await;
+        active_call.finish(outcome).await
     }
 
     /// Ends the commands of dropped calls, within about a second; slower ones end in the background.
@@ -189,39 +217,39 @@ impl Toolbox {
 }
 
 impl ToolboxInner {
-    async fn dispatch(&self, work: &ActiveCall<'_>) -> Result<ToolOutput, CallStop> {
-        let (name, mode) = (work.call.name.as_str(), self.permissions.mode());
+    async fn dispatch(&self, active_call: &ActiveCall<'_>) -> Result<ToolOutput, CallStop> {
+        let (name, mode) = (active_call.call.name.as_str(), self.permissions.mode());
         let tool = self.own_tools.iter().find(|tool| tool.name == name);
         let Some(tool) = tool.map(|tool| tool.tool).filter(|tool| mode.can_change() || !tool.is_mutating())
         else {
-            let others = self.mcp_specs(mode);
-            return match (&self.mcp, others.iter().find(|other| other.name == name)) {
+            let mcp_specs = self.mcp_specs(mode);
+            return match (&self.mcp, mcp_specs.iter().find(|spec| spec.name == name)) {
                 (Some(source), Some(spec)) => {
                     // The effects of the tool are unknown; it may change files.
                     self.runtime.record_command();
-                    mcp::call_mcp_tool(work, &**source, spec).await
+                    mcp::call_mcp_tool(active_call, &**source, spec).await
                 }
-                _ => Err(specs::explain_missing_tool(name, &self.own_tools, mode, &others).into()),
+                _ => Err(specs::explain_missing_tool(name, &self.own_tools, mode, &mcp_specs).into()),
             };
         };
-        if let (Some(name), Some(adopted)) = (
+        if let (Some(name), Some(workspace)) = (
             workspace_server::workspace_tool_name(tool, self.runtime.backend_choice()),
             self.runtime.adopted_workspace(),
         ) {
-            return workspace_server::call_workspace_tool(work, adopted, name).await;
+            return workspace_server::call_workspace_tool(active_call, workspace, name).await;
         }
         match tool {
-            BuiltinTool::Read(by) => read::read_file(work, by).await,
-            BuiltinTool::Write(side) => write::write_file(work, side).await,
-            BuiltinTool::Edit(side) => write::edit_file(work, side).await,
-            BuiltinTool::List => search::list_directory(work).await,
-            BuiltinTool::Search => search::search_text(work).await,
-            BuiltinTool::Execute(by) => commands::execute(work, by).await,
-            BuiltinTool::Output => commands::read_output(work).await,
-            BuiltinTool::Kill => commands::kill_command(work).await,
+            BuiltinTool::Read(backend) => read::read_file(active_call, backend).await,
+            BuiltinTool::Write(backends) => write::write_file(active_call, backends).await,
+            BuiltinTool::Edit(backends) => write::edit_file(active_call, backends).await,
+            BuiltinTool::List => search::list_directory(active_call).await,
+            BuiltinTool::Search => search::search_text(active_call).await,
+            BuiltinTool::Execute(backend) => commands::execute(active_call, backend).await,
+            BuiltinTool::Output => commands::read_output(active_call).await,
+            BuiltinTool::Kill => commands::kill_command(active_call).await,
             BuiltinTool::Plan => {
-                let plan = plan::read_plan(work)?;
-                Ok(plan::send_plan(work, plan).await)
+                let plan = plan::read_plan(active_call)?;
+                Ok(plan::send_plan(active_call, plan).await)
             }
         }
     }
@@ -231,16 +259,20 @@ impl ToolboxInner {
     fn mcp_specs(&self, mode: AgentMode) -> Vec<ToolSpec> {
         let source = self.mcp.as_ref().filter(|_| mode.can_change());
         let mut specs = source.map(|source| source.specs()).unwrap_or_default();
-        if let Some(adopted) = self.runtime.adopted_workspace() {
-            specs.retain(|spec| !adopted.server().tools.contains(&spec.name));
+        if let Some(workspace) = self.runtime.adopted_workspace() {
+            specs.retain(|spec| !workspace.server().tools.contains(&spec.name));
         }
         specs
     }
 
     /// Returns why something cannot be read here regardless of permissions, if so. This machine serves only the
     /// session's directories, and the user should not be asked about a read that fails all the same.
-    pub(crate) async fn explain_out_of_reach(&self, by: Backend, operation: &Operation) -> Option<String> {
-        let (Backend::Local, OperationTarget::OutsideRoots { requested: asked }) = (by, &operation.target)
+    pub(crate) async fn explain_out_of_reach(
+        &self,
+        backend: Backend,
+        operation: &Operation,
+    ) -> Option<String> {
+        let (Backend::Local, OperationTarget::OutsideRoots { requested }) = (backend, &operation.target)
         else {
             return None;
         };
@@ -248,7 +280,7 @@ impl ToolboxInner {
         Some(format!(
             "{} lies outside the session's directories ({}), and nothing else can be read on the agent's own machine; \
              the user can add a directory to the session in the editor",
-            display::escape_line(asked, MAX_NAMES_BYTES),
+            display::escape_line(requested, MAX_NAMES_BYTES),
             display::escape_line(&names, MAX_NAMES_BYTES)
         ))
     }
@@ -259,18 +291,18 @@ impl ToolboxInner {
     }
 
     /// Accesses what the model has seen and which changes it was told of.
-    pub(crate) fn with_knowledge<T>(&self, act: impl FnOnce((&mut Ledger, &mut ReportedTexts)) -> T) -> T {
-        let mut told = self.told_changes.lock().unwrap_or_else(PoisonError::into_inner);
-        act((&mut self.ledger(), &mut told))
+    pub(crate) fn with_knowledge<T>(&self, f: impl FnOnce((&mut Ledger, &mut ReportedTexts)) -> T) -> T {
+        let mut reported = self.told_changes.lock().unwrap_or_else(PoisonError::into_inner);
+        f((&mut self.ledger(), &mut reported))
     }
 
     /// Returns the ledger's key of a file: its path, with a prefix if the backend is not the one that files are read
     /// from. The same path on two machines is two files.
-    pub(crate) fn ledger_key(&self, by: Backend, path: &str) -> String {
-        if by == self.runtime.backend_choice().read {
+    pub(crate) fn ledger_key(&self, backend: Backend, path: &str) -> String {
+        if backend == self.runtime.backend_choice().read {
             path.to_owned()
         } else {
-            format!("{}:{path}", by.as_str())
+            format!("{}:{path}", backend.as_str())
         }
     }
 
@@ -289,10 +321,10 @@ impl ToolboxInner {
     /// Waits until no other call of the session writes the file.
     pub(crate) async fn lock_for_write(&self, path: &str) -> OwnedMutexGuard<()> {
         let lock = {
-            let mut writing = self.write_locks.lock().unwrap_or_else(PoisonError::into_inner);
-            writing.retain(|_, lock| lock.strong_count() > 0);
-            let lock = writing.get(path).and_then(Weak::upgrade).unwrap_or_default();
-            writing.insert(path.to_owned(), Arc::downgrade(&lock));
+            let mut locks = self.write_locks.lock().unwrap_or_else(PoisonError::into_inner);
+            locks.retain(|_, lock| lock.strong_count() > 0);
+            let lock = locks.get(path).and_then(Weak::upgrade).unwrap_or_default();
+            locks.insert(path.to_owned(), Arc::downgrade(&lock));
             lock
         };
         lock.lock_owned().await

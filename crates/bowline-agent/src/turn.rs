@@ -3,6 +3,8 @@
 //! [`bowline_conversation::turn`] decides; this module acts. Every wait also awaits the cancel signal, so that a turn ends
 //! promptly wherever it is.
 
+pub mod compaction;
+
 use std::collections::VecDeque;
 use std::future::Future;
 
@@ -23,12 +25,12 @@ use bowline_wire::ClientHandle;
 use bowline_wire::service::CancelSignal;
 use futures_util::StreamExt;
 
-use crate::compaction::{CompactionMethod, SummaryWriter, compact};
 use crate::model::{ModelError, ModelRequest, ReplyEvent, ReplyStop};
 use crate::reporter::Reporter;
-use crate::runtime::{Backend, BackendChoice as Served};
+use crate::runtime::{Backend, BackendChoice};
 use crate::session::{AgentSession, SessionConfig, SessionConversation};
 use crate::tools::{CallContext, ToolCallOutcome};
+use crate::turn::compaction::{CompactionMethod, SummaryWriter, compact};
 
 /// The events that end a turn from outside: the user cancels, the session ends, or the client disconnects.
 pub(crate) struct TurnCancellation<'a> {
@@ -48,11 +50,11 @@ impl TurnCancellation<'_> {
     }
 
     /// Runs a future to its end, or returns `None` if the turn is cancelled first.
-    pub(crate) async fn run_until_cancelled<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn run_until_cancelled<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
             () = self.cancelled() => None,
-            done = work => Some(done),
+            output = future => Some(output),
         }
     }
 }
@@ -60,21 +62,21 @@ impl TurnCancellation<'_> {
 /// Runs a turn to its end, starting with the user's prompt.
 pub(crate) async fn run_turn(
     session: &AgentSession,
-    talk: &mut SessionConversation,
+    conversation: &mut SessionConversation,
     reporter: &Reporter,
-    halt: &TurnCancellation<'_>,
-    said: Vec<MessagePart>,
+    cancellation: &TurnCancellation<'_>,
+    parts: Vec<MessagePart>,
 ) -> TurnOutcome {
-    talk.push(ConversationMessage { role: MessageRole::User, parts: said });
-    let (mut turn, actions) = TurnMachine::begin(&talk.messages, session.options().max_requests);
+    conversation.push(ConversationMessage { role: MessageRole::User, parts });
+    let (mut turn, actions) = TurnMachine::begin(&conversation.messages, session.options().max_requests);
     if session.config().model.info().is_small() {
         turn.allow_empty_reply_retry();
     }
-    let mut running = TurnRunner {
+    let mut runner = TurnRunner {
         session,
-        conversation: talk,
+        conversation,
         reporter,
-        cancellation: halt,
+        cancellation,
         turn,
         reply_count: 0,
         estimated_tokens: 0,
@@ -82,15 +84,15 @@ pub(crate) async fn run_turn(
     };
     let mut actions = VecDeque::from(actions);
     while let Some(action) = actions.pop_front() {
-        let more = match action {
-            TurnAction::Record(message) => running.record_message(message),
-            TurnAction::AskModel => running.ask_model(None).await,
-            TurnAction::AskModelAgain => running.ask_model(Some(EMPTY_REPLY_PROMPT)).await,
-            TurnAction::Compact => running.compact().await,
-            TurnAction::RunTool(call) => running.run_call(&call).await,
+        let next_actions = match action {
+            TurnAction::Record(message) => runner.record_message(message),
+            TurnAction::AskModel => runner.ask_model(None).await,
+            TurnAction::AskModelAgain => runner.ask_model(Some(EMPTY_REPLY_PROMPT)).await,
+            TurnAction::Compact => runner.compact().await,
+            TurnAction::RunTool(call) => runner.run_call(&call).await,
             TurnAction::End(end) => return end,
         };
-        actions.extend(more);
+        actions.extend(next_actions);
     }
     // The machine always ends with an outcome; a turn without one was cut off.
     TurnOutcome::Cancelled
@@ -116,7 +118,7 @@ impl TurnRunner<'_> {
     }
 
     /// Sends the conversation to the model, with an extra note if there is one.
-    async fn ask_model(&mut self, beside: Option<&str>) -> Vec<TurnAction> {
+    async fn ask_model(&mut self, extra_prompt: Option<&str>) -> Vec<TurnAction> {
         // The tools of a disconnected client would only fail, again and again.
         if self.reply_count > 0
             && self.cancellation.client.caller().is_remote_closed()
@@ -125,40 +127,40 @@ impl TurnRunner<'_> {
             return self.turn.handle_event(TurnEvent::Cancelled);
         }
         // Read for every request, so that a switch of the model takes effect on the next one.
-        let choice = self.session.config();
-        if let Err(error) = self.session.resources().check_model_usable(choice.model.info()) {
+        let config = self.session.config();
+        if let Err(error) = self.session.resources().check_model_usable(config.model.info()) {
             return self.turn.handle_event(TurnEvent::ReplyFailed(reply_fault(error)));
         }
-        if self.cancellation.run_until_cancelled(choice.model.fetch_info()).await.is_none() {
+        if self.cancellation.run_until_cancelled(config.model.fetch_info()).await.is_none() {
             return self.turn.handle_event(TurnEvent::Cancelled);
         }
-        let (system, tools) = self.session.system_prompt_and_tools(&choice);
-        let budget = token_budget(self.conversation, &choice, &system, &tools);
+        let (system, tools) = self.session.system_prompt_and_tools(&config);
+        let budget = token_budget(self.conversation, &config, &system, &tools);
         if let Some(plan) = plan_compaction(&self.conversation.messages, &budget)
-            && self.run_compaction(&choice, plan).await.is_none()
+            && self.run_compaction(&config, plan).await.is_none()
         {
             return self.turn.handle_event(TurnEvent::Cancelled);
         }
         self.estimated_tokens = budget.estimated_request_tokens(&self.conversation.messages);
-        let beside = beside.map(|text| ConversationMessage::from_text(MessageRole::User, text));
-        let said = self.conversation.messages.iter().cloned().chain(beside);
+        let extra_prompt = extra_prompt.map(|text| ConversationMessage::from_text(MessageRole::User, text));
+        let messages = self.conversation.messages.iter().cloned().chain(extra_prompt);
         let request = ModelRequest {
             system_prompt: system,
             // A cancelled or failed turn leaves messages that some providers reject.
-            messages: transcript::repair_conversation(said).into(),
+            messages: transcript::repair_conversation(messages).into(),
             tools,
-            thinking: choice.thinking,
+            thinking: config.thinking,
             max_output: None,
-            tools_as_text: choice.model.info().is_small(),
+            tools_as_text: config.model.info().is_small(),
         };
         self.reply_count += 1;
         let message = MessageId::new(format!("turn{}-{}", self.conversation.turn, self.reply_count));
-        let mut reply = choice.model.stream_reply(request);
+        let mut reply = config.model.stream_reply(request);
         loop {
             let Some(event) = self.cancellation.run_until_cancelled(reply.next()).await else {
                 return self.turn.handle_event(TurnEvent::Cancelled);
             };
-            let Some(event) = self.report_event(&message, &choice, event).await else {
+            let Some(event) = self.report_event(&message, &config, event).await else {
                 return self.turn.handle_event(TurnEvent::Cancelled);
             };
             let actions = event.map(|event| self.turn.handle_event(event)).unwrap_or_default();
@@ -173,7 +175,7 @@ impl TurnRunner<'_> {
 
     /// Returns whether the client serves any of the tools.
     fn is_served_by_client(&self) -> bool {
-        let Served { read, write, terminal } = self.session.toolbox().runtime().backend_choice();
+        let BackendChoice { read, write, terminal } = self.session.toolbox().runtime().backend_choice();
         [read, write, terminal].contains(&Backend::Client)
     }
 
@@ -181,18 +183,18 @@ impl TurnRunner<'_> {
     async fn report_event(
         &mut self,
         message: &MessageId,
-        choice: &SessionConfig,
+        config: &SessionConfig,
         event: Option<Result<ReplyEvent, ModelError>>,
     ) -> Option<Option<TurnEvent>> {
         let event = match event {
             Some(Ok(event)) => event,
             Some(Err(error)) => return Some(Some(TurnEvent::ReplyFailed(reply_fault(error)))),
             None => {
-                let cut = ModelError::CutShort("the stream ended before the reply did".to_owned());
-                return Some(Some(TurnEvent::ReplyFailed(reply_fault(cut))));
+                let error = ModelError::CutShort("the stream ended before the reply did".to_owned());
+                return Some(Some(TurnEvent::ReplyFailed(reply_fault(error))));
             }
         };
-        let told = match event {
+        let turn_event = match event {
             ReplyEvent::Text(text) => {
                 self.cancellation
                     .run_until_cancelled(self.reporter.send_text(message, text.clone()))
@@ -221,18 +223,18 @@ impl TurnRunner<'_> {
                 return Some(None);
             }
             ReplyEvent::Usage(usage) => {
-                self.record_usage(choice, usage).await?;
+                self.record_usage(config, usage).await?;
                 return Some(None);
             }
             ReplyEvent::End(ReplyStop::Done) => TurnEvent::ReplyEnded(ReplyEnd::Done),
             ReplyEvent::End(ReplyStop::Length) => TurnEvent::ReplyEnded(ReplyEnd::LengthLimit),
             ReplyEvent::End(ReplyStop::Refused) => TurnEvent::ReplyEnded(ReplyEnd::Refused),
         };
-        Some(Some(told))
+        Some(Some(turn_event))
     }
 
-    async fn record_usage(&mut self, choice: &SessionConfig, usage: TokenUsage) -> Option<()> {
-        let info = choice.model.info();
+    async fn record_usage(&mut self, config: &SessionConfig, usage: TokenUsage) -> Option<()> {
+        let info = config.model.info();
         self.conversation.gauge.record_usage(self.estimated_tokens, &usage);
         self.conversation.record_usage(&usage, info.price.as_ref());
         let mut update = UsageUpdate::new(usage.input + usage.output, info.context_window);
@@ -245,44 +247,45 @@ impl TurnRunner<'_> {
 
     /// Compacts because the model reports a full context, regardless of the estimate.
     async fn compact(&mut self) -> Vec<TurnAction> {
-        let choice = self.session.config();
-        self.conversation.gauge.record_overflow(self.estimated_tokens, choice.model.info().context_window);
-        let Some(plan) = plan_session_compaction(self.session, self.conversation, &choice, None) else {
+        let config = self.session.config();
+        self.conversation.gauge.record_overflow(self.estimated_tokens, config.model.info().context_window);
+        let Some(plan) = plan_session_compaction(self.session, self.conversation, &config, None) else {
             // Nothing can be compacted; the model will report it again.
             return self.turn.handle_event(TurnEvent::Compacted);
         };
-        let made = self.run_compaction(&choice, plan).await;
-        self.turn.handle_event(if made.is_some() { TurnEvent::Compacted } else { TurnEvent::Cancelled })
+        let outcome = self.run_compaction(&config, plan).await;
+        self.turn.handle_event(if outcome.is_some() { TurnEvent::Compacted } else { TurnEvent::Cancelled })
     }
 
     /// Compacts the conversation and reports it; `None` if the turn is cancelled.
-    async fn run_compaction(&mut self, choice: &SessionConfig, plan: CompactionPlan) -> Option<()> {
+    async fn run_compaction(&mut self, config: &SessionConfig, plan: CompactionPlan) -> Option<()> {
         self.compaction_count += 1;
         let id = format!("turn{}-compaction{}", self.conversation.turn, self.compaction_count);
         let show = |status| self.show_compaction(&id, status);
         self.cancellation.run_until_cancelled(show(CompactionStatus::InProgress)).await?;
-        let made = self
+        let outcome = self
             .cancellation
-            .run_until_cancelled(apply_compaction(self.session, self.conversation, choice, plan, None))
+            .run_until_cancelled(apply_compaction(self.session, self.conversation, config, plan, None))
             .await;
-        let status = if made.is_some() { CompactionStatus::Completed } else { CompactionStatus::Cancelled };
+        let status =
+            if outcome.is_some() { CompactionStatus::Completed } else { CompactionStatus::Cancelled };
         self.cancellation.run_until_cancelled(self.show_compaction(&id, status)).await?;
-        made.map(drop)
+        outcome.map(drop)
     }
 
     /// Reports a compaction, as text to clients that do not support the update.
     async fn show_compaction(&self, id: &str, status: CompactionStatus) {
         let update = SessionUpdate::CompactionUpdate(CompactionUpdate::new(id.to_owned(), status.clone()));
-        let told = self.reporter.client().gate().check_update(&update);
-        let sent = match (told, status) {
+        let support = self.reporter.client().gate().check_update(&update);
+        let result = match (support, status) {
             (Ok(()), _) => self.reporter.send_update(update).await,
             (Err(_), CompactionStatus::InProgress) => {
-                let words = "The conversation is long; its older part is being summed up.\n";
-                self.reporter.send_thought(&MessageId::new(id.to_owned()), words).await
+                let text = "The conversation is long; its older part is being summed up.\n";
+                self.reporter.send_thought(&MessageId::new(id.to_owned()), text).await
             }
             (Err(_), _) => Ok(()),
         };
-        if let Err(error) = sent {
+        if let Err(error) = result {
             self.session.log_line(&format!("the client was not told: {error}"));
         }
     }
@@ -293,10 +296,9 @@ impl TurnRunner<'_> {
         if self.cancellation.run_until_cancelled(self.conversation.wait_until_saved()).await.is_none() {
             return self.turn.handle_event(TurnEvent::Cancelled);
         }
-        let calling = CallContext { reporter: self.reporter.clone(), turn: self.conversation.turn };
-        let ran =
-            self.cancellation.run_until_cancelled(self.session.toolbox().run_call(call, &calling)).await;
-        self.turn.handle_event(match ran {
+        let cx = CallContext { reporter: self.reporter.clone(), turn: self.conversation.turn };
+        let outcome = self.cancellation.run_until_cancelled(self.session.toolbox().run_call(call, &cx)).await;
+        self.turn.handle_event(match outcome {
             Some(ToolCallOutcome::Result(result)) => TurnEvent::CallFinished(result),
             None if self.reporter.is_call_running(&call.id) => TurnEvent::Interrupted,
             Some(ToolCallOutcome::Cancelled) | None => TurnEvent::Cancelled,
@@ -307,63 +309,63 @@ impl TurnRunner<'_> {
 /// Compacts a conversation if possible, with the user's focus if given. Returns what was done.
 pub(crate) async fn compact_conversation(
     session: &AgentSession,
-    talk: &mut SessionConversation,
-    choice: &SessionConfig,
+    conversation: &mut SessionConversation,
+    config: &SessionConfig,
     focus: Option<&str>,
 ) -> Option<CompactionMethod> {
-    let plan = plan_session_compaction(session, talk, choice, focus)?;
-    Some(apply_compaction(session, talk, choice, plan, focus).await)
+    let plan = plan_session_compaction(session, conversation, config, focus)?;
+    Some(apply_compaction(session, conversation, config, plan, focus).await)
 }
 
 fn plan_session_compaction(
     session: &AgentSession,
-    talk: &SessionConversation,
-    choice: &SessionConfig,
+    conversation: &SessionConversation,
+    config: &SessionConfig,
     focus: Option<&str>,
 ) -> Option<CompactionPlan> {
-    let (system, tools) = session.system_prompt_and_tools(choice);
-    let budget = token_budget(talk, choice, &system, &tools);
-    let due = if focus.is_none() { plan_compaction(&talk.messages, &budget) } else { None };
-    due.or_else(|| plan_requested_summary(&talk.messages, &budget).map(CompactionPlan::Summarise))
+    let (system, tools) = session.system_prompt_and_tools(config);
+    let budget = token_budget(conversation, config, &system, &tools);
+    let plan = if focus.is_none() { plan_compaction(&conversation.messages, &budget) } else { None };
+    plan.or_else(|| plan_requested_summary(&conversation.messages, &budget).map(CompactionPlan::Summarise))
 }
 
 async fn apply_compaction(
     session: &AgentSession,
-    talk: &mut SessionConversation,
-    choice: &SessionConfig,
+    conversation: &mut SessionConversation,
+    config: &SessionConfig,
     plan: CompactionPlan,
     focus: Option<&str>,
 ) -> CompactionMethod {
     let files = session.toolbox().list_known_files();
-    let writer = SummaryWriter::for_model(choice.model.info());
-    let compacted = compact(choice.model.as_ref(), writer, plan, &files, focus).await;
-    if let Some(usage) = &compacted.usage {
-        talk.record_usage(usage, choice.model.info().price.as_ref());
+    let writer = SummaryWriter::for_model(config.model.info());
+    let outcome = compact(config.model.as_ref(), writer, plan, &files, focus).await;
+    if let Some(usage) = &outcome.usage {
+        conversation.record_usage(usage, config.model.info().price.as_ref());
     }
-    talk.replace(compacted.messages);
-    session.log_line(&format!("the conversation was made shorter: {:?}", compacted.method));
-    compacted.method
+    conversation.replace(outcome.messages);
+    session.log_line(&format!("the conversation was made shorter: {:?}", outcome.method));
+    outcome.method
 }
 
 fn token_budget(
-    talk: &SessionConversation,
-    choice: &SessionConfig,
+    conversation: &SessionConversation,
+    config: &SessionConfig,
     system: &str,
     tools: &[ToolSpec],
 ) -> TokenBudget {
-    let info = choice.model.info();
+    let info = config.model.info();
     // The tools of a small model are described in `system`.
     let tools = if info.is_small() { &[] } else { tools };
     TokenBudget {
         window: info.context_window,
         fixed_tokens: estimate_fixed_tokens(system, tools),
-        calibration: talk.gauge,
+        calibration: conversation.gauge,
     }
 }
 
 fn reply_fault(error: ModelError) -> ReplyError {
     match error {
-        ModelError::TooLong(why) => ReplyError::TooLong(why),
+        ModelError::TooLong(reason) => ReplyError::TooLong(reason),
         ModelError::NoKey { .. } | ModelError::Keys(_) | ModelError::Unauthorized { .. } => {
             ReplyError::Unauthorized(error.to_string())
         }

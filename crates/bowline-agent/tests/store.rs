@@ -33,12 +33,12 @@ use fixture::{agent_text, format_session, list_files, new_directory, open_store,
 #[tokio::test]
 async fn what_was_appended_is_there_for_the_next_one() {
     let directory = new_directory();
-    let held = open_store(&directory).create(session_meta("one", "/work")).await.unwrap();
-    held.append(vec![agent_text("hi"), user_message("hi")], Durability::Synced).await.unwrap();
-    held.append(vec![agent_text(" there"), assistant_message("hello")], Durability::Deferred).await.unwrap();
-    held.close().await.unwrap();
+    let lease = open_store(&directory).create(session_meta("one", "/work")).await.unwrap();
+    lease.append(vec![agent_text("hi"), user_message("hi")], Durability::Synced).await.unwrap();
+    lease.append(vec![agent_text(" there"), assistant_message("hello")], Durability::Deferred).await.unwrap();
+    lease.close().await.unwrap();
 
-    let (_held, stored) = open_store(&directory).claim(&session_id("one")).await.unwrap();
+    let (_lease, stored) = open_store(&directory).claim(&session_id("one")).await.unwrap();
     expect![[r#"
         "hi"
         " there"
@@ -51,9 +51,9 @@ async fn what_was_appended_is_there_for_the_next_one() {
 #[tokio::test]
 async fn what_is_known_of_a_session_can_be_changed() {
     let directory = new_directory();
-    let held = open_store(&directory).create(session_meta("one", "/work")).await.unwrap();
+    let lease = open_store(&directory).create(session_meta("one", "/work")).await.unwrap();
     let usage = TokenUsage { input: 7, output: 3, ..TokenUsage::default() };
-    let changed = held
+    let changed = lease
         .update_meta(Box::new(move |meta| {
             meta.id = session_id("another");
             meta.title = Some("é".repeat(MAX_TITLE_BYTES));
@@ -81,12 +81,13 @@ async fn what_is_known_of_a_session_can_be_changed() {
 #[tokio::test]
 async fn a_compacted_conversation_begins_anew_and_the_history_stays() {
     let directory = new_directory();
-    let held = open_store(&directory).create(session_meta("one", "/work")).await.unwrap();
-    held.append(vec![agent_text("a"), user_message("a"), assistant_message("b")], Durability::Deferred)
+    let lease = open_store(&directory).create(session_meta("one", "/work")).await.unwrap();
+    lease
+        .append(vec![agent_text("a"), user_message("a"), assistant_message("b")], Durability::Deferred)
         .await
         .unwrap();
     let summary = SessionRecord::Compacted(vec![ConversationMessage::from_text(MessageRole::User, "so far")]);
-    held.append(vec![summary, assistant_message("c"), agent_text("d")], Durability::Deferred).await.unwrap();
+    lease.append(vec![summary, assistant_message("c"), agent_text("d")], Durability::Deferred).await.unwrap();
     let stored = open_store(&directory).read(&session_id("one")).await.unwrap();
     expect![[r#"
         "a"
@@ -101,13 +102,14 @@ async fn a_compacted_conversation_begins_anew_and_the_history_stays() {
 async fn a_fork_has_what_was_there_and_goes_its_own_way() {
     let directory = new_directory();
     let store = open_store(&directory);
-    let one = store.create(session_meta("one", "/work")).await.unwrap();
-    one.append(vec![agent_text("a"), user_message("a")], Durability::Deferred).await.unwrap();
-    let (two, stored) = store.fork(&session_id("one"), session_meta("two", "/else")).await.unwrap();
+    let first = store.create(session_meta("one", "/work")).await.unwrap();
+    first.append(vec![agent_text("a"), user_message("a")], Durability::Deferred).await.unwrap();
+    let (second, stored) = store.fork(&session_id("one"), session_meta("two", "/else")).await.unwrap();
     assert_eq!(stored.meta.cwd.to_str(), Some("/else"));
-    one.append(vec![agent_text("of one")], Durability::Deferred).await.unwrap();
-    two.append(vec![agent_text("of two")], Durability::Deferred).await.unwrap();
-    let both = [store.read(&session_id("one")).await.unwrap(), store.read(&session_id("two")).await.unwrap()];
+    first.append(vec![agent_text("of one")], Durability::Deferred).await.unwrap();
+    second.append(vec![agent_text("of two")], Durability::Deferred).await.unwrap();
+    let sessions =
+        [store.read(&session_id("one")).await.unwrap(), store.read(&session_id("two")).await.unwrap()];
     expect![[r#"
         "a"
         "of one"
@@ -117,27 +119,27 @@ async fn a_fork_has_what_was_there_and_goes_its_own_way() {
         "of two"
         User a
     "#]]
-    .assert_eq(&both.each_ref().map(format_session).join("---\n"));
-    let refused = store.fork(&session_id("none"), session_meta("three", "/")).await.unwrap_err();
-    assert_eq!(refused.to_string(), "there is no session none");
-    let refused = store.fork(&session_id("one"), session_meta("two", "/")).await.unwrap_err();
-    assert!(matches!(refused, StoreError::Busy { .. }), "{refused}");
-    drop(two);
-    let refused = store.fork(&session_id("one"), session_meta("two", "/")).await.unwrap_err();
-    assert_eq!(refused.to_string(), "there is a session two already");
+    .assert_eq(&sessions.each_ref().map(format_session).join("---\n"));
+    let error = store.fork(&session_id("none"), session_meta("three", "/")).await.unwrap_err();
+    assert_eq!(error.to_string(), "there is no session none");
+    let error = store.fork(&session_id("one"), session_meta("two", "/")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Busy { .. }), "{error}");
+    drop(second);
+    let error = store.fork(&session_id("one"), session_meta("two", "/")).await.unwrap_err();
+    assert_eq!(error.to_string(), "there is a session two already");
 }
 
 #[tokio::test]
 async fn a_session_that_is_removed_is_gone() {
     let directory = new_directory();
     let store = open_store(&directory);
-    let held = store.create(session_meta("one", "/work")).await.unwrap();
-    held.append(vec![agent_text("a")], Durability::Synced).await.unwrap();
-    let refused = store.delete(&session_id("one")).await.unwrap_err();
+    let lease = store.create(session_meta("one", "/work")).await.unwrap();
+    lease.append(vec![agent_text("a")], Durability::Synced).await.unwrap();
+    let error = store.delete(&session_id("one")).await.unwrap_err();
     let process = std::process::id().to_string();
     expect!["session one is in use by process $PID: close it there first"]
-        .assert_eq(&refused.to_string().replace(&process, "$PID"));
-    drop(held);
+        .assert_eq(&error.to_string().replace(&process, "$PID"));
+    drop(lease);
     store.delete(&session_id("one")).await.unwrap();
     store.delete(&session_id("one")).await.unwrap();
     assert!(matches!(store.claim(&session_id("one")).await, Err(StoreError::NotFound(_))));
@@ -152,11 +154,11 @@ async fn a_session_that_is_removed_is_gone() {
 #[tokio::test]
 async fn an_unused_store_touches_nothing_and_a_used_one_is_private() {
     let directory = new_directory();
-    let inside = directory.path().join("state");
-    let store = SqliteSessionStore::new(&inside, Default::default());
+    let state_dir = directory.path().join("state");
+    let store = SqliteSessionStore::new(&state_dir, Default::default());
     assert_eq!(store.take_notices(), []);
-    assert!(!inside.exists());
-    let held = store.create(session_meta("../../../etc/passwd", "/work")).await.unwrap();
+    assert!(!state_dir.exists());
+    let lease = store.create(session_meta("../../../etc/passwd", "/work")).await.unwrap();
     expect![[r#"
         0600 sessions.db
         0600 sessions.db-shm
@@ -165,8 +167,8 @@ async fn an_unused_store_touches_nothing_and_a_used_one_is_private() {
         0700 sessions.locks
         0600 sessions.locks/56bfa7338a2dfd1d7159f20c38946070
     "#]]
-    .assert_eq(&list_files(&inside));
-    held.close().await.unwrap();
+    .assert_eq(&list_files(&state_dir));
+    lease.close().await.unwrap();
 }
 
 /// Loading a session replays exactly the updates that the client received.
@@ -181,14 +183,14 @@ async fn a_loaded_session_replays_what_the_client_was_told() {
 {"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"image","data":"eA==","mimeType":"image/png"}}
 {"sessionUpdate":"plan","entries":[{"content":"x","priority":"high","status":"completed"}]}
 "#;
-    let told: Vec<SessionUpdate> =
+    let updates: Vec<SessionUpdate> =
         wire.trim().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let held = open_store(&directory).create(session_meta("one", "/work")).await.unwrap();
-    for update in &told {
-        held.append(vec![SessionRecord::Update(update.clone())], Durability::Deferred).await.unwrap();
+    let lease = open_store(&directory).create(session_meta("one", "/work")).await.unwrap();
+    for update in &updates {
+        lease.append(vec![SessionRecord::Update(update.clone())], Durability::Deferred).await.unwrap();
     }
-    drop(held);
-    let (_held, stored) = open_store(&directory).claim(&session_id("one")).await.unwrap();
+    drop(lease);
+    let (_lease, stored) = open_store(&directory).claim(&session_id("one")).await.unwrap();
     let replayed = transcript::replay(stored.updates);
     let lines: Vec<String> = replayed.iter().map(|update| serde_json::to_string(update).unwrap()).collect();
     expect![[r#"
@@ -203,12 +205,12 @@ async fn a_loaded_session_replays_what_the_client_was_told() {
 #[tokio::test]
 async fn deeply_nested_input_can_be_kept_and_read() {
     let directory = new_directory();
-    let held = open_store(&directory).create(session_meta("one", "/work")).await.unwrap();
-    let deep = serde_json::from_str(&("[".repeat(126) + "\"]\"" + &"]".repeat(126))).unwrap();
+    let lease = open_store(&directory).create(session_meta("one", "/work")).await.unwrap();
+    let input = serde_json::from_str(&("[".repeat(126) + "\"]\"" + &"]".repeat(126))).unwrap();
     let call = ToolUse {
         id: "a".into(),
         name: "t".into(),
-        input: bowline_conversation::conversation::ToolUseInput::Value(deep),
+        input: bowline_conversation::conversation::ToolUseInput::Value(input),
     };
     let message = ConversationMessage { role: MessageRole::Assistant, parts: vec![MessagePart::Call(call)] };
     let mut update: SessionUpdate =
@@ -218,7 +220,8 @@ async fn deeply_nested_input_can_be_kept_and_read() {
         call.raw_input =
             Some(serde_json::from_str(&("{\"a\":".repeat(127) + "1" + &"}".repeat(127))).unwrap());
     }
-    held.append(vec![SessionRecord::Message(message), SessionRecord::Update(update)], Durability::Deferred)
+    lease
+        .append(vec![SessionRecord::Message(message), SessionRecord::Update(update)], Durability::Deferred)
         .await
         .unwrap();
     let stored = open_store(&directory).read(&session_id("one")).await.unwrap();
@@ -238,14 +241,14 @@ fn assistant_message(text: &str) -> SessionRecord {
 async fn a_session_that_does_not_exist_is_told_from_one_that_does() {
     let directory = new_directory();
     let store = open_store(&directory);
-    let held = store.create(session_meta("one", "/work")).await.unwrap();
-    let again = store.create(session_meta("one", "/work")).await.unwrap_err();
-    assert!(matches!(again, StoreError::Busy { .. }), "{again}");
-    drop(held);
-    let again = store.create(session_meta("one", "/work")).await.unwrap_err();
-    assert!(matches!(again, StoreError::Exists(_)), "{again}");
+    let lease = store.create(session_meta("one", "/work")).await.unwrap();
+    let error = store.create(session_meta("one", "/work")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Busy { .. }), "{error}");
+    drop(lease);
+    let error = store.create(session_meta("one", "/work")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Exists(_)), "{error}");
     for id in ["", "One", "one ", "\u{0}"] {
-        let none = store.claim(&SessionId::from(id)).await.unwrap_err();
-        assert!(matches!(none, StoreError::NotFound(_)), "{none}");
+        let error = store.claim(&SessionId::from(id)).await.unwrap_err();
+        assert!(matches!(error, StoreError::NotFound(_)), "{error}");
     }
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use bowline_agent::agent::BowlineAgent;
 use bowline_agent::agent_options::{self, AgentOptions, ToolSet};
-use bowline_agent::keys::Keyring;
 use bowline_agent::model::ModelInfo;
 use bowline_agent::model::catalogue::{CatalogueOptions, ModelCatalogue};
+use bowline_agent::model::keys::Keyring;
 use bowline_agent::model::provider::Provider;
 use bowline_policy::mode::AgentMode;
 use bowline_wire::run_agent;
@@ -22,11 +22,11 @@ use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
-use crate::SUPERVISOR_COMMAND;
-use crate::client::config::Config;
-use crate::common::console::note_waiting_for;
-use crate::quirks::quirk_mode;
-use crate::user_dirs::UserDirs;
+use bowline_client::common::console::note_waiting_for;
+use bowline_client::config::Config;
+use bowline_client::environment::UserDirs;
+use bowline_client::environment::quirk_mode;
+use bowline_client::launch::SUPERVISOR_COMMAND;
 
 /// The time limit for ending all sessions after a signal or after the client disconnects.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(4);
@@ -112,30 +112,30 @@ enum ToolsArgument {
 
 /// Serves a client on stdin and stdout until it disconnects.
 pub(crate) async fn run(mut arguments: AgentArguments) -> Result<ExitCode> {
-    let places = UserDirs::from_env()?;
-    let keys = load_keyring(&places);
+    let dirs = UserDirs::from_env()?;
+    let keys = load_keyring(&dirs);
     if let Some(provider) = &arguments.login {
         login::run(&keys, provider)?;
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.model.is_none() {
-        let config = Config::read(&places.config).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let config = Config::read(&dirs.config).map_err(|error| anyhow::anyhow!("{error}"))?;
         arguments.model = config.model;
     }
     note_waiting_for("an editor that speaks ACP");
     let models = ModelCatalogue::new(build_model_options(&arguments, keys.clone())?);
-    let agent = BowlineAgent::new(build_agent_options(arguments, &places)?, models, keys);
+    let agent = BowlineAgent::new(build_agent_options(arguments, &dirs)?, models, keys);
     let serving = run_agent(agent.clone());
     tokio::pin!(serving);
     let code = tokio::select! {
-        served = &mut serving => served.context("the connection to the client failed").map(|()| ExitCode::SUCCESS),
-        number = wait_for_signal() => {
+        result = &mut serving => result.context("the connection to the client failed").map(|()| ExitCode::SUCCESS),
+        signal = wait_for_signal() => {
             // The client is still connected, so its turns end as cancelled.
             tokio::select! {
                 _ = timeout(SHUTDOWN_TIMEOUT, agent.shut_down()) => {}
                 _ = &mut serving => {}
             }
-            Ok(ExitCode::from(128 + number))
+            Ok(ExitCode::from(128 + signal))
         }
     };
     // However the client disconnected, its sessions' processes are stopped and their state is saved.
@@ -146,8 +146,8 @@ pub(crate) async fn run(mut arguments: AgentArguments) -> Result<ExitCode> {
 }
 
 /// Returns the keys from the environment and the user's key file.
-pub(crate) fn load_keyring(places: &UserDirs) -> Keyring {
-    let keys = Keyring::new(Some(places.keys_file()));
+pub(crate) fn load_keyring(dirs: &UserDirs) -> Keyring {
+    let keys = Keyring::new(Some(dirs.keys_file()));
     Provider::ALL.into_iter().fold(keys, |keys, provider| match std::env::var(provider.key_variable()) {
         Ok(key) => keys.with_key(provider, &key),
         // The variable is usually unset; one that is not valid Unicode is ignored.
@@ -167,11 +167,11 @@ fn build_model_options(arguments: &AgentArguments, keys: Keyring) -> Result<Cata
     let mut settings =
         CatalogueOptions { keys, recording_file: arguments.record.clone(), ..CatalogueOptions::default() };
     settings.base_urls = base_urls_from_env();
-    let named = arguments.model.as_deref().and_then(|model| Provider::from_id(model.split('/').next()?));
-    if named.is_none() && (arguments.base_url.is_some() || arguments.window.is_some()) {
+    let provider = arguments.model.as_deref().and_then(|model| Provider::from_id(model.split('/').next()?));
+    if provider.is_none() && (arguments.base_url.is_some() || arguments.window.is_some()) {
         anyhow::bail!("--base-url and --window are for a model: name it, as with --model compatible/NAME");
     }
-    if let (Some(url), Some(provider)) = (&arguments.base_url, named) {
+    if let (Some(url), Some(provider)) = (&arguments.base_url, provider) {
         settings.base_urls.insert(provider, url.clone());
     }
     // Listed by name, so that the user can switch back to it after choosing another model.
@@ -189,23 +189,23 @@ fn build_model_options(arguments: &AgentArguments, keys: Keyring) -> Result<Cata
     Ok(settings)
 }
 
-fn build_agent_options(arguments: AgentArguments, places: &UserDirs) -> Result<AgentOptions> {
+fn build_agent_options(arguments: AgentArguments, dirs: &UserDirs) -> Result<AgentOptions> {
     let program = std::env::current_exe().context("cannot find the bowline program")?;
     let supervisor = SupervisorProgram { program, args: vec![SUPERVISOR_COMMAND.into()] };
-    let mut inheriting = terminals::TerminalOptions::with_environment(supervisor, std::env::vars_os());
-    inheriting.temp_directory = std::env::temp_dir();
-    let places = agent_options::AgentPaths {
-        state_dir: places.state.clone(),
+    let mut terminal_options = terminals::TerminalOptions::with_environment(supervisor, std::env::vars_os());
+    terminal_options.temp_directory = std::env::temp_dir();
+    let paths = agent_options::AgentPaths {
+        state_dir: dirs.state.clone(),
         policy_file: match &arguments.policy {
-            None => places.policy_file(),
+            None => dirs.policy_file(),
             Some(file) => {
                 file.canonicalize().with_context(|| format!("cannot read the rules {}", file.display()))?
             }
         },
-        anchors_dir: places.anchors.clone(),
-        keys_file: places.keys_file(),
+        anchors_dir: dirs.anchors.clone(),
+        keys_file: dirs.keys_file(),
     };
-    let mut settings = AgentOptions::new(places, inheriting);
+    let mut settings = AgentOptions::new(paths, terminal_options);
     settings.quirks = quirk_mode();
     settings.tool_set = match arguments.tools {
         ToolsArgument::Transparent => ToolSet::Transparent,

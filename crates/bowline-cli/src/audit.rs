@@ -6,14 +6,16 @@ mod fold;
 
 use std::io::{self, BufWriter, Write as _};
 
-use bowline_workspace::audit::{self, AuditFilter};
+use bowline_access::audit::{self, AuditFilter};
 use clap::{Args, Subcommand};
 
 use crate::changes::WorkspaceArguments;
-use crate::common::console::{OutputStyle, escape_line, ignore_broken_pipe, pluralize, print, print_note};
-use crate::common::pager::print_paged;
-use crate::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
-use crate::error::CliError;
+use bowline_client::common::console::{
+    OutputStyle, escape_line, ignore_broken_pipe, pluralize, print, print_note,
+};
+use bowline_client::common::pager::print_paged;
+use bowline_client::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
+use bowline_client::error::CliError;
 use entries::EntryQuery;
 use fold::FoldedEntries;
 
@@ -137,54 +139,54 @@ pub(crate) fn run(arguments: AuditArguments) -> Result<(), CliError> {
 }
 
 fn show_entries(arguments: &AuditShowArguments) -> Result<(), CliError> {
-    let here = WorkspaceLocation::find(arguments.workspace.cwd.as_deref(), WorkspaceMarker::AuditLog)?;
-    let wanted = EntryQuery::from_arguments(arguments)?;
-    if !here.has_records {
-        print_note(&no_log_message(&here));
+    let location = WorkspaceLocation::find(arguments.workspace.cwd.as_deref(), WorkspaceMarker::AuditLog)?;
+    let query = EntryQuery::from_arguments(arguments)?;
+    if !location.has_records {
+        print_note(&no_log_message(&location));
         return Ok(());
     }
-    if let Some(why) = describe_missing_log(&here) {
-        return Err(failed(anyhow::anyhow!(why)));
+    if let Some(reason) = describe_missing_log(&location) {
+        return Err(failed(anyhow::anyhow!(reason)));
     }
     let filter = AuditFilter { operation: arguments.kind.clone(), ..AuditFilter::default() };
     let mut folded = FoldedEntries::default();
     if !arguments.json {
-        for record in audit::read_entries(&here.audit_log_dir(), filter.clone()).map_err(failed)? {
+        for record in audit::read_entries(&location.audit_log_dir(), filter.clone()).map_err(failed)? {
             folded.add(&record.map_err(failed)?);
         }
     }
-    let found = audit::read_entries(&here.audit_log_dir(), filter).map_err(failed)?;
-    let look = OutputStyle::for_stdout();
-    if look.is_terminal {
+    let entries = audit::read_entries(&location.audit_log_dir(), filter).map_err(failed)?;
+    let style = OutputStyle::for_stdout();
+    if style.is_terminal {
         let mut text = Vec::new();
-        wanted.write_entries(found, &folded, &here, look, &mut text)?;
+        query.write_entries(entries, &folded, &location, style, &mut text)?;
         return print_paged(&String::from_utf8_lossy(&text));
     }
     let mut out = BufWriter::new(io::stdout().lock());
-    wanted.write_entries(found, &folded, &here, look, &mut out)?;
+    query.write_entries(entries, &folded, &location, style, &mut out)?;
     ignore_broken_pipe(out.flush())
 }
 
 fn verify_log(arguments: &AuditVerifyArguments) -> Result<(), CliError> {
-    let here = WorkspaceLocation::find(arguments.workspace.cwd.as_deref(), WorkspaceMarker::AuditLog)?;
-    if !here.has_records {
-        print_note(&no_log_message(&here));
+    let location = WorkspaceLocation::find(arguments.workspace.cwd.as_deref(), WorkspaceMarker::AuditLog)?;
+    if !location.has_records {
+        print_note(&no_log_message(&location));
         return Ok(());
     }
-    let report = audit::verify(&here.audit_log_dir(), &here.anchor).map_err(failed)?;
+    let report = audit::verify(&location.audit_log_dir(), &location.anchor).map_err(failed)?;
     if arguments.json {
         let finding = |finding: &bowline_policy::audit::AuditFinding| {
             serde_json::json!({
-                "file": finding.position.as_ref().map(|place| &place.file),
-                "line": finding.position.as_ref().map(|place| place.line),
+                "file": finding.position.as_ref().map(|position| &position.file),
+                "line": finding.position.as_ref().map(|position| position.line),
                 "fault": finding.defect.to_string(),
                 "of_a_crash": finding.defect.is_crash_artifact(),
             })
         };
-        let told = serde_json::json!({
-            "workspace": here.root,
-            "log": here.audit_log_dir(),
-            "anchor": here.anchor,
+        let output = serde_json::json!({
+            "workspace": location.root,
+            "log": location.audit_log_dir(),
+            "anchor": location.anchor,
             "intact": report.is_intact(),
             "unharmed": report.has_only_crash_artifacts(),
             "files": report.files,
@@ -195,9 +197,9 @@ fn verify_log(arguments: &AuditVerifyArguments) -> Result<(), CliError> {
             "more": report.omitted_findings,
             "notes": report.notes.iter().map(|note| serde_json::json!({"entry": note.seq, "text": note.text})).collect::<Vec<_>>(),
         });
-        print(&format!("{told}\n"))?;
+        print(&format!("{output}\n"))?;
     } else {
-        print(&entries::format_verification(&report, &here.audit_log_dir(), OutputStyle::for_stdout()))?;
+        print(&entries::format_verification(&report, &location.audit_log_dir(), OutputStyle::for_stdout()))?;
     }
     if report.has_only_crash_artifacts() {
         return Ok(());
@@ -210,14 +212,14 @@ fn verify_log(arguments: &AuditVerifyArguments) -> Result<(), CliError> {
 }
 
 /// Returns a message if the anchor knows entries of a log that is missing.
-pub(crate) fn describe_missing_log(here: &WorkspaceLocation) -> Option<String> {
-    let log = here.audit_log_dir();
+pub(crate) fn describe_missing_log(location: &WorkspaceLocation) -> Option<String> {
+    let log = location.audit_log_dir();
     let has_files = std::fs::read_dir(&log).is_ok_and(|mut files| files.next().is_some());
-    if has_files || !here.anchor.exists() {
+    if has_files || !location.anchor.exists() {
         return None;
     }
     // An unreadable log is reported by the code that reads it.
-    let report = audit::verify(&log, &here.anchor).ok()?;
+    let report = audit::verify(&log, &location.anchor).ok()?;
     (!report.has_only_crash_artifacts()).then(|| {
         let log = escape_line(&log.to_string_lossy());
         format!(
@@ -227,8 +229,8 @@ pub(crate) fn describe_missing_log(here: &WorkspaceLocation) -> Option<String> {
     })
 }
 
-fn no_log_message(here: &WorkspaceLocation) -> String {
-    format!("no agent has done anything in {} yet: there is no audit log", escape_line(&here.root))
+fn no_log_message(location: &WorkspaceLocation) -> String {
+    format!("no agent has done anything in {} yet: there is no audit log", escape_line(&location.root))
 }
 
 fn failed(error: impl Into<anyhow::Error>) -> CliError {

@@ -16,16 +16,15 @@ use bowline_history::undo::{ChangeOwner, ChangeSelection, ReversalDirection};
 use bowline_workspace::workspace::{ListedChange, Workspace};
 use clap::{Args, ValueEnum};
 
-use crate::common::console::{OutputStyle, escape_line, print, print_note};
-use crate::common::names::SessionNames;
-use crate::common::other_workspaces;
-use crate::common::pager::print_paged;
-use crate::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
-use crate::error::CliError;
-use bowline_workspace::clock::now;
+use bowline_client::common::console::{OutputStyle, escape_line, print, print_note};
+use bowline_client::common::names::SessionNames;
+use bowline_client::common::other_workspaces;
+use bowline_client::common::pager::print_paged;
+use bowline_client::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
+use bowline_client::error::CliError;
+use bowline_storage::clock::now;
 pub(crate) use restore::{RestoreArguments, restore};
 pub(crate) use rewind::{RewindArguments, rewind};
-pub(crate) use selectors::find_unique_id;
 use selectors::{ResolvedSelection, SelectionPurpose, Selectors};
 
 const CHANGES_EXAMPLES: &str = "\
@@ -225,34 +224,35 @@ pub(crate) struct WorkspaceArguments {
 
 /// Lists changes.
 pub(crate) fn list(arguments: &ChangesArguments) -> Result<(), CliError> {
-    let here = WorkspaceLocation::find(arguments.selectors.cwd(), WorkspaceMarker::Journal)?;
-    if !here.has_records {
-        let text = no_changes_message(&here, "changes");
+    let location = WorkspaceLocation::find(arguments.selectors.cwd(), WorkspaceMarker::Journal)?;
+    if !location.has_records {
+        let text = no_changes_message(&location, "changes");
         if arguments.json {
             print_note(&text);
             return Ok(());
         }
         return print(&format!("{text}\n"));
     }
-    let workspace = here.open(&[])?;
+    let workspace = location.open(&[])?;
     let history = read_history(&workspace)?;
     let names = SessionNames::new(&history, workspace.turn_titles());
-    let meant =
-        arguments.selectors.resolve(&here, &history, &names, SelectionPurpose::View, &[], &|_| true)?;
+    let resolved =
+        arguments.selectors.resolve(&location, &history, &names, SelectionPurpose::View, &[], &|_| true)?;
     if history.is_empty() && !arguments.json {
-        return print(&format!("{}\n", no_changes_message(&here, "changes")));
+        return print(&format!("{}\n", no_changes_message(&location, "changes")));
     }
-    let mut selection = meant.selection;
+    let mut selection = resolved.selection;
     if arguments.all && selection.owner == ChangeOwner::Agents {
         selection.owner = ChangeOwner::Anyone;
     }
-    let kept = selection == ChangeSelection { owner: ChangeOwner::Agents, ..ChangeSelection::default() };
-    let list = list::ChangeList::load(&workspace, &history, &selection, arguments.all, kept)?;
+    let includes_kept_texts =
+        selection == ChangeSelection { owner: ChangeOwner::Agents, ..ChangeSelection::default() };
+    let list = list::ChangeList::load(&workspace, &history, &selection, arguments.all, includes_kept_texts)?;
     if arguments.json {
-        return print(&list.to_json_lines(&workspace, &here)?);
+        return print(&list.to_json_lines(&workspace, &location)?);
     }
     if list.is_empty()
-        && let Some(hint) = other_workspaces::other_workspaces_hint(&here, "changes")
+        && let Some(hint) = other_workspaces::other_workspaces_hint(&location, "changes")
     {
         print_note(&hint);
     }
@@ -262,21 +262,21 @@ pub(crate) fn list(arguments: &ChangesArguments) -> Result<(), CliError> {
         style: OutputStyle::for_stdout(),
         now: now(),
     };
-    print_paged(&list.to_text(&workspace, &here, &names, options)?)
+    print_paged(&list.to_text(&workspace, &location, &names, options)?)
 }
 
 /// Shows changes.
 pub(crate) fn diff(arguments: &DiffArguments) -> Result<(), CliError> {
-    let here = WorkspaceLocation::find(arguments.selectors.cwd(), WorkspaceMarker::Journal)?;
-    if !here.has_records {
-        print_note(&no_changes_message(&here, "diff"));
+    let location = WorkspaceLocation::find(arguments.selectors.cwd(), WorkspaceMarker::Journal)?;
+    if !location.has_records {
+        print_note(&no_changes_message(&location, "diff"));
         return Ok(());
     }
-    let workspace = here.open(&[])?;
+    let workspace = location.open(&[])?;
     let history = read_history(&workspace)?;
     let names = SessionNames::new(&history, workspace.turn_titles());
-    let ResolvedSelection { selection, description: words } = arguments.selectors.resolve(
-        &here,
+    let ResolvedSelection { selection, description } = arguments.selectors.resolve(
+        &location,
         &history,
         &names,
         SelectionPurpose::View,
@@ -284,19 +284,19 @@ pub(crate) fn diff(arguments: &DiffArguments) -> Result<(), CliError> {
         &|_| true,
     )?;
     let files = patch::file_patches(&workspace, &selection)?;
-    report_pruned(&here, &history, &selection);
+    report_pruned(&location, &history, &selection);
     if files.is_empty() {
         print_note(&match history.iter().any(|changed| changed.change.origin.session.is_some()) {
             true => format!(
-                "there is nothing to show of {words}: it is undone, or left the files as they were (bowline changes --all)"
+                "there is nothing to show of {description}: it is undone, or left the files as they were (bowline changes --all)"
             ),
-            false => no_changes_message(&here, "diff"),
+            false => no_changes_message(&location, "diff"),
         });
         return Ok(());
     }
-    let look = OutputStyle::for_stdout();
+    let style = OutputStyle::for_stdout();
     if arguments.stat {
-        return print_paged(&patch::format_stat(&files, &here));
+        return print_paged(&patch::format_stat(&files, &location));
     }
     if arguments.json {
         return print(&patch::to_json_lines(&files));
@@ -304,11 +304,11 @@ pub(crate) fn diff(arguments: &DiffArguments) -> Result<(), CliError> {
     for file in files.iter().filter(|file| patch::is_binary(&file.patch)) {
         print_note(&format!(
             "{} is not text: git cannot apply its part of the patch",
-            escape_line(here.relative_name(&file.path))
+            escape_line(location.relative_name(&file.path))
         ));
     }
     let patch: String = files.into_iter().map(|file| file.patch).collect();
-    if look.is_terminal { print_paged(&patch::paint_patch(&patch, look)) } else { print(&patch) }
+    if style.is_terminal { print_paged(&patch::paint_patch(&patch, style)) } else { print(&patch) }
 }
 
 /// Undoes changes.
@@ -322,13 +322,13 @@ pub(crate) fn redo(arguments: &RedoArguments) -> Result<(), CliError> {
 }
 
 /// Names the selected changes that no patch can show.
-fn report_pruned(here: &WorkspaceLocation, history: &[ListedChange], selection: &ChangeSelection) {
-    let is_meant = |changed: &&ListedChange| changed.is_in_effect && selection.matches(&changed.change);
-    for changed in history.iter().filter(is_meant).filter(|changed| changed.change.is_pruned()) {
+fn report_pruned(location: &WorkspaceLocation, history: &[ListedChange], selection: &ChangeSelection) {
+    let is_selected = |changed: &&ListedChange| changed.is_in_effect && selection.matches(&changed.change);
+    for changed in history.iter().filter(is_selected).filter(|changed| changed.change.is_pruned()) {
         let Change { id, path, .. } = &changed.change;
         print_note(&format!(
             "{}: change {id} is pruned, its text is no longer in the journal",
-            escape_line(here.relative_name(path))
+            escape_line(location.relative_name(path))
         ));
     }
 }
@@ -339,11 +339,11 @@ fn read_history(workspace: &Workspace) -> Result<Vec<ListedChange>, CliError> {
 }
 
 /// Returns a message that there are no changes here, and where there are some.
-fn no_changes_message(here: &WorkspaceLocation, command: &str) -> String {
-    let hint = other_workspaces::other_workspaces_hint(here, command)
+fn no_changes_message(location: &WorkspaceLocation, command: &str) -> String {
+    let hint = other_workspaces::other_workspaces_hint(location, command)
         .map(|hint| format!("\n{hint}"))
         .unwrap_or_default();
-    format!("no agent has changed anything in {} yet{hint}", escape_line(&here.root))
+    format!("no agent has changed anything in {} yet{hint}", escape_line(&location.root))
 }
 
 fn failed(error: impl Into<anyhow::Error>) -> CliError {

@@ -17,9 +17,9 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 
 use crate::agent::wait_for_signal;
-use crate::common::console::print;
-use crate::error::CliError;
-use crate::user_dirs::UserDirs;
+use bowline_client::common::console::print;
+use bowline_client::environment::UserDirs;
+use bowline_client::error::CliError;
 use report::{DoctorReport, ReportStyle};
 
 /// What is asked for.
@@ -73,15 +73,15 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<(), CliError> {
         None => std::env::current_dir().context("the current directory is gone: name another with --cwd")?,
     };
     let mut report = DoctorReport::default();
-    let places = UserDirs::from_env();
+    let dirs = UserDirs::from_env();
     report.add(installation::check_versions());
-    report.add(installation::check_directories(&places, &cwd));
-    if let Ok(places) = &places {
-        let (section, config) = installation::check_configuration(places);
-        report.add(installation::check_rules(places, &cwd));
-        report.add(installation::check_workspace(places, &cwd));
+    report.add(installation::check_directories(&dirs, &cwd));
+    if let Ok(dirs) = &dirs {
+        let (section, config) = installation::check_configuration(dirs);
+        report.add(installation::check_rules(dirs, &cwd));
+        report.add(installation::check_workspace(dirs, &cwd));
         let model = config.and_then(|config| config.model);
-        report.add(models::check_models(places, model.as_deref(), arguments.online).await);
+        report.add(models::check_models(dirs, model.as_deref(), arguments.online).await);
         report.add(section);
     }
     let peers = peers::find_peers(|name| std::env::var_os(name), std::env::var_os("PATH").as_ref(), &cwd);
@@ -93,10 +93,10 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<(), CliError> {
         report.add(capabilities::describe_serving());
     }
     if !arguments.command.is_empty() {
-        let patience = Duration::from_secs(arguments.timeout);
+        let timeout = Duration::from_secs(arguments.timeout);
         // An interrupt ends the agent, too.
         report.add(tokio::select! {
-            looked = agent::check_agent(&arguments.command, &cwd, patience) => looked,
+            section = agent::check_agent(&arguments.command, &cwd, timeout) => section,
             _ = wait_for_signal() => return Err(CliError::Interrupted),
         });
     } else if !is_short {

@@ -1,5 +1,9 @@
 //! Help texts wrapped to the terminal's width, and usage errors on one line.
 
+mod candidates;
+pub(crate) mod completions;
+pub(crate) mod man;
+
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -7,8 +11,8 @@ use clap::error::ErrorKind;
 use rustix::termios::tcgetwinsize;
 use unicode_width::UnicodeWidthChar as _;
 
-use crate::common::console::{OutputStyle, ignore_broken_pipe};
-use crate::error::CliError;
+use bowline_client::common::console::{OutputStyle, ignore_broken_pipe};
+use bowline_client::error::CliError;
 
 /// With fewer columns than this, wrapping is left to the terminal.
 const MIN_COLUMNS: usize = 40;
@@ -24,7 +28,7 @@ pub(crate) fn print_help_or_error(error: &clap::Error) -> ExitCode {
     }
     let columns =
         if error.use_stderr() { terminal_columns(io::stderr()) } else { terminal_columns(io::stdout()) };
-    let shown = match columns.filter(|columns| is_help && *columns >= MIN_COLUMNS) {
+    let result = match columns.filter(|columns| is_help && *columns >= MIN_COLUMNS) {
         Some(columns) => {
             let text = error.render();
             let text =
@@ -38,25 +42,25 @@ pub(crate) fn print_help_or_error(error: &clap::Error) -> ExitCode {
         }
         None => error.print(),
     };
-    match ignore_broken_pipe(shown.and_then(|()| io::stdout().flush())) {
+    match ignore_broken_pipe(result.and_then(|()| io::stdout().flush())) {
         Ok(()) => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
-        Err(ending) => ending.report(),
+        Err(error) => error.report(),
     }
 }
 
 /// Returns a usage error, with clap's tip, on one line.
-fn to_one_line(told: &str) -> String {
+fn to_one_line(message: &str) -> String {
     let mut line = String::new();
-    let paragraphs = told.strip_prefix("error: ").unwrap_or(told).split("\n\n");
+    let paragraphs = message.strip_prefix("error: ").unwrap_or(message).split("\n\n");
     for paragraph in paragraphs.take_while(|paragraph| !paragraph.starts_with("Usage: ")) {
         for part in paragraph.lines().map(str::trim).filter(|part| !part.starts_with("For more information"))
         {
-            let (between, part) = part.strip_prefix("tip: ").map_or((" ", part), |tip| ("; ", tip));
-            line.push_str(if line.is_empty() || part.is_empty() { "" } else { between });
+            let (separator, part) = part.strip_prefix("tip: ").map_or((" ", part), |tip| ("; ", tip));
+            line.push_str(if line.is_empty() || part.is_empty() { "" } else { separator });
             line.push_str(part);
         }
     }
-    line + "; --help tells more"
+    line + " (see --help)"
 }
 
 /// Returns the width of the terminal that a stream writes to; `None` if it is not a terminal.
@@ -87,20 +91,20 @@ fn wrap_line(line: &str, columns: usize) -> String {
     }
     let (start, column) = hanging_indent(line, columns);
     let mut text = line[..start].to_owned();
-    let mut at = display_width(&text);
+    let mut width = display_width(&text);
     let mut blanks = 0;
     for word in line[start..].split(' ') {
         if word.is_empty() {
             blanks += 1;
             continue;
         }
-        if blanks > 0 && at + blanks + display_width(word) > columns {
+        if blanks > 0 && width + blanks + display_width(word) > columns {
             text.push('\n');
-            (at, blanks) = (0, column);
+            (width, blanks) = (0, column);
         }
         text.push_str(&" ".repeat(blanks));
         text.push_str(word);
-        at += blanks + display_width(word);
+        width += blanks + display_width(word);
         blanks = 1;
     }
     text
@@ -109,24 +113,24 @@ fn wrap_line(line: &str, columns: usize) -> String {
 /// Returns where wrapping starts in a line, and the column in which it continues: that of its second column if it has
 /// one, otherwise that of its first word.
 fn hanging_indent(line: &str, columns: usize) -> (usize, usize) {
-    let words = line.len() - line.trim_start_matches(' ').len();
-    let gap = line[words..].find("  ").map(|at| words + at);
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    let gap = line[indent..].find("  ").map(|at| indent + at);
     let second = gap.map(|gap| line.len() - line[gap..].trim_start_matches(' ').len());
     let column = second.map(|second| (second, display_width(&line[..second])));
-    column.filter(|(_, column)| *column <= columns * 2 / 3).unwrap_or((words, words))
+    column.filter(|(_, column)| *column <= columns * 2 / 3).unwrap_or((indent, indent))
 }
 
 /// Returns how many columns a text takes, without colour sequences.
 fn display_width(text: &str) -> usize {
-    let mut wide = 0;
+    let mut width = 0;
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
         match character {
             '\u{1b}' => _ = characters.find(char::is_ascii_alphabetic),
-            character => wide += character.width().unwrap_or(0),
+            character => width += character.width().unwrap_or(0),
         }
     }
-    wide
+    width
 }
 
 #[cfg(test)]

@@ -17,32 +17,25 @@
 mod agent;
 mod audit;
 mod changes;
-mod chat;
-mod client;
-mod common;
-mod completions;
 mod demo;
 mod doctor;
-mod error;
 mod help;
 mod mcp;
-mod mcp_bridge;
 mod policy;
 mod proxy;
-mod quirks;
 mod run;
 mod sessions;
 mod setup;
 mod signals;
 mod trace;
-mod user_dirs;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use common::console;
-use error::CliError;
+use bowline_client::common::console;
+use bowline_client::error::CliError;
+use bowline_client::launch::SUPERVISOR_COMMAND;
 
 /// The workspace between an editor and a coding agent: unsaved text, reviewed writes, undo.
 #[derive(Parser)]
@@ -75,7 +68,7 @@ enum CliCommand {
     /// Run one prompt: serve this workspace to an agent and show what it does
     Run(run::RunArguments),
     /// Chat with an agent in a full-screen terminal interface
-    Chat(chat::ChatArguments),
+    Chat(bowline_tui::ChatArguments),
     /// Run Bowline's own agent for an editor, over ACP on stdin and stdout
     ///
     /// Without an API key, the agent uses the built-in offline model.
@@ -109,20 +102,20 @@ enum CliCommand {
     Doctor(doctor::DoctorArguments),
     /// Print or write the configuration that an editor needs
     Setup(setup::SetupArguments),
+    /// Print manual pages, or write them to a directory
+    Man(help::man::ManArguments),
     /// Print a shell completion script
-    Completions(completions::CompletionsArguments),
+    Completions(help::completions::CompletionsArguments),
     /// Connect an agent to the MCP server of its proxy, over a socket
     #[command(hide = true)]
-    McpBridge(mcp_bridge::McpBridgeArguments),
+    McpBridge(mcp::bridge::McpBridgeArguments),
     /// Supervise the processes of one command for a host
     #[command(name = SUPERVISOR_COMMAND, hide = true)]
     Supervisor,
 }
 
-/// The hidden command that starts the program as a supervisor, which owns the processes of a command.
-pub(crate) const SUPERVISOR_COMMAND: &str = "__supervisor";
-
 fn main() -> ExitCode {
+    help::completions::answer_request();
     let arguments = Cli::try_parse();
     if let Ok(Cli { command: CliCommand::Supervisor }) = arguments {
         // Before any thread or runtime exists.
@@ -139,36 +132,37 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return help::print_help_or_error(&error),
     };
-    let done = |()| ExitCode::SUCCESS;
+    let success = |()| ExitCode::SUCCESS;
     let result: Result<ExitCode, CliError> = match arguments.command {
-        CliCommand::Demo => runtime.block_on(demo::run()).map(done),
-        CliCommand::Run(arguments) => runtime.block_on(run::run(arguments)).map(done),
-        CliCommand::Chat(arguments) => runtime.block_on(chat::run(arguments)).map(done),
+        CliCommand::Demo => runtime.block_on(demo::run()).map(success),
+        CliCommand::Run(arguments) => runtime.block_on(run::run(arguments)).map(success),
+        CliCommand::Chat(arguments) => runtime.block_on(bowline_tui::run(arguments)).map(success),
         CliCommand::Agent(arguments) => runtime.block_on(agent::run(arguments)).map_err(CliError::from),
         CliCommand::Mcp(arguments) => runtime.block_on(mcp::run(arguments)),
-        CliCommand::McpBridge(arguments) => runtime.block_on(mcp_bridge::run(arguments)),
+        CliCommand::McpBridge(arguments) => runtime.block_on(mcp::bridge::run(arguments)),
         CliCommand::Proxy(arguments) => {
             console::note_waiting_for("an editor that speaks ACP");
             runtime.block_on(proxy::run(arguments))
         }
-        CliCommand::Changes(arguments) => changes::list(&arguments).map(done),
-        CliCommand::Diff(arguments) => changes::diff(&arguments).map(done),
-        CliCommand::Undo(arguments) => changes::undo(&arguments).map(done),
-        CliCommand::Redo(arguments) => changes::redo(&arguments).map(done),
-        CliCommand::Rewind(arguments) => changes::rewind(&arguments).map(done),
-        CliCommand::Restore(arguments) => changes::restore(&arguments).map(done),
-        CliCommand::Sessions(arguments) => runtime.block_on(sessions::run(arguments)).map(done),
-        CliCommand::Audit(arguments) => audit::run(arguments).map(done),
+        CliCommand::Changes(arguments) => changes::list(&arguments).map(success),
+        CliCommand::Diff(arguments) => changes::diff(&arguments).map(success),
+        CliCommand::Undo(arguments) => changes::undo(&arguments).map(success),
+        CliCommand::Redo(arguments) => changes::redo(&arguments).map(success),
+        CliCommand::Rewind(arguments) => changes::rewind(&arguments).map(success),
+        CliCommand::Restore(arguments) => changes::restore(&arguments).map(success),
+        CliCommand::Sessions(arguments) => runtime.block_on(sessions::run(arguments)).map(success),
+        CliCommand::Audit(arguments) => audit::run(arguments).map(success),
         CliCommand::Trace(arguments) => trace::run(arguments),
-        CliCommand::Policy(arguments) => policy::run(arguments).map(done),
-        CliCommand::Doctor(arguments) => runtime.block_on(doctor::run(arguments)).map(done),
-        CliCommand::Setup(arguments) => setup::run(arguments).map(done),
-        CliCommand::Completions(arguments) => completions::run(&arguments).map(done),
+        CliCommand::Policy(arguments) => policy::run(arguments).map(success),
+        CliCommand::Doctor(arguments) => runtime.block_on(doctor::run(arguments)).map(success),
+        CliCommand::Setup(arguments) => setup::run(arguments).map(success),
+        CliCommand::Man(arguments) => help::man::run(&arguments).map(success),
+        CliCommand::Completions(arguments) => help::completions::run(&arguments).map(success),
         CliCommand::Supervisor => Ok(ExitCode::SUCCESS),
     };
     // Blocking work is not awaited: a thread that reads stdin would never end.
     runtime.shutdown_background();
-    result.unwrap_or_else(|ending| ending.report())
+    result.unwrap_or_else(|error| error.report())
 }
 
 #[cfg(test)]

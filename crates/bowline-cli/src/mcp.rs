@@ -4,6 +4,8 @@ mod backend;
 mod client_registry;
 pub(crate) mod token;
 
+pub(crate) mod bridge;
+
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,15 +26,15 @@ use clap::Args;
 use tokio::net::{TcpListener, lookup_host};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::SUPERVISOR_COMMAND;
-use crate::client::approval_preset;
-use crate::client::arguments::ApprovalLevel;
-use crate::client::config::Config;
-use crate::common::console::note_waiting_for;
-use crate::error::CliError;
 use crate::policy::hint::PolicyHint;
-use crate::user_dirs::UserDirs;
 use backend::HostSessionBackend;
+use bowline_client::approval_preset;
+use bowline_client::arguments::ApprovalLevel;
+use bowline_client::common::console::note_waiting_for;
+use bowline_client::config::Config;
+use bowline_client::environment::UserDirs;
+use bowline_client::error::CliError;
+use bowline_client::launch::SUPERVISOR_COMMAND;
 use client_registry::ClientRegistry;
 
 /// The time limit for ending all sessions after a signal.
@@ -109,10 +111,10 @@ pub(crate) struct McpArguments {
 
 /// Serves the workspace until the client disconnects or a signal arrives.
 pub(crate) async fn run(arguments: McpArguments) -> Result<ExitCode, CliError> {
-    let places = UserDirs::from_env()?;
-    let desk = Arc::new(ClientRegistry::default());
-    let host = open_host(&arguments, &places, desk.clone()).await?;
-    let offer = match (arguments.read_only, arguments.no_terminal) {
+    let dirs = UserDirs::from_env()?;
+    let clients = Arc::new(ClientRegistry::default());
+    let host = open_host(&arguments, &dirs, clients.clone()).await?;
+    let offered_tools = match (arguments.read_only, arguments.no_terminal) {
         (true, _) => OfferedTools::ReadOnly,
         (false, true) => OfferedTools::Files,
         (false, false) => OfferedTools::Everything,
@@ -120,11 +122,11 @@ pub(crate) async fn run(arguments: McpArguments) -> Result<ExitCode, CliError> {
     let settings = server::McpServerOptions {
         name: "bowline".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        offered_tools: offer,
+        offered_tools,
         advise_denial: Some(denial_advisor(&arguments, host.clone())),
     };
     let root = host.workspace().roots().cwd().to_owned();
-    let open = move |client| HostSessionBackend::open(host.clone(), desk.clone(), client);
+    let open = move |client| HostSessionBackend::open(host.clone(), clients.clone(), client);
     let server = McpWorkspaceServer::new(settings, Arc::new(open));
     match &arguments.listen {
         Some(address) => serve_http(server, address, &arguments, &root).await,
@@ -137,16 +139,16 @@ pub(crate) async fn run(arguments: McpArguments) -> Result<ExitCode, CliError> {
 
 async fn serve_stdio(server: McpWorkspaceServer<HostSessionBackend>) -> Result<ExitCode, CliError> {
     let (reader, writer) = bowline_wire::standard_streams();
-    let (tell, told) = tokio::sync::oneshot::channel();
+    let (sender, receiver) = tokio::sync::oneshot::channel();
     let stop = async move {
-        let number = wait_for_signal().await;
+        let signal = wait_for_signal().await;
         // The receiver exists until this is done.
-        tell.send(number).ok();
+        sender.send(signal).ok();
     };
     server::serve(server, reader, writer, stop)
         .await
         .context("the client does not speak MCP as it should")?;
-    Ok(told.await.map_or(ExitCode::SUCCESS, |number| ExitCode::from(128 + number)))
+    Ok(receiver.await.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(128 + signal)))
 }
 
 async fn serve_http(
@@ -156,9 +158,9 @@ async fn serve_http(
     root: &str,
 ) -> Result<ExitCode, CliError> {
     // A port alone means the loopback interface.
-    let at = if address.starts_with(':') { format!("127.0.0.1{address}") } else { address.to_owned() };
-    let addresses: Vec<SocketAddr> = match lookup_host(at).await {
-        Ok(found) => found.collect(),
+    let endpoint = if address.starts_with(':') { format!("127.0.0.1{address}") } else { address.to_owned() };
+    let addresses: Vec<SocketAddr> = match lookup_host(endpoint).await {
+        Ok(resolved) => resolved.collect(),
         Err(error) => {
             return Err(CliError::Usage(format!(
                 "--listen {address} is no address with a port ({error}): give one like 127.0.0.1:0"
@@ -184,22 +186,22 @@ async fn serve_http(
     // Stderr may be closed; a token file, if named, contains the token as well.
     writeln!(stderr, "bowline: serving {root} at {}", http.url()).ok();
     writeln!(stderr, "bowline: clients send `Authorization: Bearer {token}`").ok();
-    let number = wait_for_signal().await;
+    let signal = wait_for_signal().await;
     if tokio::time::timeout(SHUTDOWN_TIMEOUT, http.stop()).await.is_err() {
         return Err(CliError::Failed(anyhow::anyhow!(
             "sessions did not end in time; what they ran is killed"
         )));
     }
-    Ok(ExitCode::from(128 + number))
+    Ok(ExitCode::from(128 + signal))
 }
 
 async fn open_host(
     arguments: &McpArguments,
-    places: &UserDirs,
-    desk: Arc<ClientRegistry>,
+    dirs: &UserDirs,
+    clients: Arc<ClientRegistry>,
 ) -> Result<Host, CliError> {
-    let here = std::env::current_dir().context("there is no current directory")?;
-    let cwd = here.join(arguments.cwd.as_deref().unwrap_or(Path::new("")));
+    let current_dir = std::env::current_dir().context("there is no current directory")?;
+    let cwd = current_dir.join(arguments.cwd.as_deref().unwrap_or(Path::new("")));
     let project = std::fs::canonicalize(&cwd)
         .map_err(|error| CliError::Usage(format!("--cwd {}: {error}: name a directory", cwd.display())))?;
     let program = std::env::current_exe().context("cannot find the bowline program")?;
@@ -207,57 +209,60 @@ async fn open_host(
     let mut terminals = terminals::TerminalOptions::with_environment(supervisor, std::env::vars_os());
     terminals.temp_directory = std::env::temp_dir();
     let mut settings = HostOptions::new(terminals);
-    settings.workspace.foreign_files = Config::read(&places.config)?.ignore_changes;
+    settings.workspace.foreign_files = Config::read(&dirs.config)?.ignore_changes;
     settings.writes_through_host_only = true;
     settings.capabilities.write = !arguments.read_only;
     settings.capabilities.terminal = !arguments.read_only && !arguments.no_terminal;
     settings.preset = arguments.approve.map(approval_preset);
-    settings.additional_roots = arguments.add_dir.iter().map(|text| parse_extra_root(&here, text)).collect();
+    settings.additional_roots =
+        arguments.add_dir.iter().map(|text| parse_extra_root(&current_dir, text)).collect();
     let policy = match &arguments.policy {
-        Some(file) => std::fs::canonicalize(here.join(file))
+        Some(file) => std::fs::canonicalize(current_dir.join(file))
             .map_err(|error| CliError::Usage(format!("--policy {}: {error}", file.display())))?,
-        None => places.policy_file(),
+        None => dirs.policy_file(),
     };
-    let own = places.for_host(policy);
-    let opened = tokio::task::spawn_blocking(move || Host::open(&project, &own, desk, settings)).await;
+    let host_paths = dirs.for_host(policy);
+    let opened =
+        tokio::task::spawn_blocking(move || Host::open(&project, &host_paths, clients, settings)).await;
     let host = opened.context("opening the workspace ended early")?.map_err(|error| match error {
-        HostError::Roots(why) => CliError::Usage(why.to_string()),
+        HostError::Roots(error) => CliError::Usage(error.to_string()),
         error => CliError::Failed(error.into()),
     })?;
     for text in &arguments.open {
-        open_document(&host, &here, text)?;
+        open_document(&host, &current_dir, text)?;
     }
     Ok(host)
 }
 
 /// Opens a document, with its unsaved text if given.
-fn open_document(host: &Host, here: &Path, text: &str) -> Result<(), CliError> {
+fn open_document(host: &Host, current_dir: &Path, text: &str) -> Result<(), CliError> {
     let (file, unsaved) = text.split_once('=').map_or((text, None), |(file, unsaved)| (file, Some(unsaved)));
     let path = Path::new(host.workspace().roots().cwd()).join(file);
     let path = path.to_string_lossy();
-    let cannot = |why: String| CliError::Usage(format!("--open {text}: {why}"));
-    let opened = host.workspace().open_document(&path).map_err(|error| cannot(error.to_string()))?;
+    let usage_error = |reason: String| CliError::Usage(format!("--open {text}: {reason}"));
+    let document = host.workspace().open_document(&path).map_err(|error| usage_error(error.to_string()))?;
     if let Some(unsaved) = unsaved {
-        let text = std::fs::read_to_string(here.join(unsaved)).map_err(|error| cannot(error.to_string()))?;
-        let changed = host.workspace().change_document(&path, text, opened.revision);
-        changed.map_err(|error| cannot(error.to_string()))?;
+        let text = std::fs::read_to_string(current_dir.join(unsaved))
+            .map_err(|error| usage_error(error.to_string()))?;
+        let changed = host.workspace().change_document(&path, text, document.revision);
+        changed.map_err(|error| usage_error(error.to_string()))?;
     }
     Ok(())
 }
 
-fn parse_extra_root(here: &Path, text: &str) -> RootSpec {
+fn parse_extra_root(current_dir: &Path, text: &str) -> RootSpec {
     let (path, is_read_only) = text.strip_suffix(":ro").map_or((text, false), |path| (path, true));
-    let path = here.join(path).to_string_lossy().into_owned();
+    let path = current_dir.join(path).to_string_lossy().into_owned();
     if is_read_only { RootSpec::read_only(path) } else { RootSpec::writable(path) }
 }
 
 /// Returns an advisor that names what would allow a denied operation: a flag, and the rule for exactly that operation.
 /// Both are tried on the policy in force first.
 fn denial_advisor(arguments: &McpArguments, host: Host) -> DenialAdvisor {
-    let (file, given) = (arguments.policy.clone(), arguments.approve.map(approval_preset));
+    let (file, preset) = (arguments.policy.clone(), arguments.approve.map(approval_preset));
     Arc::new(move |denied| {
         let operation = denied_operation(&host, denied)?;
-        let hint = PolicyHint::find(&host, &[operation], "", given);
+        let hint = PolicyHint::find(&host, &[operation], "", preset);
         let command = hint.flag.map(|flag| format!("bowline mcp {flag}"));
         let flag = command.map(|command| format!("by starting the server with `{command}`"));
         let rule = hint.rules.map(|rules| match &file {

@@ -6,17 +6,15 @@ mod rules;
 
 use std::path::{Path, PathBuf};
 
+use bowline_access::policy::{PolicyError, PolicyFile, RuleScope};
 use bowline_policy::operation::OperationKind;
-use bowline_policy::policy::{Effect, OperationKinds, Preset};
-use bowline_workspace::policy::{PolicyError, PolicyFile, RuleScope};
+use bowline_policy::policy::{Effect, OperationKinds, Preset, Rule};
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::changes::WorkspaceArguments;
-use crate::common::console::{OutputStyle, escape_line, print};
-use crate::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
-use crate::error::CliError;
-
-pub(crate) use rules::describe_saved_rule;
+use bowline_client::common::console::{OutputStyle, escape_line, print};
+use bowline_client::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
+use bowline_client::error::CliError;
 
 /// What is asked for: the rules are shown if nothing else is.
 #[derive(Args, Debug)]
@@ -243,52 +241,53 @@ fn parse_kinds(text: &str) -> Result<OperationKinds, String> {
 /// Runs the command.
 pub(crate) fn run(arguments: PolicyArguments) -> Result<(), CliError> {
     match arguments.command.unwrap_or(PolicyCommand::Show(arguments.show_arguments)) {
-        PolicyCommand::Show(PolicyShowArguments { json, workspace: place }) => {
-            let (here, file) = open_policy(&place, RuleScope::Workspace)?;
-            print(&rules::format_rules(&file, &here, json, OutputStyle::for_stdout())?)
+        PolicyCommand::Show(PolicyShowArguments { json, workspace }) => {
+            let (location, file) = open_policy(&workspace, RuleScope::Workspace)?;
+            print(&rules::format_rules(&file, &location, json, OutputStyle::for_stdout())?)
         }
-        PolicyCommand::Explain { kind, what, env, json, workspace: place } => {
-            explain::run(kind, &what, env, json, &place)
+        PolicyCommand::Explain { kind, what, env, json, workspace } => {
+            explain::run(kind, &what, env, json, &workspace)
         }
         PolicyCommand::Allow(arguments) => rules::add_rule(&arguments, Effect::Allow),
         PolicyCommand::Ask(arguments) => rules::add_rule(&arguments, Effect::Ask),
         PolicyCommand::Deny(arguments) => rules::add_rule(&arguments, Effect::Deny),
-        PolicyCommand::Forget { rule, workspace: place } => rules::forget_rule(&rule, &place),
-        PolicyCommand::Preset { name, scope, workspace: place } => set_preset(&name, scope.scope(), &place),
+        PolicyCommand::Forget { rule, workspace } => rules::forget_rule(&rule, &workspace),
+        PolicyCommand::Preset { name, scope, workspace } => set_preset(&name, scope.scope(), &workspace),
     }
 }
 
-fn set_preset(name: &str, scope: RuleScope, place: &WorkspaceArguments) -> Result<(), CliError> {
+fn set_preset(name: &str, scope: RuleScope, workspace: &WorkspaceArguments) -> Result<(), CliError> {
     let preset = match name {
         "none" => None,
         name => Some(name.parse::<Preset>().map_err(|error| CliError::Usage(format!("{error}, none")))?),
     };
-    let (here, file) = open_policy(place, scope)?;
+    let (location, file) = open_policy(workspace, scope)?;
     let changed = file.set_preset(preset, scope).map_err(failed)?;
-    let what = preset.map_or_else(|| "no own preset".to_owned(), |preset| format!("the preset {preset}"));
-    let now = if changed { "has" } else { "already has" };
-    print(&format!("{} {now} {what}\n", describe_scope(&here, scope)))
+    let description =
+        preset.map_or_else(|| "no own preset".to_owned(), |preset| format!("the preset {preset}"));
+    let verb = if changed { "has" } else { "already has" };
+    print(&format!("{} {verb} {description}\n", describe_scope(&location, scope)))
 }
 
 /// Describes the scope of a rule or preset.
-fn describe_scope(here: &WorkspaceLocation, scope: RuleScope) -> String {
+fn describe_scope(location: &WorkspaceLocation, scope: RuleScope) -> String {
     match scope {
-        RuleScope::Workspace => format!("the workspace {}", escape_line(&here.root)),
+        RuleScope::Workspace => format!("the workspace {}", escape_line(&location.root)),
         RuleScope::Global => "every workspace".to_owned(),
     }
 }
 
 /// Opens the user's rules, as they apply to the selected workspace.
 fn open_policy(
-    place: &WorkspaceArguments,
+    workspace: &WorkspaceArguments,
     scope: RuleScope,
 ) -> Result<(WorkspaceLocation, PolicyFile), CliError> {
-    let here = WorkspaceLocation::find(place.cwd.as_deref(), WorkspaceMarker::Directory)?;
-    let path = here.dirs.policy.clone();
+    let location = WorkspaceLocation::find(workspace.cwd.as_deref(), WorkspaceMarker::Directory)?;
+    let path = location.dirs.policy.clone();
     // Global settings can be changed from anywhere, even from the directory of the rules, which cannot be a workspace.
     let root = match scope {
-        RuleScope::Global if path.starts_with(&here.root) => path.join("no workspace"),
-        RuleScope::Global | RuleScope::Workspace => PathBuf::from(&here.root),
+        RuleScope::Global if path.starts_with(&location.root) => path.join("no workspace"),
+        RuleScope::Global | RuleScope::Workspace => PathBuf::from(&location.root),
     };
     let file = PolicyFile::open(Path::new(&path), &[root]).map_err(|error| match error {
         PolicyError::InsideWorkspace { root, .. } => failed(anyhow::anyhow!(
@@ -297,7 +296,14 @@ fn open_policy(
         )),
         other => failed(other),
     })?;
-    Ok((here, file))
+    Ok((location, file))
+}
+
+/// Returns the rules in force in the current directory, in the order of their numbers.
+pub(crate) fn list_rules() -> Result<Vec<Rule>, CliError> {
+    let location = WorkspaceLocation::of_directory(None)?;
+    let file = PolicyFile::open(&location.dirs.policy, &[PathBuf::from(&location.root)]).map_err(failed)?;
+    Ok(file.policy().map_err(failed)?.rules.clone())
 }
 
 fn failed(error: impl Into<anyhow::Error>) -> CliError {

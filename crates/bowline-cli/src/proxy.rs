@@ -21,12 +21,12 @@ use bowline_workspace::terminals::{SupervisedProgram, SupervisorProgram};
 use clap::{Args, ValueEnum};
 use tokio::time::timeout;
 
-use crate::SUPERVISOR_COMMAND;
-use crate::client::agents::AgentCommand;
-use crate::client::launch::spawn_error;
-use crate::client::trace::TraceRecorder;
-use crate::error::CliError;
 use crate::mcp::{token, wait_for_signal};
+use bowline_client::agents::AgentCommand;
+use bowline_client::error::CliError;
+use bowline_client::launch::SUPERVISOR_COMMAND;
+use bowline_client::launch::spawn_error;
+use bowline_client::trace::TraceRecorder;
 use engine::LocalEngine;
 use redact::TraceSecrets;
 use sockets::SocketDir;
@@ -142,10 +142,11 @@ enum TransportArgument {
 
 /// Forwards messages until one side disconnects.
 pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError> {
-    let here = std::env::current_dir().context("there is no current directory")?;
-    let here = here.canonicalize().unwrap_or(here);
+    let cwd = std::env::current_dir().context("there is no current directory")?;
+    let cwd = cwd.canonicalize().unwrap_or(cwd);
     let secrets = TraceSecrets::default();
-    let begin = |file: &PathBuf, ends| open_trace(file, &here, ends).map(|tap| secrets.redacting(tap));
+    let begin =
+        |file: &PathBuf, sides| open_trace(file, &cwd, sides).map(|recorder| secrets.redacting(recorder));
     let trace =
         arguments.trace.as_ref().map(|file| begin(file, (TraceSide::Proxy, TraceSide::Agent))).transpose()?;
     let trace_editor = arguments
@@ -153,18 +154,21 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
         .as_ref()
         .map(|file| begin(file, (TraceSide::Client, TraceSide::Proxy)))
         .transpose()?;
-    let program = AgentCommand::from_words(&arguments.agent).program(&here, std::env::vars_os())?;
-    let own = std::env::current_exe().context("cannot find the bowline program")?;
-    let supervisor = SupervisorProgram { program: own.clone(), args: vec![SUPERVISOR_COMMAND.into()] };
-    let line = CallerSlot::default();
-    let engine =
-        LocalEngine::new(arguments.engine.local_engine_options(&here, supervisor.clone())?, line.clone());
+    let program = AgentCommand::from_words(&arguments.agent).program(&cwd, std::env::vars_os())?;
+    let current_exe = std::env::current_exe().context("cannot find the bowline program")?;
+    let supervisor =
+        SupervisorProgram { program: current_exe.clone(), args: vec![SUPERVISOR_COMMAND.into()] };
+    let caller_slot = CallerSlot::default();
+    let engine = LocalEngine::new(
+        arguments.engine.local_engine_options(&cwd, supervisor.clone())?,
+        caller_slot.clone(),
+    );
     let started = SupervisedProgram::start_with_piped_input(&supervisor, program).await;
-    let (mut companion, streams, writer) = started.map_err(spawn_error)?;
-    let errors = tokio::spawn(async move {
-        let mut errors = streams.stderr;
+    let (mut agent_process, streams, writer) = started.map_err(spawn_error)?;
+    let stderr_task = tokio::spawn(async move {
+        let mut stderr = streams.stderr;
         // A closed or blocked stderr must not delay anything else.
-        tokio::io::copy(&mut errors, &mut tokio::io::stderr()).await.map_or_else(drop, drop);
+        tokio::io::copy(&mut stderr, &mut tokio::io::stderr()).await.map_or_else(drop, drop);
     });
     let agent =
         record_streams(PeerStreams { reader: Box::new(streams.stdio), writer: Box::new(writer) }, trace);
@@ -174,8 +178,8 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
     let editor = record_streams_reversed(PeerStreams { reader, writer }, trace_editor);
     // Dropped at the end of this function, along with its sockets.
     let sockets = SocketDir::new_in(std::env::temp_dir());
-    let doing = EngineSessions::new(arguments.engine.engine_options());
-    let (inject, served, link) = ServerInjector::new(InjectorOptions {
+    let engine_sessions = EngineSessions::new(arguments.engine.engine_options());
+    let (injector, served, link) = ServerInjector::new(InjectorOptions {
         transport: match arguments.mcp_transport {
             TransportArgument::Auto => None,
             TransportArgument::Acp => Some(McpTransport::Acp),
@@ -188,51 +192,56 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, CliError>
             secrets.add(&secret);
             Ok(secret)
         }),
-        bridge_command: (own, vec!["mcp-bridge".to_owned()]),
+        bridge_command: (current_exe, vec!["mcp-bridge".to_owned()]),
         socket_dir: sockets.create_on_demand(),
         rules: if arguments.engine.engine_options().enforce_policy {
             PolicyStatus::Undecided
         } else {
             PolicyStatus::Off
         },
-        engine_sessions: doing.clone(),
+        engine_sessions: engine_sessions.clone(),
     });
     let mut chain = InterceptorChain::default();
     if !arguments.no_mcp {
-        chain.0.push(Box::new(inject));
+        chain.0.push(Box::new(injector));
     }
     let settings = ProxyOptions {
         canonicalize: arguments.engine.engine_options().enforce_policy,
         ..ProxyOptions::default()
     };
-    let (telling, told_beside) = tokio::sync::mpsc::channel(MAX_PENDING_UPDATES);
-    let beside = EngineInterceptor::new(Arc::new(engine.clone()), doing, (line.clone(), telling), chain);
-    let (caller, proxy) = Proxy::new(beside, served, settings);
-    line.set(caller.clone());
+    let (update_sender, update_receiver) = tokio::sync::mpsc::channel(MAX_PENDING_UPDATES);
+    let interceptor = EngineInterceptor::new(
+        Arc::new(engine.clone()),
+        engine_sessions,
+        (caller_slot.clone(), update_sender),
+        chain,
+    );
+    let (caller, proxy) = Proxy::new(interceptor, served, settings);
+    caller_slot.set(caller.clone());
     link.connect(caller);
-    let proxy = proxy.with_editor_updates(told_beside);
-    let (tell, told) = tokio::sync::oneshot::channel();
+    let proxy = proxy.with_editor_updates(update_receiver);
+    let (signal_sender, signal_receiver) = tokio::sync::oneshot::channel();
     let stop = async move {
         // The receiver exists until this is done.
-        tell.send(wait_for_signal().await).ok();
+        signal_sender.send(wait_for_signal().await).ok();
     };
     let mut exit = None;
-    let farewell = async {
-        exit = timeout(AGENT_EXIT_TIMEOUT, companion.wait()).await.ok().flatten();
+    let exit_message = async {
+        exit = timeout(AGENT_EXIT_TIMEOUT, agent_process.wait()).await.ok().flatten();
         timeout(RELEASE_TIMEOUT, link.close()).await.unwrap_or_default();
         describe_exit(exit.as_ref())
     };
-    let ended = proxy.run(editor, agent, farewell, stop).await;
-    companion.stop().await;
+    let end_reason = proxy.run(editor, agent, exit_message, stop).await;
+    agent_process.stop().await;
     // The agent has stopped, so its last changes are complete and can be recorded.
     timeout(FINAL_SCAN_TIMEOUT, engine.end_sessions()).await.unwrap_or_default();
-    timeout(STDERR_TIMEOUT, errors).await.map_or_else(drop, |joined| joined.unwrap_or_default());
-    match ended {
+    timeout(STDERR_TIMEOUT, stderr_task).await.map_or_else(drop, |result| result.unwrap_or_default());
+    match end_reason {
         ProxyEndReason::Stopped => {
-            Ok(told.await.map_or(ExitCode::SUCCESS, |number| ExitCode::from(128 + number)))
+            Ok(signal_receiver.await.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(128 + signal)))
         }
-        ProxyEndReason::AgentExited(how) if exit != Some(CommandExit::Code(0)) => {
-            Err(CliError::Failed(anyhow::anyhow!(how)))
+        ProxyEndReason::AgentExited(message) if exit != Some(CommandExit::Code(0)) => {
+            Err(CliError::Failed(anyhow::anyhow!(message)))
         }
         ProxyEndReason::AgentExited(_) | ProxyEndReason::EditorGone => Ok(ExitCode::SUCCESS),
     }
@@ -250,25 +259,26 @@ fn describe_exit(exit: Option<&CommandExit>) -> String {
 
 fn open_trace(
     file: &Path,
-    here: &Path,
-    ends: (TraceSide, TraceSide),
+    cwd: &Path,
+    sides: (TraceSide, TraceSide),
 ) -> Result<Arc<dyn WireRecorder>, CliError> {
-    Ok(Arc::new(TraceRecorder::begin(&here.join(file), &[here.to_owned()])?).recorder(ends.0, ends.1))
+    Ok(Arc::new(TraceRecorder::begin(&cwd.join(file), &[cwd.to_owned()])?).recorder(sides.0, sides.1))
 }
 
-fn record_streams(ends: PeerStreams, tap: Option<Arc<dyn WireRecorder>>) -> PeerStreams {
-    let Some(tap) = tap else { return ends };
+fn record_streams(streams: PeerStreams, recorder: Option<Arc<dyn WireRecorder>>) -> PeerStreams {
+    let Some(recorder) = recorder else { return streams };
     let reader: BoxReader =
-        Box::new(RecordedStream::new(ends.reader, tap.clone(), Direction::Received, MAX_TRACED_LINE));
-    let writer: BoxWriter = Box::new(RecordedStream::new(ends.writer, tap, Direction::Sent, MAX_TRACED_LINE));
+        Box::new(RecordedStream::new(streams.reader, recorder.clone(), Direction::Received, MAX_TRACED_LINE));
+    let writer: BoxWriter =
+        Box::new(RecordedStream::new(streams.writer, recorder, Direction::Sent, MAX_TRACED_LINE));
     PeerStreams { reader, writer }
 }
 
-fn record_streams_reversed(ends: PeerStreams, tap: Option<Arc<dyn WireRecorder>>) -> PeerStreams {
-    let Some(tap) = tap else { return ends };
+fn record_streams_reversed(streams: PeerStreams, recorder: Option<Arc<dyn WireRecorder>>) -> PeerStreams {
+    let Some(recorder) = recorder else { return streams };
     let reader: BoxReader =
-        Box::new(RecordedStream::new(ends.reader, tap.clone(), Direction::Sent, MAX_TRACED_LINE));
+        Box::new(RecordedStream::new(streams.reader, recorder.clone(), Direction::Sent, MAX_TRACED_LINE));
     let writer: BoxWriter =
-        Box::new(RecordedStream::new(ends.writer, tap, Direction::Received, MAX_TRACED_LINE));
+        Box::new(RecordedStream::new(streams.writer, recorder, Direction::Received, MAX_TRACED_LINE));
     PeerStreams { reader, writer }
 }

@@ -25,13 +25,13 @@ use clap::{Args, ValueEnum};
 use tokio::time::{Instant, timeout};
 
 use crate::audit::describe_missing_log;
-use crate::client::launch::{has_disconnected, prompt_error, with_agent_output};
-use crate::client::prompt::{self, PromptPart};
-use crate::client::reopen::ReopenMethod;
-use crate::client::{AgentLauncher, ClientArguments, LaunchedAgent, requested_preset};
-use crate::common::workspace_location::WorkspaceLocation;
-use crate::error::CliError;
-use crate::user_dirs::UserDirs;
+use bowline_client::common::workspace_location::WorkspaceLocation;
+use bowline_client::environment::UserDirs;
+use bowline_client::error::CliError;
+use bowline_client::launch::{has_disconnected, prompt_error, with_agent_output};
+use bowline_client::prompt::{self, PromptPart};
+use bowline_client::reopen::ReopenMethod;
+use bowline_client::{AgentLauncher, ClientArguments, LaunchedAgent, requested_preset};
 
 use ansi::AnsiStyler;
 use front_end::{RunFrontEnd, TurnCallOutcome};
@@ -131,39 +131,39 @@ pub(crate) enum OutputFormat {
 
 /// Runs one prompt.
 pub(crate) async fn run(arguments: RunArguments) -> Result<(), CliError> {
-    let places = UserDirs::from_env()?;
-    let (said, from) = prompt_source::read_prompt(&arguments)?;
+    let dirs = UserDirs::from_env()?;
+    let (parts, source) = prompt_source::read_prompt(&arguments)?;
     let mut signals = Signals::new()?;
-    let (output, writing) = RunOutput::start();
-    let run = PromptRun::new(arguments, output.clone(), from);
+    let (output, writer) = RunOutput::start();
+    let run = PromptRun::new(arguments, output.clone(), source);
     let deadline = run.deadline;
-    let ended = run.run(&places, &said, &mut signals).await;
-    let ended = run.report_result(ended);
-    finish_output(ended, deadline, &output, writing, &mut signals).await
+    let outcome = run.run(&dirs, &parts, &mut signals).await;
+    let outcome = run.report_result(outcome);
+    finish_output(outcome, deadline, &output, writer, &mut signals).await
 }
 
 /// Waits until all output is written, a signal arrives, or the time is over.
 async fn finish_output(
-    ended: RunOutcome,
+    outcome: RunOutcome,
     deadline: Option<Instant>,
     output: &RunOutput,
-    writing: OutputThread,
+    writer: OutputThread,
     signals: &mut Signals,
 ) -> Result<(), CliError> {
-    let soon = Instant::now() + READER_TIMEOUT;
-    let until_then = match ended {
-        RunOutcome::Completed => deadline.map(|deadline| deadline.max(soon)),
+    let reader_deadline = Instant::now() + READER_TIMEOUT;
+    let write_deadline = match outcome {
+        RunOutcome::Completed => deadline.map(|deadline| deadline.max(reader_deadline)),
         // A stopped run does not wait for a slow reader.
-        RunOutcome::Stopped(_) => Some(soon),
+        RunOutcome::Stopped(_) => Some(reader_deadline),
     };
     let is_written = tokio::select! {
-        () = writing.finish() => true,
-        asked = signals.next() => return Err(asked.ending()),
-        () = sleep_until(until_then) => false,
+        () = writer.finish() => true,
+        request = signals.next() => return Err(request.ending()),
+        () = sleep_until(write_deadline) => false,
     };
-    match (ended, output.stdout_error()) {
-        (RunOutcome::Stopped(ending), _) => Err(ending),
-        (RunOutcome::Completed, Some(StdoutError::WriteFailed(why))) => Err(write_error(&why)),
+    match (outcome, output.stdout_error()) {
+        (RunOutcome::Stopped(error), _) => Err(error),
+        (RunOutcome::Completed, Some(StdoutError::WriteFailed(reason))) => Err(write_error(&reason)),
         (RunOutcome::Completed, Some(StdoutError::ReaderTooSlow)) => Err(slow_reader_error()),
         (RunOutcome::Completed, _) if !is_written => {
             Err(CliError::TimedOut("the turn has ended, and what it said was not read in time".to_owned()))
@@ -172,8 +172,8 @@ async fn finish_output(
     }
 }
 
-fn write_error(why: &str) -> CliError {
-    CliError::Failed(anyhow::anyhow!("cannot write what the agent says: {why}"))
+fn write_error(reason: &str) -> CliError {
+    CliError::Failed(anyhow::anyhow!("cannot write what the agent says: {reason}"))
 }
 
 fn slow_reader_error() -> CliError {
@@ -188,8 +188,8 @@ enum RunOutcome {
 }
 
 impl From<CliError> for RunOutcome {
-    fn from(ending: CliError) -> Self {
-        Self::Stopped(ending)
+    fn from(error: CliError) -> Self {
+        Self::Stopped(error)
     }
 }
 
@@ -215,50 +215,52 @@ struct PromptRun {
 }
 
 impl PromptRun {
-    fn new(arguments: RunArguments, output: RunOutput, from: PromptSource) -> Self {
+    fn new(arguments: RunArguments, output: RunOutput, source: PromptSource) -> Self {
         let RunArguments { client, format, strict, .. } = arguments;
         let [stdin, stdout, stderr] = [
             std::io::stdin().is_terminal(),
             std::io::stdout().is_terminal(),
             std::io::stderr().is_terminal(),
         ];
-        let (paint, errors) = (AnsiStyler::for_stream(stdout), AnsiStyler::for_stream(stderr));
-        let is_there = stdin && stderr && from == PromptSource::Other;
-        let person = is_there.then(|| terminal_user::TerminalUser::new(output.clone(), errors));
+        let (styler, stderr_styler) = (AnsiStyler::for_stream(stdout), AnsiStyler::for_stream(stderr));
+        let has_user = stdin && stderr && source == PromptSource::Other;
+        let user = has_user.then(|| terminal_user::TerminalUser::new(output.clone(), stderr_styler));
         let cwd = client.cwd.clone().unwrap_or_default();
         let cwd = cwd.canonicalize().or_else(|_| std::env::current_dir()).unwrap_or_default();
-        let story = TurnPrinter::new(paint, &cwd);
-        let front = Arc::new(RunFrontEnd::new(format, output.clone(), story, person, errors, stdout));
+        let printer = TurnPrinter::new(styler, &cwd);
+        let front_end =
+            Arc::new(RunFrontEnd::new(format, output.clone(), printer, user, stderr_styler, stdout));
         // A timeout that overflows the clock is no limit.
         let deadline = client.timeout.and_then(|time| Instant::now().checked_add(time));
         let result = RefCell::default();
-        Self { client, front_end: front, output, format, strict, styler: paint, deadline, result }
+        Self { client, front_end, output, format, strict, styler, deadline, result }
     }
 
-    async fn run(&self, places: &UserDirs, said: &[PromptPart], signals: &mut Signals) -> RunOutcome {
+    async fn run(&self, dirs: &UserDirs, parts: &[PromptPart], signals: &mut Signals) -> RunOutcome {
         let seconds = self.client.timeout.unwrap_or_default().as_secs_f64();
         let timed_out = || CliError::TimedOut(format!("the turn took longer than {seconds} s and was ended"));
-        let start = self.start_agent(places);
+        let start = self.start_agent(dirs);
         let started = tokio::select! {
             started = start => started,
-            asked = signals.next() => return asked.ending().into(),
+            request = signals.next() => return request.ending().into(),
             () = sleep_until(self.deadline) => {
                 return CliError::TimedOut(format!("the agent did not start within {seconds} s")).into();
             }
         };
         let (launch, client) = match started {
             Ok(started) => started,
-            Err(ending) => return ending.into(),
+            Err(error) => return error.into(),
         };
-        let takes = &client.connection.initialize_response().agent_capabilities.prompt_capabilities;
-        let prompt = prompt::build_prompt(said, client.session.files(), launch.host.approvals(), takes);
+        let capabilities = &client.connection.initialize_response().agent_capabilities.prompt_capabilities;
+        let prompt =
+            prompt::build_prompt(parts, client.session.files(), launch.host.approvals(), capabilities);
         for note in prompt.attachments.iter().chain(&prompt.warnings) {
             self.front_end.print_notice(note);
         }
-        let (turn, cut) = match self.run_turn(&client.session, prompt.blocks, signals).await {
+        let (turn, cancel_reason) = match self.run_turn(&client.session, prompt.blocks, signals).await {
             Ok(turn) => turn,
             // On a second signal, running processes are killed at once.
-            Err(ending) => return ending.into(),
+            Err(error) => return error.into(),
         };
         drop(timeout(SETTLE_TIMEOUT, self.front_end.wait_until_idle()).await);
         let refusals = self.front_end.finish_turn();
@@ -266,33 +268,33 @@ impl PromptRun {
         let initialized = client.connection.initialize_response().clone();
         let has_died = has_disconnected(&client.connection);
         let exit = tokio::select! {
-            exit = client.shut_down(if cut.is_some() { SHORT_GRACE } else { ShutdownGrace::default() }) => exit,
-            asked = signals.next() => return asked.ending().into(),
+            exit = client.shut_down(if cancel_reason.is_some() { SHORT_GRACE } else { ShutdownGrace::default() }) => exit,
+            request = signals.next() => return request.ending().into(),
         };
         let turn_number = match &turn {
             Some(Ok(turn)) => Some(turn.turn),
             _ => session.files().workspace().last_turn(session.name()).ok().flatten(),
         };
-        let stop = turn.as_ref().and_then(|turn| turn.as_ref().ok()).map(|turn| turn.stop_reason);
-        self.result.borrow_mut().set_turn(&session, turn_number, stop);
+        let stop_reason = turn.as_ref().and_then(|turn| turn.as_ref().ok()).map(|turn| turn.stop_reason);
+        self.result.borrow_mut().set_turn(&session, turn_number, stop_reason);
         if let Some(number) = turn_number {
             self.print_summary(&launch, &session, number);
         }
-        match (turn, cut) {
+        match (turn, cancel_reason) {
             // The turn completed all the same.
             (
                 Some(Ok(PromptOutcome { stop_reason: StopReason::EndTurn, .. })),
                 Some(RunCancelReason::OutputClosed),
             ) => RunOutcome::Completed,
             (_, Some(RunCancelReason::OutputClosed)) => match self.output.stdout_error() {
-                Some(StdoutError::WriteFailed(why)) => write_error(&why).into(),
+                Some(StdoutError::WriteFailed(reason)) => write_error(&reason).into(),
                 Some(StdoutError::ReaderTooSlow) => slow_reader_error().into(),
                 Some(StdoutError::ReaderGone) | None => CliError::Failed(anyhow::anyhow!(
                     "the turn was cancelled, because its output is no longer read"
                 ))
                 .into(),
             },
-            (_, Some(RunCancelReason::Signal(asked))) => asked.ending().into(),
+            (_, Some(RunCancelReason::Signal(request))) => request.ending().into(),
             (_, Some(RunCancelReason::TimedOut)) => timed_out().into(),
             // Only a cancelled turn is not awaited.
             (None, None) => RunOutcome::Completed,
@@ -305,38 +307,38 @@ impl PromptRun {
             }
             (Some(Err(error)), None) => prompt_error(&initialized, error).into(),
             (Some(Ok(turn)), None) => {
-                let given = requested_preset(&self.client, launch.agent.is_own);
-                let refused =
-                    || summary::describe_denials(&launch.host, &session, turn.turn, &refusals, given);
-                self.turn_outcome(&turn, refused)
+                let preset = requested_preset(&self.client, launch.agent.is_own);
+                let denials =
+                    || summary::describe_denials(&launch.host, &session, turn.turn, &refusals, preset);
+                self.turn_outcome(&turn, denials)
             }
         }
     }
 
-    async fn start_agent(&self, places: &UserDirs) -> Result<(AgentLauncher, LaunchedAgent), CliError> {
-        let taps: Vec<Arc<dyn WireRecorder>> = match self.format {
+    async fn start_agent(&self, dirs: &UserDirs) -> Result<(AgentLauncher, LaunchedAgent), CliError> {
+        let recorders: Vec<Arc<dyn WireRecorder>> = match self.format {
             OutputFormat::Json => vec![Arc::new(MessagePrinter(self.output.clone()))],
             OutputFormat::Text | OutputFormat::Quiet | OutputFormat::Result => Vec::new(),
         };
         // An unusable directory is reported when it is opened.
-        if let Some(why) = WorkspaceLocation::of_directory(self.client.cwd.as_deref())
+        if let Some(message) = WorkspaceLocation::of_directory(self.client.cwd.as_deref())
             .ok()
-            .and_then(|here| describe_missing_log(&here))
+            .and_then(|location| describe_missing_log(&location))
         {
-            self.front_end.print_notice(&why);
+            self.front_end.print_notice(&message);
         }
         let mut launch =
-            AgentLauncher::open_with_recorders(self.client.clone(), places, self.front_end.clone(), taps)
+            AgentLauncher::open_with_recorders(self.client.clone(), dirs, self.front_end.clone(), recorders)
                 .await?;
         launch.reopen_method = ReopenMethod::Resume;
         let roots = launch.host.workspace().roots().iter().map(|(root, _)| root.to_owned());
         self.front_end.set_roots(roots.collect());
         let client = match launch.start().await {
-            Err(CliError::LoginRequired(wanted)) => {
-                let Some(method) = self.front_end.ask_login_method(&wanted).await else {
-                    return Err(CliError::LoginRequired(wanted));
+            Err(CliError::LoginRequired(login)) => {
+                let Some(method) = self.front_end.ask_login_method(&login).await else {
+                    return Err(CliError::LoginRequired(login));
                 };
-                launch.prepare_login(&wanted, method).await?;
+                launch.prepare_login(&login, method).await?;
                 launch.start().await?
             }
             started => started?,
@@ -354,33 +356,33 @@ impl PromptRun {
     ) -> Result<(Option<Result<PromptOutcome, HostError>>, Option<RunCancelReason>), CliError> {
         let mut turn = pin!(session.prompt(blocks));
         let mut tick = tokio::time::interval(TICK_INTERVAL);
-        let mut cut: Option<RunCancelReason> = None;
-        let mut patience: Option<Instant> = None;
+        let mut cancel_reason: Option<RunCancelReason> = None;
+        let mut cancel_deadline: Option<Instant> = None;
         loop {
-            let why = tokio::select! {
+            let reason = tokio::select! {
                 biased;
-                ended = &mut turn => return Ok((Some(ended), cut)),
-                asked = signals.next() => match (asked, cut) {
+                outcome = &mut turn => return Ok((Some(outcome), cancel_reason)),
+                request = signals.next() => match (request, cancel_reason) {
                     (SignalRequest::Interrupt, Some(RunCancelReason::Signal(_))) => return Err(CliError::Interrupted),
                     (SignalRequest::Interrupt, _) => {
                         self.front_end.print_notice("cancelling the turn; Ctrl-C again ends everything at once");
-                        patience = Some(Instant::now() + CANCEL_TIMEOUT);
-                        RunCancelReason::Signal(asked)
+                        cancel_deadline = Some(Instant::now() + CANCEL_TIMEOUT);
+                        RunCancelReason::Signal(request)
                     }
                     (SignalRequest::Terminate(_), _) => {
-                        patience = Some(Instant::now() + SHORT_CANCEL_TIMEOUT);
-                        RunCancelReason::Signal(asked)
+                        cancel_deadline = Some(Instant::now() + SHORT_CANCEL_TIMEOUT);
+                        RunCancelReason::Signal(request)
                     }
                 },
-                () = sleep_until(self.deadline), if cut.is_none() => {
-                    patience = Some(Instant::now() + SHORT_CANCEL_TIMEOUT);
+                () = sleep_until(self.deadline), if cancel_reason.is_none() => {
+                    cancel_deadline = Some(Instant::now() + SHORT_CANCEL_TIMEOUT);
                     RunCancelReason::TimedOut
                 }
-                () = self.output.stdout_closed(), if cut.is_none() => {
-                    patience = Some(Instant::now() + SHORT_CANCEL_TIMEOUT);
+                () = self.output.stdout_closed(), if cancel_reason.is_none() => {
+                    cancel_deadline = Some(Instant::now() + SHORT_CANCEL_TIMEOUT);
                     RunCancelReason::OutputClosed
                 }
-                () = sleep_until(patience) => return Ok((None, cut)),
+                () = sleep_until(cancel_deadline) => return Ok((None, cancel_reason)),
                 _ = tick.tick() => {
                     self.front_end.print_slow_calls();
                     self.output.check_reader();
@@ -388,7 +390,7 @@ impl PromptRun {
                 }
             };
             // The last signal determines the exit code.
-            cut = Some(why);
+            cancel_reason = Some(reason);
             session.cancel();
         }
     }
@@ -398,18 +400,18 @@ impl PromptRun {
         if !matches!(self.format, OutputFormat::Text | OutputFormat::Result) {
             return;
         }
-        let here = std::env::current_dir().and_then(|here| here.canonicalize());
-        let elsewhere =
-            (here.ok().as_deref() != Some(launch.cwd())).then(|| launch.cwd().display().to_string());
+        let current_dir = std::env::current_dir().and_then(|current_dir| current_dir.canonicalize());
+        let other_cwd =
+            (current_dir.ok().as_deref() != Some(launch.cwd())).then(|| launch.cwd().display().to_string());
         let workspace = launch.host.workspace();
         if self.format == OutputFormat::Result {
-            match summary::changes_as_json(workspace, session.name(), turn, elsewhere.as_deref()) {
+            match summary::changes_as_json(workspace, session.name(), turn, other_cwd.as_deref()) {
                 Ok((changes, undo)) => self.result.borrow_mut().set_changes(changes, undo),
                 Err(error) => self.front_end.print_notice(&error.to_string()),
             }
             return;
         }
-        match summary::describe_changes(workspace, session.name(), turn, elsewhere.as_deref(), self.styler) {
+        match summary::describe_changes(workspace, session.name(), turn, other_cwd.as_deref(), self.styler) {
             Ok(text) if text.is_empty() => {}
             Ok(text) => self.output.write_stdout(format!("\n{text}")),
             Err(error) => self.front_end.print_notice(&error.to_string()),
@@ -428,20 +430,20 @@ impl PromptRun {
     }
 
     /// Applies `--strict`, and prints the result object if that is the format.
-    fn report_result(&self, ended: RunOutcome) -> RunOutcome {
+    fn report_result(&self, outcome: RunOutcome) -> RunOutcome {
         let (calls, answer) = self.front_end.take_outcome();
-        let ended = match ended {
+        let outcome = match outcome {
             RunOutcome::Completed if self.strict => check_strict(&calls),
-            ended => ended,
+            outcome => outcome,
         };
         if self.format == OutputFormat::Result {
-            self.output.write_stdout(self.result.borrow().to_json_line(&answer, &calls, &ended));
+            self.output.write_stdout(self.result.borrow().to_json_line(&answer, &calls, &outcome));
         }
-        ended
+        outcome
     }
 
     /// Returns the outcome of a turn that the agent ended itself.
-    fn turn_outcome(&self, turn: &PromptOutcome, refused: impl FnOnce() -> Option<String>) -> RunOutcome {
+    fn turn_outcome(&self, turn: &PromptOutcome, denials: impl FnOnce() -> Option<String>) -> RunOutcome {
         match turn.stop_reason {
             StopReason::Refusal => {
                 return CliError::Failed(anyhow::anyhow!(
@@ -462,7 +464,7 @@ impl PromptRun {
             // A reason of a later protocol version still means that the turn has ended.
             _ => {}
         }
-        match refused() {
+        match denials() {
             Some(text) => CliError::Denied(text).into(),
             None => RunOutcome::Completed,
         }
@@ -488,9 +490,9 @@ fn agent_died(exit: Option<&AgentExit>) -> RunOutcome {
 }
 
 /// Waits until a deadline; for ever without one.
-async fn sleep_until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
 }

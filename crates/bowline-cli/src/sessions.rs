@@ -15,17 +15,18 @@ use bowline_agent::store::{
 use bowline_protocol::schema::v1::SessionId;
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::changes::{WorkspaceArguments, find_unique_id};
-use crate::common::console::{
+use crate::changes::WorkspaceArguments;
+use bowline_client::common::console::{
     OutputStyle, TextStyle, escape_line, escape_lines, pluralize, print, print_note,
 };
-use crate::common::names::shorten_id;
-use crate::common::pager::print_paged;
-use crate::common::times::format_age;
-use crate::common::workspace_location::resolve_directory;
-use crate::error::CliError;
-use crate::user_dirs::UserDirs;
-use bowline_workspace::clock::now;
+use bowline_client::common::names::find_unique_id;
+use bowline_client::common::names::shorten_id;
+use bowline_client::common::pager::print_paged;
+use bowline_client::common::times::format_age;
+use bowline_client::common::workspace_location::resolve_directory;
+use bowline_client::environment::UserDirs;
+use bowline_client::error::CliError;
+use bowline_storage::clock::now;
 use edit::DeleteArguments;
 
 /// What is asked for: sessions are listed if nothing else is.
@@ -207,11 +208,11 @@ enum ExportFormat {
 
 /// Runs the command.
 pub(crate) async fn run(arguments: SessionsArguments) -> Result<(), CliError> {
-    let places = UserDirs::from_env()?;
-    let sessions = StoredSessions::new(&places)?;
-    let done = match arguments.command.unwrap_or(SessionsCommand::List(arguments.list_arguments)) {
-        SessionsCommand::List(SessionListArguments { all, json, workspace: place }) => {
-            list_sessions(&sessions, all, json, &place).await
+    let dirs = UserDirs::from_env()?;
+    let sessions = StoredSessions::new(&dirs)?;
+    let result = match arguments.command.unwrap_or(SessionsCommand::List(arguments.list_arguments)) {
+        SessionsCommand::List(SessionListArguments { all, json, workspace }) => {
+            list_sessions(&sessions, all, json, &workspace).await
         }
         SessionsCommand::Show { session, json: true, .. } => {
             print(&export::to_json(&sessions.read(&session).await?)?)
@@ -233,11 +234,11 @@ pub(crate) async fn run(arguments: SessionsArguments) -> Result<(), CliError> {
                 None => print(&text),
             }
         }
-        SessionsCommand::Search { text, all, json, workspace: place } => {
-            search::search(&sessions, &text, all, json, &place).await
+        SessionsCommand::Search { text, all, json, workspace } => {
+            search::search(&sessions, &text, all, json, &workspace).await
         }
-        SessionsCommand::Rename { id, title, workspace: place } => {
-            edit::rename(&sessions, &SessionArgument { id, workspace: place }, title).await
+        SessionsCommand::Rename { id, title, workspace } => {
+            edit::rename(&sessions, &SessionArgument { id, workspace }, title).await
         }
         SessionsCommand::Fork { id, cwd } => {
             edit::fork(
@@ -250,7 +251,7 @@ pub(crate) async fn run(arguments: SessionsArguments) -> Result<(), CliError> {
         SessionsCommand::Delete(arguments) => edit::delete(&sessions, arguments).await,
     };
     sessions.print_notices();
-    done
+    result
 }
 
 /// The stored sessions, if there are any: reading them creates nothing.
@@ -259,8 +260,8 @@ struct StoredSessions {
 }
 
 impl StoredSessions {
-    fn new(places: &UserDirs) -> Result<Self, CliError> {
-        let state = &places.state;
+    fn new(dirs: &UserDirs) -> Result<Self, CliError> {
+        let state = &dirs.state;
         let exists = SqliteSessionStore::exists(state).map_err(failed)?;
         Ok(Self { store: exists.then(|| SqliteSessionStore::new(state, SessionRetention::default())) })
     }
@@ -273,29 +274,29 @@ impl StoredSessions {
 
     /// Returns all sessions, most recently used first.
     async fn list_all(&self) -> Result<Vec<SessionMeta>, CliError> {
-        let mut all = Vec::new();
-        let Some(store) = &self.store else { return Ok(all) };
+        let mut sessions = Vec::new();
+        let Some(store) = &self.store else { return Ok(sessions) };
         let mut cursor = None;
         loop {
             let page = store
                 .list(SessionQuery { cwd: None, cursor, page_size: MAX_PAGE_SIZE })
                 .await
                 .map_err(failed)?;
-            all.extend(page.sessions);
+            sessions.extend(page.sessions);
             cursor = page.next_cursor;
             if cursor.is_none() {
-                return Ok(all);
+                return Ok(sessions);
             }
         }
     }
 
     /// Finds the named session.
-    async fn find(&self, named: &SessionArgument) -> Result<SessionMeta, CliError> {
-        let all = self.list_all().await?;
-        if named.id == "last" {
-            let start = resolve_directory(named.workspace.cwd.as_deref())?;
-            let nearest = nearest_directory(&all, &start);
-            let last = all.into_iter().find(|meta| Some(&meta.cwd) == nearest.as_ref());
+    async fn find(&self, argument: &SessionArgument) -> Result<SessionMeta, CliError> {
+        let sessions = self.list_all().await?;
+        if argument.id == "last" {
+            let start = resolve_directory(argument.workspace.cwd.as_deref())?;
+            let nearest = nearest_directory(&sessions, &start);
+            let last = sessions.into_iter().find(|meta| Some(&meta.cwd) == nearest.as_ref());
             return last.ok_or_else(|| {
                 let shown = escape_line(&start.to_string_lossy());
                 CliError::NoSession(format!(
@@ -303,19 +304,19 @@ impl StoredSessions {
                 ))
             });
         }
-        let ids: Vec<&str> = all.iter().map(|meta| &*meta.id.0).collect();
-        let found = find_unique_id(&ids, &named.id, "session")?.map(str::to_owned);
-        let meta = all.into_iter().find(|meta| Some(&*meta.id.0) == found.as_deref());
+        let ids: Vec<&str> = sessions.iter().map(|meta| &*meta.id.0).collect();
+        let id = find_unique_id(&ids, &argument.id, "session")?.map(str::to_owned);
+        let meta = sessions.into_iter().find(|meta| Some(&*meta.id.0) == id.as_deref());
         meta.ok_or_else(|| {
-            let shown = escape_line(&named.id);
+            let shown = escape_line(&argument.id);
             CliError::NoSession(format!(
                 "there is no session {shown}: `bowline sessions list --all` lists them"
             ))
         })
     }
 
-    async fn read(&self, named: &SessionArgument) -> Result<StoredSession, CliError> {
-        let id = self.find(named).await?.id;
+    async fn read(&self, argument: &SessionArgument) -> Result<StoredSession, CliError> {
+        let id = self.find(argument).await?.id;
         self.store()?.read(&id).await.map_err(|error| session_error(error, &id))
     }
 
@@ -325,15 +326,22 @@ impl StoredSessions {
     }
 }
 
+/// Returns the stored sessions of all directories, most recently used first. Notices stay with the store.
+pub(crate) fn list_stored() -> Result<Vec<SessionMeta>, CliError> {
+    let sessions = StoredSessions::new(&UserDirs::from_env()?)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(failed)?.block_on(sessions.list_all())
+}
+
 /// Returns the shortest distinguishable prefix of a session's id.
-fn short_id(id: &SessionId, known: &[SessionMeta]) -> String {
-    escape_line(shorten_id(&id.0, known.iter().map(|meta| &*meta.id.0)))
+fn short_id(id: &SessionId, sessions: &[SessionMeta]) -> String {
+    escape_line(shorten_id(&id.0, sessions.iter().map(|meta| &*meta.id.0)))
 }
 
 /// Returns the current directory, or its nearest parent, that has sessions.
-fn nearest_directory(all: &[SessionMeta], start: &Path) -> Option<PathBuf> {
-    let has_some = |directory: &&Path| all.iter().any(|meta| meta.cwd == **directory);
-    start.ancestors().find(has_some).map(Path::to_owned)
+fn nearest_directory(sessions: &[SessionMeta], start: &Path) -> Option<PathBuf> {
+    let has_sessions = |directory: &&Path| sessions.iter().any(|meta| meta.cwd == **directory);
+    start.ancestors().find(has_sessions).map(Path::to_owned)
 }
 
 /// Returns the error for a session that was just removed, or another store error.
@@ -350,53 +358,53 @@ async fn list_sessions(
     sessions: &StoredSessions,
     all: bool,
     json: bool,
-    place: &WorkspaceArguments,
+    workspace: &WorkspaceArguments,
 ) -> Result<(), CliError> {
-    let known = sessions.list_all().await?;
-    let others = known.len();
-    let mut shown = known.clone();
-    let start = resolve_directory(place.cwd.as_deref())?;
-    let nearest = nearest_directory(&shown, &start);
+    let all_sessions = sessions.list_all().await?;
+    let others = all_sessions.len();
+    let mut listed = all_sessions.clone();
+    let start = resolve_directory(workspace.cwd.as_deref())?;
+    let nearest = nearest_directory(&listed, &start);
     if !all {
-        shown.retain(|meta| Some(&meta.cwd) == nearest.as_ref());
-        if let Some(other) = nearest.as_ref().filter(|nearest| **nearest != start) {
-            print_note(&format!("in {}", escape_line(&other.to_string_lossy())));
+        listed.retain(|meta| Some(&meta.cwd) == nearest.as_ref());
+        if let Some(directory) = nearest.as_ref().filter(|nearest| **nearest != start) {
+            print_note(&format!("in {}", escape_line(&directory.to_string_lossy())));
         }
     }
     if json {
-        let lines = shown.iter().map(|meta| format!("{}\n", export::meta_to_json(meta)));
+        let lines = listed.iter().map(|meta| format!("{}\n", export::meta_to_json(meta)));
         return print(&lines.collect::<String>());
     }
-    if shown.is_empty() {
+    if listed.is_empty() {
         let more = match others {
             0 => String::new(),
             others => format!("; {} elsewhere (--all)", others),
         };
-        let place =
+        let suffix =
             if all { String::new() } else { format!(" in {}", escape_line(&start.to_string_lossy())) };
-        return print(&format!("no sessions{place}{more}\n"));
+        return print(&format!("no sessions{suffix}{more}\n"));
     }
-    print_paged(&format_table(&shown, &known, all, OutputStyle::for_stdout()))
+    print_paged(&format_table(&listed, &all_sessions, all, OutputStyle::for_stdout()))
 }
 
 fn format_table(
-    shown: &[SessionMeta],
-    known: &[SessionMeta],
+    listed: &[SessionMeta],
+    all_sessions: &[SessionMeta],
     with_directory: bool,
-    look: OutputStyle,
+    style: OutputStyle,
 ) -> String {
     let mut text = String::new();
-    for meta in shown {
+    for meta in listed {
         let title = meta.title.as_deref().map_or_else(|| "(no title)".to_owned(), escape_line);
         let turns = pluralize(usize::try_from(meta.turns).unwrap_or(usize::MAX), "turn", "turns");
-        let mut more = vec![format_age(meta.updated_at, now()), turns];
-        more.extend(meta.model.as_deref().map(escape_line));
+        let mut details = vec![format_age(meta.updated_at, now()), turns];
+        details.extend(meta.model.as_deref().map(escape_line));
         if with_directory {
-            more.push(escape_line(&meta.cwd.to_string_lossy()));
+            details.push(escape_line(&meta.cwd.to_string_lossy()));
         }
         // Writing to a string cannot fail.
-        _ = writeln!(text, "{}  {title}", look.paint(TextStyle::Heading, &short_id(&meta.id, known)));
-        _ = writeln!(text, "    {}", look.paint(TextStyle::Faint, &more.join(" · ")));
+        _ = writeln!(text, "{}  {title}", style.paint(TextStyle::Heading, &short_id(&meta.id, all_sessions)));
+        _ = writeln!(text, "    {}", style.paint(TextStyle::Faint, &details.join(" · ")));
     }
     text
 }

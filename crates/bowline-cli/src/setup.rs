@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 
-use crate::client::agents;
-use crate::common::console::print;
-use crate::error::CliError;
+use bowline_client::agents;
+use bowline_client::common::console::print;
+use bowline_client::error::CliError;
 pub(crate) use detect::{InstalledEditor, find_installed};
 use editors::{ConfigDirs, EditorKind, LaunchConfig, LaunchRole};
 use jsonc::JsoncEdit;
@@ -87,85 +87,86 @@ const MAX_NAME: usize = 60;
 
 /// Prints the configuration, writes it, or removes it.
 pub(crate) fn run(arguments: SetupArguments) -> Result<(), CliError> {
-    let home = ConfigDirs::from_env(|name| std::env::var_os(name));
+    let config_dirs = ConfigDirs::from_env(|name| std::env::var_os(name));
     let search = std::env::var_os("PATH");
     let program = std::env::current_exe().context("cannot find the bowline program")?;
     let program = path_to_string(stable_program_path(program, search.as_ref()))?;
     let project = std::path::absolute(arguments.cwd.as_deref().unwrap_or(Path::new(".")))
         .context("the current directory is gone: name another with --cwd")?;
     let launch = build_launch(&arguments, program, &project, search.as_ref())?;
-    let file = arguments.file.clone().or_else(|| arguments.editor.config_file(&home, launch.role, &project));
-    let told = instructions(&arguments, &launch, file.as_deref());
+    let file =
+        arguments.file.clone().or_else(|| arguments.editor.config_file(&config_dirs, launch.role, &project));
+    let instructions = instructions(&arguments, &launch, file.as_deref());
     if !arguments.write && !arguments.dry_run && !arguments.remove {
-        return print(&told);
+        return print(&instructions);
     }
-    let wanted = match arguments.editor.config_entry(&launch) {
-        Some(wanted) => wanted,
+    let entry = match arguments.editor.config_entry(&launch) {
+        Some(entry) => entry,
         None => {
-            let (editor, what) = (arguments.editor.title(), arguments.editor.config_language());
+            let (editor, language) = (arguments.editor.title(), arguments.editor.config_language());
             let by_hand = if arguments.remove {
                 format!("remove what bowline setup {} prints", arguments.editor.cli_name())
             } else {
-                print(&told)?;
+                print(&instructions)?;
                 "add what is above".to_owned()
             };
-            let why = anyhow!(
-                "{editor} is configured by a program in {what}, which only you can change safely: {by_hand}"
+            let error = anyhow!(
+                "{editor} is configured by a program in {language}, which only you can change safely: {by_hand}"
             );
-            return Err(why.into());
+            return Err(error.into());
         }
     };
     let file = file.context("set HOME to an absolute path, or name the editor's file with --file")?;
-    let refused = |why: String| {
-        let why = CliError::from(anyhow!("nothing was written to {}: {why}", file.display()));
-        if arguments.remove { why } else { print(&told).err().unwrap_or(why) }
+    let refuse = |reason: String| {
+        let error = CliError::from(anyhow!("nothing was written to {}: {reason}", file.display()));
+        if arguments.remove { error } else { print(&instructions).err().unwrap_or(error) }
     };
-    let before = config_file::read(&file).map_err(|error| refused(error.to_string()))?;
+    let before = config_file::read(&file).map_err(|error| refuse(error.to_string()))?;
     let text = before.as_ref().map_or("", |before| before.text.as_str());
-    if arguments.remove && detect::starts_another_program(text, wanted.group, &launch.name) {
+    if arguments.remove && detect::starts_another_program(text, entry.group, &launch.name) {
         let name = &launch.name;
-        return Err(refused(format!(
+        return Err(refuse(format!(
             "\"{name}\" starts another program: remove it by hand, or name Bowline's entry with --agent-name"
         )));
     }
     let edited = match arguments.remove {
-        true => jsonc::remove(text, wanted.group, &launch.name),
-        false => jsonc::add(text, wanted.group, &launch.name, &wanted.value),
+        true => jsonc::remove(text, entry.group, &launch.name),
+        false => jsonc::add(text, entry.group, &launch.name, &entry.value),
     };
     let after = match edited {
         Ok(JsoncEdit::Changed(after)) => after,
         Ok(JsoncEdit::Unchanged) => {
-            let has =
+            let status =
                 if arguments.remove { format!("has no {}", launch.name) } else { "has it already".into() };
-            return print(&format!("Nothing to do: {} {has}.\n", file.display()));
+            return print(&format!("Nothing to do: {} {status}.\n", file.display()));
         }
-        Err(why) => return Err(refused(why.to_string())),
+        Err(error) => return Err(refuse(error.to_string())),
     };
     if arguments.dry_run {
         let before = before.as_ref().map(|before| before.text.as_str());
         return print(&config_file::diff(&file, before, &after));
     }
-    let kept = config_file::replace(&file, before.as_ref(), &after)
-        .map_err(|error| refused(format!("{error:#}")))?;
-    let what = if arguments.remove { "Removed" } else { "Added" };
-    let to = if arguments.remove { "from" } else { "to" };
-    let mut done = format!("{what} {} {to} {}\n", launch.name, file.display());
-    if let Some(kept) = kept {
+    let backup =
+        config_file::replace(&file, before.as_ref(), &after).map_err(|error| refuse(format!("{error:#}")))?;
+    let verb = if arguments.remove { "Removed" } else { "Added" };
+    let preposition = if arguments.remove { "from" } else { "to" };
+    let mut message = format!("{verb} {} {preposition} {}\n", launch.name, file.display());
+    if let Some(backup) = backup {
         // Writing to a string cannot fail.
-        writeln!(done, "As it was: {}", kept.display()).unwrap_or_default();
+        writeln!(message, "As it was: {}", backup.display()).unwrap_or_default();
     }
     if !arguments.remove {
-        writeln!(done, "{}", arguments.editor.next_step(&launch)).unwrap_or_default();
+        writeln!(message, "{}", arguments.editor.next_step(&launch)).unwrap_or_default();
     }
-    print(&done)
+    print(&message)
 }
 
 /// Returns the path by which an editor should start this program: the one in PATH if it leads here, because a link
 /// there survives an update that installs the program elsewhere.
-fn stable_program_path(own: PathBuf, search: Option<&OsString>) -> PathBuf {
-    let named = agents::find_program("bowline", search).filter(|named| named.is_absolute());
-    let is_own = |named: &PathBuf| named.canonicalize().ok() == own.canonicalize().ok();
-    named.filter(is_own).unwrap_or(own)
+fn stable_program_path(program: PathBuf, search: Option<&OsString>) -> PathBuf {
+    let candidate = agents::find_program("bowline", search).filter(|candidate| candidate.is_absolute());
+    let is_same = |candidate: &PathBuf| candidate.canonicalize().ok() == program.canonicalize().ok();
+    candidate.filter(is_same).unwrap_or(program)
 }
 
 fn path_to_string(path: PathBuf) -> Result<String, CliError> {
@@ -183,9 +184,9 @@ fn build_launch(
     let is_server = arguments.mcp || !editor.supports(LaunchRole::Agent);
     let role = if is_server { LaunchRole::McpServer } else { LaunchRole::Agent };
     if !editor.supports(role) {
-        let (title, word) = (editor.title(), editor.cli_name());
+        let (title, cli_name) = (editor.title(), editor.cli_name());
         return Err(CliError::Usage(format!(
-            "--mcp is not for {title}, where Bowline is an agent: use `bowline setup {word}`"
+            "--mcp is not for {title}, where Bowline is an agent: use `bowline setup {cli_name}`"
         )));
     }
     if is_server && let Some(option) = agent_only_option(arguments) {
@@ -194,11 +195,11 @@ fn build_launch(
             "{option} is for editors that start agents; {title} is an MCP client"
         )));
     }
-    let mut usual_name = if is_server { "bowline" } else { "Bowline" }.to_owned();
+    let mut default_name = if is_server { "bowline" } else { "Bowline" }.to_owned();
     let args = match (&arguments.proxy, role) {
         (Some(command), _) => {
             let (name, command) = resolve_proxied_agent(command, search)?;
-            usual_name = format!("{name} via Bowline");
+            default_name = format!("{name} via Bowline");
             ["proxy", "--"].map(str::to_owned).into_iter().chain(command).collect()
         }
         (None, LaunchRole::Agent) => agent_arguments(arguments)?,
@@ -213,9 +214,10 @@ fn build_launch(
             args
         }
     };
-    let name = arguments.agent_name.as_ref().map_or(usual_name, |name| name.trim().to_owned());
-    let fits = !name.is_empty() && name.chars().count() <= MAX_NAME && !name.chars().any(char::is_control);
-    if !fits {
+    let name = arguments.agent_name.as_ref().map_or(default_name, |name| name.trim().to_owned());
+    let is_valid =
+        !name.is_empty() && name.chars().count() <= MAX_NAME && !name.chars().any(char::is_control);
+    if !is_valid {
         return Err(CliError::Usage(format!("--agent-name takes one line of at most {MAX_NAME} characters")));
     }
     Ok(LaunchConfig { role, name, program, args })
@@ -269,9 +271,9 @@ fn resolve_proxied_agent(
 /// Returns the instructions for a setup by hand.
 fn instructions(arguments: &SetupArguments, launch: &LaunchConfig, file: Option<&Path>) -> String {
     let editor = arguments.editor;
-    let place =
+    let location =
         file.map_or_else(|| editor.usual_location(launch.role).to_owned(), |file| file.display().to_string());
-    let mut text = format!("{}: {}\n\n", editor.title(), editor.placement_hint(&place, launch.role));
+    let mut text = format!("{}: {}\n\n", editor.title(), editor.placement_hint(&location, launch.role));
     for snippet in editor.snippets(launch) {
         if let Some(title) = snippet.title {
             writeln!(text, "{title}\n").unwrap_or_default();

@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// The handler stays for the lifetime of the program, even after the runtime is gone. Child processes get the default
 /// disposition, as for every signal with a handler.
 pub(crate) fn survive_file_size_limit(runtime: &Runtime) -> anyhow::Result<()> {
-    let _entered = runtime.enter();
-    let handled = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()));
-    handled.map(drop).context("cannot handle the signal SIGXFSZ")
+    let _guard = runtime.enter();
+    let result = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()));
+    result.map(drop).context("cannot handle the signal SIGXFSZ")
 }

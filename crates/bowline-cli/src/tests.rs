@@ -7,14 +7,14 @@ use clap::error::ErrorKind;
 
 use super::Cli;
 
-fn collect_sources(directory: &Path, found: &mut Vec<PathBuf>) {
+fn collect_sources(directory: &Path, sources: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
         let path = entry.path();
         let is_test = path.file_stem().is_some_and(|name| name == "tests");
         if path.is_dir() {
-            collect_sources(&path, found);
+            collect_sources(&path, sources);
         } else if !is_test && path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
+            sources.push(path);
         }
     }
 }
@@ -23,23 +23,23 @@ fn collect_sources(directory: &Path, found: &mut Vec<PathBuf>) {
 fn find_commands(text: &str) -> Vec<String> {
     // Joins strings that continue on the next line.
     let joined = text.split("\\\n").map(str::trim_start).collect::<Vec<_>>().concat();
-    let mut found = Vec::new();
+    let mut commands = Vec::new();
     for (open, close) in [("`bowline ", "`"), ("(bowline ", ")"), ("\n  bowline ", "  ")] {
-        for (at, _) in joined.match_indices(open) {
-            let rest = &joined[at + open.len()..];
+        for (index, _) in joined.match_indices(open) {
+            let rest = &joined[index + open.len()..];
             let end = [rest.find(close), rest.find('\n'), rest.find("\";")].into_iter().flatten().min();
-            found.push(rest[..end.unwrap_or(rest.len())].replace("\\\"", "\""));
+            commands.push(rest[..end.unwrap_or(rest.len())].replace("\\\"", "\""));
         }
     }
-    found
+    commands
 }
 
 /// Returns what is wrong with a command, if anything.
 fn command_error(command: &str) -> Option<String> {
     // Shell redirections and ellipses are not part of the command.
-    let own =
+    let text =
         command.split([';', '|', '>', '…']).next().unwrap_or_default().trim_end_matches(['.', ',', ':']);
-    let words = shlex::split(own).unwrap_or_default();
+    let words = shlex::split(text).unwrap_or_default();
     // A placeholder for any command.
     if words.first().is_some_and(|word| word == "COMMAND") {
         return None;
@@ -61,17 +61,17 @@ fn every_command_that_a_text_names_exists() {
         let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path().join("src"));
         entries.filter(|sources| sources.is_dir()).for_each(|sources| collect_sources(&sources, &mut files));
     }
-    let (mut wrong, mut right) = (Vec::new(), 0);
+    let (mut errors, mut valid) = (Vec::new(), 0);
     for file in files {
         for command in find_commands(&std::fs::read_to_string(&file).unwrap()) {
             match command_error(&command) {
-                None => right += 1,
-                Some(why) => wrong.push(format!("{}: `bowline {command}`: {why}", file.display())),
+                None => valid += 1,
+                Some(error) => errors.push(format!("{}: `bowline {command}`: {error}", file.display())),
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(right > 100, "{right}");
+    assert!(errors.is_empty(), "{}", errors.join("\n"));
+    assert!(valid > 100, "{valid}");
     assert!(
         command_error("policy list").is_some()
             && command_error("undo --no-such").is_some()

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use bowline_protocol::trace::TraceSide;
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::error::CliError;
+use bowline_client::error::CliError;
 
 /// What is asked for.
 #[derive(Args, Debug)]

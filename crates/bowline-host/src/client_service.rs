@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bowline_access::approvals::ApprovalError;
 use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry};
 use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
 use bowline_protocol::rpc_error::RpcError;
@@ -19,7 +20,6 @@ use bowline_protocol::schema::v1::{
 use bowline_text::display::quote;
 use bowline_wire::peer::RpcViolation;
 use bowline_wire::{AgentHandle, Client, ClientContext, UnknownUpdate};
-use bowline_workspace::approvals::ApprovalError;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -29,7 +29,7 @@ use crate::front_end::HostEvent;
 use crate::host::HostInner;
 use crate::operations::{elicitation, files, permission, run_blocking, terminals, to_rpc_result};
 use crate::session::SessionInner;
-use bowline_workspace::clock::now;
+use bowline_storage::clock::now;
 
 /// How long an agent's message waits for its session to be opened.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ pub(crate) struct OpeningGuard<'a>(&'a watch::Sender<usize>);
 
 impl Drop for OpeningGuard<'_> {
     fn drop(&mut self) {
-        self.0.send_modify(|opening| *opening -= 1);
+        self.0.send_modify(|count| *count -= 1);
     }
 }
 
@@ -78,9 +78,9 @@ impl SessionRegistration {
 
 impl Drop for SessionRegistration {
     fn drop(&mut self) {
-        if let Some(held) = self.session.take() {
-            self.service.sessions().remove(&held.id);
-            end_in_background(&self.service.runtime, vec![held]);
+        if let Some(session) = self.session.take() {
+            self.service.sessions().remove(&session.id);
+            end_in_background(&self.service.runtime, vec![session]);
         }
     }
 }
@@ -88,8 +88,8 @@ impl Drop for SessionRegistration {
 /// Ends sessions on a background task. If the runtime has ended, dropping the sessions kills their commands.
 fn end_in_background(runtime: &Handle, sessions: Vec<Arc<SessionInner>>) {
     runtime.spawn(async move {
-        for held in sessions {
-            held.end().await;
+        for session in sessions {
+            session.end().await;
         }
     });
 }
@@ -122,50 +122,50 @@ impl ClientService {
     }
 
     pub(crate) fn begin_opening(&self) -> OpeningGuard<'_> {
-        self.pending_openings.send_modify(|opening| *opening += 1);
+        self.pending_openings.send_modify(|count| *count += 1);
         OpeningGuard(&self.pending_openings)
     }
 
     /// Registers a session after recording its start. Messages that wait for it are woken when its opening is complete.
     pub(crate) async fn add_session(
         self: &Arc<Self>,
-        held: Arc<SessionInner>,
+        session: Arc<SessionInner>,
     ) -> Result<SessionRegistration, HostError> {
-        if let Err(error) = held.record_start().await {
-            held.host.release_name(held.name());
+        if let Err(error) = session.record_start().await {
+            session.host.release_name(session.name());
             return Err(error);
         }
         {
             let mut sessions = self.sessions();
-            if sessions.contains_key(&held.id) {
-                held.host.release_name(held.name());
+            if sessions.contains_key(&session.id) {
+                session.host.release_name(session.name());
                 return Err(HostError::DuplicateSession);
             }
             // Shown before its first update can arrive.
-            held.show(HostEvent::SessionOpened { session: &held.id, name: held.name() });
-            sessions.insert(held.id.clone(), held.clone());
+            session.show(HostEvent::SessionOpened { session: &session.id, name: session.name() });
+            sessions.insert(session.id.clone(), session.clone());
         }
-        Ok(SessionRegistration { service: self.clone(), session: Some(held) })
+        Ok(SessionRegistration { service: self.clone(), session: Some(session) })
     }
 
     pub(crate) async fn remove_session(&self, id: &SessionId) {
-        let held = self.sessions().remove(id);
-        if let Some(held) = held {
-            held.end().await;
+        let session = self.sessions().remove(id);
+        if let Some(session) = session {
+            session.end().await;
         }
     }
 
     /// Ends every session.
     pub(crate) async fn end_sessions(&self) {
-        let all: Vec<Arc<SessionInner>> = self.sessions().drain().map(|(_, held)| held).collect();
-        for held in all {
-            held.end().await;
+        let all: Vec<Arc<SessionInner>> = self.sessions().drain().map(|(_, session)| session).collect();
+        for session in all {
+            session.end().await;
         }
     }
 
     /// Ends every session in the background.
     pub(crate) fn abandon_sessions(&self) {
-        let all: Vec<Arc<SessionInner>> = self.sessions().drain().map(|(_, held)| held).collect();
+        let all: Vec<Arc<SessionInner>> = self.sessions().drain().map(|(_, session)| session).collect();
         end_in_background(&self.runtime, all);
     }
 
@@ -181,24 +181,24 @@ impl ClientService {
     /// this message before it reports the session as open.
     async fn wait_for_session(&self, id: &SessionId) -> Result<Arc<SessionInner>, RpcError> {
         // An open session, the usual case, needs no timer.
-        if let Some(held) = self.find_session(id) {
-            return Ok(held);
+        if let Some(session) = self.find_session(id) {
+            return Ok(session);
         }
         let unknown = || RpcError::SessionNotFound { session_id: id.clone() };
         timeout(OPEN_TIMEOUT, self.wait_until_opened(id)).await.unwrap_or_else(|_| Err(unknown()))
     }
 
     async fn wait_until_opened(&self, id: &SessionId) -> Result<Arc<SessionInner>, RpcError> {
-        if let Some(held) = self.find_session(id) {
-            return Ok(held);
+        if let Some(session) = self.find_session(id) {
+            return Ok(session);
         }
-        let mut opening = self.pending_openings.subscribe();
-        while *opening.borrow_and_update() > 0 {
-            if opening.changed().await.is_err() {
+        let mut openings = self.pending_openings.subscribe();
+        while *openings.borrow_and_update() > 0 {
+            if openings.changed().await.is_err() {
                 break;
             }
-            if let Some(held) = self.find_session(id) {
-                return Ok(held);
+            if let Some(session) = self.find_session(id) {
+                return Ok(session);
             }
         }
         self.find_session(id).ok_or_else(|| RpcError::SessionNotFound { session_id: id.clone() })
@@ -208,13 +208,13 @@ impl ClientService {
         &self,
         action: AuditAction,
         id: &SessionId,
-        act: impl FnOnce(Arc<SessionInner>) -> F,
+        f: impl FnOnce(Arc<SessionInner>) -> F,
     ) -> Result<T, Error>
     where
         F: Future<Output = Result<T, RpcError>>,
     {
         match self.wait_for_session(id).await {
-            Ok(held) => to_rpc_result(act(held).await),
+            Ok(session) => to_rpc_result(f(session).await),
             Err(failure) => {
                 // Refusals are recorded, too, even for unknown sessions.
                 let mut entry = AuditEntry::new(now(), action);
@@ -241,15 +241,15 @@ impl Client for ClientService {
         cx: ClientContext,
     ) -> Result<RequestPermissionResponse, Error> {
         let id = request.session_id.clone();
-        self.serve_request(AuditAction::Permission, &id, |held| {
-            permission::handle_request(held, self.agent_name(), request, cx)
+        self.serve_request(AuditAction::Permission, &id, |session| {
+            permission::handle_request(session, self.agent_name(), request, cx)
         })
         .await
     }
 
     async fn session_update(&self, notification: SessionNotification, _: AgentHandle) {
         match self.wait_for_session(&notification.session_id).await {
-            Ok(held) => held.apply_update(&notification),
+            Ok(session) => session.apply_update(&notification),
             Err(unknown) => self.host.front_end.show(HostEvent::Violation {
                 session: Some(&notification.session_id),
                 description: &unknown.to_string(),
@@ -260,14 +260,14 @@ impl Client for ClientService {
     async fn unknown_update(&self, update: UnknownUpdate, _: AgentHandle) {
         let kind = update.kind.as_deref().unwrap_or_default();
         if let Some(id) = &update.session_id
-            && let Ok(held) = self.wait_for_session(id).await
+            && let Ok(session) = self.wait_for_session(id).await
         {
-            held.apply_unknown_update(kind, &update.params);
+            session.apply_unknown_update(kind, &update.params);
         }
-        let what = format!("an update of the kind {} cannot be read", quote(kind));
+        let description = format!("an update of the kind {} cannot be read", quote(kind));
         self.host
             .front_end
-            .show(HostEvent::Violation { session: update.session_id.as_ref(), description: &what });
+            .show(HostEvent::Violation { session: update.session_id.as_ref(), description: &description });
     }
 
     async fn read_text_file(
@@ -277,8 +277,8 @@ impl Client for ClientService {
     ) -> Result<ReadTextFileResponse, Error> {
         let id = request.session_id.clone();
         let quirk = self.missing_file_quirk.get().copied();
-        self.serve_request(AuditAction::Read, &id, |held| {
-            files::read(held, self.agent_name(), quirk, request, cx)
+        self.serve_request(AuditAction::Read, &id, |session| {
+            files::read(session, self.agent_name(), quirk, request, cx)
         })
         .await
     }
@@ -289,8 +289,10 @@ impl Client for ClientService {
         cx: ClientContext,
     ) -> Result<WriteTextFileResponse, Error> {
         let id = request.session_id.clone();
-        self.serve_request(AuditAction::Write, &id, |held| files::write(held, self.agent_name(), request, cx))
-            .await
+        self.serve_request(AuditAction::Write, &id, |session| {
+            files::write(session, self.agent_name(), request, cx)
+        })
+        .await
     }
 
     async fn create_terminal(
@@ -299,8 +301,8 @@ impl Client for ClientService {
         cx: ClientContext,
     ) -> Result<CreateTerminalResponse, Error> {
         let id = request.session_id.clone();
-        self.serve_request(AuditAction::TerminalCreate, &id, |held| {
-            terminals::create(held, self.agent_name(), request, cx)
+        self.serve_request(AuditAction::TerminalCreate, &id, |session| {
+            terminals::create(session, self.agent_name(), request, cx)
         })
         .await
     }
@@ -311,8 +313,8 @@ impl Client for ClientService {
         _: ClientContext,
     ) -> Result<TerminalOutputResponse, Error> {
         let id = request.session_id.clone();
-        self.serve_request(AuditAction::Other("terminal/output".to_owned()), &id, |held| {
-            terminals::output(held, request)
+        self.serve_request(AuditAction::Other("terminal/output".to_owned()), &id, |session| {
+            terminals::output(session, request)
         })
         .await
     }
@@ -323,8 +325,8 @@ impl Client for ClientService {
         cx: ClientContext,
     ) -> Result<WaitForTerminalExitResponse, Error> {
         let id = request.session_id.clone();
-        self.serve_request(AuditAction::Other("terminal/wait_for_exit".to_owned()), &id, |held| {
-            terminals::wait(held, request, cx)
+        self.serve_request(AuditAction::Other("terminal/wait_for_exit".to_owned()), &id, |session| {
+            terminals::wait(session, request, cx)
         })
         .await
     }
@@ -335,7 +337,7 @@ impl Client for ClientService {
         _: ClientContext,
     ) -> Result<KillTerminalResponse, Error> {
         let id = request.session_id.clone();
-        self.serve_request(AuditAction::TerminalKill, &id, |held| terminals::kill(held, request)).await
+        self.serve_request(AuditAction::TerminalKill, &id, |session| terminals::kill(session, request)).await
     }
 
     async fn release_terminal(
@@ -344,7 +346,8 @@ impl Client for ClientService {
         _: ClientContext,
     ) -> Result<ReleaseTerminalResponse, Error> {
         let id = request.session_id.clone();
-        self.serve_request(AuditAction::TerminalRelease, &id, |held| terminals::release(held, request)).await
+        self.serve_request(AuditAction::TerminalRelease, &id, |session| terminals::release(session, request))
+            .await
     }
 
     async fn create_elicitation(
@@ -352,15 +355,16 @@ impl Client for ClientService {
         request: CreateElicitationRequest,
         cx: ClientContext,
     ) -> Result<CreateElicitationResponse, Error> {
-        let held = match elicitation::scoped_session(&request) {
+        let session = match elicitation::scoped_session(&request) {
             Some(id) => match self.wait_for_session(&id).await {
-                Ok(held) => Some(held),
+                Ok(session) => Some(session),
                 Err(failure) => return to_rpc_result(Err(failure)),
             },
             None => None,
         };
         to_rpc_result(
-            elicitation::create(&self.host, &self.elicitations, held, self.agent_name(), request, cx).await,
+            elicitation::create(&self.host, &self.elicitations, session, self.agent_name(), request, cx)
+                .await,
         )
     }
 
@@ -371,7 +375,7 @@ impl Client for ClientService {
         }
     }
 
-    fn on_violation(&self, breach: RpcViolation) {
-        self.host.front_end.show(HostEvent::Violation { session: None, description: &breach.to_string() });
+    fn on_violation(&self, violation: RpcViolation) {
+        self.host.front_end.show(HostEvent::Violation { session: None, description: &violation.to_string() });
     }
 }

@@ -46,16 +46,16 @@ pub struct SessionOptions {
 impl Connection {
     pub(crate) async fn open(
         host: Host,
-        face: Arc<ClientService>,
+        service: Arc<ClientService>,
         agent: AgentHandle,
         process: Option<SpawnedAgent>,
-        serving: Option<JoinHandle<io::Result<()>>>,
+        serve_task: Option<JoinHandle<io::Result<()>>>,
     ) -> Result<Self, HostError> {
         let initialized = match initialize_agent(&host, &agent).await {
             Ok(initialized) => initialized,
             Err(error) => {
                 agent.caller().close();
-                serving.inspect(JoinHandle::abort);
+                serve_task.inspect(JoinHandle::abort);
                 // The agent's last output may explain the failure.
                 let exit = match process {
                     Some(process) => Some(Box::new(process.shutdown(ShutdownGrace::default()).await)),
@@ -70,23 +70,16 @@ impl Connection {
                 });
             }
         };
-        face.set_agent_info(&initialized);
+        service.set_agent_info(&initialized);
         // When the agent is gone, its sessions end, even if the connection is still held.
-        let (ended, weak) = (agent.clone(), Arc::downgrade(&face));
+        let (closing, weak) = (agent.clone(), Arc::downgrade(&service));
         tokio::spawn(async move {
-            ended.caller().closed().await;
-            if let Some(face) = weak.upgrade() {
-                face.end_sessions().await;
+            closing.caller().closed().await;
+            if let Some(service) = weak.upgrade() {
+                service.end_sessions().await;
             }
         });
-        Ok(Self {
-            host,
-            service: face,
-            agent,
-            initialize_response: initialized,
-            process,
-            serve_task: serving,
-        })
+        Ok(Self { host, service, agent, initialize_response: initialized, process, serve_task })
     }
 
     /// Returns the agent, for methods that sessions do not cover.
@@ -112,10 +105,10 @@ impl Connection {
     /// # Errors
     /// Fails if its directories cannot be used, or the agent does not open it.
     pub async fn new_session(&self, options: SessionOptions) -> Result<HostSession, HostError> {
-        let (roots, cwd, more) = self.session_roots(&options).await?;
+        let (roots, cwd, additional) = self.session_roots(&options).await?;
         let opening = self.service.begin_opening();
         let request =
-            NewSessionRequest::new(cwd).additional_directories(more).mcp_servers(options.mcp_servers);
+            NewSessionRequest::new(cwd).additional_directories(additional).mcp_servers(options.mcp_servers);
         let response = self.agent.new_session(request).await?;
         let (shared, id) = (self.host.inner.clone(), response.session_id.clone());
         let name = run_blocking(move || shared.reserve_new_name(&id)).await??;
@@ -136,15 +129,15 @@ impl Connection {
         options: SessionOptions,
     ) -> Result<HostSession, HostError> {
         self.agent.check(AgentMethod::LoadSession).map_err(CallError::from)?;
-        let (roots, cwd, more) = self.session_roots(&options).await?;
+        let (roots, cwd, additional) = self.session_roots(&options).await?;
         let session = self.create_existing_session(&id, roots).await?;
         // The replay arrives before the response.
-        let added = self.service.add_session(session.inner.clone()).await?;
+        let registration = self.service.add_session(session.inner.clone()).await?;
         let request = LoadSessionRequest::new(id.clone(), cwd)
-            .additional_directories(more)
+            .additional_directories(additional)
             .mcp_servers(options.mcp_servers);
         let response = self.agent.load_session(request).await?;
-        added.commit();
+        registration.commit();
         session.inner.continue_turns_from(turn_count_from_meta(response.meta.as_ref()));
         session.inner.apply_open_response(response.modes.as_ref(), response.config_options.as_deref());
         Ok(session)
@@ -160,14 +153,14 @@ impl Connection {
         options: SessionOptions,
     ) -> Result<HostSession, HostError> {
         self.agent.check(AgentMethod::ResumeSession).map_err(CallError::from)?;
-        let (roots, cwd, more) = self.session_roots(&options).await?;
+        let (roots, cwd, additional) = self.session_roots(&options).await?;
         let session = self.create_existing_session(&id, roots).await?;
-        let added = self.service.add_session(session.inner.clone()).await?;
+        let registration = self.service.add_session(session.inner.clone()).await?;
         let request = ResumeSessionRequest::new(id.clone(), cwd)
-            .additional_directories(more)
+            .additional_directories(additional)
             .mcp_servers(options.mcp_servers);
         let response = self.agent.resume_session(request).await?;
-        added.commit();
+        registration.commit();
         session.inner.continue_turns_from(turn_count_from_meta(response.meta.as_ref()));
         session.inner.apply_open_response(response.modes.as_ref(), response.config_options.as_deref());
         Ok(session)
@@ -196,8 +189,9 @@ impl Connection {
     /// # Errors
     /// Fails if the agent does not offer the method, or the login fails.
     pub async fn authenticate(&self, method: &AuthMethodId) -> Result<(), HostError> {
-        let offered = self.initialize_response.auth_methods.iter().find(|offered| offered.id() == method);
-        match offered {
+        let advertised =
+            self.initialize_response.auth_methods.iter().find(|advertised| advertised.id() == method);
+        match advertised {
             None => return Err(HostError::AuthMethodNotOffered(method.0.to_string())),
             Some(AuthMethod::Terminal(_)) => {
                 return Err(HostError::TerminalLoginRequired(method.0.to_string()));
@@ -238,13 +232,13 @@ impl Connection {
         id: &SessionId,
         roots: Option<Roots>,
     ) -> Result<HostSession, HostError> {
-        let (shared, its) = (self.host.inner.clone(), id.clone());
-        let named = run_blocking(move || {
-            let name = shared.reserve_existing_name(&its)?;
+        let (shared, owned_id) = (self.host.inner.clone(), id.clone());
+        let reserved = run_blocking(move || {
+            let name = shared.reserve_existing_name(&owned_id)?;
             let turn = shared.workspace.last_turn(&name)?;
             Ok::<_, HostError>((name, turn))
         });
-        let (name, turn) = named.await??;
+        let (name, turn) = reserved.await??;
         let session = self.create_session(id.clone(), name, roots);
         session.inner.continue_turns_from(turn.unwrap_or(0));
         Ok(session)
@@ -257,8 +251,8 @@ impl Connection {
             Some(roots) => workspace.session_with_roots(&name, roots),
             None => workspace.session(&name),
         };
-        let held = Arc::new(SessionInner::new(id, shared, files));
-        HostSession { inner: held, agent: self.agent.clone() }
+        let session = Arc::new(SessionInner::new(id, shared, files));
+        HostSession { inner: session, agent: self.agent.clone() }
     }
 
     /// Returns the roots of a session, if they differ from the workspace's, and the directories announced to the agent.
@@ -266,28 +260,28 @@ impl Connection {
         &self,
         options: &SessionOptions,
     ) -> Result<(Option<Roots>, PathBuf, Vec<PathBuf>), HostError> {
-        let own = self.host.workspace().roots();
-        let more: Vec<RootSpec> = options.additional_directories.clone();
-        let mut told: Vec<PathBuf> = more.iter().map(|root| PathBuf::from(&root.path)).collect();
+        let workspace_roots = self.host.workspace().roots();
+        let additional: Vec<RootSpec> = options.additional_directories.clone();
+        let mut announced: Vec<PathBuf> = additional.iter().map(|root| PathBuf::from(&root.path)).collect();
         let gate = self.agent.gate();
-        gate.check_additional_directories(&told).map_err(CallError::from)?;
+        gate.check_additional_directories(&announced).map_err(CallError::from)?;
         // The host's additional roots are announced to agents that support additional directories.
-        let always = self.host.inner.options.additional_roots.iter().map(|root| PathBuf::from(&root.path));
-        let always: Vec<PathBuf> = always.collect();
-        if gate.check_additional_directories(&always).is_ok() {
-            told.extend(always);
+        let permanent = self.host.inner.options.additional_roots.iter().map(|root| PathBuf::from(&root.path));
+        let permanent: Vec<PathBuf> = permanent.collect();
+        if gate.check_additional_directories(&permanent).is_ok() {
+            announced.extend(permanent);
         }
-        let cwd = options.cwd.clone().unwrap_or_else(|| own.cwd().to_owned());
-        if more.is_empty() && options.cwd.is_none() {
-            return Ok((None, PathBuf::from(cwd), told));
+        let cwd = options.cwd.clone().unwrap_or_else(|| workspace_roots.cwd().to_owned());
+        if additional.is_empty() && options.cwd.is_none() {
+            return Ok((None, PathBuf::from(cwd), announced));
         }
         // The host's additional roots belong to every session.
-        let all = more.into_iter().chain(self.host.inner.options.additional_roots.clone());
+        let all = additional.into_iter().chain(self.host.inner.options.additional_roots.clone());
         let (all, spec) = (all.collect::<Vec<_>>(), RootSpec::writable(cwd.clone()));
         let roots = run_blocking(move || Roots::open(&spec, &all)).await??;
         let names = roots.iter().map(|(name, _)| name.to_owned());
         self.host.approvals().add_roots(names);
-        Ok((Some(roots), PathBuf::from(cwd), told))
+        Ok((Some(roots), PathBuf::from(cwd), announced))
     }
 }
 
@@ -299,14 +293,14 @@ enum HandshakeError {
 }
 
 async fn initialize_agent(host: &Host, agent: &AgentHandle) -> Result<InitializeResponse, HandshakeError> {
-    let greeted = agent.initialize(host.initialize_request());
-    let greeted = match host.inner.options.initialize_timeout {
-        None => Ok(greeted.await),
+    let response = agent.initialize(host.initialize_request());
+    let response = match host.inner.options.initialize_timeout {
+        None => Ok(response.await),
         Some(limit) => {
-            tokio::time::timeout(limit, greeted).await.map_err(|_| HandshakeError::TimedOut(limit.as_secs()))
+            tokio::time::timeout(limit, response).await.map_err(|_| HandshakeError::TimedOut(limit.as_secs()))
         }
     };
-    greeted?.map_err(HandshakeError::Failed)
+    response?.map_err(HandshakeError::Failed)
 }
 
 /// Returns the number of turns that a session has had, if its agent reports it. Bowline's own agent does: both write to
@@ -319,8 +313,8 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.service.abandon_sessions();
         self.agent.caller().close();
-        if let Some(serving) = self.serve_task.take() {
-            serving.abort();
+        if let Some(serve_task) = self.serve_task.take() {
+            serve_task.abort();
         }
     }
 }
@@ -333,8 +327,8 @@ mod tests {
     fn an_agent_may_say_how_many_turns_there_were() {
         let turns =
             |text: &str| turn_count_from_meta(serde_json::from_str::<Option<Meta>>(text).unwrap().as_ref());
-        let told =
+        let responses =
             [r#"{"bowline":{"turns":3}}"#, r#"{"bowline":{"turns":-1}}"#, r#"{"bowline":7}"#, "{}", "null"];
-        assert_eq!(told.map(turns), [3, 0, 0, 0, 0]);
+        assert_eq!(responses.map(turns), [3, 0, 0, 0, 0]);
     }
 }

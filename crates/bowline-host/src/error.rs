@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bowline_access::audit::AuditError;
+use bowline_access::policy::PolicyError;
 use bowline_text::display::quote;
 use bowline_wire::{AgentExit, CallError, SpawnError};
-use bowline_workspace::audit::AuditError;
 use bowline_workspace::error::FilesError;
-use bowline_workspace::policy::PolicyError;
 use bowline_workspace::roots::RootError;
 use bowline_workspace::terminals::TerminalError;
 

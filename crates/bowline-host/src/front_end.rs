@@ -1,5 +1,6 @@
 //! The interface between a host and its user: one trait, for a terminal, a window or a test.
 
+use bowline_access::approvals::{Approver, BoxFuture};
 use bowline_history::changes::ChangeId;
 use bowline_history::ledger::WriteVerdict;
 use bowline_policy::operation::CommandSpec;
@@ -10,7 +11,6 @@ use bowline_protocol::schema::v1::{
     TerminalId,
 };
 use bowline_protocol::terminal::CommandExit;
-use bowline_workspace::approvals::{Approver, BoxFuture};
 use bowline_workspace::terminals::LocalTerminals;
 
 /// A front end, which shows sessions to the user and asks for answers.
@@ -22,8 +22,8 @@ pub trait FrontEnd: Approver {
     fn show(&self, event: HostEvent<'_>);
 
     /// Shows the progress of a long operation, such as the number of files scanned.
-    fn show_progress(&self, what: &str, done: u64) {
-        let _unused = (what, done);
+    fn show_progress(&self, activity: &str, done: u64) {
+        let _unused = (activity, done);
     }
 
     /// Lets the user fill in a form, or visit a page that the user has agreed to visit; `agent` is the agent that asks.

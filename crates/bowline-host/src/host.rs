@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use bowline_access::approvals::{Approvals, PolicyFallback, PolicySources};
+use bowline_access::audit::{self, AuditLog};
+use bowline_access::policy::PolicyFile;
 use bowline_policy::policy::{Preset, Rule};
 use bowline_protocol::capabilities;
 use bowline_protocol::quirks::QuirkMode;
@@ -19,9 +22,6 @@ use bowline_wire::{
     ConnectionLimits, HeadReader, StreamTail, WireRecorder, connect_client, connect_client_recorded,
     spawn_agent_recorded,
 };
-use bowline_workspace::approvals::{Approvals, PolicyFallback, PolicySources};
-use bowline_workspace::audit::{self, AuditLog};
-use bowline_workspace::policy::PolicyFile;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::terminals::{self, ProgramSpec, SupervisedProgram};
 use bowline_workspace::workspace::{self, Workspace, WorkspaceNotification};
@@ -247,7 +247,7 @@ impl Host {
     /// Returns an error if the project, the journal, the policy or the audit log cannot be used.
     pub fn open(
         project: &Path,
-        places: &HostPaths,
+        paths: &HostPaths,
         front_end: Arc<dyn FrontEnd>,
         settings: HostOptions,
     ) -> Result<Self, HostError> {
@@ -255,23 +255,23 @@ impl Host {
         let name = project.to_str().ok_or_else(|| HostError::NotUtf8(project.to_owned()))?;
         let cwd = RootSpec::writable(name);
         let roots = Roots::open(&cwd, &settings.additional_roots)?;
-        for own in [&places.state, &places.anchors] {
-            if is_inside_roots(own, &roots) {
-                return Err(HostError::InsideWorkspace(own.clone()));
+        for directory in [&paths.state, &paths.anchors] {
+            if is_inside_roots(directory, &roots) {
+                return Err(HostError::InsideWorkspace(directory.clone()));
             }
         }
-        let roots = roots.with_reserved_paths([&places.state, &places.anchors]);
+        let roots = roots.with_reserved_paths([&paths.state, &paths.anchors]);
         // The directory of the policy file, or only the file if the project is inside that directory.
-        let rules = match places.policy.parent() {
+        let rules = match paths.policy.parent() {
             Some(directory) if !Path::new(roots.cwd()).starts_with(directory) => directory,
-            _ => &places.policy,
+            _ => &paths.policy,
         };
         let roots = roots.with_reserved_paths([rules]);
         let names: Vec<String> = roots.iter().map(|(path, _)| path.to_owned()).collect();
         let directories: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
-        let file = PolicyFile::open(&places.policy, &directories)?;
-        let journal = Workspace::journal_directory(&places.state, &roots);
-        let (log, anchor) = AuditLog::locate(&journal, &places.anchors);
+        let file = PolicyFile::open(&paths.policy, &directories)?;
+        let journal = Workspace::journal_directory(&paths.state, &roots);
+        let (log, anchor) = AuditLog::locate(&journal, &paths.anchors);
         let opened = Workspace::open(roots, &journal, settings.workspace.clone())?;
         let log = AuditLog::open(&log, &anchor, settings.audit)?;
         for notice in &opened.notices {
@@ -298,7 +298,7 @@ impl Host {
         front_end: Arc<dyn FrontEnd>,
         settings: HostOptions,
     ) -> Self {
-        let offer = settings.capabilities;
+        let capabilities = settings.capabilities;
         let shared = HostInner {
             workspace,
             approvals,
@@ -317,13 +317,13 @@ impl Host {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(follow_kept_texts(shared.workspace.subscribe(), Arc::downgrade(&shared)));
         }
-        Self { inner: shared, capabilities: offer }
+        Self { inner: shared, capabilities }
     }
 
     /// Returns the same host with other capabilities, for an agent that should be able to do less.
     #[must_use]
-    pub fn with_capabilities(&self, offer: HostCapabilities) -> Self {
-        Self { inner: self.inner.clone(), capabilities: offer }
+    pub fn with_capabilities(&self, capabilities: HostCapabilities) -> Self {
+        Self { inner: self.inner.clone(), capabilities }
     }
 
     pub(crate) fn capabilities(&self) -> HostCapabilities {
@@ -348,12 +348,12 @@ impl Host {
     /// # Errors
     /// Returns an error if the agent cannot be started, or the handshake fails.
     pub async fn spawn(&self, command: Command) -> Result<Connection, HostError> {
-        let face = Arc::new(ClientService::new(self.inner.clone()));
+        let service = Arc::new(ClientService::new(self.inner.clone()));
         let settings = &self.inner.options;
         let (agent, process) =
-            spawn_agent_recorded(command, face.clone(), settings.limits, settings.recorder.clone())?;
+            spawn_agent_recorded(command, service.clone(), settings.limits, settings.recorder.clone())?;
         let process = SpawnedAgent::Child(Box::new(process));
-        Connection::open(self.clone(), face, agent, Some(process), None).await
+        Connection::open(self.clone(), service, agent, Some(process), None).await
     }
 
     /// Starts an agent under a supervisor, as commands are, and connects to it: however this process dies, no process
@@ -366,24 +366,24 @@ impl Host {
         let supervisor = &settings.terminals.supervisor;
         let (companion, streams, writer) =
             SupervisedProgram::start_with_piped_input(supervisor, program).await?;
-        let face = Arc::new(ClientService::new(self.inner.clone()));
+        let service = Arc::new(ClientService::new(self.inner.clone()));
         let (reader, stdout) = HeadReader::new(streams.stdio);
-        let (agent, serving) = match &settings.recorder {
+        let (agent, serve_task) = match &settings.recorder {
             None => {
-                let (agent, serving) = connect_client(face.clone(), reader, writer, settings.limits);
-                (agent, tokio::spawn(serving))
+                let (agent, serve_task) = connect_client(service.clone(), reader, writer, settings.limits);
+                (agent, tokio::spawn(serve_task))
             }
-            Some(tap) => {
-                let tap = tap.clone();
-                let connected = connect_client_recorded(face.clone(), reader, writer, settings.limits, tap);
+            Some(recorder) => {
+                let recorder = recorder.clone();
+                let connected =
+                    connect_client_recorded(service.clone(), reader, writer, settings.limits, recorder);
                 (connected.0, tokio::spawn(connected.1))
             }
         };
         let stderr = StreamTail::spawn(streams.stderr);
-        let supervised =
-            SupervisedAgent { companion, agent: agent.clone(), serve_task: serving, stderr, stdout };
+        let supervised = SupervisedAgent { companion, agent: agent.clone(), serve_task, stderr, stdout };
         let process = SpawnedAgent::Supervised(Box::new(supervised));
-        Connection::open(self.clone(), face, agent, Some(process), None).await
+        Connection::open(self.clone(), service, agent, Some(process), None).await
     }
 
     /// Connects to an agent at the other end of a pair of pipes.
@@ -395,36 +395,36 @@ impl Host {
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        let face = Arc::new(ClientService::new(self.inner.clone()));
-        let (agent, serving) = connect_client(face.clone(), reader, writer, self.inner.options.limits);
-        let serving = tokio::spawn(serving);
-        Connection::open(self.clone(), face, agent, None, Some(serving)).await
+        let service = Arc::new(ClientService::new(self.inner.clone()));
+        let (agent, serve_task) = connect_client(service.clone(), reader, writer, self.inner.options.limits);
+        let serve_task = tokio::spawn(serve_task);
+        Connection::open(self.clone(), service, agent, None, Some(serve_task)).await
     }
 
     /// Returns the host's `initialize` request.
     pub(crate) fn initialize_request(&self) -> InitializeRequest {
         let (capabilities, name) =
             (self.capabilities.to_client_capabilities(), &self.inner.options.client_info);
-        InitializeRequest::new(bowline_protocol::version::LATEST)
+        InitializeRequest::new(bowline_protocol::capabilities::version::LATEST)
             .client_capabilities(capabilities)
             .client_info(name.clone())
     }
 }
 
 /// Returns whether a path is inside a root, after resolving the part of it that exists.
-fn is_inside_roots(place: &Path, roots: &Roots) -> bool {
-    let existing = place.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
-    let own = match existing {
-        Some((part, canonical)) => canonical.join(place.strip_prefix(part).unwrap_or(Path::new(""))),
-        None => place.to_owned(),
+fn is_inside_roots(path: &Path, roots: &Roots) -> bool {
+    let existing = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
+    let canonical_path = match existing {
+        Some((part, canonical)) => canonical.join(path.strip_prefix(part).unwrap_or(Path::new(""))),
+        None => path.to_owned(),
     };
-    roots.iter().any(|(root, _)| own.starts_with(root))
+    roots.iter().any(|(root, _)| canonical_path.starts_with(root))
 }
 
 /// Reports texts that could only be kept in the journal, for as long as the host exists.
-async fn follow_kept_texts(mut news: Receiver<WorkspaceNotification>, host: Weak<HostInner>) {
+async fn follow_kept_texts(mut notifications: Receiver<WorkspaceNotification>, host: Weak<HostInner>) {
     loop {
-        match news.recv().await {
+        match notifications.recv().await {
             Ok(WorkspaceNotification::TextsKept) | Err(RecvError::Lagged(_)) => {
                 let Some(shared) = host.upgrade() else { return };
                 shared.report_kept_texts();

@@ -33,6 +33,7 @@ mod operations;
 mod process;
 mod session;
 
+pub use bowline_access::approvals::{Approver, BoxFuture};
 pub use bowline_history as history;
 pub use bowline_policy as policy;
 pub use bowline_policy::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
@@ -40,7 +41,6 @@ pub use bowline_protocol as protocol;
 pub use bowline_text as text;
 pub use bowline_wire as wire;
 pub use bowline_workspace as workspace;
-pub use bowline_workspace::approvals::{Approver, BoxFuture};
 pub use connection::{Connection, SessionOptions};
 pub use error::HostError;
 pub use front_end::{FrontEnd, HostEvent, QuietFrontEnd};

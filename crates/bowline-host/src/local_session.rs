@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use bowline_access::approvals::BoxFuture;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{SessionId, TerminalId};
 use bowline_protocol::terminal::CommandExit;
 use bowline_text::lines::LineWindow;
 use bowline_wire::service::CancelSignal;
-use bowline_workspace::approvals::BoxFuture;
 use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
@@ -59,8 +59,8 @@ impl Host {
     /// Fails if the journal or the audit log cannot be used.
     pub async fn local_session(&self, name: &str, agent: Option<String>) -> Result<LocalSession, HostError> {
         let (shared, id) = (self.inner.clone(), SessionId::new(name));
-        let its = id.clone();
-        let name = run_blocking(move || shared.reserve_new_name(&its)).await??;
+        let owned_id = id.clone();
+        let name = run_blocking(move || shared.reserve_new_name(&owned_id)).await??;
         self.create_local_session(id, name, agent).await
     }
 
@@ -71,17 +71,17 @@ impl Host {
         agent: Option<String>,
     ) -> Result<LocalSession, HostError> {
         let files = self.inner.workspace.session(&name);
-        let held = Arc::new(SessionInner::new(id, self.inner.clone(), files));
-        held.record_start().await?;
-        held.show(HostEvent::SessionOpened { session: &held.id, name: held.name() });
-        let (agent, turn, asked) = (Mutex::new(agent), Mutex::default(), Mutex::default());
+        let session = Arc::new(SessionInner::new(id, self.inner.clone(), files));
+        session.record_start().await?;
+        session.show(HostEvent::SessionOpened { session: &session.id, name: session.name() });
+        let (agent, turn, permissions) = (Mutex::new(agent), Mutex::default(), Mutex::default());
         Ok(LocalSession {
             inner: Arc::new(LocalSessionInner {
-                session: held,
+                session,
                 capabilities: self.capabilities(),
                 agent,
                 active_turn: turn,
-                pending_permissions: asked,
+                pending_permissions: permissions,
             }),
         })
     }
@@ -131,14 +131,14 @@ impl LocalSession {
     pub async fn record_editor_write(
         &self,
         path: &str,
-        had: Option<String>,
+        editor_text: Option<String>,
         written: String,
         turn: Option<u64>,
         call: Option<&str>,
     ) -> Result<engine::EditorWrite, RpcError> {
         let (path, origin) = (path.to_owned(), self.files().origin(turn, call));
-        self.run_operation(call, |held, asking| {
-            files::record_editor_write(held, asking, path, had, written, origin)
+        self.run_operation(call, |session, context| {
+            files::record_editor_write(session, context, path, editor_text, written, origin)
         })
         .await
     }
@@ -154,14 +154,17 @@ impl LocalSession {
         call: Option<&str>,
     ) -> Result<(), RpcError> {
         let origin = self.files().origin(turn, call);
-        self.run_operation(call, |held, asking| files::cancel_editor_write(held, asking, write, origin)).await
+        self.run_operation(call, |session, context| {
+            files::cancel_editor_write(session, context, write, origin)
+        })
+        .await
     }
 
     /// Returns a future that carries out an operation, and cancels it when dropped.
     fn run_operation<T, F>(
         &self,
         call: Option<&str>,
-        act: impl FnOnce(Arc<SessionInner>, OperationContext) -> F,
+        f: impl FnOnce(Arc<SessionInner>, OperationContext) -> F,
     ) -> OperationFuture<T>
     where
         T: Send + 'static,
@@ -169,21 +172,21 @@ impl LocalSession {
     {
         let cancel = CancelSignal::new();
         let agent = self.inner.agent.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let asking = OperationContext {
+        let context = OperationContext {
             agent,
             call: call.map(str::to_owned),
             cancel: cancel.clone(),
             missing_file_quirk: None,
         };
-        OperationFuture { operation: Some(Box::pin(act(self.inner.session.clone(), asking))), cancel }
+        OperationFuture { operation: Some(Box::pin(f(self.inner.session.clone(), context))), cancel }
     }
 }
 
 impl Drop for LocalSessionInner {
     fn drop(&mut self) {
-        let held = self.session.clone();
+        let session = self.session.clone();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { held.end().await });
+            runtime.spawn(async move { session.end().await });
         }
     }
 }
@@ -200,11 +203,11 @@ impl<T: 'static> Future for OperationFuture<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(operation) = &mut self.operation else { return Poll::Ready(Err(RpcError::Cancelled)) };
-        let done = operation.as_mut().poll(cx);
-        if done.is_ready() {
+        let result = operation.as_mut().poll(cx);
+        if result.is_ready() {
             self.operation = None;
         }
-        done
+        result
     }
 }
 
@@ -218,16 +221,21 @@ impl<T: 'static> Drop for OperationFuture<T> {
     }
 }
 
-fn require_capability(offered: bool, what: &str) -> Result<(), RpcError> {
-    if offered { Ok(()) } else { Err(RpcError::Denied { reason: format!("{what} is not offered here") }) }
+fn require_capability(offered: bool, capability: &str) -> Result<(), RpcError> {
+    if offered {
+        Ok(())
+    } else {
+        Err(RpcError::Denied { reason: format!("{capability} is not offered here") })
+    }
 }
 
 impl FileBackend for LocalSession {
     async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
         require_capability(self.inner.capabilities.read, "reading files")?;
         let path = path.to_owned();
-        let read =
-            self.run_operation(None, |held, asking| files::read_text(held, asking, path, window)).await?;
+        let read = self
+            .run_operation(None, |session, context| files::read_text(session, context, path, window))
+            .await?;
         Ok(TextReadOutcome { text: read.text, source: read.source, is_whole: Some(read.is_whole) })
     }
 
@@ -235,29 +243,30 @@ impl FileBackend for LocalSession {
         &self,
         path: &str,
         content: String,
-        asker: &Requester,
+        requester: &Requester,
     ) -> Result<TextWriteOutcome, RpcError> {
         require_capability(self.inner.capabilities.write, "writing files")?;
         let (path, content) = (path.to_owned(), Arc::from(content));
-        let call = asker.call.as_deref();
-        let written =
-            self.run_operation(call, |held, asking| files::write_text(held, asking, path, content)).await?;
+        let call = requester.call.as_deref();
+        let written = self
+            .run_operation(call, |session, context| files::write_text(session, context, path, content))
+            .await?;
         Ok(written.into())
     }
 
     async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RpcError> {
         require_capability(self.inner.capabilities.read, "reading files")?;
         let path = path.to_owned();
-        self.run_operation(None, |held, asking| browse::list(held, asking, path, options)).await
+        self.run_operation(None, |session, context| browse::list(session, context, path, options)).await
     }
 
-    async fn search(&self, query: SearchQuery, below: Option<String>) -> Result<SearchResult, RpcError> {
+    async fn search(&self, query: SearchQuery, directory: Option<String>) -> Result<SearchResult, RpcError> {
         require_capability(self.inner.capabilities.read, "reading files")?;
         // A search changes nothing, so dropping its future stops it.
         let stop = query.stop.clone().unwrap_or_default();
         let query = SearchQuery { stop: Some(stop.clone()), ..query };
         let _end = OnDrop(move || stop.store(true, Ordering::Relaxed));
-        self.run_operation(None, |held, asking| browse::search(held, asking, query, below)).await
+        self.run_operation(None, |session, context| browse::search(session, context, query, directory)).await
     }
 }
 
@@ -270,14 +279,14 @@ impl<F: Fn()> Drop for OnDrop<F> {
 }
 
 impl TerminalBackend for LocalSession {
-    async fn create(&self, asked: CommandRequest) -> Result<TerminalId, RpcError> {
+    async fn create(&self, request: CommandRequest) -> Result<TerminalId, RpcError> {
         require_capability(self.inner.capabilities.terminal, "running commands")?;
-        self.run_operation(None, |held, asking| async move {
-            let cancel = asking.cancel.clone();
-            let id = terminals::start(held.clone(), asking, asked).await?;
+        self.run_operation(None, |session, context| async move {
+            let cancel = context.cancel.clone();
+            let id = terminals::start(session.clone(), context, request).await?;
             if cancel.is_fired() {
                 // Its id would never reach the caller.
-                terminals::release_terminal(held, &id).await.ok();
+                terminals::release_terminal(session, &id).await.ok();
                 return Err(RpcError::Cancelled);
             }
             Ok(id)
@@ -295,11 +304,13 @@ impl TerminalBackend for LocalSession {
 
     async fn kill(&self, id: &TerminalId) -> Result<(), RpcError> {
         let id = id.clone();
-        self.run_operation(None, |held, _| async move { terminals::kill_terminal(held, &id).await }).await
+        self.run_operation(None, |session, _| async move { terminals::kill_terminal(session, &id).await })
+            .await
     }
 
     async fn release(&self, id: &TerminalId) -> Result<(), RpcError> {
         let id = id.clone();
-        self.run_operation(None, |held, _| async move { terminals::release_terminal(held, &id).await }).await
+        self.run_operation(None, |session, _| async move { terminals::release_terminal(session, &id).await })
+            .await
     }
 }

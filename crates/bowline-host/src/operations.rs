@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use bowline_access::approvals::{ApprovalError, ApprovalRequest, OperationApproval};
+use bowline_access::audit::{AuditError, PendingAppend};
 use bowline_history::changes::{ChangeId, ChangeOrigin};
 use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject};
 use bowline_policy::grants::GrantHolder;
 use bowline_protocol::quirks::Quirk;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{Error, PermissionOptionId};
+use bowline_storage::clock::now;
 use bowline_wire::service::CancelSignal;
-use bowline_workspace::approvals::{ApprovalError, ApprovalRequest, OperationApproval};
-use bowline_workspace::audit::{AuditError, PendingAppend};
-use bowline_workspace::clock::now;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::roots::Roots;
 use tokio::task::spawn_blocking;
@@ -34,9 +34,9 @@ pub(crate) mod terminals;
 
 /// Runs a blocking function on a blocking thread.
 pub(crate) async fn run_blocking<T: Send + 'static>(
-    act: impl FnOnce() -> T + Send + 'static,
+    f: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, HostError> {
-    spawn_blocking(act).await.map_err(|ended| HostError::Internal(ended.to_string()))
+    spawn_blocking(f).await.map_err(|error| HostError::Internal(error.to_string()))
 }
 
 /// Checks that the session's directories are still where they were opened: an agent with its own disk access would
@@ -83,14 +83,14 @@ pub(crate) struct AuditedOperation {
 }
 
 impl AuditedOperation {
-    pub(crate) fn new(held: Arc<SessionInner>, action: AuditAction, call: Option<String>) -> Self {
-        let begun = held.turn_status();
-        let holder = held.holder(begun);
+    pub(crate) fn new(session: Arc<SessionInner>, action: AuditAction, call: Option<String>) -> Self {
+        let turn_at_start = session.turn_status();
+        let holder = session.holder(turn_at_start);
         let mut entry = AuditEntry::new(now(), action);
         (entry.session, entry.turn, entry.call) = (Some(holder.session), holder.turn, call);
         Self {
-            session: held,
-            turn_at_start: begun,
+            session,
+            turn_at_start,
             entry,
             started: Instant::now(),
             has_changed: false,
@@ -158,8 +158,8 @@ impl AuditedOperation {
     fn set_decision(&mut self, decision: AuditDecision) {
         self.entry.at = now();
         self.entry.decision = decision;
-        let took = self.started.elapsed().as_micros();
-        self.entry.latency_us = Some(u64::try_from(took).unwrap_or(u64::MAX));
+        let elapsed = self.started.elapsed().as_micros();
+        self.entry.latency_us = Some(u64::try_from(elapsed).unwrap_or(u64::MAX));
     }
 
     /// Records a failure, and returns the error for the answer. Blocks on the disk.
@@ -198,41 +198,41 @@ impl PendingAuditEntry {
     }
 }
 
-fn report_unrecorded(held: &SessionInner, error: &AuditError) -> RpcError {
-    held.show(HostEvent::Notice { text: &error.to_string() });
+fn report_unrecorded(session: &SessionInner, error: &AuditError) -> RpcError {
+    session.show(HostEvent::Notice { text: &error.to_string() });
     ApprovalError::Unrecorded.into()
 }
 
 /// Authorizes an operation, unless its request or its turn is cancelled or its session ends meanwhile.
 pub(crate) async fn authorize_operation(
-    operating: &mut AuditedOperation,
+    audited: &mut AuditedOperation,
     request: &ApprovalRequest,
     cancel: &CancelSignal,
 ) -> Result<OperationApproval, RpcError> {
-    let held = operating.session.clone();
-    let cleared = tokio::select! {
+    let session = audited.session.clone();
+    let approval = tokio::select! {
         biased;
         () = cancel.fired() => return Err(RpcError::Cancelled),
-        () = held.wait_until_inactive(operating.turn_at_start) => return Err(RpcError::Cancelled),
-        cleared = held.host.approvals.authorize(request) => cleared,
+        () = session.wait_until_inactive(audited.turn_at_start) => return Err(RpcError::Cancelled),
+        approval = session.host.approvals.authorize(request) => approval,
     };
-    match cleared {
-        Ok(cleared) => {
-            operating.entry_mut().decided_by = cleared.decision_source();
-            if let OperationApproval::Grant { call: Some(call) } = &cleared {
-                operating.entry_mut().call = Some(call.clone());
+    match approval {
+        Ok(approval) => {
+            audited.entry_mut().decided_by = approval.decision_source();
+            if let OperationApproval::Grant { call: Some(call) } = &approval {
+                audited.entry_mut().call = Some(call.clone());
             }
-            Ok(cleared)
+            Ok(approval)
         }
-        Err(refused) => {
-            operating.entry_mut().decided_by = refused.decision_source();
-            if let ApprovalError::Person { option, .. } = &refused {
-                operating.chosen_option.clone_from(option);
+        Err(error) => {
+            audited.entry_mut().decided_by = error.decision_source();
+            if let ApprovalError::Person { option, .. } = &error {
+                audited.chosen_option.clone_from(option);
             }
-            if let ApprovalError::PolicyUnusable(why) = &refused {
-                held.show(HostEvent::Notice { text: why });
+            if let ApprovalError::PolicyUnusable(reason) = &error {
+                session.show(HostEvent::Notice { text: reason });
             }
-            Err(refused.into())
+            Err(error.into())
         }
     }
 }
@@ -271,27 +271,27 @@ pub(crate) type OriginLookup = Box<dyn Fn(&str) -> ChangeOrigin + Send>;
 /// Like [`scan_changes`], with an origin for each file.
 pub(crate) async fn scan_changes_with(
     shared: &Arc<HostInner>,
-    whose: OriginLookup,
+    origin_of: OriginLookup,
 ) -> Result<Vec<ChangeId>, HostError> {
     if !initial_scan::is_done(shared) {
         return Ok(Vec::new());
     }
-    let its = shared.clone();
+    let host = shared.clone();
     let observed = run_blocking(move || {
         let mut progress = |files| {
-            its.front_end.show_progress("looking for changes on disk", files);
+            host.front_end.show_progress("looking for changes on disk", files);
             ControlFlow::Continue(())
         };
-        let observed = its.workspace.observe_with_origins(&whose, &mut progress)?;
+        let observed = host.workspace.observe_with_origins(&origin_of, &mut progress)?;
         for id in &observed.changes {
-            let change = its.workspace.change(*id)?;
+            let change = host.workspace.change(*id)?;
             let mut entry = AuditEntry::new(now(), AuditAction::Observed);
             let origin = change.origin;
             (entry.session, entry.turn, entry.call) = (origin.session, origin.turn, origin.call);
             entry.subject = AuditSubject::Path { requested: change.path, resolved: None };
             (entry.before, entry.after) =
                 (change.before.map(|state| state.hash), change.after.map(|state| state.hash));
-            its.approvals.record(&entry)?;
+            host.approvals.record(&entry)?;
         }
         Ok::<_, HostError>(observed.changes)
     });

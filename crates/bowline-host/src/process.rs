@@ -76,10 +76,10 @@ mod tests {
 
     #[test]
     fn an_end_is_told_as_the_system_tells_it() {
-        let told = |exit| to_exit_status(&exit).to_string();
-        assert_eq!(told(CommandExit::Code(0)), "exit status: 0");
-        assert_eq!(told(CommandExit::Code(7)), "exit status: 7");
-        assert_eq!(told(CommandExit::Signal("SIGTERM".to_owned())), "signal: 15 (SIGTERM)");
-        assert_eq!(told(CommandExit::Signal("SIGNONE".to_owned())), "signal: 9 (SIGKILL)");
+        let describe = |exit| to_exit_status(&exit).to_string();
+        assert_eq!(describe(CommandExit::Code(0)), "exit status: 0");
+        assert_eq!(describe(CommandExit::Code(7)), "exit status: 7");
+        assert_eq!(describe(CommandExit::Signal("SIGTERM".to_owned())), "signal: 15 (SIGTERM)");
+        assert_eq!(describe(CommandExit::Signal("SIGNONE".to_owned())), "signal: 9 (SIGKILL)");
     }
 }

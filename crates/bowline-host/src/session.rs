@@ -112,7 +112,7 @@ impl SessionInner {
     /// Tracks a command, to kill it if its turn is cancelled.
     pub(crate) fn track_command(&self, turn: Option<u64>, terminal: TerminalId) {
         let mut commands = self.turn_commands.lock().unwrap_or_else(PoisonError::into_inner);
-        commands.retain(|(its, _)| *its == turn);
+        commands.retain(|(command_turn, _)| *command_turn == turn);
         // Commands started outside a turn are not killed with one.
         if turn.is_some() {
             commands.push((turn, terminal));
@@ -124,7 +124,7 @@ impl SessionInner {
         // The next turn may have begun, and keeps its commands.
         let commands: Vec<(Option<u64>, TerminalId)> = {
             let mut all = self.turn_commands.lock().unwrap_or_else(PoisonError::into_inner);
-            all.extract_if(.., |(its, _)| *its == Some(turn)).collect()
+            all.extract_if(.., |(command_turn, _)| *command_turn == Some(turn)).collect()
         };
         for (_, terminal) in commands {
             // The command may have ended or been released.
@@ -134,9 +134,9 @@ impl SessionInner {
 
     /// Records the start of the session.
     pub(crate) async fn record_start(self: &Arc<Self>) -> Result<(), HostError> {
-        let held = self.clone();
+        let session = self.clone();
         Ok(run_blocking(move || {
-            held.host.approvals.record(&held.audit_entry(AuditAction::SessionStart, None))
+            session.host.approvals.record(&session.audit_entry(AuditAction::SessionStart, None))
         })
         .await??)
     }
@@ -147,8 +147,8 @@ impl SessionInner {
         options: Option<&[SessionConfigOption]>,
     ) {
         // Only another session's id is a violation here, and this is the session's own id.
-        if let Err(breach) = self.accumulator().apply_session_setup(&self.id, modes, options) {
-            self.show(HostEvent::Violation { session: Some(&self.id), description: &breach.to_string() });
+        if let Err(violation) = self.accumulator().apply_session_setup(&self.id, modes, options) {
+            self.show(HostEvent::Violation { session: Some(&self.id), description: &violation.to_string() });
         }
     }
 
@@ -162,9 +162,8 @@ impl SessionInner {
             Ok((change, snapshot)) => {
                 self.show(HostEvent::Update { notification, change: &change, snapshot })
             }
-            Err(breach) => {
-                self.show(HostEvent::Violation { session: Some(&self.id), description: &breach.to_string() })
-            }
+            Err(violation) => self
+                .show(HostEvent::Violation { session: Some(&self.id), description: &violation.to_string() }),
         }
     }
 
@@ -196,19 +195,19 @@ impl SessionInner {
 
     /// Returns whether an operation started at that status is still active: its turn is still running, or, if it was
     /// started outside a turn, the session has not ended.
-    pub(crate) fn is_active(&self, begun: TurnStatus) -> bool {
+    pub(crate) fn is_active(&self, start: TurnStatus) -> bool {
         let now = self.turn_status();
-        match begun.state {
-            TurnState::Running => now == begun,
+        match start.state {
+            TurnState::Running => now == start,
             TurnState::Idle => now.state != TurnState::SessionEnded,
             TurnState::Cancelled | TurnState::Ending | TurnState::SessionEnded => false,
         }
     }
 
     /// Waits until operations started at that status are no longer active.
-    pub(crate) async fn wait_until_inactive(&self, begun: TurnStatus) {
+    pub(crate) async fn wait_until_inactive(&self, start: TurnStatus) {
         let mut turn = self.turn_status.subscribe();
-        while self.is_active(begun) {
+        while self.is_active(start) {
             if turn.changed().await.is_err() {
                 // Unreachable in practice: the session owns the sender.
                 return;
@@ -231,7 +230,7 @@ impl SessionInner {
     }
 
     pub(crate) fn audit_entry(&self, action: AuditAction, turn: Option<u64>) -> AuditEntry {
-        let mut entry = AuditEntry::new(bowline_workspace::clock::now(), action);
+        let mut entry = AuditEntry::new(bowline_storage::clock::now(), action);
         (entry.session, entry.turn) = (Some(self.name().to_owned()), turn);
         entry
     }
@@ -245,16 +244,16 @@ impl SessionInner {
     }
 
     pub(crate) fn begin_turn(&self) -> Result<u64, HostError> {
-        let mut begun = None;
+        let mut number = None;
         self.turn_status.send_if_modified(|turn| {
             if turn.state != TurnState::Idle {
                 return false;
             }
             *turn = TurnStatus { number: turn.number + 1, state: TurnState::Running };
-            begun = Some(turn.number);
+            number = Some(turn.number);
             true
         });
-        let begun = begun.ok_or_else(|| match self.turn_status().state {
+        let number = number.ok_or_else(|| match self.turn_status().state {
             TurnState::SessionEnded => HostError::SessionEnded,
             _ => HostError::TurnInProgress,
         })?;
@@ -262,7 +261,7 @@ impl SessionInner {
         self.accumulator().mark_turn_boundary();
         // Unused grants from between turns expire.
         self.host.approvals.end_turn(&GrantHolder { session: self.name().to_owned(), turn: None });
-        Ok(begun)
+        Ok(number)
     }
 
     /// Ends the turn: its grants expire, its changes are scanned, and the audit log is synced.
@@ -323,18 +322,18 @@ impl SessionInner {
 
     /// Ends the session: commands are killed, pending operations are cancelled, and its read state is dropped.
     pub(crate) async fn end(self: &Arc<Self>) {
-        let was_over =
+        let previous =
             self.turn_status.send_replace(TurnStatus { number: u64::MAX, state: TurnState::SessionEnded });
-        if was_over.state == TurnState::SessionEnded {
+        if previous.state == TurnState::SessionEnded {
             return;
         }
         self.terminals.release_all().await;
         self.host.approvals.end_session(self.name());
         self.host.release_name(self.name());
-        let held = self.clone();
+        let session = self.clone();
         let recorded = run_blocking(move || {
-            held.files.end();
-            held.host.approvals.record(&held.audit_entry(AuditAction::SessionEnd, None))
+            session.files.end();
+            session.host.approvals.record(&session.audit_entry(AuditAction::SessionEnd, None))
         });
         if let Ok(Err(error)) = recorded.await {
             self.show(HostEvent::Notice { text: &error.to_string() });
@@ -386,37 +385,40 @@ impl HostSession {
     /// # Errors
     /// Fails if another turn is in progress, if the agent fails, or if the turn cannot be recorded.
     pub async fn prompt(&self, prompt: Vec<ContentBlock>) -> Result<PromptOutcome, HostError> {
-        let held = &self.inner;
-        held.turn_status.subscribe().wait_for(|turn| turn.state != TurnState::Ending).await.ok();
-        operations::verify_roots(held.files.roots())?;
-        let turn = held.begin_turn()?;
-        let begun = held.turn_status();
-        let guard =
-            TurnGuard { session: Some(self.clone()), turn, _active_turn: ActiveTurnGuard::new(&held.host) };
-        initial_scan::prepare_turn(&held.host).await?;
+        let session = &self.inner;
+        session.turn_status.subscribe().wait_for(|turn| turn.state != TurnState::Ending).await.ok();
+        operations::verify_roots(session.files.roots())?;
+        let turn = session.begin_turn()?;
+        let start = session.turn_status();
+        let guard = TurnGuard {
+            session: Some(self.clone()),
+            turn,
+            _active_turn: ActiveTurnGuard::new(&session.host),
+        };
+        initial_scan::prepare_turn(&session.host).await?;
         // Changes between turns are attributed to no one; changes during other turns may be theirs.
-        if held.host.active_turns.load(Ordering::Relaxed) == 1 {
-            held.scan_changes(ChangeOrigin::default()).await;
+        if session.host.active_turns.load(Ordering::Relaxed) == 1 {
+            session.scan_changes(ChangeOrigin::default()).await;
         }
-        let entry = held.audit_entry(AuditAction::TurnStart, Some(turn));
-        let shared = held.host.clone();
+        let entry = session.audit_entry(AuditAction::TurnStart, Some(turn));
+        let shared = session.host.clone();
         run_blocking(move || shared.approvals.record(&entry)).await??;
-        held.record_turn_title(turn, &prompt);
-        held.show(HostEvent::TurnStarted { session: &held.id, turn });
-        if !held.is_active(begun) {
+        session.record_turn_title(turn, &prompt);
+        session.show(HostEvent::TurnStarted { session: &session.id, turn });
+        if !session.is_active(start) {
             // The prompt was not sent, so the agent needs no cancellation.
             guard.disarm();
-            let observed = held.end_turn(turn, Some(StopReason::Cancelled)).await?;
+            let observed = session.end_turn(turn, Some(StopReason::Cancelled)).await?;
             return Ok(PromptOutcome {
                 turn,
                 stop_reason: StopReason::Cancelled,
                 observed_changes: observed,
             });
         }
-        let answer = self.send_prompt(begun, prompt).await?;
+        let answer = self.send_prompt(start, prompt).await?;
         let stop = answer.as_ref().ok().map(|answer| answer.stop_reason);
         guard.disarm();
-        let observed = held.end_turn(turn, stop).await?;
+        let observed = session.end_turn(turn, stop).await?;
         let answer = answer?;
         Ok(PromptOutcome { turn, stop_reason: answer.stop_reason, observed_changes: observed })
     }
@@ -424,23 +426,23 @@ impl HostSession {
     /// Sends the prompt, and a cancellation only after it, so that an agent never receives them in the wrong order.
     async fn send_prompt(
         &self,
-        begun: TurnStatus,
+        start: TurnStatus,
         prompt: Vec<ContentBlock>,
     ) -> Result<Result<PromptResponse, CallError>, HostError> {
-        let held = &self.inner;
-        let answer = self.agent.prompt(PromptRequest::new(held.id.clone(), prompt));
+        let session = &self.inner;
+        let answer = self.agent.prompt(PromptRequest::new(session.id.clone(), prompt));
         tokio::pin!(answer);
-        let mut is_told = false;
+        let mut is_cancelled = false;
         loop {
             tokio::select! {
                 biased;
                 answer = &mut answer => return Ok(answer),
-                () = held.wait_until_ended() => return Err(HostError::SessionEnded),
-                () = held.wait_until_inactive(begun), if !is_told => {
-                    is_told = true;
+                () = session.wait_until_ended() => return Err(HostError::SessionEnded),
+                () = session.wait_until_inactive(start), if !is_cancelled => {
+                    is_cancelled = true;
                     // If the agent is gone, the prompt's own error reports it.
-                    self.agent.cancel(held.id.clone()).await.ok();
-                    held.kill_turn_commands(begun.number).await;
+                    self.agent.cancel(session.id.clone()).await.ok();
+                    session.kill_turn_commands(start.number).await;
                 }
             }
         }
@@ -499,25 +501,26 @@ impl TurnGuard {
 impl Drop for TurnGuard {
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
-        let (held, turn) = (session.inner.clone(), self.turn);
-        let holder = GrantHolder { session: held.name().to_owned(), turn: Some(turn) };
-        held.host.approvals.end_turn(&holder);
+        let (inner, turn) = (session.inner.clone(), self.turn);
+        let holder = GrantHolder { session: inner.name().to_owned(), turn: Some(turn) };
+        inner.host.approvals.end_turn(&holder);
         let runtime = tokio::runtime::Handle::try_current();
         let state = if runtime.is_ok() { TurnState::Ending } else { TurnState::Idle };
-        held.turn_status.send_modify(|current| {
+        inner.turn_status.send_modify(|current| {
             if current.number == turn && current.state != TurnState::SessionEnded {
                 current.state = state;
             }
         });
-        held.accumulator().cancel_open_tool_calls();
+        inner.accumulator().cancel_open_tool_calls();
         // The next prompt waits until the agent is notified, so that the agent does not cancel that one.
         if let Ok(runtime) = runtime {
             runtime.spawn(async move {
-                session.agent.cancel(held.id.clone()).await.ok();
-                held.kill_turn_commands(turn).await;
-                held.end_turn(turn, None)
+                session.agent.cancel(inner.id.clone()).await.ok();
+                inner.kill_turn_commands(turn).await;
+                inner
+                    .end_turn(turn, None)
                     .await
-                    .map_err(|error| held.show(HostEvent::Notice { text: &error.to_string() }))
+                    .map_err(|error| inner.show(HostEvent::Notice { text: &error.to_string() }))
             });
         }
     }

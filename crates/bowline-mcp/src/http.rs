@@ -68,7 +68,7 @@ pub enum HttpScheme {
 /// Returns why the client cannot be built.
 pub fn build_client(
     settings: &HttpClientOptions,
-    reaches: HttpScheme,
+    scheme: HttpScheme,
 ) -> Result<reqwest::Client, HttpClientError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = || {
@@ -76,7 +76,7 @@ pub fn build_client(
             .with_safe_default_protocol_versions()
     };
     // If neither the servers nor a proxy use TLS, reading certificates would only take time.
-    let verified = match reaches {
+    let verified = match scheme {
         HttpScheme::Http if !settings.system_proxy => None,
         HttpScheme::Http => tls()?.with_platform_verifier().ok(),
         HttpScheme::Https => Some(tls()?.with_platform_verifier()?),
@@ -106,8 +106,8 @@ pub fn build_client(
 fn follow_redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let keeps_body =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
-    let here = attempt.previous().first().map(|url| url.origin());
-    if !keeps_body || here != Some(attempt.url().origin()) {
+    let origin = attempt.previous().first().map(|url| url.origin());
+    if !keeps_body || origin != Some(attempt.url().origin()) {
         attempt.stop()
     } else if attempt.previous().len() > MAX_REDIRECTS {
         attempt.error("too many redirects")

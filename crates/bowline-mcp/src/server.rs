@@ -14,8 +14,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use bowline_access::approvals::BoxFuture;
 use bowline_protocol::terminal::Invocation;
-use bowline_workspace::approvals::BoxFuture;
 use bowline_workspace::files::FileBackend;
 use bowline_workspace::terminals::TerminalBackend;
 

@@ -1,4 +1,4 @@
-//! Tests of servers over HTTP: calls, crashes, expired sessions, HTML pages, streams that end at once (F19).
+//! Tests of servers over HTTP: calls, crashes, expired sessions, HTML pages, streams that end at once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests end when something is wrong")]
 

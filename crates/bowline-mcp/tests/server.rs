@@ -92,47 +92,47 @@ struct McpServerHarness {
 }
 
 impl McpServerHarness {
-    async fn new(offer: OfferedTools) -> Self {
+    async fn new(offered_tools: OfferedTools) -> Self {
         let scratch = TempDir::new().unwrap();
         let root = scratch.path().canonicalize().unwrap().join("project");
         std::fs::create_dir(&root).unwrap();
         std::fs::write(root.join("a.txt"), "one\ntwo\nthree\n").unwrap();
-        let (own, state) = (root.to_str().unwrap().to_owned(), scratch.path().join("state"));
-        let roots = Roots::open(&RootSpec::writable(own.clone()), &[]).unwrap();
+        let (root_path, state) = (root.to_str().unwrap().to_owned(), scratch.path().join("state"));
+        let roots = Roots::open(&RootSpec::writable(root_path.clone()), &[]).unwrap();
         let workspace =
             Workspace::open(roots, &state, workspace::WorkspaceOptions::default()).unwrap().workspace;
-        let its = workspace.clone();
+        let shared = workspace.clone();
         let open =
-            move |_| -> bowline_workspace::approvals::BoxFuture<'static, Result<LocalTestBackend, String>> {
-                let session = its.session("s1");
+            move |_| -> bowline_access::approvals::BoxFuture<'static, Result<LocalTestBackend, String>> {
+                let session = shared.session("s1");
                 let supervisor = SupervisorProgram::new(env!("CARGO_BIN_EXE_mcp-peer"), ["supervise"]);
                 let settings = terminals::TerminalOptions::new(supervisor);
                 let terminals = LocalTerminals::new(session.clone(), settings);
                 let files = LocalFiles::new(session);
-                let shelf =
-                    WorkspaceResources::new(its.clone(), "s1", files.clone(), broadcast::Sender::new(16));
-                let place = LocalTestBackend { root: own.clone(), files, terminals, resources: shelf };
-                Box::pin(std::future::ready(Ok(place)))
+                let resources =
+                    WorkspaceResources::new(shared.clone(), "s1", files.clone(), broadcast::Sender::new(16));
+                let backend = LocalTestBackend { root: root_path.clone(), files, terminals, resources };
+                Box::pin(std::future::ready(Ok(backend)))
             };
         let settings = McpServerOptions {
             name: "bowline".to_owned(),
             version: "1".to_owned(),
-            offered_tools: offer,
+            offered_tools,
             advise_denial: None,
         };
         let server = McpWorkspaceServer::new(settings, Arc::new(open));
-        let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let (reader, writer) = tokio::io::split(theirs);
+        let (client_stream, server_stream) = tokio::io::duplex(1 << 16);
+        let (reader, writer) = tokio::io::split(server_stream);
         tokio::spawn(serve(server, reader, writer, std::future::pending()));
-        let (hears, heard) = mpsc::unbounded_channel();
-        let client = serve_client(ResourceListener(hears), ours).await.unwrap();
-        Self { client, events: heard, workspace, root, _scratch: scratch }
+        let (event_sender, events) = mpsc::unbounded_channel();
+        let client = serve_client(ResourceListener(event_sender), client_stream).await.unwrap();
+        Self { client, events, workspace, root, _scratch: scratch }
     }
 
     /// Waits for the next notification to the client.
     async fn next_event(&mut self) -> String {
-        let heard = timeout(Duration::from_secs(60), self.events.recv()).await.expect("nothing is heard");
-        heard.unwrap().replace(self.root.to_str().unwrap(), "$ROOT")
+        let event = timeout(Duration::from_secs(60), self.events.recv()).await.expect("nothing is heard");
+        event.unwrap().replace(self.root.to_str().unwrap(), "$ROOT")
     }
 
     async fn read_resource(&self, uri: &str) -> String {
@@ -157,20 +157,21 @@ impl McpServerHarness {
 
 #[tokio::test]
 async fn a_model_works_on_what_it_has_seen() {
-    let lab = McpServerHarness::new(OfferedTools::Files).await;
-    let file = lab.root.join("a.txt");
-    let mut text = lab.call_tool("write_text_file", json!({ "path": "a.txt", "content": "blind" })).await;
-    text += &lab.call_tool("read_text_file", json!({ "path": "a.txt" })).await;
+    let harness = McpServerHarness::new(OfferedTools::Files).await;
+    let file = harness.root.join("a.txt");
+    let mut text = harness.call_tool("write_text_file", json!({ "path": "a.txt", "content": "blind" })).await;
+    text += &harness.call_tool("read_text_file", json!({ "path": "a.txt" })).await;
     std::fs::write(&file, "ONE\ntwo\nthree\n").unwrap();
-    text += &lab.call_tool("write_text_file", json!({ "path": "a.txt", "content": "one\ntwo\n3\n" })).await;
+    text +=
+        &harness.call_tool("write_text_file", json!({ "path": "a.txt", "content": "one\ntwo\n3\n" })).await;
     text += &std::fs::read_to_string(&file).unwrap();
-    text += &lab
+    text += &harness
         .call_tool("edit_text_file", json!({ "path": "a.txt", "old_text": "two", "new_text": "2" }))
         .await;
-    text += &lab
+    text += &harness
         .call_tool("edit_text_file", json!({ "path": "a.txt", "old_text": "two", "new_text": "2" }))
         .await;
-    text += &lab.call_tool("execute", json!({ "command": "echo" })).await;
+    text += &harness.call_tool("execute", json!({ "command": "echo" })).await;
     expect![[r#"
         ! nothing was written: a.txt: you have not read all of the text that would be replaced: read it first
         [a.txt: all of it, 3 lines]
@@ -194,18 +195,18 @@ async fn a_model_works_on_what_it_has_seen() {
 
 #[tokio::test]
 async fn every_tool_asks_to_be_shown_to_the_model_from_the_beginning() {
-    let lab = McpServerHarness::new(OfferedTools::Everything).await;
-    for tool in lab.client.list_all_tools().await.unwrap() {
-        let told = serde_json::to_value(&tool).unwrap();
-        assert_eq!(told["_meta"], serde_json::json!({ "anthropic/alwaysLoad": true }), "{}", tool.name);
+    let harness = McpServerHarness::new(OfferedTools::Everything).await;
+    for tool in harness.client.list_all_tools().await.unwrap() {
+        let value = serde_json::to_value(&tool).unwrap();
+        assert_eq!(value["_meta"], serde_json::json!({ "anthropic/alwaysLoad": true }), "{}", tool.name);
     }
 }
 
 #[tokio::test]
 async fn every_tool_says_what_it_does_to_the_world() {
-    let lab = McpServerHarness::new(OfferedTools::Everything).await;
+    let harness = McpServerHarness::new(OfferedTools::Everything).await;
     let mut text = String::new();
-    for tool in lab.client.list_all_tools().await.unwrap() {
+    for tool in harness.client.list_all_tools().await.unwrap() {
         let hints = serde_json::to_value(tool.annotations.unwrap()).unwrap();
         text += &format!("{} {hints}\n", tool.name);
         assert!(tool.input_schema.contains_key("properties"));
@@ -225,38 +226,41 @@ async fn every_tool_says_what_it_does_to_the_world() {
 #[tokio::test]
 #[allow(deprecated, reason = "the revisions that are spoken here subscribe so")]
 async fn what_an_editor_does_and_knows_is_heard_and_read() {
-    let mut lab = McpServerHarness::new(OfferedTools::Files).await;
-    let path = lab.root.join("a.txt").to_str().unwrap().to_owned();
-    let wrong = |message: &str| {
+    let mut harness = McpServerHarness::new(OfferedTools::Files).await;
+    let path = harness.root.join("a.txt").to_str().unwrap().to_owned();
+    let diagnostics = |message: &str| {
         let (range, severity) = (TextRange::default(), DiagnosticSeverity::Error);
         vec![Diagnostic { range, severity, message: message.to_owned(), source: None, code: None }]
     };
-    let opened = lab.workspace.open_document(&path).unwrap();
-    assert_eq!(lab.next_event().await, "list");
+    let opened = harness.workspace.open_document(&path).unwrap();
+    assert_eq!(harness.next_event().await, "list");
     for uri in [DIAGNOSTICS_URI, &file_uri(&path)] {
-        lab.client.subscribe(SubscribeRequestParams::new(uri)).await.unwrap();
+        harness.client.subscribe(SubscribeRequestParams::new(uri)).await.unwrap();
     }
-    lab.workspace.change_document(&path, "typed\n".to_owned(), opened.revision).unwrap();
+    harness.workspace.change_document(&path, "typed\n".to_owned(), opened.revision).unwrap();
     // Simultaneous notifications may arrive in any order.
-    let mut heard = [lab.next_event().await, lab.next_event().await];
-    heard.sort();
-    let mut text = format!("{}\n", heard.join(" "));
-    text += &lab.read_resource(&file_uri(&path)).await;
-    lab.workspace.share_diagnostics(&path, wrong("no such name")).unwrap();
-    lab.workspace.share_diagnostics(lab.root.join(".env").to_str().unwrap(), wrong("secret")).unwrap();
+    let mut events = [harness.next_event().await, harness.next_event().await];
+    events.sort();
+    let mut text = format!("{}\n", events.join(" "));
+    text += &harness.read_resource(&file_uri(&path)).await;
+    harness.workspace.share_diagnostics(&path, diagnostics("no such name")).unwrap();
+    harness
+        .workspace
+        .share_diagnostics(harness.root.join(".env").to_str().unwrap(), diagnostics("secret"))
+        .unwrap();
     text += &format!(
         "{} {}\n{}\n",
-        lab.next_event().await,
-        lab.next_event().await,
-        lab.read_resource(DIAGNOSTICS_URI).await
+        harness.next_event().await,
+        harness.next_event().await,
+        harness.read_resource(DIAGNOSTICS_URI).await
     );
-    lab.call_tool("read_text_file", json!({ "path": "a.txt" })).await;
-    text += &lab.call_tool("write_text_file", json!({ "path": "a.txt", "content": "written\n" })).await;
-    let mut heard = [lab.next_event().await, lab.next_event().await, lab.next_event().await];
-    heard.sort();
-    text += &format!("{heard:?}\n{}\n", lab.read_resource(DIAGNOSTICS_URI).await);
-    lab.workspace.close_document(&path).unwrap();
-    text += &lab.next_event().await;
+    harness.call_tool("read_text_file", json!({ "path": "a.txt" })).await;
+    text += &harness.call_tool("write_text_file", json!({ "path": "a.txt", "content": "written\n" })).await;
+    let mut events = [harness.next_event().await, harness.next_event().await, harness.next_event().await];
+    events.sort();
+    text += &format!("{events:?}\n{}\n", harness.read_resource(DIAGNOSTICS_URI).await);
+    harness.workspace.close_document(&path).unwrap();
+    text += &harness.next_event().await;
     expect![[r#"
         file://$ROOT/a.txt list
         typed
@@ -271,14 +275,14 @@ async fn what_an_editor_does_and_knows_is_heard_and_read() {
 #[tokio::test]
 #[allow(deprecated, reason = "the revisions that are spoken here subscribe so")]
 async fn what_is_taken_back_is_heard_of() {
-    let mut lab = McpServerHarness::new(OfferedTools::Files).await;
-    lab.client.subscribe(SubscribeRequestParams::new(CHANGES_URI)).await.unwrap();
-    lab.call_tool("write_text_file", json!({ "path": "b.txt", "content": "new\n" })).await;
-    let changed = lab.read_resource(CHANGES_URI).await;
+    let mut harness = McpServerHarness::new(OfferedTools::Files).await;
+    harness.client.subscribe(SubscribeRequestParams::new(CHANGES_URI)).await.unwrap();
+    harness.call_tool("write_text_file", json!({ "path": "b.txt", "content": "new\n" })).await;
+    let changed = harness.read_resource(CHANGES_URI).await;
     assert!(changed.contains("+new"), "{changed}");
-    lab.workspace.undo(&ChangeSelection::default()).unwrap();
+    harness.workspace.undo(&ChangeSelection::default()).unwrap();
     assert_eq!(
-        (lab.next_event().await.as_str(), lab.read_resource(CHANGES_URI).await.as_str()),
+        (harness.next_event().await.as_str(), harness.read_resource(CHANGES_URI).await.as_str()),
         (CHANGES_URI, "")
     );
 }

@@ -1,4 +1,4 @@
-//! Tests of server programs: calls, crashes, hangs, floods, and the end of all their processes (F18).
+//! Tests of server programs: calls, crashes, hangs, floods, and the end of all their processes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests end when something is wrong")]
 

@@ -101,7 +101,7 @@ impl SessionApprovals {
 }
 
 impl EditorBackend {
-    /// Returns the backend for a session. `serves` lists what the editor serves itself. Must be called within a
+    /// Returns the backend for a session. `editor_tools` lists what the editor serves itself. Must be called within a
     /// runtime.
     ///
     /// # Errors
@@ -109,18 +109,18 @@ impl EditorBackend {
     pub(crate) fn new(
         client: ClientHandle,
         name: String,
-        (known, serves): (BackendSession, EditorTools),
+        (session, editor_tools): (BackendSession, EditorTools),
         cwd: &str,
-        more: &[String],
+        additional: &[String],
     ) -> Result<Self, RootError> {
-        let more: Vec<RootSpec> = more.iter().map(RootSpec::writable).collect();
-        let roots = Roots::open(&RootSpec::writable(cwd), &more)?;
+        let additional: Vec<RootSpec> = additional.iter().map(RootSpec::writable).collect();
+        let roots = Roots::open(&RootSpec::writable(cwd), &additional)?;
         Ok(Self {
             client,
             call_id_prefix: name,
-            editor_tools: serves,
-            resources: Arc::new(EngineResources::new(known.clone())),
-            session: known,
+            editor_tools,
+            resources: Arc::new(EngineResources::new(session.clone())),
+            session,
             roots: Arc::new(roots),
             read_files: Arc::default(),
             approvals: Arc::default(),
@@ -142,8 +142,8 @@ impl EditorBackend {
             // Not every editor returns the right error code. Whether the file exists can be checked here.
             Err(failure @ (RpcError::ResourceNotFound { .. } | RpcError::Cancelled)) => Err(failure),
             Err(failure) => {
-                let (roots, asked) = (self.roots.clone(), path.to_owned());
-                let admitted = spawn_blocking(move || roots.admit(&asked, Access::Read)).await;
+                let (roots, owned_path) = (self.roots.clone(), path.to_owned());
+                let admitted = spawn_blocking(move || roots.admit(&owned_path, Access::Read)).await;
                 match admitted {
                     Ok(Ok(found)) if !found.exists() => {
                         Err(RpcError::ResourceNotFound { uri: Some(path.to_owned()) })
@@ -168,8 +168,8 @@ impl EditorBackend {
         let mut texts = UnsavedTexts::new();
         for path in paths {
             if let Ok(text) = self.read_text(&path, LineWindow::default()).await {
-                let (roots, asked) = (self.roots.clone(), path);
-                let admitted = spawn_blocking(move || roots.admit(&asked, Access::Read)).await;
+                let roots = self.roots.clone();
+                let admitted = spawn_blocking(move || roots.admit(&path, Access::Read)).await;
                 if let Ok(Ok(admitted)) = admitted {
                     texts.insert(admitted.canonical().to_owned(), Arc::new(text));
                 }
@@ -185,12 +185,12 @@ impl EditorBackend {
 
     async fn run_blocking<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&Roots) -> Result<T, FilesError> + Send + 'static,
+        operation: impl FnOnce(&Roots) -> Result<T, FilesError> + Send + 'static,
     ) -> Result<T, RpcError> {
         let roots = self.roots.clone();
-        let done = spawn_blocking(move || act(&roots)).await;
-        let ended = |_| RpcError::Internal { reason: "a file operation ended early".to_owned() };
-        Ok(done.map_err(ended)??)
+        let result = spawn_blocking(move || operation(&roots)).await;
+        let to_rpc_error = |_| RpcError::Internal { reason: "a file operation ended early".to_owned() };
+        Ok(result.map_err(to_rpc_error)??)
     }
 }
 
@@ -216,8 +216,8 @@ pub(crate) fn to_failure(error: CallError) -> RpcError {
 }
 
 /// Treats an unreadable success response as success.
-fn ignore_unreadable<T>(answered: Result<T, CallError>) -> Result<(), CallError> {
-    match answered {
+fn ignore_unreadable<T>(result: Result<T, CallError>) -> Result<(), CallError> {
+    match result {
         Ok(_) | Err(CallError::Unreadable { .. }) => Ok(()),
         Err(error) => Err(error),
     }
@@ -225,17 +225,13 @@ fn ignore_unreadable<T>(answered: Result<T, CallError>) -> Result<(), CallError>
 
 impl FileBackend for EditorBackend {
     async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
-        let whole = (window == LineWindow::default()).then_some(true);
+        let is_whole = (window == LineWindow::default()).then_some(true);
         if !self.editor_tools.can_read {
             let request = ReadTextFileRequest::new(self.session_id().await?, path)
                 .line(window.line)
                 .limit(window.limit);
             let read = self.call_engine(&request, None).await?;
-            return Ok(TextReadOutcome {
-                text: Arc::new(read.content),
-                source: TextSource::Disk,
-                is_whole: whole,
-            });
+            return Ok(TextReadOutcome { text: Arc::new(read.content), source: TextSource::Disk, is_whole });
         }
         self.session.authorize(RelayedOperation::Read { path: path.to_owned() }, None).await?;
         let text = self.read_text(path, window).await?;
@@ -249,7 +245,7 @@ impl FileBackend for EditorBackend {
         // An editor that returns more lines than requested has ignored the window.
         let text =
             if is_longer { slice_lines(&text, window).map_err(RpcError::from)?.to_owned() } else { text };
-        Ok(TextReadOutcome { text: Arc::new(text), source: TextSource::Document, is_whole: whole })
+        Ok(TextReadOutcome { text: Arc::new(text), source: TextSource::Document, is_whole })
     }
 
     async fn write(&self, path: &str, content: String, _: &Requester) -> Result<TextWriteOutcome, RpcError> {
@@ -273,39 +269,39 @@ impl FileBackend for EditorBackend {
         .await
     }
 
-    async fn search(&self, query: SearchQuery, below: Option<String>) -> Result<SearchResult, RpcError> {
+    async fn search(&self, query: SearchQuery, directory: Option<String>) -> Result<SearchResult, RpcError> {
         if self.is_searched_by_engine() {
-            return self.session.engine().await?.search(query, below).await;
+            return self.session.engine().await?.search(query, directory).await;
         }
         let texts = self.read_unsaved_texts().await;
         self.run_blocking(move |roots| {
-            let under = below.map(|path| roots.admit(&path, Access::Read)).transpose()?;
-            Ok(search::search(roots, &query, under.as_ref(), &texts)?)
+            let admitted = directory.map(|path| roots.admit(&path, Access::Read)).transpose()?;
+            Ok(search::search(roots, &query, admitted.as_ref(), &texts)?)
         })
         .await
     }
 }
 
 impl TerminalBackend for EditorBackend {
-    async fn create(&self, asked: CommandRequest) -> Result<TerminalId, RpcError> {
-        let wish = PermissionPrompt::for_command(&asked);
-        let its = asked.clone();
-        let env = asked.env.into_iter().map(|(name, value)| EnvVariable::new(name, value)).collect();
-        let request = CreateTerminalRequest::new(self.session_id().await?, asked.command)
-            .args(asked.args)
+    async fn create(&self, command: CommandRequest) -> Result<TerminalId, RpcError> {
+        let prompt = PermissionPrompt::for_command(&command);
+        let relayed = command.clone();
+        let env = command.env.into_iter().map(|(name, value)| EnvVariable::new(name, value)).collect();
+        let request = CreateTerminalRequest::new(self.session_id().await?, command.command)
+            .args(command.args)
             .env(env)
-            .cwd(asked.cwd.map(Into::into))
-            .output_byte_limit(asked.output_limit);
+            .cwd(command.cwd.map(Into::into))
+            .output_byte_limit(command.output_limit);
         if !self.editor_tools.can_run {
             return Ok(self.call_engine(&request, None).await?.terminal_id);
         }
         let cancellations = self.approvals.cancellations();
         let create = async { self.client.create_terminal(request).await.map_err(to_failure) };
         let created = if self.session.options().enforce_policy {
-            self.session.authorize(RelayedOperation::Run(its), None).await?;
+            self.session.authorize(RelayedOperation::Run(relayed), None).await?;
             create.await?
         } else {
-            run_with_permission(self, wish, create).await?
+            run_with_permission(self, prompt, create).await?
         };
         if self.approvals.cancellations() > cancellations {
             // The editor reports its own failure to release it; the command is abandoned in any case.
@@ -318,16 +314,17 @@ impl TerminalBackend for EditorBackend {
 
     async fn output(&self, id: &TerminalId) -> Result<TerminalSnapshot, RpcError> {
         let request = TerminalOutputRequest::new(self.session_id().await?, id.clone());
-        let shown = match self.editor_tools.can_run {
+        let response = match self.editor_tools.can_run {
             true => call_with_timeout(ANSWER_TIMEOUT, self.client.terminal_output(request)).await?,
             false => self.call_engine(&request, None).await?,
         };
-        let exit = shown.exit_status.as_ref().map(to_exit);
-        Ok(TerminalSnapshot { text: shown.output, truncated: shown.truncated, exit })
+        let exit = response.exit_status.as_ref().map(to_exit);
+        Ok(TerminalSnapshot { text: response.output, truncated: response.truncated, exit })
     }
 
     async fn wait(&self, id: &TerminalId) -> Result<CommandExit, RpcError> {
-        let begun = self.unawaited_terminals().remove(id).unwrap_or_else(|| self.approvals.cancellations());
+        let cancellations =
+            self.unawaited_terminals().remove(id).unwrap_or_else(|| self.approvals.cancellations());
         let request = WaitForTerminalExitRequest::new(self.session_id().await?, id.clone());
         let waiting = async {
             match self.editor_tools.can_run {
@@ -338,7 +335,7 @@ impl TerminalBackend for EditorBackend {
         tokio::select! {
             biased;
             // Not every agent tells its servers that a call was cancelled with its turn: gemini does not.
-            () = self.approvals.wait_for_cancellation(begun) => Err(RpcError::Cancelled),
+            () = self.approvals.wait_for_cancellation(cancellations) => Err(RpcError::Cancelled),
             waited = waiting => Ok(to_exit(&waited?.exit_status)),
         }
     }

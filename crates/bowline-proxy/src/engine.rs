@@ -8,8 +8,8 @@ use bowline_history::changes::ChangeId;
 use bowline_mcp::server::ResourceProvider;
 use bowline_protocol::accumulator::ToolCallView;
 use bowline_protocol::diagnostics::Diagnostic;
+pub use bowline_protocol::relay::operation::{PermissionRuling, RelayedOperation};
 use bowline_protocol::relay::{RelayedSession, SessionOpening};
-pub use bowline_protocol::relayed_operation::{PermissionRuling, RelayedOperation};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{Error, PermissionOption, RequestPermissionOutcome, ToolCallId};
 use bowline_workspace::list::{ListOptions, Listing};
@@ -27,7 +27,7 @@ pub trait Engine: Send + Sync + 'static {
     fn log(&self, line: &str);
 
     /// Opens the session that the agent has opened. Returns `None` on failure; the reason is reported elsewhere.
-    fn open_session(&self, opened: &RelayedSession) -> BoxFuture<Option<Arc<dyn EngineSession>>>;
+    fn open_session(&self, opened: &RelayedSession) -> BoxFuture<'static, Option<Arc<dyn EngineSession>>>;
 }
 
 /// A write to be done by the editor.
@@ -50,11 +50,11 @@ pub struct JournalledWrite {
     /// The text to write: the agent's text, or that text merged with what the user typed.
     pub text: String,
     /// To be awaited if the editor does not write after all.
-    pub rollback: BoxFuture<()>,
+    pub rollback: BoxFuture<'static, ()>,
 }
 
 /// Reapplies a reverted change. Takes the reason why the editor did not write it.
-pub type RedoChange = Box<dyn FnOnce(String) -> BoxFuture<()> + Send>;
+pub type RedoChange = Box<dyn FnOnce(String) -> BoxFuture<'static, ()> + Send>;
 
 /// An engine session that accompanies a session of the editor.
 pub trait EngineSession: Send + Sync {
@@ -62,41 +62,50 @@ pub trait EngineSession: Send + Sync {
     fn directory(&self) -> SessionDirectory;
 
     /// Begins a turn with its prompt. Earlier changes are attributed to no one.
-    fn begin_turn(&self, prompt: Option<String>) -> BoxFuture<()>;
+    fn begin_turn(&self, prompt: Option<String>) -> BoxFuture<'static, ()>;
 
     /// Ends the turn. Returns the changes on disk that were not found before.
-    fn end_turn(&self, owners: ChangeAttribution) -> BoxFuture<Vec<AttributedChange>>;
+    fn end_turn(&self, owners: ChangeAttribution) -> BoxFuture<'static, Vec<AttributedChange>>;
 
     /// Cancels the turn: its questions are withdrawn, and its commands killed.
-    fn cancel_turn(&self) -> BoxFuture<()>;
+    fn cancel_turn(&self) -> BoxFuture<'static, ()>;
 
     /// Finds and records the changes on disk.
-    fn scan(&self, owners: ChangeAttribution) -> BoxFuture<Vec<AttributedChange>>;
+    fn scan(&self, owners: ChangeAttribution) -> BoxFuture<'static, Vec<AttributedChange>>;
 
     /// Returns the rules' verdict on a permission request.
     fn judge_permission(
         &self,
         call: ToolCallView,
         options: Vec<PermissionOption>,
-    ) -> BoxFuture<Result<PermissionRuling, RpcError>>;
+    ) -> BoxFuture<'static, Result<PermissionRuling, RpcError>>;
 
     /// Records the user's answer to a permission request.
-    fn record_permission_outcome(&self, call: ToolCallId, outcome: RequestPermissionOutcome)
-    -> BoxFuture<()>;
+    fn record_permission_outcome(
+        &self,
+        call: ToolCallId,
+        outcome: RequestPermissionOutcome,
+    ) -> BoxFuture<'static, ()>;
 
     /// Records that a request left open by the rules was approved, because the tool itself will ask.
-    fn defer_to_tool(&self, call: ToolCallId) -> BoxFuture<()>;
+    fn defer_to_tool(&self, call: ToolCallId) -> BoxFuture<'static, ()>;
 
     /// Authorises an operation of the editor, or returns why it is denied.
-    fn authorize(&self, act: RelayedOperation, call: Option<String>) -> BoxFuture<Result<(), RpcError>>;
+    fn authorize(
+        &self,
+        operation: RelayedOperation,
+        call: Option<String>,
+    ) -> BoxFuture<'static, Result<(), RpcError>>;
 
     /// Journals a write before it is sent to the editor.
-    fn journal_editor_write(&self, write: EditorWriteRequest)
-    -> BoxFuture<Result<JournalledWrite, RpcError>>;
+    fn journal_editor_write(
+        &self,
+        write: EditorWriteRequest,
+    ) -> BoxFuture<'static, Result<JournalledWrite, RpcError>>;
 
     /// Reverts a file to its text before a change, unless it has changed since. Returns a function that reapplies the
     /// change.
-    fn revert_change(&self, change: ChangeId) -> BoxFuture<Option<RedoChange>>;
+    fn revert_change(&self, change: ChangeId) -> BoxFuture<'static, Option<RedoChange>>;
 
     /// Serves a file or terminal method that the editor lacks.
     fn serve(
@@ -104,20 +113,24 @@ pub trait EngineSession: Send + Sync {
         method: String,
         params: Box<RawValue>,
         call: Option<String>,
-    ) -> BoxFuture<Result<Box<RawValue>, Error>>;
+    ) -> BoxFuture<'static, Result<Box<RawValue>, Error>>;
 
     /// Lists a directory on this machine's disk, under the rules.
-    fn list(&self, path: String, options: ListOptions) -> BoxFuture<Result<Listing, RpcError>>;
+    fn list(&self, path: String, options: ListOptions) -> BoxFuture<'static, Result<Listing, RpcError>>;
 
     /// Searches files on this machine's disk, under the rules.
-    fn search(&self, query: SearchQuery, below: Option<String>) -> BoxFuture<Result<SearchResult, RpcError>>;
+    fn search(
+        &self,
+        query: SearchQuery,
+        directory: Option<String>,
+    ) -> BoxFuture<'static, Result<SearchResult, RpcError>>;
 
     /// Replaces the editor's diagnostics of a file. Files outside the session are ignored.
-    fn set_diagnostics(&self, path: String, diagnostics: Vec<Diagnostic>) -> BoxFuture<()>;
+    fn set_diagnostics(&self, path: String, diagnostics: Vec<Diagnostic>) -> BoxFuture<'static, ()>;
 
     /// Returns the session's resources other than files, with their events.
     fn resources(&self) -> Arc<dyn ResourceProvider>;
 
     /// Ends the session.
-    fn end_session(&self) -> BoxFuture<()>;
+    fn end_session(&self) -> BoxFuture<'static, ()>;
 }

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bowline_history::attribution::{AttributionTracker, CallBoundary, SessionDirectory};
+use bowline_protocol::diagnostics::DiagnosticsNotification;
 use bowline_protocol::quirks::{Quirk, QuirkMode};
 use bowline_protocol::relay::{self, Method, ProxySide, RelayEvent, RelayedSession, ToolCallMessage};
 use bowline_protocol::rpc_error::RpcError;
@@ -42,12 +43,11 @@ pub(crate) mod policy;
 mod route_writes;
 mod serve;
 mod sessions;
-mod write;
 
 use diagnostics::DiagnosticsQueue;
 use missing_file::MissingFiles;
 use observe::ScanJob;
-use pending_sessions::PendingSessions;
+use pending_sessions::{DeferredRequest, PendingSessions};
 pub(crate) use serve::workspace_unavailable;
 pub use sessions::EngineSessions;
 
@@ -214,7 +214,7 @@ impl SessionContext {
     /// Returns the engine's session, or `None` if it failed to open or takes too long.
     pub(crate) async fn engine(&self) -> Option<Arc<dyn EngineSession>> {
         let mut engine = self.engine.clone();
-        let opened = engine.wait_for(|opening| !matches!(opening, EngineSessionState::Opening));
+        let opened = engine.wait_for(|state| !matches!(state, EngineSessionState::Opening));
         match &*timeout(OPEN_TIMEOUT, opened).await.ok()?.ok()? {
             EngineSessionState::Open(session) => Some(session.clone()),
             EngineSessionState::Opening | EngineSessionState::Failed => None,
@@ -223,24 +223,24 @@ impl SessionContext {
 }
 
 impl EngineInterceptor {
-    /// Creates an interceptor. The sessions are registered in `known`, updates are sent to `telling`, and `next`
-    /// intercepts the messages after this one.
+    /// Creates an interceptor. The sessions are registered in `engine_sessions`, updates are sent to `editor_updates`, and
+    /// `next` intercepts the messages after this one.
     pub fn new(
         engine: Arc<dyn Engine>,
-        known: EngineSessions,
-        (line, telling): (CallerSlot, EditorUpdateSender),
+        engine_sessions: EngineSessions,
+        (caller, editor_updates): (CallerSlot, EditorUpdateSender),
         next: impl Interceptor + 'static,
     ) -> Self {
         Self {
             engine,
-            options: known.options,
-            caller: line,
-            editor_updates: telling,
+            options: engine_sessions.options,
+            caller,
+            editor_updates,
             next: Box::new(next),
             editor_capabilities: EditorCapabilities::default(),
             missing_file_quirk: None,
             sessions: HashMap::new(),
-            engine_sessions: known,
+            engine_sessions,
             pending_sessions: PendingSessions::default(),
             serve_permits: Arc::new(Semaphore::new(MAX_SERVED_REQUESTS)),
         }
@@ -250,29 +250,29 @@ impl EngineInterceptor {
         if self.sessions.len() >= MAX_SESSIONS || self.sessions.contains_key(&opened.session) {
             return;
         }
-        let (tell, engine) = watch::channel(EngineSessionState::Opening);
-        let place = opened.opening.cwd.to_string_lossy().into_owned();
-        let place = SessionDirectory { editor_path: place.clone(), canonical_path: place };
-        let watching = Mutex::new(AttributionTracker::new(&opened.session, place));
-        let (id, diagnosing, missing) = (opened.session.clone(), Mutex::default(), Mutex::default());
+        let (state_sender, engine) = watch::channel(EngineSessionState::Opening);
+        let directory = opened.opening.cwd.to_string_lossy().into_owned();
+        let directory = SessionDirectory { editor_path: directory.clone(), canonical_path: directory };
+        let attribution = Mutex::new(AttributionTracker::new(&opened.session, directory));
+        let (id, diagnostics, missing) = (opened.session.clone(), Mutex::default(), Mutex::default());
         let records = self.editor_capabilities.keeps_journal;
         let shared = Arc::new(SessionContext {
             id,
             engine,
-            attribution: watching,
-            diagnostics: diagnosing,
+            attribution,
+            diagnostics,
             missing_files: missing,
             editor_keeps_journal: records,
         });
         self.engine_sessions.insert(&shared);
-        let (opening, its) = (self.engine.open_session(opened), shared.clone());
+        let (opening, context) = (self.engine.open_session(opened), shared.clone());
         tokio::spawn(async move {
             let opened = opening.await;
             if let Some(session) = &opened {
-                its.attribution().set_directory(session.directory());
+                context.attribution().set_directory(session.directory());
             }
             // Waiting tasks hold the receivers.
-            tell.send_replace(opened.map_or(EngineSessionState::Failed, EngineSessionState::Open));
+            state_sender.send_replace(opened.map_or(EngineSessionState::Failed, EngineSessionState::Open));
         });
         let EditorCapabilities { can_read: read, can_write: write, .. } = self.editor_capabilities;
         let routes = (self.options.route_writes && read && write).then(|| self.caller.clone());
@@ -282,27 +282,82 @@ impl EngineInterceptor {
         self.sessions.insert(opened.session.clone(), session);
     }
 
-    fn begin_turn(&mut self, id: &SessionId, passing: &InterceptedMessage<'_>) -> Option<InterceptDecision> {
+    /// Defers a request that rules apply to if its session is still opening.
+    fn defer_if_pending(&mut self, message: &InterceptedMessage<'_>) -> Option<InterceptDecision> {
+        let session = match message.fact {
+            RelayEvent::PermissionRequested(session, _) => session,
+            RelayEvent::AgentRequest(method, Some(session), _) if method.needs_policy() => session,
+            _ => return None,
+        };
+        let must_wait =
+            self.options.enforce_policy && message.from == ProxySide::Agent && self.is_opening(session);
+        must_wait.then(|| self.pending_sessions.defer(session, message))
+    }
+
+    /// Judges the deferred requests whose session is now open, and refuses those whose session failed to open: one at a
+    /// time, in order of arrival.
+    fn judge_deferred(&mut self) {
+        let mut turns = Vec::new();
+        for request in std::mem::take(&mut self.pending_sessions.deferred) {
+            if self.is_opening(&request.session) {
+                self.pending_sessions.deferred.push(request);
+                continue;
+            }
+            let DeferredRequest { session, fact, id, line, decision, done } = request;
+            if decision.is_closed() {
+                continue;
+            }
+            let decided = if self.sessions.contains_key(&session) {
+                self.intercept(InterceptedMessage {
+                    from: ProxySide::Agent,
+                    fact: &fact,
+                    id: id.as_ref(),
+                    line: &line,
+                })
+            } else {
+                self.refuse_unjudged(Some(&session))
+            };
+            let (begin, turn) = oneshot::channel();
+            // If the receiver is gone, the request has been answered.
+            decision.send((decided, turn)).unwrap_or_default();
+            turns.push((begin, done));
+        }
+        if turns.is_empty() {
+            return;
+        }
+        tokio::spawn(async move {
+            for (begin, done) in turns {
+                begin.send(()).unwrap_or_default();
+                done.await.unwrap_or_default();
+            }
+        });
+    }
+
+    fn is_opening(&self, session: &SessionId) -> bool {
+        !self.sessions.contains_key(session) && self.pending_sessions.may_be_pending(session)
+    }
+
+    fn begin_turn(&mut self, id: &SessionId, message: &InterceptedMessage<'_>) -> Option<InterceptDecision> {
         let session = self.sessions.get_mut(id)?;
         session.open_prompts += 1;
         if session.open_prompts > 1 {
             return None;
         }
-        let (done, begun) = oneshot::channel();
-        let prompt = relay::prompt_text(passing.line);
+        let (done, started) = oneshot::channel();
+        let prompt = relay::prompt_text(message.line);
         session.jobs.try_send(ScanJob::TurnStart { prompt, done }).ok()?;
-        let deed = self.next_disposition(passing);
+        let disposition = self.next_disposition(message);
         // Neither the user's next message nor a cancellation may overtake it.
         Some(InterceptDecision::Later(
             MessageOrder::Keep,
             Box::pin(async move {
-                timeout(TURN_START_SCAN_TIMEOUT, begun).await.map_or_else(drop, drop);
-                deed.await
+                timeout(TURN_START_SCAN_TIMEOUT, started).await.map_or_else(drop, drop);
+                disposition.await
             }),
         ))
     }
 
-    fn end_turn(&mut self, id: &SessionId, passing: &InterceptedMessage<'_>) -> Option<InterceptDecision> {
+    fn end_turn(&mut self, id: &SessionId, message: &InterceptedMessage<'_>) -> Option<InterceptDecision> {
         let session = self.sessions.get_mut(id)?;
         session.open_prompts = session.open_prompts.checked_sub(1)?;
         if session.open_prompts > 0 {
@@ -313,39 +368,47 @@ impl EngineInterceptor {
         let is_alone = self.sessions.values().all(|session| session.open_prompts == 0);
         // The agent's messages in other sessions do not wait for this session's scan.
         let order = if is_alone { MessageOrder::Keep } else { MessageOrder::Overtake };
-        let deed = self.next_disposition(passing);
+        let disposition = self.next_disposition(message);
         Some(InterceptDecision::Later(
             order,
             Box::pin(async move {
                 timeout(TURN_END_SCAN_TIMEOUT, ended).await.map_or_else(drop, drop);
-                deed.await
+                disposition.await
             }),
         ))
     }
 
     /// Passes a held message to the next interceptor, and returns its disposition.
-    fn next_disposition(&mut self, passing: &InterceptedMessage<'_>) -> BoxFuture<Disposition> {
-        let InterceptedMessage { from, fact, id, line } = *passing;
+    fn next_disposition(&mut self, message: &InterceptedMessage<'_>) -> BoxFuture<'static, Disposition> {
+        let InterceptedMessage { from, fact, id, line } = *message;
         match self.next.intercept(InterceptedMessage { from, fact, id, line }) {
-            InterceptDecision::Now(deed) => Box::pin(std::future::ready(deed)),
-            InterceptDecision::Later(_, deed) => deed,
+            InterceptDecision::Now(disposition) => Box::pin(std::future::ready(disposition)),
+            InterceptDecision::Later(_, disposition) => disposition,
         }
     }
 
     /// Records the agent's update of a tool call. Returns a replacement for the message if it would remove the diffs
     /// that were shown on the call.
-    fn update_tool_call(&mut self, seen: &ToolCallMessage, line: &Bytes) -> Option<Vec<u8>> {
-        let session = self.sessions.get_mut(&seen.session)?;
+    fn update_tool_call(&mut self, message: &ToolCallMessage, line: &Bytes) -> Option<Vec<u8>> {
+        let session = self.sessions.get_mut(&message.session)?;
         let notification = parse_params::<SessionNotification>(line)?;
-        let mut watching = session.context.attribution();
-        let boundary = watching.update(&seen.call, &notification);
-        let kept = watching.with_shown_diffs(&seen.call, line);
-        drop(watching);
+        let mut attribution = session.context.attribution();
+        let boundary = attribution.update(&message.call, &notification);
+        let rewritten = attribution.with_shown_diffs(&message.call, line);
+        drop(attribution);
         // If the queue is full, one of the queued scans finds the change.
         if boundary != CallBoundary::Within && session.jobs.capacity() > RESERVED_JOB_SLOTS {
-            drop(session.jobs.try_send(ScanJob::ToolCall(seen.call.clone())));
+            drop(session.jobs.try_send(ScanJob::ToolCall(message.call.clone())));
         }
-        kept
+        rewritten
+    }
+
+    /// Forwards diagnostics to the session that they name, or to all sessions.
+    fn forward_diagnostics(&self, notification: &DiagnosticsNotification) {
+        let is_addressed = |id| notification.session_id.as_ref().is_none_or(|named| named == id);
+        for (_, session) in self.sessions.iter().filter(|(id, _)| is_addressed(*id)) {
+            session.context.queue_diagnostics(notification);
+        }
     }
 
     fn close_session(&mut self, id: &SessionId) {
@@ -361,14 +424,14 @@ impl EngineInterceptor {
 }
 
 impl Interceptor for EngineInterceptor {
-    fn intercept(&mut self, passing: InterceptedMessage<'_>) -> InterceptDecision {
-        let InterceptedMessage { from, fact, id, line } = passing;
-        let passing = &InterceptedMessage { from, fact, id, line };
-        if let Some(held) = self.defer_if_pending(passing) {
-            return held;
+    fn intercept(&mut self, message: InterceptedMessage<'_>) -> InterceptDecision {
+        let InterceptedMessage { from, fact, id, line } = message;
+        let message = &InterceptedMessage { from, fact, id, line };
+        if let Some(deferred) = self.defer_if_pending(message) {
+            return deferred;
         }
-        let decided = match fact {
-            RelayEvent::Initialize(capabilities) => return self.handle_initialize(capabilities, passing),
+        let decision = match fact {
+            RelayEvent::Initialize(capabilities) => return self.handle_initialize(capabilities, message),
             RelayEvent::Initialized(_) if from == ProxySide::Agent => {
                 self.record_agent_info(line);
                 None
@@ -386,26 +449,26 @@ impl Interceptor for EngineInterceptor {
                 if let RelayEvent::SessionOpened(opened) = fact {
                     self.open_session(opened);
                 }
-                let decided = self.next.intercept(InterceptedMessage { from, fact, id, line });
+                let decision = self.next.intercept(InterceptedMessage { from, fact, id, line });
                 self.judge_deferred();
-                return decided;
+                return decision;
             }
             RelayEvent::TurnStarted(session) if from == ProxySide::Editor => {
-                self.begin_turn(session, passing)
+                self.begin_turn(session, message)
             }
-            RelayEvent::TurnEnded(session) if from == ProxySide::Agent => self.end_turn(session, passing),
-            RelayEvent::ToolCall(seen) if from == ProxySide::Agent => {
-                let kept = self.update_tool_call(seen, line);
+            RelayEvent::TurnEnded(session) if from == ProxySide::Agent => self.end_turn(session, message),
+            RelayEvent::ToolCall(call) if from == ProxySide::Agent => {
+                let rewritten = self.update_tool_call(call, line);
                 return match self.next.intercept(InterceptedMessage { from, fact, id, line }) {
-                    InterceptDecision::Now(Disposition::Pass) => kept
-                        .map_or(InterceptDecision::PASS, |kept| {
-                            InterceptDecision::Now(Disposition::Replace(vec![kept]))
+                    InterceptDecision::Now(Disposition::Pass) => rewritten
+                        .map_or(InterceptDecision::PASS, |rewritten| {
+                            InterceptDecision::Now(Disposition::Replace(vec![rewritten]))
                         }),
-                    decided => decided,
+                    decision => decision,
                 };
             }
             RelayEvent::PermissionRequested(session, _) if from == ProxySide::Agent => {
-                self.judge_permission_request(session, passing)
+                self.judge_permission_request(session, message)
             }
             RelayEvent::PermissionAnswered(session, call) if from == ProxySide::Editor => {
                 if let Some(response) = parse_result::<RequestPermissionResponse>(line) {
@@ -424,13 +487,13 @@ impl Interceptor for EngineInterceptor {
                 self.close_session(session);
                 None
             }
-            RelayEvent::DiagnosticsShared(told) if from == ProxySide::Editor => {
-                self.forward_diagnostics(told);
+            RelayEvent::DiagnosticsShared(notification) if from == ProxySide::Editor => {
+                self.forward_diagnostics(notification);
                 None
             }
             _ => None,
         };
-        decided.unwrap_or_else(|| self.next.intercept(InterceptedMessage { from, fact, id, line }))
+        decision.unwrap_or_else(|| self.next.intercept(InterceptedMessage { from, fact, id, line }))
     }
 }
 
@@ -454,9 +517,9 @@ fn parse_result<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
 
 /// Returns the error for a request that the rules cannot judge.
 pub(crate) fn policy_unavailable() -> RpcError {
-    let why =
+    let reason =
         "rules are to be applied, and the proxy has none for this session: its stderr says why".to_owned();
-    RpcError::Denied { reason: why }
+    RpcError::Denied { reason }
 }
 
 #[cfg(test)]

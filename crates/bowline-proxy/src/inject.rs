@@ -124,20 +124,20 @@ impl InjectorHandle {
 
     /// Ends all servers, which abandons the requests they have open at the editor.
     pub async fn close(&self) {
-        let seats = std::mem::take(&mut *self.0.servers());
-        for mut seat in seats {
-            match &mut seat.transport {
-                TransportServer::Acp(carrier) => carrier.stop().await,
+        let servers = std::mem::take(&mut *self.0.servers());
+        for mut server in servers {
+            match &mut server.transport {
+                TransportServer::Acp(tunnel) => tunnel.stop().await,
                 TransportServer::Http(server) => {
                     if let Some(server) = server.take() {
                         server.stop().await;
                     }
                 }
-                TransportServer::Stdio(stop, serving, _) => {
+                TransportServer::Stdio(stop, task, _) => {
                     stop.send_replace(true);
-                    if let Some(serving) = serving.take() {
+                    if let Some(task) = task.take() {
                         // A task that panicked has nothing left to end.
-                        serving.await.unwrap_or_default();
+                        task.await.unwrap_or_default();
                     }
                 }
             }
@@ -150,22 +150,18 @@ impl InjectorState {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `act` with the newest server of a session, if it has one.
-    fn with_server_of<T>(
-        &self,
-        session: &SessionId,
-        act: impl FnOnce(&mut InjectedServer) -> T,
-    ) -> Option<T> {
-        let mut seats = self.servers();
-        seats.iter_mut().rev().find(|seat| seat.session.borrow().as_ref() == Some(session)).map(act)
+    /// Calls `f` with the newest server of a session, if it has one.
+    fn with_server_of<T>(&self, session: &SessionId, f: impl FnOnce(&mut InjectedServer) -> T) -> Option<T> {
+        let mut servers = self.servers();
+        servers.iter_mut().rev().find(|server| server.session.borrow().as_ref() == Some(session)).map(f)
     }
 
     /// Returns the tunnel to a server that is reached over ACP.
     pub(crate) fn find_tunnel(&self, server: &str) -> Option<Arc<McpTunnel>> {
-        let seats = self.servers();
-        let seat = seats.iter().find(|seat| seat.id == server)?;
-        match &seat.transport {
-            TransportServer::Acp(carrier) => Some(carrier.clone()),
+        let servers = self.servers();
+        let injected = servers.iter().find(|injected| injected.id == server)?;
+        match &injected.transport {
+            TransportServer::Acp(tunnel) => Some(tunnel.clone()),
             TransportServer::Http(_) | TransportServer::Stdio(..) => None,
         }
     }
@@ -189,56 +185,62 @@ impl ServerInjector {
     /// Adds a server to a request. Returns `None` if there are no tools to offer, or the server cannot be added.
     fn add_server(&mut self, request: &RequestId, opening: &SessionOpening, line: &[u8]) -> Option<Vec<u8>> {
         let editor = self.editor_capabilities.as_ref()?;
-        let its_own = EditorTools::from_capabilities(editor);
+        let editor_tools = EditorTools::from_capabilities(editor);
         // If a host serves here, the methods that the editor lacks are available as well.
-        let serves =
-            if self.options.engine_sessions.options.serve_as_host { EditorTools::ALL } else { its_own };
-        if serves.is_empty() || self.shared.servers().len() >= MAX_SERVERS {
+        let served_tools =
+            if self.options.engine_sessions.options.serve_as_host { EditorTools::ALL } else { editor_tools };
+        if served_tools.is_empty() || self.shared.servers().len() >= MAX_SERVERS {
             return None;
         }
         let client = ClientHandle::from_caller(
             self.shared.caller.get()?.clone(),
             ClientCapabilityGate::new((**editor).clone()),
         );
-        let (tell, session) = watch::channel(None);
-        let known = (BackendSession::new(session, self.options.engine_sessions.clone()), its_own);
-        let more: Vec<String> =
+        let (session_sender, session) = watch::channel(None);
+        let session_and_tools =
+            (BackendSession::new(session, self.options.engine_sessions.clone()), editor_tools);
+        let additional: Vec<String> =
             opening.additional_directories.iter().map(|path| path.to_string_lossy().into_owned()).collect();
         self.server_count += 1;
         let id = format!("{}mcp-server-{}", bowline_protocol::relay::PROXY_ID_PREFIX, self.server_count);
-        let place =
-            EditorBackend::new(client, id.clone(), known, &opening.cwd.to_string_lossy(), &more).ok()?;
+        let backend = EditorBackend::new(
+            client,
+            id.clone(),
+            session_and_tools,
+            &opening.cwd.to_string_lossy(),
+            &additional,
+        )
+        .ok()?;
         let settings = McpServerOptions {
             name: "bowline".to_owned(),
             version: self.options.version.clone(),
-            offered_tools: offered_tools(serves),
+            offered_tools: offered_tools(served_tools),
             advise_denial: None,
         };
-        let (name, allowed, met) =
-            (choose_server_name(line), place.approvals.clone(), ServerHandshake::default());
-        let once = PermissionDedup::new(&name, settings.offered_tools, met.clone());
-        let open =
-            move |_| -> bowline_workspace::approvals::BoxFuture<'static, Result<EditorBackend, String>> {
-                met.complete();
-                Box::pin(std::future::ready(Ok(place.clone())))
-            };
+        let (name, approvals, handshake) =
+            (choose_server_name(line), backend.approvals.clone(), ServerHandshake::default());
+        let permission_dedup = PermissionDedup::new(&name, settings.offered_tools, handshake.clone());
+        let open = move |_| -> bowline_access::approvals::BoxFuture<'static, Result<EditorBackend, String>> {
+            handshake.complete();
+            Box::pin(std::future::ready(Ok(backend.clone())))
+        };
         let server = McpWorkspaceServer::new(settings, Arc::new(open));
         let transport = self.options.transport.unwrap_or_else(|| {
             let agent = self.agent_capabilities.as_ref();
             agent
                 .map_or(McpTransport::Stdio, |(agent, acp)| McpTransport::best(&agent.mcp_capabilities, *acp))
         });
-        let (serving, entry) = self.start_server(transport, server, &id, &name).ok()?;
+        let (transport_server, entry) = self.start_server(transport, server, &id, &name).ok()?;
         let line = insert_server(line, &entry)?;
-        let seat = InjectedServer {
+        let injected = InjectedServer {
             request: Some(request.clone()),
             id,
-            session: tell,
-            transport: serving,
-            approvals: allowed,
-            permission_dedup: once,
+            session: session_sender,
+            transport: transport_server,
+            approvals,
+            permission_dedup,
         };
-        self.shared.servers().push(seat);
+        self.shared.servers().push(injected);
         Some(line)
     }
 
@@ -252,9 +254,9 @@ impl ServerInjector {
     ) -> io::Result<(TransportServer, Value)> {
         Ok(match transport {
             McpTransport::Acp => {
-                let carrier = McpTunnel::start(server, id.to_owned(), self.shared.caller.get().cloned());
+                let tunnel = McpTunnel::start(server, id.to_owned(), self.shared.caller.get().cloned());
                 let entry = json!({ "type": "acp", "name": name, "serverId": id });
-                (TransportServer::Acp(Arc::new(carrier)), entry)
+                (TransportServer::Acp(Arc::new(tunnel)), entry)
             }
             McpTransport::Http => {
                 let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
@@ -271,78 +273,84 @@ impl ServerInjector {
                 let socket = (self.options.socket_dir)()?.join(format!("{}.sock", self.server_count));
                 let listener = UnixListener::bind(&socket)?;
                 let (program, words) = &self.options.bridge_command;
-                let shown = socket.to_string_lossy().into_owned();
-                let args: Vec<&str> = words.iter().map(String::as_str).chain([shown.as_str()]).collect();
+                let socket_path = socket.to_string_lossy().into_owned();
+                let args: Vec<&str> =
+                    words.iter().map(String::as_str).chain([socket_path.as_str()]).collect();
                 let entry = json!({ "name": name, "command": program, "args": args, "env": [] });
                 let (stop, stopped) = watch::channel(false);
-                let serving = tokio::spawn(accept_connections(server, listener, stopped));
-                (TransportServer::Stdio(stop, Some(serving), socket), entry)
+                let task = tokio::spawn(accept_connections(server, listener, stopped));
+                (TransportServer::Stdio(stop, Some(task), socket), entry)
             }
         })
     }
 
     /// Binds the server of a request to the opened session, or drops it. If a session is opened again, only its new
     /// server stays.
-    fn bind_session(&self, request: Option<&RequestId>, opened: Option<&SessionId>) {
+    fn bind_session(&self, request: Option<&RequestId>, session_id: Option<&SessionId>) {
         let Some(request) = request else { return };
-        let mut seats = self.shared.servers();
-        let Some(at) = seats.iter().position(|seat| seat.request.as_ref() == Some(request)) else { return };
-        match opened {
+        let mut servers = self.shared.servers();
+        let Some(at) = servers.iter().position(|injected| injected.request.as_ref() == Some(request)) else {
+            return;
+        };
+        match session_id {
             Some(session) => {
                 // A later request may reuse the id.
-                seats[at].request = None;
-                seats[at].session.send_replace(Some(session.clone()));
-                let server = seats[at].id.clone();
-                seats.retain(|seat| seat.id == server || seat.session.borrow().as_ref() != Some(session));
+                servers[at].request = None;
+                servers[at].session.send_replace(Some(session.clone()));
+                let server = servers[at].id.clone();
+                servers.retain(|injected| {
+                    injected.id == server || injected.session.borrow().as_ref() != Some(session)
+                });
             }
             // `remove` keeps the order: the newest server of a session is the one that its agent uses.
-            None => drop(seats.remove(at)),
+            None => drop(servers.remove(at)),
         }
     }
 }
 
 impl Interceptor for ServerInjector {
-    fn intercept(&mut self, passing: InterceptedMessage<'_>) -> InterceptDecision {
-        match (passing.from, passing.fact) {
+    fn intercept(&mut self, message: InterceptedMessage<'_>) -> InterceptDecision {
+        match (message.from, message.fact) {
             (ProxySide::Editor, RelayEvent::Initialize(editor)) => {
                 self.editor_capabilities = Some(editor.clone())
             }
             (ProxySide::Agent, RelayEvent::Initialized(agent)) => {
-                self.agent_capabilities = Some((agent.clone(), supports_mcp_over_acp(passing.line)));
+                self.agent_capabilities = Some((agent.clone(), supports_mcp_over_acp(message.line)));
             }
             (ProxySide::Editor, RelayEvent::SessionOpening(opening)) => {
-                if let Some(line) = passing.id.and_then(|id| self.add_server(id, opening, passing.line)) {
+                if let Some(line) = message.id.and_then(|id| self.add_server(id, opening, message.line)) {
                     return InterceptDecision::Now(Disposition::Replace(vec![line]));
                 }
             }
             (ProxySide::Agent, RelayEvent::SessionOpened(opened)) => {
-                self.bind_session(passing.id, Some(&opened.session))
+                self.bind_session(message.id, Some(&opened.session))
             }
-            (ProxySide::Agent, RelayEvent::SessionNotOpened(_)) => self.bind_session(passing.id, None),
-            (ProxySide::Agent, RelayEvent::ToolCall(seen)) => {
-                self.shared.with_server_of(&seen.session, |seat| {
-                    seat.permission_dedup.update_tool_call(seen, passing.line)
+            (ProxySide::Agent, RelayEvent::SessionNotOpened(_)) => self.bind_session(message.id, None),
+            (ProxySide::Agent, RelayEvent::ToolCall(call)) => {
+                self.shared.with_server_of(&call.session, |server| {
+                    server.permission_dedup.update_tool_call(call, message.line)
                 });
             }
             (ProxySide::Agent, RelayEvent::PermissionRequested(session, _)) => {
                 let rules = self.options.rules;
-                let answer = self.shared.with_server_of(session, |seat| {
-                    seat.permission_dedup.answer_request(passing.line, rules)
+                let answer = self.shared.with_server_of(session, |server| {
+                    server.permission_dedup.answer_request(message.line, rules)
                 });
                 return answer.flatten().map_or(InterceptDecision::PASS, InterceptDecision::Now);
             }
             (ProxySide::Editor, RelayEvent::TurnCancelled(session)) => {
-                let seats = self.shared.servers();
-                let its = seats.iter().filter(|seat| seat.session.borrow().as_ref() == Some(session));
-                its.for_each(|seat| seat.approvals.cancel());
+                let servers = self.shared.servers();
+                let matching =
+                    servers.iter().filter(|server| server.session.borrow().as_ref() == Some(session));
+                matching.for_each(|server| server.approvals.cancel());
             }
             (ProxySide::Agent, RelayEvent::SessionClosed(_, session)) => {
-                self.shared.servers().retain(|seat| seat.session.borrow().as_ref() != Some(session));
+                self.shared.servers().retain(|server| server.session.borrow().as_ref() != Some(session));
             }
             (ProxySide::Agent, RelayEvent::AgentRequest(Method::Mcp, ..)) => {
-                let ours =
-                    parse_server_id(passing.line).is_some_and(|id| self.shared.find_tunnel(&id).is_some());
-                if ours {
+                let is_ours =
+                    parse_server_id(message.line).is_some_and(|id| self.shared.find_tunnel(&id).is_some());
+                if is_ours {
                     return InterceptDecision::Now(Disposition::HandleLocally);
                 }
             }
@@ -383,15 +391,15 @@ async fn accept_connections(
 
 /// Returns whether the peer of a socket is a process of the same user.
 fn is_same_user(stream: &tokio::net::UnixStream) -> bool {
-    let own = stream.local_addr().ok().and_then(|address| {
+    let own_uid = stream.local_addr().ok().and_then(|address| {
         use std::os::unix::fs::MetadataExt as _;
         Some(std::fs::metadata(address.as_pathname()?).ok()?.uid())
     });
-    own.is_some() && stream.peer_cred().ok().map(|peer| peer.uid()) == own
+    own_uid.is_some() && stream.peer_cred().ok().map(|peer| peer.uid()) == own_uid
 }
 
-fn offered_tools(serves: EditorTools) -> OfferedTools {
-    match (serves.can_read, serves.can_write, serves.can_run) {
+fn offered_tools(tools: EditorTools) -> OfferedTools {
+    match (tools.can_read, tools.can_write, tools.can_run) {
         (true, true, true) => OfferedTools::Everything,
         (true, true, false) => OfferedTools::Files,
         (true, false, true) => OfferedTools::ReadOnlyAndCommands,

@@ -49,7 +49,7 @@ pub enum InterceptDecision {
     /// The disposition is known now.
     Now(Disposition),
     /// The disposition is known when the future completes; until then the message is held.
-    Later(MessageOrder, BoxFuture<Disposition>),
+    Later(MessageOrder, BoxFuture<'static, Disposition>),
 }
 
 impl InterceptDecision {
@@ -61,7 +61,7 @@ impl InterceptDecision {
 /// must return quickly: slow work belongs in [`InterceptDecision::Later`].
 pub trait Interceptor: Send {
     /// Inspects a message of interest.
-    fn intercept(&mut self, passing: InterceptedMessage<'_>) -> InterceptDecision;
+    fn intercept(&mut self, message: InterceptedMessage<'_>) -> InterceptDecision;
 }
 
 /// A chain of interceptors: each sees a message until one decides something other than to pass it.
@@ -69,12 +69,12 @@ pub trait Interceptor: Send {
 pub struct InterceptorChain(pub Vec<Box<dyn Interceptor>>);
 
 impl Interceptor for InterceptorChain {
-    fn intercept(&mut self, passing: InterceptedMessage<'_>) -> InterceptDecision {
+    fn intercept(&mut self, message: InterceptedMessage<'_>) -> InterceptDecision {
         for link in &mut self.0 {
-            let InterceptedMessage { from, fact, id, line } = passing;
+            let InterceptedMessage { from, fact, id, line } = message;
             match link.intercept(InterceptedMessage { from, fact, id, line }) {
                 InterceptDecision::Now(Disposition::Pass) => {}
-                decided => return decided,
+                decision => return decision,
             }
         }
         InterceptDecision::PASS

@@ -78,8 +78,8 @@ impl LineInput {
             // The slices taken from the old buffer keep its memory alive.
             self.bytes = BytesMut::new();
         }
-        let room = if self.bytes.len() >= small { large } else { small };
-        self.bytes.reserve(room);
+        let additional = if self.bytes.len() >= small { large } else { small };
+        self.bytes.reserve(additional);
         match pin!(reader.read_buf(&mut self.bytes)).poll(cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(1..)) => Poll::Ready(()),
@@ -91,8 +91,8 @@ impl LineInput {
         }
     }
 
-    /// Returns the next part, if any. An incomplete line is returned only if it is longer than `look` or the last one.
-    pub(crate) fn next_chunk(&mut self, look: usize) -> Option<LineChunk> {
+    /// Returns the next part, if any. An incomplete line is returned only if it is longer than `max_line` or the last one.
+    pub(crate) fn next_chunk(&mut self, max_line: usize) -> Option<LineChunk> {
         if let Some(at) = memchr(b'\n', &self.bytes[self.scanned..]) {
             let length = self.scanned + at + 1 - self.forwarded;
             let is_long = std::mem::take(&mut self.in_long_line);
@@ -108,7 +108,7 @@ impl LineInput {
             }
             (true, false) => Some(LineChunk::More(length)),
             (false, true) => Some(LineChunk::Line(length)),
-            (false, false) if length > look => {
+            (false, false) if length > max_line => {
                 self.in_long_line = true;
                 Some(LineChunk::LongBegins(length))
             }

@@ -11,7 +11,7 @@ use bowline_mcp::server::{McpWorkspaceServer, serve};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::Error;
 use bowline_wire::Caller;
-use bowline_wire::body::JsonBody;
+use bowline_wire::message::body::JsonBody;
 use bowline_wire::service::{
     BoxFuture, IncomingRequest, RawParams, Service, ServiceResponse, UncheckedParamsError,
 };
@@ -70,14 +70,14 @@ impl Service for McpOverAcpService {
             Ok(_) => return Ok(refuse(RpcError::UnknownMethod { method: Some(method) })),
             Err(error) => return Ok(refuse(RpcError::InvalidParams { reason: error.to_string() })),
         };
-        let Some(carrier) = self.injector.find_tunnel(&message.server_id) else {
+        let Some(tunnel) = self.injector.find_tunnel(&message.server_id) else {
             let reason = format!("there is no server {}", message.server_id);
             return Ok(refuse(RpcError::InvalidParams { reason }));
         };
         let cancel = request.cancel;
         Ok(ServiceResponse::Deferred(Box::pin(async move {
             tokio::select! {
-                answer = carrier.call(message) => answer.and_then(|answer| {
+                answer = tunnel.call(message) => answer.and_then(|answer| {
                     JsonBody::from_value(&answer).map_err(|error| RpcError::Internal { reason: error.to_string() }.into())
                 }),
                 () = cancel.fired() => Err(RpcError::Cancelled.into()),
@@ -89,10 +89,12 @@ impl Service for McpOverAcpService {
         &mut self,
         method: &str,
         params: RawParams<'_>,
-    ) -> Result<Option<BoxFuture<()>>, UncheckedParamsError> {
+    ) -> Result<Option<BoxFuture<'static, ()>>, UncheckedParamsError> {
         let Ok(message) = params.parse::<McpMessage>()? else { return Ok(None) };
-        let carrier = self.injector.find_tunnel(&message.server_id).filter(|_| method == MESSAGE_METHOD);
-        Ok(carrier.map(|carrier| -> BoxFuture<()> { Box::pin(async move { carrier.notify(message).await }) }))
+        let tunnel = self.injector.find_tunnel(&message.server_id).filter(|_| method == MESSAGE_METHOD);
+        Ok(tunnel.map(|tunnel| -> BoxFuture<'static, ()> {
+            Box::pin(async move { tunnel.notify(message).await })
+        }))
     }
 }
 
@@ -152,12 +154,12 @@ impl McpTunnel {
         id: String,
         agent: Option<Caller>,
     ) -> Self {
-        let (near, far) = tokio::io::duplex(BUFFER_SIZE);
-        let (reader, writer) = tokio::io::split(far);
-        let serving = tokio::spawn(async move {
+        let (tunnel_end, server_end) = tokio::io::duplex(BUFFER_SIZE);
+        let (reader, writer) = tokio::io::split(server_end);
+        let server_task = tokio::spawn(async move {
             serve(server, reader, writer, std::future::pending()).await.unwrap_or_default();
         });
-        let (reads, writes) = tokio::io::split(near);
+        let (reads, writes) = tokio::io::split(tunnel_end);
         let (lines, queue) = mpsc::channel(QUEUE_SIZE);
         let waiting = Arc::new(PendingTunnelCalls::default());
         let reading = tokio::spawn(read_lines(reads, waiting.clone(), id, agent, lines.clone()));
@@ -167,7 +169,7 @@ impl McpTunnel {
             pending: waiting,
             next_id: AtomicU64::new(0),
             initialize_result: OnceCell::new(),
-            server_task: Mutex::new(Some(serving)),
+            server_task: Mutex::new(Some(server_task)),
             io_tasks: [reading, writing],
         }
     }
@@ -175,16 +177,16 @@ impl McpTunnel {
     /// Stops the server, and returns when everything that was started for it has ended.
     pub(crate) async fn stop(&self) {
         self.io_tasks.iter().for_each(JoinHandle::abort);
-        let serving = self.server_task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(serving) = serving {
-            serving.await.unwrap_or_default();
+        let task = self.server_task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            task.await.unwrap_or_default();
         }
     }
 
     async fn call(&self, message: McpMessage) -> Result<Value, Error> {
-        let hello = self.initialize_result.get_or_try_init(|| self.initialize_server()).await?;
+        let initialize_result = self.initialize_result.get_or_try_init(|| self.initialize_server()).await?;
         if message.method == "initialize" {
-            return Ok(to_outcome(hello.clone()));
+            return Ok(to_outcome(initialize_result.clone()));
         }
         let McpMessage { method, params, request_id, .. } = message;
         Ok(to_outcome(self.send_request(&method, params, request_id).await?))
@@ -196,9 +198,13 @@ impl McpTunnel {
         }
         let mut params = message.params.unwrap_or_else(|| json!({}));
         if message.method == "notifications/cancelled" {
-            let named = params["requestId"].as_str().map(str::to_owned).or(message.request_id);
-            let open =
-                self.pending.calls().iter().find(|(_, its)| its.agent_request_id == named).map(|(id, _)| *id);
+            let request_id = params["requestId"].as_str().map(str::to_owned).or(message.request_id);
+            let open = self
+                .pending
+                .calls()
+                .iter()
+                .find(|(_, call)| call.agent_request_id == request_id)
+                .map(|(id, _)| *id);
             let Some(id) = open else { return };
             params["requestId"] = json!(id);
         }
@@ -210,10 +216,10 @@ impl McpTunnel {
     async fn initialize_server(&self) -> Result<Value, Error> {
         let client = json!({ "name": "agent", "version": "0" });
         let params = json!({ "protocolVersion": PROTOCOL_VERSION, "capabilities": {}, "clientInfo": client });
-        let hello = self.send_request("initialize", Some(params), None).await?;
-        let said = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        self.lines.send(said).await.map_err(|_| server_ended())?;
-        Ok(hello)
+        let result = self.send_request("initialize", Some(params), None).await?;
+        let notification = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        self.lines.send(notification).await.map_err(|_| server_ended())?;
+        Ok(result)
     }
 
     /// Sends a request to the server, and returns its whole response.
@@ -267,14 +273,14 @@ async fn write_lines(mut writes: WriteHalf<DuplexStream>, mut queue: mpsc::Recei
 
 /// Reads the server's output: delivers responses to their callers, and forwards notifications to the agent.
 async fn read_lines(
-    reads: ReadHalf<DuplexStream>,
+    reader: ReadHalf<DuplexStream>,
     waiting: Arc<PendingTunnelCalls>,
     server: String,
     agent: Option<Caller>,
-    back: mpsc::Sender<Value>,
+    replies: mpsc::Sender<Value>,
 ) {
     // The server is our own, and bounds its lines.
-    let mut lines = BufReader::new(reads).lines();
+    let mut lines = BufReader::new(reader).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let Ok(mut message) = serde_json::from_str::<Value>(&line) else { continue };
         let id = message["id"].as_u64();
@@ -288,7 +294,7 @@ async fn read_lines(
             (Some(_), Some(id)) => {
                 let error =
                     json!({ "code": -32601, "message": "requests of servers are not carried over ACP" });
-                back.send(json!({ "jsonrpc": "2.0", "id": id, "error": error })).await.unwrap_or_default();
+                replies.send(json!({ "jsonrpc": "2.0", "id": id, "error": error })).await.unwrap_or_default();
             }
             (Some(method), None) => {
                 // The server does not say which request of the agent it belongs to, so the newest is assumed.
@@ -296,12 +302,12 @@ async fn read_lines(
                     .calls()
                     .iter()
                     .max_by_key(|(id, _)| **id)
-                    .and_then(|(_, its)| its.agent_request_id.clone());
+                    .and_then(|(_, call)| call.agent_request_id.clone());
                 let (Some(agent), Some(name)) = (&agent, newest) else { continue };
                 let params = message["params"].take();
-                let told =
+                let notification =
                     json!({ "serverId": server, "requestId": name, "method": method, "params": params });
-                if let Ok(body) = JsonBody::from_value(&told) {
+                if let Ok(body) = JsonBody::from_value(&notification) {
                     agent.notify_raw(MESSAGE_METHOD, body).await.unwrap_or_default();
                 }
             }

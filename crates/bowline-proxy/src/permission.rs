@@ -52,15 +52,15 @@ impl PermissionPrompt {
     }
 
     /// Returns the prompt for running a command.
-    pub(crate) fn for_command(asked: &CommandRequest) -> Self {
+    pub(crate) fn for_command(command: &CommandRequest) -> Self {
         let words: Vec<&str> =
-            std::iter::once(&asked.command).chain(&asked.args).map(String::as_str).collect();
+            std::iter::once(&command.command).chain(&command.args).map(String::as_str).collect();
         Self {
             kind: ToolKind::Execute,
             title: display::escape_line(&format!("Run {}", words.join(" ")), MAX_TITLE),
             content: Vec::new(),
             locations: Vec::new(),
-            raw_input: json!({ "command": asked.command, "args": asked.args, "cwd": asked.cwd, "env": asked.env }),
+            raw_input: json!({ "command": command.command, "args": command.args, "cwd": command.cwd, "env": command.env }),
             always_asks: false,
         }
     }
@@ -77,18 +77,18 @@ impl PermissionPrompt {
 /// Asks the user, runs the operation if the answer is yes, and displays its outcome.
 pub(crate) async fn run_with_permission<T>(
     editor: &EditorBackend,
-    wish: PermissionPrompt,
-    act: impl Future<Output = Result<T, RpcError>>,
+    prompt: PermissionPrompt,
+    operation: impl Future<Output = Result<T, RpcError>>,
 ) -> Result<T, RpcError> {
     let (session, cancellations) = (editor.session_id().await?, editor.approvals.cancellations());
     let number = editor.approvals.prompt_count.fetch_add(1, Ordering::Relaxed) + 1;
     let id = ToolCallId::new(format!("{}-call-{number}", editor.call_id_prefix));
-    let call = ToolCall::new(id.clone(), wish.title.clone())
-        .kind(wish.kind)
+    let call = ToolCall::new(id.clone(), prompt.title.clone())
+        .kind(prompt.kind)
         .status(ToolCallStatus::Pending)
-        .content(wish.content.clone())
-        .locations(wish.locations.clone())
-        .raw_input(wish.raw_input.clone());
+        .content(prompt.content.clone())
+        .locations(prompt.locations.clone())
+        .raw_input(prompt.raw_input.clone());
     editor.client.update(session.clone(), call).await.map_err(to_failure)?;
     // The guard closes the call however this function ends.
     let mut open = OpenToolCall {
@@ -97,32 +97,32 @@ pub(crate) async fn run_with_permission<T>(
         id: id.clone(),
         status: Some(ToolCallStatus::Failed),
     };
-    let done = async {
-        if !wish.is_preapproved(&editor.approvals) {
-            request_permission(editor, &session, &id, &wish, cancellations).await?;
+    let result = async {
+        if !prompt.is_preapproved(&editor.approvals) {
+            request_permission(editor, &session, &id, &prompt, cancellations).await?;
         }
-        act.await
+        operation.await
     }
     .await;
-    let status = if done.is_ok() { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
+    let status = if result.is_ok() { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
     open.status = None;
     send_status(editor, &session, &id, status).await;
-    done
+    result
 }
 
 async fn request_permission(
     editor: &EditorBackend,
     session: &SessionId,
     id: &ToolCallId,
-    wish: &PermissionPrompt,
+    prompt: &PermissionPrompt,
     cancellations: u64,
 ) -> Result<(), RpcError> {
     let fields = ToolCallUpdateFields::new()
-        .title(wish.title.clone())
-        .kind(wish.kind)
-        .content(wish.content.clone())
-        .locations(wish.locations.clone())
-        .raw_input(wish.raw_input.clone());
+        .title(prompt.title.clone())
+        .kind(prompt.kind)
+        .content(prompt.content.clone())
+        .locations(prompt.locations.clone())
+        .raw_input(prompt.raw_input.clone());
     let options = vec![
         PermissionOption::new(ALLOW_ONCE, "Allow once", PermissionOptionKind::AllowOnce),
         PermissionOption::new(ALLOW_SESSION, "Allow for this session", PermissionOptionKind::AllowAlways),
@@ -140,7 +140,7 @@ async fn request_permission(
         RequestPermissionOutcome::Selected(selected) => match &*selected.option_id.0 {
             ALLOW_ONCE => Ok(()),
             ALLOW_SESSION => {
-                wish.approval_flag(&editor.approvals).store(true, Ordering::Relaxed);
+                prompt.approval_flag(&editor.approvals).store(true, Ordering::Relaxed);
                 Ok(())
             }
             // Anything other than a yes is a no.
@@ -187,8 +187,9 @@ mod tests {
             (PermissionPrompt::for_write("/w/a.txt", None, "a"), PermissionPrompt::for_command(&command));
         let protected = PermissionPrompt::for_write("/w/.git/hooks/pre-commit", None, "a");
         let allowed = SessionApprovals::default();
-        let remembered =
-            |allowed: &SessionApprovals| [&write, &protected, &run].map(|wish| wish.is_preapproved(allowed));
+        let remembered = |allowed: &SessionApprovals| {
+            [&write, &protected, &run].map(|prompt| prompt.is_preapproved(allowed))
+        };
         assert_eq!(remembered(&allowed), [false, false, false]);
         write.approval_flag(&allowed).store(true, Ordering::Relaxed);
         assert_eq!(remembered(&allowed), [true, false, false]);

@@ -33,13 +33,13 @@ impl ServerHandshake {
 
 impl PermissionDedup {
     /// Returns the tools offered by a server, under the name that the agent was given.
-    pub(crate) fn new(name: &str, offer: OfferedTools, met: ServerHandshake) -> Self {
-        Self { tools: OwnTools::new(name.to_owned(), offer.tools()), handshake: met }
+    pub(crate) fn new(name: &str, offered_tools: OfferedTools, handshake: ServerHandshake) -> Self {
+        Self { tools: OwnTools::new(name.to_owned(), offered_tools.tools()), handshake }
     }
 
     /// Records the agent's update of a tool call.
-    pub(crate) fn update_tool_call(&mut self, seen: &ToolCallMessage, line: &[u8]) {
-        self.tools.record_tool_call(seen, line);
+    pub(crate) fn update_tool_call(&mut self, message: &ToolCallMessage, line: &[u8]) {
+        self.tools.record_tool_call(message, line);
     }
 
     /// Returns the answer to a permission request, if it is answered here.
@@ -47,11 +47,11 @@ impl PermissionDedup {
         if !self.handshake.0.load(Ordering::Relaxed) {
             return None;
         }
-        let own_tools::OwnToolApproval { tool, prompt_behavior: care, option } =
+        let own_tools::OwnToolApproval { tool, prompt_behavior, option } =
             self.tools.answer_permission_request(line, rules)?;
         let outcome = RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option));
-        let does = if care == PromptBehavior::Never { "only looks" } else { "asks by itself" };
-        let reason = format!("{tool}, a tool of the proxy, {does}");
+        let behavior = if prompt_behavior == PromptBehavior::Never { "only looks" } else { "asks by itself" };
+        let reason = format!("{tool}, a tool of the proxy, {behavior}");
         let mut meta = Meta::new();
         meta.insert("bowline".to_owned(), json!({ "reason": reason }));
         Some(permission_answer(RequestPermissionResponse::new(outcome).meta(meta)))

@@ -2,15 +2,17 @@
 //!
 //! Each direction has a bound on queued bytes. A side that does not read blocks only the reading of the other side: the
 //! two directions are independent, and answers to our own calls are still read while the agent is slow.
+//!
+//! Held requests, and our own calls to the editor, are cancelled when their sender no longer waits.
 
 use std::future::{Future, poll_fn, ready};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline_protocol::relay::{ProxySide, Relay, RelayEvent};
+use bowline_protocol::relay::{Method, ProxySide, Relay, RelayEvent};
 use bowline_protocol::rpc_error::RpcError;
-use bowline_protocol::schema::v1::{Error, RequestId};
+use bowline_protocol::schema::v1::{Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId};
 use bowline_wire::driver::Driver;
 use bowline_wire::service::Service;
 use bowline_wire::{Caller, ConnectionLimits};
@@ -25,7 +27,6 @@ use crate::interceptor::{
 };
 use crate::line_io::{BoxReader, BoxWriter, LineChunk, LineInput, OutputQueue};
 
-mod cancel;
 mod canonicalize;
 mod route;
 
@@ -93,29 +94,30 @@ pub struct Proxy {
     interceptor: Box<dyn Interceptor>,
     options: ProxyOptions,
     own_streams: PeerStreams,
-    driver: BoxFuture<std::io::Result<()>>,
+    driver: BoxFuture<'static, std::io::Result<()>>,
     editor_updates: Option<mpsc::Receiver<Vec<u8>>>,
 }
 
 impl Proxy {
     /// Returns a caller for our own calls, and the proxy. `service` answers the messages that are handled locally.
     pub fn new(
-        between: impl Interceptor + 'static,
+        interceptor: impl Interceptor + 'static,
         service: impl Service,
         settings: ProxyOptions,
     ) -> (Caller, Self) {
-        let (ours, theirs) = (tokio::io::duplex(OWN_BUFFER_SIZE), tokio::io::duplex(OWN_BUFFER_SIZE));
+        let (from_driver, to_driver) =
+            (tokio::io::duplex(OWN_BUFFER_SIZE), tokio::io::duplex(OWN_BUFFER_SIZE));
         let limits = ConnectionLimits::DEFAULT.with_max_line(settings.max_line);
-        let (caller, driver) = Driver::new(theirs.1, ours.0, limits);
-        let own = PeerStreams { reader: Box::new(ours.1), writer: Box::new(theirs.0) };
-        let serving = Box::pin(driver.run(service));
+        let (caller, driver) = Driver::new(to_driver.1, from_driver.0, limits);
+        let own_streams = PeerStreams { reader: Box::new(from_driver.1), writer: Box::new(to_driver.0) };
+        let driver = Box::pin(driver.run(service));
         (
             caller,
             Self {
-                interceptor: Box::new(between),
+                interceptor: Box::new(interceptor),
                 options: settings,
-                own_streams: own,
-                driver: serving,
+                own_streams,
+                driver,
                 editor_updates: None,
             },
         )
@@ -123,24 +125,24 @@ impl Proxy {
 
     /// Sends lines to the editor, each before any held message that is released after it was queued.
     #[must_use]
-    pub fn with_editor_updates(self, told: mpsc::Receiver<Vec<u8>>) -> Self {
-        Self { editor_updates: Some(told), ..self }
+    pub fn with_editor_updates(self, updates: mpsc::Receiver<Vec<u8>>) -> Self {
+        Self { editor_updates: Some(updates), ..self }
     }
 
-    /// Forwards messages until one side is gone or `stop` completes. When the agent is gone, `farewell` describes how
+    /// Forwards messages until one side is gone or `stop` completes. When the agent is gone, `agent_exit` describes how
     /// it ended, and every open request of the editor is answered with that.
     pub async fn run(
         self,
         editor: PeerStreams,
         agent: PeerStreams,
-        farewell: impl Future<Output = String>,
+        agent_exit: impl Future<Output = String>,
         stop: impl Future<Output = ()>,
     ) -> ProxyEndReason {
-        let (mut farewell, mut stop) = (pin!(farewell), pin!(stop));
-        let serving = AbortOnDrop(tokio::spawn(self.driver));
-        let ends = [editor, agent, self.own_streams].map(|ends| ProxyEnd {
-            input: LineInput::new(ends.reader),
-            output: OutputQueue::new(ends.writer),
+        let (mut agent_exit, mut stop) = (pin!(agent_exit), pin!(stop));
+        let driver_task = AbortOnDrop(tokio::spawn(self.driver));
+        let ends = [editor, agent, self.own_streams].map(|streams| ProxyEnd {
+            input: LineInput::new(streams.reader),
+            output: OutputQueue::new(streams.writer),
             long_line: None,
             blocked_by: None,
             drain_timer: None,
@@ -157,9 +159,9 @@ impl Proxy {
             deadline: None,
             end_reason: None,
         };
-        let ended = poll_fn(|cx| core.poll(cx, farewell.as_mut(), stop.as_mut())).await;
-        drop(serving);
-        ended
+        let end_reason = poll_fn(|cx| core.poll(cx, agent_exit.as_mut(), stop.as_mut())).await;
+        drop(driver_task);
+        end_reason
     }
 }
 
@@ -209,7 +211,7 @@ enum LongLineTarget {
 /// A held message, with its future disposition.
 struct HeldMessage {
     message: RoutedMessage,
-    disposition: BoxFuture<Disposition>,
+    disposition: BoxFuture<'static, Disposition>,
 }
 
 /// A message that is routed through the interceptor.
@@ -233,10 +235,10 @@ impl Future for HeldMessage {
     type Output = (RoutedMessage, Disposition);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Poll::Ready(deed) = self.disposition.as_mut().poll(cx) else { return Poll::Pending };
+        let Poll::Ready(disposition) = self.disposition.as_mut().poll(cx) else { return Poll::Pending };
         let RoutedMessage { from, kind, .. } = self.message;
-        let nothing = RoutedMessage { from, kind, id: None, renamed: None, line: Bytes::new() };
-        Poll::Ready((std::mem::replace(&mut self.message, nothing), deed))
+        let placeholder = RoutedMessage { from, kind, id: None, renamed: None, line: Bytes::new() };
+        Poll::Ready((std::mem::replace(&mut self.message, placeholder), disposition))
     }
 }
 
@@ -271,7 +273,7 @@ impl ProxyCore {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        mut farewell: Pin<&mut impl Future<Output = String>>,
+        mut agent_exit: Pin<&mut impl Future<Output = String>>,
         mut stop: Pin<&mut impl Future<Output = ()>>,
     ) -> Poll<ProxyEndReason> {
         if self.end_reason.is_none() && stop.as_mut().poll(cx).is_ready() {
@@ -291,7 +293,7 @@ impl ProxyCore {
                     self.forward_input(from);
                 }
             }
-            has_moved |= self.poll_phase(cx, farewell.as_mut());
+            has_moved |= self.poll_phase(cx, agent_exit.as_mut());
             if self.is_finished(cx) {
                 return Poll::Ready(self.end_reason.take().unwrap_or(ProxyEndReason::EditorGone));
             }
@@ -329,9 +331,9 @@ impl ProxyCore {
     fn forward_input(&mut self, from: usize) -> bool {
         let mut has_moved = false;
         while self.can_read_from(from) {
-            let Some(piece) = self.ends[from].input.next_chunk(self.options.max_line) else { break };
+            let Some(chunk) = self.ends[from].input.next_chunk(self.options.max_line) else { break };
             has_moved = true;
-            match piece {
+            match chunk {
                 LineChunk::Line(length) => self.route_line(from, length, true),
                 LineChunk::LongBegins(length) => self.route_line(from, length, false),
                 LineChunk::More(length) => self.forward_long_line(from, length),
@@ -375,15 +377,16 @@ impl ProxyCore {
         let mut has_moved = self.poll_editor_updates(cx);
         for from in [EDITOR, AGENT] {
             let Some(waiting) = &mut self.ends[from].blocked_by else { continue };
-            if let Poll::Ready((held, deed)) = Pin::new(waiting).poll(cx) {
+            if let Poll::Ready((message, disposition)) = Pin::new(waiting).poll(cx) {
                 self.ends[from].blocked_by = None;
-                self.release(held, deed);
+                self.release(message, disposition);
                 has_moved = true;
             }
         }
-        while let Poll::Ready(Some((held, deed))) = Pin::new(&mut self.held_messages).poll_next(cx) {
-            self.held_bytes[held.from] -= held.line.len();
-            self.release(held, deed);
+        while let Poll::Ready(Some((message, disposition))) = Pin::new(&mut self.held_messages).poll_next(cx)
+        {
+            self.held_bytes[message.from] -= message.line.len();
+            self.release(message, disposition);
             has_moved = true;
         }
         has_moved
@@ -393,8 +396,8 @@ impl ProxyCore {
     fn poll_editor_updates(&mut self, cx: &mut Context<'_>) -> bool {
         let mut has_moved = false;
         while self.ends[EDITOR].output.size() < self.options.high_water
-            && let Some(told) = &mut self.editor_updates
-            && let Poll::Ready(line) = told.poll_recv(cx)
+            && let Some(updates) = &mut self.editor_updates
+            && let Poll::Ready(line) = updates.poll_recv(cx)
         {
             has_moved = true;
             match line {
@@ -407,40 +410,73 @@ impl ProxyCore {
 
     /// Writes the pending updates before the agent's next message is processed, which may refer to the same tool call.
     fn flush_editor_updates(&mut self) {
-        while let Some(told) = &mut self.editor_updates
-            && let Ok(line) = told.try_recv()
+        while let Some(updates) = &mut self.editor_updates
+            && let Ok(line) = updates.try_recv()
         {
             self.ends[EDITOR].output.push_line(line);
         }
     }
 
     /// Passes a message of interest to the interceptor.
-    fn intercept(&mut self, held: RoutedMessage, fact: &RelayEvent) {
-        if held.from == AGENT {
+    fn intercept(&mut self, message: RoutedMessage, fact: &RelayEvent) {
+        if message.from == AGENT {
             self.flush_editor_updates();
         }
         // The answer to a renamed request is identified by its sender's original id.
-        let id =
-            held.renamed.as_ref().filter(|_| held.kind == RoutedMessageKind::Response).or(held.id.as_ref());
-        let passing = InterceptedMessage { from: side_of(held.from), fact, id, line: &held.line };
-        match self.interceptor.intercept(passing) {
+        let id = message
+            .renamed
+            .as_ref()
+            .filter(|_| message.kind == RoutedMessageKind::Response)
+            .or(message.id.as_ref());
+        let intercepted = InterceptedMessage { from: side_of(message.from), fact, id, line: &message.line };
+        match self.interceptor.intercept(intercepted) {
             // Our answer would land in the middle of a line.
-            InterceptDecision::Now(deed @ Disposition::Answer(_))
-                if self.is_receiving_long_line(held.from) =>
+            InterceptDecision::Now(disposition @ Disposition::Answer(_))
+                if self.is_receiving_long_line(message.from) =>
             {
-                self.hold(held, Box::pin(ready(deed)));
+                self.hold(message, Box::pin(ready(disposition)));
             }
-            InterceptDecision::Now(deed) => self.apply_disposition(held, deed),
-            InterceptDecision::Later(MessageOrder::Keep, deed) => {
-                let from = held.from;
-                self.ends[from].blocked_by = Some(HeldMessage { message: held, disposition: deed });
+            InterceptDecision::Now(disposition) => self.apply_disposition(message, disposition),
+            InterceptDecision::Later(MessageOrder::Keep, disposition) => {
+                let from = message.from;
+                self.ends[from].blocked_by = Some(HeldMessage { message, disposition });
             }
-            InterceptDecision::Later(MessageOrder::Overtake, deed) => self.hold(held, deed),
+            InterceptDecision::Later(MessageOrder::Overtake, disposition) => self.hold(message, disposition),
+        }
+    }
+
+    /// Returns whether a line of our own would land in the middle of another.
+    fn is_receiving_long_line(&self, at: usize) -> bool {
+        self.ends.iter().any(|end| end.long_line == Some(LongLineTarget::Forward(at)))
+    }
+
+    /// Holds a message that others may overtake.
+    fn hold(&mut self, message: RoutedMessage, disposition: BoxFuture<'static, Disposition>) {
+        if let Some(id) = message.id.as_ref().filter(|_| is_request(&message)) {
+            self.relay.mark_held(side_of(message.from), id);
+        }
+        self.held_bytes[message.from] += message.line.len();
+        self.held_messages.push(HeldMessage { message, disposition });
+    }
+
+    /// Cancels a held request at the request of its sender: its future is dropped, and the request is answered as
+    /// cancelled.
+    fn cancel_held_request(&mut self, from: usize, id: &RequestId) {
+        for mut waiting in std::mem::take(&mut self.held_messages) {
+            let message = &waiting.message;
+            if message.from == from && message.id.as_ref() == Some(id) && is_request(message) {
+                waiting.disposition = Box::pin(ready(Disposition::Answer(Err(RpcError::Cancelled.into()))));
+            }
+            self.held_messages.push(waiting);
         }
     }
 
     /// Handles the end of a side. Returns whether there was progress.
-    fn poll_phase(&mut self, cx: &mut Context<'_>, farewell: Pin<&mut impl Future<Output = String>>) -> bool {
+    fn poll_phase(
+        &mut self,
+        cx: &mut Context<'_>,
+        agent_exit: Pin<&mut impl Future<Output = String>>,
+    ) -> bool {
         self.close_unresponsive_ends(cx);
         if self.cancel_for_gone_agent(cx) {
             return true;
@@ -461,13 +497,13 @@ impl ProxyCore {
                 true
             }
             ProxyPhase::AgentGone => {
-                let Poll::Ready(how) = farewell.poll(cx) else { return false };
+                let Poll::Ready(exit) = agent_exit.poll(cx) else { return false };
                 self.cancel_own_calls(None);
                 for id in self.relay.take_open_requests(ProxySide::Editor) {
-                    let error: Error = RpcError::Internal { reason: how.clone() }.into();
+                    let error: Error = RpcError::Internal { reason: exit.clone() }.into();
                     self.ends[EDITOR].output.push_line(error_response(&json!(id), &error));
                 }
-                self.end_reason.get_or_insert(ProxyEndReason::AgentExited(how));
+                self.end_reason.get_or_insert(ProxyEndReason::AgentExited(exit));
                 self.ends[EDITOR].output.close();
                 self.phase = ProxyPhase::Closing;
                 self.deadline = Some(Box::pin(sleep(self.options.drain_timeout)));
@@ -490,12 +526,64 @@ impl ProxyCore {
         for at in [EDITOR, AGENT] {
             let end = &mut self.ends[at];
             if end.output.is_closed() && !end.input.has_ended() && self.phase == ProxyPhase::Open {
-                let deaf = end.drain_timer.get_or_insert_with(|| Box::pin(sleep(self.options.drain_timeout)));
-                if deaf.as_mut().poll(cx).is_ready() {
+                let timer =
+                    end.drain_timer.get_or_insert_with(|| Box::pin(sleep(self.options.drain_timeout)));
+                if timer.as_mut().poll(cx).is_ready() {
                     end.input.stop();
                 }
             }
         }
+    }
+
+    /// Returns whether the agent's input has ended; it no longer reads then, either.
+    fn is_agent_gone(&self) -> bool {
+        self.ends[AGENT].input.has_ended()
+    }
+
+    /// Cancels the work for an agent that is gone: permission prompts at once, its held requests after a while. Returns
+    /// whether anything was cancelled.
+    fn cancel_for_gone_agent(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.is_agent_gone() || self.phase == ProxyPhase::Closing {
+            return false;
+        }
+        if !self.is_receiving_long_line(EDITOR) && self.cancel_own_calls(Some(Method::Permission)) {
+            return true;
+        }
+        if self.held_bytes[AGENT] == 0 {
+            return false;
+        }
+        let drain = self.options.drain_timeout;
+        let timer = self.ends[AGENT].drain_timer.get_or_insert_with(|| Box::pin(sleep(drain)));
+        if timer.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        let before = self.held_messages.len();
+        for waiting in std::mem::take(&mut self.held_messages) {
+            if waiting.message.from == AGENT && is_request(&waiting.message) {
+                self.held_bytes[AGENT] -= waiting.message.line.len();
+            } else {
+                self.held_messages.push(waiting);
+            }
+        }
+        self.held_messages.len() < before
+    }
+
+    /// Cancels our own calls to the editor, of one method or all, and fails them for their callers.
+    fn cancel_own_calls(&mut self, method: Option<Method>) -> bool {
+        let abandoned = self.relay.abandon_own_calls(ProxySide::Editor, method);
+        for (own_id, id) in &abandoned {
+            let method = PROTOCOL_LEVEL_METHOD_NAMES.cancel_request;
+            let cancel = json!({ "jsonrpc": "2.0", "method": method, "params": { "requestId": id } });
+            self.ends[EDITOR].output.push_line(cancel.to_string().into_bytes());
+            self.refuse_own_call(*own_id);
+        }
+        !abandoned.is_empty()
+    }
+
+    /// Answers one of our own calls as cancelled.
+    fn refuse_own_call(&mut self, own_id: i64) {
+        let cancelled: Error = RpcError::Cancelled.into();
+        self.ends[OWN_END].output.push_line(error_response(&json!(own_id), &cancelled));
     }
 
     fn is_finished(&mut self, cx: &mut Context<'_>) -> bool {
@@ -504,6 +592,10 @@ impl ProxyCore {
         }
         self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready())
     }
+}
+
+fn is_request(message: &RoutedMessage) -> bool {
+    message.kind == RoutedMessageKind::Request
 }
 
 /// Returns an error response.

@@ -1,5 +1,7 @@
 //! The agent's end: the [`Agent`] trait, and the dispatcher that turns messages into calls of it.
 
+pub(crate) mod handle;
+
 use std::collections::HashMap;
 use std::future::{Future, ready};
 use std::sync::Arc;
@@ -14,18 +16,18 @@ use agent_client_protocol_schema::v1::{
     SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
 };
 use bowline_protocol::capabilities::ClientCapabilityGate;
+use bowline_protocol::capabilities::version;
 use bowline_protocol::quirks::misplaced_client_info;
 use bowline_protocol::rpc_error::RpcError;
-use bowline_protocol::version;
 
-use crate::client_handle::ClientHandle;
-use crate::context::RequestContext;
-use crate::dispatch::{
+use crate::client::handle::ClientHandle;
+use crate::message::methods::{self, RpcRequest, SetSessionModelRequest, SetSessionModelResponse};
+use crate::peer::RpcViolation;
+use crate::service::context::RequestContext;
+use crate::service::dispatch::{
     self, handle_request, is_extension, method_not_found, respond_error, respond_raw, respond_with,
     to_raw_params,
 };
-use crate::methods::{self, RpcRequest, SetSessionModelRequest, SetSessionModelResponse};
-use crate::peer::RpcViolation;
 use crate::service::{
     BoxFuture, CancelSignal, IncomingRequest, RawParams, Service, ServiceResponse, UncheckedParamsError,
     WeakCancelSignal,
@@ -204,7 +206,7 @@ pub trait Agent: Send + Sync + 'static {
     fn inspect(&self, method: &str, params: &str) {}
 
     /// Handles a protocol violation by the client. Any possible answer has already been sent.
-    fn on_violation(&self, breach: RpcViolation) {}
+    fn on_violation(&self, violation: RpcViolation) {}
 }
 
 /// Serves an [`Agent`].
@@ -251,9 +253,9 @@ impl<A: Agent> AgentDispatcher<A> {
         let agent = Arc::clone(&self.agent);
         let (_, cx) = RequestContext::from_request(incoming, self.client.clone());
         Ok(respond_with(async move {
-            let agreed = version::negotiate(request.protocol_version);
+            let negotiated = version::negotiate(request.protocol_version);
             let mut response = agent.initialize(request, cx).await?;
-            response.protocol_version = agreed;
+            response.protocol_version = negotiated;
             Ok(response)
         }))
     }
@@ -341,7 +343,7 @@ impl<A: Agent> AgentDispatcher<A> {
         &mut self,
         method: &str,
         params: RawParams<'_>,
-    ) -> Result<Option<BoxFuture<()>>, UncheckedParamsError> {
+    ) -> Result<Option<BoxFuture<'static, ()>>, UncheckedParamsError> {
         let (agent, client) = (Arc::clone(&self.agent), self.client.clone());
         if method == AGENT_METHOD_NAMES.session_cancel {
             let Ok(cancel) = params.parse::<CancelNotification>()? else { return Ok(None) };
@@ -349,8 +351,8 @@ impl<A: Agent> AgentDispatcher<A> {
             return Ok(Some(Box::pin(async move { agent.cancel(cancel, client).await })));
         }
         if method == AGENT_METHOD_NAMES.mcp_message {
-            let Ok(told) = params.parse::<MessageMcpNotification>()? else { return Ok(None) };
-            return Ok(Some(Box::pin(async move { agent.mcp_notification(told, client).await })));
+            let Ok(notification) = params.parse::<MessageMcpNotification>()? else { return Ok(None) };
+            return Ok(Some(Box::pin(async move { agent.mcp_notification(notification, client).await })));
         }
         if is_extension(method) {
             let notification = ExtNotification::new(method, to_raw_params(params)?);
@@ -376,14 +378,14 @@ impl<A: Agent> Service for AgentDispatcher<A> {
         &mut self,
         method: &str,
         params: RawParams<'_>,
-    ) -> Result<Option<BoxFuture<()>>, UncheckedParamsError> {
+    ) -> Result<Option<BoxFuture<'static, ()>>, UncheckedParamsError> {
         let handler = self.dispatch_notification(method, params)?;
         self.agent.inspect(method, params.text());
         Ok(handler)
     }
 
-    fn handle_violation(&mut self, breach: RpcViolation) {
-        self.agent.on_violation(breach);
+    fn handle_violation(&mut self, violation: RpcViolation) {
+        self.agent.on_violation(violation);
     }
 }
 

@@ -10,13 +10,13 @@ use agent_client_protocol_schema::v1::{
     CancelRequestNotification, Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId,
 };
 use bowline_protocol::capabilities::CapabilityError;
+use bowline_protocol::capabilities::version::UnsupportedVersionError;
 use bowline_protocol::rpc_error::{self, RpcError};
-use bowline_protocol::version::UnsupportedVersionError;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::body::JsonBody;
-use crate::methods::{self, RpcNotification, RpcRequest};
+use crate::message::body::JsonBody;
+use crate::message::methods::{self, RpcNotification, RpcRequest};
 use crate::peer::SendRequestError;
 
 /// Why a call failed.
@@ -101,11 +101,11 @@ struct PendingSignals {
 }
 
 impl ControlSignals {
-    fn push(&self, note: impl FnOnce(&mut PendingSignals)) {
-        let mut notes = self.lock();
-        note(&mut notes);
+    fn push(&self, update: impl FnOnce(&mut PendingSignals)) {
+        let mut signals = self.lock();
+        update(&mut signals);
         self.has_pending.store(true, Ordering::Release);
-        if let Some(waker) = &notes.waker {
+        if let Some(waker) = &signals.waker {
             waker.wake_by_ref();
         }
     }
@@ -129,9 +129,9 @@ impl ControlSignals {
         if !self.has_pending.load(Ordering::Acquire) {
             return None;
         }
-        let mut notes = self.lock();
+        let mut signals = self.lock();
         self.has_pending.store(false, Ordering::Release);
-        Some((std::mem::take(&mut notes.cancelled), notes.close_requested))
+        Some((std::mem::take(&mut signals.cancelled), signals.close_requested))
     }
 }
 
@@ -245,16 +245,16 @@ impl Caller {
     pub(crate) fn new(
         queue: usize,
     ) -> (Self, mpsc::Receiver<OutgoingMessage>, Arc<ControlSignals>, watch::Sender<bool>) {
-        let (commands, commands_out) = mpsc::channel(queue.max(1));
-        let urgent = Arc::new(ControlSignals::default());
-        let (jam, jammed) = watch::channel(false);
-        let line = CallerInner {
-            outgoing: commands,
-            control: Arc::clone(&urgent),
-            reading_paused: jammed,
+        let (outgoing, receiver) = mpsc::channel(queue.max(1));
+        let control = Arc::new(ControlSignals::default());
+        let (pause_sender, reading_paused) = watch::channel(false);
+        let inner = CallerInner {
+            outgoing,
+            control: Arc::clone(&control),
+            reading_paused,
             next_id: AtomicI64::new(0),
         };
-        (Caller { inner: Arc::new(line) }, commands_out, urgent, jam)
+        (Caller { inner: Arc::new(inner) }, receiver, control, pause_sender)
     }
 
     /// Queues a handler's answer. If the connection is gone, the answer is dropped.
@@ -273,7 +273,7 @@ impl Caller {
             .await
     }
 
-    /// Sends a request and waits for its answer. When `given_up` completes first, the request is cancelled, but an
+    /// Sends a request and waits for its answer. When `abandoned` completes first, the request is cancelled, but an
     /// answer that still comes is returned, so that a resource that the other side created and names in it is not
     /// lost.
     ///
@@ -282,25 +282,25 @@ impl Caller {
     pub async fn call_until<R: RpcRequest>(
         &self,
         request: &R,
-        given_up: impl Future<Output = ()>,
+        abandoned: impl Future<Output = ()>,
     ) -> Result<R::Response, CallError> {
         let order =
             if R::AFTER_NOTIFICATIONS { ResponseOrder::AfterNotifications } else { ResponseOrder::Immediate };
         let (id, mut receiver) = self
             .send_request(Cow::Borrowed(R::METHOD), order, || JsonBody::from_value(request), methods::decode)
             .await?;
-        let mut unanswered = CancelOnDrop { id, control: Some(&self.inner.control) };
+        let mut guard = CancelOnDrop { id, control: Some(&self.inner.control) };
         let answer = tokio::select! {
             biased;
             answer = &mut receiver => answer,
-            () = given_up => {
+            () = abandoned => {
                 let cancel = CancelRequestNotification::new(RequestId::Number(id));
                 let params = JsonBody::from_value(&cancel).map_err(CallError::InvalidParams)?;
                 self.notify_raw(PROTOCOL_LEVEL_METHOD_NAMES.cancel_request, params).await?;
                 receiver.await
             }
         };
-        unanswered.control = None;
+        guard.control = None;
         answer.unwrap_or(Err(CallError::Closed))
     }
 
@@ -349,7 +349,7 @@ impl Caller {
     /// Closes the connection once the queue has been written, or the drain timeout has passed. Requests of the other
     /// side that are unanswered by then stay unanswered; their handlers are told to stop.
     pub fn close(&self) {
-        self.inner.control.push(|notes| notes.close_requested = true);
+        self.inner.control.push(|signals| signals.close_requested = true);
     }
 
     /// Returns whether calls are no longer answered because the other side has closed its end. It may still read
@@ -366,16 +366,16 @@ impl Caller {
 
     /// Waits for room in the queue. A notification handler does not wait while reading is paused on its account.
     async fn reserve(&self) -> Result<mpsc::Permit<'_, OutgoingMessage>, CallError> {
-        let room = self.inner.outgoing.reserve();
+        let permit = self.inner.outgoing.reserve();
         if is_in_notification() {
-            let mut jammed = self.inner.reading_paused.clone();
+            let mut paused = self.inner.reading_paused.clone();
             return tokio::select! {
                 biased;
-                room = room => room.map_err(|_| CallError::Closed),
-                Ok(_) = jammed.wait_for(|jammed| *jammed) => Err(CallError::WouldDeadlock),
+                permit = permit => permit.map_err(|_| CallError::Closed),
+                Ok(_) = paused.wait_for(|paused| *paused) => Err(CallError::WouldDeadlock),
             };
         }
-        room.await.map_err(|_| CallError::Closed)
+        permit.await.map_err(|_| CallError::Closed)
     }
 
     async fn call_with<T: Send + 'static>(
@@ -385,22 +385,22 @@ impl Caller {
         params: impl FnOnce() -> Result<JsonBody, serde_json::Error>,
         read: fn(&str) -> Result<T, serde_json::Error>,
     ) -> Result<T, CallError> {
-        let inside = is_in_notification();
+        let is_nested = is_in_notification();
         // Its answer cannot wait for the notification that the caller is handling.
-        let order = if inside { ResponseOrder::Immediate } else { order };
+        let order = if is_nested { ResponseOrder::Immediate } else { order };
         let (id, receiver) = self.send_request(method, order, params, read).await?;
-        let mut unanswered = CancelOnDrop { id, control: Some(&self.inner.control) };
-        let answer = if inside {
-            let mut jammed = self.inner.reading_paused.clone();
+        let mut guard = CancelOnDrop { id, control: Some(&self.inner.control) };
+        let answer = if is_nested {
+            let mut paused = self.inner.reading_paused.clone();
             tokio::select! {
                 biased;
                 answer = receiver => answer,
-                Ok(_) = jammed.wait_for(|jammed| *jammed) => return Err(CallError::WouldDeadlock),
+                Ok(_) = paused.wait_for(|paused| *paused) => return Err(CallError::WouldDeadlock),
             }
         } else {
             receiver.await
         };
-        unanswered.control = None;
+        guard.control = None;
         answer.unwrap_or(Err(CallError::Closed))
     }
 
@@ -430,8 +430,8 @@ struct CancelOnDrop<'a> {
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        if let Some(urgent) = self.control {
-            urgent.push(|notes| notes.cancelled.push(self.id));
+        if let Some(control) = self.control {
+            control.push(|signals| signals.cancelled.push(self.id));
         }
     }
 }

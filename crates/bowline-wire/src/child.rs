@@ -11,15 +11,15 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-use crate::agent_handle::AgentHandle;
+use crate::agent::handle::AgentHandle;
 use crate::client::Client;
 use crate::connect::{attach_client, connect_client_recorded};
 use crate::driver::Driver;
-use crate::eager_reader::EagerReader;
 use crate::limits::ConnectionLimits;
-use crate::recorder::WireRecorder;
-use crate::stdio::widen_pipe;
-use crate::stream_tail::StreamTail;
+use crate::stream::eager_reader::EagerReader;
+use crate::stream::recorder::WireRecorder;
+use crate::stream::stdio::widen_pipe;
+use crate::stream::tail::StreamTail;
 
 /// Why an agent did not start.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +112,7 @@ pub fn spawn_agent_recorded<C: Client>(
     mut command: Command,
     client: Arc<C>,
     limits: ConnectionLimits,
-    tap: Option<Arc<dyn WireRecorder>>,
+    recorder: Option<Arc<dyn WireRecorder>>,
 ) -> Result<(AgentHandle, AgentProcess), SpawnError> {
     command
         .stdin(Stdio::piped())
@@ -132,21 +132,20 @@ pub fn spawn_agent_recorded<C: Client>(
     widen_pipe(&stdin);
     widen_pipe(&stdout);
     let stderr = StreamTail::spawn(stderr);
-    let (agent, serving) = match tap {
+    let (agent, serve_task) = match recorder {
         None => {
-            let eager = stdout.as_fd().try_clone_to_owned().ok().map(EagerReader::new);
+            let eager_reader = stdout.as_fd().try_clone_to_owned().ok().map(EagerReader::new);
             let (caller, driver) = Driver::new(stdout, stdin, limits);
-            let (agent, serving) = attach_client(client, (caller, driver.with_eager_reader(eager)));
-            (agent, tokio::spawn(serving))
+            let (agent, serve_task) = attach_client(client, (caller, driver.with_eager_reader(eager_reader)));
+            (agent, tokio::spawn(serve_task))
         }
         // An eager reader on the pipe itself would bypass the recorder.
-        Some(tap) => {
-            let (agent, serving) = connect_client_recorded(client, stdout, stdin, limits, tap);
-            (agent, tokio::spawn(serving))
+        Some(recorder) => {
+            let (agent, serve_task) = connect_client_recorded(client, stdout, stdin, limits, recorder);
+            (agent, tokio::spawn(serve_task))
         }
     };
-    let process =
-        AgentProcess { child, process_group: group, agent: agent.clone(), serve_task: serving, stderr };
+    let process = AgentProcess { child, process_group: group, agent: agent.clone(), serve_task, stderr };
     Ok((agent, process))
 }
 

@@ -1,5 +1,7 @@
 //! The client's end: the [`Client`] trait, and the dispatcher that turns messages into calls of it.
 
+pub(crate) mod handle;
+
 use std::future::{Future, ready};
 use std::sync::Arc;
 
@@ -16,13 +18,13 @@ use bowline_protocol::capabilities::ClientMethod;
 use bowline_protocol::rpc_error::RpcError;
 use serde_json::value::RawValue;
 
-use crate::agent_handle::AgentHandle;
-use crate::context::RequestContext;
-use crate::dispatch::{
+use crate::agent::handle::AgentHandle;
+use crate::message::methods::RpcRequest;
+use crate::peer::RpcViolation;
+use crate::service::context::RequestContext;
+use crate::service::dispatch::{
     handle_request, is_extension, method_not_found, respond_error, respond_raw, to_raw_params,
 };
-use crate::methods::RpcRequest;
-use crate::peer::RpcViolation;
 use crate::service::{BoxFuture, IncomingRequest, RawParams, Service, ServiceResponse, UncheckedParamsError};
 
 /// The context of a request: the agent, and the cancel signal.
@@ -169,7 +171,7 @@ pub trait Client: Send + Sync + 'static {
     fn inspect(&self, method: &str, params: &str) {}
 
     /// Handles a protocol violation by the agent. Any possible answer has already been sent.
-    fn on_violation(&self, breach: RpcViolation) {}
+    fn on_violation(&self, violation: RpcViolation) {}
 }
 
 /// A `session/update` that the schema cannot parse: its kind, or a part of it, is from a newer protocol.
@@ -227,7 +229,7 @@ impl<C: Client> ClientDispatcher<C> {
         })
     }
 
-    fn dispatch_update(&self, params: RawParams<'_>) -> Result<BoxFuture<()>, UncheckedParamsError> {
+    fn dispatch_update(&self, params: RawParams<'_>) -> Result<BoxFuture<'static, ()>, UncheckedParamsError> {
         let (client, agent) = (Arc::clone(&self.client), self.agent.clone());
         // An update is large; on the heap it is not copied on its way to the handler.
         Ok(match params.parse::<Box<SessionNotification>>()? {
@@ -309,7 +311,7 @@ impl<C: Client> ClientDispatcher<C> {
         &self,
         method: &str,
         params: RawParams<'_>,
-    ) -> Result<Option<BoxFuture<()>>, UncheckedParamsError> {
+    ) -> Result<Option<BoxFuture<'static, ()>>, UncheckedParamsError> {
         if method == CLIENT_METHOD_NAMES.session_update {
             return self.dispatch_update(params).map(Some);
         }
@@ -342,14 +344,14 @@ impl<C: Client> Service for ClientDispatcher<C> {
         &mut self,
         method: &str,
         params: RawParams<'_>,
-    ) -> Result<Option<BoxFuture<()>>, UncheckedParamsError> {
+    ) -> Result<Option<BoxFuture<'static, ()>>, UncheckedParamsError> {
         let handler = self.dispatch_notification(method, params)?;
         self.client.inspect(method, params.text());
         Ok(handler)
     }
 
-    fn handle_violation(&mut self, breach: RpcViolation) {
-        self.client.on_violation(breach);
+    fn handle_violation(&mut self, violation: RpcViolation) {
+        self.client.on_violation(violation);
     }
 }
 

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::agent::handle::AgentHandle;
 use crate::agent::{Agent, AgentDispatcher};
-use crate::agent_handle::AgentHandle;
 use crate::caller::Caller;
+use crate::client::handle::ClientHandle;
 use crate::client::{Client, ClientDispatcher};
-use crate::client_handle::ClientHandle;
 use crate::driver::Driver;
 use crate::limits::ConnectionLimits;
-use crate::recorder::{Direction, RecordedStream, WireRecorder};
-use crate::stdio;
+use crate::stream::recorder::{Direction, RecordedStream, WireRecorder};
+use crate::stream::stdio;
 
 /// Connects an agent to a client. Returns the client, and the future that serves until the client closes.
 pub fn connect_agent<A, R, W>(
@@ -67,15 +67,15 @@ pub fn connect_client_recorded<C, R, W>(
     reader: R,
     writer: W,
     limits: ConnectionLimits,
-    tap: Arc<dyn WireRecorder>,
+    recorder: Arc<dyn WireRecorder>,
 ) -> (AgentHandle, impl Future<Output = io::Result<()>> + Send)
 where
     C: Client,
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    let reader = RecordedStream::new(reader, tap.clone(), Direction::Received, limits.max_line);
-    let writer = RecordedStream::new(writer, tap, Direction::Sent, limits.max_line);
+    let reader = RecordedStream::new(reader, recorder.clone(), Direction::Received, limits.max_line);
+    let writer = RecordedStream::new(writer, recorder, Direction::Sent, limits.max_line);
     attach_client(client, Driver::new(reader, writer, limits))
 }
 
@@ -103,9 +103,9 @@ where
 /// # Panics
 /// Panics outside of a tokio runtime with IO and time enabled.
 pub async fn run_agent(agent: impl Agent) -> io::Result<()> {
-    let (reader, eager) = stdio::open_stdin();
+    let (reader, eager_reader) = stdio::open_stdin();
     let (caller, driver) = Driver::new(reader, stdio::open_stdout(), ConnectionLimits::DEFAULT);
-    let (_client, serving) = attach_agent(Arc::new(agent), (caller, driver.with_eager_reader(eager)));
+    let (_client, serving) = attach_agent(Arc::new(agent), (caller, driver.with_eager_reader(eager_reader)));
     // As its own task the connection is woken by its handlers without a detour through the runtime's driver.
     tokio::spawn(serving).await.map_err(io::Error::other)?
 }

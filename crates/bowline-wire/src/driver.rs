@@ -18,16 +18,17 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 
-use crate::body::JsonBody;
 use crate::caller::{CallError, Caller, ControlSignals, OutgoingMessage, ResponseOrder, ResponseSender};
-use crate::eager_reader::EagerReader;
+use crate::driver::notification_queue::NotificationQueue;
 use crate::limits::ConnectionLimits;
-use crate::notification_queue::NotificationQueue;
+use crate::message::body::JsonBody;
 use crate::peer::{NextMessage, Peer, PeerEvent};
 use crate::service::{
     CancelSignal, CatchPanic, IncomingRequest, Service, ServiceResponse, catch_panic, panic_error,
 };
+use crate::stream::eager_reader::EagerReader;
 
+pub(crate) mod notification_queue;
 mod unchecked;
 
 use unchecked::{UncheckedOutcome, take_unchecked};
@@ -102,7 +103,7 @@ where
             max_backlog: limits.max_backlog.max(1),
             ..limits
         };
-        let (caller, commands, urgent, jammed) = Caller::new(limits.queue_capacity);
+        let (caller, outgoing, control, reading_paused) = Caller::new(limits.queue_capacity);
         let driver = Driver {
             reader,
             writer,
@@ -112,11 +113,11 @@ where
                 running_handlers: HashMap::new(),
                 has_finished_handler: false,
                 is_open: true,
-                control: urgent,
+                control,
             },
             notifications: NotificationQueue::default(),
-            outgoing: commands,
-            reading_paused: jammed,
+            outgoing,
+            reading_paused,
             waker: Waker::noop().clone(),
             caller: caller.clone(),
             handlers: JoinSet::new(),
@@ -133,8 +134,8 @@ where
     }
 
     /// Lets the connection poll for answers before it waits for them.
-    pub(crate) fn with_eager_reader(mut self, eager: Option<EagerReader>) -> Self {
-        self.eager_reader = eager;
+    pub(crate) fn with_eager_reader(mut self, eager_reader: Option<EagerReader>) -> Self {
+        self.eager_reader = eager_reader;
         self
     }
 
@@ -172,15 +173,15 @@ where
             queue_waits = queue_waits || self.take_outgoing(cx).is_pending();
             self.notifications.poll(cx);
             self.poll_write(cx)?;
-            let asked = !input_waits && self.can_read();
-            let read = asked && self.poll_read(service, cx)?.is_ready();
+            let should_read = !input_waits && self.can_read();
+            let read = should_read && self.poll_read(service, cx)?.is_ready();
             // Input that may not be read now has not registered the waker.
-            input_waits = input_waits || asked && !read;
+            input_waits = input_waits || should_read && !read;
             if self.poll_finished(cx) {
                 return Poll::Ready(Ok(()));
             }
-            let room = self.state.peer.output_len() < self.limits.high_water;
-            if !read && (queue_waits || !room) && !self.read_eagerly(service, cx)? {
+            let has_capacity = self.state.peer.output_len() < self.limits.high_water;
+            if !read && (queue_waits || !has_capacity) && !self.read_eagerly(service, cx)? {
                 return Poll::Pending;
             }
         }
@@ -254,12 +255,12 @@ where
 
     /// Returns whether more input may be read. If not, another event has to come first, and wakes this task.
     fn can_read(&mut self) -> bool {
-        let jammed = self.notifications.size() >= self.limits.max_backlog;
-        if jammed != self.is_reading_paused {
-            self.is_reading_paused = jammed;
-            self.reading_paused.send_replace(jammed);
+        let is_paused = self.notifications.size() >= self.limits.max_backlog;
+        if is_paused != self.is_reading_paused {
+            self.is_reading_paused = is_paused;
+            self.reading_paused.send_replace(is_paused);
         }
-        self.phase == ConnectionPhase::Open && !jammed && !self.state.peer.is_flooded()
+        self.phase == ConnectionPhase::Open && !is_paused && !self.state.peer.is_flooded()
     }
 
     fn poll_read(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
@@ -279,14 +280,14 @@ where
 
     /// Polls for input that should come soon. Returns whether it came.
     fn read_eagerly(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<bool> {
-        let expecting =
+        let expects_answer =
             std::mem::take(&mut self.has_written) && !self.state.replies.is_empty() && self.can_read();
-        let Some(eager) = self.eager_reader.as_mut().filter(|_| expecting) else { return Ok(false) };
-        let came = eager.try_read(self.state.peer.read_buffer());
-        if came {
+        let Some(reader) = self.eager_reader.as_mut().filter(|_| expects_answer) else { return Ok(false) };
+        let has_read = reader.try_read(self.state.peer.read_buffer());
+        if has_read {
             self.process_input(service, cx)?;
         }
-        Ok(came)
+        Ok(has_read)
     }
 
     /// Processes everything that has been read.
@@ -296,9 +297,9 @@ where
                 self.poll_write(cx)?;
             }
             let DriverState { peer, replies, .. } = &mut self.state;
-            let Some(next) = peer
-                .next_message(|guess| take_unchecked(guess, service, replies, self.notifications.is_idle()))
-            else {
+            let Some(next) = peer.next_message(|message| {
+                take_unchecked(message, service, replies, self.notifications.is_idle())
+            }) else {
                 return Ok(());
             };
             match next {
@@ -312,9 +313,13 @@ where
                 | NextMessage::Event(PeerEvent::LateResponse { .. }) => {}
                 NextMessage::Event(PeerEvent::Request { id, method, params }) => {
                     let cancel = CancelSignal::new();
-                    let (given, fired) = (params.into(), cancel.clone());
-                    let incoming =
-                        IncomingRequest { id: id.clone(), method: &method, params: given, cancel: fired };
+                    let (raw_params, signal) = (params.into(), cancel.clone());
+                    let incoming = IncomingRequest {
+                        id: id.clone(),
+                        method: &method,
+                        params: raw_params,
+                        cancel: signal,
+                    };
                     let answer = catch_panic(|| service.handle_request(incoming)).and_then(Result::ok);
                     self.respond(
                         id,
@@ -344,8 +349,8 @@ where
                 NextMessage::Event(PeerEvent::Cancel { id }) => {
                     self.state.running_handlers.get(&id).into_iter().for_each(CancelSignal::fire);
                 }
-                NextMessage::Event(PeerEvent::Violation(breach)) => {
-                    catch_panic(|| service.handle_violation(breach));
+                NextMessage::Event(PeerEvent::Violation(violation)) => {
+                    catch_panic(|| service.handle_violation(violation));
                 }
             }
         }
@@ -439,7 +444,7 @@ impl DriverState {
                 }
                 match self.peer.request_with_id(id, &method, params) {
                     Ok(()) => drop(self.replies.insert(id, (reply, order))),
-                    Err(not_sent) => reply.send(Err(not_sent.into())),
+                    Err(error) => reply.send(Err(error.into())),
                 }
             }
             // A client may have closed its end and still read ours.
@@ -456,8 +461,8 @@ impl DriverState {
     }
 
     fn respond(&mut self, id: &RequestId, answer: Result<JsonBody, Error>) {
-        let owed = self.peer.respond(id, answer);
-        debug_assert!(owed.is_ok(), "a request is answered once: {owed:?}");
+        let result = self.peer.respond(id, answer);
+        debug_assert!(result.is_ok(), "a request is answered once: {result:?}");
     }
 
     fn cancel(&mut self, id: i64) {

@@ -25,50 +25,33 @@
 //!   its account gets `CallError::WouldDeadlock`.
 //! - **Large messages.** Bodies move by ownership from the serialiser to `writev`. Their buffers are kept for the next
 //!   large message and released after 64 small ones. Pipes are widened to 1 MiB where the system allows it.
-//! - **For the proxy:** [`peek`] finds id and method of a line without parsing it, and [`canonical`] rewrites a
+//! - **For the proxy:** [`peek`](message::peek) finds id and method of a line without parsing it, and [`canonical`](message::canonical) rewrites a
 //!   message so that every parser reads it the same way.
 
 mod agent;
-mod agent_handle;
-pub mod body;
 mod caller;
-pub mod canonical;
 mod child;
 mod client;
-mod client_handle;
 mod connect;
-mod context;
-mod dispatch;
 pub mod driver;
-mod eager_reader;
-mod envelope;
-mod head_reader;
 pub mod limits;
-mod line_buffer;
-pub mod methods;
-mod notification_queue;
-mod outbox;
-pub mod peek;
+pub mod message;
 pub mod peer;
-mod recorder;
-mod request_tracker;
-mod salvage;
 pub mod service;
-mod stdio;
-mod stream_tail;
+mod stream;
 
+pub use crate::agent::handle::AgentHandle;
+pub use crate::client::handle::ClientHandle;
+pub use crate::message::envelope::MalformedMessage;
+pub use crate::service::context::RequestContext;
+pub use crate::stream::head_reader::{HeadReader, StreamHead};
+pub use crate::stream::recorder::{Direction, RecordedStream, WireRecorder};
+pub use crate::stream::stdio::standard_streams;
+pub use crate::stream::tail::StreamTail;
 pub use agent::{Agent, AgentContext};
 pub use agent_client_protocol_schema as schema;
-pub use agent_handle::AgentHandle;
 pub use caller::{CallError, Caller};
 pub use child::{AgentExit, AgentProcess, ShutdownGrace, SpawnError, spawn_agent, spawn_agent_recorded};
 pub use client::{Client, ClientContext, UnknownUpdate};
-pub use client_handle::ClientHandle;
 pub use connect::{connect_agent, connect_client, connect_client_recorded, run_agent};
-pub use context::RequestContext;
-pub use envelope::MalformedMessage;
-pub use head_reader::{HeadReader, StreamHead};
 pub use limits::ConnectionLimits;
-pub use recorder::{Direction, RecordedStream, WireRecorder};
-pub use stdio::standard_streams;
-pub use stream_tail::StreamTail;

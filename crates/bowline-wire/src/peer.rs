@@ -12,11 +12,11 @@ use std::ops::Range;
 use agent_client_protocol_schema::v1::{Error, RequestId};
 use serde_json::value::RawValue;
 
-use crate::body::JsonBody;
-use crate::envelope::{self, MalformedMessage, UncheckedMessage};
 use crate::limits::ConnectionLimits;
-use crate::line_buffer::{FramedLine, LineBuffer};
-use crate::request_tracker::RequestTracker;
+use crate::message::body::JsonBody;
+use crate::message::envelope::{self, MalformedMessage, UncheckedMessage};
+use crate::peer::request_tracker::RequestTracker;
+use crate::stream::line_buffer::{FramedLine, LineBuffer};
 
 /// An event from the other side.
 #[derive(Debug)]
@@ -157,35 +157,35 @@ impl Peer {
         }
     }
 
-    /// Takes the next message. One in the usual form is first offered to `take`, which parses its body and so
+    /// Takes the next message. One in the usual form is first offered to `handle`, which parses its body and so
     /// verifies the form; if that fails, the message is parsed with checks.
     pub(crate) fn next_message<T>(
         &mut self,
-        take: impl FnOnce(UncheckedMessage<'_>) -> Option<T>,
+        handle: impl FnOnce(UncheckedMessage<'_>) -> Option<T>,
     ) -> Option<NextMessage<'_, T>> {
         let step = self.next_input()?;
-        let Peer { lines, requests: exchange, max_line, .. } = self;
+        let Peer { lines, requests, max_line, .. } = self;
         Some(NextMessage::Event(match step {
             InputItem::Message(range) => {
                 let bytes = &lines.bytes()[range];
                 match str::from_utf8(bytes) {
-                    Err(_) => exchange.handle_malformed(bytes, MalformedMessage::NotUtf8),
+                    Err(_) => requests.handle_malformed(bytes, MalformedMessage::NotUtf8),
                     Ok(text) => {
-                        if let Some(taken) = exchange.offer_unchecked(text, take) {
-                            return Some(NextMessage::Handled(taken));
+                        if let Some(handled) = requests.offer_unchecked(text, handle) {
+                            return Some(NextMessage::Handled(handled));
                         }
                         match envelope::parse(text) {
-                            Ok(message) => exchange.handle_message(message),
-                            Err(malformed) => exchange.handle_malformed(bytes, malformed),
+                            Ok(message) => requests.handle_message(message),
+                            Err(malformed) => requests.handle_malformed(bytes, malformed),
                         }
                     }
                 }
             }
             InputItem::TooLong { head, length } => {
-                exchange.handle_malformed(&head, MalformedMessage::TooLong { length, limit: *max_line })
+                requests.handle_malformed(&head, MalformedMessage::TooLong { length, limit: *max_line })
             }
             InputItem::BadBatch(range, malformed) => {
-                exchange.handle_malformed(&lines.bytes()[range], malformed)
+                requests.handle_malformed(&lines.bytes()[range], malformed)
             }
         }))
     }
@@ -305,5 +305,6 @@ impl Peer {
     }
 }
 
+pub(crate) mod request_tracker;
 #[cfg(test)]
 mod tests;

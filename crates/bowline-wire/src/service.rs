@@ -1,5 +1,10 @@
 //! The service that handles the other side's messages, and the signal that tells a handler to stop.
 
+pub(crate) mod context;
+pub(crate) mod dispatch;
+
+pub use futures_util::future::BoxFuture;
+
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -13,19 +18,16 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
-use crate::body::JsonBody;
-use crate::methods;
+use crate::message::body::JsonBody;
+use crate::message::methods;
 use crate::peer::RpcViolation;
-
-/// A future on the heap that may move between threads.
-pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A service's response to a request.
 pub enum ServiceResponse {
     /// An immediate answer.
     Ready(Result<JsonBody, Error>),
     /// The answer is this future's result. If it panics, the request is answered with an error.
-    Deferred(BoxFuture<Result<JsonBody, Error>>),
+    Deferred(BoxFuture<'static, Result<JsonBody, Error>>),
 }
 
 /// Handles the messages of the other side. The connection owns it and calls it in the order of arrival.
@@ -51,11 +53,11 @@ pub trait Service: Send + 'static {
         &mut self,
         method: &str,
         params: RawParams<'_>,
-    ) -> Result<Option<BoxFuture<()>>, UncheckedParamsError>;
+    ) -> Result<Option<BoxFuture<'static, ()>>, UncheckedParamsError>;
 
     /// Handles a protocol violation by the other side.
-    fn handle_violation(&mut self, breach: RpcViolation) {
-        drop(breach);
+    fn handle_violation(&mut self, violation: RpcViolation) {
+        drop(violation);
     }
 }
 
@@ -203,7 +205,7 @@ impl WeakCancelSignal {
 }
 
 /// Runs a handler and turns its panic into an error. The panic message is not sent: it may quote secrets.
-pub(crate) struct CatchPanic<T>(pub(crate) BoxFuture<Result<T, Error>>);
+pub(crate) struct CatchPanic<T>(pub(crate) BoxFuture<'static, Result<T, Error>>);
 
 impl<T> Future for CatchPanic<T> {
     type Output = Result<T, Error>;

@@ -17,6 +17,7 @@ use bowline_wire::{
     AgentHandle, AgentProcess, CallError, Client, ClientContext, ConnectionLimits, ShutdownGrace, spawn_agent,
 };
 use expect_test::expect;
+use test_support::wait::wait_until_async;
 use tokio::process::Command;
 
 struct IgnoringClient;
@@ -57,14 +58,11 @@ async fn child_pid(agent: &AgentHandle) -> String {
 
 /// Waits until a process is gone. It may linger as a zombie until its new parent reaps it.
 async fn wait_until_gone(pid: &str) {
-    loop {
+    let is_gone = || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        if status.rsplit(')').next().is_none_or(|rest| rest.trim_start().starts_with('Z') || rest.is_empty())
-        {
-            return;
-        }
-        tokio::task::yield_now().await;
-    }
+        status.rsplit(')').next().is_none_or(|rest| rest.trim_start().starts_with('Z') || rest.is_empty())
+    };
+    wait_until_async(&format!("the end of process {pid}"), is_gone).await;
 }
 
 #[test]
@@ -148,7 +146,7 @@ async fn the_last_answer_of_an_agent_counts_even_if_it_cannot_be_written_to_any_
     let (agent, _process) = spawn(
         r#"read request; exec 0<&-; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}'; exit 0"#,
     );
-    let note = agent.caller().notify_raw("_note", bowline_wire::body::JsonBody::empty_object());
+    let note = agent.caller().notify_raw("_note", bowline_wire::message::body::JsonBody::empty_object());
     let (answer, _) = tokio::join!(initialize(&agent), note);
     answer.expect("the answer that was written before the end");
 }

@@ -5,6 +5,10 @@
 //!
 //! Files are not memory-mapped: truncating a mapped file during a read would kill the process.
 
+pub(crate) mod displaced_files;
+pub(crate) mod replace;
+pub(crate) mod writers;
+
 use std::collections::hash_map::DefaultHasher;
 use std::fs::File;
 use std::hash::{Hash, Hasher};
@@ -21,7 +25,7 @@ use bowline_text::text::{self, NotTextError, TextFormat};
 use indexmap::IndexMap;
 use rustix::fs::Stat;
 
-use crate::file_clock;
+use bowline_storage::file_clock;
 
 /// The largest file without a line index: a window is cut out of its whole text.
 const MAX_UNINDEXED_BYTES: u64 = 1 << 20;

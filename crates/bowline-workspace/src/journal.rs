@@ -30,7 +30,7 @@ mod tests;
 
 pub use baseline::BaselineRow;
 pub use error::{JournalError, JournalNotice};
-pub use examine::{JournalCondition, examine, is_in_use};
+pub use examine::{JournalCondition, examine, is_in_use, recent_changes};
 pub use prune::PruneReport;
 
 use encryption::JournalKey;
@@ -40,7 +40,7 @@ pub(crate) use live_sessions::LiveSessions;
 use prune::RoomEstimate;
 use recent_hashes::RecentHashes;
 
-use crate::storage::{Database, DatabaseFile, Durability, FileLock, LockMode};
+use bowline_storage::{Database, DatabaseFile, Durability, FileLock, LockMode};
 
 /// The name of the database in a journal's directory.
 pub const FILE_NAME: &str = "journal.sqlite";

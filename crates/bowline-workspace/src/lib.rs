@@ -14,11 +14,8 @@
 //!   the [`Workspace`](workspace::Workspace) itself serves the editor: documents, changes, patches, undo, scans.
 //! - [`files`], [`terminals`]: traits for tools that are independent of where files and commands live, with
 //!   implementations for the local machine.
-//! - [`approvals`], [`policy`], [`audit`]: the check before every operation, the user's rules, the log.
-//! - [`journal`]: the record of changes, from which they can be undone. [`storage`]: private files, locks and
-//!   databases.
+//! - [`journal`]: the record of changes, from which they can be undone.
 //! - [`observer`], [`walker`]: detection of changes that did not pass through the engine.
-//! - `disk_calls`: the gate before every call that changes the disk, through which tests inject failures.
 //!
 //! ```no_run
 //! use bowline_workspace::roots::{RootSpec, Roots};
@@ -36,29 +33,18 @@
 //! # }
 //! ```
 
-pub mod approvals;
-pub mod audit;
-pub mod clock;
 mod disk;
-pub mod disk_calls;
 pub mod disk_snapshot;
-mod displaced_files;
 pub mod error;
-mod file_clock;
-pub mod file_watcher;
 pub mod files;
 pub mod journal;
 pub mod list;
 pub mod observer;
-pub mod policy;
-mod replace;
 pub mod roots;
 pub mod search;
-pub mod storage;
 pub mod terminals;
 pub mod walker;
 pub mod workspace;
-mod writers;
 
 pub use bowline_history as history;
 pub use bowline_text as text;

@@ -24,6 +24,7 @@ use crate::walker::{
 };
 
 mod contents;
+pub mod file_watcher;
 mod scan;
 
 use scan::{Scan, UnknownFiles};

@@ -18,7 +18,7 @@ use bowline_policy::paths::{
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use crate::replace::is_temp_name;
+use crate::disk::replace::is_temp_name;
 
 mod handles;
 mod identity;

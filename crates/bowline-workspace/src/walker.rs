@@ -19,6 +19,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::roots::{AdmittedPath, RootHandle, Roots};
+use bowline_storage::file_clock::file_stamp;
 
 mod ignore_rules;
 mod ignore_snapshot;
@@ -381,23 +382,6 @@ fn open_at(directory: &OwnedFd, name: &str, flags: OFlags) -> Result<OwnedFd, Er
 
 fn stat_at(directory: &OwnedFd, name: &str) -> Result<Stat, Errno> {
     rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
-}
-
-/// Returns the stamp of a file from its metadata.
-#[must_use]
-pub fn file_stamp(stat: &Stat) -> FileStamp {
-    FileStamp {
-        device: stat.st_dev,
-        inode: stat.st_ino,
-        size: u64::try_from(stat.st_size).unwrap_or_default(),
-        mtime_ns: to_nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
-        ctime_ns: to_nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
-        mode: stat.st_mode & 0o7777,
-    }
-}
-
-pub(crate) fn to_nanoseconds(seconds: i64, rest: impl TryInto<i64>) -> i64 {
-    seconds.saturating_mul(1_000_000_000).saturating_add(rest.try_into().unwrap_or_default())
 }
 
 #[cfg(test)]

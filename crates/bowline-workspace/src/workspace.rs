@@ -14,56 +14,49 @@ use std::time::Duration;
 use bowline_history::changes::ChangeOrigin;
 use bowline_history::foreign_files::ForeignFiles;
 use bowline_history::ledger::{Ledger, UnseenWriteBehavior};
-use bowline_policy::paths::Access;
 use bowline_text::time::Timestamp;
+use tokio::sync::broadcast::Receiver;
 
-use crate::clock::now;
 use crate::disk::LineIndexCache;
-use crate::disk_calls::DiskCalls;
 use crate::error::FilesError;
 use crate::journal::{Journal, JournalNotice, LiveSessions, Retention};
-use crate::roots::{AdmittedPath, Roots};
+use crate::observer::ObserverOptions;
+use crate::roots::Roots;
+use bowline_storage::clock::now;
+use bowline_storage::disk_calls::DiskCalls;
 
 mod apply;
-mod browse;
 mod changes;
 mod diagnostics;
 mod documents;
 mod editor;
-mod editor_write;
 #[cfg(test)]
 mod fixture;
 mod kept_texts;
 mod late_writes;
 mod location;
-mod manual_reverts;
 mod merged_writes;
 mod notifications;
 mod observe;
-mod read;
 mod reaper;
 mod recover;
 mod reversal;
+mod session;
 mod turn_titles;
 mod undo;
-mod undo_obstacles;
-mod undo_preview;
 mod write;
 
-pub use browse::WorkingDirectory;
 pub use changes::{FilePatch, ListedChange};
 pub use documents::DocumentEvent;
 pub use editor::OpenDocument;
-pub use editor_write::EditorWrite;
 pub use kept_texts::KeptText;
 pub use notifications::WorkspaceNotification;
 pub use observe::{ObserveReport, ObserveStartReport, ScanProgress, WatchMode};
-pub use read::{ReadText, TextSource};
 pub use recover::RecoveredWrite;
+pub use session::{ReadText, TextSource, WorkingDirectory, WorkspaceSession};
 pub use turn_titles::TurnTitles;
-pub use undo::{ReversedFile, UndoOutcome};
-pub use undo_preview::{FileUndoPreview, UndoPreview};
-pub use write::{PRIVILEGES_DROPPED, WriteAgreement, WriteOutcome, WritePreview};
+pub use undo::{FileUndoPreview, ReversedFile, UndoOutcome, UndoPreview};
+pub use write::{EditorWrite, PRIVILEGES_DROPPED, WriteAgreement, WriteOutcome, WritePreview};
 
 use documents::Documents;
 
@@ -151,14 +144,6 @@ struct WorkspaceWriter {
     kept_texts: Vec<KeptText>,
 }
 
-/// A session's view of a workspace. Its roots may differ from the workspace's own.
-#[derive(Debug, Clone)]
-pub struct WorkspaceSession {
-    workspace: Workspace,
-    id: Arc<str>,
-    roots: Roots,
-}
-
 /// An opened workspace, and what to report to its owner.
 #[derive(Debug)]
 pub struct OpenedWorkspace {
@@ -220,8 +205,8 @@ impl Workspace {
             unreported_texts: Mutex::default(),
         };
         let workspace = Self { inner: Arc::new(inner) };
-        let recovered = workspace.recover(&mut workspace.writer(), &workspace.inner.roots)?;
-        workspace.start_reaper();
+        let recovered = recover::recover_writes(&workspace, &mut workspace.writer(), &workspace.inner.roots)?;
+        reaper::start_reaper(&workspace);
         Ok(OpenedWorkspace { workspace, notices, recovered })
     }
 
@@ -241,6 +226,12 @@ impl Workspace {
     #[must_use]
     pub fn remote_directory(state: &Path, roots: &[String]) -> PathBuf {
         location::workspace_directory(state, "elsewhere", &roots.concat())
+    }
+
+    /// Returns the roots of all workspaces that were opened with a journal below the user's state directory, sorted.
+    #[must_use]
+    pub fn known_roots(state: &Path) -> Vec<String> {
+        location::known_roots(state)
     }
 
     /// Returns the workspace's own roots.
@@ -275,6 +266,62 @@ impl Workspace {
         WorkspaceSession { workspace: self.clone(), id: id.into(), roots: roots.with_reserved_paths(own) }
     }
 
+    /// Starts observing: learns the existing files, and stores small ones so that later changes can be undone. Changes
+    /// since the workspace was last observed are learned but not recorded, because they cannot be attributed.
+    ///
+    /// This takes long for a large tree. Reads and writes continue meanwhile; scans find nothing until this has
+    /// returned.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be used. A stopped scan is not an error; the report says so.
+    pub fn start_observing(
+        &self,
+        options: ObserverOptions,
+        watching: WatchMode,
+        progress: &mut ScanProgress<'_>,
+    ) -> Result<ObserveStartReport, FilesError> {
+        observe::start_observing(self, options, watching, progress)
+    }
+
+    /// Detects files that changed on disk without passing through the engine since the last scan, and records the
+    /// changes as observed. Returns nothing if observation was not started.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be used.
+    pub fn observe(
+        &self,
+        origin: &ChangeOrigin,
+        progress: &mut ScanProgress<'_>,
+    ) -> Result<ObserveReport, FilesError> {
+        self.observe_with_origins(&|_| origin.clone(), progress)
+    }
+
+    /// As [`Workspace::observe`], with the origin of a change determined by its file.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be used.
+    pub fn observe_with_origins(
+        &self,
+        origin: &dyn Fn(&str) -> ChangeOrigin,
+        progress: &mut ScanProgress<'_>,
+    ) -> Result<ObserveReport, FilesError> {
+        observe::scan_workspace(self, origin, progress)
+    }
+
+    /// Merges what other programs wrote to files just as they were replaced, as far as it is known by now. A background
+    /// thread does this anyway; call it before the program ends. Returns how many replaced files are still kept for
+    /// late writes.
+    pub fn merge_displaced(&self) -> usize {
+        reaper::merge_displaced(self)
+    }
+
+    /// Subscribes to changes of documents and diagnostics, and to undone changes, from now on. A subscriber that falls
+    /// behind learns how many notifications it missed, and should query everything again.
+    #[must_use]
+    pub fn subscribe(&self) -> Receiver<WorkspaceNotification> {
+        self.inner.notifier.subscribe()
+    }
+
     fn writer(&self) -> MutexGuard<'_, WorkspaceWriter> {
         self.inner.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -286,55 +333,5 @@ impl Workspace {
     fn with_ledger<T>(&self, session: &str, act: impl FnOnce(&mut Ledger) -> T) -> T {
         let mut ledgers = self.inner.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
         act(ledgers.entry(session.to_owned()).or_default())
-    }
-}
-
-impl WorkspaceSession {
-    /// Returns the session's id.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// Returns the session's roots.
-    #[must_use]
-    pub fn roots(&self) -> &Roots {
-        &self.roots
-    }
-
-    /// Returns the workspace.
-    #[must_use]
-    pub fn workspace(&self) -> &Workspace {
-        &self.workspace
-    }
-
-    /// Resolves a path, so that an access can be judged before anything is done.
-    ///
-    /// # Errors
-    /// Returns why the path is not accessible to this session.
-    pub fn admit(&self, path: &str, access: Access) -> Result<AdmittedPath, FilesError> {
-        Ok(self.roots.admit(path, access)?)
-    }
-
-    /// Ends the session and forgets its ledger. The journal keeps the session's changes, within its limits.
-    pub fn end(&self) {
-        self.workspace.inner.live_sessions.mark_ended(&self.id);
-        let mut ledgers = self.workspace.inner.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
-        ledgers.remove(&*self.id);
-    }
-
-    fn with_ledger<T>(&self, act: impl FnOnce(&mut Ledger) -> T) -> T {
-        self.workspace.with_ledger(&self.id, act)
-    }
-
-    /// Returns the origin for a change made in this session.
-    #[must_use]
-    pub fn origin(&self, turn: Option<u64>, call: Option<&str>) -> ChangeOrigin {
-        ChangeOrigin {
-            session: Some(self.id.to_string()),
-            turn,
-            call: call.map(str::to_owned),
-            command: None,
-        }
     }
 }

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use bowline_workspace::disk_calls::DiskCall;
+use bowline_storage::disk_calls::DiskCall;
 use expect_test::{Expect, expect};
 use test_support::faulty_sqlite::with_power_loss;
 
@@ -80,7 +80,7 @@ fn a_process_that_met_a_failure_goes_on() {
 }
 
 #[test]
-fn dying_on_the_way_back_is_no_worse() {
+fn a_failure_during_rollback_is_recovered() {
     check(
         expect![""],
         |scenario, lab, made, call| {
@@ -108,7 +108,7 @@ fn dying_on_the_way_back_is_no_worse() {
 }
 
 #[test]
-fn a_process_that_dies_has_done_it_or_not() {
+fn a_killed_process_has_changed_all_or_nothing() {
     check(
         expect![""],
         |_, _, made, call| {
@@ -126,7 +126,7 @@ fn a_process_that_dies_has_done_it_or_not() {
 }
 
 #[test]
-fn what_a_user_writes_before_it_is_put_right_stays() {
+fn user_writes_before_recovery_are_kept() {
     check(
         expect![""],
         |_, _, made, call| {
@@ -149,7 +149,7 @@ fn what_a_user_writes_before_it_is_put_right_stays() {
 /// Only the journal loses unsynced data here, not the files: a file changed before its intent is durable is the worst
 /// case.
 #[test]
-fn power_that_fails_takes_nothing_that_was_relied_on() {
+fn a_power_loss_keeps_the_durable_journal_entries() {
     check(
         expect![""],
         |_, _, made, call| {
@@ -169,7 +169,7 @@ fn power_that_fails_takes_nothing_that_was_relied_on() {
 /// Data loss in the files at a power cut cannot be simulated here. The order of calls prevents it: the intent is synced
 /// before a file is touched, bytes are synced before they get their name, and the name before the old file is removed.
 #[test]
-fn what_is_relied_on_is_durable_before() {
+fn disk_calls_are_synced_in_order() {
     let mut order = String::new();
     for scenario in
         scenarios::all_scenarios().into_iter().filter(|scenario| scenario.target == FaultTarget::Operation)
@@ -258,8 +258,8 @@ fn child_entry() {
     lab.run(&scenario, faults.parse().expect("they were printed"), |told| {
         if told == ReportedOutcome::Done {
             // The test harness captures `print!`.
-            std::io::stdout().write_all(DONE_MESSAGE.as_bytes()).expect("somebody listens");
-            std::io::stdout().flush().expect("somebody listens");
+            std::io::stdout().write_all(DONE_MESSAGE.as_bytes()).expect("stdout is open");
+            std::io::stdout().flush().expect("stdout is open");
         }
     });
 }
@@ -271,11 +271,15 @@ fn check(
     attempt: impl Fn(&Scenario, &FaultFixture, &FaultSchedule) -> Result<(), String> + Sync,
 ) {
     let mut tries = Vec::new();
-    for scenario in scenarios::all_scenarios() {
+    for (index, scenario) in scenarios::all_scenarios().into_iter().enumerate() {
         let lab = FaultFixture::new(&scenario);
         let (_, calls) = lab.run(&scenario, FaultSchedule::default(), |_| {});
         assert!(!calls.is_empty(), "{} makes no calls", scenario.name);
         for (at, made) in calls.iter().enumerate() {
+            // SQLite's own tests cover its calls as well: usually every third one fails, each time in other scenarios.
+            if !made.is_from_writer() && (at + index) % 3 != 0 && !test_support::is_full_run() {
+                continue;
+            }
             tries.extend(
                 faults(&scenario, &lab, *made, at + 1).into_iter().map(|faults| (scenario, *made, faults)),
             );

@@ -65,7 +65,7 @@ async fn a_tool_reads_writes_lists_and_searches() {
 }
 
 #[tokio::test]
-async fn a_failure_is_the_same_whoever_serves_the_files() {
+async fn failures_are_reported_as_protocol_errors() {
     let (files, root, _scratch) = open_project();
     let path = |name: &str| root.join(name).to_str().unwrap().to_owned();
     let read = async |name: &str| files.read(&path(name), LineWindow::default()).await.unwrap_err();
@@ -104,7 +104,7 @@ async fn many_at_once_are_all_served() {
 }
 
 #[tokio::test]
-async fn a_write_that_nobody_waits_for_is_done_whole_or_not_begun() {
+async fn a_dropped_write_is_done_completely_or_not_at_all() {
     let (files, root, _scratch) = open_project();
     let path = root.join("large.txt").to_str().unwrap().to_owned();
     let text = "a line\n".repeat(100_000);
@@ -144,7 +144,7 @@ fn a_command_works_in_a_directory_of_the_session_and_nowhere_else() {
 }
 
 #[test]
-fn a_project_has_one_journal_whoever_opens_it() {
+fn a_project_has_one_journal_for_every_path_to_it() {
     let (files, root, scratch) = open_project();
     std::os::unix::fs::symlink(&root, scratch.path().join("alias")).unwrap();
     let state = Path::new("/state");

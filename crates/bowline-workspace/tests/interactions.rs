@@ -22,9 +22,9 @@ use bowline_history::ledger::WriteVerdict;
 use bowline_history::observation::RACY_WINDOW_NS;
 use bowline_history::undo::{ChangeOwner, ChangeSelection, ReversalDirection};
 use bowline_policy::paths::{Access, Protection};
+use bowline_storage::disk_calls::{DiskCall, DiskCalls, DiskFaultInjector};
 use bowline_text::diff;
 use bowline_text::lines::LineWindow;
-use bowline_workspace::disk_calls::{DiskCall, DiskCalls, DiskFaultInjector};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::observer::ObserverOptions;
 use bowline_workspace::roots::{RootSpec, Roots};
@@ -137,7 +137,7 @@ impl EditorCopy {
 }
 
 #[test]
-fn events_lead_from_what_an_editor_shows_to_what_the_document_holds() {
+fn document_events_keep_an_editor_in_sync() {
     let project = SessionProject::new();
     project.write_file("a", "1\n2\n3\n4\n5\n");
     project.start_observing();
@@ -184,7 +184,7 @@ fn typing_that_crosses_a_write_is_merged_with_it() {
 }
 
 #[test]
-fn a_document_does_not_answer_for_a_file_that_got_its_files_number() {
+fn a_document_is_not_confused_by_a_reused_inode() {
     let project = SessionProject::new();
     project.write_file("a", "text of a\n");
     let number = fs::metadata(project.path("a")).unwrap().ino();
@@ -204,7 +204,7 @@ fn a_document_does_not_answer_for_a_file_that_got_its_files_number() {
 }
 
 #[test]
-fn a_document_whose_file_is_away_is_saved_as_it_was() {
+fn saving_a_removed_file_keeps_its_encoding_and_mode() {
     let project = SessionProject::new();
     let utf16: Vec<u8> = "\u{feff}h\u{e9}llo\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     project.write_file("a", &utf16);
@@ -253,7 +253,7 @@ fn a_preview_shows_what_a_write_does_and_does_nothing() {
 }
 
 #[test]
-fn what_a_person_made_of_a_write_outlasts_the_next_one() {
+fn user_edits_to_a_proposed_write_survive_the_next_write() {
     let project = SessionProject::new();
     project.write_file("a", "1\n2\n3\n4\n5\n6\n7\n");
     project.read("a");
@@ -311,7 +311,7 @@ fn a_write_is_what_was_agreed_to_or_it_is_not_done() {
 }
 
 #[test]
-fn who_reads_a_newer_text_in_windows_writes_against_that() {
+fn a_write_is_decided_against_newly_read_windows() {
     let project = SessionProject::new();
     project.write_file("a", "1\n2\n3\n4\n");
     project.read("a");
@@ -325,7 +325,7 @@ fn who_reads_a_newer_text_in_windows_writes_against_that() {
 }
 
 #[test]
-fn who_saw_that_there_is_nothing_does_not_overwrite_what_came_since() {
+fn a_file_created_after_a_failed_read_is_not_overwritten() {
     let project = SessionProject::new();
     project.session.read(&project.path("a"), LineWindow::default()).unwrap_err();
     project.write_file("a", "the user's\n");
@@ -387,7 +387,7 @@ fn what_could_not_be_recorded_is_found_again() {
 }
 
 #[test]
-fn what_another_process_wrote_is_not_taken_for_the_commands() {
+fn writes_of_another_process_are_not_attributed_to_the_command() {
     let project = SessionProject::new();
     project.write_file("a", "1\n2\n3\n4\n5\n");
     project.start_observing();
@@ -407,7 +407,7 @@ fn what_another_process_wrote_is_not_taken_for_the_commands() {
 }
 
 #[test]
-fn what_cannot_be_undone_does_not_keep_the_rest_from_it() {
+fn changes_that_cannot_be_undone_are_skipped() {
     let project = SessionProject::new();
     project.write_file("log", vec![b'x'; 3 << 20]);
     project.write_file("a", "one\n");
@@ -465,7 +465,7 @@ impl DiskFaultInjector for TempModeRecorder {
 }
 
 #[test]
-fn a_secret_that_comes_back_is_shown_to_nobody_on_the_way() {
+fn a_restored_secret_is_never_readable_by_others() {
     let look =
         Arc::new(TempModeRecorder { at: DiskCall::SetMode, root: OnceLock::new(), modes: Mutex::default() });
     let project =
@@ -496,7 +496,7 @@ impl DiskFaultInjector for FailNextCall {
 }
 
 #[test]
-fn a_group_that_fails_leaves_the_files_themselves() {
+fn a_failed_group_leaves_the_original_files() {
     let fail = Arc::new(FailNextCall {
         call: DiskCall::CreateTemp,
         armed: AtomicBool::new(false),
@@ -573,7 +573,7 @@ impl DiskFaultInjector for SwapBeforeExchange {
 }
 
 #[test]
-fn what_takes_a_files_place_at_the_last_moment_stays() {
+fn a_directory_or_link_swapped_in_before_a_write_stays() {
     let make_directory = |path: &Path| {
         fs::create_dir(path).unwrap();
         fs::write(path.join("inner"), "the user's\n").unwrap();
@@ -630,7 +630,7 @@ fn project_with_late_save(at: DiskCall, append: bool) -> SessionProject {
 }
 
 #[test]
-fn what_is_written_to_a_file_while_it_loses_its_place_is_brought_in() {
+fn a_late_write_is_merged() {
     for at in [DiskCall::CreateTemp, DiskCall::SyncDirectory, DiskCall::Rename] {
         let project = project_with_late_save(at, true);
         project.write("a", "ONE\n2\n3\n4\n");
@@ -644,7 +644,7 @@ fn what_is_written_to_a_file_while_it_loses_its_place_is_brought_in() {
 }
 
 #[test]
-fn what_cannot_be_brought_in_is_told_of_and_can_be_restored() {
+fn an_unmergeable_late_write_is_reported_and_can_be_restored() {
     // Not at the end, but in the lines that the agent changes.
     let project = project_with_late_save(DiskCall::SyncDirectory, false);
     let mut news = project.workspace.subscribe();
@@ -692,7 +692,7 @@ impl DiskFaultInjector for AgentCopyAtCall {
 
 /// An agent that asks the engine to write a text may write it to the disk itself, at any moment.
 #[test]
-fn unsaved_text_stays_whenever_the_agents_own_copy_comes() {
+fn unsaved_text_survives_the_agents_own_write() {
     for nth in 0.. {
         let copy = Arc::new(AgentCopyAtCall {
             calls: AtomicUsize::new(0),
@@ -790,7 +790,7 @@ fn git_applies_what_diff_says() {
 }
 
 #[test]
-fn what_an_undo_would_do_is_what_it_does_and_looking_does_nothing() {
+fn an_undo_preview_matches_the_undo() {
     let project = SessionProject::new();
     project.write_file("a", "1\n2\n3\n4\n5\n");
     project.write_file("b", "x\n");
@@ -860,7 +860,7 @@ fn what_an_undo_would_do_is_what_it_does_and_looking_does_nothing() {
         .unwrap();
     assert_eq!(redo.files.len(), 1);
     assert!(matches!(
-        project.workspace.preview_undo(ReversalDirection::Undo, &select_session("nobody")),
+        project.workspace.preview_undo(ReversalDirection::Undo, &select_session("unknown")),
         Err(FilesError::NothingToUndo("undo"))
     ));
 }

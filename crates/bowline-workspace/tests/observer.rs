@@ -178,7 +178,7 @@ fn check_command(watching: WatchMode, found: Expect) {
 }
 
 #[test]
-fn what_a_command_did_is_found_by_a_scan_and_undone() {
+fn command_changes_are_found_by_a_scan_and_undone() {
     check_command(
         WatchMode::Off,
         expect![[r#"
@@ -194,7 +194,7 @@ fn what_a_command_did_is_found_by_a_scan_and_undone() {
 }
 
 #[test]
-fn what_a_command_did_is_found_by_a_watch_and_undone() {
+fn command_changes_are_found_by_a_watch_and_undone() {
     check_command(
         WatchMode::IfPossible,
         expect![[r#"
@@ -306,7 +306,7 @@ fn the_agents_own_writes_are_not_found() {
 
 /// Some agents write to the disk and then have the client write the same text.
 #[test]
-fn what_lies_on_disk_unseen_is_the_write_of_who_writes_the_same() {
+fn an_unseen_change_is_attributed_to_an_identical_write() {
     for watching in [WatchMode::Off, WatchMode::IfPossible] {
         let files =
             &[("a.txt", "one\n"), ("c.txt", "one\n"), (".gitignore", "target\n"), ("target/t", "one\n")];
@@ -406,7 +406,7 @@ fn a_directory_that_a_command_moved_is_found_and_moved_back() {
 
 /// Undoing that would delete a file that was the user's all along.
 #[test]
-fn what_was_never_looked_at_is_not_made_by_who_writes_the_same() {
+fn an_identical_write_to_an_unscanned_file_is_no_change() {
     let project = ObservedProject::new(&[], WatchMode::Off);
     let beside = project.root.with_file_name("beside");
     write(&beside.join("mine"), "mine\n");
@@ -420,7 +420,7 @@ fn what_was_never_looked_at_is_not_made_by_who_writes_the_same() {
 }
 
 #[test]
-fn what_another_bowline_wrote_is_explained_by_the_journal() {
+fn writes_of_another_bowline_are_explained_by_the_journal() {
     let project = ObservedProject::new(&[("a.txt", "one\n"), ("b.txt", "one\n")], WatchMode::Off);
     let state = project.root.with_file_name("state");
     let other = open_workspace(&project.root, &state, WatchMode::Off).session("s2");
@@ -433,7 +433,7 @@ fn what_another_bowline_wrote_is_explained_by_the_journal() {
 }
 
 #[test]
-fn what_changed_while_nobody_looked_is_learnt_and_not_recorded() {
+fn changes_while_not_observing_are_learned_but_not_recorded() {
     let project = ObservedProject::new(&[("a.txt", "one\n")], WatchMode::Off);
     let state = project.root.with_file_name("state");
     let (root, path) = (project.root.clone(), project.path("a.txt"));
@@ -449,7 +449,7 @@ fn what_changed_while_nobody_looked_is_learnt_and_not_recorded() {
 }
 
 #[test]
-fn of_secrets_no_copy_is_made() {
+fn secret_files_are_never_copied() {
     let project = ObservedProject::new(&[(".env", "KEY=1\n"), ("a.txt", "one\n")], WatchMode::Off);
     fs::write(project.root.join(".env"), "KEY=2\n").unwrap();
     write(&project.root.join("sub/.env"), "KEY=3\n");
@@ -490,7 +490,7 @@ fn a_scan_that_is_stopped_says_so_and_can_be_taken_up_again() {
 
 /// Files that the first scan did not reach existed before any command: undo must not delete them.
 #[test]
-fn what_a_stopped_first_scan_did_not_learn_is_not_created_by_a_later_change() {
+fn files_missed_by_a_stopped_first_scan_are_not_reported_as_created() {
     let project = ObservedProject::new(&[], WatchMode::Off);
     for at in 0..1200 {
         fs::write(project.root.join(format!("{at}.txt")), "x").unwrap();

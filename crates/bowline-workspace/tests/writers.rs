@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bowline_history::undo::ChangeSelection;
+use bowline_storage::disk_calls::{DiskCall, DiskCalls, DiskFaultInjector};
 use bowline_text::lines::LineWindow;
-use bowline_workspace::disk_calls::{DiskCall, DiskCalls, DiskFaultInjector};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::journal::ChangeFilter;
 use bowline_workspace::roots::{RootSpec, Roots};

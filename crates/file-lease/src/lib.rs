@@ -66,9 +66,9 @@ mod system {
             // process. SIGURG is ignored by default. Releasing a lease resets this.
             fcntl_retrying(file, F_SETSIG, libc::SIGURG).map_err(LeaseError::Unavailable)?;
         }
-        fcntl_retrying(file, libc::F_SETLEASE, lease).map_err(|why| match why.raw_os_error() {
+        fcntl_retrying(file, libc::F_SETLEASE, lease).map_err(|error| match error.raw_os_error() {
             Some(libc::EAGAIN) => LeaseError::Contended,
-            _ => LeaseError::Unavailable(why),
+            _ => LeaseError::Unavailable(error),
         })
     }
 
@@ -78,9 +78,9 @@ mod system {
             if unsafe { libc::fcntl(file.as_raw_fd(), command, argument) } != -1 {
                 return Ok(());
             }
-            let why = io::Error::last_os_error();
-            if why.kind() != io::ErrorKind::Interrupted {
-                return Err(why);
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! An agent that implements every method of the protocol: each reports in its response, or in an update, that it was
 //! called.
 
-use bowline_wire::methods::{SetSessionModelRequest, SetSessionModelResponse};
+use bowline_wire::message::methods::{SetSessionModelRequest, SetSessionModelResponse};
 use bowline_wire::schema::v1::{
     AuthenticateRequest, AuthenticateResponse, CancelNotification, CloseSessionRequest, CloseSessionResponse,
     CompleteElicitationNotification, ContentChunk, DeleteSessionRequest, DeleteSessionResponse, Error,
@@ -40,14 +40,14 @@ async fn send_text(client: &ClientHandle, session: &SessionId, text: String) -> 
 async fn send_outcome<T: Serialize>(
     client: &ClientHandle,
     session: &SessionId,
-    what: &str,
+    label: &str,
     outcome: Result<T, CallError>,
 ) -> Result<(), CallError> {
     let outcome = match outcome {
         Ok(answer) => json!(answer).to_string(),
         Err(error) => format!("! {error}"),
     };
-    send_text(client, session, format!("{what}: {outcome}")).await
+    send_text(client, session, format!("{label}: {outcome}")).await
 }
 
 impl Agent for CompleteAgent {

@@ -77,21 +77,21 @@ pub struct PeerClientArgs {
 
 impl PeerClientArgs {
     /// Parses `--approve allow|reject --plan JSON -- AGENT ARG…`.
-    pub fn parse(mut given: impl Iterator<Item = String>) -> Result<Self> {
-        let (mut approve, mut plan) = (PermissionOptionKind::AllowOnce, None);
-        while let Some(name) = given.next() {
+    pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
+        let (mut approval_kind, mut plan) = (PermissionOptionKind::AllowOnce, None);
+        while let Some(name) = arguments.next() {
             if name == "--" {
                 break;
             }
-            let value = given.next().with_context(|| format!("{name} needs a value"))?;
+            let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
             match (name.as_str(), value.as_str()) {
-                ("--approve", "allow") => approve = PermissionOptionKind::AllowOnce,
-                ("--approve", "reject") => approve = PermissionOptionKind::RejectOnce,
+                ("--approve", "allow") => approval_kind = PermissionOptionKind::AllowOnce,
+                ("--approve", "reject") => approval_kind = PermissionOptionKind::RejectOnce,
                 ("--plan", json) => plan = Some(serde_json::from_str(json).context("cannot read the plan")?),
                 _ => bail!("unknown argument {name} {value}"),
             }
         }
-        Ok(Self { approval_kind: approve, plan: plan.context("--plan is missing")?, agent: given.collect() })
+        Ok(Self { approval_kind, plan: plan.context("--plan is missing")?, agent: arguments.collect() })
     }
 }
 

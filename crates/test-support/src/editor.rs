@@ -14,8 +14,8 @@ use agent_client_protocol_schema::v1::{
     WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use anyhow::Result;
+use bowline_protocol::capabilities::version;
 use bowline_protocol::rpc_error::RpcError;
-use bowline_protocol::version;
 use bowline_text::lines::{LineWindow, slice_lines};
 use bowline_wire::{
     Agent, AgentHandle, Client, ClientContext, ClientHandle, ConnectionLimits, connect_agent, connect_client,
@@ -132,9 +132,9 @@ struct State {
 
 impl FakeEditor {
     /// Creates an editor without documents, whose user allows every request once.
-    pub fn new(offers: EditorCapabilities) -> Arc<Self> {
-        let (state, changed, death) = (Mutex::default(), Notify::new(), Notify::new());
-        Arc::new(Self { capabilities: offers, state, changed, disconnect: death })
+    pub fn new(capabilities: EditorCapabilities) -> Arc<Self> {
+        let (state, changed, disconnect) = (Mutex::default(), Notify::new(), Notify::new());
+        Arc::new(Self { capabilities, state, changed, disconnect })
     }
 
     /// Connects an agent in the same process, and initialises the connection. Returns both ends: the client as the
@@ -143,17 +143,17 @@ impl FakeEditor {
     /// # Errors
     /// Fails if the initialisation fails.
     pub async fn connect(self: &Arc<Self>, agent: impl Agent) -> Result<(ClientHandle, AgentHandle)> {
-        let (ours, theirs) = tokio::io::duplex(64 << 10);
-        let (reader, writer) = tokio::io::split(theirs);
+        let (client_end, agent_end) = tokio::io::duplex(64 << 10);
+        let (reader, writer) = tokio::io::split(agent_end);
         let (client, serving) = connect_agent(Arc::new(agent), reader, writer, ConnectionLimits::DEFAULT);
         tokio::spawn(serving);
-        let (reader, writer) = tokio::io::split(ours);
+        let (reader, writer) = tokio::io::split(client_end);
         let (agent, serving) = connect_client(self.clone(), reader, writer, ConnectionLimits::DEFAULT);
-        let its = self.clone();
+        let editor = self.clone();
         tokio::spawn(async move {
             tokio::select! {
                 ended = serving => drop(ended),
-                () = its.disconnect.notified() => {}
+                () = editor.disconnect.notified() => {}
             }
         });
         agent.initialize(self.initialize_request()).await?;
@@ -189,18 +189,18 @@ impl FakeEditor {
     }
 
     /// Makes the next call of this method fail with a fault.
-    pub fn queue_fault(&self, method: &'static str, trouble: EditorFault) {
-        self.state().faults.push((method, trouble));
+    pub fn queue_fault(&self, method: &'static str, fault: EditorFault) {
+        self.state().faults.push((method, fault));
     }
 
     /// Runs a hook on the documents, such as the user's typing, right after the next response to this method.
-    pub fn run_after(&self, method: &'static str, act: impl FnOnce(&mut EditorDocuments) + Send + 'static) {
-        self.state().hooks.push((method, Box::new(act)));
+    pub fn run_after(&self, method: &'static str, hook: impl FnOnce(&mut EditorDocuments) + Send + 'static) {
+        self.state().hooks.push((method, Box::new(hook)));
     }
 
     /// Queues the user's answer to a permission request.
-    pub fn queue_answer(&self, says: UserAnswer) {
-        self.state().answers.push_back(says);
+    pub fn queue_answer(&self, answer: UserAnswer) {
+        self.state().answers.push_back(answer);
     }
 
     /// Queues a command for the next terminal; without one, a command ends at once with no output.
@@ -272,15 +272,15 @@ impl FakeEditor {
         method: &'static str,
         cx: &ClientContext,
         line: String,
-        act: impl Future<Output = Result<T, Error>>,
+        operation: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         self.log_line(format!("< {method} {line}"));
-        let trouble = {
+        let fault = {
             let mut state = self.state();
-            let at = state.faults.iter().position(|(its, _)| *its == method);
+            let at = state.faults.iter().position(|(name, _)| *name == method);
             at.map(|at| state.faults.remove(at).1)
         };
-        match trouble {
+        match fault {
             Some(EditorFault::Refuse(error)) => return Err(error),
             Some(EditorFault::Stall) => return Err(self.wait_for_cancel(method, cx).await),
             Some(EditorFault::Disconnect) => {
@@ -288,28 +288,28 @@ impl FakeEditor {
                 return Err(self.wait_for_cancel(method, cx).await);
             }
             Some(EditorFault::DisconnectAfterActing) => {
-                act.await?;
+                operation.await?;
                 self.disconnect();
                 return Err(self.wait_for_cancel(method, cx).await);
             }
             Some(EditorFault::StallAfterActing) => {
-                act.await?;
+                operation.await?;
                 return Err(self.wait_for_cancel(method, cx).await);
             }
             Some(EditorFault::ActAfterCancel) => {
                 // This fault ignores the cancellation.
                 drop(self.wait_for_cancel(method, cx).await);
-                return act.await;
+                return operation.await;
             }
             None => {}
         }
         let answer = tokio::select! {
             biased;
             error = self.wait_for_cancel(method, cx) => Err(error),
-            answer = act => answer,
+            answer = operation => answer,
         };
         let mut state = self.state();
-        if let Some(at) = state.hooks.iter().position(|(its, _)| *its == method) {
+        if let Some(at) = state.hooks.iter().position(|(name, _)| *name == method) {
             let (_, hook) = state.hooks.remove(at);
             hook(&mut state.documents);
         }
@@ -331,20 +331,21 @@ impl FakeEditor {
         &self,
         request: &RequestPermissionRequest,
     ) -> Option<Result<RequestPermissionResponse, Error>> {
-        let says = self.state().answers.pop_front();
-        let of_kind = |kind| request.options.iter().find(|option| option.kind == kind);
+        let answer = self.state().answers.pop_front();
+        let find_option = |kind| request.options.iter().find(|option| option.kind == kind);
         let selected =
             |id: &str| RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(id.to_owned()));
-        let kind = |kind| {
-            of_kind(kind).map_or(RequestPermissionOutcome::Cancelled, |option| selected(&option.option_id.0))
+        let outcome = |kind| {
+            find_option(kind)
+                .map_or(RequestPermissionOutcome::Cancelled, |option| selected(&option.option_id.0))
         };
-        Some(Ok(match says.unwrap_or(UserAnswer::OptionKind(PermissionOptionKind::AllowOnce)) {
-            UserAnswer::OptionKind(wanted) => RequestPermissionResponse::new(kind(wanted)),
+        Some(Ok(match answer.unwrap_or(UserAnswer::OptionKind(PermissionOptionKind::AllowOnce)) {
+            UserAnswer::OptionKind(kind) => RequestPermissionResponse::new(outcome(kind)),
             UserAnswer::OptionId(id) => RequestPermissionResponse::new(selected(id)),
-            UserAnswer::RejectWithReason(why) => {
+            UserAnswer::RejectWithReason(reason) => {
                 let mut meta = Meta::new();
-                meta.insert("bowline".to_owned(), json!({ "reason": why }));
-                RequestPermissionResponse::new(kind(PermissionOptionKind::RejectOnce)).meta(meta)
+                meta.insert("bowline".to_owned(), json!({ "reason": reason }));
+                RequestPermissionResponse::new(outcome(PermissionOptionKind::RejectOnce)).meta(meta)
             }
             UserAnswer::Cancelled => RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled),
             UserAnswer::Failed(error) => return Some(Err(error)),

@@ -104,7 +104,7 @@ pub fn install() {
 }
 
 /// Runs an action with a gate in front of SQLite's calls on this thread.
-pub fn with_gate<T>(gate: Arc<dyn SqliteGate>, act: impl FnOnce() -> T) -> T {
+pub fn with_gate<T>(gate: Arc<dyn SqliteGate>, operation: impl FnOnce() -> T) -> T {
     struct Restore(Option<Arc<dyn SqliteGate>>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -112,7 +112,7 @@ pub fn with_gate<T>(gate: Arc<dyn SqliteGate>, act: impl FnOnce() -> T) -> T {
         }
     }
     let _restore = Restore(GATE.replace(Some(gate)));
-    act()
+    operation()
 }
 
 /// Runs an action, then reverts SQLite's writes on this thread that were not synced, as a power failure would. No
@@ -120,9 +120,9 @@ pub fn with_gate<T>(gate: Arc<dyn SqliteGate>, act: impl FnOnce() -> T) -> T {
 ///
 /// # Errors
 /// Fails if a file cannot be written to, which makes the test meaningless.
-pub fn with_power_loss<T>(act: impl FnOnce() -> T) -> io::Result<T> {
+pub fn with_power_loss<T>(operation: impl FnOnce() -> T) -> io::Result<T> {
     UNSYNCED.replace(Some(Vec::new()));
-    let done = act();
+    let done = operation();
     for UnsyncedWrite { file, offset, bytes, length } in
         UNSYNCED.replace(None).unwrap_or_default().iter().rev()
     {
@@ -259,7 +259,7 @@ unsafe extern "C" fn open(
         let opened = real_open(vfs, name, file, flags, out_flags);
         let real = (*file).pMethods;
         if !real.is_null() {
-            let own =
+            let faulty_file =
                 file.cast::<u8>().add(faulty_file_offset((*vfs).szOsFile) as usize).cast::<FaultyFile>();
             let mut methods = *real;
             methods.xRead = Some(read);
@@ -267,8 +267,8 @@ unsafe extern "C" fn open(
             methods.xTruncate = Some(truncate);
             methods.xSync = Some(sync);
             methods.xShmMap = methods.xShmMap.and(Some(map));
-            own.write(FaultyFile { methods, real, name });
-            (*file).pMethods = own.cast();
+            faulty_file.write(FaultyFile { methods, real, name });
+            (*file).pMethods = faulty_file.cast();
         }
         opened
     }
@@ -288,7 +288,7 @@ unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, syn
 
 unsafe extern "C" fn read(
     file: *mut ffi::sqlite3_file,
-    to: *mut c_void,
+    buffer: *mut c_void,
     amount: c_int,
     offset: i64,
 ) -> c_int {
@@ -296,7 +296,7 @@ unsafe extern "C" fn read(
         return error_code(fault, ffi::SQLITE_IOERR_READ);
     }
     // SAFETY: the arguments are forwarded unchanged; the file was opened by `open`.
-    unsafe { real_methods(file).xRead.map_or(ffi::SQLITE_MISUSE, |real| real(file, to, amount, offset)) }
+    unsafe { real_methods(file).xRead.map_or(ffi::SQLITE_MISUSE, |real| real(file, buffer, amount, offset)) }
 }
 
 unsafe extern "C" fn write(

@@ -10,7 +10,7 @@
 //! > s2 write /src/a.txt <<         a step of session s2, with a text up to the line `<<`
 //! ONE
 //! <<
-//! > disk /src/a.txt "two\n"        what somebody does behind the engine's back
+//! > disk /src/a.txt "two\n"        a write by another program, behind the engine's back
 //! ```
 //! A path that starts with `/` is below the workspace, `$ROOT`. Other directories are `$OUT`, outside every root;
 //! `$LIB`, which can be made a root; and `$BASE`, which contains them all. Other paths are used as they are, a `@`
@@ -102,9 +102,9 @@ pub fn run_script<S: ScriptBackend>(
     open: impl FnOnce(&ScriptDirs) -> Result<S>,
 ) -> Result<String> {
     let script = FixtureScript::parse(script)?;
-    let world = ScriptDirs::create(&script)?;
-    let steps = open(&world)?;
-    let mut runner = ScriptRunner { dirs: world, backend: steps, actors: Vec::new(), output: String::new() };
+    let dirs = ScriptDirs::create(&script)?;
+    let backend = open(&dirs)?;
+    let mut runner = ScriptRunner { dirs, backend, actors: Vec::new(), output: String::new() };
     for step in &script.steps {
         runner
             .run_step(&step.line, step.body.as_ref())
@@ -245,7 +245,7 @@ impl<S: ScriptBackend> ScriptRunner<S> {
                 let path = self.next_path(words)?;
                 match std::fs::read(&path) {
                     Ok(bytes) => self.output.push_str(&script_dirs::escape_bytes(&bytes)),
-                    Err(why) => self.output.push_str(&format!("nothing: {}\n", why.kind())),
+                    Err(error) => self.output.push_str(&format!("nothing: {}\n", error.kind())),
                 }
             }
             "mode" => {
@@ -270,9 +270,9 @@ impl<S: ScriptBackend> ScriptRunner<S> {
                 }
             }
             Err(error) => {
-                let said = error.data.unwrap_or_else(|| error.message.into());
-                let said: String = said.to_string().chars().map(escape_character).collect();
-                self.output.push_str(&format!("! {} {said}\n", i32::from(error.code)));
+                let detail = error.data.unwrap_or_else(|| error.message.into());
+                let detail: String = detail.to_string().chars().map(escape_character).collect();
+                self.output.push_str(&format!("! {} {detail}\n", i32::from(error.code)));
             }
         }
     }
@@ -309,8 +309,8 @@ impl<S: ScriptBackend> ScriptRunner<S> {
                 }
                 "hunk" => {
                     let hunk = next()?.parse()?;
-                    let of = selection.change.as_mut().context("a hunk of which change")?;
-                    of.hunks.get_or_insert_default().push(hunk);
+                    let reversal = selection.change.as_mut().context("a hunk of which change")?;
+                    reversal.hunks.get_or_insert_default().push(hunk);
                 }
                 other => bail!("changes cannot be selected by {other}"),
             }

@@ -13,14 +13,14 @@ use agent_client_protocol_schema::v1::{
     StopReason,
 };
 use anyhow::{Context as _, Result};
+use bowline_access::approvals::{Approver, BoxFuture};
+use bowline_access::audit::{self, AuditFilter, AuditLog};
 use bowline_host::{
     Connection, FrontEnd, Host, HostEvent, HostOptions, HostPaths, HostSession, SessionOptions,
 };
 use bowline_policy::audit::AuditRecord;
 use bowline_policy::question::{Question, QuestionReply};
 use bowline_wire::{Agent, AgentContext, ClientHandle, ConnectionLimits, connect_agent};
-use bowline_workspace::approvals::{Approver, BoxFuture};
-use bowline_workspace::audit::{self, AuditFilter, AuditLog};
 use bowline_workspace::terminals::{self, SupervisorProgram};
 use bowline_workspace::workspace::Workspace;
 use tempfile::TempDir;
@@ -63,12 +63,12 @@ impl HostHarness {
         let mut terminals = terminals::TerminalOptions::new(supervisor);
         terminals.inherited_env.insert("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
         terminals.temp_directory = base.path().to_owned();
-        let mut settings = HostOptions::new(terminals);
-        set(&mut settings);
-        let desk = Arc::new(TestUser::default());
-        let places = host_paths(base.path());
-        let host = Host::open(&project, &places, desk.clone(), settings)?;
-        Ok(Self { host, user: desk, base })
+        let mut options = HostOptions::new(terminals);
+        set(&mut options);
+        let user = Arc::new(TestUser::default());
+        let paths = host_paths(base.path());
+        let host = Host::open(&project, &paths, user.clone(), options)?;
+        Ok(Self { host, user, base })
     }
 
     /// Returns the directory that contains the project and all other files of the harness.
@@ -120,9 +120,9 @@ impl HostHarness {
 
     /// Returns the directory of the audit log, and its anchor.
     pub fn audit_paths(&self) -> (PathBuf, PathBuf) {
-        let places = self.paths();
-        let journal = Workspace::journal_directory(&places.state, self.host.workspace().roots());
-        AuditLog::locate(&journal, &places.anchors)
+        let paths = self.paths();
+        let journal = Workspace::journal_directory(&paths.state, self.host.workspace().roots());
+        AuditLog::locate(&journal, &paths.anchors)
     }
 
     /// Returns the records of the audit log.
@@ -137,8 +137,8 @@ impl HostHarness {
     ///
     /// # Errors
     /// Fails if the initialisation fails.
-    pub async fn connect(&self, acts: Vec<TurnScript>) -> Result<Connection> {
-        self.connect_agent(PuppetAgent::new(acts)).await
+    pub async fn connect(&self, scripts: Vec<TurnScript>) -> Result<Connection> {
+        self.connect_agent(PuppetAgent::new(scripts)).await
     }
 
     /// Connects any agent.
@@ -146,11 +146,11 @@ impl HostHarness {
     /// # Errors
     /// Fails if the initialisation fails.
     pub async fn connect_agent(&self, agent: impl Agent) -> Result<Connection> {
-        let (ours, theirs) = tokio::io::duplex(64 << 10);
-        let (reader, writer) = tokio::io::split(theirs);
+        let (host_end, agent_end) = tokio::io::duplex(64 << 10);
+        let (reader, writer) = tokio::io::split(agent_end);
         let (_, serving) = connect_agent(Arc::new(agent), reader, writer, ConnectionLimits::DEFAULT);
         tokio::spawn(serving);
-        let (reader, writer) = tokio::io::split(ours);
+        let (reader, writer) = tokio::io::split(host_end);
         Ok(self.host.connect(reader, writer).await?)
     }
 
@@ -158,11 +158,14 @@ impl HostHarness {
     ///
     /// # Errors
     /// Fails if the turn fails.
-    pub async fn run_turn<F>(&self, act: impl FnOnce(AgentTurn) -> F + Send + 'static) -> Result<StopReason>
+    pub async fn run_turn<F>(
+        &self,
+        script: impl FnOnce(AgentTurn) -> F + Send + 'static,
+    ) -> Result<StopReason>
     where
         F: Future<Output = Result<StopReason, Error>> + Send + 'static,
     {
-        let (connection, session) = self.open_session(vec![turn_script(act)]).await?;
+        let (connection, session) = self.open_session(vec![turn_script(script)]).await?;
         let end = session.prompt_text("go").await?;
         connection.close_session(&session).await?;
         Ok(end.stop_reason)
@@ -172,19 +175,19 @@ impl HostHarness {
     ///
     /// # Errors
     /// Fails if the agent fails.
-    pub async fn open_session(&self, acts: Vec<TurnScript>) -> Result<(Connection, HostSession)> {
-        let connection = self.connect(acts).await?;
+    pub async fn open_session(&self, scripts: Vec<TurnScript>) -> Result<(Connection, HostSession)> {
+        let connection = self.connect(scripts).await?;
         let session = connection.new_session(SessionOptions::default()).await?;
         Ok((connection, session))
     }
 }
 
 /// Converts an async closure to a turn script.
-pub fn turn_script<F>(act: impl FnOnce(AgentTurn) -> F + Send + 'static) -> TurnScript
+pub fn turn_script<F>(script: impl FnOnce(AgentTurn) -> F + Send + 'static) -> TurnScript
 where
     F: Future<Output = Result<StopReason, Error>> + Send + 'static,
 {
-    Box::new(move |turn| Box::pin(act(turn)))
+    Box::new(move |turn| Box::pin(script(turn)))
 }
 
 fn host_paths(base: &Path) -> HostPaths {
@@ -200,9 +203,9 @@ pub struct PuppetAgent {
 
 impl PuppetAgent {
     /// Creates an agent with these turns.
-    pub fn new(acts: Vec<TurnScript>) -> Self {
+    pub fn new(scripts: Vec<TurnScript>) -> Self {
         let info = Implementation::new("puppet", "1");
-        Self { turn_scripts: Mutex::new(acts.into()), sessions: AtomicUsize::new(0), info }
+        Self { turn_scripts: Mutex::new(scripts.into()), sessions: AtomicUsize::new(0), info }
     }
 
     /// Changes the agent's name and version.
@@ -230,10 +233,10 @@ impl Agent for PuppetAgent {
     }
 
     async fn prompt(&self, request: PromptRequest, cx: AgentContext) -> Result<PromptResponse, Error> {
-        let act = self.turn_scripts.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let Some(act) = act else { return Ok(PromptResponse::new(StopReason::EndTurn)) };
+        let script = self.turn_scripts.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let Some(script) = script else { return Ok(PromptResponse::new(StopReason::EndTurn)) };
         let turn = AgentTurn { client: cx.client().clone(), session: request.session_id, cx };
-        Ok(PromptResponse::new(act(turn).await?))
+        Ok(PromptResponse::new(script(turn).await?))
     }
 }
 
@@ -256,8 +259,8 @@ type ProgressFn = Box<dyn FnMut() + Send>;
 
 impl TestUser {
     /// Calls a function on every progress report of a long operation.
-    pub fn on_progress(&self, act: impl FnMut() + Send + 'static) {
-        *lock(&self.on_progress) = Some(Box::new(act));
+    pub fn on_progress(&self, callback: impl FnMut() + Send + 'static) {
+        *lock(&self.on_progress) = Some(Box::new(callback));
     }
 
     /// Answers questions with a function.
@@ -334,8 +337,8 @@ impl FrontEnd for TestUser {
     }
 
     fn show_progress(&self, _: &str, _: u64) {
-        if let Some(act) = &mut *lock(&self.on_progress) {
-            act();
+        if let Some(callback) = &mut *lock(&self.on_progress) {
+            callback();
         }
     }
 

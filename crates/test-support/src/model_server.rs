@@ -70,22 +70,22 @@ impl ModelServer {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("http://{}", listener.local_addr()?);
         let state = Arc::new(Mutex::new(State { script: script.into(), requests: Vec::new() }));
-        let its = state.clone();
-        let serving = tokio::spawn(async move {
+        let shared_state = state.clone();
+        let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let its = its.clone();
+                let shared_state = shared_state.clone();
                 tokio::spawn(async move {
                     // An agent may drop a connection that it does not need.
-                    if let Err(error) = serve_request(stream, &its).await
+                    if let Err(error) = serve_request(stream, &shared_state).await
                         && !error.is::<std::io::Error>()
                     {
                         // The agent fails; the recorded error tells the test why.
-                        lock(&its).requests.push(json!({"error": error.to_string()}));
+                        lock(&shared_state).requests.push(json!({"error": error.to_string()}));
                     }
                 });
             }
         });
-        Ok(Self { url, state, task: serving })
+        Ok(Self { url, state, task })
     }
 
     /// Returns the server's URL.
@@ -115,9 +115,9 @@ impl ModelServer {
         let results = parts.filter_map(|part| part.get("functionResponse"));
         let shown = |result: &Value| {
             let response = &result["response"];
-            let said = response.get("output").or_else(|| response.get("error")).unwrap_or(response);
-            let said = said.as_str().map_or_else(|| said.to_string(), str::to_owned);
-            format!("{}: {said}", result["name"].as_str().unwrap_or_default())
+            let output = response.get("output").or_else(|| response.get("error")).unwrap_or(response);
+            let output = output.as_str().map_or_else(|| output.to_string(), str::to_owned);
+            format!("{}: {output}", result["name"].as_str().unwrap_or_default())
         };
         results.map(shown).collect()
     }
@@ -188,37 +188,37 @@ fn answer_request(path: &str, body: Value, state: &Mutex<State>) -> (&'static st
     let next = |body: Value| {
         let mut state = lock(state);
         state.requests.push(body);
-        let said = state.script.pop_front().unwrap_or_else(|| ModelReply::text("done"));
-        (state.requests.len(), said)
+        let reply = state.script.pop_front().unwrap_or_else(|| ModelReply::text("done"));
+        (state.requests.len(), reply)
     };
-    let beside = || (0, ModelReply::text("{}"));
+    let side_reply = || (0, ModelReply::text("{}"));
     if path.contains(":countTokens") {
         ("application/json", json!({"totalTokens": 1}).to_string())
     } else if path.contains("enerateContent") {
-        let (_, said) = if path.contains(":streamGenerateContent") { next(body) } else { beside() };
-        replies::gemini_reply(&said, path.contains("alt=sse"))
+        let (_, reply) = if path.contains(":streamGenerateContent") { next(body) } else { side_reply() };
+        replies::gemini_reply(&reply, path.contains("alt=sse"))
     } else if path.contains("/messages/count_tokens") {
         ("application/json", json!({"input_tokens": 1}).to_string())
     } else if path.contains("/messages") {
         // A request without tools is for a title or a summary.
-        let talks = body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+        let has_tools = body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
         let stream = body["stream"] == true;
-        let (number, said) = if talks { next(body) } else { beside() };
-        replies::anthropic_reply(&said, number, stream)
+        let (number, reply) = if has_tools { next(body) } else { side_reply() };
+        replies::anthropic_reply(&reply, number, stream)
     } else if path.contains("/responses") {
         // Requests for a title, or for a judgement of the agent's next action, go to another model.
-        let (number, said) = if body["model"] == MODEL { next(body) } else { beside() };
-        replies::responses_reply(&said, number)
+        let (number, reply) = if body["model"] == MODEL { next(body) } else { side_reply() };
+        replies::responses_reply(&reply, number)
     } else if path.contains("/chat/completions") {
         let stream = body["stream"] == true;
         // qwen asks its model, instead of its user, whether to block a scripted call.
-        let judges = body["tools"][0]["function"]["parameters"]["properties"]["shouldBlock"].is_object();
-        let (number, said) = match (stream, judges) {
+        let is_judge = body["tools"][0]["function"]["parameters"]["properties"]["shouldBlock"].is_object();
+        let (number, reply) = match (stream, is_judge) {
             (true, _) => next(body),
             (false, true) => (0, ModelReply::call("respond_in_schema", json!({"shouldBlock": false}))),
-            (false, false) => beside(),
+            (false, false) => side_reply(),
         };
-        replies::chat_reply(&said, number, stream)
+        replies::chat_reply(&reply, number, stream)
     } else if path.contains("/small/") {
         // The format of servers for small machines.
         let models = json!({"data": [{"id": MODEL, "meta": {"n_ctx": 8192}}]});

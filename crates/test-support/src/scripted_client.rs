@@ -37,9 +37,9 @@ pub fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
 }
 
 async fn run_plan(arguments: PeerClientArgs) -> Result<()> {
-    let PeerClientArgs { approval_kind: approve, plan, agent } = arguments;
+    let PeerClientArgs { approval_kind, plan, agent } = arguments;
     let (program, rest) = agent.split_first().context("the agent's command is missing")?;
-    let client = Arc::new(ScriptedClient::new(approve));
+    let client = Arc::new(ScriptedClient::new(approval_kind));
     let mut command = Command::new(program);
     command.args(rest);
     let (agent, process) = spawn_agent(command, Arc::clone(&client), ConnectionLimits::DEFAULT)?;
@@ -89,9 +89,9 @@ struct ScriptedClient {
 }
 
 impl ScriptedClient {
-    fn new(approve: PermissionOptionKind) -> Self {
+    fn new(approval_kind: PermissionOptionKind) -> Self {
         ScriptedClient {
-            approval_kind: approve,
+            approval_kind,
             texts: Mutex::default(),
             log: Mutex::default(),
             first_chunk: Notify::new(),

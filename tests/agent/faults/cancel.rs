@@ -1,5 +1,5 @@
-//! F05 and F04: a turn cancelled after every single message of the agent, by clients that answer pending requests and
-//! by clients that do not.
+//! A turn cancelled after every single message of the agent, by clients that answer pending requests and by clients
+//! that do not.
 
 use std::time::{Duration, Instant};
 
@@ -85,10 +85,7 @@ async fn cancel_after(
     let withdrawn = program.messages[at..].iter().filter(|it| it["method"] == "$/cancel_request");
     let withdrawn: Vec<&Value> = withdrawn.map(|it| &it["params"]["requestId"]).collect();
     if last != AnswerTiming::BeforeCancel && method.is_some() {
-        assert!(
-            withdrawn.contains(&&message["id"]),
-            "{what}: it is not told that nobody waits: {withdrawn:?}"
-        );
+        assert!(withdrawn.contains(&&message["id"]), "{what}: no cancel was sent: {withdrawn:?}");
     }
     let answered = program.messages.len();
     if last == AnswerTiming::AfterTurn {
@@ -184,7 +181,7 @@ async fn a_turn_is_cancelled_while_the_client_owes_an_answer() {
 }
 
 #[tokio::test]
-async fn answers_that_come_after_the_turn_harm_nobody() {
+async fn answers_after_the_turn_are_harmless() {
     assert_eq!(cancel_everywhere(AnswerTiming::AfterTurn).await, EXPECTED_REQUESTS);
 }
 
@@ -263,7 +260,7 @@ async fn a_reply_is_cut_between_its_pieces_and_its_calls() {
 
 /// The conversation stays valid for providers after a cancelled turn: every call has a result, and the roles alternate.
 #[tokio::test]
-async fn the_conversation_stays_one_that_providers_take() {
+async fn a_cancelled_conversation_stays_valid_for_providers() {
     for after in 1.. {
         let scene = AgentFixture::new();
         scene.write_file("a.txt", "one\n");

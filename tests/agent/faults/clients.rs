@@ -1,4 +1,4 @@
-//! F01, F03, F04: clients that die before they answer, that do not read, and that never answer.
+//! Clients that die before they answer, that do not read, and that never answer.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn start_with_model(scene: &AgentFixture, server: &ModelServer, arguments: &[&st
     AgentProgram::start(command)
 }
 
-/// F01: the model is told that the outcome is unknown, and the file is read before the next write.
+/// The model is told that the outcome is unknown, and the file is read before the next write.
 #[tokio::test]
 async fn a_client_that_dies_while_it_writes_leaves_an_open_question() {
     for written in [false, true] {
@@ -50,7 +50,10 @@ async fn a_client_that_dies_while_it_writes_leaves_an_open_question() {
         let mut program = start_with_model(&scene, &server, &["--mode", "accept-edits"]);
         program.initialize(editor_capabilities()).await;
         let told = replay_session(&mut program, &scene, &session).await;
-        assert_eq!(told, "> change it\nWrite a.txt: failed\n", "the model is not asked again for nobody");
+        assert_eq!(
+            told, "> change it\nWrite a.txt: failed\n",
+            "the model is not asked again without a client"
+        );
         let before = program.messages.len();
         assert_eq!(program.run_turn(&session, "go on").await, "end_turn");
         let known = server.requests().last().unwrap()["contents"][2].to_string();
@@ -64,7 +67,7 @@ async fn a_client_that_dies_while_it_writes_leaves_an_open_question() {
     }
 }
 
-/// F03: a client stops reading for a while. The model waits, memory does not grow, and nothing is lost.
+/// A client stops reading for a while. The model waits, memory does not grow, and nothing is lost.
 #[tokio::test]
 async fn a_client_that_does_not_read_holds_the_model_back() {
     let scene = AgentFixture::new();
@@ -111,9 +114,9 @@ async fn check_stays_alive(program: &mut AgentProgram) {
     assert!(ended.is_err(), "{ended:?}");
 }
 
-/// F04: waiting for an answer that never comes can be cancelled, and does not block other sessions.
+/// Waiting for an answer that never comes can be cancelled, and does not block other sessions.
 #[tokio::test]
-async fn a_session_whose_client_never_answers_keeps_nobody_else_waiting() {
+async fn a_session_whose_client_never_answers_delays_no_other() {
     let scene = AgentFixture::new();
     scene.write_file("a.txt", "one\n");
     let (mut program, stuck) = open_session(&scene, &[], editor_capabilities()).await;

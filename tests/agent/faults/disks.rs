@@ -1,4 +1,4 @@
-//! F22, F24: full or unwritable disks, and damaged databases.
+//! Full or unwritable disks, and damaged databases.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bowline_agent::agent::BowlineAgent;
 use bowline_agent::agent_options::{AgentOptions, AgentPaths};
-use bowline_agent::keys::Keyring;
 use bowline_agent::model::catalogue::{CatalogueOptions, ModelCatalogue};
+use bowline_agent::model::keys::Keyring;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{NewSessionRequest, PermissionOptionKind, PromptRequest};
 use bowline_workspace::terminals::{self, SupervisorProgram};
@@ -282,7 +282,7 @@ async fn an_editor_that_dies_ends_the_turn() {
     }
 }
 
-/// F22: a turn survives a power failure from the moment that the client has its end.
+/// A turn survives a power failure from the moment that the client has its end.
 #[tokio::test]
 async fn a_turn_is_durable_before_its_end_is_told() {
     faulty_sqlite::install();

@@ -1,5 +1,5 @@
-//! F28: prompt injection. Text for the model is labelled with its origin and delimited, and the actions it provokes
-//! need permission as always.
+//! Prompt injection. Text for the model is labelled with its origin and delimited, and the actions it provokes need
+//! permission as always.
 
 use expect_test::expect;
 use serde_json::{Value, json};

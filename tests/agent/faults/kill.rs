@@ -1,4 +1,4 @@
-//! F21: the program is killed at any moment, and two programs contend for one session.
+//! The program is killed at any moment, and two programs contend for one session.
 
 use expect_test::expect;
 use serde_json::json;

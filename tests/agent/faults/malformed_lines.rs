@@ -1,4 +1,4 @@
-//! F06–F08, F10, F11: lines that are not messages, unexpected messages, and too many of them.
+//! Lines that are not messages, unexpected messages, and too many of them.
 
 use std::fmt::Write as _;
 
@@ -60,7 +60,7 @@ async fn check(cases: &[(&str, &[u8])], expected: Expect) {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_answered_once_and_the_next_one_served() {
+async fn an_invalid_message_gets_one_error_and_the_next_is_served() {
     let list = br#"{"jsonrpc":"2.0","id":"x","method":"session/list","params":{"cwd":"/nowhere"}}"#;
     let with = |before: &[u8], after: &[u8]| [before, list, after].concat();
     check(
@@ -77,7 +77,7 @@ async fn what_is_no_message_is_answered_once_and_the_next_one_served() {
             ("a batch", &with(b"[", b"]\n")),
             ("a batch of rubbish", b"[1, {}, \"x\"]\n"),
             ("an empty batch", b"[]\n"),
-            ("an answer that nobody waits for", b"{\"jsonrpc\":\"2.0\",\"id\":77,\"result\":{}}\n"),
+            ("an unexpected answer", b"{\"jsonrpc\":\"2.0\",\"id\":77,\"result\":{}}\n"),
             (
                 "another version",
                 b"{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"session/list\",\"params\":{}}\n",
@@ -107,7 +107,7 @@ async fn what_is_no_message_is_answered_once_and_the_next_one_served() {
               [null: -32600 "a message is a JSON object", null: -32600 "\"jsonrpc\" must be \"2.0\"", null: -32600 "a message is a JSON object"]
             an empty batch
               null: -32600 "a batch must not be empty"
-            an answer that nobody waits for
+            an unexpected answer
             another version
               1: -32600 "\"jsonrpc\" must be \"2.0\""
         "#]],
@@ -166,7 +166,7 @@ async fn hostile_json_is_an_error_and_no_crash() {
     .await;
 }
 
-/// F07: a line beyond the message limit is not buffered.
+/// A line beyond the message limit is not buffered.
 #[tokio::test]
 async fn a_line_of_100_megabytes_is_refused_without_being_kept() {
     let scene = AgentFixture::new();
@@ -247,7 +247,7 @@ async fn requests_out_of_order_and_out_of_shape_are_told_what_is_wrong() {
     "#]].assert_eq(&told);
 }
 
-/// F11: prompts of one session queue in order, up to a limit.
+/// Prompts of one session queue in order, up to a limit.
 #[tokio::test]
 async fn prompts_of_one_session_are_answered_one_after_the_other() {
     let scene = AgentFixture::new();

@@ -1,4 +1,4 @@
-//! F18, F19: MCP servers of a session, through the whole program: offered, authorized, called, crashed and gone.
+//! MCP servers of a session, through the whole program: offered, authorized, called, crashed and gone.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! F02, F26: end of input, signals, and a client that closes the pipe. All commands end, and the session is kept.
+//! End of input, signals, and a client that closes the pipe. All commands end, and the session is kept.
 
 use std::path::PathBuf;
 

@@ -5,6 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use expect_test::expect;
 use serde_json::Value;
+use test_support::wait::wait_until;
 use xtask::peers::{PublishedClient, is_available};
 
 use super::{THREE_STEPS_PROMPT, check, check_nothing_runs, client_command, new_project};
@@ -435,10 +436,10 @@ fn ctrl_c_ends_the_turn_and_what_it_started() {
         if !arguments.contains(&"--no-terminal") {
             assert!(lines.any(|line| line.starts_with("[client] terminal/wait_for_exit")));
         }
-        while !begun.exists() {
+        wait_until("the command's start", || {
             assert!(child.try_wait().unwrap().is_none(), "acpx has ended");
-            std::thread::yield_now();
-        }
+            begun.exists()
+        });
         let interrupt = ["-INT".to_owned(), child.id().to_string()];
         assert!(Command::new("kill").args(interrupt).status().unwrap().success());
         let rest: Vec<String> = lines.collect();

@@ -1,6 +1,7 @@
 //! Tests of `bowline doctor -- COMMAND`: agents that work, and agents that fail in every way.
 
 use expect_test::{Expect, expect};
+use test_support::wait::wait_until;
 
 use super::run_doctor;
 use crate::fixture::{CliFixture, bowline, write_script};
@@ -32,15 +33,10 @@ fn answering_script(answers: &[&str]) -> String {
 
 /// Waits until a killed process is gone, which takes the system a moment.
 fn assert_gone(pid: &str) {
-    let begun = std::time::Instant::now();
-    loop {
+    wait_until(&format!("the end of process {pid}"), || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        if stat.is_empty() || stat.contains(") Z ") {
-            return;
-        }
-        assert!(begun.elapsed() < test_support::TEST_TIMEOUT, "{stat}");
-        std::thread::yield_now();
-    }
+        stat.is_empty() || stat.contains(") Z ")
+    });
 }
 
 const INITIALIZE_ANSWER: &str = r#"{"jsonrpc":"2.0","id":$id,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true,"promptCapabilities":{"image":true}},"authMethods":[{"id":"key","name":"API key","description":"A key of yours"}],"agentInfo":{"name":"scripted","version":"7"}}}"#;

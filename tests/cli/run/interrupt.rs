@@ -2,11 +2,11 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
 
 use super::fixture;
 use crate::fixture::CliFixture;
 use expect_test::expect;
+use test_support::wait::{wait_for, wait_until};
 
 /// A run in the background.
 pub(crate) struct BackgroundRun {
@@ -40,14 +40,7 @@ impl BackgroundRun {
 
     /// Waits for its exit without reading its output; returns the exit code.
     fn wait_for_exit_unread(mut self) -> Option<i32> {
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
-            }
-            assert!(begun.elapsed() < test_support::TEST_TIMEOUT, "it waits for its reader");
-            std::thread::yield_now();
-        }
+        wait_for("an exit without a reader", || self.child.try_wait().unwrap()).code()
     }
 
     /// Waits for its exit; returns stderr and the exit code.
@@ -61,11 +54,8 @@ impl BackgroundRun {
 
 /// Waits until a process is gone.
 fn wait_until_gone(id: &str) {
-    let begun = Instant::now();
-    while std::path::Path::new("/proc").join(id).exists() {
-        assert!(begun.elapsed() < test_support::TEST_TIMEOUT, "process {id} is still there");
-        std::thread::yield_now();
-    }
+    let process = std::path::Path::new("/proc").join(id);
+    wait_until(&format!("the end of process {id}"), || !process.exists());
 }
 
 /// A command that writes its process id and never ends.
@@ -87,14 +77,7 @@ fn retry_with_limit<T>(attempt: impl Fn(&str) -> Option<T>) -> T {
 
 /// Waits until the endless command is running, and returns its process id.
 fn wait_for_command(scene: &CliFixture) -> String {
-    let begun = Instant::now();
-    loop {
-        if let Some(command) = started_command_pid(scene) {
-            return command;
-        }
-        assert!(begun.elapsed() < test_support::TEST_TIMEOUT, "the command was not started");
-        std::thread::yield_now();
-    }
+    wait_for("the command's start", || started_command_pid(scene))
 }
 
 #[test]
@@ -169,7 +152,7 @@ fn what_takes_too_long_is_ended() {
 }
 
 #[test]
-fn a_turn_is_cancelled_if_nobody_reads_on() {
+fn a_turn_is_cancelled_when_its_output_is_closed() {
     let scene = fixture();
     let prompt = format!("say first\n{}", endless_command(&scene));
     let mut run = BackgroundRun::start(&scene, &["run", "--approve", "all", &prompt]);
@@ -186,7 +169,7 @@ fn a_turn_is_cancelled_if_nobody_reads_on() {
 }
 
 #[test]
-fn who_has_read_enough_when_the_turn_has_ended_has_done_no_harm() {
+fn closing_the_output_after_the_turn_is_harmless() {
     let scene = fixture();
     let path = scene.file_path("b.txt");
     let write = format!(
@@ -214,7 +197,7 @@ fn who_has_read_enough_when_the_turn_has_ended_has_done_no_harm() {
 }
 
 #[test]
-fn what_cannot_be_written_is_a_failure() {
+fn a_failed_write_of_output_fails_the_run() {
     let scene = fixture();
     for format in ["text", "json", "quiet"] {
         let mut command = scene.command(&["run", "--format", format, "say x"]);
@@ -230,7 +213,7 @@ fn what_cannot_be_written_is_a_failure() {
 }
 
 #[test]
-fn a_reader_who_stands_still_keeps_nobody() {
+fn a_turn_is_cancelled_when_its_output_is_read_too_slowly() {
     let scene = fixture();
     // More than a pipe and the queue hold.
     let chunk =
@@ -287,7 +270,7 @@ fn an_agent_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_time_that_no_clock_tells_is_no_limit() {
+fn an_unrepresentable_timeout_is_no_limit() {
     let scene = fixture();
     for seconds in ["9223372036854775807", "18446744073709551615"] {
         expect![[r#"
@@ -325,7 +308,7 @@ fn an_agent_that_hangs_is_killed_with_the_run() {
 }
 
 #[test]
-fn a_reader_that_stands_still_keeps_nobody_waiting() {
+fn a_stalled_reader_does_not_delay_the_exit() {
     // More than a pipe holds, as one message.
     let turn = "read -r line; echo $$ > pid\nlong=$(head -c 300000 /dev/zero | tr '\\0' x)\n\
                 printf '{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":\"s1\",\"update\":{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\"%s\"}}}}\\n' \"$long\"\nsleep 1000";

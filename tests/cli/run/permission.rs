@@ -2,6 +2,7 @@
 
 use expect_test::expect;
 use test_support::TEST_TIMEOUT;
+use test_support::wait::wait_until_async;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{fixture, scripted_agents};
@@ -396,9 +397,7 @@ async fn what_happens_meanwhile_is_told_after_the_answer() {
     let mut seat = InteractiveRun::start(&scene, &["run", "--agent", &agent, "go"]);
     seat.wait_for_text(PERMISSION_PROMPT).await;
     scene.write_file("go", "");
-    while !scene.has_file("heard") {
-        tokio::task::yield_now().await;
-    }
+    wait_until_async("the agent's file", || scene.has_file("heard")).await;
     seat.type_text("y\n").await;
     expect![[r#"
         y

@@ -199,7 +199,7 @@ fn run_scripted(scene: &CliFixture, agent: &str, options: &[&str]) -> String {
 }
 
 #[test]
-fn how_a_turn_stopped_is_said() {
+fn the_stop_reason_is_reported() {
     let scene = fixture();
     for (why, expected) in [
         (
@@ -252,7 +252,7 @@ fn how_a_turn_stopped_is_said() {
 }
 
 #[test]
-fn an_agent_that_fails_has_the_last_word() {
+fn the_last_output_of_a_failed_agent_is_shown() {
     let scene = fixture();
     let dies = scripted_agent(
         &scene,
@@ -372,7 +372,7 @@ fn what_is_no_message_is_passed_over() {
 }
 
 #[test]
-fn what_steers_a_terminal_does_not_reach_one() {
+fn control_characters_do_not_reach_the_terminal() {
     let scene = fixture();
     let turn = [
         "read -r line",
@@ -629,7 +629,7 @@ fn sessions_of_an_agent_that_does_not_list_them_are_remembered() {
 }
 
 #[test]
-fn a_form_that_nobody_is_there_to_fill_in_is_declined() {
+fn a_form_without_a_user_is_declined() {
     let scene = fixture();
     let turn = [
         "read -r line",
@@ -650,7 +650,7 @@ fn a_form_that_nobody_is_there_to_fill_in_is_declined() {
 }
 
 #[test]
-fn an_agent_that_never_asks_is_asked_about() {
+fn writes_of_an_agent_that_never_asks_need_approval() {
     let scene = fixture();
     let path = scene.file_path("b.txt");
     let write = format!(
@@ -738,7 +738,7 @@ read -r answer
 }
 
 #[test]
-fn what_was_taken_back_meanwhile_is_not_told_again() {
+fn changes_undone_during_the_run_are_not_reported() {
     let scene = fixture();
     let path = scene.file_path("b.txt");
     let write = format!(

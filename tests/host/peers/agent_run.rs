@@ -1,17 +1,18 @@
 //! A run of a third-party agent: started over real pipes with a home of its own, prompted, and shut down. The result is
 //! one text.
 
+use bowline_access::audit;
 use bowline_history::changes::ChangeSource;
 use bowline_history::undo::ChangeSelection;
 use bowline_host::{Connection, HostSession, SessionOptions};
 use bowline_policy::audit::{AuditAction, AuditSubject};
 use bowline_protocol::accumulator::MessageKind;
 use bowline_wire::ShutdownGrace;
-use bowline_workspace::audit;
 use bowline_workspace::workspace::Workspace;
 use test_support::TEST_TIMEOUT;
 use test_support::host_harness::HostHarness;
 use test_support::processes::processes_in;
+use test_support::wait::wait_until_async;
 use tokio::process::Command;
 
 /// A running agent in a harness.
@@ -103,7 +104,7 @@ impl PeerAgentRun {
                 (Some(session), Some(turn)) => format!("{session} in turn {turn}"),
                 (Some(session), None) => format!("{session} between turns"),
                 // Unsaved text of an editor belongs to the user, and is saved before an agent's change.
-                (None, _) => "nobody's session".to_owned(),
+                (None, _) => "no session".to_owned(),
             };
             let how = if changed.change.source == ChangeSource::Written { "wrote" } else { "found" };
             let by = origin.command.as_ref().map(|command| format!(" with {command}")).unwrap_or_default();
@@ -171,13 +172,8 @@ impl PeerAgentRun {
         let exit =
             with_timeout(connection.shutdown(ShutdownGrace::default())).await.expect("the host started it");
         // Killed processes may take a moment to exit.
-        let gone = async {
-            while !processes_in(lab.base()).is_empty() {
-                tokio::task::yield_now().await;
-            }
-        };
-        let gone = tokio::time::timeout(TEST_TIMEOUT, gone).await;
-        assert!(gone.is_ok(), "left running: {:?}", processes_in(lab.base()));
+        let what = format!("the end of {:?}", processes_in(lab.base()));
+        wait_until_async(&what, || processes_in(lab.base()).is_empty()).await;
         let report = audit::verify(&directory, &anchor).unwrap();
         assert!(report.is_intact() && report.notes.is_empty(), "{report:?}\n{exit}");
     }

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 use serde_json::{Value, json};
+use test_support::wait::wait_for;
 
 /// The text of every file that the editor has open.
 pub(crate) const EDITOR_TEXT: &str = "one\ntwo\n";
@@ -128,12 +129,7 @@ impl EditorClient {
     pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
         while self.receive().is_some() {}
         // Not `wait`, which would close stdin.
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            std::thread::yield_now();
-        }
+        wait_for("the program's exit", || self.child.try_wait().unwrap())
     }
 }
 

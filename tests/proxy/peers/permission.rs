@@ -84,7 +84,7 @@ async fn an_edit_by_gemini_is_one_question() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fast_agent_asks_for_calls_that_it_has_not_announced_and_nobody_answers_in_the_users_place() {
+async fn fast_agent_requests_for_unannounced_calls_reach_the_user() {
     check(
         McpAgent::FastAgent,
         expect![[r#"

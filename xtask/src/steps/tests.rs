@@ -1,6 +1,6 @@
 //! The steps' commands as text, and the effect of a failure on the steps after it.
 
-use super::{TestStep, run_each};
+use super::{TestExtent, TestStep, run_each};
 use crate::command::to_command_line;
 use crate::summary::{StepOutcome, SummaryRow};
 use clap::ValueEnum;
@@ -12,7 +12,7 @@ fn every_step_shows_what_it_runs() {
     let mut out = String::new();
     for step in TestStep::value_variants() {
         out.push_str(&format!("{}: {}\n", step.name(), step.about()));
-        for command in step.commands(Path::new("no-such-folder"), true) {
+        for command in step.commands(Path::new("no-such-folder"), TestExtent::Full, true) {
             out.push_str(&format!("    {}\n", to_command_line(&command)));
         }
     }
@@ -23,24 +23,24 @@ fn every_step_shows_what_it_runs() {
             cargo clippy --workspace --all-targets --locked -- -D warnings
         docs: The documentation builds; a warning is an error
             RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
-        build: The release binary `bowline`, and everything else in debug
-            CARGO_PROFILE_RELEASE_OPT_LEVEL=0 cargo build --release --locked --package bowline-cli --bin bowline
-            cargo build --workspace --all-targets --locked
+        build: The binary `bowline`, and everything else
+            CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_STRIP=none cargo build --release --locked --package bowline-cli --bin bowline
+            CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_STRIP=none cargo build --release --workspace --all-targets --locked
         peers: The programs on the official SDKs, and the agents and clients of others, at pinned versions
         test: Unit, property, tidy and end-to-end tests
-            cargo build --workspace --all-targets --locked
-            BOWLINE_BUILT=1 BOWLINE_PEERS='' CARGO_PROFILE_RELEASE_OPT_LEVEL=0 cargo nextest run --workspace --locked --no-fail-fast
+            CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_STRIP=none cargo build --release --workspace --all-targets --locked
+            BOWLINE_BUILT=1 BOWLINE_FULL=1 BOWLINE_PEERS='' CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_STRIP=none cargo nextest run --release --workspace --locked --no-fail-fast
         doctest: The tests in the documentation
-            cargo test --workspace --doc --locked
+            CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_STRIP=none cargo test --release --workspace --doc --locked
     "#]]
     .assert_eq(&out);
 }
 
 #[test]
 fn without_nextest_cargo_runs_the_tests() {
-    let commands = TestStep::Test.commands(Path::new("no-such-folder"), false);
+    let commands = TestStep::Test.commands(Path::new("no-such-folder"), TestExtent::Usual, false);
     expect![
-        "BOWLINE_BUILT=1 BOWLINE_PEERS='' CARGO_PROFILE_RELEASE_OPT_LEVEL=0 cargo test --workspace --locked --no-fail-fast --lib --bins --tests --examples"
+        "BOWLINE_BUILT=1 BOWLINE_PEERS='' CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_STRIP=none cargo test --release --workspace --locked --no-fail-fast --lib --bins --tests --examples"
     ]
     .assert_eq(&to_command_line(&commands[1]));
 }

@@ -31,7 +31,7 @@ pub fn nothing_names_a_machine(repo: &Repo) -> Vec<TidyFinding> {
             }
             if let Some(folder) = private_folder(line).filter(|_| !is_test_data(&file.path, source, index)) {
                 let advice = format!(
-                    "`{folder}` is a path of somebody's machine: use a relative path or a temporary folder"
+                    "`{folder}` is a path on a specific machine: use a relative path or a temporary folder"
                 );
                 findings.push(TidyFinding::new(&file.path, index + 1, advice));
             }
@@ -71,7 +71,7 @@ mod tests {
     use expect_test::expect;
 
     #[test]
-    fn a_path_of_somebodys_machine_is_found() {
+    fn a_home_path_is_found() {
         check(
             "
 //- notes.md
@@ -90,9 +90,9 @@ open('/home/me/log')
 ",
             nothing_names_a_machine,
             expect![[r#"
-                notes.md:1: `/home/me/` is a path of somebody's machine: use a relative path or a temporary folder
-                src/a.rs:1: `/Users/me/` is a path of somebody's machine: use a relative path or a temporary folder
-                tests/peers/python/agent.py:1: `/home/me/` is a path of somebody's machine: use a relative path or a temporary folder"#]],
+                notes.md:1: `/home/me/` is a path on a specific machine: use a relative path or a temporary folder
+                src/a.rs:1: `/Users/me/` is a path on a specific machine: use a relative path or a temporary folder
+                tests/peers/python/agent.py:1: `/home/me/` is a path on a specific machine: use a relative path or a temporary folder"#]],
         );
     }
 

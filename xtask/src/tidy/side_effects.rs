@@ -5,9 +5,14 @@
 use super::words::first_word;
 use super::{Repo, TidyFinding};
 
-/// The folders under `crates/` that are not libraries: programs, and code for tests only.
-const PROGRAMS: [&str; 3] =
-    ["crates/bowline-cli/", "crates/test-support/", "crates/bowline-workspace/src/bin/"];
+/// The folders under `crates/` that are not libraries: programs and their parts, and code for tests only.
+const PROGRAMS: [&str; 5] = [
+    "crates/bowline-cli/",
+    "crates/bowline-client/",
+    "crates/bowline-tui/",
+    "crates/test-support/",
+    "crates/bowline-workspace/src/bin/",
+];
 
 const PRINT_MACROS: [&str; 5] = ["println!", "print!", "eprintln!", "eprint!", "dbg!"];
 const EXIT_CALLS: [&str; 2] = ["process::exit(", "process::abort("];

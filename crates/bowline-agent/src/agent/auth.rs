@@ -34,24 +34,24 @@ pub(super) fn auth_methods(gate: &ClientCapabilityGate) -> Vec<AuthMethod> {
 }
 
 /// Logs in.
-pub(super) async fn authenticate(shared: &AgentResources, method: &AuthMethodId) -> Result<(), RpcError> {
+pub(super) async fn authenticate(resources: &AgentResources, method: &AuthMethodId) -> Result<(), RpcError> {
     match &*method.0 {
         API_KEY | LOGIN => {
-            let keys = shared.keys.clone();
-            let found = tokio::task::spawn_blocking(move || (keys.providers(), keys.problem())).await;
+            let keys = resources.keys.clone();
+            let result = tokio::task::spawn_blocking(move || (keys.providers(), keys.problem())).await;
             let (providers, problem) =
-                found.map_err(|ended| RpcError::Internal { reason: ended.to_string() })?;
+                result.map_err(|error| RpcError::Internal { reason: error.to_string() })?;
             if providers.is_empty() {
-                let why =
-                    problem.map_or_else(|| format!("there is no key yet: {KEY_HELP}"), |why| why.to_string());
-                return Err(RpcError::AuthRequired { reason: Some(why) });
+                let reason = problem
+                    .map_or_else(|| format!("there is no key yet: {KEY_HELP}"), |error| error.to_string());
+                return Err(RpcError::AuthRequired { reason: Some(reason) });
             }
-            shared.set_signed_in(true);
-            shared.prefer_offline(false);
+            resources.set_signed_in(true);
+            resources.prefer_offline(false);
             Ok(())
         }
         OFFLINE => {
-            shared.prefer_offline(true);
+            resources.prefer_offline(true);
             Ok(())
         }
         other => {
@@ -63,12 +63,12 @@ pub(super) async fn authenticate(shared: &AgentResources, method: &AuthMethodId)
 }
 
 /// Logs out: forgets stored keys, and ignores those of the environment until the next login.
-pub(super) async fn logout(shared: &AgentResources) -> Result<(), RpcError> {
-    shared.set_signed_in(false);
-    let keys = shared.keys.clone();
+pub(super) async fn logout(resources: &AgentResources) -> Result<(), RpcError> {
+    resources.set_signed_in(false);
+    let keys = resources.keys.clone();
     let forget =
         move || Provider::ALL.iter().try_for_each(|provider| keys.remove_stored_key(*provider).map(drop));
-    let done = tokio::task::spawn_blocking(forget).await;
-    let done = done.map_err(|ended| RpcError::Internal { reason: ended.to_string() })?;
-    done.map_err(|error| RpcError::Internal { reason: error.to_string() })
+    let removed = tokio::task::spawn_blocking(forget).await;
+    let removed = removed.map_err(|error| RpcError::Internal { reason: error.to_string() })?;
+    removed.map_err(|error| RpcError::Internal { reason: error.to_string() })
 }

@@ -16,8 +16,8 @@ pub(super) fn parse(provider: Provider, text: &str) -> Result<Url, String> {
     url.set_fragment(None);
     let path = url.path().trim_end_matches('/');
     // Some users copy the URL of the request itself.
-    let ends = ["/chat/completions", "/messages", "/api/chat"];
-    let path = ends.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
+    let suffixes = ["/chat/completions", "/messages", "/api/chat"];
+    let path = suffixes.iter().find_map(|suffix| path.strip_suffix(suffix)).unwrap_or(path);
     let has_version = path.rsplit('/').next().is_some_and(|last| last.starts_with("v1"));
     let path = match provider {
         Provider::Anthropic if !has_version => format!("{path}/v1/"),
@@ -37,12 +37,12 @@ pub(super) fn parse(provider: Provider, text: &str) -> Result<Url, String> {
 /// that listens on all addresses is reached on this machine.
 fn ollama_host(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").map_or((None, text), |(scheme, rest)| (Some(scheme), rest));
-    let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let is_bare_v6 = place.parse::<std::net::Ipv6Addr>().is_ok();
-    let (host, port) = match place.rsplit_once(':') {
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let is_bare_v6 = authority.parse::<std::net::Ipv6Addr>().is_ok();
+    let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !is_bare_v6 && !port.ends_with(']') => (host, format!(":{port}")),
-        _ if scheme.is_none() => (place, ":11434".to_owned()),
-        _ => (place, String::new()),
+        _ if scheme.is_none() => (authority, ":11434".to_owned()),
+        _ => (authority, String::new()),
     };
     let host = match host {
         "" | "0.0.0.0" => "127.0.0.1".to_owned(),
@@ -69,9 +69,9 @@ pub(super) fn origin(url: &Url) -> String {
 pub(super) fn redact(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     match text.rsplit_once('@') {
-        Some((before, place)) => {
+        Some((before, host)) => {
             let scheme = before.split_once("://").map(|(scheme, _)| format!("{scheme}://"));
-            format!("{}…@{place}", scheme.unwrap_or_default())
+            format!("{}…@{host}", scheme.unwrap_or_default())
         }
         None => text.to_owned(),
     }

@@ -22,7 +22,7 @@ use super::remote::RemoteModel;
 use super::replay::{RecordingModel, ReplayModel};
 use super::script::ScriptedModel;
 use super::{Model, ModelError, ModelInfo, Price};
-use crate::keys::{ApiKey, KeySource, Keyring};
+use crate::model::keys::{ApiKey, KeySource, Keyring};
 
 /// The context window of an unknown model, in tokens.
 pub const DEFAULT_WINDOW: u64 = 128_000;
@@ -56,9 +56,9 @@ pub struct ModelCatalogue {
 impl ModelCatalogue {
     /// Returns the catalogue for these options.
     #[must_use]
-    pub fn new(settings: CatalogueOptions) -> Self {
-        let net = HttpClients::new(settings.timeouts, settings.retry_limits);
-        Self { options: settings, http: net }
+    pub fn new(options: CatalogueOptions) -> Self {
+        let http = HttpClients::new(options.timeouts, options.retry_limits);
+        Self { options, http }
     }
 
     /// Returns the API keys.
@@ -91,18 +91,18 @@ impl ModelCatalogue {
     /// an API key, and the offline model.
     #[must_use]
     pub fn offered_models(&self) -> Vec<ModelInfo> {
-        let mut offered = self.options.extra_models.clone();
+        let mut models = self.options.extra_models.clone();
         let keys = self.options.keys.providers();
-        for known in
-            well_known_models().filter(|(provider, _)| keys.contains_key(provider)).map(|(_, known)| known)
+        for model in
+            well_known_models().filter(|(provider, _)| keys.contains_key(provider)).map(|(_, model)| model)
         {
-            if offered.iter().all(|info| info.name != known.name) {
-                offered.push(known);
+            if models.iter().all(|info| info.name != model.name) {
+                models.push(model);
             }
         }
-        offered.retain(|info| info.name != offline::NAME);
-        offered.push(offline::info());
-        offered
+        models.retain(|info| info.name != offline::NAME);
+        models.push(offline::info());
+        models
     }
 
     /// Returns the name of the default model: the first in the options, else the first of a provider with an API key,
@@ -126,30 +126,31 @@ impl ModelCatalogue {
         if name == offline::NAME {
             return Some(offline::info());
         }
-        let (provider, own) = split_model_name(name)?;
-        let named = self.options.extra_models.iter().find(|info| info.name == name).cloned();
-        let known = || well_known_models().map(|(_, info)| info).find(|info| info.name == name);
-        Some(named.or_else(known).unwrap_or_else(|| unknown_model_info(provider, name, own)))
+        let (provider, provider_name) = split_model_name(name)?;
+        let extra = self.options.extra_models.iter().find(|info| info.name == name).cloned();
+        let well_known = || well_known_models().map(|(_, info)| info).find(|info| info.name == name);
+        Some(extra.or_else(well_known).unwrap_or_else(|| unknown_model_info(provider, name, provider_name)))
     }
 
     fn open_remote(&self, name: &str) -> Result<RemoteModel, ModelError> {
         let unknown = |why: &str| ModelError::Unknown { name: name.to_owned(), why: why.to_owned() };
         let names = "names are `offline`, `anthropic/NAME`, `openai/NAME`, `gemini/NAME`, `ollama/NAME`, \
                      `compatible/NAME`, `script:FILE` and `replay:FILE`";
-        let (provider, own) = split_model_name(name).ok_or_else(|| unknown(names))?;
+        let (provider, provider_name) = split_model_name(name).ok_or_else(|| unknown(names))?;
         let info = self.info(name).ok_or_else(|| unknown(names))?;
         let key = self.provider_key(provider)?;
-        let set = self.options.base_urls.get(&provider).map(|url| url.trim()).filter(|url| !url.is_empty());
-        let base_url = set.or(provider.default_base_url()).ok_or_else(|| {
+        let configured =
+            self.options.base_urls.get(&provider).map(|url| url.trim()).filter(|url| !url.is_empty());
+        let base_url = configured.or(provider.default_base_url()).ok_or_else(|| {
             let variable = provider.url_variable();
             unknown(&format!("say where the server is with `--base-url http://HOST:PORT/v1` or {variable}"))
         })?;
-        RemoteModel::new(self.http.clone(), info, provider, own, base_url, key)
+        RemoteModel::new(self.http.clone(), info, provider, provider_name, base_url, key)
     }
 
     fn provider_key(&self, provider: Provider) -> Result<Option<(ApiKey, KeySource)>, ModelError> {
         match self.options.keys.key(provider) {
-            Ok(Some(found)) => Ok(Some(found)),
+            Ok(Some(key)) => Ok(Some(key)),
             Ok(None) if provider.needs_key() => Err(ModelError::NoKey {
                 provider: provider.id().to_owned(),
                 variable: provider.key_variable().to_owned(),
@@ -162,17 +163,19 @@ impl ModelCatalogue {
 
 /// Splits a name into its provider and the provider's own name.
 fn split_model_name(name: &str) -> Option<(Provider, &str)> {
-    let (provider, own) = name.split_once('/')?;
-    let own = own.trim();
+    let (provider, provider_name) = name.split_once('/')?;
+    let provider_name = provider_name.trim();
     // Blanks and control characters are in no model name, and would end up in the URL.
-    let fits = !own.is_empty() && own.len() <= 256 && own.chars().all(|c| c.is_ascii_graphic());
-    Some((Provider::from_id(provider)?, own)).filter(|_| fits)
+    let is_valid = !provider_name.is_empty()
+        && provider_name.len() <= 256
+        && provider_name.chars().all(|c| c.is_ascii_graphic());
+    Some((Provider::from_id(provider)?, provider_name)).filter(|_| is_valid)
 }
 
-fn unknown_model_info(provider: Provider, name: &str, own: &str) -> ModelInfo {
+fn unknown_model_info(provider: Provider, name: &str, provider_name: &str) -> ModelInfo {
     ModelInfo {
         name: name.to_owned(),
-        title: own.to_owned(),
+        title: provider_name.to_owned(),
         context_window: if provider == Provider::Ollama { OLLAMA_WINDOW } else { DEFAULT_WINDOW },
         // Self-hosted models mostly do not accept images, and fail if they get one.
         supports_images: provider.needs_key(),
@@ -196,8 +199,8 @@ fn well_known_models() -> impl Iterator<Item = (Provider, ModelInfo)> {
         (Gemini, "gemini-2.5-pro", "Gemini 2.5 Pro", 1_048_576, true, None),
         (Gemini, "gemini-2.5-flash", "Gemini 2.5 Flash", 1_048_576, true, None),
     ];
-    rows.into_iter().map(|(provider, own, title, window, thinking, price)| {
-        let name = format!("{}/{own}", provider.id());
+    rows.into_iter().map(|(provider, provider_name, title, window, thinking, price)| {
+        let name = format!("{}/{provider_name}", provider.id());
         (
             provider,
             ModelInfo {

@@ -48,36 +48,36 @@ pub(super) fn parse_window(
 /// Finds the window in Ollama's answer, which covers only loaded models.
 fn parse_ollama_window(answer: &Value, name: &str) -> Result<Option<u64>, WindowUnknown> {
     let models = answer["models"].as_array().ok_or(WindowUnknown)?;
-    let is_it = |model: &&Value| {
-        let full = model["name"].as_str().unwrap_or_default();
-        full == name || full.strip_suffix(":latest") == Some(name)
+    let is_model = |model: &&Value| {
+        let full_name = model["name"].as_str().unwrap_or_default();
+        full_name == name || full_name.strip_suffix(":latest") == Some(name)
     };
-    let model = models.iter().find(is_it).ok_or(WindowUnknown)?;
+    let model = models.iter().find(is_model).ok_or(WindowUnknown)?;
     Ok(model["context_length"].as_u64().filter(|window| *window >= MIN_WINDOW))
 }
 
 /// Finds the window in the answer of llama.cpp, vLLM, LM Studio and others.
 fn parse_listed_window(answer: &Value, name: &str) -> Option<u64> {
     let models = answer["data"].as_array()?;
-    let is_it = |model: &&Value| {
+    let is_model = |model: &&Value| {
         let aliases = model["aliases"].as_array().into_iter().flatten();
         aliases.chain([&model["id"]]).any(|id| id.as_str() == Some(name))
     };
     // Some servers have one model, and serve it under any name.
     let only = || models.first().filter(|_| models.len() == 1);
-    let model = models.iter().find(is_it).or_else(only)?;
-    let places =
+    let model = models.iter().find(is_model).or_else(only)?;
+    let pointers =
         ["/meta/n_ctx", "/max_model_len", "/loaded_context_length", "/context_window", "/context_length"];
-    let mut told = places.iter().filter_map(|place| model.pointer(place)?.as_u64());
-    told.find(|window| *window >= MIN_WINDOW)
+    let mut windows = pointers.iter().filter_map(|pointer| model.pointer(pointer)?.as_u64());
+    windows.find(|window| *window >= MIN_WINDOW)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(said: Value, expected: Option<u64>) {
-        assert_eq!(parse_window(Provider::Compatible, &said, "mine"), Ok(expected), "{said}");
+    fn check(answer: Value, expected: Option<u64>) {
+        assert_eq!(parse_window(Provider::Compatible, &answer, "mine"), Ok(expected), "{answer}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use reqwest::{RequestBuilder, Url};
 
 use super::provider::Provider;
 use super::{ModelError, base_url};
-use crate::keys::{ApiKey, KeySource};
+use crate::model::keys::{ApiKey, KeySource};
 
 /// The version of Anthropic's API.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
@@ -29,8 +29,8 @@ pub(super) struct EndpointError {
 }
 
 impl EndpointError {
-    pub(super) fn new(trouble: RequestFailure, why: impl Into<String>) -> Self {
-        Self { kind: trouble, reason: why.into(), retry_after: None }
+    pub(super) fn new(kind: RequestFailure, reason: impl Into<String>) -> Self {
+        Self { kind, reason: reason.into(), retry_after: None }
     }
 }
 
@@ -41,9 +41,9 @@ impl Endpoint {
         base_url: &str,
         key: Option<(ApiKey, KeySource)>,
     ) -> Result<Self, String> {
-        let base = base_url::parse(provider, base_url).map_err(|why| {
+        let base = base_url::parse(provider, base_url).map_err(|reason| {
             let (base_url, variable) = (base_url::redact(base_url), provider.url_variable());
-            format!("`{base_url}` is no base URL ({why}): give another with `--base-url` or {variable}")
+            format!("`{base_url}` is no base URL ({reason}): give another with `--base-url` or {variable}")
         })?;
         Ok(Self { provider, base_url: base, key })
     }
@@ -87,11 +87,11 @@ impl Endpoint {
 
     /// Converts a failure into an error for the user, with advice.
     pub(super) fn to_model_error(&self, model: &str, failure: EndpointError) -> ModelError {
-        let EndpointError { kind: trouble, reason: why, retry_after } = failure;
+        let EndpointError { kind, reason, retry_after } = failure;
         let (id, variable, url_variable) =
             (self.provider.id(), self.provider.key_variable(), self.provider.url_variable());
         let origin = self.origin();
-        match trouble {
+        match kind {
             RequestFailure::Unauthorized => {
                 let advice = match &self.key {
                     None => {
@@ -106,18 +106,20 @@ impl Endpoint {
                     }
                 };
                 let provider = self.provider.title().to_owned();
-                ModelError::Unauthorized { provider, why: format!("{why}; {advice}") }
+                ModelError::Unauthorized { provider, why: format!("{reason}; {advice}") }
             }
-            RequestFailure::TooLong => ModelError::TooLong(why),
-            RequestFailure::Refused => ModelError::Refused(why),
+            RequestFailure::TooLong => ModelError::TooLong(reason),
+            RequestFailure::Refused => ModelError::Refused(reason),
             RequestFailure::NotFound => {
                 let base = format!("{origin}{}", self.base_url.path());
-                let why = format!(
-                    "{why}; check the name, and whether {base} is the base URL (`--base-url` or {url_variable})"
+                let reason = format!(
+                    "{reason}; check the name, and whether {base} is the base URL (`--base-url` or {url_variable})"
                 );
-                ModelError::Unknown { name: model.to_owned(), why }
+                ModelError::Unknown { name: model.to_owned(), why: reason }
             }
-            RequestFailure::RateLimited | RequestFailure::Overloaded => ModelError::Busy { why, retry_after },
+            RequestFailure::RateLimited | RequestFailure::Overloaded => {
+                ModelError::Busy { why: reason, retry_after }
+            }
             RequestFailure::Unreachable => {
                 let check = match self.provider {
                     Provider::Ollama => "check that Ollama runs there",
@@ -125,12 +127,12 @@ impl Endpoint {
                     Provider::Anthropic | Provider::OpenAi | Provider::Gemini => "check the network",
                 };
                 ModelError::Unreachable(format!(
-                    "{why}; {check}, or give another place than {origin} with `--base-url` or {url_variable}"
+                    "{reason}; {check}, or give another place than {origin} with `--base-url` or {url_variable}"
                 ))
             }
-            RequestFailure::TimedOut => ModelError::TimedOut(format!("{why} from {origin}")),
-            RequestFailure::Truncated => ModelError::CutShort(why),
-            RequestFailure::Unreadable | RequestFailure::Unusable => ModelError::Unusable(why),
+            RequestFailure::TimedOut => ModelError::TimedOut(format!("{reason} from {origin}")),
+            RequestFailure::Truncated => ModelError::CutShort(reason),
+            RequestFailure::Unreadable | RequestFailure::Unusable => ModelError::Unusable(reason),
         }
     }
 }

@@ -49,7 +49,7 @@ impl Timeouts {
     /// Returns the timeouts until the first content of a self-hosted server's reply.
     pub(super) fn extended_for_self_hosted(self) -> Self {
         let [headers, idle, silence] =
-            [self.headers, self.idle, self.silence].map(|usual| usual.max(self.local_headers));
+            [self.headers, self.idle, self.silence].map(|timeout| timeout.max(self.local_headers));
         Self { headers, idle, silence, ..self }
     }
 }
@@ -79,13 +79,13 @@ impl HttpClients {
         let (is_local, is_plain) = (base_url::is_local(base), base.scheme() == "http");
         let client = self.clients[usize::from(is_local)][usize::from(is_plain)].get_or_init(|| {
             let connect_timeout = self.timeouts.connect;
-            let settings = HttpClientOptions {
+            let options = HttpClientOptions {
                 connect_timeout,
                 system_proxy: !is_local,
                 ..HttpClientOptions::default()
             };
-            let reaches = if is_plain { HttpScheme::Http } else { HttpScheme::Https };
-            http::build_client(&settings, reaches).map_err(|error| error.to_string())
+            let scheme = if is_plain { HttpScheme::Http } else { HttpScheme::Https };
+            http::build_client(&options, scheme).map_err(|error| error.to_string())
         });
         client.clone().map_err(ModelError::Unreachable)
     }

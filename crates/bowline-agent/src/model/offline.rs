@@ -58,8 +58,8 @@ impl Model for OfflineModel {
     }
 
     fn stream_reply(&self, request: ModelRequest) -> ReplyStream {
-        reply_from_fn(move |voice| async move {
-            let mut turn = OfflineReply { sender: voice, request, has_text: false };
+        reply_from_fn(move |sender| async move {
+            let mut turn = OfflineReply { sender, request, has_text: false };
             turn.write().await;
             // It uses no tokens, so it reports no usage; some older clients fail on such an update.
             turn.sender.send(ReplyEvent::End(ReplyStop::Done)).await;
@@ -79,48 +79,48 @@ struct OfflineReply {
 impl OfflineReply {
     async fn write(&mut self) {
         let messages: Arc<[ConversationMessage]> = self.request.messages.clone();
-        let Some(asked) = messages.iter().rposition(|message| message.role == MessageRole::User) else {
+        let Some(index) = messages.iter().rposition(|message| message.role == MessageRole::User) else {
             return self.send_paragraph(HELP_TEXT).await;
         };
-        let (asked, since) = (&messages[asked], &messages[asked + 1..]);
-        let steps = match parse_steps(asked) {
+        let (prompt, later) = (&messages[index], &messages[index + 1..]);
+        let steps = match parse_steps(prompt) {
             Ok(steps) => steps,
-            Err(unclear) => return self.send_paragraph(&unclear).await,
+            Err(message) => return self.send_paragraph(&message).await,
         };
-        let done = since.iter().flat_map(ConversationMessage::tool_uses).count();
-        let mut begin = 0;
-        if done > 0 {
+        let call_count = later.iter().flat_map(ConversationMessage::tool_uses).count();
+        let mut first = 0;
+        if call_count > 0 {
             // The step of the last call.
             let mut calls = steps.iter().enumerate().filter(|(_, step)| needs_tool(step));
-            let Some((last, step)) = calls.nth(done - 1) else {
+            let Some((last, step)) = calls.nth(call_count - 1) else {
                 return self.send_paragraph("All commands are done.").await;
             };
-            begin = last + 1;
-            let result = since.iter().rev().flat_map(|message| &message.parts).find_map(|part| match part {
+            first = last + 1;
+            let result = later.iter().rev().flat_map(|message| &message.parts).find_map(|part| match part {
                 MessagePart::Result(result) => Some(result),
                 _ => None,
             });
-            let left = steps.len() - begin;
+            let remaining = steps.len() - first;
             if let Some(result) = result
-                && !self.report_result(step, result, left).await
+                && !self.report_result(step, result, remaining).await
             {
                 return;
             }
         }
-        for (at, step) in steps.iter().enumerate().skip(begin) {
-            if !self.perform_step(step, steps.len() - at - 1).await {
+        for (index, step) in steps.iter().enumerate().skip(first) {
+            if !self.perform_step(step, steps.len() - index - 1).await {
                 return;
             }
         }
     }
 
     /// Describes the result of a call; returns whether to continue.
-    async fn report_result(&mut self, step: &OfflineCommand, result: &ToolResult, left: usize) -> bool {
+    async fn report_result(&mut self, step: &OfflineCommand, result: &ToolResult, remaining: usize) -> bool {
         self.send_paragraph(&describe::describe_result(step, result)).await;
-        if result.failed && left > 0 {
+        if result.failed && remaining > 0 {
             self.send_paragraph(&format!(
                 "I stop here; {} not done.",
-                describe::describe_skipped_commands(left)
+                describe::describe_skipped_commands(remaining)
             ))
             .await;
         }
@@ -128,7 +128,7 @@ impl OfflineReply {
     }
 
     /// Performs a step; returns whether the next one can follow in the same reply.
-    async fn perform_step(&mut self, step: &OfflineCommand, left: usize) -> bool {
+    async fn perform_step(&mut self, step: &OfflineCommand, remaining: usize) -> bool {
         match step {
             OfflineCommand::Think(text) => {
                 self.sender.send(ReplyEvent::Thought { text: text.clone(), signature: None }).await;
@@ -140,8 +140,8 @@ impl OfflineReply {
             }
             OfflineCommand::Stream(count) => {
                 self.send_paragraph("").await;
-                for piece in 1..=*count {
-                    self.send_text(&format!("{piece} ")).await;
+                for number in 1..=*count {
+                    self.send_text(&format!("{number} ")).await;
                 }
             }
             step => match tool_call_for(step, &self.request.tools) {
@@ -153,12 +153,12 @@ impl OfflineReply {
                     return false;
                 }
                 Err(missing) => {
-                    let rest = if left > 0 {
-                        format!(" I stop here; {} not done.", describe::describe_skipped_commands(left))
+                    let note = if remaining > 0 {
+                        format!(" I stop here; {} not done.", describe::describe_skipped_commands(remaining))
                     } else {
                         String::new()
                     };
-                    self.send_paragraph(&format!("{missing}{rest}")).await;
+                    self.send_paragraph(&format!("{missing}{note}")).await;
                     return false;
                 }
             },
@@ -181,30 +181,30 @@ impl OfflineReply {
 
 /// Returns the steps in a message, or the answer to give instead. A prompt has parts besides the typed text (files, a
 /// reminder): if one part is a command, parts that are not are ignored.
-fn parse_steps(asked: &ConversationMessage) -> Result<Vec<OfflineCommand>, String> {
+fn parse_steps(prompt: &ConversationMessage) -> Result<Vec<OfflineCommand>, String> {
     let mut steps = Vec::new();
-    let mut unclear = None;
-    for part in &asked.parts {
+    let mut first_error = None;
+    for part in &prompt.parts {
         let MessagePart::Text { text } = part else { continue };
         match parse(text) {
-            Ok(found) => steps.extend(found),
+            Ok(parsed) => steps.extend(parsed),
             Err(_) if is_help_request(text) => return Err(HELP_TEXT.to_owned()),
-            Err(why) => unclear = unclear.or(Some(why)),
+            Err(error) => first_error = first_error.or(Some(error)),
         }
     }
     if !steps.is_empty() {
         return Ok(steps);
     }
     // The user's text is one part; images and files are others.
-    let attached = match asked.parts.len().saturating_sub(1) {
+    let attachment_note = match prompt.parts.len().saturating_sub(1) {
         0 => String::new(),
         _ => "I see what is attached, but I do not know what to do with it: `read PATH` shows a file, and pictures I \
               cannot look at.\n\n"
             .to_owned(),
     };
-    Err(unclear.map_or_else(
+    Err(first_error.map_or_else(
         || HELP_TEXT.to_owned(),
-        |why| format!("I did nothing: {why}.\n\n{attached}{HELP_TEXT}"),
+        |error| format!("I did nothing: {error}.\n\n{attachment_note}{HELP_TEXT}"),
     ))
 }
 
@@ -231,8 +231,8 @@ fn needs_tool(step: &OfflineCommand) -> bool {
 }
 
 /// Returns the call for a step, or why it cannot be made.
-fn tool_call_for(step: &OfflineCommand, offered: &[ToolSpec]) -> Result<(String, Value), String> {
-    let has = |name: &&str| offered.iter().any(|tool| tool.name == *name);
+fn tool_call_for(step: &OfflineCommand, tools: &[ToolSpec]) -> Result<(String, Value), String> {
+    let is_offered = |name: &&str| tools.iter().any(|tool| tool.name == *name);
     let (names, input): (&[&str], Value) = match step {
         OfflineCommand::Read { path, lines } => {
             let mut input = json!({"path": path});
@@ -269,7 +269,7 @@ fn tool_call_for(step: &OfflineCommand, offered: &[ToolSpec]) -> Result<(String,
         | OfflineCommand::Wait(_)
         | OfflineCommand::Stream(_) => (&[], Value::Null),
     };
-    match names.iter().find(|name| has(name)) {
+    match names.iter().find(|name| is_offered(name)) {
         Some(name) => Ok(((*name).to_owned(), input)),
         None => Err(describe::describe_missing_tool(step, names)),
     }
@@ -277,10 +277,10 @@ fn tool_call_for(step: &OfflineCommand, offered: &[ToolSpec]) -> Result<(String,
 
 /// Returns an id that is unused in the conversation.
 fn unused_call_id(messages: &[ConversationMessage]) -> String {
-    let taken: std::collections::HashSet<&str> =
+    let used: std::collections::HashSet<&str> =
         messages.iter().flat_map(ConversationMessage::tool_uses).map(|call| call.id.as_str()).collect();
-    let ids = (taken.len() + 1..).map(|number| format!("offline_{number}"));
-    ids.into_iter().find(|id| !taken.contains(id.as_str())).unwrap_or_default()
+    let ids = (used.len() + 1..).map(|number| format!("offline_{number}"));
+    ids.into_iter().find(|id| !used.contains(id.as_str())).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ mod transport;
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bowline_conversation::retry::{self, FailedAttempt, RequestFailure, RetryDecision};
+use futures_util::future::BoxFuture;
 use reqwest::RequestBuilder;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -24,7 +24,7 @@ use super::http_clients::{self, HttpClients};
 use super::provider::Provider;
 use super::reply_sender::{ReplySender, reply_from_fn};
 use super::{Model, ModelError, ModelInfo, ModelRequest, ReplyEvent, ReplyStream, context_window};
-use crate::keys::{ApiKey, KeySource};
+use crate::model::keys::{ApiKey, KeySource};
 
 /// A model served by a provider.
 #[derive(Clone)]
@@ -45,51 +45,44 @@ impl RemoteModel {
     /// # Errors
     /// Fails if the base URL is invalid, or if the HTTP client cannot be built.
     pub fn new(
-        net: HttpClients,
+        http: HttpClients,
         info: ModelInfo,
         provider: Provider,
         name: &str,
         base_url: &str,
         key: Option<(ApiKey, KeySource)>,
     ) -> Result<Self, ModelError> {
-        let unusable = |why| ModelError::Unknown { name: info.name.clone(), why };
-        let endpoint = Endpoint::new(provider, base_url, key).map_err(unusable)?;
-        let client = net.client(&endpoint.base_url)?;
-        Ok(Self {
-            http: net,
-            info,
-            endpoint,
-            provider_name: name.to_owned(),
-            client,
-            server_info: Arc::default(),
-        })
+        let unknown = |why| ModelError::Unknown { name: info.name.clone(), why };
+        let endpoint = Endpoint::new(provider, base_url, key).map_err(unknown)?;
+        let client = http.client(&endpoint.base_url)?;
+        Ok(Self { http, info, endpoint, provider_name: name.to_owned(), client, server_info: Arc::default() })
     }
 
     async fn send_with_retries(
         self,
         request: ModelRequest,
-        mut voice: ReplySender,
+        mut sender: ReplySender,
     ) -> Result<(), ModelError> {
         let overall = self.http.timeouts.overall;
         let deadline = Instant::now() + overall;
         let mut number = 1;
         loop {
-            let mut reader = ReplyReader::new(self.endpoint.provider, &request, &mut voice);
+            let mut reader = ReplyReader::new(self.endpoint.provider, &request, &mut sender);
             let attempt = tokio::time::timeout_at(deadline, self.send_once(&request, &mut reader)).await;
-            let shown = reader.has_output;
+            let is_reply_shown = reader.has_output;
             let failure = match attempt {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(failure)) => self.endpoint.redact(failure),
                 Err(_) => return Err(ModelError::TimedOut(format!("{overall:?} have passed"))),
             };
-            let EndpointError { kind: trouble, retry_after, .. } = failure;
-            let attempt = FailedAttempt { number, failure: trouble, retry_after, is_reply_shown: shown };
+            let EndpointError { kind, retry_after, .. } = failure;
+            let attempt = FailedAttempt { number, failure: kind, retry_after, is_reply_shown };
             // A self-hosted server that timed out will be as slow again; the one retry is for a busy one.
             let is_hopeless =
-                trouble == RequestFailure::TimedOut && self.endpoint.is_self_hosted() && number > 1;
+                kind == RequestFailure::TimedOut && self.endpoint.is_self_hosted() && number > 1;
             match retry::decide_retry(&self.http.retry_limits, &attempt, random_fraction()) {
                 RetryDecision::RetryAfter(wait) if !is_hopeless && Instant::now() + wait < deadline => {
-                    voice.send(ReplyEvent::Retrying { why: failure.reason, wait, attempt: number }).await;
+                    sender.send(ReplyEvent::Retrying { why: failure.reason, wait, attempt: number }).await;
                     tokio::time::sleep(wait).await;
                     number += 1;
                 }
@@ -106,10 +99,12 @@ impl RemoteModel {
         request: &ModelRequest,
         reader: &mut ReplyReader<'_>,
     ) -> Result<(), EndpointError> {
-        let usual = self.http.timeouts;
-        let first = if self.endpoint.is_self_hosted() { usual.extended_for_self_hosted() } else { usual };
-        let mut events = EventStream::open(self.build_request(request), &self.endpoint, first).await?;
-        reader.read(&mut events, first, usual).await
+        let timeouts = self.http.timeouts;
+        let first_timeouts =
+            if self.endpoint.is_self_hosted() { timeouts.extended_for_self_hosted() } else { timeouts };
+        let mut events =
+            EventStream::open(self.build_request(request), &self.endpoint, first_timeouts).await?;
+        reader.read(&mut events, first_timeouts, timeouts).await
     }
 
     /// Returns the request in the provider's wire format.
@@ -136,8 +131,8 @@ impl RemoteModel {
         let (info, provider) = (self.info.clone(), self.endpoint.provider);
         let Some(path) = context_window::query_path(provider, &info) else { return Ok(info) };
         if let Some((path, body)) = context_window::load_request(provider, &self.provider_name) {
-            let load = self.endpoint.authorize(self.client.post(self.endpoint.url(path))).json(&body);
-            http_clients::fetch_json(load, self.http.timeouts.local_headers)
+            let load_request = self.endpoint.authorize(self.client.post(self.endpoint.url(path))).json(&body);
+            http_clients::fetch_json(load_request, self.http.timeouts.local_headers)
                 .await
                 .ok_or(context_window::WindowUnknown)?;
         }
@@ -161,7 +156,7 @@ impl Model for RemoteModel {
         self.server_info.get().unwrap_or(&self.info)
     }
 
-    fn fetch_info(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn fetch_info(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             // If the server could not answer, the next call asks again.
             self.server_info.get_or_try_init(|| self.fetch_info_with_window()).await.map_or_else(drop, drop);
@@ -170,7 +165,7 @@ impl Model for RemoteModel {
 
     fn stream_reply(&self, request: ModelRequest) -> ReplyStream {
         let this = self.clone();
-        reply_from_fn(move |voice| this.send_with_retries(request, voice))
+        reply_from_fn(move |sender| this.send_with_retries(request, sender))
     }
 }
 

@@ -6,11 +6,11 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bowline_conversation::conversation::{ConversationMessage, MessagePart, MessageRole};
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::reply_sender::reply_from_fn;
@@ -47,11 +47,11 @@ impl ReplayModel {
         let text = super::script::read_reply_file(path, &name)?;
         let mut replies = Vec::new();
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let recorded = serde_json::from_str(line).map_err(|error| ModelError::Unknown {
+            let reply = serde_json::from_str(line).map_err(|error| ModelError::Unknown {
                 name: name.clone(),
                 why: format!("line {}: {error}", number + 1),
             })?;
-            replies.push(recorded);
+            replies.push(reply);
         }
         Ok(Self {
             info: super::script::file_model_info(&name, "Replay"),
@@ -69,12 +69,12 @@ impl Model for ReplayModel {
     fn stream_reply(&self, request: ModelRequest) -> ReplyStream {
         let recorded = self.replies.get(self.position.next_index(&request.messages)).cloned();
         let count = self.replies.len();
-        reply_from_fn(move |mut voice| async move {
+        reply_from_fn(move |mut sender| async move {
             let Some(recorded) = recorded else {
                 return Err(ModelError::Unusable(format!("the recording has only {count} replies")));
             };
             for event in recorded.events {
-                voice.send(event).await;
+                sender.send(event).await;
             }
             recorded.error.map_or(Ok(()), Err)
         })
@@ -91,7 +91,7 @@ pub fn recording_from_conversation(
 ) -> serde_json::Result<String> {
     let mut text = String::new();
     // Consecutive messages of the model are one reply, as `ReplyPosition` counts them.
-    let replies = conversation.chunk_by(|one, next| one.role == next.role);
+    let replies = conversation.chunk_by(|previous, next| previous.role == next.role);
     for reply in replies.filter(|reply| reply.iter().any(|message| message.role == MessageRole::Assistant)) {
         let parts = reply.iter().flat_map(|message| message.parts.iter().cloned());
         let event = |part| match part {
@@ -135,19 +135,19 @@ impl Model for RecordingModel {
         self.model.info()
     }
 
-    fn fetch_info(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn fetch_info(&self) -> BoxFuture<'_, ()> {
         self.model.fetch_info()
     }
 
     fn stream_reply(&self, request: ModelRequest) -> ReplyStream {
         let model = self.model.info().name.clone();
-        let tape = ReplyRecorder {
+        let recorder = ReplyRecorder {
             reply: RecordedReply { model, ..RecordedReply::default() },
             path: self.path.clone(),
         };
         let inner = self.model.stream_reply(request);
-        Box::pin(inner.scan(tape, |tape, event| {
-            tape.record_event(&event);
+        Box::pin(inner.scan(recorder, |recorder, event| {
+            recorder.record_event(&event);
             std::future::ready(Some(event))
         }))
     }

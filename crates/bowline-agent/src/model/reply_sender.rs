@@ -19,7 +19,7 @@ impl ReplySender {
     /// Sends an event, and waits until there is room for the next one.
     pub(super) async fn send(&mut self, event: ReplyEvent) {
         // The receiver polls this future, so it exists as long as this runs.
-        let _gone = self.events.send(event).await;
+        let _result = self.events.send(event).await;
     }
 
     /// Sends text, unless it is empty.
@@ -31,24 +31,24 @@ impl ReplySender {
     }
 }
 
-/// Returns the reply that `speak` produces. `speak` runs inside the reply: nothing happens before the reply is polled,
-/// and dropping the reply drops `speak`.
-pub(super) fn reply_from_fn<F, S>(speak: F) -> ReplyStream
+/// Returns the reply that `produce` sends. `produce` runs inside the reply: nothing happens before the reply is
+/// polled, and dropping the reply drops `produce`.
+pub(super) fn reply_from_fn<F, S>(produce: F) -> ReplyStream
 where
     F: FnOnce(ReplySender) -> S,
     S: Future<Output = Result<(), ModelError>> + Send + 'static,
 {
     let (sender, mut events) = mpsc::channel(1);
-    let mut speaking: Option<Pin<Box<S>>> = Some(Box::pin(speak(ReplySender { events: sender })));
+    let mut producer: Option<Pin<Box<S>>> = Some(Box::pin(produce(ReplySender { events: sender })));
     let mut failure = None;
     Box::pin(stream::poll_fn(move |cx| {
-        if let Some(running) = &mut speaking
-            && let Poll::Ready(outcome) = running.as_mut().poll(cx)
+        if let Some(future) = &mut producer
+            && let Poll::Ready(outcome) = future.as_mut().poll(cx)
         {
             failure = outcome.err();
-            speaking = None;
+            producer = None;
         }
-        // The channel closes when `speak` ends: its remaining events come first, then the failure.
+        // The channel closes when `produce` ends: its remaining events come first, then the failure.
         events.poll_recv(cx).map(|event| event.map(Ok).or_else(|| failure.take().map(Err)))
     }))
 }

@@ -53,19 +53,19 @@ impl ReplyPosition {
     /// Returns the number of the next reply, from 0.
     pub(super) fn next_index(&self, conversation: &[ConversationMessage]) -> usize {
         let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = next.unwrap_or_else(|| count_replies(conversation));
-        *next = Some(at + 1);
-        at
+        let index = next.unwrap_or_else(|| count_replies(conversation));
+        *next = Some(index + 1);
+        index
     }
 }
 
 /// Returns the number of replies in a conversation. A turn whose only reply failed has a note, which counts instead; a
 /// note after a reply without text belongs to that reply.
 fn count_replies(conversation: &[ConversationMessage]) -> usize {
-    let mut before = None;
+    let mut previous = None;
     let is_reply = |message: &&ConversationMessage| {
-        let follows = before.replace(message.role) == Some(MessageRole::Assistant);
-        message.role == MessageRole::Assistant && !follows
+        let is_continuation = previous.replace(message.role) == Some(MessageRole::Assistant);
+        message.role == MessageRole::Assistant && !is_continuation
     };
     conversation.iter().filter(is_reply).count()
 }
@@ -151,12 +151,12 @@ impl Model for ScriptedModel {
     }
 
     fn stream_reply(&self, request: ModelRequest) -> ReplyStream {
-        let at = self.position.next_index(&request.messages);
-        let scripted = self.replies.get(at).cloned();
+        let index = self.position.next_index(&request.messages);
+        let scripted = self.replies.get(index).cloned();
         let count = self.replies.len();
-        reply_from_fn(move |voice| async move {
+        reply_from_fn(move |sender| async move {
             match scripted {
-                Some(scripted) => play_reply(scripted, at, &request, voice).await,
+                Some(scripted) => play_reply(scripted, index, &request, sender).await,
                 None => Err(ModelError::Unusable(format!("the script has only {count} replies"))),
             }
         })
@@ -165,45 +165,45 @@ impl Model for ScriptedModel {
 
 async fn play_reply(
     scripted: ScriptedReply,
-    at: usize,
+    index: usize,
     request: &ModelRequest,
-    mut voice: ReplySender,
+    mut sender: ReplySender,
 ) -> Result<(), ModelError> {
     if let Some(expected) = &scripted.expect {
         let last = request.messages.last().map(message_text).unwrap_or_default();
         if !last.contains(expected) {
-            let why = format!("reply {} of the script expects {expected:?} in {last:?}", at + 1);
-            return Err(ModelError::Unusable(why));
+            let message = format!("reply {} of the script expects {expected:?} in {last:?}", index + 1);
+            return Err(ModelError::Unusable(message));
         }
     }
     tokio::time::sleep(Duration::from_millis(scripted.delay_ms)).await;
     if let Some(text) = scripted.thought {
-        voice.send(ReplyEvent::Thought { text, signature: None }).await;
+        sender.send(ReplyEvent::Thought { text, signature: None }).await;
     }
     for chunk in scripted.text.into_iter().chain(scripted.chunks) {
         tokio::time::sleep(Duration::from_millis(scripted.chunk_ms)).await;
-        voice.send_text(chunk).await;
+        sender.send_text(chunk).await;
     }
-    let made = request.messages.iter().flat_map(ConversationMessage::tool_uses).count();
+    let call_count = request.messages.iter().flat_map(ConversationMessage::tool_uses).count();
     for (number, call) in scripted.calls.into_iter().enumerate() {
-        let id = call.id.unwrap_or_else(|| format!("script_{}", made + number + 1));
+        let id = call.id.unwrap_or_else(|| format!("script_{}", call_count + number + 1));
         let input = match call.input {
             Value::String(text) => ToolUseInput::Broken { text, why: "it is not JSON".to_owned() },
             Value::Null => ToolUseInput::Value(Value::Object(serde_json::Map::new())),
             input => ToolUseInput::Value(input),
         };
-        voice.send(ReplyEvent::Call(ToolUse { id, name: call.name, input })).await;
+        sender.send(ReplyEvent::Call(ToolUse { id, name: call.name, input })).await;
     }
     if let Some(ScriptedUsage { input, output, cache_read, cache_write, thought }) = scripted.usage {
-        voice.send(ReplyEvent::Usage(TokenUsage { input, output, cache_read, cache_write, thought })).await;
+        sender.send(ReplyEvent::Usage(TokenUsage { input, output, cache_read, cache_write, thought })).await;
     }
     if let Some(error) = scripted.error {
         return Err(error);
     }
     match scripted.stop {
-        ScriptedStop::Done => voice.send(ReplyEvent::End(ReplyStop::Done)).await,
-        ScriptedStop::Length => voice.send(ReplyEvent::End(ReplyStop::Length)).await,
-        ScriptedStop::Refused => voice.send(ReplyEvent::End(ReplyStop::Refused)).await,
+        ScriptedStop::Done => sender.send(ReplyEvent::End(ReplyStop::Done)).await,
+        ScriptedStop::Length => sender.send(ReplyEvent::End(ReplyStop::Length)).await,
+        ScriptedStop::Refused => sender.send(ReplyEvent::End(ReplyStop::Refused)).await,
         ScriptedStop::None => (),
     }
     Ok(())

@@ -1,7 +1,12 @@
-//! Calls and results as text, for models that get tools as text or write calls as text.
+//! Calls and results as text, for models that get tools as text or write calls as text: the only place that knows how.
 
-use bowline_conversation::conversation::{ConversationMessage, MessagePart, MessageRole, ToolUseInput};
-use bowline_conversation::text_tool_calls::ToolCallExtractor;
+use std::collections::HashSet;
+
+use bowline_conversation::conversation::{
+    ConversationMessage, MessagePart, MessageRole, ToolUse, ToolUseInput,
+};
+use bowline_conversation::text_tool_calls::{TextToolCall, ToolCallExtractor};
+use bowline_conversation::tool_call_assembler::unique_call_id;
 use bowline_conversation::turn::EMPTY_REPLY_PROMPT;
 use serde_json::{Value, json};
 
@@ -22,14 +27,14 @@ pub(crate) fn format_call(tool: &str, input: &Value) -> String {
 
 /// Returns a conversation with calls and results as text, and consecutive messages of a role merged.
 pub(super) fn conversation_as_text(messages: &[ConversationMessage]) -> Vec<ConversationMessage> {
-    let mut all: Vec<ConversationMessage> = Vec::new();
+    let mut merged: Vec<ConversationMessage> = Vec::new();
     for message in messages.iter().map(message_as_text) {
-        match all.last_mut() {
+        match merged.last_mut() {
             Some(last) if last.role == message.role => last.parts.extend(message.parts),
-            _ => all.push(message),
+            _ => merged.push(message),
         }
     }
-    all
+    merged
 }
 
 /// Returns a message with calls and results as text. Images in results are left out.
@@ -37,8 +42,8 @@ fn message_as_text(message: &ConversationMessage) -> ConversationMessage {
     let mut parts: Vec<MessagePart> = Vec::new();
     for part in &message.parts {
         let text = match part {
-            MessagePart::Call(made) => match &made.input {
-                ToolUseInput::Value(input) => format_call(&made.name, input),
+            MessagePart::Call(call) => match &call.input {
+                ToolUseInput::Value(input) => format_call(&call.name, input),
                 ToolUseInput::Broken { text, .. } => text.clone(),
             },
             MessagePart::Result(result) => {
@@ -59,14 +64,14 @@ fn message_as_text(message: &ConversationMessage) -> ConversationMessage {
                 _ => None,
             })
         };
-        let next = if results().any(|result| result.failed) {
+        let hint = if results().any(|result| result.failed) {
             AFTER_FAILURE_HINT
         } else if results().any(|result| result.name.contains("edit") || result.name.contains("write")) {
             AFTER_CHANGE_HINT
         } else {
             AFTER_READ_HINT
         };
-        parts.push(MessagePart::Text { text: next.to_owned() });
+        parts.push(MessagePart::Text { text: hint.to_owned() });
         // Merged into one text, as templates may insert something between texts.
         let texts = parts.iter().filter_map(|part| match part {
             MessagePart::Text { text } => Some(text.trim_end()),
@@ -78,29 +83,73 @@ fn message_as_text(message: &ConversationMessage) -> ConversationMessage {
     ConversationMessage { role: message.role, parts }
 }
 
-/// Returns an extractor of calls in a reply's text, if the model may write them.
-pub(super) fn new_call_extractor(provider: Provider, request: &ModelRequest) -> Option<ToolCallExtractor> {
-    let may_write_calls = provider.may_write_calls_as_text() && !request.tools.is_empty();
-    may_write_calls.then(|| {
-        let known = request.tools.iter().map(|tool| tool.name.clone()).collect();
-        let sieve = ToolCallExtractor::new(known).with_prompt_texts(recent_texts(&request.messages));
-        if request.tools_as_text { sieve.with_text_instructions() } else { sieve }
-    })
+/// The calls that a model writes into the text of one reply. For a model that does not, all text passes.
+#[derive(Debug)]
+pub(super) struct TextToolCalls {
+    extractor: Option<ToolCallExtractor>,
+    // Whether the model has text instructions for calls. Its reply is over after the first calls.
+    is_instructed: bool,
+}
+
+impl TextToolCalls {
+    /// Prepares for the reply to a request.
+    pub(super) fn new(provider: Provider, request: &ModelRequest) -> Self {
+        let may_write_calls = provider.may_write_calls_as_text() && !request.tools.is_empty();
+        let extractor = may_write_calls.then(|| {
+            let names = request.tools.iter().map(|tool| tool.name.clone()).collect();
+            let extractor = ToolCallExtractor::new(names).with_prompt_texts(recent_texts(&request.messages));
+            if request.tools_as_text { extractor.with_text_instructions() } else { extractor }
+        });
+        Self { extractor, is_instructed: request.tools_as_text }
+    }
+
+    /// Takes the next text of the reply, and returns the text that can be shown.
+    pub(super) fn push(&mut self, text: String) -> String {
+        match &mut self.extractor {
+            Some(extractor) => extractor.push(&text),
+            None => text,
+        }
+    }
+
+    /// Returns whether the rest of the reply is of no use. A model that invents the results of its calls may continue
+    /// for minutes.
+    pub(super) fn is_finished(&self) -> bool {
+        self.is_instructed && self.extractor.as_ref().is_some_and(ToolCallExtractor::is_finished)
+    }
+
+    /// Ends the reply: returns the rest of its text, and its calls. Calls in the text count only if there are no
+    /// `real_calls`.
+    pub(super) fn finish(
+        &mut self,
+        real_calls: Vec<ToolUse>,
+        used_call_ids: &mut HashSet<String>,
+    ) -> (String, Vec<ToolUse>) {
+        let Some(extractor) = self.extractor.take() else { return (String::new(), real_calls) };
+        let outcome = extractor.finish();
+        if !real_calls.is_empty() {
+            return (outcome.text + &outcome.withheld, real_calls);
+        }
+        let calls = outcome.calls.into_iter().map(|TextToolCall { name, input }| {
+            let id = unique_call_id(String::new(), used_call_ids);
+            ToolUse { id, name, input: ToolUseInput::Value(input) }
+        });
+        (outcome.text, calls.collect())
+    }
 }
 
 /// Returns the texts that the model was given since the user's last message.
 fn recent_texts(messages: &[ConversationMessage]) -> Vec<String> {
     // The prompt after an empty reply is Bowline's own, not the user's.
-    let speaks = |message: &ConversationMessage| {
+    let is_user_prompt = |message: &ConversationMessage| {
         message.role == MessageRole::User
             && *message != ConversationMessage::from_text(MessageRole::User, EMPTY_REPLY_PROMPT)
     };
-    let spoke = messages.iter().rposition(speaks).unwrap_or(0);
-    let theirs = messages[spoke..].iter().filter(|message| message.role != MessageRole::Assistant);
+    let start = messages.iter().rposition(is_user_prompt).unwrap_or(0);
+    let recent = messages[start..].iter().filter(|message| message.role != MessageRole::Assistant);
     let text = |part: &MessagePart| match part {
         MessagePart::Text { text } => Some(text.clone()),
         MessagePart::Result(result) => Some(result.text.clone()),
         MessagePart::Image { .. } | MessagePart::Thought { .. } | MessagePart::Call(_) => None,
     };
-    theirs.flat_map(|message| &message.parts).filter_map(text).collect()
+    recent.flat_map(|message| &message.parts).filter_map(text).collect()
 }

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
+use bowline_access::approvals::Approvals;
 use bowline_policy::audit::{AuditDecision, AuditEntry, DecisionSource};
 use bowline_text::hash::ContentHash;
-use bowline_workspace::approvals::Approvals;
 use tokio::task::spawn_blocking;
 
 use super::{Denial, Permissions};
-use bowline_workspace::clock::now;
+use bowline_storage::clock::now;
 
 /// An authorized operation, and its pending audit entry.
 pub(crate) struct Authorization {
@@ -48,32 +48,27 @@ impl Authorization {
             return Ok(());
         }
         self.set_decider(DecisionSource::Preset(mode.id().to_owned()));
-        let told = format!("the user has switched to the mode {}, which does not allow it", mode.id());
-        Err(self.deny(told, None).await)
+        let message = format!("the user has switched to the mode {}, which does not allow it", mode.id());
+        Err(self.deny(message, None).await)
     }
 
     /// Records that a change is about to be made. This is the last chance to stop it.
     pub(crate) async fn record_start(&mut self) -> Result<(), Denial> {
         self.check_mode_allows_changes().await?;
         let recorded = self.record(AuditDecision::Allowed, Some("begins".to_owned())).await;
-        recorded.map_err(|told| Denial::Denied { model_message: told, user_message: None })
+        recorded.map_err(|message| Denial::Denied { model_message: message, user_message: None })
     }
 
     /// Records the outcome. A failure to record it does not undo the operation.
-    pub(crate) async fn record_outcome(mut self, became: OperationOutcome) -> Result<(), String> {
-        let OperationOutcome {
-            bytes,
-            hash_before: before,
-            hash_after: after,
-            exit_status: exit,
-            failure: failed,
-        } = became;
+    pub(crate) async fn record_outcome(mut self, outcome: OperationOutcome) -> Result<(), String> {
+        let OperationOutcome { bytes, hash_before: before, hash_after: after, exit_status: exit, failure } =
+            outcome;
         if let Some(AuthorizationLog { entry, .. }) = self.log.as_deref_mut() {
             entry.bytes = bytes.map(|bytes| bytes as u64);
             (entry.before, entry.after, entry.exit) = (before, after, exit);
         }
-        let decision = if failed.is_some() { AuditDecision::Failed } else { AuditDecision::Allowed };
-        self.record(decision, failed).await
+        let decision = if failure.is_some() { AuditDecision::Failed } else { AuditDecision::Allowed };
+        self.record(decision, failure).await
     }
 
     /// Returns whether the client judges the operation.
@@ -88,17 +83,23 @@ impl Authorization {
 
     /// Records the decision's source. An answer through the client counts as the client's, which need not have asked a
     /// person.
-    pub(super) fn set_decider(&mut self, by: DecisionSource) {
+    pub(super) fn set_decider(&mut self, source: DecisionSource) {
         if let Some(log) = &mut self.log {
-            log.entry.decided_by = if by == DecisionSource::Person { DecisionSource::Client } else { by };
+            log.entry.decided_by =
+                if source == DecisionSource::Person { DecisionSource::Client } else { source };
         }
     }
 
     /// Records a denial.
-    pub(crate) async fn deny(&mut self, told: String, why: Option<String>) -> Denial {
+    pub(crate) async fn deny(&mut self, model_message: String, user_message: Option<String>) -> Denial {
         // The denial stands even if it cannot be recorded.
-        self.record(AuditDecision::Denied, Some(why.clone().unwrap_or_else(|| told.clone()))).await.ok();
-        Denial::Denied { model_message: format!("permission denied: {told}"), user_message: why }
+        self.record(
+            AuditDecision::Denied,
+            Some(user_message.clone().unwrap_or_else(|| model_message.clone())),
+        )
+        .await
+        .ok();
+        Denial::Denied { model_message: format!("permission denied: {model_message}"), user_message }
     }
 
     pub(super) async fn record(
@@ -113,7 +114,7 @@ impl Authorization {
         entry.latency_us = u64::try_from(started.elapsed().as_micros()).ok();
         let (approvals, entry) = (approvals.clone(), entry.clone());
         let recorded = spawn_blocking(move || approvals.record(&entry));
-        let recorded = recorded.await.map_err(|ended| ended.to_string())?;
+        let recorded = recorded.await.map_err(|error| error.to_string())?;
         recorded.map_err(|error| format!("the audit log cannot be written, so nothing is done: {error}"))
     }
 }

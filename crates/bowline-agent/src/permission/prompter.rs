@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bowline_access::approvals::{Approver, BoxFuture};
 use bowline_policy::operation::{OperationKind, OperationTarget};
 use bowline_policy::policy::{RuleMatcher, RuleSuggestion};
 use bowline_policy::question::{AnswerChoice, AnswerLifetime, Question, QuestionAnswer, QuestionReply};
@@ -14,7 +15,6 @@ use bowline_protocol::schema::v1::{
 use bowline_protocol::terminal::Invocation;
 use bowline_text::display;
 use bowline_wire::CallError;
-use bowline_workspace::approvals::{Approver, BoxFuture};
 
 use crate::agent_options::LogSink;
 use crate::reporter::Reporter;
@@ -56,25 +56,25 @@ pub(super) enum SpecialAnswer {
 }
 
 impl PermissionPrompter {
-    pub(super) fn new(runtimes: &SessionRuntime) -> Self {
+    pub(super) fn new(runtime: &SessionRuntime) -> Self {
         Self {
-            session: runtimes.session().clone(),
-            cwd: runtimes.cwd().to_owned(),
-            log: runtimes.options().log.clone(),
+            session: runtime.session().clone(),
+            cwd: runtime.cwd().to_owned(),
+            log: runtime.options().log.clone(),
             pending: Mutex::default(),
         }
     }
 
     /// Registers a call's reporter, until the guard is dropped.
     pub(super) fn register_call<'e>(&'e self, call: &str, reporter: &Reporter) -> PendingCallGuard<'e> {
-        let asking = PendingCall { reporter: reporter.clone(), special_answer: None };
-        self.pending().insert(call.to_owned(), asking);
+        let pending_call = PendingCall { reporter: reporter.clone(), special_answer: None };
+        self.pending().insert(call.to_owned(), pending_call);
         PendingCallGuard { prompter: self, call: call.to_owned() }
     }
 
     fn set_special_answer(&self, call: &str, special: SpecialAnswer) {
-        if let Some(asking) = self.pending().get_mut(call) {
-            asking.special_answer = Some(special);
+        if let Some(pending_call) = self.pending().get_mut(call) {
+            pending_call.special_answer = Some(special);
         }
     }
 
@@ -84,20 +84,21 @@ impl PermissionPrompter {
 
     async fn ask_client(&self, question: &Question) -> QuestionReply {
         let Some(call) = question.call.as_deref() else { return QuestionReply::NoUser };
-        let Some(reporter) = self.pending().get(call).map(|asking| asking.reporter.clone()) else {
+        let Some(reporter) = self.pending().get(call).map(|pending_call| pending_call.reporter.clone())
+        else {
             return QuestionReply::NoUser;
         };
         let offers = offered_options(question, &self.cwd);
         let options: Vec<PermissionOption> = offers.iter().map(|offer| offer.option.clone()).collect();
         let warning = question.dangers.iter().map(|danger| format!("Careful: {danger}"));
         let warning = warning.collect::<Vec<_>>().join("\n");
-        let ask = PermissionRequestDetails {
+        let details = PermissionRequestDetails {
             description: (!warning.is_empty()).then_some(warning),
             content: Vec::new(),
             options: Some(options.clone()),
         };
         let request =
-            match reporter.permission_request(&PermissionBroker::new(self.session.clone()), call, ask) {
+            match reporter.permission_request(&PermissionBroker::new(self.session.clone()), call, details) {
                 Ok(request) => request,
                 Err(error) => return self.report_not_asked(call, error.to_string()),
             };
@@ -128,15 +129,15 @@ impl PermissionPrompter {
                     edited_text: None,
                 })
             }
-            Err(breach) => {
-                self.report_not_asked(call, format!("the editor's answer is no permission: {breach}"))
+            Err(violation) => {
+                self.report_not_asked(call, format!("the editor's answer is no permission: {violation}"))
             }
         }
     }
 
-    fn report_not_asked(&self, call: &str, why: String) -> QuestionReply {
-        self.log.write_line(format!("permission was not given: {why}"));
-        self.set_special_answer(call, SpecialAnswer::NotAsked(why));
+    fn report_not_asked(&self, call: &str, reason: String) -> QuestionReply {
+        self.log.write_line(format!("permission was not given: {reason}"));
+        self.set_special_answer(call, SpecialAnswer::NotAsked(reason));
         QuestionReply::NoUser
     }
 }
@@ -159,7 +160,7 @@ pub(super) struct PendingCallGuard<'e> {
 
 impl PendingCallGuard<'_> {
     pub(super) fn special_answer(&self) -> Option<SpecialAnswer> {
-        self.prompter.pending().get(&self.call).and_then(|asking| asking.special_answer.clone())
+        self.prompter.pending().get(&self.call).and_then(|pending_call| pending_call.special_answer.clone())
     }
 }
 
@@ -199,25 +200,27 @@ fn offered_options(question: &Question, cwd: &str) -> Vec<OfferedOption> {
         ..offer
     };
     let kind = question.items.first().map_or(OperationKind::Execute, |item| item.operation.kind);
-    let described = question.items.iter().find_map(|item| match &item.operation.target {
+    let description = question.items.iter().find_map(|item| match &item.operation.target {
         OperationTarget::Described(text) => Some(text.as_str()),
         _ => None,
     });
     let mut offers = vec![offer("allow_once", "Allow once", AllowOnce)];
-    let narrow =
-        question.suggestions.first().and_then(|each| Some((each, describe_coverage(each, kind, cwd)?)));
-    if let Some((narrow, covered)) = &narrow {
-        let name = format!("Always allow {covered}");
+    let narrow = question
+        .suggestions
+        .first()
+        .and_then(|suggestion| Some((suggestion, describe_coverage(suggestion, kind, cwd)?)));
+    if let Some((narrow, coverage)) = &narrow {
+        let name = format!("Always allow {coverage}");
         offers.push(lasting(offer("allow_always", &name, AllowAlways), narrow));
-    } else if let Some(text) = described {
+    } else if let Some(text) = description {
         let name = format!("Allow in this session, with any arguments: {text}");
         offers.push(OfferedOption { is_for_session: true, ..offer("allow_session", &name, AllowAlways) });
     }
     offers.push(offer("reject_once", "Reject", RejectOnce));
-    if let Some((narrow, covered)) = &narrow {
-        let name = format!("Always reject {covered}");
+    if let Some((narrow, coverage)) = &narrow {
+        let name = format!("Always reject {coverage}");
         offers.push(lasting(offer("reject_always", &name, RejectAlways), narrow));
-    } else if let Some(text) = described {
+    } else if let Some(text) = description {
         let name = format!("Reject in this session, with any arguments: {text}");
         offers.push(OfferedOption { is_for_session: true, ..offer("reject_session", &name, RejectAlways) });
     }
@@ -226,7 +229,7 @@ fn offered_options(question: &Question, cwd: &str) -> Vec<OfferedOption> {
 
 /// Describes a rule's coverage completely; `None` if that takes too many bytes.
 fn describe_coverage(suggestion: &RuleSuggestion, kind: OperationKind, cwd: &str) -> Option<String> {
-    let whole = |text: &str| {
+    let escape_short = |text: &str| {
         let line = display::escape_line(text, usize::MAX);
         (line.len() <= MAX_COVERAGE_BYTES).then_some(line)
     };
@@ -235,49 +238,50 @@ fn describe_coverage(suggestion: &RuleSuggestion, kind: OperationKind, cwd: &str
     Some(match &suggestion.matcher {
         // The call shows the command in full.
         RuleMatcher::Exact(invocation) => {
-            match whole(&bowline_protocol::terminal::format_invocation(invocation)) {
+            match escape_short(&bowline_protocol::terminal::format_invocation(invocation)) {
                 Some(line) => format!("exactly `{line}` {anywhere}"),
                 None => format!("exactly this command {anywhere}"),
             }
         }
         RuleMatcher::Command(words) => {
-            let line =
-                whole(&bowline_protocol::terminal::format_invocation(&Invocation::Argv(words.clone())))?;
+            let line = escape_short(&bowline_protocol::terminal::format_invocation(&Invocation::Argv(
+                words.clone(),
+            )))?;
             format!("commands that start with `{line}` {anywhere}")
         }
         RuleMatcher::Path(_) => {
             // Paths below the session's directory are shortened.
-            let below = |start: &str| {
+            let shorten = |start: &str| {
                 let rest =
                     suggestion.description.strip_prefix(start)?.strip_prefix(cwd)?.strip_prefix('/')?;
                 Some(format!("{start}{rest}"))
             };
-            let text = below("the file ").or_else(|| below("files in "));
-            let text =
-                whole(text.as_ref().unwrap_or(&suggestion.description)).filter(|text| !text.contains('…'))?;
-            let does = match kind {
+            let text = shorten("the file ").or_else(|| shorten("files in "));
+            let text = escape_short(text.as_ref().unwrap_or(&suggestion.description))
+                .filter(|text| !text.contains('…'))?;
+            let action = match kind {
                 OperationKind::Read => "reading",
                 OperationKind::Write => "edits of",
                 OperationKind::Delete => "deleting",
                 OperationKind::Execute | OperationKind::Fetch => kind.as_str(),
             };
-            format!("{does} {text}")
+            format!("{action} {text}")
         }
         RuleMatcher::Host(_) | RuleMatcher::Variable(_) | RuleMatcher::Everything => {
-            whole(&suggestion.description)?
+            escape_short(&suggestion.description)?
         }
     })
 }
 
 fn describe_ask_error(error: &CallError) -> String {
     match error {
-        CallError::ErrorResponse(refused) if refused.code == ErrorCode::MethodNotFound => {
+        CallError::ErrorResponse(error) if error.code == ErrorCode::MethodNotFound => {
             "the editor cannot ask its user for permission (it does not know session/request_permission); a mode \
              that asks less, or a rule of the user's, would allow it"
                 .to_owned()
         }
-        CallError::ErrorResponse(refused) => {
-            format!("the editor could not ask its user: {}", rpc_error::describe_error(refused))
+        CallError::ErrorResponse(error) => {
+            format!("the editor could not ask its user: {}", rpc_error::describe_error(error))
         }
         CallError::Closed => "the connection to the editor is closed".to_owned(),
         error => format!("the editor could not ask its user: {error}"),

@@ -54,27 +54,27 @@ pub(super) struct AttachmentRenderer {
 }
 
 impl AttachmentRenderer {
-    pub(super) fn new(caps: AttachmentLimits, notes: Vec<String>) -> Self {
-        Self { limits: caps, remaining_bytes: caps.total, texts: Vec::new(), shown_files: Vec::new(), notes }
+    pub(super) fn new(limits: AttachmentLimits, notes: Vec<String>) -> Self {
+        Self { limits, remaining_bytes: limits.total, texts: Vec::new(), shown_files: Vec::new(), notes }
     }
 
     /// Reads the attachments concurrently, and renders them in order.
-    pub(super) async fn render_all<F: FileBackend>(&mut self, attached: Vec<Attachment>, files: &F) {
+    pub(super) async fn render_all<F: FileBackend>(&mut self, attachments: Vec<Attachment>, files: &F) {
         let mut reads = Vec::new();
-        for attachment in attached {
+        for attachment in attachments {
             reads.push(resolve_attachment(attachment, files));
         }
-        let mut found = stream::iter(reads).buffered(MAX_CONCURRENT_READS);
-        while let Some(found) = found.next().await {
-            self.render(found);
+        let mut resolved = stream::iter(reads).buffered(MAX_CONCURRENT_READS);
+        while let Some(attachment) = resolved.next().await {
+            self.render(attachment);
         }
     }
 
-    fn render(&mut self, found: ResolvedAttachment) {
-        match found {
-            ResolvedAttachment::Text { link, text, is_whole: whole } => {
-                let all = self.render_file(&link, &text, whole);
-                if all && whole && link.lines.is_none() {
+    fn render(&mut self, attachment: ResolvedAttachment) {
+        match attachment {
+            ResolvedAttachment::Text { link, text, is_whole } => {
+                let is_complete = self.render_file(&link, &text, is_whole);
+                if is_complete && is_whole && link.lines.is_none() {
                     self.shown_files.push(ShownFile { path: link.path, text });
                 }
             }
@@ -89,32 +89,35 @@ impl AttachmentRenderer {
                 self.render_text("resource", &[("uri", &uri)], &text, "");
             }
             ResolvedAttachment::Listing { path, listing } => self.render_listing(&path, &listing),
-            ResolvedAttachment::Unreadable { label, reason: why } => {
-                self.add_note(format!("`{}` could not be shown: {why}.", display::escape_line(&label, 500)));
+            ResolvedAttachment::Unreadable { label, reason } => {
+                self.add_note(format!(
+                    "`{}` could not be shown: {reason}.",
+                    display::escape_line(&label, 500)
+                ));
             }
             ResolvedAttachment::Note(note) => self.texts.push(format!("[{note}]")),
         }
     }
 
     /// Renders a file's text, truncated to the limits, and returns whether that was all.
-    fn render_file(&mut self, link: &FileLink, text: &str, whole: bool) -> bool {
+    fn render_file(&mut self, link: &FileLink, text: &str, is_whole: bool) -> bool {
         let first = link.lines.map_or(1, |lines| u64::from(lines.first));
         let shown = self.truncate_to_room(text);
         let next = first + count_lines(shown);
-        let all = shown.len() == text.len();
+        let is_complete = shown.len() == text.len();
         let range = format!("{first}-{}", next.saturating_sub(1).max(first));
         let attributes = [("path", link.path.as_str()), ("lines", range.as_str())];
         let attributes =
-            if all && whole && link.lines.is_none() { &attributes[..1] } else { &attributes[..] };
+            if is_complete && is_whole && link.lines.is_none() { &attributes[..1] } else { &attributes[..] };
         // A line that was cut inside has to be read again.
-        let on = if shown.ends_with('\n') { next } else { next.saturating_sub(1).max(first) };
-        let rest = match (all, whole) {
-            (false, _) => format!("Only a part is shown. Read on from line {on} if it is needed."),
+        let continue_at = if shown.ends_with('\n') { next } else { next.saturating_sub(1).max(first) };
+        let hint = match (is_complete, is_whole) {
+            (false, _) => format!("Only a part is shown. Read on from line {continue_at} if it is needed."),
             (true, false) if link.lines.is_none() => format!("Read on from line {next} if it is needed."),
             (true, _) => String::new(),
         };
-        self.render_text("file", attributes, text, &rest);
-        all
+        self.render_text("file", attributes, text, &hint);
+        is_complete
     }
 
     fn render_listing(&mut self, path: &str, listing: &Listing) {
@@ -122,12 +125,12 @@ impl AttachmentRenderer {
             let slash = if entry.kind == EntryKind::Directory { "/" } else { "" };
             format!("{}{slash}\n", display::escape_line(&entry.path, 500))
         });
-        let rest = if listing.truncated { "There is more in it." } else { "" };
-        self.render_text("directory", &[("path", path)], &names.collect::<String>(), rest);
+        let hint = if listing.truncated { "There is more in it." } else { "" };
+        self.render_text("directory", &[("path", path)], &names.collect::<String>(), hint);
     }
 
     /// Renders a text, truncated to the limits, followed by a note.
-    fn render_text(&mut self, kind: &str, attributes: &[(&str, &str)], text: &str, rest: &str) {
+    fn render_text(&mut self, kind: &str, attributes: &[(&str, &str)], text: &str, hint: &str) {
         let shown = self.truncate_to_room(text);
         let name = display::escape_line(attributes.first().map_or("", |(_, value)| value), 500);
         if shown.is_empty() && !text.is_empty() {
@@ -137,16 +140,16 @@ impl AttachmentRenderer {
             return;
         }
         self.remaining_bytes -= shown.len();
-        let mut marked = delimit(kind, attributes, shown);
-        let rest = if rest.is_empty() && shown.len() < text.len() { "Only a part is shown." } else { rest };
-        if !rest.is_empty() {
-            marked.push_str(&format!("\n[{rest}]"));
+        let mut delimited = delimit(kind, attributes, shown);
+        let hint = if hint.is_empty() && shown.len() < text.len() { "Only a part is shown." } else { hint };
+        if !hint.is_empty() {
+            delimited.push_str(&format!("\n[{hint}]"));
         }
         if shown.len() < text.len() {
-            let (shown, all) = (shown.len(), text.len());
-            self.notes.push(format!("Of `{name}` the model is shown {shown} of {all} bytes."));
+            let (shown, total) = (shown.len(), text.len());
+            self.notes.push(format!("Of `{name}` the model is shown {shown} of {total} bytes."));
         }
-        self.texts.push(marked);
+        self.texts.push(delimited);
     }
 
     fn truncate_to_room<'a>(&self, text: &'a str) -> &'a str {
@@ -168,7 +171,7 @@ async fn resolve_attachment<F: FileBackend>(attachment: Attachment, files: &F) -
             let options = ListOptions { max_entries: MAX_LISTED_ENTRIES, ..ListOptions::default() };
             match files.list(path.trim_end_matches('/'), options).await {
                 Ok(listing) => ResolvedAttachment::Listing { path, listing },
-                Err(why) => ResolvedAttachment::Unreadable { label: path, reason: why },
+                Err(error) => ResolvedAttachment::Unreadable { label: path, reason: error },
             }
         }
     }
@@ -179,20 +182,20 @@ async fn read_first_existing<F: FileBackend>(links: Vec<FileLink>, files: &F) ->
     let mut missing = None;
     for link in links {
         match read_linked_file(&link, files).await {
-            Ok((text, whole)) => return ResolvedAttachment::Text { link, text, is_whole: whole },
-            Err(why) => {
-                let gone = matches!(why, RpcError::ResourceNotFound { .. });
+            Ok((text, is_whole)) => return ResolvedAttachment::Text { link, text, is_whole },
+            Err(error) => {
+                let is_missing = matches!(error, RpcError::ResourceNotFound { .. });
                 // The error reported is that of the first candidate, the most likely name.
-                let (label, why) = missing.take().unwrap_or((link.label(), why));
-                missing = Some((label, why));
-                if !gone {
+                let (label, error) = missing.take().unwrap_or((link.label(), error));
+                missing = Some((label, error));
+                if !is_missing {
                     break;
                 }
             }
         }
     }
-    let (label, why) = missing.unwrap_or((String::new(), RpcError::ResourceNotFound { uri: None }));
-    ResolvedAttachment::Unreadable { label, reason: why }
+    let (label, error) = missing.unwrap_or((String::new(), RpcError::ResourceNotFound { uri: None }));
+    ResolvedAttachment::Unreadable { label, reason: error }
 }
 
 async fn read_linked_file<F: FileBackend>(
@@ -206,7 +209,7 @@ async fn read_linked_file<F: FileBackend>(
             let window = LineWindow { line: None, limit: Some(FIRST_LINES) };
             files.read(&link.path, window).await.map(|read| (read.text, false))
         }
-        Err(why) => Err(why),
+        Err(error) => Err(error),
     }
 }
 

@@ -9,16 +9,16 @@ use bowline_text::hash::ContentHash;
 /// Invisible characters stay, because edits need the exact text; the marker warns of them.
 #[must_use]
 pub fn delimit(kind: &str, attributes: &[(&str, &str)], text: &str) -> String {
-    let word = end_marker_for(text);
-    let mut head = format!("<{kind}");
+    let marker = end_marker_for(text);
+    let mut header = format!("<{kind}");
     for (name, value) in attributes {
-        head.push_str(&format!(" {name}=\"{}\"", escape_attribute(value)));
+        header.push_str(&format!(" {name}=\"{}\"", escape_attribute(value)));
     }
     if text.chars().any(is_hidden) {
-        head.push_str(" warning=\"has invisible characters\"");
+        header.push_str(" warning=\"has invisible characters\"");
     }
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    format!("{head} until=\"{word}\">\n{text}{end}</{kind} {word}>")
+    format!("{header} until=\"{marker}\">\n{text}{end}</{kind} {marker}>")
 }
 
 /// Returns the whole lines from the start of a text that fit in `cap` bytes; if the first line is longer, as much of it
@@ -28,22 +28,22 @@ pub fn truncate_at_line(text: &str, cap: usize) -> &str {
     if text.len() <= cap {
         return text;
     }
-    let fits = &text[..text.floor_char_boundary(cap)];
-    match fits.rfind('\n') {
-        Some(end) => &fits[..=end],
-        None => fits,
+    let prefix = &text[..text.floor_char_boundary(cap)];
+    match prefix.rfind('\n') {
+        Some(end) => &prefix[..=end],
+        None => prefix,
     }
 }
 
 fn end_marker_for(text: &str) -> String {
     let mut hash = ContentHash::digest(text.as_bytes());
     loop {
-        let word = hash.to_string()[..16].to_owned();
-        if !text.contains(&word) {
-            return word;
+        let marker = hash.to_string()[..16].to_owned();
+        if !text.contains(&marker) {
+            return marker;
         }
         // Terminates, since a text contains finitely many words; an author cannot predict even the first hash.
-        hash = ContentHash::digest(word.as_bytes());
+        hash = ContentHash::digest(marker.as_bytes());
     }
 }
 

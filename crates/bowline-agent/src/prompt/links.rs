@@ -59,9 +59,9 @@ pub(super) fn parse_link(uri: &str, cwd: &str) -> LinkTarget {
         Some((before, fragment)) => (before, Some(fragment)),
         None => (path, None),
     };
-    let named = before.split_once('?').map_or(before, |(path, _)| path);
-    match percent_decode(named) {
-        Some(named) => file_candidates(&named, Some(UriSuffix { fragment, literal: path })),
+    let encoded = before.split_once('?').map_or(before, |(path, _)| path);
+    match percent_decode(encoded) {
+        Some(decoded) => file_candidates(&decoded, Some(UriSuffix { fragment, literal: path })),
         None => other(),
     }
 }
@@ -73,27 +73,27 @@ struct UriSuffix<'a> {
     literal: &'a str,
 }
 
-fn file_candidates(path: &str, rest: Option<UriSuffix<'_>>) -> LinkTarget {
+fn file_candidates(path: &str, suffix: Option<UriSuffix<'_>>) -> LinkTarget {
     if path.contains('\0') {
         return LinkTarget::Other(path.to_owned());
     }
-    let lines = rest.as_ref().and_then(|rest| parse_line_range(rest.fragment?));
+    let lines = suffix.as_ref().and_then(|suffix| parse_line_range(suffix.fragment?));
     if path.ends_with('/') && lines.is_none() {
         return LinkTarget::Directory(path.to_owned());
     }
-    let mut found = vec![FileLink { path: path.to_owned(), lines }];
+    let mut links = vec![FileLink { path: path.to_owned(), lines }];
     let mut add = |path: &str, lines| {
         let link = FileLink { path: path.to_owned(), lines };
-        if !found.contains(&link) {
-            found.push(link);
+        if !links.contains(&link) {
+            links.push(link);
         }
     };
-    match rest {
+    match suffix {
         Some(UriSuffix { literal, .. }) if lines.is_none() => add(literal, None),
         Some(_) => {}
         None => {
             if let Some((path, lines)) =
-                path.rsplit_once('#').and_then(|(path, rest)| Some((path, parse_line_range(rest)?)))
+                path.rsplit_once('#').and_then(|(path, fragment)| Some((path, parse_line_range(fragment)?)))
             {
                 add(path, Some(lines));
             }
@@ -102,7 +102,7 @@ fn file_candidates(path: &str, rest: Option<UriSuffix<'_>>) -> LinkTarget {
     if let Some((path, lines)) = parse_colon_range(path).filter(|_| lines.is_none()) {
         add(path, Some(lines));
     }
-    LinkTarget::Files(found)
+    LinkTarget::Files(links)
 }
 
 fn strip_scheme(uri: &str) -> Option<&str> {
@@ -140,19 +140,19 @@ pub(super) fn to_absolute(path: &str, cwd: &str) -> String {
 /// Decodes `%20` and the like. Invalid escapes stay; `None` if the result is not text.
 fn percent_decode(path: &str) -> Option<String> {
     let bytes = path.as_bytes();
-    let digit = |at: usize| bytes.get(at).and_then(|byte| (*byte as char).to_digit(16));
+    let digit = |index: usize| bytes.get(index).and_then(|byte| (*byte as char).to_digit(16));
     let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        match (bytes[at], digit(at + 1), digit(at + 2)) {
+    let mut index = 0;
+    while index < bytes.len() {
+        match (bytes[index], digit(index + 1), digit(index + 2)) {
             (b'%', Some(high), Some(low)) => {
                 // Two hexadecimal digits are at most 255.
                 out.push((high * 16 + low) as u8);
-                at += 3;
+                index += 3;
             }
             (byte, ..) => {
                 out.push(byte);
-                at += 1;
+                index += 1;
             }
         }
     }

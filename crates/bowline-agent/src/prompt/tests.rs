@@ -41,8 +41,8 @@ impl FileBackend for ScriptedFiles {
         if path.contains("huge") && window == LineWindow::default() {
             return Err(RpcError::TooLarge { path: path.to_owned(), bytes: 1 << 40, limit: 10 << 20 });
         }
-        let found = self.files.iter().find(|(name, _)| name == path);
-        let (_, text) = found.ok_or_else(|| RpcError::ResourceNotFound { uri: Some(path.to_owned()) })?;
+        let file = self.files.iter().find(|(name, _)| name == path);
+        let (_, text) = file.ok_or_else(|| RpcError::ResourceNotFound { uri: Some(path.to_owned()) })?;
         let part = slice_lines(text, window).map_err(|PastEndError { lines }| RpcError::PastEnd { lines })?;
         Ok(TextReadOutcome {
             text: Arc::new(part.to_owned()),
@@ -56,10 +56,10 @@ impl FileBackend for ScriptedFiles {
     }
 
     async fn list(&self, path: &str, _: ListOptions) -> Result<Listing, RpcError> {
-        let below = |name: &str| Some(name.strip_prefix(path)?.strip_prefix('/')?.to_owned());
+        let relative = |name: &str| Some(name.strip_prefix(path)?.strip_prefix('/')?.to_owned());
         let entry = |path| ListEntry { path, kind: EntryKind::File, size: 0, mtime_ns: 0 };
         let entries: Vec<ListEntry> =
-            self.files.iter().filter_map(|(name, _)| below(name)).map(entry).collect();
+            self.files.iter().filter_map(|(name, _)| relative(name)).map(entry).collect();
         if entries.is_empty() {
             return Err(RpcError::ResourceNotFound { uri: Some(path.to_owned()) });
         }
@@ -101,8 +101,8 @@ fn format_prompt(prompt: &ModelPrompt) -> String {
 
 async fn check_with(images: bool, tree: &str, prompt: &str, expected: Expect) {
     let client = ScriptedFiles::new(tree);
-    let reading = PromptContext { cwd: "/w", supports_images: images, limits: LIMITS };
-    let out = match read_prompt(&parse_blocks(prompt), &client, reading).await {
+    let context = PromptContext { cwd: "/w", supports_images: images, limits: LIMITS };
+    let out = match read_prompt(&parse_blocks(prompt), &client, context).await {
         Ok(prompt) => format_prompt(&prompt),
         Err(error) => {
             assert_eq!(
@@ -309,8 +309,8 @@ async fn what_is_long_is_cut_at_a_line_and_says_how_to_read_on() {
 async fn a_file_that_is_linked_twice_is_read_once() {
     let client = ScriptedFiles::new("//- /w/a\nx\n");
     let link = r#"{"type":"resource_link","uri":"file:///w/a","name":"a"}"#;
-    let reading = PromptContext { cwd: "/w", supports_images: true, limits: LIMITS };
-    let prompt = read_prompt(&parse_blocks(&format!("{link}\n{link}")), &client, reading).await.unwrap();
+    let context = PromptContext { cwd: "/w", supports_images: true, limits: LIMITS };
+    let prompt = read_prompt(&parse_blocks(&format!("{link}\n{link}")), &client, context).await.unwrap();
     assert_eq!(*client.requests.lock().unwrap(), ["/w/a"]);
     expect![[r#"
         --- text
@@ -450,8 +450,8 @@ async fn many_links_are_named_only() {
     let link = |n| format!(r#"{{"type":"resource_link","uri":"file:///w/{n}","name":"x"}}"#);
     let prompt: Vec<String> = (0..MAX_LINKS + 2).map(link).collect();
     let client = ScriptedFiles::new("");
-    let reading = PromptContext { cwd: "/w", supports_images: true, limits: LIMITS };
-    let prompt = read_prompt(&parse_blocks(&prompt.join("\n")), &client, reading).await.unwrap();
+    let context = PromptContext { cwd: "/w", supports_images: true, limits: LIMITS };
+    let prompt = read_prompt(&parse_blocks(&prompt.join("\n")), &client, context).await.unwrap();
     assert_eq!(client.requests.lock().unwrap().len(), MAX_LINKS);
     let last = prompt.notes.iter().filter(|note| note.contains("more than 64")).collect::<Vec<_>>();
     assert_eq!(last.len(), 2);
@@ -473,23 +473,23 @@ async fn links_are_read_as_the_editor_shows_them() {
     let uri = format!("file://{}", path.replace(' ', "%20"));
     let link = ContentBlock::ResourceLink(ResourceLink::new("a b.rs", uri));
     // In a task of its own, as in the agent.
-    let read = tokio::spawn(async move {
-        let reading = PromptContext { cwd: "/", supports_images: false, limits: LIMITS };
-        read_prompt(&[link], &files, reading).await.unwrap()
+    let task = tokio::spawn(async move {
+        let context = PromptContext { cwd: "/", supports_images: false, limits: LIMITS };
+        read_prompt(&[link], &files, context).await.unwrap()
     });
-    let prompt = read.await.unwrap();
+    let prompt = task.await.unwrap();
     assert_eq!(prompt.shown_files, [ShownFile { path, text: Arc::new("not saved\n".to_owned()) }]);
 }
 
 #[test]
 fn caps_follow_the_window() {
-    let caps = |tokens| {
-        let AttachmentLimits { per_file: each, total: all } = AttachmentLimits::for_window(tokens);
-        (each, all)
+    let limits = |tokens| {
+        let AttachmentLimits { per_file, total } = AttachmentLimits::for_window(tokens);
+        (per_file, total)
     };
-    assert_eq!(caps(0), (2048, 4096));
-    assert_eq!(caps(32_000), (32_000, 64_000));
-    assert_eq!(caps(u64::MAX), (256 << 10, 1 << 20));
+    assert_eq!(limits(0), (2048, 4096));
+    assert_eq!(limits(32_000), (32_000, 64_000));
+    assert_eq!(limits(u64::MAX), (256 << 10, 1 << 20));
 }
 
 #[test]
@@ -523,12 +523,12 @@ fn titles_are_short_and_clean() {
 proptest! {
     #[test]
     fn nothing_in_a_text_ends_its_marks(text in "(</file [0-9a-f]{0,16}>|[a-f0-9 \\n]){0,30}") {
-        let marked = delimit("file", &[("path", "/w/a")], &text);
-        let end = marked.lines().last().unwrap();
-        prop_assert_eq!(marked.matches(end).count(), 1);
-        let head = marked.lines().next().unwrap();
-        let inside = &marked[head.len() + 1..marked.len() - end.len()];
-        prop_assert_eq!(inside.strip_suffix('\n').unwrap_or(inside), text.strip_suffix('\n').unwrap_or(&text));
+        let delimited = delimit("file", &[("path", "/w/a")], &text);
+        let end = delimited.lines().last().unwrap();
+        prop_assert_eq!(delimited.matches(end).count(), 1);
+        let header = delimited.lines().next().unwrap();
+        let body = &delimited[header.len() + 1..delimited.len() - end.len()];
+        prop_assert_eq!(body.strip_suffix('\n').unwrap_or(body), text.strip_suffix('\n').unwrap_or(&text));
     }
 
     #[test]

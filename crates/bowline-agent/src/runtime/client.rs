@@ -61,11 +61,11 @@ const USER_DECISION_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl ClientTimeouts {
     /// Returns the timeouts for a client.
-    pub(super) fn for_client(settings: &AgentOptions, client: &ClientHandle) -> Self {
+    pub(super) fn for_client(options: &AgentOptions, client: &ClientHandle) -> Self {
         if client.gate().authorizes_operations() {
             return Self { answer: USER_DECISION_TIMEOUT, review: USER_DECISION_TIMEOUT };
         }
-        Self { answer: settings.client_timeout, review: settings.review_timeout }
+        Self { answer: options.client_timeout, review: options.review_timeout }
     }
 }
 
@@ -82,9 +82,9 @@ pub struct ClientFiles {
 impl ClientFiles {
     /// Returns the files of a session.
     #[must_use]
-    pub fn new(client: ClientHandle, session: SessionId, settings: &AgentOptions) -> Self {
-        let patience = ClientTimeouts::for_client(settings, &client);
-        Self { client, session, timeouts: patience, quirks: settings.quirks, log: settings.log.clone() }
+    pub fn new(client: ClientHandle, session: SessionId, options: &AgentOptions) -> Self {
+        let timeouts = ClientTimeouts::for_client(options, &client);
+        Self { client, session, timeouts, quirks: options.quirks, log: options.log.clone() }
     }
 
     /// Reads a file, or some lines of it.
@@ -96,25 +96,25 @@ impl ClientFiles {
             ReadTextFileRequest::new(self.session.clone(), path).line(window.line).limit(window.limit);
         let read = self.client.read_text_file(request);
         let read = with_timeout(ClientMethod::ReadTextFile, self.timeouts.answer, read).await;
-        let text = read.map_err(|fault| self.apply_quirk(fault, path))?.content;
+        let text = read.map_err(|error| self.apply_quirk(error, path))?.content;
         // A client that returns more lines than requested has ignored the window.
-        let asked = window.limit.and_then(|limit| usize::try_from(limit).ok());
-        if asked.is_some_and(|limit| text.lines().nth(limit).is_some()) {
-            let part = slice_lines(&text, window).map_err(|past| RuntimeError::Failed(past.into()))?;
+        let max_lines = window.limit.and_then(|limit| usize::try_from(limit).ok());
+        if max_lines.is_some_and(|limit| text.lines().nth(limit).is_some()) {
+            let part = slice_lines(&text, window).map_err(|error| RuntimeError::Failed(error.into()))?;
             return Ok(Arc::new(part.to_owned()));
         }
         Ok(Arc::new(text))
     }
 
     /// Translates an error of a client with a known quirk.
-    fn apply_quirk(&self, fault: RuntimeError, path: &str) -> RuntimeError {
-        let (client, meant) = (self.client.info(), Workaround::MissingFileForNoContent);
-        match (&fault, Quirk::find(self.quirks, PeerRole::Client, client, meant)) {
+    fn apply_quirk(&self, error: RuntimeError, path: &str) -> RuntimeError {
+        let (client, workaround) = (self.client.info(), Workaround::MissingFileForNoContent);
+        match (&error, Quirk::find(self.quirks, PeerRole::Client, client, workaround)) {
             (RuntimeError::InvalidAnswer { .. }, Some(quirk)) => {
                 self.log.write_line(quirk.log_line(path));
                 RuntimeError::no_content()
             }
-            _ => fault,
+            _ => error,
         }
     }
 
@@ -134,8 +134,8 @@ impl ClientFiles {
 impl FileBackend for ClientFiles {
     async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
         let text = Self::read(self, path, window).await?;
-        let whole = (window == LineWindow::default()).then_some(true);
-        Ok(TextReadOutcome { text, source: TextSource::Document, is_whole: whole })
+        let is_whole = (window == LineWindow::default()).then_some(true);
+        Ok(TextReadOutcome { text, source: TextSource::Document, is_whole })
     }
 
     async fn write(&self, path: &str, content: String, _: &Requester) -> Result<TextWriteOutcome, RpcError> {
@@ -161,10 +161,10 @@ pub struct ClientTerminals {
 }
 
 impl ClientTerminals {
-    /// Returns the terminals of a session; `patience` limits each request except waiting.
+    /// Returns the terminals of a session; `timeouts` limits each request except waiting.
     #[must_use]
-    pub fn new(client: ClientHandle, session: SessionId, patience: ClientTimeouts) -> Self {
-        Self { client, session, timeouts: patience }
+    pub fn new(client: ClientHandle, session: SessionId, timeouts: ClientTimeouts) -> Self {
+        Self { client, session, timeouts }
     }
 
     /// Returns the timeout for starting a command.
@@ -173,23 +173,23 @@ impl ClientTerminals {
         self.timeouts.review
     }
 
-    /// Runs a command exactly as given. Waits as long as the client takes. Once `given_up` resolves, the request is
+    /// Runs a command exactly as given. Waits as long as the client takes. Once `cancelled` resolves, the request is
     /// cancelled; if the client created a terminal all the same, it is still returned.
     ///
     /// # Errors
     /// Fails if the command does not run, or if the outcome is unknown.
     pub async fn create(
         &self,
-        asked: CommandRequest,
-        given_up: impl Future<Output = ()>,
+        request: CommandRequest,
+        cancelled: impl Future<Output = ()>,
     ) -> Result<TerminalId, RuntimeError> {
-        let env = asked.env.into_iter().map(|(name, value)| EnvVariable::new(name, value)).collect();
-        let request = CreateTerminalRequest::new(self.session.clone(), asked.command)
-            .args(asked.args)
+        let env = request.env.into_iter().map(|(name, value)| EnvVariable::new(name, value)).collect();
+        let wire_request = CreateTerminalRequest::new(self.session.clone(), request.command)
+            .args(request.args)
             .env(env)
-            .cwd(asked.cwd.map(Into::into))
-            .output_byte_limit(asked.output_limit);
-        let created = self.client.create_terminal_until(request, given_up).await;
+            .cwd(request.cwd.map(Into::into))
+            .output_byte_limit(request.output_limit);
+        let created = self.client.create_terminal_until(wire_request, cancelled).await;
         let created = created
             .map_err(|error| RuntimeError::from_call_error(ClientMethod::CreateTerminal.wire_name(), error));
         Ok(created?.terminal_id)
@@ -202,8 +202,8 @@ impl ClientTerminals {
     pub async fn output(&self, id: &TerminalId) -> Result<(String, bool, Option<CommandEnd>), RuntimeError> {
         let request = TerminalOutputRequest::new(self.session.clone(), id.clone());
         let output = self.client.terminal_output(request);
-        let shown = with_timeout(ClientMethod::TerminalOutput, self.timeouts.answer, output).await?;
-        Ok((shown.output, shown.truncated, shown.exit_status.as_ref().map(CommandEnd::from_status)))
+        let response = with_timeout(ClientMethod::TerminalOutput, self.timeouts.answer, output).await?;
+        Ok((response.output, response.truncated, response.exit_status.as_ref().map(CommandEnd::from_status)))
     }
 
     /// Waits for the command to end, without a timeout.
@@ -213,9 +213,9 @@ impl ClientTerminals {
     pub async fn wait(&self, id: &TerminalId) -> Result<CommandEnd, RuntimeError> {
         let request = WaitForTerminalExitRequest::new(self.session.clone(), id.clone());
         let method = ClientMethod::WaitForTerminalExit.wire_name();
-        let waited = self.client.wait_for_terminal_exit(request).await;
+        let response = self.client.wait_for_terminal_exit(request).await;
         Ok(CommandEnd::from_status(
-            &waited.map_err(|error| RuntimeError::from_call_error(method, error))?.exit_status,
+            &response.map_err(|error| RuntimeError::from_call_error(method, error))?.exit_status,
         ))
     }
 
@@ -273,8 +273,8 @@ impl CommandEnd {
 }
 
 impl TerminalBackend for ClientTerminals {
-    async fn create(&self, asked: CommandRequest) -> Result<TerminalId, RpcError> {
-        let create = Self::create(self, asked, std::future::pending());
+    async fn create(&self, request: CommandRequest) -> Result<TerminalId, RpcError> {
+        let create = Self::create(self, request, std::future::pending());
         let method = ClientMethod::CreateTerminal.wire_name();
         let after = self.timeouts.review;
         let created = timeout(after, create).await;
@@ -282,8 +282,8 @@ impl TerminalBackend for ClientTerminals {
     }
 
     async fn output(&self, id: &TerminalId) -> Result<TerminalSnapshot, RpcError> {
-        let (text, truncated, ending) = Self::output(self, id).await?;
-        Ok(TerminalSnapshot { text, truncated, exit: ending.map(CommandEnd::into_exit).transpose()? })
+        let (text, truncated, end) = Self::output(self, id).await?;
+        Ok(TerminalSnapshot { text, truncated, exit: end.map(CommandEnd::into_exit).transpose()? })
     }
 
     async fn wait(&self, id: &TerminalId) -> Result<CommandExit, RpcError> {

@@ -32,8 +32,8 @@ impl ClientTexts {
     }
 
     pub(super) fn remove(&mut self, path: &str) {
-        let at = self.texts.iter().position(|(known, _)| known == path);
-        if let Some((_, text)) = at.and_then(|at| self.texts.remove(at)) {
+        let index = self.texts.iter().position(|(known, _)| known == path);
+        if let Some((_, text)) = index.and_then(|index| self.texts.remove(index)) {
             self.bytes -= text.len();
         }
     }

@@ -46,8 +46,8 @@ impl DiskChecks {
     }
 
     fn remove_base(&mut self, path: &str) {
-        if let Some(at) = self.bases.iter().position(|(known, _)| known == path)
-            && let Some((_, base)) = self.bases.remove(at)
+        if let Some(index) = self.bases.iter().position(|(known, _)| known == path)
+            && let Some((_, base)) = self.bases.remove(index)
         {
             self.bytes -= base.text.len();
         }
@@ -72,40 +72,41 @@ impl SessionRuntime {
 
     /// Records that a file is written through the client.
     pub(super) fn record_client_write(&self, path: &str) {
-        let mut looks = self.disk_checks();
-        if looks.written_paths.len() >= MAX_WRITTEN_PATHS {
-            looks.written_paths.clear();
+        let mut checks = self.disk_checks();
+        if checks.written_paths.len() >= MAX_WRITTEN_PATHS {
+            checks.written_paths.clear();
         }
-        looks.written_paths.insert(path.to_owned());
+        checks.written_paths.insert(path.to_owned());
     }
 
     /// Compares the client's text with this machine's disk, and returns which of them is the file's.
     pub(super) async fn check_disk(&self, path: &str, client: &Arc<String>) -> DiskComparison {
         // Taken before the read: a command that runs later may change the file after it.
-        let now = SystemTime::now();
+        let checked_at = SystemTime::now();
         let disk = self.read_disk(path).await;
-        let mut looks = self.disk_checks();
-        let found = compare_with_disk(client, &disk, looks.find_base(path).as_ref(), looks.command_times);
+        let mut checks = self.disk_checks();
+        let comparison =
+            compare_with_disk(client, &disk, checks.find_base(path).as_ref(), checks.command_times);
         match &disk {
             DiskContent::File(bytes, _) => {
                 let text = decode_text(bytes);
                 // Empty files match everywhere.
-                looks.is_project_local |=
+                checks.is_project_local |=
                     text.as_ref().is_some_and(|text| !text.is_empty() && is_equivalent_text(text, client));
-                if found == DiskComparison::UpToDate
+                if comparison == DiskComparison::UpToDate
                     && let Some(text) = text
                 {
                     let text = if text == **client { client.clone() } else { Arc::new(text) };
-                    looks.command_times.record_clock(SystemTime::now());
-                    looks.insert_base(path, ComparisonBase { text, checked_at: now });
+                    checks.command_times.record_clock(SystemTime::now());
+                    checks.insert_base(path, ComparisonBase { text, checked_at });
                 }
             }
-            DiskContent::Missing if !looks.written_paths.contains(path) => {
-                looks.absent_file = Some(path.to_owned())
+            DiskContent::Missing if !checks.written_paths.contains(path) => {
+                checks.absent_file = Some(path.to_owned())
             }
             DiskContent::Missing | DiskContent::Unknown => {}
         }
-        found
+        comparison
     }
 
     /// Returns the content on this machine's disk.
@@ -113,7 +114,7 @@ impl SessionRuntime {
         let Ok(roots) = self.roots().await.cloned() else { return DiskContent::Unknown };
         let path = path.to_owned();
         match spawn_blocking(move || take_disk_snapshot(&roots, &path, MAX_COMPARED_BYTES)).await {
-            Ok(DiskSnapshot::File { bytes, changed_at: changed }) => DiskContent::File(bytes, changed),
+            Ok(DiskSnapshot::File { bytes, changed_at }) => DiskContent::File(bytes, changed_at),
             Ok(DiskSnapshot::Missing) => DiskContent::Missing,
             Ok(DiskSnapshot::Unknown) | Err(_) => DiskContent::Unknown,
         }
@@ -123,8 +124,8 @@ impl SessionRuntime {
     /// the client's files are on another machine, even though directories of the same names exist on this one.
     pub async fn find_absent_file(&self) -> Option<String> {
         let absent = {
-            let looks = self.disk_checks();
-            looks.absent_file.clone().filter(|_| !looks.is_project_local)
+            let checks = self.disk_checks();
+            checks.absent_file.clone().filter(|_| !checks.is_project_local)
         }?;
         (self.read_disk(&absent).await == DiskContent::Missing).then_some(absent)
     }

@@ -64,8 +64,8 @@ impl CommandTimes {
     }
 
     /// Returns whether a command may have made a change at this time.
-    fn may_have_changed_at(self, changed: SystemTime) -> bool {
-        self.first.is_some_and(|first| self.is_clock_set_back || changed + FILE_TIME_STEP >= first)
+    fn may_have_changed_at(self, changed_at: SystemTime) -> bool {
+        self.first.is_some_and(|first| self.is_clock_set_back || changed_at + FILE_TIME_STEP >= first)
     }
 }
 
@@ -89,10 +89,10 @@ pub(crate) fn compare_with_disk(
     client: &str,
     disk: &DiskContent,
     base: Option<&ComparisonBase>,
-    commanded: CommandTimes,
+    command_times: CommandTimes,
 ) -> DiskComparison {
-    let (bytes, changed) = match disk {
-        DiskContent::File(bytes, changed) => (bytes, *changed),
+    let (bytes, changed_at) = match disk {
+        DiskContent::File(bytes, changed_at) => (bytes, *changed_at),
         _ if has_replacement_characters(client) => return DiskComparison::Lossy,
         DiskContent::Missing if base.is_some() => return DiskComparison::Deleted,
         DiskContent::Missing | DiskContent::Unknown => return DiskComparison::UpToDate,
@@ -100,33 +100,33 @@ pub(crate) fn compare_with_disk(
     if bytes == client.as_bytes() {
         return DiskComparison::UpToDate;
     }
-    let plain = std::str::from_utf8(bytes).ok();
-    let is_lossy = match plain {
+    let utf8_text = std::str::from_utf8(bytes).ok();
+    let is_lossy = match utf8_text {
         Some(text) => has_replacement_characters(client) && !is_equivalent_text(text, client),
         None => has_replacement_characters(client) || has_dropped_bytes(bytes, client),
     };
     if is_lossy {
         return DiskComparison::Lossy;
     }
-    let Some(now) = decode_text(bytes) else { return DiskComparison::UpToDate };
-    if is_equivalent_text(&now, client) {
+    let Some(disk_text) = decode_text(bytes) else { return DiskComparison::UpToDate };
+    if is_equivalent_text(&disk_text, client) {
         return DiskComparison::UpToDate;
     }
     let Some(base) = base else {
         // It is unknown whether the file changed while the client had it open, but a command may have changed it.
-        return if commanded.may_have_changed_at(changed) {
+        return if command_times.may_have_changed_at(changed_at) {
             DiskComparison::Stale
         } else {
             DiskComparison::UpToDate
         };
     };
-    if is_equivalent_text(&now, &base.text) {
+    if is_equivalent_text(&disk_text, &base.text) {
         return DiskComparison::UpToDate;
     }
-    match merge(&fit_line_endings(&base.text, client), client, &fit_line_endings(&now, client)) {
+    match merge(&fit_line_endings(&base.text, client), client, &fit_line_endings(&disk_text, client)) {
         Ok(merged) if merged.text == client => DiskComparison::UpToDate,
         Ok(merged) => DiskComparison::Merged(Arc::new(merged.text)),
-        Err(_) if commanded.may_have_run_after(base.checked_at) => DiskComparison::Stale,
+        Err(_) if command_times.may_have_run_after(base.checked_at) => DiskComparison::Stale,
         // No command ran, so the user changed it, by saving the client's text in the meantime.
         Err(_) => DiskComparison::UpToDate,
     }
@@ -144,9 +144,9 @@ fn has_replacement_characters(text: &str) -> bool {
 
 /// Returns whether a text is the bytes without those that are not UTF-8.
 fn has_dropped_bytes(bytes: &[u8], text: &str) -> bool {
-    let mut left = bytes.utf8_chunks().map(|chunk| chunk.valid());
+    let mut valid_chunks = bytes.utf8_chunks().map(|chunk| chunk.valid());
     let mut rest = text;
-    left.all(|part| match rest.strip_prefix(part) {
+    valid_chunks.all(|part| match rest.strip_prefix(part) {
         Some(after) => {
             rest = after;
             true

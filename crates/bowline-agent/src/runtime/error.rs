@@ -120,20 +120,20 @@ impl RuntimeError {
 
     /// Describes the error for the model: the problem, and the backend.
     #[must_use]
-    pub fn describe_for_model(&self, by: Backend, subject: &str) -> String {
-        let who = by.display_name();
+    pub fn describe_for_model(&self, backend: Backend, subject: &str) -> String {
+        let backend_name = backend.display_name();
         match self {
-            fault if fault.is_file_missing() => format!("{subject} does not exist ({who} says so)"),
+            error if error.is_file_missing() => format!("{subject} does not exist ({backend_name} says so)"),
             Self::Failed(RpcError::OutsideRoots { .. }) => {
-                format!("{subject} is outside the directories of this session ({who} says so)")
+                format!("{subject} is outside the directories of this session ({backend_name} says so)")
             }
-            Self::Failed(RpcError::Denied { reason: why }) => format!("{subject}: permission denied: {why}"),
+            Self::Failed(RpcError::Denied { reason }) => format!("{subject}: permission denied: {reason}"),
             Self::Failed(RpcError::UnknownMethod { .. } | RpcError::NotAdvertised { .. }) => {
-                format!("{subject}: {who} cannot do this: {self}")
+                format!("{subject}: {backend_name} cannot do this: {self}")
             }
-            Self::Failed(RpcError::Cancelled) => format!("{subject}: {who} cancelled it"),
-            Self::Failed(failure) => format!("{subject}: {who} says: {failure}"),
-            fault => format!("{subject}: {fault}"),
+            Self::Failed(RpcError::Cancelled) => format!("{subject}: {backend_name} cancelled it"),
+            Self::Failed(failure) => format!("{subject}: {backend_name} says: {failure}"),
+            error => format!("{subject}: {error}"),
         }
     }
 }
@@ -145,10 +145,10 @@ impl From<CapabilityError> for RuntimeError {
 }
 
 impl From<RuntimeError> for RpcError {
-    fn from(fault: RuntimeError) -> Self {
-        match fault {
+    fn from(error: RuntimeError) -> Self {
+        match error {
             RuntimeError::Failed(failure) => failure,
-            fault => Self::Internal { reason: fault.to_string() },
+            error => Self::Internal { reason: error.to_string() },
         }
     }
 }

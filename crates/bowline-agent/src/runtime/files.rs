@@ -13,33 +13,33 @@ use super::{Backend, SessionRuntime};
 
 impl FileBackend for SessionRuntime {
     async fn read(&self, path: &str, window: LineWindow) -> Result<TextReadOutcome, RpcError> {
-        let by = self.backend_choice().read;
-        let read = self.read(by, path, window).await.map_err(|fault| match fault {
+        let backend = self.backend_choice().read;
+        let read = self.read(backend, path, window).await.map_err(|error| match error {
             // Clients report a missing file in many ways.
-            fault if fault.is_file_missing() => RpcError::ResourceNotFound { uri: Some(path.to_owned()) },
-            fault => fault.into(),
+            error if error.is_file_missing() => RpcError::ResourceNotFound { uri: Some(path.to_owned()) },
+            error => error.into(),
         })?;
-        let served = match by {
+        let source = match backend {
             Backend::Client | Backend::Workspace => TextSource::Document,
             Backend::Local => TextSource::Disk,
         };
-        Ok(TextReadOutcome { text: Arc::clone(&read.text), source: served, is_whole: read.whole })
+        Ok(TextReadOutcome { text: Arc::clone(&read.text), source, is_whole: read.whole })
     }
 
     async fn write(
         &self,
         path: &str,
         content: String,
-        asker: &Requester,
+        requester: &Requester,
     ) -> Result<TextWriteOutcome, RpcError> {
-        Ok(self.write(self.backend_choice().write, path, content, asker).await?)
+        Ok(self.write(self.backend_choice().write, path, content, requester).await?)
     }
 
     async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RpcError> {
         Ok(Self::list(self, path, options).await?)
     }
 
-    async fn search(&self, query: SearchQuery, below: Option<String>) -> Result<SearchResult, RpcError> {
-        Ok(Self::search(self, query, below).await?.result)
+    async fn search(&self, query: SearchQuery, directory: Option<String>) -> Result<SearchResult, RpcError> {
+        Ok(Self::search(self, query, directory).await?.result)
     }
 }

@@ -63,8 +63,8 @@ impl SessionRuntime {
         // Only a hint: without a listing there are no suggestions.
         let listing = self.list(&cwd, options).await.unwrap_or_default();
         let files = listing.entries.into_iter().filter(|entry| entry.kind == EntryKind::File);
-        let same = files.filter(|entry| entry.path.rsplit('/').next() == Some(name));
-        same.map(|entry| entry.path).take(MAX_NAMESAKES).collect()
+        let namesakes = files.filter(|entry| entry.path.rsplit('/').next() == Some(name));
+        namesakes.map(|entry| entry.path).take(MAX_NAMESAKES).collect()
     }
 
     /// Searches the session's directories on this machine, or a directory below one, with the client's text of files
@@ -75,20 +75,20 @@ impl SessionRuntime {
     pub async fn search(
         &self,
         query: SearchQuery,
-        below: Option<String>,
+        directory: Option<String>,
     ) -> Result<OverlaySearchResult, RuntimeError> {
         let roots = self.roots().await?.clone();
-        let kept = self.refresh_client_texts(&roots).await?;
+        let client_texts = self.refresh_client_texts(&roots).await?;
         let stop = Arc::new(AtomicBool::new(false));
         // Dropping the future stops the search.
         let _end = SearchStopGuard(stop.clone());
         let query = SearchQuery { stop: Some(stop), ..query };
         run_blocking(move || {
-            let unsaved = resolve_overlay(&roots, kept);
-            let under = below.map(|path| roots.admit(&path, Access::Read)).transpose();
-            let under = under.map_err(FilesError::from)?;
-            let found = search::search(&roots, &query, under.as_ref(), &unsaved)?;
-            Ok(OverlaySearchResult { result: found, overlaid_files: unsaved.into_keys().collect() })
+            let unsaved = resolve_overlay(&roots, client_texts);
+            let directory = directory.map(|path| roots.admit(&path, Access::Read)).transpose();
+            let directory = directory.map_err(FilesError::from)?;
+            let result = search::search(&roots, &query, directory.as_ref(), &unsaved)?;
+            Ok(OverlaySearchResult { result, overlaid_files: unsaved.into_keys().collect() })
         })
         .await
     }
@@ -96,43 +96,45 @@ impl SessionRuntime {
     /// Returns the client's texts, as many as possible read again. Files that are now protected or outside the roots
     /// are left out: one earlier read does not permit another.
     async fn refresh_client_texts(&self, roots: &Roots) -> Result<Vec<(String, Arc<String>)>, RuntimeError> {
-        let (kept, roots) = (self.client_texts().all(), roots.clone());
-        if self.backend_choice().read != Backend::Client || kept.is_empty() {
-            return Ok(kept);
+        let (texts, roots) = (self.client_texts().all(), roots.clone());
+        if self.backend_choice().read != Backend::Client || texts.is_empty() {
+            return Ok(texts);
         }
-        let is_open = move |path: &String| {
+        let is_unprotected = move |path: &String| {
             roots.admit(path, Access::Read).is_ok_and(|admitted| admitted.protection().is_none())
         };
-        let open = move || Ok(kept.into_iter().map(|(path, _)| path).filter(is_open).collect());
-        let open: Vec<String> = run_blocking(open).await?;
-        let paths = open.iter().take(MAX_REFRESHED).cloned();
-        let again = stream::iter(paths).for_each_concurrent(MAX_CONCURRENT_READS, |path| async move {
+        let unprotected =
+            move || Ok(texts.into_iter().map(|(path, _)| path).filter(is_unprotected).collect());
+        let unprotected: Vec<String> = run_blocking(unprotected).await?;
+        let paths = unprotected.iter().take(MAX_REFRESHED).cloned();
+        let refresh = stream::iter(paths).for_each_concurrent(MAX_CONCURRENT_READS, |path| async move {
             // An unreadable file is searched in its last text, or not at all if it is gone.
             self.read(Backend::Client, &path, LineWindow::default()).await.ok();
         });
-        timeout(REFRESH_TIMEOUT, again).await.ok();
-        let open: HashSet<String> = open.into_iter().collect();
-        let mut kept = self.client_texts().all();
-        kept.retain(|(path, _)| open.contains(path));
-        Ok(kept)
+        timeout(REFRESH_TIMEOUT, refresh).await.ok();
+        let unprotected: HashSet<String> = unprotected.into_iter().collect();
+        let mut texts = self.client_texts().all();
+        texts.retain(|(path, _)| unprotected.contains(path));
+        Ok(texts)
     }
 }
 
 /// Keys the texts by the names that a directory walk finds.
-fn resolve_overlay(roots: &Roots, kept: Vec<(String, Arc<String>)>) -> UnsavedTexts {
-    let own_name = |(path, text): (String, Arc<String>)| {
+fn resolve_overlay(roots: &Roots, texts: Vec<(String, Arc<String>)>) -> UnsavedTexts {
+    let resolve = |(path, text): (String, Arc<String>)| {
         let admitted = roots.admit(&path, Access::Read).ok()?;
         Some((admitted.canonical().to_owned(), text))
     };
-    kept.into_iter().filter_map(own_name).collect()
+    texts.into_iter().filter_map(resolve).collect()
 }
 
 async fn run_blocking<T: Send + 'static>(
-    act: impl FnOnce() -> Result<T, FilesError> + Send + 'static,
+    operation: impl FnOnce() -> Result<T, FilesError> + Send + 'static,
 ) -> Result<T, RuntimeError> {
-    let done =
-        spawn_blocking(act).await.map_err(|ended| RuntimeError::EngineUnavailable(ended.to_string()))?;
-    done.map_err(|error| RuntimeError::Failed(RpcError::from(error)))
+    let result = spawn_blocking(operation)
+        .await
+        .map_err(|error| RuntimeError::EngineUnavailable(error.to_string()))?;
+    result.map_err(|error| RuntimeError::Failed(RpcError::from(error)))
 }
 
 struct SearchStopGuard(Arc<AtomicBool>);

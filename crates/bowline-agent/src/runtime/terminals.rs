@@ -51,19 +51,19 @@ impl RuntimeTerminals {
         }
     }
 
-    /// Starts a command. Once `given_up` resolves, the terminal is no longer wanted; if it was created all the same, it
-    /// is still returned, to be released.
+    /// Starts a command. Once `cancelled` resolves, the terminal is no longer wanted; if it was created all the same,
+    /// it is still returned, to be released.
     ///
     /// # Errors
     /// Fails if the command does not run, or if the outcome is unknown.
     pub async fn create(
         &self,
-        asked: CommandRequest,
-        given_up: impl Future<Output = ()>,
+        request: CommandRequest,
+        cancelled: impl Future<Output = ()>,
     ) -> Result<TerminalId, RuntimeError> {
         match self {
-            Self::Client(terminals) => terminals.create(asked, given_up).await,
-            Self::Local(terminals) => Ok(TerminalBackend::create(terminals, asked).await?),
+            Self::Client(terminals) => terminals.create(request, cancelled).await,
+            Self::Local(terminals) => Ok(TerminalBackend::create(terminals, request).await?),
         }
     }
 
@@ -74,17 +74,17 @@ impl RuntimeTerminals {
     pub async fn output(&self, id: &TerminalId) -> Result<RuntimeTerminalOutput, RuntimeError> {
         match self {
             Self::Client(terminals) => {
-                let (text, truncated, ending) = terminals.output(id).await?;
+                let (text, truncated, end) = terminals.output(id).await?;
                 let mut cleaned = Cleaned::new(MAX_OUTPUT_BYTES);
                 cleaned.push(text.as_bytes());
                 cleaned.finish();
                 let truncated = truncated || cleaned.is_truncated();
-                Ok(RuntimeTerminalOutput { text: cleaned.text().to_owned(), truncated, end: ending })
+                Ok(RuntimeTerminalOutput { text: cleaned.text().to_owned(), truncated, end })
             }
             Self::Local(terminals) => {
-                let shown = TerminalBackend::output(terminals, id).await?;
-                let ending = shown.exit.map(CommandEnd::Known);
-                Ok(RuntimeTerminalOutput { text: shown.text, truncated: shown.truncated, end: ending })
+                let snapshot = TerminalBackend::output(terminals, id).await?;
+                let end = snapshot.exit.map(CommandEnd::Known);
+                Ok(RuntimeTerminalOutput { text: snapshot.text, truncated: snapshot.truncated, end })
             }
         }
     }

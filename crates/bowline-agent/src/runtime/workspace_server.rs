@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
+use bowline_access::approvals::BoxFuture;
 use bowline_mcp::client::{McpError, WorkspaceServer};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_text::lines::LineWindow;
 use bowline_tools::mcp_tools::McpCallOutput;
 use bowline_tools::mcp_tools::workspace::{READ_TOOL, WorkspaceToolset};
-use bowline_workspace::approvals::BoxFuture;
 use serde_json::{Map, Value, json};
 
-use super::{Backend, BackendChoice, RuntimeError, SessionRuntime};
-use crate::agent_options::ToolSet;
+use super::{Backend, BackendChoice, RuntimeError};
 use crate::tools::mcp::McpSource;
 
 /// The most pages read of a file that is wanted whole.
@@ -30,6 +29,10 @@ impl std::fmt::Debug for AdoptedWorkspace {
 }
 
 impl AdoptedWorkspace {
+    pub(super) fn new(server: WorkspaceServer, mcp_source: Arc<dyn McpSource>) -> Self {
+        Self { server, mcp_source }
+    }
+
     /// Returns the server.
     #[must_use]
     pub fn server(&self) -> &WorkspaceServer {
@@ -45,59 +48,13 @@ impl AdoptedWorkspace {
     ) -> BoxFuture<'a, Result<McpCallOutput, McpError>> {
         self.mcp_source.call_workspace_tool(&self.server, tool, arguments, progress)
     }
-}
 
-impl BackendChoice {
-    /// Returns the choice with a workspace server for methods that the client does not serve itself.
-    #[must_use]
-    pub fn with_workspace(self, serves: WorkspaceToolset, shell: bool) -> Self {
-        let by = |served: Backend, does: bool| match served {
-            Backend::Local if does => Backend::Workspace,
-            served => served,
-        };
-        Self {
-            read: by(self.read, true),
-            write: by(self.write, serves.can_write),
-            terminal: by(self.terminal, serves.can_run && shell),
-        }
-    }
-}
-
-impl SessionRuntime {
-    /// Adopts a workspace server of the client, if it has one, for methods that the client does not serve itself.
-    /// Returns the description of the backends the first time. Dual tool sets name their machine, so they are not
-    /// redirected.
-    pub fn adopt_workspace(&self, source: &Arc<dyn McpSource>) -> Option<Vec<String>> {
-        if self.adopted_workspace().is_some() || self.options().tool_set == ToolSet::Dual {
-            return None;
-        }
-        let base = self.inner.backend_choice;
-        let server = source.workspace_server()?;
-        if base.with_workspace(server.serves, self.options().is_shell_enabled) == base {
-            return None;
-        }
-        let adopted = AdoptedWorkspace { server, mcp_source: source.clone() };
-        // A concurrent call has adopted the same server.
-        self.inner.adopted_workspace.set(adopted).ok()?;
-        Some(self.describe())
-    }
-
-    /// Returns the adopted workspace server, if any.
-    #[must_use]
-    pub fn adopted_workspace(&self) -> Option<&AdoptedWorkspace> {
-        self.inner.adopted_workspace.get()
-    }
-
-    /// Reads a file through the workspace server, with the line endings it shows to models. Also returns whether this
-    /// is the whole file.
-    pub(super) async fn read_via_workspace(
+    /// Reads a file, with the line endings the server shows to models. Also returns whether this is the whole file.
+    pub(super) async fn read(
         &self,
         path: &str,
         window: LineWindow,
     ) -> Result<(Arc<String>, bool), RuntimeError> {
-        let Some(adopted) = self.adopted_workspace() else {
-            return Err(RuntimeError::EngineUnavailable("there is no workspace server".to_owned()));
-        };
         let (mut text, mut line) = (String::new(), window.line);
         for _ in 0..MAX_PAGES {
             let mut arguments = Map::from_iter([("path".to_owned(), path.into())]);
@@ -105,8 +62,8 @@ impl SessionRuntime {
             arguments.extend(
                 numbers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?)))),
             );
-            let output = adopted.call_tool(READ_TOOL, arguments, &|_| ()).await;
-            let output = output.map_err(|why| RpcError::Internal { reason: why.to_string() })?;
+            let output = self.call_tool(READ_TOOL, arguments, &|_| ()).await;
+            let output = output.map_err(|error| RpcError::Internal { reason: error.to_string() })?;
             if output.is_error {
                 return Err(RpcError::InvalidParams { reason: output.text }.into());
             }
@@ -127,5 +84,21 @@ impl SessionRuntime {
             line = Some(number);
         }
         Ok((Arc::new(text), false))
+    }
+}
+
+impl BackendChoice {
+    /// Returns the choice with a workspace server for methods that the client does not serve itself.
+    #[must_use]
+    pub fn with_workspace(self, serves: WorkspaceToolset, shell: bool) -> Self {
+        let choose = |backend: Backend, is_served: bool| match backend {
+            Backend::Local if is_served => Backend::Workspace,
+            backend => backend,
+        };
+        Self {
+            read: choose(self.read, true),
+            write: choose(self.write, serves.can_write),
+            terminal: choose(self.terminal, serves.can_run && shell),
+        }
     }
 }

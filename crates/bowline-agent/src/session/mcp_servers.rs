@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use bowline_access::approvals::BoxFuture;
 use bowline_conversation::conversation::ToolSpec;
 use bowline_mcp::client::{McpError, McpServers, WorkspaceServer};
 use bowline_tools::mcp_tools::{McpCallOutput, label_output};
-use bowline_workspace::approvals::BoxFuture;
 use serde_json::{Map, Value};
 
 use crate::tools::mcp::{McpAnswer, McpSource};

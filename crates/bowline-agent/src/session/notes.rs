@@ -39,27 +39,27 @@ impl AgentSession {
 
     /// Sends the pending notes, and reports MCP servers that cannot be used.
     pub(super) async fn send_notes(&self, reporter: &Reporter, turn: u64) {
-        let told = {
+        let texts = {
             let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut told = std::mem::take(&mut notes.texts);
+            let mut texts = std::mem::take(&mut notes.texts);
             for server in self.mcp_servers.statuses() {
                 if !server.too_deep.is_empty() && notes.reported_omissions.insert(server.name.clone()) {
                     let tools = display::escape_line(&server.too_deep.join(", "), MAX_TOOL_NAMES_BYTES);
-                    told.push(format!(
+                    texts.push(format!(
                         "The MCP server {} has tools that are nested deeper than {MAX_TOOL_DEPTH} levels and are left \
                          out: {tools}.",
                         server.name
                     ));
                 }
-                if let ServerState::Failed(why) = server.state
+                if let ServerState::Failed(reason) = server.state
                     && notes.reported_failures.insert(server.name.clone())
                 {
-                    told.push(format!("The MCP server {} cannot be used: {why}.", server.name));
+                    texts.push(format!("The MCP server {} cannot be used: {reason}.", server.name));
                 }
             }
-            told
+            texts
         };
-        for text in told {
+        for text in texts {
             self.log_line(&text);
             let message = MessageId::new(format!("turn{turn}-note"));
             if reporter.send_thought(&message, format!("{text}\n")).await.is_err() {

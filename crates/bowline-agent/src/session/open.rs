@@ -19,17 +19,17 @@ use super::mcp_servers::SessionMcpSource;
 use super::unavailable_model::UnavailableModel;
 use super::{AgentSession, MAX_WAITING_PROMPTS, SessionConfig, SessionConversation};
 use crate::agent_options::AgentOptions;
-use crate::instructions::{self, Instructions};
-use crate::keys::Keyring;
 use crate::model::catalogue::ModelCatalogue;
+use crate::model::keys::Keyring;
 use crate::model::offline::NAME as OFFLINE;
 use crate::model::provider::Provider;
 use crate::model::{Model, ModelError, ModelInfo};
+use crate::prompt::instructions::{self, Instructions};
+use crate::prompt::system::{self, PromptLength, SystemPromptContext, ToolMachine};
 use crate::runtime::{self, SessionRuntime};
 use crate::store::{SessionLease, SessionMeta, SessionStore, StoreError, StoredSession, new_session_id};
-use crate::system_prompt::{self, PromptLength, SystemPromptContext, ToolMachine};
 use crate::tools::{Toolbox, ToolboxParts};
-use bowline_workspace::clock::{format_iso8601, now};
+use bowline_storage::clock::{format_iso8601, now};
 
 /// The resources that all sessions share.
 pub(crate) struct AgentResources {
@@ -45,16 +45,16 @@ pub(crate) struct AgentResources {
 
 impl AgentResources {
     pub(crate) fn new(
-        settings: AgentOptions,
+        options: AgentOptions,
         models: ModelCatalogue,
         keys: Keyring,
         store: Arc<dyn SessionStore>,
     ) -> Self {
         if let Some(problem) = keys.problem() {
-            settings.log.write_line(problem.to_string());
+            options.log.write_line(problem.to_string());
         }
         Self {
-            options: Arc::new(settings),
+            options: Arc::new(options),
             models,
             keys,
             store,
@@ -102,9 +102,9 @@ impl AgentResources {
 
     /// Returns the models that a client can choose.
     pub(crate) fn offered_models(&self) -> Vec<ModelInfo> {
-        let mut offered = self.models.offered_models();
-        offered.retain(|info| self.locked_provider(&info.name).is_none());
-        offered
+        let mut models = self.models.offered_models();
+        models.retain(|info| self.locked_provider(&info.name).is_none());
+        models
     }
 
     /// Returns the provider of a model whose key may not be used, because the user has logged out.
@@ -130,10 +130,10 @@ impl SessionDirectories {
     pub(crate) fn from_request(
         cwd: PathBuf,
         additional: Vec<PathBuf>,
-        settings: &AgentOptions,
+        options: &AgentOptions,
     ) -> Result<Self, RpcError> {
-        let cwd = match &settings.relative_cwd_base {
-            Some(own) if cwd.is_relative() => own.join(cwd).components().collect(),
+        let cwd = match &options.relative_cwd_base {
+            Some(base) if cwd.is_relative() => base.join(cwd).components().collect(),
             _ => cwd,
         };
         if let Some(relative) = std::iter::once(&cwd).chain(&additional).find(|path| path.is_relative()) {
@@ -152,11 +152,11 @@ impl SessionDirectories {
         client: &ClientHandle,
         servers: &[McpServer],
     ) -> Result<(), RpcError> {
-        let is_elsewhere = client.check(ClientMethod::ReadTextFile).is_ok()
+        let is_remote = client.check(ClientMethod::ReadTextFile).is_ok()
             || servers.iter().any(|server| matches!(server, McpServer::Acp(_)));
         let cwd = self.cwd.clone();
         // A directory that cannot be checked is not known to be missing.
-        if is_elsewhere || spawn_blocking(move || cwd.is_dir()).await.unwrap_or(true) {
+        if is_remote || spawn_blocking(move || cwd.is_dir()).await.unwrap_or(true) {
             return Ok(());
         }
         let cwd = self.cwd.display();
@@ -190,72 +190,74 @@ impl AgentSession {
     /// # Errors
     /// Fails if the session cannot be opened.
     pub(crate) async fn open(
-        shared: &Arc<AgentResources>,
+        resources: &Arc<AgentResources>,
         client: &ClientHandle,
-        how: OpenMethod,
-        place: SessionDirectories,
+        method: OpenMethod,
+        directories: SessionDirectories,
         (servers, over_acp): (&[McpServer], McpOverAcp),
     ) -> Result<OpenedSession, RpcError> {
-        let (specs, refused) = server_specs(servers);
-        let (id, lease, choice, talk, history) = match how {
+        let (specs, rejected) = server_specs(servers);
+        let (id, lease, config, conversation, history) = match method {
             OpenMethod::New => {
-                let choice = initial_config(shared)?;
+                let config = initial_config(resources)?;
                 let id = new_session_id();
-                let lease = shared.store.create(initial_meta(&id, &place, &choice)).await?;
-                (id, lease, choice, SessionConversation::default(), Vec::new())
+                let lease = resources.store.create(initial_meta(&id, &directories, &config)).await?;
+                (id, lease, config, SessionConversation::default(), Vec::new())
             }
             OpenMethod::Load(id) | OpenMethod::Resume(id) => {
-                let (lease, known) = shared.store.claim(&id).await?;
-                let SessionDirectories { cwd, additional_directories: additional } = place.clone();
+                let (lease, stored) = resources.store.claim(&id).await?;
+                let SessionDirectories { cwd, additional_directories: additional } = directories.clone();
                 lease
                     .update_meta(Box::new(move |meta| {
                         (meta.cwd, meta.additional_directories) = (cwd, additional)
                     }))
                     .await?;
-                restore_session(shared, id, lease, known)
+                restore_session(resources, id, lease, stored)
             }
-            OpenMethod::Fork(from) => {
-                let known = shared.store.read(&from).await?;
+            OpenMethod::Fork(parent) => {
+                let stored = resources.store.read(&parent).await?;
                 let id = new_session_id();
-                let fresh = SessionMeta::new(id.clone(), place.cwd.clone());
+                let fresh = SessionMeta::new(id.clone(), directories.cwd.clone());
                 let copy = SessionMeta {
                     id: fresh.id,
                     cwd: fresh.cwd,
-                    additional_directories: place.additional_directories.clone(),
+                    additional_directories: directories.additional_directories.clone(),
                     created_at: fresh.created_at,
                     updated_at: fresh.updated_at,
-                    ..known.meta
+                    ..stored.meta
                 };
-                let (lease, known) = shared.store.fork(&from, copy).await?;
-                restore_session(shared, id, lease, known)
+                let (lease, stored) = resources.store.fork(&parent, copy).await?;
+                restore_session(resources, id, lease, stored)
             }
         };
         let text = |path: &PathBuf| path.display().to_string();
-        let more: Vec<String> = place.additional_directories.iter().map(text).collect();
-        let runtimes = SessionRuntime::new(
+        let additional_directories: Vec<String> =
+            directories.additional_directories.iter().map(text).collect();
+        let runtime = SessionRuntime::new(
             client.clone(),
             id.clone(),
-            &text(&place.cwd),
-            &more,
-            shared.options.clone(),
+            &text(&directories.cwd),
+            &additional_directories,
+            resources.options.clone(),
         )?;
-        let mut servers = mcp::McpClientOptions::from_terminal_options(&shared.options.terminals, &place.cwd);
+        let mut servers =
+            mcp::McpClientOptions::from_terminal_options(&resources.options.terminals, &directories.cwd);
         servers.over_acp = Some(over_acp);
-        let servers = Arc::new(McpServers::connect(specs, servers).with_refused(refused));
+        let servers = Arc::new(McpServers::connect(specs, servers).with_refused(rejected));
         let source = Arc::new(SessionMcpSource(servers.clone()));
-        let toolbox = Toolbox::new(ToolboxParts { runtime: runtimes, mcp: Some(source) });
-        toolbox.permissions().set_mode(choice.mode);
+        let toolbox = Toolbox::new(ToolboxParts { runtime, mcp: Some(source) });
+        toolbox.permissions().set_mode(config.mode);
         let session = Self {
             id,
-            directories: place,
-            resources: shared.clone(),
+            directories,
+            resources: resources.clone(),
             client: client.clone(),
             toolbox,
             mcp_servers: servers,
             lease: Mutex::new(Some(Arc::new(lease))),
-            config: Mutex::new(choice),
+            config: Mutex::new(config),
             instructions: Mutex::default(),
-            conversation: tokio::sync::Mutex::new(talk),
+            conversation: tokio::sync::Mutex::new(conversation),
             prompt_slots: Semaphore::new(MAX_WAITING_PROMPTS + 1),
             closed: CancelSignal::new(),
             notes: Mutex::default(),
@@ -268,17 +270,20 @@ impl AgentSession {
 }
 
 fn restore_session(
-    shared: &AgentResources,
+    resources: &AgentResources,
     id: SessionId,
     lease: Box<dyn SessionLease>,
-    known: StoredSession,
+    stored: StoredSession,
 ) -> (SessionId, Box<dyn SessionLease>, SessionConfig, SessionConversation, Vec<SessionUpdate>) {
-    let StoredSession { meta, updates, messages, dropped_updates: dropped } = known;
+    let StoredSession { meta, updates, messages, dropped_updates: dropped } = stored;
     if dropped > 0 {
-        shared.options.log.write_line(format!("session {}: {dropped} updates are not kept any more", id.0));
+        resources
+            .options
+            .log
+            .write_line(format!("session {}: {dropped} updates are not kept any more", id.0));
     }
     let messages = transcript::repair_conversation(messages);
-    let talk = SessionConversation {
+    let conversation = SessionConversation {
         messages,
         turn: meta.turns,
         total_usage: meta.usage,
@@ -286,46 +291,46 @@ fn restore_session(
         ..SessionConversation::default()
     };
     // A model that is no longer available fails when it is used; the session can be read, and another model chosen.
-    let named = meta.model.map_or_else(|| shared.models.default_name(), Ok);
-    let name = named.clone().unwrap_or_else(|_| OFFLINE.to_owned());
-    let model = named.and_then(|name| shared.open_model(&name));
+    let model_name = meta.model.map_or_else(|| resources.models.default_name(), Ok);
+    let name = model_name.clone().unwrap_or_else(|_| OFFLINE.to_owned());
+    let model = model_name.and_then(|name| resources.open_model(&name));
     let model = model.unwrap_or_else(|error| Arc::new(UnavailableModel::new(name, error)) as Arc<dyn Model>);
     // A stored mode must not exceed the mode that the agent is started with.
-    let mode = meta.mode.min(shared.options.mode);
-    let choice = SessionConfig { mode, model, thinking: meta.thinking, title: meta.title };
-    (id, lease, choice, talk, transcript::replay(updates))
+    let mode = meta.mode.min(resources.options.mode);
+    let config = SessionConfig { mode, model, thinking: meta.thinking, title: meta.title };
+    (id, lease, config, conversation, transcript::replay(updates))
 }
 
-fn initial_config(shared: &AgentResources) -> Result<SessionConfig, RpcError> {
-    let name = match &shared.options.model {
-        _ if shared.is_offline_preferred.load(Ordering::Relaxed) => OFFLINE.to_owned(),
+fn initial_config(resources: &AgentResources) -> Result<SessionConfig, RpcError> {
+    let name = match &resources.options.model {
+        _ if resources.is_offline_preferred.load(Ordering::Relaxed) => OFFLINE.to_owned(),
         Some(name) => name.clone(),
-        None => shared.models.default_name().map_err(model_failure)?,
+        None => resources.models.default_name().map_err(model_failure)?,
     };
-    let model = shared.open_model(&name).map_err(model_failure)?;
-    Ok(SessionConfig { mode: shared.options.mode, model, thinking: ThinkingLevel::default(), title: None })
+    let model = resources.open_model(&name).map_err(model_failure)?;
+    Ok(SessionConfig { mode: resources.options.mode, model, thinking: ThinkingLevel::default(), title: None })
 }
 
-fn initial_meta(id: &SessionId, place: &SessionDirectories, choice: &SessionConfig) -> SessionMeta {
+fn initial_meta(id: &SessionId, directories: &SessionDirectories, config: &SessionConfig) -> SessionMeta {
     SessionMeta {
-        additional_directories: place.additional_directories.clone(),
-        mode: choice.mode,
-        model: Some(choice.model.info().name.clone()),
-        thinking: choice.thinking,
-        ..SessionMeta::new(id.clone(), place.cwd.clone())
+        additional_directories: directories.additional_directories.clone(),
+        mode: config.mode,
+        model: Some(config.model.info().name.clone()),
+        thinking: config.thinking,
+        ..SessionMeta::new(id.clone(), directories.cwd.clone())
     }
 }
 
 /// Returns the servers that a client names, and those that cannot be used with the reason.
 fn server_specs(servers: &[McpServer]) -> (Vec<ServerSpec>, Vec<(String, ServerSpecError)>) {
-    let (mut specs, mut refused) = (Vec::new(), Vec::new());
+    let (mut specs, mut rejected) = (Vec::new(), Vec::new());
     for server in servers {
         match ServerSpec::try_from(server) {
             Ok(spec) => specs.push(spec),
-            Err(why) => refused.push((server_name(server), why)),
+            Err(error) => rejected.push((server_name(server), error)),
         }
     }
-    (specs, refused)
+    (specs, rejected)
 }
 
 fn server_name(server: &McpServer) -> String {
@@ -361,29 +366,29 @@ pub(crate) fn model_failure(error: ModelError) -> RpcError {
 }
 
 /// Returns the error that asks the user for an API key.
-pub(crate) fn auth_required(why: &str) -> RpcError {
-    RpcError::AuthRequired { reason: Some(why.to_owned()) }
+pub(crate) fn auth_required(reason: &str) -> RpcError {
+    RpcError::AuthRequired { reason: Some(reason.to_owned()) }
 }
 
 /// Loads the instructions of the project and the user.
 pub(super) async fn load_instructions(session: &AgentSession) -> Instructions {
     let directories: Vec<String> = session.directories.all().map(|path| path.display().to_string()).collect();
-    let read = instructions::read_instructions(
+    let instructions = instructions::read_instructions(
         &session.toolbox.files_by_rules(),
         &directories,
         &session.options().instructions,
     )
     .await;
-    for note in &read.notes {
+    for note in &instructions.notes {
         session.log_line(note);
     }
-    read
+    instructions
 }
 
 /// Builds the session's system prompt.
 pub(super) fn build_system_prompt(
     session: &AgentSession,
-    choice: &SessionConfig,
+    config: &SessionConfig,
     tools: &[ToolSpec],
     instructions: &Instructions,
 ) -> String {
@@ -392,20 +397,20 @@ pub(super) fn build_system_prompt(
         runtime::Backend::Local => ToolMachine::Local,
     };
     let served = session.toolbox.runtime().backend_choice();
-    let more: Vec<String> =
+    let additional_directories: Vec<String> =
         session.directories.additional_directories.iter().map(|path| path.display().to_string()).collect();
     let today = format_iso8601(now());
-    system_prompt::build_system_prompt(&SystemPromptContext {
+    system::build_system_prompt(&SystemPromptContext {
         cwd: &session.directories.cwd.display().to_string(),
-        additional_directories: &more,
+        additional_directories: &additional_directories,
         platform: std::env::consts::OS,
         date: today.split('T').next().unwrap_or_default(),
         tools,
         tool_set: session.options().tool_set,
         file_machine: server(served.read),
         command_machine: session.options().is_shell_enabled.then(|| server(served.terminal)),
-        mode: choice.mode,
+        mode: config.mode,
         instructions: &instructions.files,
-        length: PromptLength::for_model(choice.model.info()),
+        length: PromptLength::for_model(config.model.info()),
     })
 }

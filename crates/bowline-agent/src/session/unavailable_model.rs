@@ -11,7 +11,7 @@ pub(super) struct UnavailableModel {
 }
 
 impl UnavailableModel {
-    pub(super) fn new(name: String, why: ModelError) -> Self {
+    pub(super) fn new(name: String, error: ModelError) -> Self {
         let title = format!("{name} (not available)");
         let info = ModelInfo {
             name,
@@ -21,7 +21,7 @@ impl UnavailableModel {
             supports_thinking: false,
             price: None,
         };
-        Self { info, error: why }
+        Self { info, error }
     }
 }
 
@@ -31,7 +31,7 @@ impl Model for UnavailableModel {
     }
 
     fn stream_reply(&self, _: ModelRequest) -> ReplyStream {
-        let why = self.error.clone();
-        Box::pin(stream::once(async { Err(why) }))
+        let error = self.error.clone();
+        Box::pin(stream::once(async { Err(error) }))
     }
 }

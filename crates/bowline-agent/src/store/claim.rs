@@ -6,9 +6,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use bowline_protocol::schema::v1::SessionId;
+use bowline_storage::disk_calls::DiskCalls;
+use bowline_storage::{FileLock, LockMode, create_directory};
 use bowline_text::hash::ContentHash;
-use bowline_workspace::disk_calls::DiskCalls;
-use bowline_workspace::storage::{FileLock, LockMode, create_directory};
 
 use super::codec::EncodedRecord;
 use super::error::StoreError;
@@ -44,7 +44,7 @@ pub(super) fn lock_session(directory: &Path, id: &SessionId) -> Result<FileLock,
         drop(lock.file().set_len(process::id().into()));
         return Ok(lock);
     }
-    let length = path.symlink_metadata().ok().and_then(|found| u32::try_from(found.len()).ok());
+    let length = path.symlink_metadata().ok().and_then(|metadata| u32::try_from(metadata.len()).ok());
     Err(StoreError::Busy { id: id.clone(), process: length.filter(|process| *process > 0) })
 }
 

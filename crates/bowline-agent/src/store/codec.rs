@@ -56,15 +56,16 @@ pub(super) fn encode(record: &SessionRecord) -> Result<EncodedRecord, StoreError
         Some(compressed) if compressed.len() < json.len() - json.len() / 8 => (LZ4, compressed),
         _ => (RAW, json),
     };
-    let sum = checksum(kind, codec, size, &data);
-    Ok(EncodedRecord { kind, codec, size, data, checksum: sum })
+    let checksum = checksum(kind, codec, size, &data);
+    Ok(EncodedRecord { kind, codec, size, data, checksum })
 }
 
 impl EncodedRecord {
     /// Returns whether the record matches its checksum.
     pub(super) fn is_intact(&self) -> bool {
-        let known = matches!(self.kind, UPDATE | MESSAGE | COMPACTED) && matches!(self.codec, RAW | LZ4);
-        known && self.checksum == checksum(self.kind, self.codec, self.size, &self.data)
+        let is_known_format =
+            matches!(self.kind, UPDATE | MESSAGE | COMPACTED) && matches!(self.codec, RAW | LZ4);
+        is_known_format && self.checksum == checksum(self.kind, self.codec, self.size, &self.data)
     }
 
     /// Decodes the record. For an intact message that this version cannot parse, the inner error is the reason.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bowline_conversation::transcript;
 use bowline_protocol::schema::v1::SessionId;
-use bowline_workspace::clock::now;
-use bowline_workspace::storage::{
+use bowline_storage::clock::now;
+use bowline_storage::{
     Database, DatabaseFile, DatabaseKind, Durability, FileLock, LockMode, NewerFormatPolicy,
     SetAsideDatabase, StorageError, UnusableReason,
 };
@@ -80,12 +80,12 @@ impl SessionDatabase {
 
     pub(super) fn fork(
         &mut self,
-        from: &SessionId,
+        parent: &SessionId,
         meta: SessionMeta,
     ) -> Result<(SessionClaim, StoredSession), StoreError> {
         let lock = self.lock_session(&meta.id)?;
         let stored = self.write(Durability::Deferred, |transaction| {
-            rows::fork_session(transaction, from, &meta)?;
+            rows::fork_session(transaction, parent, &meta)?;
             rows::load_session(transaction, &meta.id)
         })?;
         Ok((SessionClaim::new(meta.id, lock), stored))
@@ -110,7 +110,7 @@ impl SessionDatabase {
     /// Removes a session that the caller has claimed.
     pub(super) fn remove(&mut self, id: &SessionId) -> Result<(), StoreError> {
         if self.write(Durability::Synced, |transaction| rows::delete_session(transaction, id))? {
-            self.with_database(|open| open.read(|connection| Ok(free_pages(connection)?)))?;
+            self.with_database(|database| database.read(|connection| Ok(free_pages(connection)?)))?;
         }
         Ok(())
     }
@@ -121,25 +121,25 @@ impl SessionDatabase {
         records: Vec<SessionRecord>,
         durability: Durability,
     ) -> Result<(), StoreError> {
-        let mut waiting = claim.unsaved_records.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = waiting.len();
+        let mut unsaved = claim.unsaved_records.lock().unwrap_or_else(PoisonError::into_inner);
+        let previous_len = unsaved.len();
         let encoded = condense(records).iter().map(codec::encode).collect::<Result<Vec<_>, _>>()?;
-        waiting.extend(encoded);
-        let (most, now) = (self.retention.max_session_bytes, now());
-        let saved = self.write(durability, |transaction| {
-            rows::append_records(transaction, &claim.id, &waiting, most, now)
+        unsaved.extend(encoded);
+        let (max_bytes, now) = (self.retention.max_session_bytes, now());
+        let result = self.write(durability, |transaction| {
+            rows::append_records(transaction, &claim.id, &unsaved, max_bytes, now)
         });
-        match &saved {
-            Ok(()) => waiting.clear(),
+        match &result {
+            Ok(()) => unsaved.clear(),
             // A retry would fail as well.
-            Err(StoreError::SessionFull { .. } | StoreError::NotFound(_)) => waiting.truncate(before),
+            Err(StoreError::SessionFull { .. } | StoreError::NotFound(_)) => unsaved.truncate(previous_len),
             Err(_) => {
-                if waiting.iter().map(|record| record.data.len()).sum::<usize>() > MAX_WAITING_BYTES {
-                    waiting.truncate(before);
+                if unsaved.iter().map(|record| record.data.len()).sum::<usize>() > MAX_WAITING_BYTES {
+                    unsaved.truncate(previous_len);
                 }
             }
         }
-        saved
+        result
     }
 
     pub(super) fn update_meta(
@@ -147,8 +147,8 @@ impl SessionDatabase {
         claim: &SessionClaim,
         change: impl FnOnce(&mut SessionMeta),
     ) -> Result<SessionMeta, StoreError> {
-        let found = self.read(|connection| rows::find_session(connection, &claim.id))?;
-        let (number, mut meta) = (found.number, found.meta);
+        let row = self.read(|connection| rows::find_session(connection, &claim.id))?;
+        let (number, mut meta) = (row.number, row.meta);
         change(&mut meta);
         meta.id = claim.id.clone();
         self.write(Durability::Deferred, |transaction| rows::update_session(transaction, number, &meta))?;
@@ -164,8 +164,8 @@ impl SessionDatabase {
         &mut self,
         mut body: impl FnMut(&Connection) -> Result<T, StoreTransactionError>,
     ) -> Result<T, StoreError> {
-        self.with_database(|open| {
-            open.read(|connection| {
+        self.with_database(|database| {
+            database.read(|connection| {
                 let transaction = connection.unchecked_transaction()?;
                 body(&transaction)
             })
@@ -178,23 +178,23 @@ impl SessionDatabase {
         durability: Durability,
         mut body: impl FnMut(&Transaction<'_>) -> Result<T, StoreTransactionError>,
     ) -> Result<T, StoreError> {
-        self.with_database(|open| open.write(durability, &mut body))
+        self.with_database(|database| database.write(durability, &mut body))
     }
 
     /// Runs an operation on the open database, under a lock that keeps other processes from replacing the file. Repairs
     /// damage it meets, then runs the operation again.
     fn with_database<T>(
         &mut self,
-        mut act: impl FnMut(&mut Database) -> Result<Result<T, StoreError>, StorageError>,
+        mut operation: impl FnMut(&mut Database) -> Result<Result<T, StoreError>, StorageError>,
     ) -> Result<T, StoreError> {
         let mut repaired = false;
         for _ in 0..MAX_OPEN_ATTEMPTS {
-            let open = self.ensure_open()?;
-            let _lock = open.file().lock(LockMode::Shared, LOCK_TIMEOUT)?;
-            match act(open) {
+            let database = self.ensure_open()?;
+            let _lock = database.file().lock(LockMode::Shared, LOCK_TIMEOUT)?;
+            match operation(database) {
                 Err(StorageError::Moved(_)) => {}
                 Err(StorageError::Corrupt(..)) if !repaired => repaired = true,
-                done => return done?,
+                result => return result?,
             }
             // The next attempt reopens it under the exclusive lock.
             self.database = None;
@@ -205,11 +205,11 @@ impl SessionDatabase {
     fn ensure_open(&mut self) -> Result<&mut Database, StoreError> {
         if self.database.is_none() {
             let file = DatabaseFile::prepare(&self.directory, &SESSION_DATABASE)?;
-            let alone = file.lock(LockMode::Exclusive, LOCK_TIMEOUT)?;
+            let lock = file.lock(LockMode::Exclusive, LOCK_TIMEOUT)?;
             claim::sweep_stale_locks(file.directory())?;
-            let mut salvaged = SalvageReport::default();
-            let (mut open, set_aside) =
-                file.open(|file, fresh| salvage::copy_readable(file, fresh, &mut salvaged))?;
+            let mut report = SalvageReport::default();
+            let (mut database, set_aside) =
+                file.open(|file, fresh| salvage::copy_readable(file, fresh, &mut report))?;
             if let Some(SetAsideDatabase { path, why }) = set_aside {
                 let why = match why {
                     UnusableReason::Damaged(why) => why,
@@ -218,16 +218,16 @@ impl SessionDatabase {
                 self.push_notice(StoreNotice::SetAside {
                     path,
                     why,
-                    whole: salvaged.intact,
-                    cut: salvaged.truncated,
+                    whole: report.intact,
+                    cut: report.truncated,
                 });
             }
             // The sessions are usable without pruning.
-            if let Err(error) = prune(&mut open, &self.retention) {
+            if let Err(error) = prune(&mut database, &self.retention) {
                 self.push_notice(StoreNotice::NotPruned(error.to_string()));
             }
-            drop(alone);
-            self.database = Some(open);
+            drop(lock);
+            self.database = Some(database);
         }
         self.database.as_mut().ok_or(StoreError::Stopped)
     }
@@ -242,28 +242,28 @@ impl SessionDatabase {
 
 impl Drop for SessionDatabase {
     fn drop(&mut self) {
-        if let Some(open) = self.database.take() {
+        if let Some(database) = self.database.take() {
             // If no other process has the database open, SQLite removes the log by name: the lock ensures that it is
             // still our log.
-            let _lock = open.file().lock(LockMode::Shared, LOCK_TIMEOUT);
-            drop(open);
+            let _lock = database.file().lock(LockMode::Shared, LOCK_TIMEOUT);
+            drop(database);
         }
     }
 }
 
 /// Removes sessions beyond the retention limits, oldest first, and those without any content. Sessions in use stay.
-fn prune(open: &mut Database, retention: &SessionRetention) -> Result<(), StoreError> {
-    let candidates = open.read(|connection| prune_candidates(connection, retention))??;
+fn prune(database: &mut Database, retention: &SessionRetention) -> Result<(), StoreError> {
+    let candidates = database.read(|connection| prune_candidates(connection, retention))??;
     if candidates.is_empty() {
         return Ok(());
     }
-    let directory = open.file().directory();
+    let directory = database.file().directory();
     let locks: Vec<_> =
         candidates.iter().filter_map(|id| Some((id, claim::lock_session(directory, id).ok()?))).collect();
-    open.write(Durability::Deferred, |transaction| {
+    database.write(Durability::Deferred, |transaction| {
         locks.iter().try_for_each(|(id, _)| rows::delete_session(transaction, id).map(drop))
     })??;
-    open.read(|connection| Ok(free_pages(connection)?))?
+    database.read(|connection| Ok(free_pages(connection)?))?
 }
 
 /// Returns the sessions beyond the retention limits.
@@ -276,9 +276,9 @@ fn prune_candidates(
             Ok((row.get(0)?, row.get(1)?))
         })?;
     let now = now().0;
-    let aged = |age: i64| now.saturating_sub(age);
-    let mut too_many = count - i64::try_from(retention.max_sessions).unwrap_or(i64::MAX);
-    let mut too_much = bytes - i64::try_from(retention.max_bytes).unwrap_or(i64::MAX);
+    let cutoff = |age: i64| now.saturating_sub(age);
+    let mut excess_sessions = count - i64::try_from(retention.max_sessions).unwrap_or(i64::MAX);
+    let mut excess_bytes = bytes - i64::try_from(retention.max_bytes).unwrap_or(i64::MAX);
     let mut candidates = Vec::new();
     let mut oldest =
         connection.prepare("SELECT id, updated, records, bytes FROM sessions ORDER BY touched")?;
@@ -287,11 +287,11 @@ fn prune_candidates(
         && candidates.len() < MAX_PRUNED_SESSIONS
     {
         let (updated, records, bytes): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
-        let empty = records == 0 && updated < aged(EMPTY_SESSION_AGE_MS);
-        if too_many > 0 || too_much > 0 || updated < aged(retention.max_age_ms) || empty {
+        let empty = records == 0 && updated < cutoff(EMPTY_SESSION_AGE_MS);
+        if excess_sessions > 0 || excess_bytes > 0 || updated < cutoff(retention.max_age_ms) || empty {
             candidates.push(SessionId::from(row.get::<_, String>(0)?));
-            too_many -= 1;
-            too_much -= bytes;
+            excess_sessions -= 1;
+            excess_bytes -= bytes;
         }
     }
     Ok(candidates)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bowline_protocol::schema::v1::SessionId;
-use bowline_workspace::storage::{self, FileError, StorageError};
+use bowline_storage::{FileError, StorageError, TransactionError};
 
 use super::MAX_RECORD_BYTES;
 
@@ -89,21 +89,21 @@ pub enum StoreNotice {
 /// The most sessions named in a notice.
 const MAX_NAMED_SESSIONS: usize = 10;
 
-fn describe_salvage(whole: usize, cut: &[SessionId]) -> String {
-    if whole == 0 && cut.is_empty() {
+fn describe_salvage(intact: usize, truncated: &[SessionId]) -> String {
+    if intact == 0 && truncated.is_empty() {
         return "no session could be read".to_owned();
     }
-    let mut told = format!("sessions that are whole: {whole}");
-    if !cut.is_empty() {
-        let ids: Vec<&str> = cut.iter().take(MAX_NAMED_SESSIONS).map(|id| &*id.0).collect();
-        let more = if cut.len() > MAX_NAMED_SESSIONS { " and more" } else { "" };
-        told.push_str(&format!("; {} lack their end: {}{more}", cut.len(), ids.join(", ")));
+    let mut text = format!("sessions that are whole: {intact}");
+    if !truncated.is_empty() {
+        let ids: Vec<&str> = truncated.iter().take(MAX_NAMED_SESSIONS).map(|id| &*id.0).collect();
+        let more = if truncated.len() > MAX_NAMED_SESSIONS { " and more" } else { "" };
+        text.push_str(&format!("; {} lack their end: {}{more}", truncated.len(), ids.join(", ")));
     }
-    told
+    text
 }
 
 /// An error inside a transaction.
-pub(super) type StoreTransactionError = storage::TransactionError<StoreError>;
+pub(super) type StoreTransactionError = TransactionError<StoreError>;
 
 impl From<StoreError> for StoreTransactionError {
     fn from(error: StoreError) -> Self {

@@ -75,8 +75,8 @@ impl SessionColumns {
         if bytes > MAX_DETAILS_BYTES {
             return Err(StoreError::TooLarge { bytes });
         }
-        let sum = session_checksum(&meta.id.0, &cwd, meta.created_at.0, &details);
-        Ok(Self { cwd, details, checksum: sum })
+        let checksum = session_checksum(&meta.id.0, &cwd, meta.created_at.0, &details);
+        Ok(Self { cwd, details, checksum })
     }
 }
 
@@ -98,8 +98,8 @@ const SESSION_COLUMNS: &str =
 /// Reads a session. A checksum mismatch is damage.
 pub(super) fn read_session(row: &Row<'_>) -> Result<SessionRow, StoreTransactionError> {
     let (id, cwd, details): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(6)?);
-    let (created, sum): (i64, [u8; 8]) = (row.get(4)?, row.get(7)?);
-    if sum != session_checksum(&id, &cwd, created, &details) {
+    let (created, checksum): (i64, [u8; 8]) = (row.get(4)?, row.get(7)?);
+    if checksum != session_checksum(&id, &cwd, created, &details) {
         return Err(StoreTransactionError::Damaged(format!(
             "what is known of session {id:?} is not what was written"
         )));
@@ -158,17 +158,17 @@ pub(super) fn insert_session(
     connection: &Connection,
     meta: &SessionMeta,
 ) -> Result<i64, StoreTransactionError> {
-    let taken = connection.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?.exists([&*meta.id.0])?;
-    if taken {
+    let exists = connection.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?.exists([&*meta.id.0])?;
+    if exists {
         return Err(StoreError::Exists(meta.id.clone()).into());
     }
-    let SessionColumns { cwd, details, checksum: sum } = SessionColumns::from_meta(meta)?;
+    let SessionColumns { cwd, details, checksum } = SessionColumns::from_meta(meta)?;
     let number = connection
         .prepare_cached(
             "INSERT INTO sessions (id, cwd, touched, created, updated, details, sum, next, records, bytes, dropped) \
              VALUES (?1, ?2, (SELECT ifnull(max(touched), 0) + 1 FROM sessions), ?3, ?4, ?5, ?6, 0, 0, 0, 0)",
         )?
-        .insert(params![&*meta.id.0, cwd, meta.created_at.0, meta.updated_at.0, details, sum])?;
+        .insert(params![&*meta.id.0, cwd, meta.created_at.0, meta.updated_at.0, details, checksum])?;
     Ok(number)
 }
 
@@ -177,8 +177,8 @@ pub(super) fn reinsert_session(
     connection: &Connection,
     session: &SessionRow,
 ) -> Result<(), StoreTransactionError> {
-    let SessionColumns { cwd, details, checksum: sum } = SessionColumns::from_meta(&session.meta)?;
-    let SessionRow { number, meta, touched, next_record: next, dropped, .. } = session;
+    let SessionColumns { cwd, details, checksum } = SessionColumns::from_meta(&session.meta)?;
+    let SessionRow { number, meta, touched, next_record, dropped, .. } = session;
     connection
         .prepare_cached(&format!(
             "INSERT INTO sessions ({SESSION_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, 0, ?10)"
@@ -191,8 +191,8 @@ pub(super) fn reinsert_session(
             meta.created_at.0,
             meta.updated_at.0,
             details,
-            sum,
-            next,
+            checksum,
+            next_record,
             dropped
         ])?;
     Ok(())
@@ -204,10 +204,10 @@ pub(super) fn update_session(
     number: i64,
     meta: &SessionMeta,
 ) -> Result<(), StoreTransactionError> {
-    let SessionColumns { cwd, details, checksum: sum } = SessionColumns::from_meta(meta)?;
+    let SessionColumns { cwd, details, checksum } = SessionColumns::from_meta(meta)?;
     let changed = connection
         .prepare_cached("UPDATE sessions SET cwd = ?3, details = ?4, sum = ?5, updated = ?6 WHERE number = ?1 AND id = ?2")?
-        .execute(params![number, &*meta.id.0, cwd, details, sum, meta.updated_at.0])?;
+        .execute(params![number, &*meta.id.0, cwd, details, checksum, meta.updated_at.0])?;
     if changed == 0 { Err(StoreError::NotFound(meta.id.clone()).into()) } else { Ok(()) }
 }
 
@@ -216,43 +216,43 @@ pub(super) fn append_records(
     connection: &Connection,
     id: &SessionId,
     records: &[EncodedRecord],
-    most: u64,
+    max_bytes: u64,
     now: Timestamp,
 ) -> Result<(), StoreTransactionError> {
     let mut session = find_session(connection, id)?;
     let mut insert = connection.prepare_cached(
         "INSERT INTO records (key, kind, codec, size, data, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
-    let mut anew = None;
+    let mut compacted_at = None;
     for record in records {
-        let EncodedRecord { kind, codec, size, data, checksum: sum } = record;
+        let EncodedRecord { kind, codec, size, data, checksum } = record;
         insert.execute(params![
             session.number * KEYS_PER_SESSION + session.next_record,
             kind,
             codec,
             size,
             data,
-            sum
+            checksum
         ])?;
-        anew = if *kind == COMPACTED { Some(session.next_record) } else { anew };
+        compacted_at = if *kind == COMPACTED { Some(session.next_record) } else { compacted_at };
         session.next_record += 1;
         session.records += 1;
         session.bytes += size;
     }
-    if let Some(place) = anew {
+    if let Some(position) = compacted_at {
         // The conversation restarts with these: earlier messages are obsolete.
-        drop_records(connection, &mut session, place, |kind| kind != UPDATE, i64::MAX)?;
+        drop_records(connection, &mut session, position, |kind| kind != UPDATE, i64::MAX)?;
     }
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
-    if session.bytes > most {
-        let (before, excess) = (session.records, session.bytes - (most - most / ROOM_DIVISOR));
+    let max_bytes = i64::try_from(max_bytes).unwrap_or(i64::MAX);
+    if session.bytes > max_bytes {
+        let (before, excess) = (session.records, session.bytes - (max_bytes - max_bytes / ROOM_DIVISOR));
         drop_records(connection, &mut session, KEYS_PER_SESSION, |kind| kind == UPDATE, excess)?;
         session.dropped += before - session.records;
     }
-    if session.bytes > most {
+    if session.bytes > max_bytes {
         return Err(StoreError::SessionFull { id: id.clone(), bytes: session.bytes.unsigned_abs() }.into());
     }
-    let SessionRow { number, next_record: next, records: count, bytes, dropped, .. } = session;
+    let SessionRow { number, next_record, records: count, bytes, dropped, .. } = session;
     // The time must always change: SQLite neither writes nor syncs a commit that changes nothing, and earlier commits
     // would not become durable.
     connection
@@ -260,7 +260,7 @@ pub(super) fn append_records(
             "UPDATE sessions SET next = ?2, records = ?3, bytes = ?4, dropped = ?5, updated = max(?6, updated + 1) \
              WHERE number = ?1",
         )?
-        .execute(params![number, next, count, bytes, dropped, now.0])?;
+        .execute(params![number, next_record, count, bytes, dropped, now.0])?;
     if !records.is_empty() {
         connection
             .prepare_cached(
@@ -277,46 +277,46 @@ fn drop_records(
     connection: &Connection,
     session: &mut SessionRow,
     before: i64,
-    which: impl Fn(i64) -> bool,
+    predicate: impl Fn(i64) -> bool,
     excess: i64,
 ) -> Result<(), StoreTransactionError> {
     let first = session.number * KEYS_PER_SESSION;
     let mut oldest = connection
         .prepare_cached("SELECT key, kind, size FROM records WHERE key >= ?1 AND key < ?2 ORDER BY key")?;
     let mut rows = oldest.query([first, first + before])?;
-    let mut gone = Vec::new();
+    let mut keys = Vec::new();
     let mut freed = 0;
     while freed < excess
         && let Some(row) = rows.next()?
     {
         let (key, kind, size): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        if which(kind) {
-            gone.push(key);
+        if predicate(kind) {
+            keys.push(key);
             freed += size;
         }
     }
     drop(rows);
     let mut delete = connection.prepare_cached("DELETE FROM records WHERE key = ?1")?;
-    for key in &gone {
+    for key in &keys {
         delete.execute([key])?;
     }
-    session.records -= i64::try_from(gone.len()).unwrap_or(i64::MAX);
+    session.records -= i64::try_from(keys.len()).unwrap_or(i64::MAX);
     session.bytes -= freed;
     Ok(())
 }
 
-/// Passes each record of a session to `take`, in order, until it stops.
+/// Passes each record of a session to `visit`, in order, until it stops.
 pub(super) fn for_each_record(
     connection: &Connection,
     number: i64,
-    mut take: impl FnMut(i64, EncodedRecord) -> Result<bool, StoreTransactionError>,
+    mut visit: impl FnMut(i64, EncodedRecord) -> Result<bool, StoreTransactionError>,
 ) -> Result<(), StoreTransactionError> {
     let mut statement = connection.prepare_cached(
         "SELECT key, kind, codec, size, data, sum FROM records WHERE key >= ?1 AND key < ?2 ORDER BY key",
     )?;
     let mut rows = statement.query([number * KEYS_PER_SESSION, (number + 1) * KEYS_PER_SESSION])?;
     while let Some(row) = rows.next()? {
-        if !take(row.get(0)?, read_record(row)?)? {
+        if !visit(row.get(0)?, read_record(row)?)? {
             break;
         }
     }
@@ -334,12 +334,12 @@ pub(super) fn insert_record(
     key: i64,
     record: &EncodedRecord,
 ) -> rusqlite::Result<()> {
-    let EncodedRecord { kind, codec, size, data, checksum: sum } = record;
+    let EncodedRecord { kind, codec, size, data, checksum } = record;
     connection
         .prepare_cached(
             "INSERT INTO records (key, kind, codec, size, data, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
-        .execute(params![key, kind, codec, size, data, sum])?;
+        .execute(params![key, kind, codec, size, data, checksum])?;
     connection
         .prepare_cached("UPDATE sessions SET records = records + 1, bytes = bytes + ?2 WHERE number = ?1")?
         .execute(params![key / KEYS_PER_SESSION, size])?;
@@ -382,10 +382,10 @@ pub(super) fn load_session(
 /// Inserts a session that begins with the records of another.
 pub(super) fn fork_session(
     connection: &Connection,
-    from: &SessionId,
+    parent: &SessionId,
     meta: &SessionMeta,
 ) -> Result<i64, StoreTransactionError> {
-    let old = find_session(connection, from)?;
+    let old = find_session(connection, parent)?;
     let number = insert_session(connection, meta)?;
     connection
         .prepare_cached(
@@ -423,50 +423,50 @@ pub(super) fn list_sessions(
     connection: &Connection,
     cwd: Option<&str>,
     before: i64,
-    page: usize,
+    page_size: usize,
 ) -> Result<SessionPage, StoreTransactionError> {
     let filter = if cwd.is_some() { "cwd = ?3 AND" } else { "?3 IS NULL AND" };
     let mut statement = connection.prepare_cached(&format!(
         "SELECT {SESSION_COLUMNS} FROM sessions WHERE {filter} touched < ?1 ORDER BY touched DESC LIMIT ?2"
     ))?;
-    let limit = i64::try_from(page).unwrap_or(i64::MAX).saturating_add(1);
+    let limit = i64::try_from(page_size).unwrap_or(i64::MAX).saturating_add(1);
     let mut rows = statement.query(params![before, limit, cwd])?;
-    let mut found = SessionPage { sessions: Vec::new(), next_cursor: None };
+    let mut page = SessionPage { sessions: Vec::new(), next_cursor: None };
     let mut last = before;
     while let Some(row) = rows.next()? {
-        if found.sessions.len() == page {
-            found.next_cursor = Some(super::cursor::format_cursor(last));
+        if page.sessions.len() == page_size {
+            page.next_cursor = Some(super::cursor::format_cursor(last));
             break;
         }
         let session = read_session(row)?;
         last = session.touched;
-        found.sessions.push(session.meta);
+        page.sessions.push(session.meta);
     }
-    Ok(found)
+    Ok(page)
 }
 
 /// Checks the content of all rows, and describes the first fault.
 pub(super) fn verify_rows(connection: &Connection) -> rusqlite::Result<Option<String>> {
-    let mut all = select_sessions(connection, "ASC")?;
-    let mut rows = all.query([])?;
+    let mut statement = select_sessions(connection, "ASC")?;
+    let mut rows = statement.query([])?;
     let mut expected = 0;
     while let Some(row) = rows.next()? {
         match read_session(row) {
             Ok(session) => expected += session.records,
             Err(StoreTransactionError::Sql(error)) => return Err(error),
-            Err(StoreTransactionError::Damaged(why)) => return Ok(Some(why)),
+            Err(StoreTransactionError::Damaged(reason)) => return Ok(Some(reason)),
             Err(StoreTransactionError::Caller(error)) => return Ok(Some(error.to_string())),
         }
     }
     let mut records =
         connection.prepare("SELECT key, kind, codec, size, data, sum FROM records ORDER BY key")?;
     let mut rows = records.query([])?;
-    let mut found = 0;
+    let mut count = 0;
     while let Some(row) = rows.next()? {
         if !read_record(row)?.is_intact() {
             return Ok(Some("a record is not what was written".to_owned()));
         }
-        found += 1;
+        count += 1;
     }
-    Ok((found != expected).then(|| format!("there are {found} records and should be {expected}")))
+    Ok((count != expected).then(|| format!("there are {count} records and should be {expected}")))
 }

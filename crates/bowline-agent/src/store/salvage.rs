@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bowline_protocol::schema::v1::SessionId;
-use bowline_workspace::storage::{DatabaseFile, is_damage};
+use bowline_storage::{DatabaseFile, is_damage};
 use rusqlite::{Connection, ErrorCode};
 
 use super::error::StoreTransactionError;
@@ -23,7 +23,7 @@ pub(super) struct SalvageReport {
 pub(super) fn copy_readable(
     file: &DatabaseFile,
     fresh: &Connection,
-    salvaged: &mut SalvageReport,
+    report: &mut SalvageReport,
 ) -> rusqlite::Result<()> {
     let damaged = match file.connect_leniently() {
         Ok(damaged) => damaged,
@@ -49,9 +49,9 @@ pub(super) fn copy_readable(
             Err(_) => continue,
         }
         if copy_records(&damaged, fresh, &session)? == session.records {
-            salvaged.intact += 1;
+            report.intact += 1;
         } else {
-            salvaged.truncated.push(session.meta.id);
+            report.truncated.push(session.meta.id);
         }
     }
     Ok(())
@@ -63,8 +63,8 @@ fn collect_sessions(
     order: &str,
     sessions: &mut BTreeMap<i64, SessionRow>,
 ) -> Result<(), StoreTransactionError> {
-    let mut all = rows::select_sessions(damaged, order)?;
-    let mut rows = all.query([])?;
+    let mut statement = rows::select_sessions(damaged, order)?;
+    let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         match rows::read_session(row) {
             Ok(session) if (1..=MAX_NUMBER).contains(&session.number) => {
@@ -83,18 +83,18 @@ fn collect_sessions(
 fn copy_records(damaged: &Connection, fresh: &Connection, session: &SessionRow) -> rusqlite::Result<i64> {
     let mut count = 0;
     // An error of the new database must not count as damage of the old one.
-    let mut failed = None;
-    let read = rows::for_each_record(damaged, session.number, |key, record| {
+    let mut insert_error = None;
+    let result = rows::for_each_record(damaged, session.number, |key, record| {
         if !record.is_intact() {
             return Ok(false);
         }
         match rows::insert_record(fresh, key, &record) {
             Ok(()) => count += 1,
-            Err(error) => failed = Some(error),
+            Err(error) => insert_error = Some(error),
         }
-        Ok(failed.is_none())
+        Ok(insert_error.is_none())
     });
-    match (failed, read) {
+    match (insert_error, result) {
         (Some(error), _) => Err(error),
         (None, Err(StoreTransactionError::Sql(error))) if !is_unreadable(&error) => Err(error),
         (None, _) => Ok(count),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use bowline_protocol::schema::v1::SessionId;
-use bowline_workspace::storage::FileError;
+use bowline_storage::FileError;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
@@ -55,12 +55,12 @@ impl SqliteSessionStore {
     /// Runs an operation on the database, after all earlier ones.
     async fn run_blocking<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&mut SessionDatabase) -> Result<T, StoreError> + Send + 'static,
+        operation: impl FnOnce(&mut SessionDatabase) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let mut database = Arc::clone(&self.database).lock_owned().await;
-        let done = spawn_blocking(move || (act(&mut database), database)).await;
+        let result = spawn_blocking(move || (operation(&mut database), database)).await;
         // Held until here, so that answers come in the order of requests.
-        let (answer, _database) = done.map_err(|_| StoreError::Stopped)?;
+        let (answer, _database) = result.map_err(|_| StoreError::Stopped)?;
         answer
     }
 }
@@ -86,12 +86,12 @@ impl SessionStore for SqliteSessionStore {
 
     fn fork(
         &self,
-        from: &SessionId,
+        parent: &SessionId,
         meta: SessionMeta,
     ) -> StoreFuture<'_, (Box<dyn SessionLease>, StoredSession)> {
-        let from = from.clone();
+        let parent = parent.clone();
         Box::pin(async move {
-            let (claim, stored) = self.run_blocking(move |database| database.fork(&from, meta)).await?;
+            let (claim, stored) = self.run_blocking(move |database| database.fork(&parent, meta)).await?;
             Ok((self.new_lease(claim), stored))
         })
     }

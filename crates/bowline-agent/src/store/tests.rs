@@ -40,22 +40,22 @@ struct FaultInjector {
 }
 
 impl FaultInjector {
-    fn new(at: usize, action: InjectedFault) -> Arc<Self> {
-        Arc::new(Self { fault_at: at, fault: action, calls: Mutex::default() })
+    fn new(fault_at: usize, fault: InjectedFault) -> Arc<Self> {
+        Arc::new(Self { fault_at, fault, calls: Mutex::default() })
     }
 }
 
 impl SqliteGate for FaultInjector {
     fn check_call(&self, call: SqliteCall, bytes: usize) -> Result<usize, SqliteFault> {
-        let mut made = self.calls.lock().unwrap();
-        made.push(call);
-        match (self.fault, made.len()) {
-            (InjectedFault::Fail(fault), now) if now == self.fault_at => Err(fault),
-            (InjectedFault::FailFromHere(fault), now) if now >= self.fault_at => Err(fault),
-            (InjectedFault::Tear, now) if now == self.fault_at => Ok(bytes.div_ceil(2)),
-            (InjectedFault::Tear, now) if now > self.fault_at => Err(SqliteFault::Full),
+        let mut calls = self.calls.lock().unwrap();
+        calls.push(call);
+        match (self.fault, calls.len()) {
+            (InjectedFault::Fail(fault), count) if count == self.fault_at => Err(fault),
+            (InjectedFault::FailFromHere(fault), count) if count >= self.fault_at => Err(fault),
+            (InjectedFault::Tear, count) if count == self.fault_at => Ok(bytes.div_ceil(2)),
+            (InjectedFault::Tear, count) if count > self.fault_at => Err(SqliteFault::Full),
             // Equivalent to a kill: nothing runs after this.
-            (InjectedFault::End, now) if now == self.fault_at => process::abort(),
+            (InjectedFault::End, count) if count == self.fault_at => process::abort(),
             _ => Ok(bytes),
         }
     }
@@ -169,7 +169,7 @@ fn describe_stored(directory: &Path) -> Result<String, String> {
             let SessionUpdate::UserMessageChunk(ContentChunk { content: ContentBlock::Text(text), .. }) =
                 update
             else {
-                return Err(format!("nobody said {update:?}"));
+                return Err(format!("unexpected update {update:?}"));
             };
             line.push_str(&format!(" {}", first(&text.text)));
         }
@@ -208,29 +208,29 @@ fn expected_states() -> Vec<String> {
 fn record_calls() -> Vec<SqliteCall> {
     faulty_sqlite::install();
     let directory = directory();
-    let fate = FaultInjector::new(0, InjectedFault::End);
-    faulty_sqlite::with_gate(fate.clone(), || {
+    let injector = FaultInjector::new(0, InjectedFault::End);
+    faulty_sqlite::with_gate(injector.clone(), || {
         let mut run = StoreRun::new(directory.path());
         (0..STEPS).for_each(|step| run.run_step(step).unwrap());
     });
-    let made = fate.calls.lock().unwrap();
-    made.clone()
+    let calls = injector.calls.lock().unwrap();
+    calls.clone()
 }
 
-/// Checks that the stored content is that after `done` steps, or after one more.
-fn check_stored(found: Result<String, String>, done: usize, expected: &[String]) -> Result<(), String> {
-    let found = found?;
-    if expected[done] == found || expected.get(done + 1) == Some(&found) {
+/// Checks that the stored content is that after `steps` steps, or after one more.
+fn check_stored(stored: Result<String, String>, steps: usize, expected: &[String]) -> Result<(), String> {
+    let stored = stored?;
+    if expected[steps] == stored || expected.get(steps + 1) == Some(&stored) {
         return Ok(());
     }
-    Err(format!("after {done} steps there is\n{found}\nand should be\n{}", expected[done]))
+    Err(format!("after {steps} steps there is\n{stored}\nand should be\n{}", expected[steps]))
 }
 
 /// The disk fails permanently: everything reported as saved is there, and the next step is not torn.
 #[test]
-fn what_was_told_to_be_saved_is_there_whatever_fails() {
+fn saved_records_survive_a_failing_disk() {
     let (expected, calls) = (expected_states(), record_calls());
-    for (at, call) in (1..).zip(&calls) {
+    for (index, call) in (1..).zip(&calls) {
         let actions: &[InjectedFault] = match call {
             SqliteCall::Write => &[InjectedFault::FailFromHere(SqliteFault::Full), InjectedFault::Tear],
             SqliteCall::Sync => &[
@@ -241,12 +241,12 @@ fn what_was_told_to_be_saved_is_there_whatever_fails() {
         };
         for &action in actions {
             let directory = directory();
-            let done = faulty_sqlite::with_gate(FaultInjector::new(at, action), || {
+            let steps = faulty_sqlite::with_gate(FaultInjector::new(index, action), || {
                 let mut run = StoreRun::new(directory.path());
                 (0..STEPS).take_while(|step| run.run_step(*step).is_ok()).count()
             });
-            let judged = check_stored(describe_stored(directory.path()), done, &expected);
-            assert_eq!(judged, Ok(()), "call {at} {call:?} {action:?}");
+            let result = check_stored(describe_stored(directory.path()), steps, &expected);
+            assert_eq!(result, Ok(()), "call {index} {call:?} {action:?}");
         }
     }
 }
@@ -255,35 +255,35 @@ fn what_was_told_to_be_saved_is_there_whatever_fails() {
 #[test]
 fn a_disk_that_works_again_is_used_again() {
     let (expected, calls) = (expected_states(), record_calls());
-    for (at, call) in (1..).zip(&calls) {
+    for (index, call) in (1..).zip(&calls) {
         let fault = if *call == SqliteCall::Write { SqliteFault::Full } else { SqliteFault::Io };
         let directory = directory();
-        let run = faulty_sqlite::with_gate(FaultInjector::new(at, InjectedFault::Fail(fault)), || {
+        let run = faulty_sqlite::with_gate(FaultInjector::new(index, InjectedFault::Fail(fault)), || {
             let mut run = StoreRun::new(directory.path());
             for step in 0..STEPS {
                 let Err(error) = run.run_step(step) else { continue };
-                let again = run.retry_step(step);
-                assert!(again.is_ok(), "call {at} {call:?}: {error}, then {again:?}");
+                let retry = run.retry_step(step);
+                assert!(retry.is_ok(), "call {index} {call:?}: {error}, then {retry:?}");
             }
             run
         });
         // A notice that pruning failed is acceptable.
-        let aside = |notice: &StoreNotice| matches!(notice, StoreNotice::SetAside { .. });
-        assert!(!run.notices.lock().unwrap().iter().any(aside), "call {at} {call:?}");
+        let is_set_aside = |notice: &StoreNotice| matches!(notice, StoreNotice::SetAside { .. });
+        assert!(!run.notices.lock().unwrap().iter().any(is_set_aside), "call {index} {call:?}");
         drop(run);
-        assert_eq!(describe_stored(directory.path()), Ok(expected[STEPS].clone()), "call {at} {call:?}");
+        assert_eq!(describe_stored(directory.path()), Ok(expected[STEPS].clone()), "call {index} {call:?}");
     }
 }
 
 /// The process ends at a call: the same holds, and its sessions are unlocked.
 #[test]
-fn a_process_that_ends_anywhere_has_saved_what_it_said() {
-    if let Some(told) = env::var_os(CHILD) {
-        let told = told.into_string().unwrap();
-        let (at, directory) = told.split_once(' ').unwrap();
+fn saved_records_survive_the_end_of_the_process() {
+    if let Some(arguments) = env::var_os(CHILD) {
+        let arguments = arguments.into_string().unwrap();
+        let (index, directory) = arguments.split_once(' ').unwrap();
         let directory = PathBuf::from(directory);
         faulty_sqlite::install();
-        faulty_sqlite::with_gate(FaultInjector::new(at.parse().unwrap(), InjectedFault::End), || {
+        faulty_sqlite::with_gate(FaultInjector::new(index.parse().unwrap(), InjectedFault::End), || {
             let mut run = StoreRun::new(&directory);
             for step in 0..STEPS {
                 run.run_step(step).unwrap();
@@ -294,18 +294,18 @@ fn a_process_that_ends_anywhere_has_saved_what_it_said() {
     }
     let (expected, calls) = (expected_states(), record_calls());
     // Ending before a read is the same as ending after the previous call.
-    let changing = (1..).zip(&calls).filter(|(_, call)| **call != SqliteCall::Read);
-    for (at, call) in changing {
+    let mutating = (1..).zip(&calls).filter(|(_, call)| **call != SqliteCall::Read);
+    for (index, call) in mutating {
         let directory = directory();
         let mut child = Command::new(env::current_exe().unwrap());
-        child.args(["--exact", "store::tests::a_process_that_ends_anywhere_has_saved_what_it_said"]);
-        let output = child.env(CHILD, format!("{at} {}", directory.path().display())).output().unwrap();
-        assert!(!output.status.success(), "call {at} {call:?} was not made");
-        let done = std::fs::read(directory.path().join("done")).map_or(0, |done| usize::from(done[0]));
+        child.args(["--exact", "store::tests::saved_records_survive_the_end_of_the_process"]);
+        let output = child.env(CHILD, format!("{index} {}", directory.path().display())).output().unwrap();
+        assert!(!output.status.success(), "call {index} {call:?} was not made");
+        let steps = std::fs::read(directory.path().join("done")).map_or(0, |bytes| usize::from(bytes[0]));
         assert_eq!(
-            check_stored(describe_stored(directory.path()), done, &expected),
+            check_stored(describe_stored(directory.path()), steps, &expected),
             Ok(()),
-            "call {at} {call:?}"
+            "call {index} {call:?}"
         );
     }
 }
@@ -321,22 +321,22 @@ fn an_append_of_nothing_makes_durable_what_came_before() {
         run.run_step(1).unwrap();
         run.database.append(&run.claims["a"], Vec::new(), Durability::Synced).unwrap();
         let unsynced = faulty_sqlite::unsynced_files();
-        let own = unsynced.iter().filter(|file| file.starts_with(directory.path()));
-        assert_eq!(own.count(), 0, "after {number}");
+        let files = unsynced.iter().filter(|file| file.starts_with(directory.path()));
+        assert_eq!(files.count(), 0, "after {number}");
     }
 }
 
 /// The machine stops at a call: everything appended as durable is there, and everything before it.
 #[test]
-fn what_was_told_to_be_durable_outlasts_the_machine() {
+fn durable_records_survive_a_power_loss() {
     let (expected, calls) = (expected_states(), record_calls());
     // The steps that append with `Durability::Synced`.
-    let durable = |done: usize| [12, 10, 5, 3].into_iter().find(|step| *step <= done).unwrap_or(0);
-    for (at, call) in (1..).zip(&calls).filter(|(_, call)| **call != SqliteCall::Read) {
+    let durable = |steps: usize| [12, 10, 5, 3].into_iter().find(|step| *step <= steps).unwrap_or(0);
+    for (index, call) in (1..).zip(&calls).filter(|(_, call)| **call != SqliteCall::Read) {
         let directory = directory();
-        let done = with_power_loss(|| {
+        let steps = with_power_loss(|| {
             faulty_sqlite::with_gate(
-                FaultInjector::new(at, InjectedFault::FailFromHere(SqliteFault::Io)),
+                FaultInjector::new(index, InjectedFault::FailFromHere(SqliteFault::Io)),
                 || {
                     let mut run = StoreRun::new(directory.path());
                     (0..STEPS).take_while(|step| run.run_step(*step).is_ok()).count()
@@ -344,8 +344,8 @@ fn what_was_told_to_be_durable_outlasts_the_machine() {
             )
         })
         .unwrap();
-        let found = describe_stored(directory.path()).unwrap();
-        let allowed = &expected[durable(done)..=(done + 1).min(STEPS)];
-        assert!(allowed.contains(&found), "call {at} {call:?}, {done} steps:\n{found}");
+        let stored = describe_stored(directory.path()).unwrap();
+        let allowed = &expected[durable(steps)..=(steps + 1).min(STEPS)];
+        assert!(allowed.contains(&stored), "call {index} {call:?}, {steps} steps:\n{stored}");
     }
 }

@@ -64,15 +64,16 @@ pub(crate) enum CallStop {
 }
 
 impl From<Denial> for CallStop {
-    fn from(no: Denial) -> Self {
-        match no {
+    fn from(denial: Denial) -> Self {
+        match denial {
             Denial::Cancelled => Self::Cancelled,
-            Denial::Denied { model_message: told, user_message: None } => told.into(),
-            Denial::Denied { model_message: told, user_message: Some(why) } => {
+            Denial::Denied { model_message, user_message: None } => model_message.into(),
+            Denial::Denied { model_message, user_message: Some(user_message) } => {
                 // The location of rules is for the user, who sees the call, and not for the model.
-                let content = Some(vec![builders::text(display::escape_line(&why, MAX_CONTENT_BYTES))]);
+                let content =
+                    Some(vec![builders::text(display::escape_line(&user_message, MAX_CONTENT_BYTES))]);
                 Self::Failed(Box::new(ToolOutput {
-                    text: told,
+                    text: model_message,
                     failed: true,
                     content,
                     ..ToolOutput::default()
@@ -90,14 +91,14 @@ impl From<String> for CallStop {
 
 impl CallStop {
     /// Keeps the content that the client shows, so that a refused change stays visible.
-    pub(crate) fn with_content(self, shown: Vec<ToolCallContent>) -> Self {
+    pub(crate) fn with_content(self, content: Vec<ToolCallContent>) -> Self {
         match self {
-            Self::Failed(mut done) => {
-                let why =
-                    || vec![builders::text(display::escape_block(&done.text, 400, MAX_CONTENT_BYTES).text)];
-                let why = done.content.take().unwrap_or_else(why);
-                done.content = Some(shown.into_iter().chain(why).collect());
-                Self::Failed(done)
+            Self::Failed(mut output) => {
+                let message =
+                    || vec![builders::text(display::escape_block(&output.text, 400, MAX_CONTENT_BYTES).text)];
+                let message = output.content.take().unwrap_or_else(message);
+                output.content = Some(content.into_iter().chain(message).collect());
+                Self::Failed(output)
             }
             stop => stop,
         }
@@ -127,13 +128,13 @@ impl<'w> ActiveCall<'w> {
 
     /// Resolves a path given by the model.
     pub(crate) fn resolve_path(&self, path: &str) -> Result<LexicalPath, CallStop> {
-        self.runtime().resolve_path(path).map_err(|fault| {
-            let advice = match fault {
+        self.runtime().resolve_path(path).map_err(|error| {
+            let advice = match error {
                 PathError::HomeRelative(_) => ": ~ is not expanded here",
                 PathError::FileUrl(_) => ": give the path alone",
                 _ => "",
             };
-            CallStop::from(format!("{fault}{advice}"))
+            CallStop::from(format!("{error}{advice}"))
         })
     }
 
@@ -183,14 +184,14 @@ impl<'w> ActiveCall<'w> {
 
     /// Reports the end of the call to the client, and returns the result for the model.
     pub(crate) async fn finish(&self, outcome: Result<ToolOutput, CallStop>) -> ToolCallOutcome {
-        let done = match outcome {
-            Ok(done) => done,
-            Err(CallStop::Failed(done)) => *done,
+        let output = match outcome {
+            Ok(output) => output,
+            Err(CallStop::Failed(output)) => *output,
             Err(CallStop::Cancelled) => return ToolCallOutcome::Cancelled,
         };
-        if !self.is_started.load(Ordering::Relaxed) && !done.failed {
+        if !self.is_started.load(Ordering::Relaxed) && !output.failed {
             // Tools that are not shown as calls were never announced.
-            return ToolCallOutcome::Result(ToolResult::success(self.call, done.text));
+            return ToolCallOutcome::Result(ToolResult::success(self.call, output.text));
         }
         if !self.is_started.load(Ordering::Relaxed) {
             let input = match &self.call.input {
@@ -198,29 +199,30 @@ impl<'w> ActiveCall<'w> {
                 ToolUseInput::Broken { .. } => None,
             };
             let title = if self.call.name.is_empty() { "a tool without a name" } else { &self.call.name };
-            if let Err(CallStop::Failed(other)) =
+            if let Err(CallStop::Failed(failure)) =
                 self.announce(title, ToolKind::Other, |call| call.raw_input(input)).await
             {
-                return ToolCallOutcome::Result(ToolResult::failure(self.call, other.text));
+                return ToolCallOutcome::Result(ToolResult::failure(self.call, failure.text));
             }
         }
-        let status = if done.failed { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
-        let is_bare = !self.has_content.load(Ordering::Relaxed);
-        let content = done.content.or_else(|| {
-            (done.failed && is_bare)
-                .then(|| vec![builders::text(display::escape_block(&done.text, 400, MAX_CONTENT_BYTES).text)])
+        let status = if output.failed { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
+        let lacks_content = !self.has_content.load(Ordering::Relaxed);
+        let content = output.content.or_else(|| {
+            (output.failed && lacks_content).then(|| {
+                vec![builders::text(display::escape_block(&output.text, 400, MAX_CONTENT_BYTES).text)]
+            })
         });
         let fields = ToolCallUpdateFields::new()
             .content(content)
-            .locations(done.locations)
-            .raw_output(done.raw_output.unwrap_or_else(|| Value::String(done.text.clone())));
+            .locations(output.locations)
+            .raw_output(output.raw_output.unwrap_or_else(|| Value::String(output.text.clone())));
         self.cx.reporter.finish_call(&self.call.id, status, fields).await.ok();
-        let result = if done.failed {
-            ToolResult::failure(self.call, done.text)
+        let result = if output.failed {
+            ToolResult::failure(self.call, output.text)
         } else {
-            ToolResult::success(self.call, done.text)
+            ToolResult::success(self.call, output.text)
         };
-        ToolCallOutcome::Result(ToolResult { images: done.images, ..result })
+        ToolCallOutcome::Result(ToolResult { images: output.images, ..result })
     }
 
     /// Returns a file operation as the policy judges it.
@@ -229,22 +231,24 @@ impl<'w> ActiveCall<'w> {
         kind: operation::OperationKind,
         path: &LexicalPath,
     ) -> Result<operation::Operation, CallStop> {
-        let judged = self.runtime().file_operation(kind, path).await;
-        judged.map_err(|failure| CallStop::from(format!("{}: {failure}", self.display_path(path))))
+        let operation = self.runtime().file_operation(kind, path).await;
+        operation.map_err(|failure| CallStop::from(format!("{}: {failure}", self.display_path(path))))
     }
 
     /// Returns a read as the policy judges it and the user is asked about it.
     pub(crate) async fn read_request(
         &self,
-        by: Backend,
+        backend: Backend,
         path: &LexicalPath,
         title: &str,
     ) -> Result<OperationRequest, CallStop> {
         let item = QuestionItem::new(self.file_operation(operation::OperationKind::Read, path).await?);
-        let wish = OperationRequest { action: AuditAction::Read, title: title.to_owned(), item };
-        match self.toolbox.explain_out_of_reach(by, &wish.item.operation).await {
-            Some(told) => Err(self.toolbox.permissions.record_refusal(self.cx, &wish, told).await.into()),
-            None => Ok(wish),
+        let request = OperationRequest { action: AuditAction::Read, title: title.to_owned(), item };
+        match self.toolbox.explain_out_of_reach(backend, &request.item.operation).await {
+            Some(message) => {
+                Err(self.toolbox.permissions.record_refusal(self.cx, &request, message).await.into())
+            }
+            None => Ok(request),
         }
     }
 }

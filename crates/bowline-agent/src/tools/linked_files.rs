@@ -40,7 +40,7 @@ enum AskPolicy {
     /// Ask the user, as about a call.
     User(CallContext),
     /// Do not ask, and do not read.
-    Nobody,
+    Never,
 }
 
 impl std::fmt::Debug for LinkedFiles {
@@ -61,7 +61,7 @@ impl Toolbox {
     /// the user is not asked.
     #[must_use]
     pub fn files_by_rules(&self) -> LinkedFiles {
-        LinkedFiles::new(self, AskPolicy::Nobody)
+        LinkedFiles::new(self, AskPolicy::Never)
     }
 }
 
@@ -73,15 +73,10 @@ struct AllowedRead<'a> {
 }
 
 impl LinkedFiles {
-    fn new(tools: &Toolbox, asks: AskPolicy) -> Self {
-        let (agreed, calls, cancelled) = (Mutex::default(), AtomicU64::new(1), AtomicBool::new(false));
-        Self {
-            toolbox: tools.clone(),
-            ask_policy: asks,
-            approved_paths: agreed,
-            next_call: calls,
-            is_cancelled: cancelled,
-        }
+    fn new(toolbox: &Toolbox, ask_policy: AskPolicy) -> Self {
+        let (approved_paths, next_call, is_cancelled) =
+            (Mutex::default(), AtomicU64::new(1), AtomicBool::new(false));
+        Self { toolbox: toolbox.clone(), ask_policy, approved_paths, next_call, is_cancelled }
     }
 
     /// Returns whether the user has cancelled the turn instead of answering a question.
@@ -97,114 +92,118 @@ impl LinkedFiles {
     /// Carries out a read if it is authorized.
     async fn perform_read<T>(
         &self,
-        (verb, by): (&str, Backend),
+        (verb, backend): (&str, Backend),
         path: &LexicalPath,
-        act: impl Future<Output = Result<T, RpcError>>,
+        future: impl Future<Output = Result<T, RpcError>>,
         bytes: impl Fn(&T) -> Option<usize>,
     ) -> Result<T, RpcError> {
         let operation = self.runtime().file_operation(OperationKind::Read, path).await?;
         let title = format!("{verb} {}", self.runtime().display_path(path.as_str()));
-        let wish = OperationRequest { action: AuditAction::Read, title, item: QuestionItem::new(operation) };
+        let request =
+            OperationRequest { action: AuditAction::Read, title, item: QuestionItem::new(operation) };
         let call = match &self.ask_policy {
             AskPolicy::User(_) => {
                 let id = format!("linked {}", self.next_call.fetch_add(1, Ordering::Relaxed));
                 let input = ToolUseInput::Value(json!({ "path": path.as_str() }));
                 Some(ToolUse { id, name: verb.to_lowercase(), input })
             }
-            AskPolicy::Nobody => None,
+            AskPolicy::Never => None,
         };
-        let AllowedRead { authorization: pass, call: work } =
-            self.authorize_read(by, path, wish, call.as_ref()).await?;
-        let done = act.await;
-        let is_usual =
-            matches!((&self.ask_policy, &done), (AskPolicy::Nobody, Err(RpcError::ResourceNotFound { .. })));
-        if !is_usual {
-            let failed = done.as_ref().err().map(ToString::to_string);
-            let bytes = done.as_ref().ok().and_then(bytes);
-            let recorded = pass
-                .record_outcome(OperationOutcome { bytes, failure: failed, ..OperationOutcome::default() })
+        let AllowedRead { authorization, call: active_call } =
+            self.authorize_read(backend, path, request, call.as_ref()).await?;
+        let result = future.await;
+        let is_expected =
+            matches!((&self.ask_policy, &result), (AskPolicy::Never, Err(RpcError::ResourceNotFound { .. })));
+        if !is_expected {
+            let failure = result.as_ref().err().map(ToString::to_string);
+            let bytes = result.as_ref().ok().and_then(bytes);
+            let recorded = authorization
+                .record_outcome(OperationOutcome { bytes, failure, ..OperationOutcome::default() })
                 .await;
             recorded.map_err(|reason| RpcError::Internal { reason })?;
         }
-        if let Some(work) = work {
-            let output = Some(json!({ "servedBy": by.as_str() }));
-            let outcome = match &done {
+        if let Some(active_call) = active_call {
+            let output = Some(json!({ "servedBy": backend.as_str() }));
+            let outcome = match &result {
                 Ok(_) => Ok(ToolOutput { raw_output: output, ..ToolOutput::default() }),
                 Err(failure) => Err(CallStop::from(failure.to_string())),
             };
-            work.finish(outcome).await;
+            active_call.finish(outcome).await;
         }
-        done
+        result
     }
 
     async fn authorize_read<'a>(
         &'a self,
-        by: Backend,
+        backend: Backend,
         path: &LexicalPath,
-        wish: OperationRequest,
+        request: OperationRequest,
         call: Option<&'a ToolUse>,
     ) -> Result<AllowedRead<'a>, RpcError> {
-        let tools = &*self.toolbox.inner;
+        let toolbox = &*self.toolbox.inner;
         let (AskPolicy::User(cx), Some(call)) = (&self.ask_policy, call) else {
-            return match tools
+            return match toolbox
                 .permissions
-                .authorize_by_rules(by, None, &wish)
+                .authorize_by_rules(backend, None, &request)
                 .await
-                .map_err(|no| self.denial_failure(no))?
+                .map_err(|denial| self.denial_failure(denial))?
             {
-                RulesOutcome::Allowed(pass) => Ok(AllowedRead { authorization: pass, call: None }),
-                RulesOutcome::Undecided(mut pass) => {
-                    let told = "the user would have to be asked, which is not done for this".to_owned();
-                    Err(self.denial_failure(pass.deny(told, None).await))
+                RulesOutcome::Allowed(authorization) => Ok(AllowedRead { authorization, call: None }),
+                RulesOutcome::Undecided(mut authorization) => {
+                    let message = "the user would have to be asked, which is not done for this".to_owned();
+                    Err(self.denial_failure(authorization.deny(message, None).await))
                 }
             };
         };
-        let mut pass = match tools.permissions.authorize_by_rules(by, Some(cx.turn), &wish).await {
-            Ok(RulesOutcome::Allowed(pass)) => return Ok(AllowedRead { authorization: pass, call: None }),
-            Ok(RulesOutcome::Undecided(pass)) => pass,
-            Err(no) => return Err(self.denial_failure(no)),
-        };
-        if let Some(told) = tools.explain_out_of_reach(by, &wish.item.operation).await {
-            return Err(self.denial_failure(pass.deny(told, None).await));
+        let mut authorization =
+            match toolbox.permissions.authorize_by_rules(backend, Some(cx.turn), &request).await {
+                Ok(RulesOutcome::Allowed(authorization)) => {
+                    return Ok(AllowedRead { authorization, call: None });
+                }
+                Ok(RulesOutcome::Undecided(authorization)) => authorization,
+                Err(denial) => return Err(self.denial_failure(denial)),
+            };
+        if let Some(message) = toolbox.explain_out_of_reach(backend, &request.item.operation).await {
+            return Err(self.denial_failure(authorization.deny(message, None).await));
         }
         // One question at a time: a prompt may have many links.
-        let mut agreed = self.approved_paths.lock().await;
-        let work = ActiveCall::new(tools, call, cx);
+        let mut approved_paths = self.approved_paths.lock().await;
+        let active_call = ActiveCall::new(toolbox, call, cx);
         let input = json!({ "path": path.as_str() });
         let locations = vec![location(path, None)];
-        let title = wish.title.clone();
+        let title = request.title.clone();
         let started =
-            work.announce(&title, ToolKind::Read, |call| call.raw_input(input).locations(locations));
+            active_call.announce(&title, ToolKind::Read, |call| call.raw_input(input).locations(locations));
         started
             .await
             .map_err(|_| RpcError::Internal { reason: "there is no telling the client".to_owned() })?;
-        if agreed.contains(path.as_str()) {
+        if approved_paths.contains(path.as_str()) {
             // An approved file is read again in parts: it was too large to be read whole.
-            pass.set_approved_by_client();
+            authorization.set_approved_by_client();
         } else {
-            pass = match tools.permissions.authorize(by, call, cx, wish).await {
-                Ok(pass) => pass,
-                Err(no) => {
-                    let failure = self.denial_failure(no.clone());
-                    work.finish(Err(no.into())).await;
+            authorization = match toolbox.permissions.authorize(backend, call, cx, request).await {
+                Ok(authorization) => authorization,
+                Err(denial) => {
+                    let failure = self.denial_failure(denial.clone());
+                    active_call.finish(Err(denial.into())).await;
                     return Err(failure);
                 }
             };
-            agreed.insert(path.as_str().to_owned());
+            approved_paths.insert(path.as_str().to_owned());
         }
-        work.mark_running().await;
-        Ok(AllowedRead { authorization: pass, call: Some(work) })
+        active_call.mark_running().await;
+        Ok(AllowedRead { authorization, call: Some(active_call) })
     }
 
-    fn denial_failure(&self, no: Denial) -> RpcError {
-        match no {
+    fn denial_failure(&self, denial: Denial) -> RpcError {
+        match denial {
             Denial::Cancelled => {
                 self.is_cancelled.store(true, Ordering::Relaxed);
                 RpcError::Cancelled
             }
-            Denial::Denied { model_message: told, .. } => {
-                let why = told.strip_prefix("permission denied: ").unwrap_or(&told);
-                RpcError::Denied { reason: why.to_owned() }
+            Denial::Denied { model_message, .. } => {
+                let reason = model_message.strip_prefix("permission denied: ").unwrap_or(&model_message);
+                RpcError::Denied { reason: reason.to_owned() }
             }
         }
     }
@@ -215,8 +214,8 @@ impl FileBackend for LinkedFiles {
         // The path that is authorized is the path that is read.
         let path = self.runtime().resolve_path(path)?;
         let read = FileBackend::read(self.runtime(), path.as_str(), window);
-        let by = self.runtime().backend_choice().read;
-        self.perform_read(("Read", by), &path, read, |read| Some(read.text.len())).await
+        let backend = self.runtime().backend_choice().read;
+        self.perform_read(("Read", backend), &path, read, |read| Some(read.text.len())).await
     }
 
     async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RpcError> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_access::approvals::BoxFuture;
 use bowline_conversation::conversation::{ToolSpec, ToolUseInput};
 use bowline_mcp::client::{McpError, WorkspaceServer};
 use bowline_policy::audit::AuditAction;
@@ -10,7 +11,6 @@ use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::question::QuestionItem;
 use bowline_protocol::schema::v1::{ToolCallUpdateFields, ToolKind};
 use bowline_tools::mcp_tools::McpCallOutput;
-use bowline_workspace::approvals::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -70,46 +70,48 @@ pub struct McpAnswer {
 
 /// Runs a tool of an MCP server. An approval holds for the tool's definition at that moment.
 pub(crate) async fn call_mcp_tool(
-    work: &ActiveCall<'_>,
+    active_call: &ActiveCall<'_>,
     source: &dyn McpSource,
     spec: &ToolSpec,
 ) -> Result<ToolOutput, CallStop> {
     // The server validates the fields, but the input has to be an object.
-    work.fields()?;
-    let ToolUseInput::Value(input) = &work.call.input else {
+    active_call.fields()?;
+    let ToolUseInput::Value(input) = &active_call.call.input else {
         return Err("the input is not JSON".to_owned().into());
     };
-    let name = &work.call.name;
+    let name = &active_call.call.name;
     let title = format!("Call {}", name.strip_prefix(TOOL_PREFIX).unwrap_or(name).replace("__", ": "));
-    let shown = preview::preview_arguments(input);
-    work.announce(&title, ToolKind::Other, |call| call.raw_input(input.clone()).content(shown.clone()))
+    let preview = preview::preview_arguments(input);
+    active_call
+        .announce(&title, ToolKind::Other, |call| call.raw_input(input.clone()).content(preview.clone()))
         .await?;
     let operation =
         Operation { kind: OperationKind::Execute, target: OperationTarget::Described(name.clone()) };
-    let wish =
+    let request =
         OperationRequest { action: AuditAction::from("mcp/call"), title, item: QuestionItem::new(operation) };
     let definition = spec.definition_hash();
-    let pass = work.toolbox.permissions.authorize_mcp_tool(work.call, work.cx, wish, definition).await;
-    let mut pass = pass.map_err(|no| CallStop::from(no).with_content(shown.clone()))?;
+    let authorization = active_call
+        .toolbox
+        .permissions
+        .authorize_mcp_tool(active_call.call, active_call.cx, request, definition)
+        .await;
+    let mut authorization =
+        authorization.map_err(|denial| CallStop::from(denial).with_content(preview.clone()))?;
     let is_same = |other: &ToolSpec| other.name == *name && other.definition_hash() == definition;
     if !source.specs().iter().any(is_same) {
-        let told =
+        let message =
             "the tool's server changed or removed it while permission was asked for; look at the tools again";
-        return Err(CallStop::from(pass.deny(told.to_owned(), None).await).with_content(shown));
+        return Err(CallStop::from(authorization.deny(message.to_owned(), None).await).with_content(preview));
     }
-    pass.record_start().await?;
-    work.mark_running().await;
-    let McpAnswer { text, images, failed } = call_with_progress(work, source, input).await;
-    let why = failed.then(|| text.clone());
-    if let Err(why) = pass
-        .record_outcome(OperationOutcome {
-            bytes: Some(text.len()),
-            failure: why,
-            ..OperationOutcome::default()
-        })
+    authorization.record_start().await?;
+    active_call.mark_running().await;
+    let McpAnswer { text, images, failed } = call_with_progress(active_call, source, input).await;
+    let failure = failed.then(|| text.clone());
+    if let Err(error) = authorization
+        .record_outcome(OperationOutcome { bytes: Some(text.len()), failure, ..OperationOutcome::default() })
         .await
     {
-        work.runtime().options().log.write_line(why);
+        active_call.runtime().options().log.write_line(error);
     }
     let output = json!({ "text": text, "images": images.len() });
     Ok(ToolOutput {
@@ -123,29 +125,34 @@ pub(crate) async fn call_mcp_tool(
 }
 
 /// Calls a tool, and shows its progress.
-async fn call_with_progress(work: &ActiveCall<'_>, source: &dyn McpSource, input: &Value) -> McpAnswer {
-    let (latest, told) = watch::channel(String::new());
-    let progress = move |line: String| drop(latest.send_replace(line));
-    show_progress_until(work, told, source.call_tool(&work.call.name, input, &progress)).await
+async fn call_with_progress(
+    active_call: &ActiveCall<'_>,
+    source: &dyn McpSource,
+    input: &Value,
+) -> McpAnswer {
+    let (sender, receiver) = watch::channel(String::new());
+    let progress = move |line: String| drop(sender.send_replace(line));
+    show_progress_until(active_call, receiver, source.call_tool(&active_call.call.name, input, &progress))
+        .await
 }
 
 /// Waits for an answer, and shows the progress meanwhile.
 pub(crate) async fn show_progress_until<T>(
-    work: &ActiveCall<'_>,
-    mut told: watch::Receiver<String>,
+    active_call: &ActiveCall<'_>,
+    mut receiver: watch::Receiver<String>,
     mut answer: BoxFuture<'_, T>,
 ) -> T {
     loop {
-        let shown = async {
-            told.changed().await.ok();
-            let line = told.borrow_and_update().clone();
-            work.update(ToolCallUpdateFields::new().content(excerpt(&line))).await;
+        let show = async {
+            receiver.changed().await.ok();
+            let line = receiver.borrow_and_update().clone();
+            active_call.update(ToolCallUpdateFields::new().content(excerpt(&line))).await;
             sleep(PROGRESS_INTERVAL).await;
         };
         tokio::select! {
             biased;
             answer = &mut answer => return answer,
-            () = shown => {}
+            () = show => {}
         }
     }
 }

@@ -49,14 +49,14 @@ pub(crate) fn preview_replacement(path: &str, text: &str) -> Vec<ToolCallContent
     content
 }
 
-fn verbatim_content(text: &str, what: &str) -> Vec<ToolCallContent> {
-    let whole: Vec<String> = text.lines().map(|line| display::escape_line(line, usize::MAX)).collect();
-    let whole = whole.join("\n");
-    if whole.len() <= MAX_PREVIEW_BYTES {
-        return fenced_content(None, &whole);
+fn verbatim_content(text: &str, subject: &str) -> Vec<ToolCallContent> {
+    let escaped: Vec<String> = text.lines().map(|line| display::escape_line(line, usize::MAX)).collect();
+    let escaped = escaped.join("\n");
+    if escaped.len() <= MAX_PREVIEW_BYTES {
+        return fenced_content(None, &escaped);
     }
-    let shown = display::escape_block(text, MAX_LINES, MAX_PREVIEW_BYTES).text;
-    fenced_content(Some(format!("a part of {what} is not shown: it is too long")), &shown)
+    let clipped = display::escape_block(text, MAX_LINES, MAX_PREVIEW_BYTES).text;
+    fenced_content(Some(format!("a part of {subject} is not shown: it is too long")), &clipped)
 }
 
 fn fenced_content(warning: Option<String>, text: &str) -> Vec<ToolCallContent> {

@@ -25,47 +25,51 @@ const MAX_LINE_BYTES: usize = 300;
 const MAX_RESULT_BYTES: usize = 32 << 10;
 
 /// Runs the tool that lists a directory.
-pub(crate) async fn list_directory(work: &ActiveCall<'_>) -> Result<ToolOutput, CallStop> {
-    let fields = work.fields()?;
-    let path = work.resolve_path(fields.optional_text("path")?.unwrap_or("."))?;
+pub(crate) async fn list_directory(active_call: &ActiveCall<'_>) -> Result<ToolOutput, CallStop> {
+    let fields = active_call.fields()?;
+    let path = active_call.resolve_path(fields.optional_text("path")?.unwrap_or("."))?;
     let depth = fields.number("depth")?.unwrap_or(1).clamp(1, MAX_DEPTH);
-    let shown = if path.as_str() == work.runtime().cwd() { "." } else { work.display_path(&path) };
-    let title = format!("List {shown}");
+    let display_path =
+        if path.as_str() == active_call.runtime().cwd() { "." } else { active_call.display_path(&path) };
+    let title = format!("List {display_path}");
     let input = json!({ "path": path.as_str(), "depth": depth });
-    work.announce(&title, ToolKind::Read, |call| {
-        call.raw_input(input).locations(vec![location(&path, None)])
-    })
-    .await?;
-    check_project_is_local(work).await?;
-    let wish = work.read_request(Backend::Local, &path, &title).await?;
-    let pass = work.toolbox.permissions.authorize(Backend::Local, work.call, work.cx, wish).await?;
-    work.mark_running().await;
+    active_call
+        .announce(&title, ToolKind::Read, |call| call.raw_input(input).locations(vec![location(&path, None)]))
+        .await?;
+    check_project_is_local(active_call).await?;
+    let request = active_call.read_request(Backend::Local, &path, &title).await?;
+    let authorization = active_call
+        .toolbox
+        .permissions
+        .authorize(Backend::Local, active_call.call, active_call.cx, request)
+        .await?;
+    active_call.mark_running().await;
     let options = ListOptions { depth: depth as usize, max_entries: MAX_ENTRIES, ..ListOptions::default() };
-    let listed = work.runtime().list(path.as_str(), options).await;
-    let failed = listed.as_ref().err().map(ToString::to_string);
-    pass.record_outcome(OperationOutcome { failure: failed, ..OperationOutcome::default() }).await?;
-    let listing = listed.map_err(|fault| fault.describe_for_model(Backend::Local, shown))?;
-    let text = format_listing(shown, &listing);
+    let result = active_call.runtime().list(path.as_str(), options).await;
+    let failure = result.as_ref().err().map(ToString::to_string);
+    authorization.record_outcome(OperationOutcome { failure, ..OperationOutcome::default() }).await?;
+    let listing = result.map_err(|error| error.describe_for_model(Backend::Local, display_path))?;
+    let text = format_listing(display_path, &listing);
     let output = json!({ "servedBy": Backend::Local.as_str(), "entries": listing.entries.len() });
     Ok(ToolOutput { content: Some(excerpt(&text)), text, raw_output: Some(output), ..ToolOutput::default() })
 }
 
 /// Checks, as far as possible, that the project is on this machine: another one must not be mistaken for it.
-async fn check_project_is_local(work: &ActiveCall<'_>) -> Result<(), CallStop> {
-    let Some(absent) = work.runtime().find_absent_file().await else { return Ok(()) };
+async fn check_project_is_local(active_call: &ActiveCall<'_>) -> Result<(), CallStop> {
+    let Some(absent) = active_call.runtime().find_absent_file().await else { return Ok(()) };
     Err(format!(
         "only files of the agent's own machine can be listed and searched, and {} is not on it, which the editor has: \
          the project is on another machine. (If that file is only not saved yet, read another one and try again.)",
-        work.runtime().display_path(&absent)
+        active_call.runtime().display_path(&absent)
     )
     .into())
 }
 
-fn format_listing(shown: &str, listing: &Listing) -> String {
+fn format_listing(display_path: &str, listing: &Listing) -> String {
     let names = count_noun(listing.entries.len() as u64, "name");
-    let by = Backend::Local.via_phrase();
-    let mut text = format!("[{shown}: {names}, {by}; what ignore rules hide is left out]\n");
-    let mut cut = listing.truncated;
+    let backend = Backend::Local.via_phrase();
+    let mut text = format!("[{display_path}: {names}, {backend}; what ignore rules hide is left out]\n");
+    let mut truncated = listing.truncated;
     for ListEntry { path, kind, size, .. } in &listing.entries {
         let path = display::escape_line(path, MAX_LINE_BYTES);
         let line = match kind {
@@ -74,12 +78,12 @@ fn format_listing(shown: &str, listing: &Listing) -> String {
             _ => format!("{path} (no regular file)\n"),
         };
         if text.len() + line.len() > MAX_RESULT_BYTES {
-            cut = true;
+            truncated = true;
             break;
         }
         text.push_str(&line);
     }
-    if cut {
+    if truncated {
         text.push_str("[there are more: list a directory below]\n");
     }
     if listing.unreadable > 0 {
@@ -89,35 +93,40 @@ fn format_listing(shown: &str, listing: &Listing) -> String {
 }
 
 /// Runs the tool that searches texts.
-pub(crate) async fn search_text(work: &ActiveCall<'_>) -> Result<ToolOutput, CallStop> {
-    let fields = work.fields()?;
+pub(crate) async fn search_text(active_call: &ActiveCall<'_>) -> Result<ToolOutput, CallStop> {
+    let fields = active_call.fields()?;
     let pattern = fields.required_text("pattern")?;
     if pattern.is_empty() {
         return Err("`pattern` is empty: give the text to look for".to_owned().into());
     }
-    let below = fields.optional_text("path")?.map(|path| work.resolve_path(path)).transpose()?;
+    let directory = fields.optional_text("path")?.map(|path| active_call.resolve_path(path)).transpose()?;
     let is_regex = fields.flag("regex")?;
     let is_sensitive = fields.flag("case_sensitive")?;
     let glob = fields.optional_text("glob")?.filter(|glob| !glob.is_empty());
-    let root = work.resolve_path(".")?;
-    let place = below.as_ref().unwrap_or(&root);
-    let within = below.as_ref().map_or(".", |path| work.display_path(path)).to_owned();
-    let title = format!("Search for {} in {within}", display::escape_line(pattern, 80));
+    let root = active_call.resolve_path(".")?;
+    let target = directory.as_ref().unwrap_or(&root);
+    let display_path = directory.as_ref().map_or(".", |path| active_call.display_path(path)).to_owned();
+    let title = format!("Search for {} in {display_path}", display::escape_line(pattern, 80));
     let input = without_nulls(json!({
         "pattern": pattern,
-        "path": place.as_str(),
+        "path": target.as_str(),
         "regex": is_regex,
         "case_sensitive": is_sensitive,
         "glob": glob,
     }));
-    work.announce(&title, ToolKind::Search, |call| {
-        call.raw_input(input).locations(vec![location(place, None)])
-    })
-    .await?;
-    check_project_is_local(work).await?;
-    let wish = work.read_request(Backend::Local, place, &title).await?;
-    let pass = work.toolbox.permissions.authorize(Backend::Local, work.call, work.cx, wish).await?;
-    work.mark_running().await;
+    active_call
+        .announce(&title, ToolKind::Search, |call| {
+            call.raw_input(input).locations(vec![location(target, None)])
+        })
+        .await?;
+    check_project_is_local(active_call).await?;
+    let request = active_call.read_request(Backend::Local, target, &title).await?;
+    let authorization = active_call
+        .toolbox
+        .permissions
+        .authorize(Backend::Local, active_call.call, active_call.cx, request)
+        .await?;
+    active_call.mark_running().await;
     let query = if is_regex { SearchQuery::regex(pattern) } else { SearchQuery::literal(pattern) };
     let query = SearchQuery {
         case: if is_sensitive { CaseMode::Sensitive } else { CaseMode::Smart },
@@ -126,25 +135,26 @@ pub(crate) async fn search_text(work: &ActiveCall<'_>) -> Result<ToolOutput, Cal
         max_line_bytes: MAX_LINE_BYTES,
         ..query
     };
-    let found = work.runtime().search(query, below.as_ref().map(|path| path.as_str().to_owned())).await;
-    let failed = found.as_ref().err().map(ToString::to_string);
-    pass.record_outcome(OperationOutcome { failure: failed, ..OperationOutcome::default() }).await?;
-    let found = found.map_err(|fault| match fault {
+    let result =
+        active_call.runtime().search(query, directory.as_ref().map(|path| path.as_str().to_owned())).await;
+    let failure = result.as_ref().err().map(ToString::to_string);
+    authorization.record_outcome(OperationOutcome { failure, ..OperationOutcome::default() }).await?;
+    let result = result.map_err(|error| match error {
         // The pattern or the path is wrong, so the backend does not matter.
         RuntimeError::Failed(RpcError::InvalidParams { reason }) => reason,
-        fault => fault.describe_for_model(Backend::Local, &within),
+        error => error.describe_for_model(Backend::Local, &display_path),
     })?;
-    let (text, locations) = (format_matches(work, &found), &found.result.matches);
+    let (text, locations) = (format_matches(active_call, &result), &result.result.matches);
     let locations = locations.iter().take(20);
-    let locations =
-        locations.filter_map(|hit| Some(location(&work.resolve_path(&hit.path).ok()?, Some(hit.line))));
+    let locations = locations
+        .filter_map(|hit| Some(location(&active_call.resolve_path(&hit.path).ok()?, Some(hit.line))));
     let locations: Vec<_> = locations.collect();
     let output = json!({
         "servedBy": Backend::Local.as_str(),
-        "matches": found.result.matches.len(),
-        "filesSearched": found.result.files_searched,
-        "filesOfTheEditor": found.overlaid_files.len(),
-        "truncated": found.result.truncated,
+        "matches": result.result.matches.len(),
+        "filesSearched": result.result.files_searched,
+        "filesOfTheEditor": result.overlaid_files.len(),
+        "truncated": result.result.truncated,
     });
     Ok(ToolOutput {
         content: Some(excerpt(&text)),
@@ -156,19 +166,19 @@ pub(crate) async fn search_text(work: &ActiveCall<'_>) -> Result<ToolOutput, Cal
 }
 
 fn format_matches(
-    work: &ActiveCall<'_>,
-    OverlaySearchResult { result: found, overlaid_files: from_client }: &OverlaySearchResult,
+    active_call: &ActiveCall<'_>,
+    OverlaySearchResult { result, overlaid_files: from_client }: &OverlaySearchResult,
 ) -> String {
     let mut text = String::new();
-    let mut cut = found.truncated;
+    let mut truncated = result.truncated;
     let mut last = "";
-    for hit in &found.matches {
+    for hit in &result.matches {
         let mut lines = String::new();
         if hit.path != last {
             let unsaved = if from_client.contains(&hit.path) { " (as the editor has it)" } else { "" };
             lines.push_str(&format!(
                 "{}{unsaved}\n",
-                display::escape_line(work.runtime().display_path(&hit.path), MAX_LINE_BYTES)
+                display::escape_line(active_call.runtime().display_path(&hit.path), MAX_LINE_BYTES)
             ));
         }
         lines.push_str(&format!(
@@ -178,31 +188,31 @@ fn format_matches(
             if hit.is_truncated { " …" } else { "" }
         ));
         if text.len() + lines.len() > MAX_RESULT_BYTES {
-            cut = true;
+            truncated = true;
             break;
         }
         last = &hit.path;
         text.push_str(&lines);
     }
-    let skipped = &found.skipped;
+    let skipped = &result.skipped;
     let (lines, files) =
-        (count_noun(found.matches.len() as u64, "matching line"), count_noun(found.files_searched, "file"));
+        (count_noun(result.matches.len() as u64, "matching line"), count_noun(result.files_searched, "file"));
     let mut notes = vec![format!("{lines}; {files} searched {}", Backend::Local.via_phrase())];
-    if cut {
+    if truncated {
         notes.push("there are more: narrow the search by path or glob".to_owned());
     }
     if !from_client.is_empty() {
         let files = count_noun(from_client.len() as u64, "file");
         notes.push(format!("of {files} that were read through the editor, its text counts"));
     }
-    for (count, what) in [
+    for (count, kind) in [
         (skipped.binary, "binary"),
         (skipped.too_large, "too large"),
         (skipped.secret, "protected"),
         (skipped.unreadable, "unreadable"),
     ] {
         if count > 0 {
-            notes.push(format!("{} left out", count_noun(count, &format!("{what} file"))));
+            notes.push(format!("{} left out", count_noun(count, &format!("{kind} file"))));
         }
     }
     format!("[{}{}]\n{text}", notes.join("; "), hidden_character_warning(&text))

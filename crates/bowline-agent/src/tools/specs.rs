@@ -102,11 +102,11 @@ pub(crate) fn build_tools(set: ToolSet, choice: BackendChoice, shell: bool) -> V
 }
 
 fn transparent_tools(BackendChoice { read, write, terminal }: BackendChoice, shell: bool) -> Vec<NamedTool> {
-    let side = FileBackends { read: Some(read), write };
+    let backends = FileBackends { read: Some(read), write };
     let mut tools = vec![
         named_tool("read_text_file", BuiltinTool::Read(read), READ_DESCRIPTION, read_schema()),
-        named_tool("write_text_file", BuiltinTool::Write(side), WRITE_DESCRIPTION, write_schema()),
-        named_tool("edit_text_file", BuiltinTool::Edit(side), EDIT_DESCRIPTION, edit_schema()),
+        named_tool("write_text_file", BuiltinTool::Write(backends), WRITE_DESCRIPTION, write_schema()),
+        named_tool("edit_text_file", BuiltinTool::Edit(backends), EDIT_DESCRIPTION, edit_schema()),
     ];
     if shell {
         tools.push(named_tool("execute", BuiltinTool::Execute(terminal), RUN_DESCRIPTION, run_schema()));
@@ -121,17 +121,18 @@ const AGENT_MACHINE: &str =
     "On the AGENT'S OWN machine, not in the user's editor: unsaved text is not seen there.";
 
 fn dual_tools(choice: BackendChoice, shell: bool) -> Vec<NamedTool> {
-    let has = |by: Backend| by == Backend::Client;
-    let (reads, writes, runs) = (has(choice.read), has(choice.write), has(choice.terminal));
-    let ide = FileBackends { read: reads.then_some(Backend::Client), write: Backend::Client };
-    let own = FileBackends { read: Some(Backend::Local), write: Backend::Local };
-    let on = |where_: &str, text: &str, else_: &str| format!("{where_} {text} {else_}");
+    let is_client = |backend: Backend| backend == Backend::Client;
+    let (client_reads, client_writes, client_runs) =
+        (is_client(choice.read), is_client(choice.write), is_client(choice.terminal));
+    let client_files = FileBackends { read: client_reads.then_some(Backend::Client), write: Backend::Client };
+    let local_files = FileBackends { read: Some(Backend::Local), write: Backend::Local };
+    let describe = |machine: &str, text: &str, alternative: &str| format!("{machine} {text} {alternative}");
     let mut tools = Vec::new();
-    let instead = |there: bool, name: &str| {
-        if there { format!("For the user's project use {name} instead.") } else { String::new() }
+    let suggest = |is_available: bool, name: &str| {
+        if is_available { format!("For the user's project use {name} instead.") } else { String::new() }
     };
-    if reads {
-        let text = on(USER_MACHINE, READ_DESCRIPTION, "");
+    if client_reads {
+        let text = describe(USER_MACHINE, READ_DESCRIPTION, "");
         tools.push(named_tool(
             "ide_read_file",
             BuiltinTool::Read(Backend::Client),
@@ -139,16 +140,21 @@ fn dual_tools(choice: BackendChoice, shell: bool) -> Vec<NamedTool> {
             read_schema(),
         ));
     }
-    if writes {
-        let text = on(USER_MACHINE, WRITE_DESCRIPTION, "");
-        tools.push(named_tool("ide_write_file", BuiltinTool::Write(ide), text.trim(), write_schema()));
+    if client_writes {
+        let text = describe(USER_MACHINE, WRITE_DESCRIPTION, "");
+        tools.push(named_tool(
+            "ide_write_file",
+            BuiltinTool::Write(client_files),
+            text.trim(),
+            write_schema(),
+        ));
     }
-    if reads && writes {
-        let text = on(USER_MACHINE, EDIT_DESCRIPTION, "");
-        tools.push(named_tool("ide_edit_file", BuiltinTool::Edit(ide), text.trim(), edit_schema()));
+    if client_reads && client_writes {
+        let text = describe(USER_MACHINE, EDIT_DESCRIPTION, "");
+        tools.push(named_tool("ide_edit_file", BuiltinTool::Edit(client_files), text.trim(), edit_schema()));
     }
-    if runs && shell {
-        let text = on(USER_MACHINE, RUN_DESCRIPTION, "");
+    if client_runs && shell {
+        let text = describe(USER_MACHINE, RUN_DESCRIPTION, "");
         tools.push(named_tool(
             "ide_terminal",
             BuiltinTool::Execute(Backend::Client),
@@ -156,14 +162,15 @@ fn dual_tools(choice: BackendChoice, shell: bool) -> Vec<NamedTool> {
             run_schema(),
         ));
     }
-    let text = on(AGENT_MACHINE, READ_DESCRIPTION, &instead(reads, "ide_read_file"));
+    let text = describe(AGENT_MACHINE, READ_DESCRIPTION, &suggest(client_reads, "ide_read_file"));
     tools.push(named_tool("read_file", BuiltinTool::Read(Backend::Local), text.trim(), read_schema()));
-    let text = on(AGENT_MACHINE, WRITE_DESCRIPTION, &instead(writes, "ide_write_file"));
-    tools.push(named_tool("write_file", BuiltinTool::Write(own), text.trim(), write_schema()));
-    let text = on(AGENT_MACHINE, EDIT_DESCRIPTION, &instead(reads && writes, "ide_edit_file"));
-    tools.push(named_tool("edit_file", BuiltinTool::Edit(own), text.trim(), edit_schema()));
+    let text = describe(AGENT_MACHINE, WRITE_DESCRIPTION, &suggest(client_writes, "ide_write_file"));
+    tools.push(named_tool("write_file", BuiltinTool::Write(local_files), text.trim(), write_schema()));
+    let text =
+        describe(AGENT_MACHINE, EDIT_DESCRIPTION, &suggest(client_reads && client_writes, "ide_edit_file"));
+    tools.push(named_tool("edit_file", BuiltinTool::Edit(local_files), text.trim(), edit_schema()));
     if shell {
-        let text = on(AGENT_MACHINE, RUN_DESCRIPTION, &instead(runs, "ide_terminal"));
+        let text = describe(AGENT_MACHINE, RUN_DESCRIPTION, &suggest(client_runs, "ide_terminal"));
         tools.push(named_tool("bash", BuiltinTool::Execute(Backend::Local), text.trim(), run_schema()));
     }
     tools
@@ -174,30 +181,32 @@ pub(crate) fn explain_missing_tool(
     name: &str,
     tools: &[NamedTool],
     mode: AgentMode,
-    others: &[ToolSpec],
+    mcp_specs: &[ToolSpec],
 ) -> String {
-    if let Some(there) = tools.iter().find(|tool| tool.name == name) {
+    if let Some(tool) = tools.iter().find(|tool| tool.name == name) {
         return format!(
             "{} changes or runs something, which the mode {} does not allow",
-            there.name,
+            tool.name,
             mode.id()
         );
     }
-    let other = match name {
+    let alternative = match name {
         "ide_read_file" => Some(("reading files", "read_file")),
         "ide_write_file" => Some(("writing files", "write_file")),
         "ide_edit_file" => Some(("reading and writing files", "edit_file")),
         "ide_terminal" => Some(("terminals", "bash")),
         _ => None,
     };
-    if let Some((what, other)) = other.filter(|(_, other)| tools.iter().any(|tool| tool.name == *other)) {
+    if let Some((capability, alternative)) =
+        alternative.filter(|(_, alternative)| tools.iter().any(|tool| tool.name == *alternative))
+    {
         return format!(
-            "the user's editor does not offer {what}: use {other}, which acts on the agent's own machine"
+            "the user's editor does not offer {capability}: use {alternative}, which acts on the agent's own machine"
         );
     }
     let names =
         tools.iter().filter(|tool| mode.can_change() || !tool.tool.is_mutating()).map(|tool| tool.name);
-    let names: Vec<&str> = names.chain(others.iter().map(|other| other.name.as_str())).collect();
+    let names: Vec<&str> = names.chain(mcp_specs.iter().map(|spec| spec.name.as_str())).collect();
     let hint = match name {
         "execute" | "bash" | "ide_terminal" | "shell" | "run" => "; commands may not be run in this session",
         _ => "",

@@ -58,24 +58,24 @@ impl Toolbox {
         let name = self.runtime().session().0.to_string();
         let engine = self.runtime().local().await?;
         let (workspace, session) = (engine.workspace.clone(), engine.files.session().clone());
-        let who = ChangeOwner::Session(name.clone());
+        let owner = ChangeOwner::Session(name.clone());
         let path = match &undo {
             UndoTarget::File(file) => Some(self.runtime().resolve_path(file)?.as_str().to_owned()),
             UndoTarget::Turns(_) | UndoTarget::Session => None,
         };
-        let taking = spawn_blocking(move || {
+        let task = spawn_blocking(move || {
             let selections = match undo {
                 UndoTarget::Session | UndoTarget::File(_) => {
-                    vec![ChangeSelection { path, owner: who, ..ChangeSelection::default() }]
+                    vec![ChangeSelection { path, owner, ..ChangeSelection::default() }]
                 }
                 UndoTarget::Turns(count) => {
-                    let changed =
-                        workspace.changes(&ChangeSelection { owner: who, ..ChangeSelection::default() })?;
-                    let mut turns: Vec<u64> = changed
+                    let changes =
+                        workspace.changes(&ChangeSelection { owner, ..ChangeSelection::default() })?;
+                    let mut turns: Vec<u64> = changes
                         .iter()
                         // An undo is not a change of its own: the next undo reverses the change before it.
-                        .filter(|changed| changed.is_in_effect && changed.change.reverses.is_empty())
-                        .filter_map(|changed| changed.change.origin.turn)
+                        .filter(|entry| entry.is_in_effect && entry.change.reverses.is_empty())
+                        .filter_map(|entry| entry.change.origin.turn)
                         .collect();
                     turns.sort_unstable();
                     turns.dedup();
@@ -86,24 +86,24 @@ impl Toolbox {
             let origin = session.origin(Some(turn), None);
             selections.iter().map(|selection| session.undo(selection, &origin)).collect::<Result<Vec<_>, _>>()
         });
-        let taken = taking.await.map_err(|ended| RpcError::Internal { reason: ended.to_string() })?;
-        Ok(self.describe_undo(&taken?))
+        let outcomes = task.await.map_err(|error| RpcError::Internal { reason: error.to_string() })?;
+        Ok(self.describe_undo(&outcomes?))
     }
 
-    fn describe_undo(&self, taken: &[UndoOutcome]) -> String {
-        let files = taken.iter().flat_map(|taken| &taken.files);
+    fn describe_undo(&self, outcomes: &[UndoOutcome]) -> String {
+        let files = outcomes.iter().flat_map(|outcome| &outcome.files);
         let mut text = String::new();
         for file in files {
-            let how = if file.is_changed { "is as it was before" } else { "was as before already" };
-            writeln!(text, "- {} {how}", self.runtime().display_path(&file.path)).unwrap_or_default();
+            let state = if file.is_changed { "is as it was before" } else { "was as before already" };
+            writeln!(text, "- {} {state}", self.runtime().display_path(&file.path)).unwrap_or_default();
         }
         if text.is_empty() {
             return "There is nothing to take back.".to_owned();
         }
-        let left: usize = taken.iter().map(|taken| taken.skipped.len()).sum();
-        if left > 0 {
+        let skipped: usize = outcomes.iter().map(|outcome| outcome.skipped.len()).sum();
+        if skipped > 0 {
             let cannot = "changes of commands cannot be taken back: what was there before is not known";
-            writeln!(text, "\n{left} {cannot}.").unwrap_or_default();
+            writeln!(text, "\n{skipped} {cannot}.").unwrap_or_default();
         }
         text
     }

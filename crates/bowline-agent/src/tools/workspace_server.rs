@@ -36,7 +36,7 @@ const MAX_LABEL_BYTES: usize = 80;
 
 /// Returns the name of a tool at the workspace server, if the server provides it.
 pub(crate) fn workspace_tool_name(tool: BuiltinTool, choice: BackendChoice) -> Option<&'static str> {
-    let (name, by) = match tool {
+    let (name, backend) = match tool {
         BuiltinTool::Read(_) => (READ_TOOL, choice.read),
         BuiltinTool::List => (LIST_TOOL, choice.read),
         BuiltinTool::Search => (SEARCH_TOOL, choice.read),
@@ -47,7 +47,7 @@ pub(crate) fn workspace_tool_name(tool: BuiltinTool, choice: BackendChoice) -> O
         BuiltinTool::Kill => (KILL_TOOL, choice.terminal),
         BuiltinTool::Plan => return None,
     };
-    (by == Backend::Workspace).then_some(name)
+    (backend == Backend::Workspace).then_some(name)
 }
 
 /// The parts of a call.
@@ -65,48 +65,56 @@ struct WorkspaceCall {
 
 /// Runs a tool at the workspace server, under the name `name`.
 pub(crate) async fn call_workspace_tool(
-    work: &ActiveCall<'_>,
-    adopted: &AdoptedWorkspace,
+    active_call: &ActiveCall<'_>,
+    workspace: &AdoptedWorkspace,
     name: &'static str,
 ) -> Result<ToolOutput, CallStop> {
-    let about = plan_call(work, name).await?;
-    let WorkspaceCall { title, kind, path, preview: shown, request: wish, arguments } = about;
+    let workspace_call = plan_call(active_call, name).await?;
+    let WorkspaceCall { title, kind, path, preview, request, arguments } = workspace_call;
     let locations = path.iter().map(|path| location(path, None)).collect();
     let input = Value::Object(arguments.clone());
-    work.announce(&title, kind, |call| call.raw_input(input).locations(locations).content(shown.clone()))
+    active_call
+        .announce(&title, kind, |call| call.raw_input(input).locations(locations).content(preview.clone()))
         .await?;
-    let mut pass = match wish {
-        Some(wish) => {
-            let pass = work.toolbox.permissions.authorize(Backend::Workspace, work.call, work.cx, wish).await;
-            Some(pass.map_err(|no| CallStop::from(no).with_content(shown))?)
+    let mut authorization = match request {
+        Some(request) => {
+            let authorization = active_call
+                .toolbox
+                .permissions
+                .authorize(Backend::Workspace, active_call.call, active_call.cx, request)
+                .await;
+            Some(authorization.map_err(|denial| CallStop::from(denial).with_content(preview))?)
         }
         None => None,
     };
     if let (WRITE_TOOL, Some(path)) = (name, &path) {
-        check_seen_text(work, path).await?;
+        check_seen_text(active_call, path).await?;
     }
-    if let Some(pass) = pass.as_mut().filter(|_| kind != ToolKind::Read && kind != ToolKind::Search) {
-        pass.record_start().await?;
+    if let Some(authorization) =
+        authorization.as_mut().filter(|_| kind != ToolKind::Read && kind != ToolKind::Search)
+    {
+        authorization.record_start().await?;
     }
-    work.mark_running().await;
+    active_call.mark_running().await;
     if name == RUN_TOOL {
-        work.runtime().record_command();
+        active_call.runtime().record_command();
     }
-    let answer = call_with_progress(work, adopted, name, arguments).await;
+    let answer = call_with_progress(active_call, workspace, name, arguments).await;
     let (text, failed) = match answer {
         Ok(output) => (output.text, output.is_error),
-        Err(why) => (why.to_string(), true),
+        Err(error) => (error.to_string(), true),
     };
-    if let Some(pass) = pass {
-        let why = failed.then(|| text.clone());
-        pass.record_outcome(OperationOutcome {
-            bytes: Some(text.len()),
-            failure: why,
-            ..OperationOutcome::default()
-        })
-        .await?;
+    if let Some(authorization) = authorization {
+        let failure = failed.then(|| text.clone());
+        authorization
+            .record_outcome(OperationOutcome {
+                bytes: Some(text.len()),
+                failure,
+                ..OperationOutcome::default()
+            })
+            .await?;
     }
-    let server = &adopted.server().name;
+    let server = &workspace.server().name;
     let output = json!({ "servedBy": Backend::Workspace.as_str(), "server": server, "text": text });
     // A successful edit keeps showing its diff; otherwise the server's text is more useful.
     let content = if kind == ToolKind::Edit && !failed { None } else { Some(excerpt(&text)) };
@@ -116,27 +124,27 @@ pub(crate) async fn call_workspace_tool(
 
 /// Calls the server, and shows its progress.
 async fn call_with_progress(
-    work: &ActiveCall<'_>,
-    adopted: &AdoptedWorkspace,
+    active_call: &ActiveCall<'_>,
+    workspace: &AdoptedWorkspace,
     name: &'static str,
     arguments: Map<String, Value>,
 ) -> Result<McpCallOutput, McpError> {
-    let (latest, told) = watch::channel(String::new());
-    let progress = move |line: String| drop(latest.send_replace(line));
-    show_progress_until(work, told, adopted.call_tool(name, arguments, &progress)).await
+    let (sender, receiver) = watch::channel(String::new());
+    let progress = move |line: String| drop(sender.send_replace(line));
+    show_progress_until(active_call, receiver, workspace.call_tool(name, arguments, &progress)).await
 }
 
 /// Makes the server read a file that the model has read through the editor, so that it does not refuse to replace a
 /// text unseen by its model. If its text differs from the editor's, the model has not seen it either.
-async fn check_seen_text(work: &ActiveCall<'_>, path: &LexicalPath) -> Result<(), CallStop> {
-    let by = work.runtime().backend_choice().read;
-    let key = work.toolbox.ledger_key(by, path.as_str());
-    let known = work.toolbox.ledger().knowledge(&key, TextVersion(0));
-    let (Backend::Client, Knowledge::Whole(seen)) = (by, known) else { return Ok(()) };
-    match work.runtime().read(Backend::Workspace, path.as_str(), LineWindow::default()).await {
-        Ok(now) if !is_equivalent_text(&now.text, &seen) => Err(format!(
+async fn check_seen_text(active_call: &ActiveCall<'_>, path: &LexicalPath) -> Result<(), CallStop> {
+    let backend = active_call.runtime().backend_choice().read;
+    let key = active_call.toolbox.ledger_key(backend, path.as_str());
+    let knowledge = active_call.toolbox.ledger().knowledge(&key, TextVersion(0));
+    let (Backend::Client, Knowledge::Whole(seen)) = (backend, knowledge) else { return Ok(()) };
+    match active_call.runtime().read(Backend::Workspace, path.as_str(), LineWindow::default()).await {
+        Ok(current) if !is_equivalent_text(&current.text, &seen) => Err(format!(
             "nothing was written: {} is not as it was read through the editor: edit it instead, or read it again",
-            work.display_path(path)
+            active_call.display_path(path)
         )
         .into()),
         // If the file is missing or unreadable, the server reports it for the write itself.
@@ -144,12 +152,12 @@ async fn check_seen_text(work: &ActiveCall<'_>, path: &LexicalPath) -> Result<()
     }
 }
 
-async fn plan_call(work: &ActiveCall<'_>, name: &'static str) -> Result<WorkspaceCall, CallStop> {
-    let fields = work.fields()?;
-    let ToolUseInput::Value(Value::Object(arguments)) = &work.call.input else {
+async fn plan_call(active_call: &ActiveCall<'_>, name: &'static str) -> Result<WorkspaceCall, CallStop> {
+    let fields = active_call.fields()?;
+    let ToolUseInput::Value(Value::Object(arguments)) = &active_call.call.input else {
         return Err("the input is not JSON".to_owned().into());
     };
-    let mut about = WorkspaceCall {
+    let mut workspace_call = WorkspaceCall {
         title: name.replace('_', " "),
         kind: ToolKind::Execute,
         path: None,
@@ -158,48 +166,56 @@ async fn plan_call(work: &ActiveCall<'_>, name: &'static str) -> Result<Workspac
         arguments: arguments.clone(),
     };
     match name {
-        RUN_TOOL => plan_command(work, fields, &mut about).await?,
+        RUN_TOOL => plan_command(active_call, fields, &mut workspace_call).await?,
         WRITE_TOOL | EDIT_TOOL => {
-            let path = work.resolve_path(fields.required_text("path")?)?;
+            let path = active_call.resolve_path(fields.required_text("path")?)?;
             let verb = if name == WRITE_TOOL { "Write" } else { "Edit" };
-            about.title = format!("{verb} {}", work.display_path(&path));
-            about.kind = ToolKind::Edit;
-            about.preview = preview_changes(work, fields, name, &path).await?;
-            let item = QuestionItem::new(work.file_operation(OperationKind::Write, &path).await?);
-            about.request =
-                Some(OperationRequest { action: AuditAction::Write, title: about.title.clone(), item });
-            about.set_path(path);
+            workspace_call.title = format!("{verb} {}", active_call.display_path(&path));
+            workspace_call.kind = ToolKind::Edit;
+            workspace_call.preview = preview_changes(active_call, fields, name, &path).await?;
+            let item = QuestionItem::new(active_call.file_operation(OperationKind::Write, &path).await?);
+            workspace_call.request = Some(OperationRequest {
+                action: AuditAction::Write,
+                title: workspace_call.title.clone(),
+                item,
+            });
+            workspace_call.set_path(path);
         }
         READ_TOOL | LIST_TOOL | SEARCH_TOOL => {
-            let path = work.resolve_path(fields.optional_text("path")?.unwrap_or("."))?;
-            let shown = if path.as_str() == work.runtime().cwd() { "." } else { work.display_path(&path) };
-            (about.title, about.kind) = match name {
-                READ_TOOL => (format!("Read {shown}"), ToolKind::Read),
-                LIST_TOOL => (format!("List {shown}"), ToolKind::Read),
+            let path = active_call.resolve_path(fields.optional_text("path")?.unwrap_or("."))?;
+            let display_path = if path.as_str() == active_call.runtime().cwd() {
+                "."
+            } else {
+                active_call.display_path(&path)
+            };
+            (workspace_call.title, workspace_call.kind) = match name {
+                READ_TOOL => (format!("Read {display_path}"), ToolKind::Read),
+                LIST_TOOL => (format!("List {display_path}"), ToolKind::Read),
                 _ => {
                     let pattern = display::escape_line(fields.required_text("pattern")?, MAX_LABEL_BYTES);
-                    (format!("Search for {pattern} in {shown}"), ToolKind::Search)
+                    (format!("Search for {pattern} in {display_path}"), ToolKind::Search)
                 }
             };
-            about.request = Some(work.read_request(Backend::Workspace, &path, &about.title).await?);
-            about.set_path(path);
+            workspace_call.request =
+                Some(active_call.read_request(Backend::Workspace, &path, &workspace_call.title).await?);
+            workspace_call.set_path(path);
         }
         // Reading the output of the model's own commands, and killing them, is always allowed.
         _ => {
-            about.title = format!(
+            workspace_call.title = format!(
                 "{}: {}",
-                about.title,
+                workspace_call.title,
                 display::escape_line(fields.required_text("id")?, MAX_LABEL_BYTES)
             )
         }
     }
-    Ok(about)
+    Ok(workspace_call)
 }
 
 /// Returns the preview of a change, as far as the arguments tell. The file is not read: the server would count its text
 /// as seen by the model, and let the model replace it.
 async fn preview_changes(
-    work: &ActiveCall<'_>,
+    active_call: &ActiveCall<'_>,
     fields: ToolInputFields<'_>,
     name: &'static str,
     path: &LexicalPath,
@@ -212,10 +228,10 @@ async fn preview_changes(
         return Ok(edits.into_iter().map(diff).collect());
     }
     let content = fields.required_text("content")?;
-    Ok(match work.runtime().read_disk(path.as_str()).await {
+    Ok(match active_call.runtime().read_disk(path.as_str()).await {
         DiskContent::Missing => vec![builders::diff(path.as_str(), None, content)],
         DiskContent::File(..) | DiskContent::Unknown => {
-            preview::preview_replacement(work.display_path(path), content)
+            preview::preview_replacement(active_call.display_path(path), content)
         }
     })
 }
@@ -228,18 +244,21 @@ impl WorkspaceCall {
 }
 
 async fn plan_command(
-    work: &ActiveCall<'_>,
+    active_call: &ActiveCall<'_>,
     fields: ToolInputFields<'_>,
-    about: &mut WorkspaceCall,
+    workspace_call: &mut WorkspaceCall,
 ) -> Result<(), CallStop> {
-    let cwd = work.resolve_path(fields.optional_text("cwd")?.unwrap_or("."))?;
-    let (given, label) = commands::parse_command(&fields, &cwd)?;
-    about.title = format!("Run {label}");
-    about.preview = preview::preview_command(given.clone());
-    let target = OperationTarget::Command(commands::inspect_command(work, given).await);
+    let cwd = active_call.resolve_path(fields.optional_text("cwd")?.unwrap_or("."))?;
+    let (spec, label) = commands::parse_command(&fields, &cwd)?;
+    workspace_call.title = format!("Run {label}");
+    workspace_call.preview = preview::preview_command(spec.clone());
+    let target = OperationTarget::Command(commands::inspect_command(active_call, spec).await);
     let item = QuestionItem::new(Operation { kind: OperationKind::Execute, target });
-    about.request =
-        Some(OperationRequest { action: AuditAction::TerminalCreate, title: about.title.clone(), item });
-    about.arguments.insert("cwd".to_owned(), cwd.as_str().into());
+    workspace_call.request = Some(OperationRequest {
+        action: AuditAction::TerminalCreate,
+        title: workspace_call.title.clone(),
+        item,
+    });
+    workspace_call.arguments.insert("cwd".to_owned(), cwd.as_str().into());
     Ok(())
 }

@@ -37,25 +37,31 @@ const NOT_RELOADED: &str =
     "The file was changed on disk, and the editor had not reloaded it; what was changed there is in it now.";
 
 /// Runs a tool that writes a whole file.
-pub(crate) async fn write_file(work: &ActiveCall<'_>, side: FileBackends) -> Result<ToolOutput, CallStop> {
-    let fields = work.fields()?;
-    let path = work.resolve_path(fields.required_text("path")?)?;
+pub(crate) async fn write_file(
+    active_call: &ActiveCall<'_>,
+    backends: FileBackends,
+) -> Result<ToolOutput, CallStop> {
+    let fields = active_call.fields()?;
+    let path = active_call.resolve_path(fields.required_text("path")?)?;
     let content = fields.required_text("content")?.to_owned();
     let input = json!({ "path": path.as_str(), "content": content });
-    change_file(work, side, &path, &RequestedWrite::Whole(content), "Write", input).await
+    change_file(active_call, backends, &path, &RequestedWrite::Whole(content), "Write", input).await
 }
 
 /// Runs a tool that edits a file by search and replace.
-pub(crate) async fn edit_file(work: &ActiveCall<'_>, side: FileBackends) -> Result<ToolOutput, CallStop> {
-    let fields = work.fields()?;
-    let path = work.resolve_path(fields.required_text("path")?)?;
-    let list = parse_edits(fields)?;
-    let shown: Vec<Value> = list
+pub(crate) async fn edit_file(
+    active_call: &ActiveCall<'_>,
+    backends: FileBackends,
+) -> Result<ToolOutput, CallStop> {
+    let fields = active_call.fields()?;
+    let path = active_call.resolve_path(fields.required_text("path")?)?;
+    let edits = parse_edits(fields)?;
+    let edits_json: Vec<Value> = edits
         .iter()
         .map(|edit| json!({ "old_text": edit.old, "new_text": edit.new, "replace_all": edit.selection == MatchSelection::All }))
         .collect();
-    let input = json!({ "path": path.as_str(), "edits": shown });
-    change_file(work, side, &path, &RequestedWrite::Edits(list), "Edit", input).await
+    let input = json!({ "path": path.as_str(), "edits": edits_json });
+    change_file(active_call, backends, &path, &RequestedWrite::Edits(edits), "Edit", input).await
 }
 
 /// Parses the edits of a call.
@@ -68,18 +74,20 @@ pub(super) fn parse_edits(fields: ToolInputFields<'_>) -> Result<Vec<SearchRepla
     if let Ok(Some(text)) = fields.optional_text("edits")
         && let Ok(list @ (Value::Array(_) | Value::Object(_))) = serde_json::from_str(text)
     {
-        let again = serde_json::Map::from_iter([("edits".to_owned(), list)]);
-        return parse_edits(ToolInputFields::from_object(&again));
+        let object = serde_json::Map::from_iter([("edits".to_owned(), list)]);
+        return parse_edits(ToolInputFields::from_object(&object));
     }
-    let listed = fields.objects("edits").map_err(|why| format!("{why}: {EDITS_FORM}"))?;
-    let each = listed.into_iter().enumerate();
-    each.map(|(index, each)| parse_edit(each).map_err(|why| format!("edit {}: {why}", index + 1))).collect()
+    let edits = fields.objects("edits").map_err(|error| format!("{error}: {EDITS_FORM}"))?;
+    let indexed = edits.into_iter().enumerate();
+    indexed
+        .map(|(index, fields)| parse_edit(fields).map_err(|error| format!("edit {}: {error}", index + 1)))
+        .collect()
 }
 
 fn parse_edit(fields: ToolInputFields<'_>) -> Result<SearchReplaceEdit, String> {
-    let which = if fields.flag("replace_all")? { MatchSelection::All } else { MatchSelection::Only };
+    let selection = if fields.flag("replace_all")? { MatchSelection::All } else { MatchSelection::Only };
     let (old, new) = (fields.required_text_of(&OLD_TEXT_NAMES)?, fields.required_text_of(&NEW_TEXT_NAMES)?);
-    Ok(SearchReplaceEdit { old: old.to_owned(), new: new.to_owned(), selection: which })
+    Ok(SearchReplaceEdit { old: old.to_owned(), new: new.to_owned(), selection })
 }
 
 /// The field names of the old and the new text; after Bowline's own name, those of other agents, which models have
@@ -91,77 +99,85 @@ const EDITS_FORM: &str =
     r#"give [{"old_text": "…", "new_text": "…"}], or old_text and new_text for a single edit"#;
 
 async fn change_file(
-    work: &ActiveCall<'_>,
-    side: FileBackends,
+    active_call: &ActiveCall<'_>,
+    backends: FileBackends,
     path: &LexicalPath,
-    wanted: &RequestedWrite,
+    requested: &RequestedWrite,
     verb: &str,
     input: Value,
 ) -> Result<ToolOutput, CallStop> {
-    let title = format!("{verb} {}", work.display_path(path));
-    work.announce(&title, ToolKind::Edit, |call| call.raw_input(input).locations(vec![location(path, None)]))
+    let title = format!("{verb} {}", active_call.display_path(path));
+    active_call
+        .announce(&title, ToolKind::Edit, |call| call.raw_input(input).locations(vec![location(path, None)]))
         .await?;
-    let operation = work.file_operation(OperationKind::Write, path).await?;
-    let key = work.toolbox.ledger_key(side.read.unwrap_or(side.write), path.as_str());
-    let _alone = work.toolbox.lock_for_write(path.as_str()).await;
+    let operation = active_call.file_operation(OperationKind::Write, path).await?;
+    let key = active_call.toolbox.ledger_key(backends.read.unwrap_or(backends.write), path.as_str());
+    let _lock = active_call.toolbox.lock_for_write(path.as_str()).await;
     for _ in 0..MAX_ATTEMPTS {
-        let (current, note) = read_current(work, side, path).await?;
-        let shown = work.display_path(path);
-        let mut decided =
-            work.toolbox.with_knowledge(|known| decide_write(known, &key, &current, wanted, shown))?;
-        decided.notes.extend(note.map(str::to_owned));
-        if current.text().is_some_and(|text| **text == *decided.text) {
-            work.toolbox.with_knowledge(|known| {
-                record_write(known, &key, &current, wanted, &decided, current.text())
+        let (current, note) = read_current(active_call, backends, path).await?;
+        let display_path = active_call.display_path(path);
+        let mut decision = active_call
+            .toolbox
+            .with_knowledge(|knowledge| decide_write(knowledge, &key, &current, requested, display_path))?;
+        decision.notes.extend(note.map(str::to_owned));
+        if current.text().is_some_and(|text| **text == *decision.text) {
+            active_call.toolbox.with_knowledge(|knowledge| {
+                record_write(knowledge, &key, &current, requested, &decision, current.text())
             });
-            let text = format!("{} holds this text already; nothing was written.", work.display_path(path));
+            let text =
+                format!("{} holds this text already; nothing was written.", active_call.display_path(path));
             return Ok(ToolOutput { text, ..ToolOutput::default() });
         }
         let before = current.text().map(|text| text.as_str());
-        let diff = vec![builders::diff(path.as_str(), before, decided.text.as_str())];
-        let line = first_different_line(before.unwrap_or_default(), &decided.text);
+        let diff = vec![builders::diff(path.as_str(), before, decision.text.as_str())];
+        let line = first_different_line(before.unwrap_or_default(), &decision.text);
         let fields = ToolCallUpdateFields::new().content(diff.clone());
-        work.update(fields.locations(vec![location(path, Some(line))])).await;
-        let change = TextChange { before: current.text().cloned(), after: decided.text.clone() };
+        active_call.update(fields.locations(vec![location(path, Some(line))])).await;
+        let change = TextChange { before: current.text().cloned(), after: decision.text.clone() };
         let item = QuestionItem::with_change(operation.clone(), change);
-        let wish = OperationRequest { action: AuditAction::Write, title: title.clone(), item };
-        let pass = work.toolbox.permissions.authorize(side.write, work.call, work.cx, wish).await;
-        let pass = pass.map_err(|no| CallStop::from(no).with_content(diff.clone()))?;
+        let request = OperationRequest { action: AuditAction::Write, title: title.clone(), item };
+        let authorization = active_call
+            .toolbox
+            .permissions
+            .authorize(backends.write, active_call.call, active_call.cx, request)
+            .await;
+        let authorization =
+            authorization.map_err(|denial| CallStop::from(denial).with_content(diff.clone()))?;
         // The user takes time, and has approved exactly this change.
-        if pass.is_exact() && self::read_current(work, side, path).await?.0 != current {
+        if authorization.is_exact() && self::read_current(active_call, backends, path).await?.0 != current {
             continue;
         }
         // A client that authorizes operations knows which files were read, and shows its user what would be replaced.
-        let is_seen = pass.is_exact()
-            || pass.is_left_to_client()
-            || is_replacement_seen(work, path, &key, &current, decided.verdict).await;
-        let writing = ApprovedWrite {
-            call: work,
-            backends: side,
+        let is_seen = authorization.is_exact()
+            || authorization.is_left_to_client()
+            || is_replacement_seen(active_call, path, &key, &current, decision.verdict).await;
+        let approved = ApprovedWrite {
+            call: active_call,
+            backends,
             path,
             ledger_key: key.clone(),
-            request: wanted,
+            request: requested,
             current,
-            decision: decided,
+            decision,
             diff,
         };
         if !is_seen {
-            return Err(writing.refuse_unseen(pass).await);
+            return Err(approved.refuse_unseen(authorization).await);
         }
-        if let Some(done) = writing.perform(pass).await? {
-            return Ok(done);
+        if let Some(output) = approved.perform(authorization).await? {
+            return Ok(output);
         }
     }
     Err(format!(
         "{} keeps changing while it is approved: nothing was written, read it again",
-        work.display_path(path)
+        active_call.display_path(path)
     )
     .into())
 }
 
 /// Returns whether the model has seen everything that would be replaced.
 async fn is_replacement_seen(
-    work: &ActiveCall<'_>,
+    active_call: &ActiveCall<'_>,
     path: &LexicalPath,
     key: &str,
     current: &CurrentText,
@@ -173,11 +189,11 @@ async fn is_replacement_seen(
         }
         (CurrentText::Text(_) | CurrentText::Missing, _) => true,
         // The writing backend does not serve reads; this machine's disk is the best available source.
-        (CurrentText::Unknown, _) => match work.runtime().read_disk(path.as_str()).await {
+        (CurrentText::Unknown, _) => match active_call.runtime().read_disk(path.as_str()).await {
             DiskContent::Missing => true,
             DiskContent::File(bytes, _) => {
-                let known = work.toolbox.ledger().knowledge(key, TextVersion(0));
-                matches!(known, Knowledge::Whole(text) if decode_text(&bytes).is_some_and(|now| is_equivalent_text(&now, &text)))
+                let knowledge = active_call.toolbox.ledger().knowledge(key, TextVersion(0));
+                matches!(knowledge, Knowledge::Whole(text) if decode_text(&bytes).is_some_and(|disk_text| is_equivalent_text(&disk_text, &text)))
             }
             DiskContent::Unknown => false,
         },
@@ -186,59 +202,63 @@ async fn is_replacement_seen(
 
 /// Reads the current text, with a note for the model.
 async fn read_current(
-    work: &ActiveCall<'_>,
-    side: FileBackends,
+    active_call: &ActiveCall<'_>,
+    backends: FileBackends,
     path: &LexicalPath,
 ) -> Result<(CurrentText, Option<&'static str>), CallStop> {
-    let Some(by) = side.read else { return Ok((CurrentText::Unknown, None)) };
-    let (runtimes, shown) = (work.runtime(), work.display_path(path));
-    if !work.toolbox.commands.background_names().is_empty() {
+    let Some(backend) = backends.read else { return Ok((CurrentText::Unknown, None)) };
+    let (runtime, display_path) = (active_call.runtime(), active_call.display_path(path));
+    if !active_call.toolbox.commands.background_names().is_empty() {
         // A background command may have changed it just now.
-        runtimes.record_command();
+        runtime.record_command();
     }
-    if (by, side.write) == (Backend::Client, Backend::Local)
-        && let Ok(engine) = runtimes.local().await
+    if (backend, backends.write) == (Backend::Client, Backend::Local)
+        && let Ok(engine) = runtime.local().await
     {
         // Lets the engine notice later changes on disk. The content itself is read below.
         FileBackend::read(&engine.files, path.as_str(), LineWindow::default()).await.ok();
     }
-    let nothing = |why: &str| CallStop::from(format!("nothing was written: {shown}{why}"));
-    match runtimes.read(by, path.as_str(), LineWindow::default()).await {
+    let not_written = |reason: &str| CallStop::from(format!("nothing was written: {display_path}{reason}"));
+    match runtime.read(backend, path.as_str(), LineWindow::default()).await {
         Ok(ServedText { text, disk_comparison: DiskComparison::UpToDate, .. }) => {
             Ok((CurrentText::Text(text), None))
         }
         Ok(ServedText { disk_comparison: DiskComparison::Merged(text), .. }) => {
             Ok((CurrentText::Text(text), Some(NOT_RELOADED)))
         }
-        Ok(ServedText { disk_comparison: DiskComparison::Stale, .. }) => Err(nothing(
+        Ok(ServedText { disk_comparison: DiskComparison::Stale, .. }) => Err(not_written(
             " was changed on disk, and the editor has not reloaded it: it has to be saved or reloaded in the editor, or \
              edited by a command",
         )),
-        Ok(ServedText { disk_comparison: DiskComparison::Deleted, .. }) => Err(nothing(
+        Ok(ServedText { disk_comparison: DiskComparison::Deleted, .. }) => Err(not_written(
             " was deleted on disk, and the editor still has its text: it has to be saved or closed in the editor",
         )),
-        Ok(ServedText { disk_comparison: DiskComparison::Lossy, .. }) => Err(nothing(
+        Ok(ServedText { disk_comparison: DiskComparison::Lossy, .. }) => Err(not_written(
             " is not text that the editor can read, and what it could not read would be lost: change it by a command",
         )),
-        Err(fault) => {
-            let is_missing = match fault.file_absence(path.as_str()) {
+        Err(error) => {
+            let is_missing = match error.file_absence(path.as_str()) {
                 FileAbsence::Certain => true,
-                FileAbsence::Possible => runtimes.read_disk(path.as_str()).await == DiskContent::Missing,
+                FileAbsence::Possible => runtime.read_disk(path.as_str()).await == DiskContent::Missing,
                 FileAbsence::NotIndicated => false,
             };
             if is_missing {
                 return Ok((CurrentText::Missing, None));
             }
-            if fault.is_file_missing() {
-                return Err(nothing(&format!(" cannot be read: {} says: {fault}", by.display_name())));
+            if error.is_file_missing() {
+                return Err(not_written(&format!(
+                    " cannot be read: {} says: {error}",
+                    backend.display_name()
+                )));
             }
-            let advice = match &fault {
+            let advice = match &error {
                 RuntimeError::Failed(RpcError::TooLarge { .. }) => {
                     ": it is too large to be edited so, use a command"
                 }
                 _ => "",
             };
-            Err(format!("nothing was written: {}{advice}", fault.describe_for_model(by, shown)).into())
+            Err(format!("nothing was written: {}{advice}", error.describe_for_model(backend, display_path))
+                .into())
         }
     }
 }
@@ -266,62 +286,65 @@ enum ReadBack {
 
 impl ApprovedWrite<'_, '_> {
     /// Writes the text. Returns `None` if the file changed while the client decided: the change is then decided anew.
-    async fn perform(self, mut pass: Authorization) -> Result<Option<ToolOutput>, CallStop> {
-        let Self { call: work, backends: side, path, .. } = &self;
-        pass.record_start().await.map_err(|why| CallStop::from(why).with_content(self.diff.clone()))?;
+    async fn perform(self, mut authorization: Authorization) -> Result<Option<ToolOutput>, CallStop> {
+        let Self { call, backends, path, .. } = &self;
+        authorization
+            .record_start()
+            .await
+            .map_err(|denial| CallStop::from(denial).with_content(self.diff.clone()))?;
         // A client that authorizes operations asks its user first.
-        if !pass.is_left_to_client() {
-            work.mark_running().await;
+        if !authorization.is_left_to_client() {
+            call.mark_running().await;
         }
-        let (content, asker) = (self.decision.text.to_string(), work.asker());
-        let written = work.runtime().write(side.write, path.as_str(), content, &asker).await;
+        let (content, requester) = (self.decision.text.to_string(), call.asker());
+        let written = call.runtime().write(backends.write, path.as_str(), content, &requester).await;
         let (after, doubt) = match &written {
             // The writing and reading backends differ: the text that the writer reports is the file's.
             Ok(TextWriteOutcome { text: Some(text), .. })
-                if side.read != Some(side.write) && *text != self.decision.text =>
+                if backends.read != Some(backends.write) && *text != self.decision.text =>
             {
                 (ReadBack::Text(text.clone()), None)
             }
             Ok(_) => (self.read_back().await, None),
             // The connection is up, so the file itself can be checked.
-            Err(fault @ (RuntimeError::TimedOut { .. } | RuntimeError::InvalidAnswer { .. })) => {
-                (self.read_back().await, Some(fault.to_string()))
+            Err(error @ (RuntimeError::TimedOut { .. } | RuntimeError::InvalidAnswer { .. })) => {
+                (self.read_back().await, Some(error.to_string()))
             }
-            Err(RuntimeError::Failed(RpcError::Conflict { .. })) if pass.is_left_to_client() => {
+            Err(RuntimeError::Failed(RpcError::Conflict { .. })) if authorization.is_left_to_client() => {
                 return Ok(None);
             }
-            Err(fault) => return Err(self.report_failure(pass, fault).await),
+            Err(error) => return Err(self.report_failure(authorization, error).await),
         };
         if let (Some(doubt), false) =
             (&doubt, matches!(&after, ReadBack::Text(text) if *text == self.decision.text))
         {
-            let text = describe_unknown_outcome(work.display_path(path), doubt);
-            self.record_outcome(pass, None, Some(text.clone())).await;
+            let text = describe_unknown_outcome(call.display_path(path), doubt);
+            self.record_outcome(authorization, None, Some(text.clone())).await;
             return Err(CallStop::from(text).with_content(self.diff.clone()));
         }
-        let now = match &after {
+        let current_text = match &after {
             ReadBack::Text(text) => Some(text.clone()),
             ReadBack::Unread(_) => None,
         };
-        self.record_outcome(pass, now.as_ref().or(Some(&self.decision.text)), None).await;
-        let told = self.describe_result(&after, written.map(|written| written.notes).unwrap_or_default());
-        let seen = now.as_ref().filter(|_| !told.is_diff_cut);
-        work.toolbox.with_knowledge(|known| {
-            record_write(known, &self.ledger_key, &self.current, self.request, &self.decision, seen);
+        self.record_outcome(authorization, current_text.as_ref().or(Some(&self.decision.text)), None).await;
+        let report = self.describe_result(&after, written.map(|written| written.notes).unwrap_or_default());
+        let seen = current_text.as_ref().filter(|_| !report.is_diff_cut);
+        call.toolbox.with_knowledge(|knowledge| {
+            record_write(knowledge, &self.ledger_key, &self.current, self.request, &self.decision, seen);
         });
         let before = self.current.text().map(|text| text.as_str());
-        let holds = now.as_deref().unwrap_or(&self.decision.text);
-        let line = first_different_line(before.unwrap_or_default(), holds);
+        let final_text = current_text.as_deref().unwrap_or(&self.decision.text);
+        let line = first_different_line(before.unwrap_or_default(), final_text);
         let output = json!({
-            "servedBy": side.write.as_str(),
+            "servedBy": backends.write.as_str(),
             "outcome": verdict_word(self.decision.verdict),
-            "readBack": now.is_some(),
-            "changedByEditor": told.is_changed_by_editor,
-            "lines": count_lines(holds),
+            "readBack": current_text.is_some(),
+            "changedByEditor": report.is_changed_by_editor,
+            "lines": count_lines(final_text),
         });
         Ok(Some(ToolOutput {
-            text: told.text,
-            content: Some(vec![builders::diff(path.as_str(), before, holds.as_str())]),
+            text: report.text,
+            content: Some(vec![builders::diff(path.as_str(), before, final_text.as_str())]),
             locations: Some(vec![location(path, Some(line))]),
             raw_output: Some(output),
             ..ToolOutput::default()
@@ -329,8 +352,8 @@ impl ApprovedWrite<'_, '_> {
     }
 
     /// Refuses to replace text that neither the model has seen nor a person approved replacing.
-    async fn refuse_unseen(&self, pass: Authorization) -> CallStop {
-        let why = match self.current {
+    async fn refuse_unseen(&self, authorization: Authorization) -> CallStop {
+        let reason = match self.current {
             CurrentText::Unknown => "the editor does not show what is in it now, which would be replaced",
             _ => {
                 "you have not read all of the text that would be replaced, or not since this session was loaded"
@@ -340,79 +363,87 @@ impl ApprovedWrite<'_, '_> {
             CurrentText::Unknown => "ask the user for the mode that asks before edits",
             _ => "read it first",
         };
-        let text = format!("nothing was written: {}: {why}: {advice}", self.call.display_path(self.path));
-        self.record_outcome(pass, None, Some(text.clone())).await;
+        let text = format!("nothing was written: {}: {reason}: {advice}", self.call.display_path(self.path));
+        self.record_outcome(authorization, None, Some(text.clone())).await;
         CallStop::from(text).with_content(self.diff.clone())
     }
 
-    async fn report_failure(&self, pass: Authorization, fault: &RuntimeError) -> CallStop {
-        let shown = self.call.display_path(self.path);
-        let text = if fault.is_outcome_unknown() {
-            describe_unknown_outcome(shown, &fault.to_string())
+    async fn report_failure(&self, authorization: Authorization, error: &RuntimeError) -> CallStop {
+        let display_path = self.call.display_path(self.path);
+        let text = if error.is_outcome_unknown() {
+            describe_unknown_outcome(display_path, &error.to_string())
         } else {
-            let hunks = match fault {
+            let hunks = match error {
                 RuntimeError::Failed(RpcError::Conflict { hunks, .. }) => describe::describe_conflicts(hunks),
                 _ => String::new(),
             };
-            format!("nothing was written: {}{hunks}", fault.describe_for_model(self.backends.write, shown))
+            format!(
+                "nothing was written: {}{hunks}",
+                error.describe_for_model(self.backends.write, display_path)
+            )
         };
-        self.record_outcome(pass, None, Some(text.clone())).await;
+        self.record_outcome(authorization, None, Some(text.clone())).await;
         CallStop::from(text).with_content(self.diff.clone())
     }
 
-    async fn record_outcome(&self, pass: Authorization, after: Option<&Arc<String>>, failed: Option<String>) {
+    async fn record_outcome(
+        &self,
+        authorization: Authorization,
+        after: Option<&Arc<String>>,
+        failure: Option<String>,
+    ) {
         let hash = |text: &Arc<String>| ContentHash::digest(text.as_bytes());
-        let became = OperationOutcome {
+        let outcome = OperationOutcome {
             bytes: Some(self.decision.text.len()),
             hash_before: self.current.text().map(hash),
             hash_after: after.map(hash),
-            failure: failed,
+            failure,
             ..OperationOutcome::default()
         };
-        if let Err(why) = pass.record_outcome(became).await {
-            self.call.runtime().options().log.write_line(why);
+        if let Err(error) = authorization.record_outcome(outcome).await {
+            self.call.runtime().options().log.write_line(error);
         }
     }
 
     async fn read_back(&self) -> ReadBack {
-        let Some(by) = self.backends.read else {
+        let Some(backend) = self.backends.read else {
             return ReadBack::Unread("the editor does not offer reading".to_owned());
         };
-        match self.call.runtime().read(by, self.path.as_str(), LineWindow::default()).await {
+        match self.call.runtime().read(backend, self.path.as_str(), LineWindow::default()).await {
             // The writing and reading backends differ, and the reader may lag. An editor that did not write it may have
             // unsaved text.
             Ok(text)
-                if by != self.backends.write
+                if backend != self.backends.write
                     && (self.current.text() == Some(&text.text)
-                        || by == Backend::Client && text.text != self.decision.text) =>
+                        || backend == Backend::Client && text.text != self.decision.text) =>
             {
-                ReadBack::Unread(format!("{} does not have the new text yet", by.display_name()))
+                ReadBack::Unread(format!("{} does not have the new text yet", backend.display_name()))
             }
             Ok(text) => ReadBack::Text(text.text),
-            Err(fault) => ReadBack::Unread(fault.to_string()),
+            Err(error) => ReadBack::Unread(error.to_string()),
         }
     }
 
     /// Describes what was written, and the differences that the model does not know yet.
     fn describe_result(&self, after: &ReadBack, notes: Vec<String>) -> WriteReport {
-        let (shown, by) = (self.call.display_path(self.path), self.backends.write.via_phrase());
+        let (display_path, backend) = (self.call.display_path(self.path), self.backends.write.via_phrase());
         let lines = count_noun(count_lines(&self.decision.text), "line");
         let mut parts = vec![match (self.request, self.decision.verdict) {
             (RequestedWrite::Edits(_), _) => {
                 let places = count_noun(self.decision.place_count as u64, "place");
-                format!("Edited {shown} in {places}, {by}.")
+                format!("Edited {display_path} in {places}, {backend}.")
             }
             (RequestedWrite::Whole(_), Some(WriteVerdict::Created)) => {
-                format!("Created {shown} ({lines}), {by}.")
+                format!("Created {display_path} ({lines}), {backend}.")
             }
-            (RequestedWrite::Whole(_), _) => format!("Wrote {shown} ({lines}), {by}."),
+            (RequestedWrite::Whole(_), _) => format!("Wrote {display_path} ({lines}), {backend}."),
         }];
         parts.extend(self.decision.notes.iter().cloned().chain(notes));
-        let mut told = WriteReport { text: String::new(), is_diff_cut: false, is_changed_by_editor: false };
+        let mut report = WriteReport { text: String::new(), is_diff_cut: false, is_changed_by_editor: false };
         match after {
-            ReadBack::Text(now) if *now != self.decision.text => {
-                let (diff, is_cut) = describe_diff(&self.decision.text, now);
-                (told.is_changed_by_editor, told.is_diff_cut) = (true, is_cut);
+            ReadBack::Text(current) if *current != self.decision.text => {
+                let (diff, is_cut) = describe_diff(&self.decision.text, current);
+                (report.is_changed_by_editor, report.is_diff_cut) = (true, is_cut);
                 parts.push(format!(
                     "The file differs from what you sent, because its user or the editor's formatting changed it:\n{diff}"
                 ));
@@ -421,12 +452,12 @@ impl ApprovedWrite<'_, '_> {
                 }
             }
             ReadBack::Text(_) => {}
-            ReadBack::Unread(why) => {
-                parts.push(format!("It could not be read again to see what became of it: {why}."));
+            ReadBack::Unread(reason) => {
+                parts.push(format!("It could not be read again to see what became of it: {reason}."));
             }
         }
-        told.text = parts.join("\n");
-        told
+        report.text = parts.join("\n");
+        report
     }
 }
 
@@ -436,9 +467,9 @@ struct WriteReport {
     is_changed_by_editor: bool,
 }
 
-fn describe_unknown_outcome(shown: &str, why: &str) -> String {
+fn describe_unknown_outcome(display_path: &str, reason: &str) -> String {
     format!(
-        "it is not known whether {shown} was written: {why}. Read it and compare before you write it again; do not \
+        "it is not known whether {display_path} was written: {reason}. Read it and compare before you write it again; do not \
          simply repeat the call."
     )
 }

@@ -17,12 +17,12 @@ async fn create_filled_database() -> (TempDir, PathBuf) {
     let directory = new_directory();
     let store = open_store(&directory);
     for id in ["one", "two", "three"] {
-        let held = store.create(session_meta(id, "/work")).await.unwrap();
+        let lease = store.create(session_meta(id, "/work")).await.unwrap();
         for number in 0..20 {
             let text = format!("{id} {number} {}", "x".repeat(200));
-            held.append(vec![agent_text(text)], Durability::Deferred).await.unwrap();
+            lease.append(vec![agent_text(text)], Durability::Deferred).await.unwrap();
         }
-        held.close().await.unwrap();
+        lease.close().await.unwrap();
     }
     // Closing leaves everything in the one file.
     drop(store);
@@ -44,9 +44,9 @@ async fn describe_sessions(directory: &Path, store: &SqliteSessionStore) -> Stri
             for meta in page.sessions {
                 match store.read(&meta.id).await {
                     Ok(stored) => {
-                        let found = agent_texts(&stored);
-                        writeln!(out, "{} {}", meta.id, found.len()).unwrap();
-                        for (number, text) in found.iter().enumerate() {
+                        let texts = agent_texts(&stored);
+                        writeln!(out, "{} {}", meta.id, texts.len()).unwrap();
+                        for (number, text) in texts.iter().enumerate() {
                             assert!(text.starts_with(&format!("{} {number} x", meta.id)), "{text}");
                         }
                     }
@@ -64,19 +64,19 @@ async fn describe_sessions(directory: &Path, store: &SqliteSessionStore) -> Stri
 
 /// Damages the database and describes what is left of it. The copy set aside is the damaged file, to the byte, and the
 /// next process has no notices.
-async fn check(spoil: impl FnOnce(&Path), expected: Expect) {
+async fn check(damage: impl FnOnce(&Path), expected: Expect) {
     let (directory, path) = create_filled_database().await;
-    spoil(&path);
-    let spoilt = fs::read(&path).unwrap_or_default();
-    let shown = describe_sessions(directory.path(), &open_store(&directory)).await;
-    expected.assert_eq(&shown);
-    let aside = directory.path().join("sessions.db.set-aside-1");
-    assert!(fs::read(aside).unwrap_or_default() == spoilt, "what lies aside is another one");
-    let next = open_store(&directory);
-    let again = describe_sessions(directory.path(), &next).await;
-    assert!(shown.starts_with(&again), "{again}");
-    let held = next.create(session_meta("new", "/work")).await.unwrap();
-    held.append(vec![agent_text("new 0 x")], Durability::Synced).await.unwrap();
+    damage(&path);
+    let damaged = fs::read(&path).unwrap_or_default();
+    let first = describe_sessions(directory.path(), &open_store(&directory)).await;
+    expected.assert_eq(&first);
+    let set_aside = directory.path().join("sessions.db.set-aside-1");
+    assert!(fs::read(set_aside).unwrap_or_default() == damaged, "what lies aside is another one");
+    let store = open_store(&directory);
+    let second = describe_sessions(directory.path(), &store).await;
+    assert!(first.starts_with(&second), "{second}");
+    let lease = store.create(session_meta("new", "/work")).await.unwrap();
+    lease.append(vec![agent_text("new 0 x")], Durability::Synced).await.unwrap();
 }
 
 fn edit_bytes(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
@@ -108,7 +108,7 @@ async fn a_file_that_is_no_database_is_told() {
 }
 
 #[tokio::test]
-async fn of_a_database_that_was_cut_off_what_is_there_goes_on() {
+async fn a_truncated_database_keeps_its_readable_records() {
     check(
         |path| edit_bytes(path, |bytes| bytes.truncate(bytes.len() - 3 * 4096)),
         expect![[r#"
@@ -122,13 +122,13 @@ async fn of_a_database_that_was_cut_off_what_is_there_goes_on() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_not_what_was_written_ends_its_session_and_no_other() {
+async fn a_damaged_record_ends_only_its_session() {
     check(
         |path| {
             edit_bytes(path, |bytes| {
                 let text = b"two 7 xx";
-                let found = bytes.windows(text.len()).position(|window| window == text).unwrap();
-                bytes[found + 20] ^= 1;
+                let position = bytes.windows(text.len()).position(|window| window == text).unwrap();
+                bytes[position + 20] ^= 1;
             });
         },
         expect![[r#"
@@ -142,7 +142,7 @@ async fn a_record_that_is_not_what_was_written_ends_its_session_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_header_of_somebody_elses_is_told_and_the_sessions_go_on() {
+async fn a_foreign_header_is_reported_and_the_sessions_continue() {
     check(
         |path| edit_bytes(path, |bytes| bytes[68] ^= 0x10),
         expect![[r#"
@@ -174,13 +174,13 @@ async fn sessions_of_a_newer_bowline_are_left_alone() {
     rusqlite::Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 7").unwrap();
     checkpoint(&path);
     let before = fs::read(&path).unwrap();
-    let newer = open_store(&directory);
+    let store = open_store(&directory);
     expect![[r#"
         ! the sessions in $DIR/sessions.db were written by a newer Bowline (format 7, this one reads 1): use that one, or move the file away to begin anew
     "#]]
-    .assert_eq(&describe_sessions(directory.path(), &newer).await);
-    let refused = newer.create(session_meta("new", "/")).await.unwrap_err();
-    assert!(matches!(refused, StoreError::Unavailable(_)), "{refused}");
+    .assert_eq(&describe_sessions(directory.path(), &store).await);
+    let error = store.create(session_meta("new", "/")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     assert!(fs::read(&path).unwrap() == before);
 }
 
@@ -188,46 +188,49 @@ async fn sessions_of_a_newer_bowline_are_left_alone() {
 #[tokio::test]
 async fn no_flipped_byte_goes_unnoticed() {
     let (_directory, path) = create_filled_database().await;
-    let whole = fs::read(&path).unwrap();
-    let mut told = 0;
-    for (round, at) in (0..100).chain((100..whole.len()).step_by(401)).enumerate() {
+    let intact = fs::read(&path).unwrap();
+    let mut repaired = 0;
+    for (round, position) in (0..100).chain((100..intact.len()).step_by(401)).enumerate() {
         let directory = new_directory();
         let path = directory.path().join("sessions.db");
-        fs::write(&path, &whole).unwrap();
-        edit_bytes(&path, |bytes| bytes[at] ^= 1 << (round % 8));
-        let spoilt = fs::read(&path).unwrap();
+        fs::write(&path, &intact).unwrap();
+        edit_bytes(&path, |bytes| bytes[position] ^= 1 << (round % 8));
+        let damaged = fs::read(&path).unwrap();
         let store = open_store(&directory);
-        let shown = describe_sessions(directory.path(), &store).await;
-        if shown.contains("set aside") {
+        let first = describe_sessions(directory.path(), &store).await;
+        if first.contains("set aside") {
             // Damage met on the way is repaired by the second pass: every listed session can be read.
-            let again = describe_sessions(directory.path(), &store).await;
-            assert!(!again.contains('!'), "byte {at}: {again}");
-            let aside = directory.path().join("sessions.db.set-aside-1");
-            assert!(fs::read(aside).unwrap() == spoilt, "byte {at}");
-            told += 1;
-        } else if !shown.contains('!') {
-            assert_eq!(shown, "three 20\ntwo 20\none 20\n", "byte {at}");
+            let second = describe_sessions(directory.path(), &store).await;
+            assert!(!second.contains('!'), "byte {position}: {second}");
+            let set_aside = directory.path().join("sessions.db.set-aside-1");
+            assert!(fs::read(set_aside).unwrap() == damaged, "byte {position}");
+            repaired += 1;
+        } else if !first.contains('!') {
+            assert_eq!(first, "three 20\ntwo 20\none 20\n", "byte {position}");
         }
     }
-    assert!(told > 20, "{told} were told of");
+    assert!(repaired > 20, "{repaired} were told of");
 }
 
 /// The holder of a session continues after another process had to rebuild the database.
 #[tokio::test]
-async fn who_has_a_session_while_the_database_is_made_anew_goes_on() {
+async fn a_session_holder_continues_after_a_rebuild() {
     let (directory, path) = create_filled_database().await;
     let first = open_store(&directory);
-    let (held, _) = first.claim(&session_id("one")).await.unwrap();
-    held.append(vec![agent_text("one 20 x")], Durability::Deferred).await.unwrap();
+    let (lease, _) = first.claim(&session_id("one")).await.unwrap();
+    lease.append(vec![agent_text("one 20 x")], Durability::Deferred).await.unwrap();
     checkpoint(&path);
     edit_bytes(&path, |bytes| bytes[68] ^= 1);
     let second = open_store(&directory);
-    let shown = describe_sessions(directory.path(), &second).await;
-    assert!(shown.starts_with("one 21\nthree 20\ntwo 20\nthe stored sessions were damaged"), "{shown}");
-    held.append(vec![agent_text("one 21 x")], Durability::Deferred).await.unwrap();
+    let description = describe_sessions(directory.path(), &second).await;
+    assert!(
+        description.starts_with("one 21\nthree 20\ntwo 20\nthe stored sessions were damaged"),
+        "{description}"
+    );
+    lease.append(vec![agent_text("one 21 x")], Durability::Deferred).await.unwrap();
     assert_eq!(agent_texts(&second.read(&session_id("one")).await.unwrap()).len(), 22);
-    let refused = second.claim(&session_id("one")).await.unwrap_err();
-    assert!(matches!(refused, StoreError::Busy { .. }), "{refused}");
+    let error = second.claim(&session_id("one")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Busy { .. }), "{error}");
     assert_eq!(first.take_notices(), []);
 }
 
@@ -235,29 +238,29 @@ async fn who_has_a_session_while_the_database_is_made_anew_goes_on() {
 #[tokio::test]
 async fn a_replacement_that_was_cut_short_is_finished() {
     let (directory, path) = create_filled_database().await;
-    let within = |name: &str| directory.path().join(name);
-    let whole = fs::read(&path).unwrap();
+    let path_to = |name: &str| directory.path().join(name);
+    let intact = fs::read(&path).unwrap();
     // Committed, with the log of the old database still there.
-    fs::rename(&path, within("sessions.db.ready")).unwrap();
+    fs::rename(&path, path_to("sessions.db.ready")).unwrap();
     fs::write(&path, "damaged").unwrap();
-    fs::write(within("sessions.db-wal"), "of the old one").unwrap();
+    fs::write(path_to("sessions.db-wal"), "of the old one").unwrap();
     assert_eq!(
         describe_sessions(directory.path(), &open_store(&directory)).await,
         "three 20\ntwo 20\none 20\n"
     );
     // Not committed yet.
-    fs::write(within("sessions.db.new"), "half").unwrap();
-    fs::write(within("sessions.db.new-journal"), "half").unwrap();
+    fs::write(path_to("sessions.db.new"), "half").unwrap();
+    fs::write(path_to("sessions.db.new-journal"), "half").unwrap();
     assert_eq!(
         describe_sessions(directory.path(), &open_store(&directory)).await,
         "three 20\ntwo 20\none 20\n"
     );
     // The very first database, which does not exist until it is complete.
     fs::remove_file(&path).unwrap();
-    fs::write(within("sessions.db.new"), "half").unwrap();
+    fs::write(path_to("sessions.db.new"), "half").unwrap();
     assert_eq!(describe_sessions(directory.path(), &open_store(&directory)).await, "");
     // A database restored from a copy is used without a notice.
-    fs::write(&path, &whole).unwrap();
+    fs::write(&path, &intact).unwrap();
     assert_eq!(
         describe_sessions(directory.path(), &open_store(&directory)).await,
         "three 20\ntwo 20\none 20\n"
@@ -269,10 +272,10 @@ async fn a_directory_that_cannot_be_used_is_named() {
     let directory = new_directory();
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
-    let refused = open_store(&file).create(session_meta("one", "/")).await.unwrap_err();
-    assert!(refused.to_string().ends_with("file: File exists (os error 17)"), "{refused}");
+    let error = open_store(&file).create(session_meta("one", "/")).await.unwrap_err();
+    assert!(error.to_string().ends_with("file: File exists (os error 17)"), "{error}");
     fs::create_dir(directory.path().join("sessions.db")).unwrap();
-    let refused = open_store(&directory).create(session_meta("one", "/")).await.unwrap_err();
-    assert!(refused.to_string().ends_with("sessions.db: it is not a plain file"), "{refused}");
+    let error = open_store(&directory).create(session_meta("one", "/")).await.unwrap_err();
+    assert!(error.to_string().ends_with("sessions.db: it is not a plain file"), "{error}");
     assert_eq!(StoreNotice::NotPruned("x".into()).to_string(), "old sessions could not be removed: x");
 }

@@ -40,7 +40,7 @@ pub(crate) fn agent_texts(stored: &StoredSession) -> Vec<&str> {
         &SessionUpdate::AgentMessageChunk(ContentChunk { content: ContentBlock::Text(ref text), .. }) => {
             text.text.as_str()
         }
-        other => panic!("nobody said {other:?}"),
+        other => panic!("unexpected update {other:?}"),
     };
     stored.updates.iter().map(text).collect()
 }
@@ -51,7 +51,7 @@ pub(crate) fn format_session(stored: &StoredSession) -> String {
     for message in &stored.messages {
         write!(out, "{:?}", message.role).unwrap();
         for part in &message.parts {
-            let MessagePart::Text { text } = part else { panic!("nobody said {part:?}") };
+            let MessagePart::Text { text } = part else { panic!("unexpected part {part:?}") };
             write!(out, " {text}").unwrap();
         }
         out.push('\n');
@@ -61,17 +61,17 @@ pub(crate) fn format_session(stored: &StoredSession) -> String {
 
 /// Lists every file below a directory with its permissions.
 pub(crate) fn list_files(directory: &Path) -> String {
-    let mut found = Vec::new();
-    let mut open = vec![directory.to_owned()];
-    while let Some(next) = open.pop() {
-        let entries: Vec<PathBuf> = next.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-        open.extend(entries.iter().filter(|path| path.is_dir()).cloned());
-        found.extend(entries);
+    let mut paths = Vec::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(current) = pending.pop() {
+        let entries: Vec<PathBuf> = current.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+        pending.extend(entries.iter().filter(|path| path.is_dir()).cloned());
+        paths.extend(entries);
     }
-    found.sort();
+    paths.sort();
     let line = |path: &PathBuf| {
         let mode = path.metadata().unwrap().permissions().mode() & 0o7777;
         format!("{mode:04o} {}\n", path.strip_prefix(directory).unwrap().display())
     };
-    found.iter().map(line).collect()
+    paths.iter().map(line).collect()
 }

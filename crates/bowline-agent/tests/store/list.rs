@@ -70,7 +70,7 @@ async fn a_thousand_sessions_are_listed_once_each_while_more_are_added() {
 }
 
 #[tokio::test]
-async fn a_cursor_of_somebody_elses_making_is_refused() {
+async fn a_forged_cursor_is_refused() {
     let directory = new_directory();
     let store = open_store(&directory);
     for id in ["one", "two", "three"] {
@@ -88,50 +88,51 @@ async fn a_cursor_of_somebody_elses_making_is_refused() {
     ]);
     for cursor in forged {
         let query = SessionQuery { cursor: Some(cursor.clone()), ..SessionQuery::default() };
-        let refused = store.list(query).await.unwrap_err();
-        assert!(matches!(refused, StoreError::BadCursor), "{cursor}: {refused}");
+        let error = store.list(query).await.unwrap_err();
+        assert!(matches!(error, StoreError::BadCursor), "{cursor}: {error}");
     }
 }
 
 #[tokio::test]
-async fn what_is_beyond_is_removed_by_the_next_process_unless_somebody_has_it() {
+async fn sessions_over_the_limit_are_removed_unless_in_use() {
     let directory = new_directory();
     let first = open_store(&directory);
-    let mut held = Vec::new();
+    let mut leases = Vec::new();
     for id in ["a", "b", "c", "d", "e"] {
         let session = first.create(session_meta(id, "/a")).await.unwrap();
         session.append(vec![agent_text("x")], Durability::Deferred).await.unwrap();
         if id == "a" {
-            held.push(session);
+            leases.push(session);
         }
     }
     let mut old = session_meta("old", "/a");
     (old.created_at, old.updated_at) = (Timestamp(0), Timestamp(0));
     first.create(old).await.unwrap();
-    let keep = SessionRetention { max_sessions: 3, ..SessionRetention::default() };
-    let second = SqliteSessionStore::new(directory.path(), keep);
+    let retention = SessionRetention { max_sessions: 3, ..SessionRetention::default() };
+    let second = SqliteSessionStore::new(directory.path(), retention);
     // `old` is missing: it is empty and older than a day.
     assert_eq!(session_ids(&list_page(&second, None, None, 9).await), ["e", "d", "a"]);
     assert_eq!(second.take_notices(), []);
-    let least = SqliteSessionStore::new(directory.path(), SessionRetention { max_bytes: 0, ..keep });
-    assert_eq!(session_ids(&list_page(&least, None, None, 9).await), ["a"]);
-    held.pop().unwrap().append(vec![agent_text("y")], Durability::Deferred).await.unwrap();
-    assert_eq!(least.read(&session_id("a")).await.unwrap().updates.len(), 2);
+    let smallest = SqliteSessionStore::new(directory.path(), SessionRetention { max_bytes: 0, ..retention });
+    assert_eq!(session_ids(&list_page(&smallest, None, None, 9).await), ["a"]);
+    leases.pop().unwrap().append(vec![agent_text("y")], Durability::Deferred).await.unwrap();
+    assert_eq!(smallest.read(&session_id("a")).await.unwrap().updates.len(), 2);
 }
 
 #[tokio::test]
-async fn of_a_session_that_is_too_large_the_oldest_updates_go() {
+async fn an_oversized_session_drops_its_oldest_updates() {
     let directory = new_directory();
     let store = SqliteSessionStore::new(
         directory.path(),
         SessionRetention { max_session_bytes: 10_000, ..SessionRetention::default() },
     );
-    let held = store.create(session_meta("one", "/a")).await.unwrap();
-    let asked =
+    let lease = store.create(session_meta("one", "/a")).await.unwrap();
+    let message_record =
         |text: String| SessionRecord::Message(ConversationMessage::from_text(MessageRole::User, text));
-    held.append(vec![asked("first".to_owned())], Durability::Deferred).await.unwrap();
+    lease.append(vec![message_record("first".to_owned())], Durability::Deferred).await.unwrap();
     for number in 0..100 {
-        held.append(vec![agent_text(format!("{number} {}", "x".repeat(500)))], Durability::Deferred)
+        lease
+            .append(vec![agent_text(format!("{number} {}", "x".repeat(500)))], Durability::Deferred)
             .await
             .unwrap();
     }
@@ -142,11 +143,11 @@ async fn of_a_session_that_is_too_large_the_oldest_updates_go() {
     assert!((10..20).contains(&numbers.len()), "{numbers:?}");
     assert_eq!((stored.dropped_updates, stored.messages.len()), (numbers[0] as u64, 1));
     // Messages are never dropped: an append beyond the limit is refused as a whole.
-    held.append(vec![asked("y".repeat(9000))], Durability::Deferred).await.unwrap();
-    let refused = held.append(vec![asked("z".repeat(2000))], Durability::Deferred).await.unwrap_err();
-    assert!(matches!(refused, StoreError::SessionFull { .. }), "{refused}");
+    lease.append(vec![message_record("y".repeat(9000))], Durability::Deferred).await.unwrap();
+    let error = lease.append(vec![message_record("z".repeat(2000))], Durability::Deferred).await.unwrap_err();
+    assert!(matches!(error, StoreError::SessionFull { .. }), "{error}");
     let summary = SessionRecord::Compacted(vec![ConversationMessage::from_text(MessageRole::User, "short")]);
-    held.append(vec![summary], Durability::Synced).await.unwrap();
-    held.append(vec![asked("z".repeat(2000))], Durability::Deferred).await.unwrap();
+    lease.append(vec![summary], Durability::Synced).await.unwrap();
+    lease.append(vec![message_record("z".repeat(2000))], Durability::Deferred).await.unwrap();
     assert_eq!(store.read(&session_id("one")).await.unwrap().messages.len(), 2);
 }

@@ -13,10 +13,10 @@ fn check(actual: &str, expected: Expect) {
 
 #[tokio::test]
 async fn a_command_runs_to_its_end_in_a_terminal_that_is_shown() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.editor.queue_command(FakeCommand::exited("\u{1b}[31mone\u{1b}[0m\ntwo\n", 0));
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.editor.queue_command(FakeCommand::exited("\u{1b}[31mone\u{1b}[0m\ntwo\n", 0));
     check(
-        &stage.call_and_log("execute", json!({ "command": "cargo test --all" })).await,
+        &fixture.call_and_log("execute", json!({ "command": "cargo test --all" })).await,
         expect![[r#"
             > tool_call turn1_1 "Run cargo test --all" Execute Pending
                 text "```\nrun cargo test --all\nin $ROOT\n```"
@@ -35,13 +35,13 @@ async fn a_command_runs_to_its_end_in_a_terminal_that_is_shown() {
             two
         "#]],
     );
-    assert_eq!(stage.editor.open_terminals(), 0);
+    assert_eq!(fixture.editor.open_terminals(), 0);
 }
 
 #[tokio::test]
 async fn how_a_command_is_given_to_the_editor() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    let mut told = String::new();
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    let mut out = String::new();
     for input in [
         json!({ "command": "ls -l 'a b'" }),
         json!({ "command": "cat a | wc -l" }),
@@ -52,12 +52,12 @@ async fn how_a_command_is_given_to_the_editor() {
         json!({ "command": "echo $HOME" }),
         json!({ "command": "printf", "args": ["%s", "a|b"], "cwd": "src", "env": { "A": "1" } }),
     ] {
-        let log = stage.call_and_log("execute", input).await;
+        let log = fixture.call_and_log("execute", input).await;
         let line = log.lines().find(|line| line.contains("terminal/create"));
-        told += &format!("{}\n", line.unwrap_or(&log));
+        out += &format!("{}\n", line.unwrap_or(&log));
     }
     check(
-        &told,
+        &out,
         expect![[r#"
         < terminal/create "ls" "-l" "a b" in $ROOT limit 262144
         < terminal/create "/bin/sh" "-c" "cat a | wc -l" in $ROOT limit 262144
@@ -73,31 +73,31 @@ async fn how_a_command_is_given_to_the_editor() {
 
 #[tokio::test]
 async fn what_is_no_success_is_none() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    let mut told = String::new();
-    let with = |exit: TerminalExitStatus| FakeCommand {
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    let mut out = String::new();
+    let exited_with = |exit: TerminalExitStatus| FakeCommand {
         output: "out\n".to_owned(),
         exit: Some(exit),
         truncated: true,
     };
     for run in [
         FakeCommand::exited("no such test\n", 101),
-        with(TerminalExitStatus::new().signal("SIGSEGV".to_owned())),
-        with(TerminalExitStatus::new()),
+        exited_with(TerminalExitStatus::new().signal("SIGSEGV".to_owned())),
+        exited_with(TerminalExitStatus::new()),
     ] {
-        stage.editor.queue_command(run);
-        told += &stage.call_tool("execute", json!({ "command": "make" })).await;
+        fixture.editor.queue_command(run);
+        out += &fixture.call_tool("execute", json!({ "command": "make" })).await;
     }
-    told += &stage.call_tool("execute", json!({ "command": " " })).await;
-    stage.editor.queue_fault(
+    out += &fixture.call_tool("execute", json!({ "command": " " })).await;
+    fixture.editor.queue_fault(
         "terminal/create",
         EditorFault::Refuse(bowline_protocol::schema::v1::Error::internal_error()),
     );
-    told += &stage.call_tool("execute", json!({ "command": "make" })).await;
-    stage.editor.queue_fault("terminal/create", EditorFault::Stall);
-    told += &stage.call_tool("execute", json!({ "command": "make" })).await;
+    out += &fixture.call_tool("execute", json!({ "command": "make" })).await;
+    fixture.editor.queue_fault("terminal/create", EditorFault::Stall);
+    out += &fixture.call_tool("execute", json!({ "command": "make" })).await;
     check(
-        &told,
+        &out,
         expect![[r#"
             ! [`make` failed with exit code 101, through the editor, N s]
             no such test
@@ -114,16 +114,16 @@ async fn what_is_no_success_is_none() {
 
 #[tokio::test]
 async fn a_command_that_takes_too_long_is_ended_and_its_output_kept() {
-    let stage = ToolboxFixture::open_with(
+    let fixture = ToolboxFixture::open_with(
         EditorCapabilities::ALL,
         bowline_policy::mode::AgentMode::Full,
-        |settings| settings.command_timeout = std::time::Duration::from_millis(50),
+        |options| options.command_timeout = std::time::Duration::from_millis(50),
         None,
     )
     .await;
-    stage.editor.queue_command(FakeCommand::endless("listening\n"));
+    fixture.editor.queue_command(FakeCommand::endless("listening\n"));
     check(
-        &stage.call_and_log("execute", json!({ "command": "serve" })).await,
+        &fixture.call_and_log("execute", json!({ "command": "serve" })).await,
         expect![[r#"
             > tool_call turn1_1 "Run serve" Execute Pending
                 text "```\nrun serve\nin $ROOT\n```"
@@ -143,17 +143,17 @@ async fn a_command_that_takes_too_long_is_ended_and_its_output_kept() {
             listening
         "#]],
     );
-    assert_eq!(stage.editor.open_terminals(), 0);
+    assert_eq!(fixture.editor.open_terminals(), 0);
 }
 
 #[tokio::test]
 async fn long_output_is_shown_by_its_start_and_its_end() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
     let output: String = (0..10_000).map(|line| format!("line {line}\n")).collect();
-    stage.editor.queue_command(FakeCommand::exited(&output, 0));
-    let told = stage.call_tool("execute", json!({ "command": "make" })).await;
-    let middle = told.lines().position(|line| line.contains("left out")).unwrap();
-    let lines: Vec<&str> = told.lines().collect();
+    fixture.editor.queue_command(FakeCommand::exited(&output, 0));
+    let output = fixture.call_tool("execute", json!({ "command": "make" })).await;
+    let middle = output.lines().position(|line| line.contains("left out")).unwrap();
+    let lines: Vec<&str> = output.lines().collect();
     check(
         &[lines[0], lines[1], lines[middle - 1], lines[middle], lines[middle + 1], lines[lines.len() - 1]]
             .join("\n"),
@@ -169,74 +169,74 @@ async fn long_output_is_shown_by_its_start_and_its_end() {
 
 #[tokio::test]
 async fn a_call_that_is_dropped_leaves_no_terminal() {
-    for until in ["terminal/create", "terminal/wait_for_exit", "terminal/output", "terminal/release"] {
-        let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-        match until {
-            "terminal/wait_for_exit" => stage.editor.queue_command(FakeCommand::endless("")),
+    for method in ["terminal/create", "terminal/wait_for_exit", "terminal/output", "terminal/release"] {
+        let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+        match method {
+            "terminal/wait_for_exit" => fixture.editor.queue_command(FakeCommand::endless("")),
             // The terminal is created, and the answer comes after the call was dropped.
             "terminal/create" => {}
-            stalls => stage.editor.queue_fault(stalls, EditorFault::Stall),
+            method => fixture.editor.queue_fault(method, EditorFault::Stall),
         }
-        let call = stage.tool_use("execute", json!({ "command": "serve" }));
+        let call = fixture.tool_use("execute", json!({ "command": "serve" }));
         tokio::select! {
             biased;
-            () = stage.editor.wait_for_log(until) => {}
-            told = stage.run_call(&call) => panic!("it ended: {told}"),
+            () = fixture.editor.wait_for_log(method) => {}
+            output = fixture.run_call(&call) => panic!("it ended: {output}"),
         }
-        stage.toolbox.clean_up().await;
-        stage.editor.wait_for_log("terminal/release").await;
-        assert_eq!(stage.editor.open_terminals(), 0, "{until}");
+        fixture.toolbox.clean_up().await;
+        fixture.editor.wait_for_log("terminal/release").await;
+        assert_eq!(fixture.editor.open_terminals(), 0, "{method}");
     }
 }
 
 #[tokio::test]
 async fn a_terminal_that_is_never_created_is_given_up() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.editor.queue_fault("terminal/create", EditorFault::Stall);
-    let call = stage.tool_use("execute", json!({ "command": "serve" }));
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.editor.queue_fault("terminal/create", EditorFault::Stall);
+    let call = fixture.tool_use("execute", json!({ "command": "serve" }));
     tokio::select! {
-        _ = stage.run_call(&call) => unreachable!("it is never created"),
-        () = stage.editor.wait_for_log("terminal/create") => {}
+        _ = fixture.run_call(&call) => unreachable!("it is never created"),
+        () = fixture.editor.wait_for_log("terminal/create") => {}
     }
-    stage.toolbox.clean_up().await;
-    stage.editor.wait_for_log("$/cancel_request for terminal/create").await;
+    fixture.toolbox.clean_up().await;
+    fixture.editor.wait_for_log("$/cancel_request for terminal/create").await;
 }
 
 #[tokio::test]
 async fn a_terminal_that_is_created_too_late_is_ended() {
     // The call is dropped, or it times out.
     for is_dropped in [true, false] {
-        let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-        stage.editor.queue_fault("terminal/create", EditorFault::ActAfterCancel);
-        stage.editor.queue_command(FakeCommand::endless(""));
-        let call = stage.tool_use("execute", json!({ "command": "serve" }));
+        let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+        fixture.editor.queue_fault("terminal/create", EditorFault::ActAfterCancel);
+        fixture.editor.queue_command(FakeCommand::endless(""));
+        let call = fixture.tool_use("execute", json!({ "command": "serve" }));
         if is_dropped {
             tokio::select! {
-                _ = stage.run_call(&call) => unreachable!("it is not created yet"),
-                () = stage.editor.wait_for_log("terminal/create") => {}
+                _ = fixture.run_call(&call) => unreachable!("it is not created yet"),
+                () = fixture.editor.wait_for_log("terminal/create") => {}
             }
-            stage.toolbox.clean_up().await;
+            fixture.toolbox.clean_up().await;
         } else {
-            stage.run_call(&call).await;
+            fixture.run_call(&call).await;
         }
-        stage.editor.wait_for_log("$/cancel_request for terminal/create").await;
-        stage.editor.wait_for_log("terminal/kill t1").await;
-        stage.editor.wait_for_log("terminal/release t1").await;
+        fixture.editor.wait_for_log("$/cancel_request for terminal/create").await;
+        fixture.editor.wait_for_log("terminal/kill t1").await;
+        fixture.editor.wait_for_log("terminal/release t1").await;
     }
 }
 
 #[tokio::test]
 async fn a_cancelled_turn_ends_its_commands_in_the_background_and_no_others() {
-    let mut stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    let mut fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
     for turn in [1, 2] {
-        stage.cx.turn = turn;
-        stage.editor.queue_command(FakeCommand::endless(""));
-        stage.call_tool("execute", json!({ "command": "serve", "background": true })).await;
+        fixture.cx.turn = turn;
+        fixture.editor.queue_command(FakeCommand::endless(""));
+        fixture.call_tool("execute", json!({ "command": "serve", "background": true })).await;
     }
-    stage.toolbox.end_turn(2).await;
-    stage.editor.wait_for_log("terminal/release t2").await;
+    fixture.toolbox.end_turn(2).await;
+    fixture.editor.wait_for_log("terminal/release t2").await;
     check(
-        &stage.call_tool("execute_output", json!({ "id": "bg2" })).await,
+        &fixture.call_tool("execute_output", json!({ "id": "bg2" })).await,
         expect![[r#"
             ! no command runs in the background as "bg2": there are bg1
         "#]],
@@ -245,17 +245,17 @@ async fn a_cancelled_turn_ends_its_commands_in_the_background_and_no_others() {
 
 #[tokio::test]
 async fn commands_in_the_background_that_have_ended_make_room() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    let start = || stage.call_tool("execute", json!({ "command": "serve", "background": true }));
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    let start = || fixture.call_tool("execute", json!({ "command": "serve", "background": true }));
     for _ in 0..16 {
-        stage.editor.queue_command(FakeCommand::endless(""));
+        fixture.editor.queue_command(FakeCommand::endless(""));
         start().await;
     }
-    let mut told = start().await;
-    stage.editor.update_terminal("t3", |run| run.exit = Some(TerminalExitStatus::new().exit_code(0)));
-    told += &start().await;
+    let mut out = start().await;
+    fixture.editor.update_terminal("t3", |run| run.exit = Some(TerminalExitStatus::new().exit_code(0)));
+    out += &start().await;
     check(
-        &told,
+        &out,
         expect![[r#"
             ! 16 commands run in the background already: end one first
             = `serve` runs in the background as bg17, through the editor. Look at its output with execute_output, end it with execute_kill.
@@ -265,10 +265,10 @@ async fn commands_in_the_background_that_have_ended_make_room() {
 
 #[tokio::test]
 async fn a_command_in_the_background_tells_what_is_new() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.editor.queue_command(FakeCommand::endless("one\n"));
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.editor.queue_command(FakeCommand::endless("one\n"));
     check(
-        &stage.call_and_log("execute", json!({ "command": "serve", "background": true })).await,
+        &fixture.call_and_log("execute", json!({ "command": "serve", "background": true })).await,
         expect![[r#"
             > tool_call turn1_1 "Run in the background: serve" Execute Pending
                 text "```\nrun serve\nin $ROOT\n```"
@@ -282,20 +282,20 @@ async fn a_command_in_the_background_tells_what_is_new() {
             = `serve` runs in the background as bg1, through the editor. Look at its output with execute_output, end it with execute_kill.
         "#]],
     );
-    let mut told = stage.call_tool("execute_output", json!({ "id": "bg1" })).await;
-    stage.editor.update_terminal("t1", |run| run.output.push_str("two\n"));
-    told += &stage.call_tool("execute_output", json!({ "id": "bg1" })).await;
+    let mut out = fixture.call_tool("execute_output", json!({ "id": "bg1" })).await;
+    fixture.editor.update_terminal("t1", |run| run.output.push_str("two\n"));
+    out += &fixture.call_tool("execute_output", json!({ "id": "bg1" })).await;
     // The start of the output is dropped.
-    stage.editor.update_terminal("t1", |run| run.output = "two\nthree\n".to_owned());
-    told += &stage.call_tool("execute_output", json!({ "id": "bg1" })).await;
-    stage.editor.update_terminal("t1", |run| {
+    fixture.editor.update_terminal("t1", |run| run.output = "two\nthree\n".to_owned());
+    out += &fixture.call_tool("execute_output", json!({ "id": "bg1" })).await;
+    fixture.editor.update_terminal("t1", |run| {
         run.output = "something else\n".to_owned();
         run.exit = Some(TerminalExitStatus::new().exit_code(3));
     });
-    told += &stage.call_tool("execute_output", json!({ "id": "bg1", "wait_seconds": 5 })).await;
-    told += &stage.call_tool("execute_output", json!({ "id": "bg1" })).await;
+    out += &fixture.call_tool("execute_output", json!({ "id": "bg1", "wait_seconds": 5 })).await;
+    out += &fixture.call_tool("execute_output", json!({ "id": "bg1" })).await;
     check(
-        &told,
+        &out,
         expect![[r#"
             = [bg1 (`serve`) is running; new output:]
             one
@@ -308,18 +308,18 @@ async fn a_command_in_the_background_tells_what_is_new() {
             ! no command runs in the background as "bg1": none runs
         "#]],
     );
-    assert_eq!(stage.editor.open_terminals(), 0);
+    assert_eq!(fixture.editor.open_terminals(), 0);
 }
 
 #[tokio::test]
 async fn a_command_in_the_background_is_ended_by_its_tool_and_with_the_session() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
     for _ in 0..2 {
-        stage.editor.queue_command(FakeCommand::endless("on and on\n"));
-        stage.call_tool("execute", json!({ "command": "serve", "background": true })).await;
+        fixture.editor.queue_command(FakeCommand::endless("on and on\n"));
+        fixture.call_tool("execute", json!({ "command": "serve", "background": true })).await;
     }
     check(
-        &stage.call_and_log("execute_kill", json!({ "id": "bg1" })).await,
+        &fixture.call_and_log("execute_kill", json!({ "id": "bg1" })).await,
         expect![[r#"
             > tool_call turn1_3 "End bg1: serve" Execute Pending
                 input {"id":"bg1"}
@@ -335,8 +335,8 @@ async fn a_command_in_the_background_is_ended_by_its_tool_and_with_the_session()
         "#]],
     );
     // A background command is not an orphan: cleaning up after a turn leaves it alone.
-    stage.toolbox.clean_up().await;
-    assert_eq!(stage.editor.open_terminals(), 1);
-    stage.toolbox.end_session().await;
-    assert_eq!(stage.editor.open_terminals(), 0);
+    fixture.toolbox.clean_up().await;
+    assert_eq!(fixture.editor.open_terminals(), 1);
+    fixture.toolbox.end_session().await;
+    assert_eq!(fixture.editor.open_terminals(), 0);
 }

@@ -20,11 +20,11 @@ impl<F: Future> Future for PollLimited<F> {
     type Output = Option<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(left) = self.polls_left.checked_sub(1) else { return Poll::Ready(None) };
-        self.polls_left = left;
+        let Some(remaining) = self.polls_left.checked_sub(1) else { return Poll::Ready(None) };
+        self.polls_left = remaining;
         match self.future.as_mut().poll(cx) {
-            Poll::Ready(done) => Poll::Ready(Some(done)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if remaining == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -33,21 +33,21 @@ impl<F: Future> Future for PollLimited<F> {
 /// Drops a call after its first step, its second, and so on until it ends by itself; returns the number of steps.
 async fn drop_at_each_step(name: &str, input: Value, check: impl Fn(&ToolboxFixture)) -> usize {
     for steps in 1.. {
-        let stage = ToolboxFixture::open_with(EditorCapabilities::ALL, AgentMode::Ask, |_| (), None).await;
-        stage.open_document("a", "one\ntwo\n");
-        stage.editor.queue_command(FakeCommand::exited("out\n", 0));
-        let call = stage.tool_use(name, input.clone());
-        let ran =
-            PollLimited { future: Box::pin(stage.toolbox.run_call(&call, &stage.cx)), polls_left: steps }
+        let fixture = ToolboxFixture::open_with(EditorCapabilities::ALL, AgentMode::Ask, |_| (), None).await;
+        fixture.open_document("a", "one\ntwo\n");
+        fixture.editor.queue_command(FakeCommand::exited("out\n", 0));
+        let call = fixture.tool_use(name, input.clone());
+        let outcome =
+            PollLimited { future: Box::pin(fixture.toolbox.run_call(&call, &fixture.cx)), polls_left: steps }
                 .await;
-        stage.toolbox.clean_up().await;
-        stage.cx.reporter.fail_open_calls().await;
-        assert_eq!(stage.editor.open_terminals(), 0, "after {steps} steps");
-        check(&stage);
+        fixture.toolbox.clean_up().await;
+        fixture.cx.reporter.fail_open_calls().await;
+        assert_eq!(fixture.editor.open_terminals(), 0, "after {steps} steps");
+        check(&fixture);
         // The session continues as if nothing had happened.
-        let told = stage.call_tool("read_text_file", json!({ "path": "a" })).await;
-        assert!(told.starts_with("= [a: "), "after {steps} steps: {told}");
-        if ran.is_some() {
+        let output = fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
+        assert!(output.starts_with("= [a: "), "after {steps} steps: {output}");
+        if outcome.is_some() {
             return steps;
         }
     }
@@ -62,8 +62,8 @@ async fn a_command_can_be_dropped_at_every_step() {
 
 #[tokio::test]
 async fn a_write_can_be_dropped_at_every_step() {
-    let check = |stage: &ToolboxFixture| {
-        let text = stage.document("a");
+    let check = |fixture: &ToolboxFixture| {
+        let text = fixture.document("a");
         assert!(["one\ntwo\n", "new\n"].contains(&text.as_str()), "{text:?}");
     };
     let steps = drop_at_each_step("write_text_file", json!({ "path": "a", "content": "new\n" }), check).await;

@@ -13,9 +13,11 @@ fn check(actual: &str, expected: Expect) {
 
 #[tokio::test]
 async fn a_new_file_is_created() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
     check(
-        &stage.call_and_log("write_text_file", json!({ "path": "new/a.txt", "content": "one\ntwo\n" })).await,
+        &fixture
+            .call_and_log("write_text_file", json!({ "path": "new/a.txt", "content": "one\ntwo\n" }))
+            .await,
         expect![[r#"
             > tool_call turn1_1 "Write new/a.txt" Edit Pending @$ROOT/new/a.txt
                 input {"path":"$ROOT/new/a.txt","content":"one\ntwo\n"}
@@ -34,13 +36,13 @@ async fn a_new_file_is_created() {
 
 #[tokio::test]
 async fn an_edit_is_made_on_the_text_as_it_is_now() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.open_document("a", "one\ntwo\nthree\n");
-    stage.call_tool("read_text_file", json!({ "path": "a" })).await;
-    stage.open_document("a", "ONE\ntwo\nthree\n");
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.open_document("a", "one\ntwo\nthree\n");
+    fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
+    fixture.open_document("a", "ONE\ntwo\nthree\n");
     let edits = json!({ "path": "a", "edits": [{ "old_text": "three", "new_text": "3" }] });
     check(
-        &stage.call_and_log("edit_text_file", edits).await,
+        &fixture.call_and_log("edit_text_file", edits).await,
         expect![[r#"
             > tool_call turn1_2 "Edit a" Edit Pending @$ROOT/a
                 input {"path":"$ROOT/a","edits":[{"old_text":"three","new_text":"3","replace_all":false}]}
@@ -61,7 +63,7 @@ async fn an_edit_is_made_on_the_text_as_it_is_now() {
         "#]],
     );
     check(
-        &stage.document("a"),
+        &fixture.document("a"),
         expect![[r#"
         ONE
         two
@@ -72,13 +74,13 @@ async fn an_edit_is_made_on_the_text_as_it_is_now() {
 
 #[tokio::test]
 async fn an_edit_whose_place_is_not_there_shows_what_is() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.open_document("a", "fn main() {\n    let x = 1;\n    print(x);\n}\n");
-    stage.call_tool("read_text_file", json!({ "path": "a" })).await;
-    stage.open_document("a", "fn main() {\n    let y = 1;\n    print(y);\n}\n");
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.open_document("a", "fn main() {\n    let x = 1;\n    print(x);\n}\n");
+    fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
+    fixture.open_document("a", "fn main() {\n    let y = 1;\n    print(y);\n}\n");
     let edit = |old: &str| json!({ "path": "a", "edits": [{ "old_text": old, "new_text": "" }] });
     check(
-        &stage.call_and_log("edit_text_file", edit("    let x = 1;\n    print(x);\n")).await,
+        &fixture.call_and_log("edit_text_file", edit("    let x = 1;\n    print(x);\n")).await,
         expect![[r#"
             > tool_call turn1_2 "Edit a" Edit Pending @$ROOT/a
                 input {"path":"$ROOT/a","edits":[{"old_text":"    let x = 1;\n    print(x);\n","new_text":"","replace_all":false}]}
@@ -104,7 +106,7 @@ async fn an_edit_whose_place_is_not_there_shows_what_is() {
         "#]],
     );
     check(
-        &stage.call_tool("edit_text_file", edit("let y = 1;\nprint(y);")).await,
+        &fixture.call_tool("edit_text_file", edit("let y = 1;\nprint(y);")).await,
         expect![[r#"
             ! nothing was edited in a: old_text of edit 1 is not in the file
             There is the same text with other blanks at the start or end of its lines, at line 2. The file holds, from line 1:
@@ -115,13 +117,13 @@ async fn an_edit_whose_place_is_not_there_shows_what_is() {
         "#]],
     );
     check(
-        &stage.call_tool("edit_text_file", edit("1")).await,
+        &fixture.call_tool("edit_text_file", edit("1")).await,
         expect![[r#"
             = Edited a in 1 place, through the editor.
         "#]],
     );
     check(
-        &stage.call_tool("edit_text_file", edit("y")).await,
+        &fixture.call_tool("edit_text_file", edit("y")).await,
         expect![[r#"
             ! nothing was edited in a: old_text of edit 1 is in the file 2 times, at lines 2, 3: give more of the text around the place, or set replace_all to true if all of them are meant
         "#]],
@@ -130,13 +132,13 @@ async fn an_edit_whose_place_is_not_there_shows_what_is() {
 
 #[tokio::test]
 async fn what_the_user_changed_is_merged_and_told() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.open_document("a", "one\ntwo\nthree\nfour\n");
-    stage.call_tool("read_text_file", json!({ "path": "a" })).await;
-    stage.open_document("a", "one\ntwo\nthree\nfour\nthe user's\n");
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.open_document("a", "one\ntwo\nthree\nfour\n");
+    fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
+    fixture.open_document("a", "one\ntwo\nthree\nfour\nthe user's\n");
     let write = json!({ "path": "a", "content": "1\ntwo\nthree\nfour\n" });
     check(
-        &stage.call_and_log("write_text_file", write).await,
+        &fixture.call_and_log("write_text_file", write).await,
         expect![[r#"
             > tool_call turn1_2 "Write a" Edit Pending @$ROOT/a
                 input {"path":"$ROOT/a","content":"1\ntwo\nthree\nfour\n"}
@@ -158,14 +160,14 @@ async fn what_the_user_changed_is_merged_and_told() {
     // A second write that also lacks the user's line does not remove it.
     let write = json!({ "path": "a", "content": "1\n2\nthree\nfour\n" });
     check(
-        &stage.call_tool("write_text_file", write).await,
+        &fixture.call_tool("write_text_file", write).await,
         expect![[r#"
             = Wrote a (5 lines), through the editor.
             What others changed in the file is in it still, beside your text.
         "#]],
     );
     check(
-        &stage.document("a"),
+        &fixture.document("a"),
         expect![[r#"
         1
         2
@@ -178,12 +180,12 @@ async fn what_the_user_changed_is_merged_and_told() {
 
 #[tokio::test]
 async fn a_conflict_sends_nothing_and_shows_both_sides() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.open_document("a", "one\ntwo\n");
-    stage.call_tool("read_text_file", json!({ "path": "a" })).await;
-    stage.open_document("a", "uno\ntwo\n");
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.open_document("a", "one\ntwo\n");
+    fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
+    fixture.open_document("a", "uno\ntwo\n");
     check(
-        &stage.call_and_log("write_text_file", json!({ "path": "a", "content": "1\ntwo\n" })).await,
+        &fixture.call_and_log("write_text_file", json!({ "path": "a", "content": "1\ntwo\n" })).await,
         expect![[r#"
             > tool_call turn1_2 "Write a" Edit Pending @$ROOT/a
                 input {"path":"$ROOT/a","content":"1\ntwo\n"}
@@ -201,17 +203,17 @@ async fn a_conflict_sends_nothing_and_shows_both_sides() {
             1
         "#]],
     );
-    assert_eq!(stage.document("a"), "uno\ntwo\n");
+    assert_eq!(fixture.document("a"), "uno\ntwo\n");
 }
 
 #[tokio::test]
 async fn what_the_editor_makes_of_a_write_is_told() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.editor.set_formatter(|_, text| text.replace("  ", " ").trim_end().to_owned() + "\n");
-    stage.open_document("a", "x = 1\n");
-    stage.call_tool("read_text_file", json!({ "path": "a" })).await;
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.editor.set_formatter(|_, text| text.replace("  ", " ").trim_end().to_owned() + "\n");
+    fixture.open_document("a", "x = 1\n");
+    fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
     check(
-        &stage.call_and_log("write_text_file", json!({ "path": "a", "content": "x  =  2" })).await,
+        &fixture.call_and_log("write_text_file", json!({ "path": "a", "content": "x  =  2" })).await,
         expect![[r#"
             > tool_call turn1_2 "Write a" Edit Pending @$ROOT/a
                 input {"path":"$ROOT/a","content":"x  =  2"}
@@ -234,7 +236,7 @@ async fn what_the_editor_makes_of_a_write_is_told() {
     );
     // The model knows the formatted text now, so its next write is not a merge.
     check(
-        &stage.call_tool("write_text_file", json!({ "path": "a", "content": "x = 3\n" })).await,
+        &fixture.call_tool("write_text_file", json!({ "path": "a", "content": "x = 3\n" })).await,
         expect![[r#"
             = Wrote a (1 line), through the editor.
         "#]],
@@ -243,10 +245,10 @@ async fn what_the_editor_makes_of_a_write_is_told() {
 
 #[tokio::test]
 async fn endings_and_mark_of_a_file_are_kept() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.open_document("a", "\u{feff}one\r\ntwo\r\n");
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.open_document("a", "\u{feff}one\r\ntwo\r\n");
     check(
-        &stage.call_tool("read_text_file", json!({ "path": "a" })).await,
+        &fixture.call_tool("read_text_file", json!({ "path": "a" })).await,
         expect![[r#"
             = [a: all of it, 2 lines, read through the editor; its lines end in CRLF, and go on doing so]
             one
@@ -254,18 +256,18 @@ async fn endings_and_mark_of_a_file_are_kept() {
         "#]],
     );
     let edits = json!({ "path": "a", "edits": [{ "old_text": "one\ntwo", "new_text": "1\n2\n3" }] });
-    stage.call_tool("edit_text_file", edits).await;
-    assert_eq!(stage.document("a"), "\u{feff}1\r\n2\r\n3\r\n");
-    stage.call_tool("write_text_file", json!({ "path": "a", "content": "a\nb\n" })).await;
-    assert_eq!(stage.document("a"), "\u{feff}a\r\nb\r\n");
+    fixture.call_tool("edit_text_file", edits).await;
+    assert_eq!(fixture.document("a"), "\u{feff}1\r\n2\r\n3\r\n");
+    fixture.call_tool("write_text_file", json!({ "path": "a", "content": "a\nb\n" })).await;
+    assert_eq!(fixture.document("a"), "\u{feff}a\r\nb\r\n");
 }
 
 #[tokio::test]
 async fn a_file_that_was_not_read_is_not_replaced() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.open_document("a", "precious\n");
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.open_document("a", "precious\n");
     check(
-        &stage.call_and_log("write_text_file", json!({ "path": "a", "content": "new\n" })).await,
+        &fixture.call_and_log("write_text_file", json!({ "path": "a", "content": "new\n" })).await,
         expect![[r#"
             > tool_call turn1_1 "Write a" Edit Pending @$ROOT/a
                 input {"path":"$ROOT/a","content":"new\n"}
@@ -283,13 +285,13 @@ async fn a_file_that_was_not_read_is_not_replaced() {
 
 #[tokio::test]
 async fn a_file_that_was_deleted_is_not_brought_back_unseen() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.open_document("a", "old\n");
-    stage.call_tool("read_text_file", json!({ "path": "a" })).await;
-    let refused = RpcError::ResourceNotFound { uri: None };
-    stage.editor.queue_fault("fs/read_text_file", EditorFault::Refuse(refused.into()));
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.open_document("a", "old\n");
+    fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
+    let error = RpcError::ResourceNotFound { uri: None };
+    fixture.editor.queue_fault("fs/read_text_file", EditorFault::Refuse(error.into()));
     check(
-        &stage.call_tool("write_text_file", json!({ "path": "a", "content": "new\n" })).await,
+        &fixture.call_tool("write_text_file", json!({ "path": "a", "content": "new\n" })).await,
         expect![[r#"
         ! nothing was written: a: the file was deleted since this session read it: read it again, then write it
     "#]],
@@ -298,22 +300,22 @@ async fn a_file_that_was_deleted_is_not_brought_back_unseen() {
 
 #[tokio::test]
 async fn whether_a_write_was_done_is_found_out_or_said_to_be_unknown() {
-    let mut told = String::new();
-    for trouble in [
+    let mut out = String::new();
+    for fault in [
         EditorFault::Stall,
         EditorFault::StallAfterActing,
         EditorFault::Disconnect,
         EditorFault::DisconnectAfterActing,
     ] {
-        let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-        stage.open_document("a", "old\n");
-        stage.call_tool("read_text_file", json!({ "path": "a" })).await;
-        stage.editor.queue_fault("fs/write_text_file", trouble.clone());
-        told += &format!("{trouble:?}\n");
-        told += &stage.call_tool("write_text_file", json!({ "path": "a", "content": "new\n" })).await;
+        let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+        fixture.open_document("a", "old\n");
+        fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
+        fixture.editor.queue_fault("fs/write_text_file", fault.clone());
+        out += &format!("{fault:?}\n");
+        out += &fixture.call_tool("write_text_file", json!({ "path": "a", "content": "new\n" })).await;
     }
     check(
-        &told,
+        &out,
         expect![[r#"
             Stall
             ! it is not known whether a was written: the editor did not answer fs/write_text_file within 4 s. Read it and compare before you write it again; do not simply repeat the call.
@@ -329,15 +331,15 @@ async fn whether_a_write_was_done_is_found_out_or_said_to_be_unknown() {
 
 #[tokio::test]
 async fn a_write_that_cannot_be_read_again_says_so() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.open_document("a", "old\n");
-    stage.call_tool("read_text_file", json!({ "path": "a" })).await;
-    let editor = stage.editor.clone();
-    stage.editor.run_after("fs/write_text_file", move |_| {
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.open_document("a", "old\n");
+    fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
+    let editor = fixture.editor.clone();
+    fixture.editor.run_after("fs/write_text_file", move |_| {
         editor.disconnect();
     });
     check(
-        &stage.call_tool("write_text_file", json!({ "path": "a", "content": "new\n" })).await,
+        &fixture.call_tool("write_text_file", json!({ "path": "a", "content": "new\n" })).await,
         expect![[r#"
             = Wrote a (1 line), through the editor.
             It could not be read again to see what became of it: the connection to the editor is closed.
@@ -347,11 +349,12 @@ async fn a_write_that_cannot_be_read_again_says_so() {
 
 #[tokio::test]
 async fn an_editor_that_only_writes_is_given_what_fits_the_disk() {
-    let stage = ToolboxFixture::open(EditorCapabilities { read: false, write: true, terminal: false }).await;
-    stage.write_to_disk("a", "on disk\r\n");
-    stage.call_tool("read_text_file", json!({ "path": "a" })).await;
+    let fixture =
+        ToolboxFixture::open(EditorCapabilities { read: false, write: true, terminal: false }).await;
+    fixture.write_to_disk("a", "on disk\r\n");
+    fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
     check(
-        &stage.call_and_log("write_text_file", json!({ "path": "a", "content": "new\n" })).await,
+        &fixture.call_and_log("write_text_file", json!({ "path": "a", "content": "new\n" })).await,
         expect![[r#"
             > tool_call turn1_2 "Write a" Edit Pending @$ROOT/a
                 input {"path":"$ROOT/a","content":"new\n"}
@@ -369,12 +372,12 @@ async fn an_editor_that_only_writes_is_given_what_fits_the_disk() {
 
 #[tokio::test]
 async fn without_an_editor_the_engine_writes_and_keeps_what_was_there() {
-    let stage = ToolboxFixture::open(EditorCapabilities::NONE).await;
-    stage.write_to_disk("a", "one\ntwo\nthree\n");
-    stage.call_tool("read_text_file", json!({ "path": "a" })).await;
-    stage.write_to_disk("a", "one\ntwo\nthree\nfour\n");
+    let fixture = ToolboxFixture::open(EditorCapabilities::NONE).await;
+    fixture.write_to_disk("a", "one\ntwo\nthree\n");
+    fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
+    fixture.write_to_disk("a", "one\ntwo\nthree\nfour\n");
     check(
-        &stage.call_and_log("write_text_file", json!({ "path": "a", "content": "1\ntwo\nthree\n" })).await,
+        &fixture.call_and_log("write_text_file", json!({ "path": "a", "content": "1\ntwo\nthree\n" })).await,
         expect![[r#"
             > tool_call turn1_2 "Write a" Edit Pending @$ROOT/a
                 input {"path":"$ROOT/a","content":"1\ntwo\nthree\n"}
@@ -390,37 +393,37 @@ async fn without_an_editor_the_engine_writes_and_keeps_what_was_there() {
             +four
         "#]],
     );
-    assert_eq!(stage.read_from_disk("a"), "1\ntwo\nthree\nfour\n");
-    let engine = stage.toolbox.runtime().local().await.unwrap();
+    assert_eq!(fixture.read_from_disk("a"), "1\ntwo\nthree\nfour\n");
+    let engine = fixture.toolbox.runtime().local().await.unwrap();
     let changes = engine.workspace.changes(&Default::default()).unwrap();
     let change = &changes.last().unwrap().change;
     assert_eq!((change.origin.turn, change.origin.call.as_deref()), (Some(1), Some("turn1_2")));
-    assert!(stage.has_journal());
+    assert!(fixture.has_journal());
 }
 
 #[tokio::test]
 async fn writes_to_one_file_go_one_after_the_other() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.open_document("a", "one\ntwo\nthree\n");
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.open_document("a", "one\ntwo\nthree\n");
     let edit = |old: &str, new: &str| {
-        stage.tool_use(
+        fixture.tool_use(
             "edit_text_file",
             json!({ "path": "a", "edits": [{ "old_text": old, "new_text": new }] }),
         )
     };
     let (first, second, third) = (edit("one", "1"), edit("two", "2"), edit("three", "3"));
-    tokio::join!(stage.run_call(&first), stage.run_call(&second), stage.run_call(&third));
-    assert_eq!(stage.document("a"), "1\n2\n3\n");
+    tokio::join!(fixture.run_call(&first), fixture.run_call(&second), fixture.run_call(&third));
+    assert_eq!(fixture.document("a"), "1\n2\n3\n");
 }
 
 #[tokio::test]
 async fn what_is_bowlines_own_is_out_of_reach() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
     // Policy files cannot lie in a project at all; the journal's directory could be reached through a link.
-    std::os::unix::fs::symlink(stage.path("../state"), stage.path("link")).unwrap();
-    std::fs::create_dir_all(stage.path("../state")).unwrap();
+    std::os::unix::fs::symlink(fixture.path("../state"), fixture.path("link")).unwrap();
+    std::fs::create_dir_all(fixture.path("../state")).unwrap();
     check(
-        &stage.call_tool("write_text_file", json!({ "path": "link/x", "content": "" })).await,
+        &fixture.call_tool("write_text_file", json!({ "path": "link/x", "content": "" })).await,
         expect![[r#"
             ! permission denied: it may not be done here (it lies outside the workspace)
         "#]],
@@ -430,30 +433,31 @@ async fn what_is_bowlines_own_is_out_of_reach() {
 #[tokio::test]
 async fn where_one_reads_and_another_writes_that_is_said() {
     // The editor does not know of the write on disk.
-    let stage = ToolboxFixture::open(EditorCapabilities { read: true, write: false, terminal: false }).await;
-    stage.write_to_disk("a", "one\n");
-    stage.open_document("a", "one\n");
-    stage.call_tool("read_text_file", json!({ "path": "a" })).await;
+    let fixture =
+        ToolboxFixture::open(EditorCapabilities { read: true, write: false, terminal: false }).await;
+    fixture.write_to_disk("a", "one\n");
+    fixture.open_document("a", "one\n");
+    fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
     check(
-        &stage.call_tool("write_text_file", json!({ "path": "a", "content": "two\n" })).await,
+        &fixture.call_tool("write_text_file", json!({ "path": "a", "content": "two\n" })).await,
         expect![[r#"
         = Wrote a (1 line), on the agent's own machine.
         It could not be read again to see what became of it: the editor does not have the new text yet.
     "#]],
     );
-    assert_eq!(stage.read_from_disk("a"), "two\n");
+    assert_eq!(fixture.read_from_disk("a"), "two\n");
 }
 
 #[tokio::test]
 async fn a_file_that_is_too_large_for_the_engine_is_read_in_windows_and_not_edited() {
     let set =
-        |settings: &mut bowline_agent::agent_options::AgentOptions| settings.workspace.max_read_bytes = 4000;
-    let stage =
+        |options: &mut bowline_agent::agent_options::AgentOptions| options.workspace.max_read_bytes = 4000;
+    let fixture =
         ToolboxFixture::open_with(EditorCapabilities::NONE, bowline_policy::mode::AgentMode::Full, set, None)
             .await;
-    stage.write_to_disk("a", &"line\n".repeat(1000));
+    fixture.write_to_disk("a", &"line\n".repeat(1000));
     check(
-        &stage.call_tool("read_text_file", json!({ "path": "a", "limit": 2 })).await,
+        &fixture.call_tool("read_text_file", json!({ "path": "a", "limit": 2 })).await,
         expect![[r#"
         = [a: lines 1-2, read on the agent's own machine]
         line
@@ -462,14 +466,14 @@ async fn a_file_that_is_too_large_for_the_engine_is_read_in_windows_and_not_edit
     "#]],
     );
     check(
-        &stage.call_tool("read_text_file", json!({ "path": "a" })).await,
+        &fixture.call_tool("read_text_file", json!({ "path": "a" })).await,
         expect![[r#"
         ! a: the agent's own machine says: these lines of $ROOT/a have more than 4000 bytes: ask for fewer
     "#]],
     );
     let edit = json!({ "path": "a", "old_text": "line", "new_text": "x" });
     check(
-        &stage.call_tool("edit_text_file", edit).await,
+        &fixture.call_tool("edit_text_file", edit).await,
         expect![[r#"
         ! nothing was written: a: the agent's own machine says: $ROOT/a has 5000 bytes, a read gives at most 4000: read a window with line and limit: it is too large to be edited so, use a command
     "#]],
@@ -478,8 +482,8 @@ async fn a_file_that_is_too_large_for_the_engine_is_read_in_windows_and_not_edit
 
 #[tokio::test]
 async fn an_edit_is_understood_in_the_forms_that_weak_models_write() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    let mut told = String::new();
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    let mut out = String::new();
     for edit in [
         json!({ "old_text": "one", "new_text": "1" }),
         json!({ "old_string": "one", "new_string": "1" }),
@@ -493,14 +497,14 @@ async fn an_edit_is_understood_in_the_forms_that_weak_models_write() {
         json!({ "old_text": "one" }),
         json!({}),
     ] {
-        stage.open_document("a", "one\ntwo\n");
+        fixture.open_document("a", "one\ntwo\n");
         let mut input = edit.clone();
         input["path"] = json!("a");
-        let said = stage.call_tool("edit_text_file", input).await;
-        told += &format!("{edit}\n  {said}\n  {:?}\n", stage.document("a"));
+        let result = fixture.call_tool("edit_text_file", input).await;
+        out += &format!("{edit}\n  {result}\n  {:?}\n", fixture.document("a"));
     }
     check(
-        &told,
+        &out,
         expect![[r#"
         {"old_text":"one","new_text":"1"}
           = Edited a in 1 place, through the editor.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bowline_access::audit::{self, AuditFilter};
 use bowline_agent::agent_options::{AgentOptions, AgentPaths};
 use bowline_agent::reporter::Reporter;
 use bowline_agent::runtime::SessionRuntime;
@@ -14,7 +15,6 @@ use bowline_agent::tools::{CallContext, ToolCallOutcome, Toolbox, ToolboxParts};
 use bowline_conversation::conversation::{ToolUse, ToolUseInput};
 use bowline_policy::mode::AgentMode;
 use bowline_protocol::schema::v1::{ExtRequest, SessionId};
-use bowline_workspace::audit::{self, AuditFilter};
 use bowline_workspace::terminals::{self, SupervisorProgram};
 use bowline_workspace::workspace::Workspace;
 use serde_json::Value;
@@ -33,39 +33,39 @@ pub(crate) struct ToolboxFixture {
 
 impl ToolboxFixture {
     /// Opens a session in the mode that edits and runs without asking.
-    pub(crate) async fn open(offers: EditorCapabilities) -> Self {
-        Self::open_with(offers, AgentMode::Full, |_| (), None).await
+    pub(crate) async fn open(capabilities: EditorCapabilities) -> Self {
+        Self::open_with(capabilities, AgentMode::Full, |_| (), None).await
     }
 
     pub(crate) async fn open_with(
-        offers: EditorCapabilities,
+        capabilities: EditorCapabilities,
         mode: AgentMode,
-        set: impl FnOnce(&mut AgentOptions),
+        configure: impl FnOnce(&mut AgentOptions),
         mcp: Option<Arc<dyn McpSource>>,
     ) -> Self {
         let base = tempfile::tempdir().unwrap();
         let project = base.path().join("project");
         std::fs::create_dir(&project).unwrap();
-        let places = AgentPaths {
+        let paths = AgentPaths {
             state_dir: base.path().join("state"),
             policy_file: base.path().join("config/policy.toml"),
             anchors_dir: base.path().join("anchors"),
             keys_file: base.path().join("config/keys.toml"),
         };
         let supervisor = SupervisorProgram { program: "/no/supervisor".into(), args: Vec::new() };
-        let mut settings = AgentOptions::new(places, terminals::TerminalOptions::new(supervisor));
-        settings.is_shell_enabled = true;
-        settings.client_timeout = Duration::from_secs(2);
-        settings.review_timeout = Duration::from_secs(4);
-        set(&mut settings);
-        let editor = FakeEditor::new(offers);
+        let mut options = AgentOptions::new(paths, terminals::TerminalOptions::new(supervisor));
+        options.is_shell_enabled = true;
+        options.client_timeout = Duration::from_secs(2);
+        options.review_timeout = Duration::from_secs(4);
+        configure(&mut options);
+        let editor = FakeEditor::new(capabilities);
         let root = project.display().to_string();
         editor.replace_in_log(&root, "$ROOT");
         let (client, _) = editor.connect(PuppetAgent::new(Vec::new())).await.unwrap();
         let session = SessionId::new("s1");
-        let runtimes =
-            SessionRuntime::new(client.clone(), session.clone(), &root, &[], Arc::new(settings)).unwrap();
-        let toolbox = Toolbox::new(ToolboxParts { runtime: runtimes, mcp });
+        let runtime =
+            SessionRuntime::new(client.clone(), session.clone(), &root, &[], Arc::new(options)).unwrap();
+        let toolbox = Toolbox::new(ToolboxParts { runtime, mcp });
         toolbox.permissions().set_mode(mode);
         let cx = CallContext { reporter: Reporter::new(client, session, 1), turn: 1 };
         Self { editor, toolbox, cx, base, calls: AtomicU64::new(0) }
@@ -106,7 +106,7 @@ impl ToolboxFixture {
     }
 
     pub(crate) async fn run_call(&self, call: &ToolUse) -> String {
-        let told = match self.toolbox.run_call(call, &self.cx).await {
+        let text = match self.toolbox.run_call(call, &self.cx).await {
             ToolCallOutcome::Result(result) => {
                 assert_eq!((&result.id, &result.name), (&call.id, &call.name));
                 let sign = if result.failed { "!" } else { "=" };
@@ -114,40 +114,40 @@ impl ToolboxFixture {
             }
             ToolCallOutcome::Cancelled => "cancelled\n".to_owned(),
         };
-        self.normalize(&told)
+        self.normalize(&text)
     }
 
     /// Calls a tool; returns what the editor saw of it, then the result for the model.
     pub(crate) async fn call_and_log(&self, name: &str, input: Value) -> String {
         self.wait_until_settled().await;
         self.editor.take_log();
-        let told = self.call_tool(name, input).await;
+        let output = self.call_tool(name, input).await;
         self.wait_until_settled().await;
-        self.normalize(&self.editor.take_log()) + &told
+        self.normalize(&self.editor.take_log()) + &output
     }
 
     /// Waits until the editor has processed all messages.
     pub(crate) async fn wait_until_settled(&self) {
         // The editor rejects this unknown method, after everything that came before.
-        let asked = ExtRequest::new("_settled", Arc::from(RawValue::NULL.to_owned()));
-        self.cx.reporter.client().ext_request(asked).await.unwrap_err();
+        let request = ExtRequest::new("_settled", Arc::from(RawValue::NULL.to_owned()));
+        self.cx.reporter.client().ext_request(request).await.unwrap_err();
     }
 
     /// Returns a text without the parts that vary between runs: directories and durations.
     pub(crate) fn normalize(&self, text: &str) -> String {
         let base = self.base.path().display().to_string();
         let text = text.replace(&format!("{base}/project"), "$ROOT").replace(&base, "$BASE");
-        let mut hidden = String::new();
+        let mut normalized = String::new();
         let mut rest = text.as_str();
-        while let Some(at) = rest.find(" s]").into_iter().chain(rest.find(" s;")).min() {
-            let start = rest[..at].rfind(' ').map_or(0, |start| start + 1);
-            let is_time = rest[start..at].parse::<f32>().is_ok();
-            hidden += if is_time { &rest[..start] } else { &rest[..at] };
-            hidden += if is_time { "N" } else { "" };
-            hidden += &rest[at..at + 3];
-            rest = &rest[at + 3..];
+        while let Some(position) = rest.find(" s]").into_iter().chain(rest.find(" s;")).min() {
+            let start = rest[..position].rfind(' ').map_or(0, |start| start + 1);
+            let is_time = rest[start..position].parse::<f32>().is_ok();
+            normalized += if is_time { &rest[..start] } else { &rest[..position] };
+            normalized += if is_time { "N" } else { "" };
+            normalized += &rest[position..position + 3];
+            rest = &rest[position + 3..];
         }
-        hidden + rest
+        normalized + rest
     }
 
     pub(crate) fn write_rules(&self, toml: &str) {

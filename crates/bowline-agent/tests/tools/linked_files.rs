@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use bowline_agent::instructions;
+use bowline_agent::prompt::instructions;
 use bowline_agent::prompt::{self, AttachmentLimits, PromptContext};
 use bowline_agent::reporter::Reporter;
 use bowline_agent::tools::CallContext;
@@ -17,73 +17,73 @@ use test_support::editor::{EditorCapabilities, UserAnswer};
 use crate::fixture::ToolboxFixture;
 
 /// Sends a prompt with links to files; returns what the editor saw, and the parts for the model.
-async fn prompt_with_links(stage: &ToolboxFixture, turn: u64, links: &[&str]) -> String {
+async fn prompt_with_links(fixture: &ToolboxFixture, turn: u64, links: &[&str]) -> String {
     let link = |name: &&str| {
-        ContentBlock::ResourceLink(ResourceLink::new(*name, format!("file://{}", stage.path(name))))
+        ContentBlock::ResourceLink(ResourceLink::new(*name, format!("file://{}", fixture.path(name))))
     };
     let blocks: Vec<ContentBlock> = links.iter().map(link).collect();
-    let cwd = stage.toolbox.runtime().cwd().to_owned();
-    let reading =
+    let cwd = fixture.toolbox.runtime().cwd().to_owned();
+    let context =
         PromptContext { cwd: &cwd, supports_images: false, limits: AttachmentLimits::for_window(10_000) };
-    stage.wait_until_settled().await;
-    stage.editor.take_log();
-    let (client, session) = (stage.cx.reporter.client().clone(), stage.cx.reporter.session().clone());
+    fixture.wait_until_settled().await;
+    fixture.editor.take_log();
+    let (client, session) = (fixture.cx.reporter.client().clone(), fixture.cx.reporter.session().clone());
     let cx = CallContext { reporter: Reporter::new(client, session, turn), turn };
-    let linked = stage.toolbox.linked_files(cx);
-    let read = prompt::read_prompt(&blocks, &linked, reading).await.unwrap();
-    stage.wait_until_settled().await;
-    let mut text = stage.editor.take_log();
+    let linked_files = fixture.toolbox.linked_files(cx);
+    let prompt = prompt::read_prompt(&blocks, &linked_files, context).await.unwrap();
+    fixture.wait_until_settled().await;
+    let mut text = fixture.editor.take_log();
     if links.len() > 1 {
         // They are read concurrently, in no fixed order.
         text.clear();
     }
     // The first part names the links.
-    for part in read.parts.iter().skip(1) {
+    for part in prompt.parts.iter().skip(1) {
         let MessagePart::Text { text: part } = part else { continue };
         text += &format!("{part}\n");
     }
-    if linked.is_cancelled() {
+    if linked_files.is_cancelled() {
         text += "cancelled\n";
     }
-    stage.normalize(&text)
+    fixture.normalize(&text)
 }
 
-async fn open_fixture(offers: EditorCapabilities) -> ToolboxFixture {
-    let stage = ToolboxFixture::open_with(offers, AgentMode::Full, |_| (), None).await;
+async fn open_fixture(capabilities: EditorCapabilities) -> ToolboxFixture {
+    let fixture = ToolboxFixture::open_with(capabilities, AgentMode::Full, |_| (), None).await;
     for (name, text) in [("a.txt", "one\n"), (".env", "SECRET=1\n")] {
-        stage.open_document(name, text);
-        stage.write_to_disk(name, text);
+        fixture.open_document(name, text);
+        fixture.write_to_disk(name, text);
     }
-    symlink(".env", stage.path("AGENTS.md")).unwrap();
-    stage.open_document("AGENTS.md", "SECRET=1\n");
-    stage
+    symlink(".env", fixture.path("AGENTS.md")).unwrap();
+    fixture.open_document("AGENTS.md", "SECRET=1\n");
+    fixture
 }
 
 #[tokio::test]
 async fn a_linked_file_is_read_and_recorded() {
-    let stage = open_fixture(EditorCapabilities::ALL).await;
+    let fixture = open_fixture(EditorCapabilities::ALL).await;
     expect![[r#"
         < fs/read_text_file $ROOT/a.txt
         <file path="$ROOT/a.txt" until="2c8b08da5ce60398">
         one
         </file 2c8b08da5ce60398>
     "#]]
-    .assert_eq(&prompt_with_links(&stage, 1, &["a.txt"]).await);
+    .assert_eq(&prompt_with_links(&fixture, 1, &["a.txt"]).await);
     expect![[r#"
         < fs/read_text_file $ROOT/missing
         [`$ROOT/missing` could not be shown: resource not found: $ROOT/missing.]
     "#]]
-    .assert_eq(&prompt_with_links(&stage, 2, &["missing"]).await);
+    .assert_eq(&prompt_with_links(&fixture, 2, &["missing"]).await);
     expect![[r#"
         fs/read allowed by preset: full
         fs/read failed by preset: full (resource not found: $ROOT/missing)
     "#]]
-    .assert_eq(&stage.audit_text().await);
+    .assert_eq(&fixture.audit_text().await);
 }
 
 #[tokio::test]
 async fn a_linked_secret_is_asked_about_like_a_call() {
-    let stage = open_fixture(EditorCapabilities::ALL).await;
+    let fixture = open_fixture(EditorCapabilities::ALL).await;
     expect![[r#"
         > tool_call turn1_1 "Read .env" Read Pending @$ROOT/.env
             input {"path":"$ROOT/.env"}
@@ -101,8 +101,8 @@ async fn a_linked_secret_is_asked_about_like_a_call() {
         SECRET=1
         </file 664049a85e2251d2>
     "#]]
-    .assert_eq(&prompt_with_links(&stage, 1, &[".env"]).await);
-    stage.editor.queue_answer(UserAnswer::OptionKind(RejectOnce));
+    .assert_eq(&prompt_with_links(&fixture, 1, &[".env"]).await);
+    fixture.editor.queue_answer(UserAnswer::OptionKind(RejectOnce));
     expect![[r#"
         > tool_call turn2_1 "Read .env" Read Pending @$ROOT/.env
             input {"path":"$ROOT/.env"}
@@ -116,15 +116,15 @@ async fn a_linked_secret_is_asked_about_like_a_call() {
             text "permission denied: the user said no; do something else, or ask what to do instead"
             output "permission denied: the user said no; do something else, or ask what to do instead"
         [`$ROOT/.env` could not be shown: permission denied: the user said no; do something else, or ask what to do instead.]
-    "#]].assert_eq(&prompt_with_links(&stage, 2, &[".env"]).await);
-    stage.editor.queue_answer(UserAnswer::OptionKind(RejectOnce));
+    "#]].assert_eq(&prompt_with_links(&fixture, 2, &[".env"]).await);
+    fixture.editor.queue_answer(UserAnswer::OptionKind(RejectOnce));
     expect![[r#"
         [`$ROOT/.env` could not be shown: permission denied: the user said no; do something else, or ask what to do instead.]
         <file path="$ROOT/a.txt" until="2c8b08da5ce60398">
         one
         </file 2c8b08da5ce60398>
-    "#]].assert_eq(&prompt_with_links(&stage, 3, &[".env", "a.txt"]).await);
-    stage.editor.queue_answer(UserAnswer::Cancelled);
+    "#]].assert_eq(&prompt_with_links(&fixture, 3, &[".env", "a.txt"]).await);
+    fixture.editor.queue_answer(UserAnswer::Cancelled);
     expect![[r#"
         > tool_call turn4_1 "Read .env" Read Pending @$ROOT/.env
             input {"path":"$ROOT/.env"}
@@ -137,15 +137,15 @@ async fn a_linked_secret_is_asked_about_like_a_call() {
         [`$ROOT/.env` could not be shown: request cancelled.]
         cancelled
     "#]]
-    .assert_eq(&prompt_with_links(&stage, 4, &[".env"]).await);
+    .assert_eq(&prompt_with_links(&fixture, 4, &[".env"]).await);
 }
 
 #[tokio::test]
-async fn what_lies_outside_is_asked_about_where_it_can_be_read() {
+async fn files_outside_are_asked_about_if_readable() {
     let outside = "../outside.txt";
-    let editors = open_fixture(EditorCapabilities::ALL).await;
-    let base = editors.path("").replace("/project/", "");
-    editors.editor.set_document(&format!("{base}/outside.txt"), "out\n");
+    let client_fixture = open_fixture(EditorCapabilities::ALL).await;
+    let base = client_fixture.path("").replace("/project/", "");
+    client_fixture.editor.set_document(&format!("{base}/outside.txt"), "out\n");
     expect![[r#"
         > tool_call turn1_1 "Read $BASE/outside.txt" Read Pending @$BASE/outside.txt
             input {"path":"$BASE/outside.txt"}
@@ -161,49 +161,54 @@ async fn what_lies_outside_is_asked_about_where_it_can_be_read() {
         out
         </file 54034ac5c6e9ea95>
     "#]]
-    .assert_eq(&prompt_with_links(&editors, 1, &[outside]).await);
-    let own = open_fixture(EditorCapabilities::NONE).await;
-    own.write_to_disk(outside, "out\n");
+    .assert_eq(&prompt_with_links(&client_fixture, 1, &[outside]).await);
+    let local_fixture = open_fixture(EditorCapabilities::NONE).await;
+    local_fixture.write_to_disk(outside, "out\n");
     expect![[r#"
         [`$ROOT/../outside.txt` could not be shown: permission denied: $BASE/outside.txt lies outside the session's directories ($ROOT), and nothing else can be read on the agent's own machine; the user can add a directory to the session in the editor.]
-    "#]].assert_eq(&prompt_with_links(&own, 1, &[outside]).await);
+    "#]].assert_eq(&prompt_with_links(&local_fixture, 1, &[outside]).await);
 }
 
 #[tokio::test]
 async fn rules_hold_for_what_is_linked() {
-    let stage = open_fixture(EditorCapabilities::ALL).await;
-    stage.write_rules("[[rules]]\neffect = \"deny\"\nkinds = [\"read\"]\npath = \"a.txt\"\n");
+    let fixture = open_fixture(EditorCapabilities::ALL).await;
+    fixture.write_rules("[[rules]]\neffect = \"deny\"\nkinds = [\"read\"]\npath = \"a.txt\"\n");
     expect![[r#"
         [`$ROOT/a.txt` could not be shown: permission denied: the user's rules or settings deny it.]
     "#]]
-    .assert_eq(&prompt_with_links(&stage, 1, &["a.txt"]).await);
+    .assert_eq(&prompt_with_links(&fixture, 1, &["a.txt"]).await);
 }
 
 #[tokio::test]
 async fn instructions_that_lead_to_a_secret_are_not_read() {
-    let stage = open_fixture(EditorCapabilities::ALL).await;
-    stage.open_document("sub/AGENTS.md", "Be brief.\n");
+    let fixture = open_fixture(EditorCapabilities::ALL).await;
+    fixture.open_document("sub/AGENTS.md", "Be brief.\n");
     let directories =
-        [stage.path("").trim_end_matches('/').to_owned(), stage.path("sub"), stage.path("none")];
-    stage.editor.take_log();
-    let read = instructions::read_instructions(&stage.toolbox.files_by_rules(), &directories, &[]).await;
-    stage.wait_until_settled().await;
+        [fixture.path("").trim_end_matches('/').to_owned(), fixture.path("sub"), fixture.path("none")];
+    fixture.editor.take_log();
+    let instructions =
+        instructions::read_instructions(&fixture.toolbox.files_by_rules(), &directories, &[]).await;
+    fixture.wait_until_settled().await;
     let texts: Vec<String> =
-        read.files.iter().map(|each| format!("{}: {}\n", each.path, each.text)).collect();
+        instructions.files.iter().map(|file| format!("{}: {}\n", file.path, file.text)).collect();
     // They are read concurrently.
-    let told =
-        format!("{}{}{}\n", sort_lines(&stage.editor.take_log()), texts.concat(), read.notes.join("\n"));
+    let out = format!(
+        "{}{}{}\n",
+        sort_lines(&fixture.editor.take_log()),
+        texts.concat(),
+        instructions.notes.join("\n")
+    );
     expect![[r#"
         < fs/read_text_file $ROOT/none/AGENTS.md
         < fs/read_text_file $ROOT/sub/AGENTS.md
         $ROOT/sub/AGENTS.md: Be brief.
         $ROOT/AGENTS.md could not be read: permission denied: the user would have to be asked, which is not done for this.
-    "#]].assert_eq(&stage.normalize(&told));
+    "#]].assert_eq(&fixture.normalize(&out));
     expect![[r#"
         fs/read allowed by preset: full
         fs/read denied by nobody (the user would have to be asked, which is not done for this)
     "#]]
-    .assert_eq(&sort_lines(&stage.audit_text().await));
+    .assert_eq(&sort_lines(&fixture.audit_text().await));
 }
 
 fn sort_lines(text: &str) -> String {
@@ -213,13 +218,13 @@ fn sort_lines(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_search_does_not_read_again_what_was_allowed_once() {
-    let stage = open_fixture(EditorCapabilities::ALL).await;
-    stage.editor.set_document("/outside/b.txt", "one\n");
+async fn a_search_does_not_reuse_one_time_approvals() {
+    let fixture = open_fixture(EditorCapabilities::ALL).await;
+    fixture.editor.set_document("/outside/b.txt", "one\n");
     for path in [".env", "a.txt", "/outside/b.txt"] {
-        stage.call_tool("read_text_file", json!({ "path": path })).await;
+        fixture.call_tool("read_text_file", json!({ "path": path })).await;
     }
-    stage.open_document("a.txt", "ONE, SECRET, unsaved\n");
+    fixture.open_document("a.txt", "ONE, SECRET, unsaved\n");
     expect![[r#"
         > tool_call turn1_4 "Search for secret in ." Search Pending @$ROOT
             input {"pattern":"secret","path":"$ROOT","regex":false,"case_sensitive":false}
@@ -231,20 +236,20 @@ async fn a_search_does_not_read_again_what_was_allowed_once() {
         = [1 matching line; 1 file searched on the agent's own machine; of 1 file that were read through the editor, its text counts; 1 protected file left out]
         a.txt (as the editor has it)
           1: ONE, SECRET, unsaved
-    "#]].assert_eq(&stage.call_and_log("search_text", json!({ "pattern": "secret" })).await);
+    "#]].assert_eq(&fixture.call_and_log("search_text", json!({ "pattern": "secret" })).await);
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_what_this_machine_cannot_read() {
-    let stage = open_fixture(EditorCapabilities::NONE).await;
-    stage.write_to_disk("../outside.txt", "out\n");
-    let mut told = String::new();
+async fn unreadable_paths_are_denied_without_asking() {
+    let fixture = open_fixture(EditorCapabilities::NONE).await;
+    fixture.write_to_disk("../outside.txt", "out\n");
+    let mut out = String::new();
     for (name, input) in [
         ("read_text_file", json!({ "path": "../outside.txt" })),
         ("list_directory", json!({ "path": ".." })),
         ("search_text", json!({ "path": "..", "pattern": "out" })),
     ] {
-        told += &stage.call_and_log(name, input).await;
+        out += &fixture.call_and_log(name, input).await;
     }
     expect![[r#"
         > tool_call turn1_1 "Read $BASE/outside.txt" Read Pending @$BASE/outside.txt
@@ -265,10 +270,10 @@ async fn nobody_is_asked_about_what_this_machine_cannot_read() {
             text "permission denied: $BASE lies outside the session's directories ($ROOT), and nothing else can be read on the agent's own machine; the user can add a directory to the session in the editor"
             output "permission denied: $BASE lies outside the session's directories ($ROOT), and nothing else can be read on the agent's own machine; the user can add a directory to the session in the editor"
         ! permission denied: $BASE lies outside the session's directories ($ROOT), and nothing else can be read on the agent's own machine; the user can add a directory to the session in the editor
-    "#]].assert_eq(&told);
+    "#]].assert_eq(&out);
     expect![[r#"
         fs/read denied by nobody ($BASE/outside.txt lies outside the session's directories ($ROOT), and nothing else can be read on the agent's own machine; the user can add a directory to the session in the editor)
         fs/read denied by nobody ($BASE lies outside the session's directories ($ROOT), and nothing else can be read on the agent's own machine; the user can add a directory to the session in the editor)
         fs/read denied by nobody ($BASE lies outside the session's directories ($ROOT), and nothing else can be read on the agent's own machine; the user can add a directory to the session in the editor)
-    "#]].assert_eq(&stage.audit_text().await);
+    "#]].assert_eq(&fixture.audit_text().await);
 }

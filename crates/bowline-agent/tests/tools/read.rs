@@ -16,11 +16,11 @@ fn check(actual: &str, expected: Expect) {
 
 #[tokio::test]
 async fn a_file_is_read_from_the_editor_with_its_unsaved_text() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.write_to_disk("src/a.rs", "on disk\n");
-    stage.open_document("src/a.rs", "unsaved\n");
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.write_to_disk("src/a.rs", "on disk\n");
+    fixture.open_document("src/a.rs", "unsaved\n");
     check(
-        &stage.call_and_log("read_text_file", json!({ "path": "src/a.rs" })).await,
+        &fixture.call_and_log("read_text_file", json!({ "path": "src/a.rs" })).await,
         expect![[r#"
             > tool_call turn1_1 "Read src/a.rs" Read Pending @$ROOT/src/a.rs
                 input {"path":"$ROOT/src/a.rs"}
@@ -33,15 +33,15 @@ async fn a_file_is_read_from_the_editor_with_its_unsaved_text() {
             unsaved
         "#]],
     );
-    assert!(!stage.has_journal(), "a session that the client serves opens no journal");
+    assert!(!fixture.has_journal(), "a session that the client serves opens no journal");
 }
 
 #[tokio::test]
 async fn without_an_editor_that_reads_the_disk_is_read() {
-    let stage = ToolboxFixture::open(EditorCapabilities::NONE).await;
-    stage.write_to_disk("a.txt", "on disk\r\n");
+    let fixture = ToolboxFixture::open(EditorCapabilities::NONE).await;
+    fixture.write_to_disk("a.txt", "on disk\r\n");
     check(
-        &stage.call_and_log("read_text_file", json!({ "path": "./a.txt" })).await,
+        &fixture.call_and_log("read_text_file", json!({ "path": "./a.txt" })).await,
         expect![[r#"
             > tool_call turn1_1 "Read a.txt" Read Pending @$ROOT/a.txt
                 input {"path":"$ROOT/a.txt"}
@@ -57,19 +57,19 @@ async fn without_an_editor_that_reads_the_disk_is_read() {
 
 #[tokio::test]
 async fn a_large_file_is_shown_in_windows() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
     let lines = (1..=2500).fold(String::new(), |mut text, line| {
         writeln!(text, "line {line}").unwrap();
         text
     });
-    stage.open_document("long", &lines);
-    let first = stage.call_tool("read_text_file", json!({ "path": "long" })).await;
-    let ends = |text: &str| {
+    fixture.open_document("long", &lines);
+    let first = fixture.call_tool("read_text_file", json!({ "path": "long" })).await;
+    let first_and_last = |text: &str| {
         let lines: Vec<&str> = text.lines().collect();
         format!("{}\n{}\n…\n{}\n{}\n", lines[0], lines[1], lines[lines.len() - 2], lines[lines.len() - 1])
     };
     check(
-        &ends(&first),
+        &first_and_last(&first),
         expect![[r#"
         = [long: lines 1-2000 of 2500, read through the editor]
         line 1
@@ -78,9 +78,9 @@ async fn a_large_file_is_shown_in_windows() {
         [continue with line=2001]
     "#]],
     );
-    let second = stage.call_tool("read_text_file", json!({ "path": "long", "line": 2001 })).await;
+    let second = fixture.call_tool("read_text_file", json!({ "path": "long", "line": 2001 })).await;
     check(
-        &ends(&second),
+        &first_and_last(&second),
         expect![[r#"
         = [long: lines 2001-2500 of 2500, read through the editor]
         line 2001
@@ -89,15 +89,15 @@ async fn a_large_file_is_shown_in_windows() {
         line 2500
     "#]],
     );
-    let past = stage.call_tool("read_text_file", json!({ "path": "long", "line": 3000 })).await;
+    let past_end = fixture.call_tool("read_text_file", json!({ "path": "long", "line": 3000 })).await;
     check(
-        &past,
+        &past_end,
         expect![[r#"
         ! long has 2500 lines: line 3000 is past the end
     "#]],
     );
     // The model has seen all of it, in two parts, so it may replace it.
-    let written = stage.call_tool("write_text_file", json!({ "path": "long", "content": "short\n" })).await;
+    let written = fixture.call_tool("write_text_file", json!({ "path": "long", "content": "short\n" })).await;
     check(
         &written,
         expect![[r#"
@@ -108,10 +108,10 @@ async fn a_large_file_is_shown_in_windows() {
 
 #[tokio::test]
 async fn a_window_of_a_file_that_was_not_read_whole_is_asked_of_the_editor() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.open_document("a", "1\n2\n3\n4\n5\n");
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.open_document("a", "1\n2\n3\n4\n5\n");
     check(
-        &stage.call_and_log("read_text_file", json!({ "path": "a", "line": "2", "limit": 2.0 })).await,
+        &fixture.call_and_log("read_text_file", json!({ "path": "a", "line": "2", "limit": 2.0 })).await,
         expect![[r#"
             > tool_call turn1_1 "Read a, lines 2-3" Read Pending @$ROOT/a:2
                 input {"path":"$ROOT/a","line":2,"limit":2}
@@ -130,11 +130,11 @@ async fn a_window_of_a_file_that_was_not_read_whole_is_asked_of_the_editor() {
 
 #[tokio::test]
 async fn a_line_that_is_too_long_is_cut_and_that_is_said() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.open_document("a", &format!("{}\nend\n", "x".repeat(70_000)));
-    let told = stage.call_tool("read_text_file", json!({ "path": "a" })).await;
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.open_document("a", &format!("{}\nend\n", "x".repeat(70_000)));
+    let output = fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
     check(
-        &format!("{} … {}", &told[..90], &told[told.len() - 30..]),
+        &format!("{} … {}", &output[..90], &output[output.len() - 30..]),
         expect![[r#"
         = [a: lines 1-1 of 2, read through the editor; a line is longer than can be shown and is c … xxxxxx
         [continue with line=2]
@@ -144,28 +144,28 @@ async fn a_line_that_is_too_long_is_cut_and_that_is_said() {
 
 #[tokio::test]
 async fn what_a_client_says_is_told_apart() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    let mut told = String::new();
-    let path = || stage.path("a");
-    let says = |failure: RpcError| EditorFault::Refuse(failure.into());
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    let mut out = String::new();
+    let path = || fixture.path("a");
+    let refuse = |failure: RpcError| EditorFault::Refuse(failure.into());
     let node = Error::new(-32603, "Internal error".to_owned())
         .data(json!({ "details": "ENOENT: no such file or directory, open '/x'" }));
-    for trouble in [
-        says(RpcError::ResourceNotFound { uri: Some(path()) }),
+    for fault in [
+        refuse(RpcError::ResourceNotFound { uri: Some(path()) }),
         EditorFault::Refuse(node),
-        says(RpcError::OutsideRoots { path: path() }),
-        says(RpcError::Denied { reason: "the user said no".to_owned() }),
-        says(RpcError::UnknownMethod { method: None }),
-        says(RpcError::NotText { path: path(), reason: "it is binary".to_owned() }),
+        refuse(RpcError::OutsideRoots { path: path() }),
+        refuse(RpcError::Denied { reason: "the user said no".to_owned() }),
+        refuse(RpcError::UnknownMethod { method: None }),
+        refuse(RpcError::NotText { path: path(), reason: "it is binary".to_owned() }),
         EditorFault::Refuse(Error::new(-32000, "disk on fire".to_owned())),
         EditorFault::Stall,
         EditorFault::Disconnect,
     ] {
-        stage.editor.queue_fault("fs/read_text_file", trouble);
-        told += &stage.call_tool("read_text_file", json!({ "path": "a" })).await;
+        fixture.editor.queue_fault("fs/read_text_file", fault);
+        out += &fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
     }
     check(
-        &told,
+        &out,
         expect![[r#"
             ! a does not exist (the editor says so)
             ! a does not exist (the editor says so)
@@ -182,16 +182,16 @@ async fn what_a_client_says_is_told_apart() {
 
 #[tokio::test]
 async fn a_read_that_is_given_up_is_cancelled_at_the_client() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.editor.queue_fault("fs/read_text_file", EditorFault::Stall);
-    stage.call_tool("read_text_file", json!({ "path": "a" })).await;
-    stage.editor.wait_for_log("$/cancel_request for fs/read_text_file").await;
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.editor.queue_fault("fs/read_text_file", EditorFault::Stall);
+    fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
+    fixture.editor.wait_for_log("$/cancel_request for fs/read_text_file").await;
 }
 
 #[tokio::test]
 async fn wrong_input_is_told_clearly() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    let mut told = String::new();
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    let mut out = String::new();
     for input in [
         json!({}),
         json!({ "path": 7 }),
@@ -203,10 +203,10 @@ async fn wrong_input_is_told_clearly() {
         json!({ "path": "a", "line": -1 }),
         json!(["a"]),
     ] {
-        told += &stage.call_tool("read_text_file", input).await;
+        out += &fixture.call_tool("read_text_file", input).await;
     }
     check(
-        &told,
+        &out,
         expect![[r#"
         ! `path` is missing: give a string
         ! `path` has to be a string, and is a number
@@ -223,12 +223,12 @@ async fn wrong_input_is_told_clearly() {
 
 #[tokio::test]
 async fn a_directory_is_listed() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.write_to_disk("src/a.rs", "a\n");
-    stage.write_to_disk("src/deep/b.rs", "b\n");
-    stage.write_to_disk("README.md", "read me\n");
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.write_to_disk("src/a.rs", "a\n");
+    fixture.write_to_disk("src/deep/b.rs", "b\n");
+    fixture.write_to_disk("README.md", "read me\n");
     check(
-        &stage.call_and_log("list_directory", json!({})).await,
+        &fixture.call_and_log("list_directory", json!({})).await,
         expect![[r#"
             > tool_call turn1_1 "List ." Read Pending @$ROOT
                 input {"path":"$ROOT","depth":1}
@@ -242,7 +242,7 @@ async fn a_directory_is_listed() {
         "#]],
     );
     check(
-        &stage.call_tool("list_directory", json!({ "path": "src", "depth": 2 })).await,
+        &fixture.call_tool("list_directory", json!({ "path": "src", "depth": 2 })).await,
         expect![[r#"
             = [src: 3 names, on the agent's own machine; what ignore rules hide is left out]
             a.rs (2 bytes)
@@ -251,7 +251,7 @@ async fn a_directory_is_listed() {
         "#]],
     );
     check(
-        &stage.call_tool("list_directory", json!({ "path": "nowhere" })).await,
+        &fixture.call_tool("list_directory", json!({ "path": "nowhere" })).await,
         expect![[r#"
         ! nowhere does not exist (the agent's own machine says so)
     "#]],
@@ -260,16 +260,16 @@ async fn a_directory_is_listed() {
 
 #[tokio::test]
 async fn a_search_sees_unsaved_text_that_was_read() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.write_to_disk("src/a.rs", "let old = 1;\n");
-    stage.write_to_disk("src/b.rs", "let old = 2;\n");
-    stage.open_document("src/a.rs", "let newer = 1;\n");
-    stage.open_document("src/b.rs", "let old = 2;\n");
-    stage.call_tool("read_text_file", json!({ "path": "src/a.rs" })).await;
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.write_to_disk("src/a.rs", "let old = 1;\n");
+    fixture.write_to_disk("src/b.rs", "let old = 2;\n");
+    fixture.open_document("src/a.rs", "let newer = 1;\n");
+    fixture.open_document("src/b.rs", "let old = 2;\n");
+    fixture.call_tool("read_text_file", json!({ "path": "src/a.rs" })).await;
     // The user continues typing after the read.
-    stage.open_document("src/a.rs", "let newest = 1;\n");
+    fixture.open_document("src/a.rs", "let newest = 1;\n");
     check(
-        &stage.call_and_log("search_text", json!({ "pattern": "let \\w+", "regex": true })).await,
+        &fixture.call_and_log("search_text", json!({ "pattern": "let \\w+", "regex": true })).await,
         expect![[r#"
             > tool_call turn1_2 "Search for let \\w+ in ." Search Pending @$ROOT
                 input {"pattern":"let \\w+","path":"$ROOT","regex":true,"case_sensitive":false}
@@ -286,7 +286,7 @@ async fn a_search_sees_unsaved_text_that_was_read() {
         "#]],
     );
     check(
-        &stage.call_tool("search_text", json!({ "pattern": "(", "regex": true })).await,
+        &fixture.call_tool("search_text", json!({ "pattern": "(", "regex": true })).await,
         expect![[r#"
             ! the pattern cannot be searched for: regex parse error:
                 (?:()
@@ -295,7 +295,7 @@ async fn a_search_sees_unsaved_text_that_was_read() {
         "#]],
     );
     check(
-        &stage.call_tool("search_text", json!({ "pattern": "old", "glob": "*.md" })).await,
+        &fixture.call_tool("search_text", json!({ "pattern": "old", "glob": "*.md" })).await,
         expect![[r#"
             = [0 matching lines; 0 files searched on the agent's own machine; of 1 file that were read through the editor, its text counts]
         "#]],
@@ -304,18 +304,18 @@ async fn a_search_sees_unsaved_text_that_was_read() {
 
 #[tokio::test]
 async fn a_project_on_another_machine_is_read_but_not_searched() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    std::fs::remove_dir_all(stage.path("")).unwrap();
-    stage.open_document("a", "far away\n");
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    std::fs::remove_dir_all(fixture.path("")).unwrap();
+    fixture.open_document("a", "far away\n");
     check(
-        &stage.call_tool("read_text_file", json!({ "path": "a" })).await,
+        &fixture.call_tool("read_text_file", json!({ "path": "a" })).await,
         expect![[r#"
             = [a: all of it, 1 line, read through the editor]
             far away
         "#]],
     );
     check(
-        &stage.call_tool("search_text", json!({ "pattern": "far" })).await,
+        &fixture.call_tool("search_text", json!({ "pattern": "far" })).await,
         expect![[r#"
             ! .: files and commands of this machine cannot be used: cannot open the directory $ROOT: No such file or directory (os error 2)
         "#]],
@@ -324,16 +324,16 @@ async fn a_project_on_another_machine_is_read_but_not_searched() {
 
 #[tokio::test]
 async fn a_line_past_the_end_is_no_empty_file() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.editor.return_empty_past_end();
-    stage.open_document("a", "one\ntwo\n");
-    stage.open_document("empty", "");
-    let mut told = String::new();
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.editor.return_empty_past_end();
+    fixture.open_document("a", "one\ntwo\n");
+    fixture.open_document("empty", "");
+    let mut out = String::new();
     for input in [json!({ "path": "a", "line": 500, "limit": 10 }), json!({ "path": "empty" })] {
-        told += &stage.call_tool("read_text_file", input).await;
+        out += &fixture.call_tool("read_text_file", input).await;
     }
     check(
-        &told,
+        &out,
         expect![[r#"
             ! a has no line 500: that is past the end
             = [empty: empty, read through the editor]
@@ -343,22 +343,22 @@ async fn a_line_past_the_end_is_no_empty_file() {
 
 #[tokio::test]
 async fn another_project_is_not_taken_for_the_editors() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
     // A directory of the same name exists here, with other content.
-    stage.write_to_disk("other.rs", "not the user's\n");
-    stage.open_document("a", "far away\n");
-    stage.open_document("b", "at hand\n");
-    stage.call_tool("write_text_file", json!({ "path": "new", "content": "not saved yet\n" })).await;
-    let mut told = stage.call_tool("list_directory", json!({})).await;
-    stage.call_tool("read_text_file", json!({ "path": "a" })).await;
-    told += &stage.call_tool("list_directory", json!({})).await;
-    told += &stage.call_tool("search_text", json!({ "pattern": "not" })).await;
+    fixture.write_to_disk("other.rs", "not the user's\n");
+    fixture.open_document("a", "far away\n");
+    fixture.open_document("b", "at hand\n");
+    fixture.call_tool("write_text_file", json!({ "path": "new", "content": "not saved yet\n" })).await;
+    let mut out = fixture.call_tool("list_directory", json!({})).await;
+    fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
+    out += &fixture.call_tool("list_directory", json!({})).await;
+    out += &fixture.call_tool("search_text", json!({ "pattern": "not" })).await;
     // The file was only unsaved.
-    stage.write_to_disk("b", "at hand\n");
-    stage.call_tool("read_text_file", json!({ "path": "b" })).await;
-    told += &stage.call_tool("search_text", json!({ "pattern": "hand" })).await;
+    fixture.write_to_disk("b", "at hand\n");
+    fixture.call_tool("read_text_file", json!({ "path": "b" })).await;
+    out += &fixture.call_tool("search_text", json!({ "pattern": "hand" })).await;
     check(
-        &told,
+        &out,
         expect![[r#"
         = [.: 1 name, on the agent's own machine; what ignore rules hide is left out]
         other.rs (15 bytes)
@@ -373,10 +373,10 @@ async fn another_project_is_not_taken_for_the_editors() {
 
 #[tokio::test]
 async fn a_file_that_is_not_there_may_be_meant_elsewhere() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
-    stage.write_to_disk("docs/notes.md", "# Notes\n");
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    fixture.write_to_disk("docs/notes.md", "# Notes\n");
     check(
-        &stage.call_tool("read_text_file", json!({ "path": "project/notes.md" })).await,
+        &fixture.call_tool("read_text_file", json!({ "path": "project/notes.md" })).await,
         expect![[r#"
             ! project/notes.md does not exist (the editor says so); there is docs/notes.md
         "#]],

@@ -13,16 +13,17 @@ fn check(actual: &str, expected: Expect) {
     expected.assert_eq(actual);
 }
 
-async fn open_dual(offers: EditorCapabilities) -> ToolboxFixture {
-    ToolboxFixture::open_with(offers, AgentMode::Full, |settings| settings.tool_set = ToolSet::Dual, None)
+async fn open_dual(capabilities: EditorCapabilities) -> ToolboxFixture {
+    ToolboxFixture::open_with(capabilities, AgentMode::Full, |options| options.tool_set = ToolSet::Dual, None)
         .await
 }
 
 #[tokio::test]
 async fn who_serves_what_is_said_with_the_reason() {
-    let stage = ToolboxFixture::open(EditorCapabilities { read: true, write: false, terminal: false }).await;
+    let fixture =
+        ToolboxFixture::open(EditorCapabilities { read: true, write: false, terminal: false }).await;
     check(
-        &stage.toolbox.runtime().describe().join("\n"),
+        &fixture.toolbox.runtime().describe().join("\n"),
         expect![[r#"
         reading files: the editor (it advertises fs.readTextFile)
         writing files: the agent's own machine (the editor does not advertise fs.writeTextFile)
@@ -33,19 +34,19 @@ async fn who_serves_what_is_said_with_the_reason() {
 
 #[tokio::test]
 async fn two_sets_of_tools_for_two_machines() {
-    let mut told = String::new();
-    for offers in [
+    let mut out = String::new();
+    for capabilities in [
         EditorCapabilities::ALL,
         EditorCapabilities { read: true, write: false, terminal: false },
         EditorCapabilities::NONE,
     ] {
-        let stage = open_dual(offers).await;
+        let fixture = open_dual(capabilities).await;
         let names: Vec<String> =
-            stage.toolbox.offered_specs(AgentMode::Full).iter().map(|spec| spec.name.clone()).collect();
-        told += &format!("{}\n", names.join(" "));
+            fixture.toolbox.offered_specs(AgentMode::Full).iter().map(|spec| spec.name.clone()).collect();
+        out += &format!("{}\n", names.join(" "));
     }
     check(
-        &told,
+        &out,
         expect![[r#"
         ide_read_file ide_write_file ide_edit_file ide_terminal read_file write_file edit_file bash list_directory search_text execute_output execute_kill update_plan
         ide_read_file read_file write_file edit_file bash list_directory search_text execute_output execute_kill update_plan
@@ -56,16 +57,16 @@ async fn two_sets_of_tools_for_two_machines() {
 
 #[tokio::test]
 async fn each_tool_acts_on_its_own_machine() {
-    let stage = open_dual(EditorCapabilities::ALL).await;
-    stage.write_to_disk("a", "on disk\n");
-    stage.open_document("a", "in the editor\n");
-    let mut told = stage.call_tool("ide_read_file", json!({ "path": "a" })).await;
-    told += &stage.call_tool("read_file", json!({ "path": "a" })).await;
+    let fixture = open_dual(EditorCapabilities::ALL).await;
+    fixture.write_to_disk("a", "on disk\n");
+    fixture.open_document("a", "in the editor\n");
+    let mut out = fixture.call_tool("ide_read_file", json!({ "path": "a" })).await;
+    out += &fixture.call_tool("read_file", json!({ "path": "a" })).await;
     let edit = |new: &str| json!({ "path": "a", "edits": [{ "old_text": "\n", "new_text": new }] });
-    told += &stage.call_tool("ide_edit_file", edit(" 1\n")).await;
-    told += &stage.call_tool("edit_file", edit(" 2\n")).await;
+    out += &fixture.call_tool("ide_edit_file", edit(" 1\n")).await;
+    out += &fixture.call_tool("edit_file", edit(" 2\n")).await;
     check(
-        &told,
+        &out,
         expect![[r#"
             = [a: all of it, 1 line, read through the editor]
             in the editor
@@ -76,7 +77,7 @@ async fn each_tool_acts_on_its_own_machine() {
         "#]],
     );
     check(
-        &format!("{}{}", stage.document("a"), stage.read_from_disk("a")),
+        &format!("{}{}", fixture.document("a"), fixture.read_from_disk("a")),
         expect![[r#"
         in the editor 1
         on disk 2
@@ -86,25 +87,25 @@ async fn each_tool_acts_on_its_own_machine() {
 
 #[tokio::test]
 async fn a_tool_that_is_not_there_is_told_with_what_is() {
-    let stage = open_dual(EditorCapabilities::NONE).await;
-    let mut told = String::new();
+    let fixture = open_dual(EditorCapabilities::NONE).await;
+    let mut out = String::new();
     for name in ["ide_read_file", "ide_write_file", "ide_edit_file", "ide_terminal", "delete_file"] {
-        told += &stage.call_tool(name, json!({ "path": "a" })).await;
+        out += &fixture.call_tool(name, json!({ "path": "a" })).await;
     }
-    let stage = ToolboxFixture::open_with(
+    let fixture = ToolboxFixture::open_with(
         EditorCapabilities::ALL,
         AgentMode::Full,
-        |settings| settings.is_shell_enabled = false,
+        |options| options.is_shell_enabled = false,
         None,
     )
     .await;
-    told += &stage.call_tool("execute", json!({ "command": "ls" })).await;
-    let mut broken = stage.tool_use("read_text_file", json!({}));
+    out += &fixture.call_tool("execute", json!({ "command": "ls" })).await;
+    let mut broken = fixture.tool_use("read_text_file", json!({}));
     broken.input =
         ToolUseInput::Broken { text: "{\"path\": \"a".to_owned(), why: "it ends early".to_owned() };
-    told += &stage.run_call(&broken).await;
+    out += &fixture.run_call(&broken).await;
     check(
-        &told,
+        &out,
         expect![[r#"
         ! the user's editor does not offer reading files: use read_file, which acts on the agent's own machine
         ! the user's editor does not offer writing files: use write_file, which acts on the agent's own machine
@@ -119,13 +120,13 @@ async fn a_tool_that_is_not_there_is_told_with_what_is() {
 
 #[tokio::test]
 async fn a_plan_is_shown_and_is_no_call() {
-    let stage = ToolboxFixture::open(EditorCapabilities::ALL).await;
+    let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
     let plan = json!({ "entries": [
         { "content": "look", "status": "completed", "priority": "high" },
         { "content": "leap" },
     ] });
     check(
-        &stage.call_and_log("update_plan", plan).await,
+        &fixture.call_and_log("update_plan", plan).await,
         expect![[r#"
             > plan
                 Completed High look
@@ -135,7 +136,7 @@ async fn a_plan_is_shown_and_is_no_call() {
     );
     let plan = json!({ "entries": [{ "content": "look", "status": "done" }] });
     check(
-        &stage.call_and_log("update_plan", plan).await,
+        &fixture.call_and_log("update_plan", plan).await,
         expect![[r#"
             > tool_call turn1_1 "update_plan" Other Pending
                 input {"entries":[{"content":"look","status":"done"}]}
@@ -149,11 +150,11 @@ async fn a_plan_is_shown_and_is_no_call() {
 
 #[tokio::test]
 async fn what_a_model_is_told_of_its_tools() {
-    let stage = open_dual(EditorCapabilities::ALL).await;
-    let specs = stage.toolbox.offered_specs(AgentMode::Full);
-    let of = |name: &str| specs.iter().find(|spec| spec.name == name).unwrap();
+    let fixture = open_dual(EditorCapabilities::ALL).await;
+    let specs = fixture.toolbox.offered_specs(AgentMode::Full);
+    let find_spec = |name: &str| specs.iter().find(|spec| spec.name == name).unwrap();
     check(
-        &format!("{}\n\n{}\n", of("ide_read_file").description, of("read_file").description),
+        &format!("{}\n\n{}\n", find_spec("ide_read_file").description, find_spec("read_file").description),
         expect![[r#"
             On the USER'S machine, in the user's editor: sees unsaved text, and the user sees what is done. Use it for all files of the user's project. Reads a text file. The answer is a line in brackets and then the text as it is, at most 2000 lines at a time; go on with `line` where it says so.
 
@@ -161,7 +162,7 @@ async fn what_a_model_is_told_of_its_tools() {
         "#]],
     );
     check(
-        &serde_json::to_string_pretty(&of("edit_file").schema).unwrap(),
+        &serde_json::to_string_pretty(&find_spec("edit_file").schema).unwrap(),
         expect![[r#"
         {
           "type": "object",

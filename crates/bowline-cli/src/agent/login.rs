@@ -4,18 +4,18 @@ use std::io::{BufRead as _, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 
 use anyhow::{Context as _, Result, bail};
-use bowline_agent::keys::Keyring;
+use bowline_agent::model::keys::Keyring;
 use bowline_agent::model::provider::Provider;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 /// Asks for a provider's key, and for the provider if none is named, and stores the key.
 pub(super) fn run(keys: &Keyring, provider: &str) -> Result<()> {
-    let mut screen = std::io::stderr();
+    let mut stderr = std::io::stderr();
     let names = Provider::ALL.map(Provider::id);
     let name = match provider {
         "" => {
-            write!(screen, "Provider ({}): ", names.join(", "))?;
-            screen.flush()?;
+            write!(stderr, "Provider ({}): ", names.join(", "))?;
+            stderr.flush()?;
             read_line()?
         }
         named => named.to_owned(),
@@ -23,15 +23,15 @@ pub(super) fn run(keys: &Keyring, provider: &str) -> Result<()> {
     let Some(provider) = Provider::from_id(name.trim()) else {
         bail!("there is no provider {name:?}: it is one of {}", names.join(", "));
     };
-    write!(screen, "Key of {} (it is not shown): ", provider.title())?;
-    screen.flush()?;
+    write!(stderr, "Key of {} (it is not shown): ", provider.title())?;
+    stderr.flush()?;
     let key = read_hidden_line()?;
-    writeln!(screen)?;
+    writeln!(stderr)?;
     if key.trim().is_empty() {
         bail!("no key was given, nothing is stored");
     }
     keys.store_key(provider, key.trim()).context("the key could not be stored")?;
-    writeln!(screen, "Stored. New sessions can use {} models.", provider.title())?;
+    writeln!(stderr, "Stored. New sessions can use {} models.", provider.title())?;
     Ok(())
 }
 
@@ -46,7 +46,7 @@ fn read_line() -> Result<String> {
 
 /// Reads a line without echo. Input that is not a terminal is never echoed.
 fn read_hidden_line() -> Result<String> {
-    let Some(_silence) = EchoGuard::disable_echo()? else { return read_line() };
+    let Some(_echo_guard) = EchoGuard::disable_echo()? else { return read_line() };
     let mut bytes = Vec::new();
     for byte in std::io::stdin().lock().bytes() {
         match byte.context("cannot read the key")? {
@@ -79,12 +79,12 @@ impl EchoGuard {
     /// Turns echo off; returns `None` if stdin is not a terminal.
     fn disable_echo() -> Result<Option<Self>> {
         let stdin = std::io::stdin();
-        let Ok(before) = tcgetattr(stdin.as_fd()) else { return Ok(None) };
-        let mut silent = before.clone();
-        silent.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
-        tcsetattr(stdin.as_fd(), OptionalActions::Flush, &silent)
+        let Ok(saved_modes) = tcgetattr(stdin.as_fd()) else { return Ok(None) };
+        let mut modes = saved_modes.clone();
+        modes.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+        tcsetattr(stdin.as_fd(), OptionalActions::Flush, &modes)
             .context("the terminal cannot hide the key")?;
-        Ok(Some(Self { saved_modes: before }))
+        Ok(Some(Self { saved_modes }))
     }
 }
 

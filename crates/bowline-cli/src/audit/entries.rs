@@ -4,20 +4,20 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
+use bowline_access::audit::AuditEntries;
 use bowline_policy::audit::{AuditDecision, AuditEntry, AuditRecord, AuditSubject, VerificationReport};
+use bowline_storage::clock::format_iso8601;
 use bowline_text::time::Timestamp;
-use bowline_workspace::audit::AuditEntries;
-use bowline_workspace::clock::format_iso8601;
 use serde_json::{Value, json};
 
 use super::fold::FoldedEntries;
 use super::{AuditShowArguments, failed};
-use crate::common::console::{OutputStyle, TextStyle, escape_line, ignore_broken_pipe, pluralize};
-use crate::common::names::shorten_id;
-use crate::common::times::{format_duration, format_time, parse_time};
-use crate::common::workspace_location::WorkspaceLocation;
-use crate::error::CliError;
-use bowline_workspace::clock::now;
+use bowline_client::common::console::{OutputStyle, TextStyle, escape_line, ignore_broken_pipe, pluralize};
+use bowline_client::common::names::shorten_id;
+use bowline_client::common::times::{format_duration, format_time, parse_time};
+use bowline_client::common::workspace_location::WorkspaceLocation;
+use bowline_client::error::CliError;
+use bowline_storage::clock::now;
 
 /// Which entries to show, and in which format.
 pub(super) struct EntryQuery<'a> {
@@ -36,24 +36,24 @@ impl<'a> EntryQuery<'a> {
     }
 
     fn matches(&self, entry: &AuditEntry) -> bool {
-        let wanted = self.arguments;
-        let begins =
+        let arguments = self.arguments;
+        let matches_session =
             |id: &String| entry.session.as_ref().is_some_and(|session| session.starts_with(id.as_str()));
-        let names = |text: &String| match &entry.subject {
+        let matches_path = |text: &String| match &entry.subject {
             AuditSubject::None => false,
-            AuditSubject::Path { requested: asked, resolved } => {
-                asked.contains(text.as_str())
-                    || resolved.as_ref().is_some_and(|own| own.contains(text.as_str()))
+            AuditSubject::Path { requested, resolved } => {
+                requested.contains(text.as_str())
+                    || resolved.as_ref().is_some_and(|path| path.contains(text.as_str()))
             }
-            AuditSubject::Command { line: text_of, .. }
-            | AuditSubject::Url(text_of)
-            | AuditSubject::Text(text_of) => text_of.contains(text.as_str()),
+            AuditSubject::Command { line: subject, .. }
+            | AuditSubject::Url(subject)
+            | AuditSubject::Text(subject) => subject.contains(text.as_str()),
         };
-        wanted.session.as_ref().is_none_or(begins)
-            && wanted.turn.is_none_or(|turn| entry.turn == Some(turn))
-            && wanted.path.as_ref().is_none_or(names)
+        arguments.session.as_ref().is_none_or(matches_session)
+            && arguments.turn.is_none_or(|turn| entry.turn == Some(turn))
+            && arguments.path.as_ref().is_none_or(matches_path)
             && self.since.is_none_or(|since| entry.at >= since)
-            && (!wanted.denied || entry.decision == AuditDecision::Denied)
+            && (!arguments.denied || entry.decision == AuditDecision::Denied)
     }
 
     /// Writes matching entries as they are read.
@@ -64,18 +64,18 @@ impl<'a> EntryQuery<'a> {
         &self,
         entries: AuditEntries,
         folded: &FoldedEntries,
-        here: &WorkspaceLocation,
-        look: OutputStyle,
+        location: &WorkspaceLocation,
+        style: OutputStyle,
         out: &mut dyn Write,
     ) -> Result<(), CliError> {
         let line = |record: &AuditRecord| match self.arguments.json {
             true => format!("{}\n", entry_to_json(record)),
-            false => format!("{}\n", format_entry(record, here, look)),
+            false => format!("{}\n", format_entry(record, location, style)),
         };
-        let is_wanted = |record: &AuditRecord| self.matches(&record.entry) && !folded.is_hidden(record);
-        let wanted = entries.filter(|record| record.as_ref().map_or(true, is_wanted));
-        let mut kept = std::collections::VecDeque::new();
-        for record in wanted {
+        let is_shown = |record: &AuditRecord| self.matches(&record.entry) && !folded.is_hidden(record);
+        let matching = entries.filter(|record| record.as_ref().map_or(true, is_shown));
+        let mut tail = std::collections::VecDeque::new();
+        for record in matching {
             let text = line(&record.map_err(failed)?);
             let Some(last) = self.arguments.last else {
                 if let Err(error) = out.write_all(text.as_bytes()) {
@@ -83,12 +83,12 @@ impl<'a> EntryQuery<'a> {
                 }
                 continue;
             };
-            kept.push_back(text);
-            if kept.len() > last {
-                kept.pop_front();
+            tail.push_back(text);
+            if tail.len() > last {
+                tail.pop_front();
             }
         }
-        for text in kept {
+        for text in tail {
             if let Err(error) = out.write_all(text.as_bytes()) {
                 return ignore_broken_pipe(Err(error));
             }
@@ -98,15 +98,15 @@ impl<'a> EntryQuery<'a> {
 }
 
 /// Formats an entry for people.
-fn format_entry(record: &AuditRecord, here: &WorkspaceLocation, look: OutputStyle) -> String {
+fn format_entry(record: &AuditRecord, location: &WorkspaceLocation, style: OutputStyle) -> String {
     let entry = &record.entry;
-    let ink = match entry.decision {
+    let text_style = match entry.decision {
         AuditDecision::Allowed => TextStyle::Good,
         AuditDecision::Denied | AuditDecision::Failed => TextStyle::Bad,
         // Decisions made by a later version are highlighted, too.
         AuditDecision::Cancelled | AuditDecision::Other(_) => TextStyle::Highlight,
     };
-    let decision = look.paint(ink, &format!("{:9}", escape_line(entry.decision.as_str())));
+    let decision = style.paint(text_style, &format!("{:9}", escape_line(entry.decision.as_str())));
     let mut text = format!(
         "{:>5} {}  {decision} {}",
         record.seq,
@@ -116,48 +116,50 @@ fn format_entry(record: &AuditRecord, here: &WorkspaceLocation, look: OutputStyl
     // Writing to a string cannot fail.
     match &entry.subject {
         AuditSubject::None => {}
-        AuditSubject::Path { requested: asked, resolved } => {
-            _ = write!(text, " {}", escape_line(here.relative_name(asked)));
-            if let Some(own) = resolved {
-                _ = write!(text, " → {}", escape_line(here.relative_name(own)));
+        AuditSubject::Path { requested, resolved } => {
+            _ = write!(text, " {}", escape_line(location.relative_name(requested)));
+            if let Some(resolved) = resolved {
+                _ = write!(text, " → {}", escape_line(location.relative_name(resolved)));
             }
         }
         AuditSubject::Command { line, cwd, env } => {
             _ = write!(text, " `{}`", escape_line(line));
-            if *cwd != here.root {
-                _ = write!(text, " in {}", escape_line(here.relative_name(cwd)));
+            if *cwd != location.root {
+                _ = write!(text, " in {}", escape_line(location.relative_name(cwd)));
             }
             if !env.is_empty() {
                 _ = write!(text, " with {}", escape_line(&env.join(", ")));
             }
         }
-        AuditSubject::Url(what) | AuditSubject::Text(what) => _ = write!(text, " {}", escape_line(what)),
+        AuditSubject::Url(subject) | AuditSubject::Text(subject) => {
+            _ = write!(text, " {}", escape_line(subject))
+        }
     }
-    let mut more = Vec::new();
+    let mut details = Vec::new();
     match entry.decided_by.to_string().as_str() {
         "nobody" => {}
-        by => more.push(format!("by {}", escape_line(by))),
+        by => details.push(format!("by {}", escape_line(by))),
     }
-    more.extend(entry.latency_us.map(format_duration));
-    more.extend(
+    details.extend(entry.latency_us.map(format_duration));
+    details.extend(
         entry.bytes.map(|bytes| pluralize(usize::try_from(bytes).unwrap_or(usize::MAX), "byte", "bytes")),
     );
-    more.extend(entry.exit.as_ref().map(|exit| format!("exit {}", escape_line(exit))));
-    more.extend(entry.reason.as_ref().map(|reason| escape_line(reason)));
-    if !more.is_empty() {
-        _ = write!(text, " · {}", more.join(" · "));
+    details.extend(entry.exit.as_ref().map(|exit| format!("exit {}", escape_line(exit))));
+    details.extend(entry.reason.as_ref().map(|reason| escape_line(reason)));
+    if !details.is_empty() {
+        _ = write!(text, " · {}", details.join(" · "));
     }
-    let mut whose = Vec::new();
-    whose.extend(
+    let mut ids = Vec::new();
+    ids.extend(
         entry
             .session
             .as_ref()
             .map(|session| format!("session {}", escape_line(shorten_id(session, std::iter::empty())))),
     );
-    whose.extend(entry.turn.map(|turn| format!("turn {turn}")));
-    whose.extend(entry.call.as_ref().map(|call| format!("call {}", escape_line(call))));
-    if !whose.is_empty() {
-        _ = write!(text, " {}", look.paint(TextStyle::Faint, &format!("({})", whose.join(", "))));
+    ids.extend(entry.turn.map(|turn| format!("turn {turn}")));
+    ids.extend(entry.call.as_ref().map(|call| format!("call {}", escape_line(call))));
+    if !ids.is_empty() {
+        _ = write!(text, " {}", style.paint(TextStyle::Faint, &format!("({})", ids.join(", "))));
     }
     text
 }
@@ -167,7 +169,7 @@ fn entry_to_json(record: &AuditRecord) -> Value {
     let entry = &record.entry;
     let subject = match &entry.subject {
         AuditSubject::None => Value::Null,
-        AuditSubject::Path { requested: asked, resolved } => json!({"path": asked, "resolved": resolved}),
+        AuditSubject::Path { requested, resolved } => json!({"path": requested, "resolved": resolved}),
         AuditSubject::Command { line, cwd, env } => json!({"command": line, "cwd": cwd, "env": env}),
         AuditSubject::Url(url) => json!({"url": url}),
         AuditSubject::Text(text) => json!({"text": text}),
@@ -192,16 +194,17 @@ fn entry_to_json(record: &AuditRecord) -> Value {
 }
 
 /// Formats the result of a verification.
-pub(super) fn format_verification(report: &VerificationReport, log: &Path, look: OutputStyle) -> String {
+pub(super) fn format_verification(report: &VerificationReport, log: &Path, style: OutputStyle) -> String {
     let entries = pluralize(usize::try_from(report.entries).unwrap_or(usize::MAX), "entry", "entries");
     let files = pluralize(usize::try_from(report.files).unwrap_or(usize::MAX), "file", "files");
     let range = report.range.map_or_else(String::new, |(first, last)| format!(", {first} to {last}"));
-    let whole = match (report.is_intact(), report.has_only_crash_artifacts()) {
-        (true, _) => look.paint(TextStyle::Good, "whole"),
-        (false, true) => look.paint(TextStyle::Good, "whole but for what a crash left"),
-        (false, false) => look.paint(TextStyle::Bad, "not as it was written"),
+    let verdict = match (report.is_intact(), report.has_only_crash_artifacts()) {
+        (true, _) => style.paint(TextStyle::Good, "whole"),
+        (false, true) => style.paint(TextStyle::Good, "whole but for what a crash left"),
+        (false, false) => style.paint(TextStyle::Bad, "not as it was written"),
     };
-    let mut text = format!("{}\n{whole}: {entries} in {files}{range}\n", escape_line(&log.to_string_lossy()));
+    let mut text =
+        format!("{}\n{verdict}: {entries} in {files}{range}\n", escape_line(&log.to_string_lossy()));
     for finding in &report.findings {
         _ = writeln!(text, "  {}", escape_line(&finding.to_string()));
     }

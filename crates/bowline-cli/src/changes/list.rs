@@ -5,18 +5,18 @@ use std::fmt::Write as _;
 
 use bowline_history::changes::{Change, ChangeId, ChangeSource, FileState};
 use bowline_history::undo::ChangeSelection;
+use bowline_storage::clock::format_iso8601;
 use bowline_text::diff;
 use bowline_text::time::Timestamp;
-use bowline_workspace::clock::format_iso8601;
 use bowline_workspace::workspace::{ListedChange, Workspace};
 use serde_json::{Value, json};
 
 use super::failed;
-use crate::common::console::{OutputStyle, TextStyle, escape_line, escape_lines, pluralize};
-use crate::common::names::SessionNames;
-use crate::common::times::{format_age, format_time};
-use crate::common::workspace_location::WorkspaceLocation;
-use crate::error::CliError;
+use bowline_client::common::console::{OutputStyle, TextStyle, escape_line, escape_lines, pluralize};
+use bowline_client::common::names::SessionNames;
+use bowline_client::common::times::{format_age, format_time};
+use bowline_client::common::workspace_location::WorkspaceLocation;
+use bowline_client::error::CliError;
 
 /// The maximum number of lines shown per hunk.
 const MAX_HUNK_LINES: usize = 12;
@@ -56,7 +56,7 @@ struct TurnChanges {
 }
 
 impl ChangeList {
-    /// Selects the changes to list; with `kept`, includes texts that only the journal has.
+    /// Selects the changes to list; with `includes_kept_texts`, includes texts that only the journal has.
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
@@ -64,42 +64,43 @@ impl ChangeList {
         workspace: &Workspace,
         history: &[ListedChange],
         selection: &ChangeSelection,
-        all: bool,
-        kept: bool,
+        show_all: bool,
+        includes_kept_texts: bool,
     ) -> Result<Self, CliError> {
         let mut groups: Vec<TurnChanges> = Vec::new();
-        let mut places: HashMap<(Option<String>, Option<u64>, bool), usize> = HashMap::new();
-        let mut undone = 0;
-        let texts = history.iter().filter(|changed| kept && changed.change.is_kept_text()).cloned();
-        for changed in workspace.changes(selection).map_err(failed)?.into_iter().chain(texts) {
+        let mut group_indexes: HashMap<(Option<String>, Option<u64>, bool), usize> = HashMap::new();
+        let mut undone_count = 0;
+        let kept_texts =
+            history.iter().filter(|changed| includes_kept_texts && changed.change.is_kept_text()).cloned();
+        for changed in workspace.changes(selection).map_err(failed)?.into_iter().chain(kept_texts) {
             let is_edit = changed.change.reverses.is_empty();
             // A change that is named by its id is always listed.
-            if !all && selection.change.is_none() && !(is_edit && changed.is_in_effect) {
-                undone += usize::from(is_edit);
+            if !show_all && selection.change.is_none() && !(is_edit && changed.is_in_effect) {
+                undone_count += usize::from(is_edit);
                 continue;
             }
             let origin = &changed.change.origin;
             let (session, turn) = (origin.session.clone(), origin.turn);
             let is_undo = session.is_none() && !is_edit;
-            let place = places.entry((session.clone(), turn, is_undo)).or_insert_with(|| {
+            let index = group_indexes.entry((session.clone(), turn, is_undo)).or_insert_with(|| {
                 groups.push(TurnChanges { session, turn, is_undo, changes: Vec::new() });
                 groups.len() - 1
             });
-            groups[*place].changes.push(changed);
+            groups[*index].changes.push(changed);
         }
         groups.sort_by_key(|group| group.changes.last().map(|changed| changed.change.id));
-        let mut taken: HashMap<ChangeId, BTreeSet<usize>> = HashMap::new();
+        let mut undone_hunks: HashMap<ChangeId, BTreeSet<usize>> = HashMap::new();
         for undo in history.iter().filter(|changed| changed.is_in_effect) {
             for reversal in &undo.change.reverses {
                 let hunks = reversal.hunks.iter().flatten().copied();
-                taken.entry(reversal.change).or_default().extend(hunks);
+                undone_hunks.entry(reversal.change).or_default().extend(hunks);
             }
         }
-        taken.retain(|_, hunks| !hunks.is_empty());
+        undone_hunks.retain(|_, hunks| !hunks.is_empty());
         Ok(Self {
             turns: groups,
-            undone_count: undone,
-            undone_hunks: taken,
+            undone_count,
+            undone_hunks,
             reverted_by_hand: workspace.find_manual_reverts(history),
         })
     }
@@ -116,30 +117,30 @@ impl ChangeList {
     pub(crate) fn to_text(
         &self,
         workspace: &Workspace,
-        here: &WorkspaceLocation,
+        location: &WorkspaceLocation,
         names: &SessionNames,
         options: ChangeListOptions,
     ) -> Result<String, CliError> {
-        let look = options.style;
+        let style = options.style;
         let mut text = String::new();
-        let mut head_of = None;
+        let mut last_heading = None;
         for group in &self.turns {
             let heading = (&group.session, group.is_undo);
-            if head_of != Some(heading) {
-                let head = match &group.session {
+            if last_heading != Some(heading) {
+                let title = match &group.session {
                     None if group.is_undo => "undone and redone with bowline".to_owned(),
                     None => "beside the agents: you, or other programs".to_owned(),
                     Some(session) => format!("session {}", names.session(session)),
                 };
-                let gap = if text.is_empty() { "" } else { "\n" };
+                let separator = if text.is_empty() { "" } else { "\n" };
                 // Writing to a string cannot fail.
-                _ = writeln!(text, "{gap}{}", look.paint(TextStyle::Heading, &head));
+                _ = writeln!(text, "{separator}{}", style.paint(TextStyle::Heading, &title));
             }
-            head_of = Some(heading);
-            self.write_turn(&mut text, group, workspace, here, names, options)?;
+            last_heading = Some(heading);
+            self.write_turn(&mut text, group, workspace, location, names, options)?;
         }
-        let shown = self.turns.iter().map(|group| group.changes.len()).sum();
-        let gap = if text.is_empty() { "" } else { "\n" };
+        let count = self.turns.iter().map(|group| group.changes.len()).sum();
+        let separator = if text.is_empty() { "" } else { "\n" };
         let more = match self.undone_count {
             0 => String::new(),
             undone => format!("; {undone} more {} undone (--all)", if undone == 1 { "is" } else { "are" }),
@@ -147,10 +148,10 @@ impl ChangeList {
         let edits = self.turns.iter().flat_map(|group| &group.changes);
         let edits = edits.filter(|changed| changed.is_in_effect && changed.change.reverses.is_empty());
         let newest = edits.map(|changed| changed.change.id).max();
-        let how = newest.map_or_else(String::new, |id| {
+        let hint = newest.map_or_else(String::new, |id| {
             format!("; bowline undo takes the last turn back, bowline undo --change {id} one change")
         });
-        _ = writeln!(text, "{gap}{}{more}{how}", pluralize(shown, "change", "changes"));
+        _ = writeln!(text, "{separator}{}{more}{hint}", pluralize(count, "change", "changes"));
         Ok(text)
     }
 
@@ -159,23 +160,23 @@ impl ChangeList {
         text: &mut String,
         group: &TurnChanges,
         workspace: &Workspace,
-        here: &WorkspaceLocation,
+        location: &WorkspaceLocation,
         names: &SessionNames,
         options: ChangeListOptions,
     ) -> Result<(), CliError> {
-        let look = options.style;
+        let style = options.style;
         let Some(last) = group.changes.last() else { return Ok(()) };
         if let Some(turn) = group.turn {
             let title = group.session.as_deref().and_then(|session| names.title(session, turn));
             let title = title.map(|title| format!("{title} · ")).unwrap_or_default();
             let when =
                 format!("{} ({})", format_time(last.change.at), format_age(last.change.at, options.now));
-            _ = writeln!(text, "  turn {turn} · {title}{}", look.paint(TextStyle::Faint, &when));
+            _ = writeln!(text, "  turn {turn} · {title}{}", style.paint(TextStyle::Faint, &when));
         }
         let listed = if options.is_full { group.changes.len() } else { MAX_LISTED };
         let listed = &group.changes[..listed.min(group.changes.len())];
         let files: Vec<String> =
-            listed.iter().map(|changed| escape_line(here.relative_name(&changed.change.path))).collect();
+            listed.iter().map(|changed| escape_line(location.relative_name(&changed.change.path))).collect();
         let width = files.iter().map(|name| name.chars().count()).max().unwrap_or(0);
         let digits = last.change.id.to_string().len();
         let mut command = None;
@@ -189,27 +190,30 @@ impl ChangeList {
                     text,
                     "    $ {}{}",
                     escape_line(line),
-                    look.paint(TextStyle::Faint, &call.unwrap_or_default())
+                    style.paint(TextStyle::Faint, &call.unwrap_or_default())
                 );
             }
             command = Some((&change.origin.command, &change.origin.call));
-            let extent = change_hunks(workspace, change)?;
+            let hunks = change_hunks(workspace, change)?;
             let mut line = format!(
                 "    {:>digits$} {:8} {name:width$} {}",
                 change.id.0,
                 describe_change(change),
-                format_line_counts(extent.as_deref(), change, look)
+                format_line_counts(hunks.as_deref(), change, style)
             );
-            if let Some(more) = self.describe_status(changed, extent.map_or(0, |hunks| hunks.len()), look) {
+            if let Some(more) = self.describe_status(changed, hunks.map_or(0, |hunks| hunks.len()), style) {
                 line = format!("{}  {more}", line.trim_end());
             }
             if group.turn.is_none() {
-                line =
-                    format!("{}  {}", line.trim_end(), look.paint(TextStyle::Faint, &format_time(change.at)));
+                line = format!(
+                    "{}  {}",
+                    line.trim_end(),
+                    style.paint(TextStyle::Faint, &format_time(change.at))
+                );
             }
             _ = writeln!(text, "{}", line.trim_end());
             if options.show_hunks {
-                self.write_hunks(text, change, workspace, look)?;
+                self.write_hunks(text, change, workspace, style)?;
             }
         }
         let more = group.changes.len() - listed.len();
@@ -220,56 +224,56 @@ impl ChangeList {
     }
 
     /// Returns additional remarks on a change.
-    fn describe_status(&self, changed: &ListedChange, hunks: usize, look: OutputStyle) -> Option<String> {
+    fn describe_status(&self, changed: &ListedChange, hunks: usize, style: OutputStyle) -> Option<String> {
         let change = &changed.change;
-        let mut said = Vec::new();
+        let mut notes = Vec::new();
         let numbers = |hunks: &mut dyn Iterator<Item = usize>| {
             hunks.map(|hunk| (hunk + 1).to_string()).collect::<Vec<_>>().join(", ")
         };
-        let taken = change.reverses.iter().map(|reversal| match &reversal.hunks {
+        let reversed = change.reverses.iter().map(|reversal| match &reversal.hunks {
             Some(hunks) => format!("{} (hunks {})", reversal.change, numbers(&mut hunks.iter().copied())),
             None => reversal.change.to_string(),
         });
-        let taken: Vec<String> = taken.collect();
-        if !taken.is_empty() {
-            said.push(format!("takes back {}", taken.join(", ")));
+        let reversed: Vec<String> = reversed.collect();
+        if !reversed.is_empty() {
+            notes.push(format!("takes back {}", reversed.join(", ")));
         }
         if let (Some(before), Some(after)) = (change.before, change.after)
             && before.mode != after.mode
         {
-            said.push(format!("mode {:o}, was {:o}", after.mode & 0o7777, before.mode & 0o7777));
+            notes.push(format!("mode {:o}, was {:o}", after.mode & 0o7777, before.mode & 0o7777));
         }
         match change.source {
-            ChangeSource::Written if change.is_pruned() => said.push("pruned".to_owned()),
+            ChangeSource::Written if change.is_pruned() => notes.push("pruned".to_owned()),
             ChangeSource::Written => {}
             ChangeSource::Observed if change.is_kept_text() => {
-                said.push(format!("kept, not in the file: bowline restore {}", change.id));
+                notes.push(format!("kept, not in the file: bowline restore {}", change.id));
             }
-            ChangeSource::Observed => said.push("observed".to_owned()),
-            ChangeSource::Claimed => said.push("claimed".to_owned()),
+            ChangeSource::Observed => notes.push("observed".to_owned()),
+            ChangeSource::Claimed => notes.push("claimed".to_owned()),
         }
         // The changes that a command made are listed below it.
         if let (None, Some(call), false) =
             (&change.origin.command, &change.origin.call, change.is_kept_text())
         {
-            said.push(format!("call {}", escape_line(call)));
+            notes.push(format!("call {}", escape_line(call)));
         }
         if changed.is_uncertain {
-            said.push("was interrupted; its outcome is unknown".to_owned());
+            notes.push("was interrupted; its outcome is unknown".to_owned());
         }
-        let mut said = look.paint(TextStyle::Faint, &said.join(", "));
+        let mut status = style.paint(TextStyle::Faint, &notes.join(", "));
         let undone = match self.undone_hunks.get(&change.id) {
             _ if !changed.is_in_effect => "undone".to_owned(),
-            Some(taken) if taken.len() >= hunks => "undone, hunk by hunk".to_owned(),
+            Some(undone_hunks) if undone_hunks.len() >= hunks => "undone, hunk by hunk".to_owned(),
             Some(hunks) => format!("undone in part (hunks {})", numbers(&mut hunks.iter().copied())),
             None if self.reverted_by_hand.contains(&change.id) => "reverted by hand".to_owned(),
             None => String::new(),
         };
         if !undone.is_empty() {
-            let gap = if said.is_empty() { "" } else { ", " };
-            said = format!("{said}{gap}{}", look.paint(TextStyle::Highlight, &undone));
+            let separator = if status.is_empty() { "" } else { ", " };
+            status = format!("{status}{separator}{}", style.paint(TextStyle::Highlight, &undone));
         }
-        (!said.is_empty()).then_some(said)
+        (!status.is_empty()).then_some(status)
     }
 
     fn write_hunks(
@@ -277,24 +281,24 @@ impl ChangeList {
         text: &mut String,
         change: &Change,
         workspace: &Workspace,
-        look: OutputStyle,
+        style: OutputStyle,
     ) -> Result<(), CliError> {
         let (before, after) = workspace.change_texts(change.id).map_err(failed)?;
         let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
         let old: Vec<&str> = before.split_inclusive('\n').collect();
         let new: Vec<&str> = after.split_inclusive('\n').collect();
         for (number, hunk) in diff::compute_hunks(&before, &after).iter().enumerate() {
-            let undone = self.undone_hunks.get(&change.id).is_some_and(|taken| taken.contains(&number));
+            let undone = self.undone_hunks.get(&change.id).is_some_and(|hunks| hunks.contains(&number));
             let undone = if undone { ", undone" } else { "" };
-            let place = format!("hunk {}, line {}{undone}", number + 1, hunk.new.start + 1);
-            _ = writeln!(text, "         {}", look.paint(TextStyle::Highlight, &place));
+            let heading = format!("hunk {}, line {}{undone}", number + 1, hunk.new.start + 1);
+            _ = writeln!(text, "         {}", style.paint(TextStyle::Highlight, &heading));
             let removed = old.get(hunk.old.clone()).unwrap_or_default();
             let added = new.get(hunk.new.clone()).unwrap_or_default();
             let lines = removed.iter().map(|line| (TextStyle::Bad, '-', line));
             let lines: Vec<_> = lines.chain(added.iter().map(|line| (TextStyle::Good, '+', line))).collect();
-            for (ink, sign, line) in lines.iter().take(MAX_HUNK_LINES) {
+            for (text_style, sign, line) in lines.iter().take(MAX_HUNK_LINES) {
                 let line = escape_lines(line.trim_end_matches(['\n', '\r']));
-                _ = writeln!(text, "         {}", look.paint(*ink, &format!("{sign}{line}")));
+                _ = writeln!(text, "         {}", style.paint(*text_style, &format!("{sign}{line}")));
             }
             if lines.len() > MAX_HUNK_LINES {
                 _ = writeln!(
@@ -314,7 +318,7 @@ impl ChangeList {
     pub(crate) fn to_json_lines(
         &self,
         workspace: &Workspace,
-        here: &WorkspaceLocation,
+        location: &WorkspaceLocation,
     ) -> Result<String, CliError> {
         let mut text = String::new();
         for changed in self.turns.iter().flat_map(|group| &group.changes) {
@@ -324,7 +328,7 @@ impl ChangeList {
             let reverses: Vec<Value> = change
                 .reverses
                 .iter()
-                .map(|one| json!({"change": one.change.0, "hunks": one.hunks.as_ref().map(|hunks| one_based(hunks.iter()))}))
+                .map(|reversal| json!({"change": reversal.change.0, "hunks": reversal.hunks.as_ref().map(|hunks| one_based(hunks.iter()))}))
                 .collect();
             let source = match change.source {
                 ChangeSource::Written => "written",
@@ -334,7 +338,7 @@ impl ChangeList {
             let line = json!({
                 "change": change.id.0,
                 "at": format_iso8601(change.at),
-                "workspace": here.root,
+                "workspace": location.root,
                 "session": origin.session,
                 "turn": origin.turn,
                 "call": origin.call,
@@ -395,17 +399,17 @@ fn count_lines(hunks: &[diff::Hunk]) -> diff::DiffStat {
     diff::DiffStat { added: sum(|hunk| hunk.new.len()), removed: sum(|hunk| hunk.old.len()) }
 }
 
-fn format_line_counts(extent: Option<&[diff::Hunk]>, change: &Change, look: OutputStyle) -> String {
-    let Some(lines) = extent.map(count_lines) else {
+fn format_line_counts(hunks: Option<&[diff::Hunk]>, change: &Change, style: OutputStyle) -> String {
+    let Some(lines) = hunks.map(count_lines) else {
         let size = |state: Option<FileState>| state.map_or(0, |state| state.size);
         return format!("{} → {} bytes", size(change.before), size(change.after));
     };
     let mut parts = Vec::new();
     if lines.added > 0 {
-        parts.push(look.paint(TextStyle::Good, &format!("+{}", lines.added)));
+        parts.push(style.paint(TextStyle::Good, &format!("+{}", lines.added)));
     }
     if lines.removed > 0 {
-        parts.push(look.paint(TextStyle::Bad, &format!("−{}", lines.removed)));
+        parts.push(style.paint(TextStyle::Bad, &format!("−{}", lines.removed)));
     }
     parts.join(" ")
 }

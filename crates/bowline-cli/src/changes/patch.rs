@@ -7,9 +7,9 @@ use bowline_workspace::workspace::{FilePatch, Workspace};
 use serde_json::json;
 
 use super::failed;
-use crate::common::console::{OutputStyle, TextStyle, escape_line, escape_lines, pluralize};
-use crate::common::workspace_location::WorkspaceLocation;
-use crate::error::CliError;
+use bowline_client::common::console::{OutputStyle, TextStyle, escape_line, escape_lines, pluralize};
+use bowline_client::common::workspace_location::WorkspaceLocation;
+use bowline_client::error::CliError;
 
 /// The maximum number of `+` and `-` signs in a file's diffstat.
 const MAX_STAT_SIGNS: usize = 40;
@@ -22,14 +22,14 @@ pub(crate) fn file_patches(
     workspace: &Workspace,
     selection: &ChangeSelection,
 ) -> Result<Vec<FilePatch>, CliError> {
-    let Some(one) = &selection.change else { return workspace.diff_files(selection).map_err(failed) };
+    let Some(reversal) = &selection.change else { return workspace.diff_files(selection).map_err(failed) };
     // A change that is named by its id is shown even if it is undone.
-    let change = workspace.change(one.change).map_err(failed)?;
-    let patch = match &one.hunks {
-        None => workspace.diff_change(one.change).map_err(failed)?,
+    let change = workspace.change(reversal.change).map_err(failed)?;
+    let patch = match &reversal.hunks {
+        None => workspace.diff_change(reversal.change).map_err(failed)?,
         Some(hunks) => {
-            check_hunks(workspace, one.change, hunks)?;
-            workspace.diff_hunks(one.change, hunks).map_err(failed)?
+            check_hunks(workspace, reversal.change, hunks)?;
+            workspace.diff_hunks(reversal.change, hunks).map_err(failed)?
         }
     };
     Ok(if patch.is_empty() { Vec::new() } else { vec![FilePatch { path: change.path, patch }] })
@@ -44,13 +44,13 @@ pub(crate) fn check_hunks(
     change: bowline_history::changes::ChangeId,
     hunks: &[usize],
 ) -> Result<(), CliError> {
-    let known = workspace.change_hunks(change).map_err(failed)?.len();
-    match hunks.iter().find(|hunk| **hunk >= known) {
+    let count = workspace.change_hunks(change).map_err(failed)?.len();
+    match hunks.iter().find(|hunk| **hunk >= count) {
         None => Ok(()),
         Some(hunk) => Err(failed(anyhow::anyhow!(
             "change {change} has no hunk {}, it has {}: `bowline changes --hunks` shows them",
             hunk + 1,
-            if known == 0 { "none".to_owned() } else { format!("1 to {known}") }
+            if count == 0 { "none".to_owned() } else { format!("1 to {count}") }
         ))),
     }
 }
@@ -89,18 +89,19 @@ pub(crate) fn to_json_lines(files: &[FilePatch]) -> String {
 }
 
 /// Returns a diffstat: how much changed in each file.
-pub(crate) fn format_stat(files: &[FilePatch], here: &WorkspaceLocation) -> String {
-    let names: Vec<String> = files.iter().map(|file| escape_line(here.relative_name(&file.path))).collect();
+pub(crate) fn format_stat(files: &[FilePatch], location: &WorkspaceLocation) -> String {
+    let names: Vec<String> =
+        files.iter().map(|file| escape_line(location.relative_name(&file.path))).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let sums: Vec<(usize, usize)> = files.iter().map(|file| count_lines(&file.patch)).collect();
-    let most = sums.iter().map(|(added, removed)| added + removed).max().unwrap_or(0);
-    let digits = most.to_string().len();
+    let max_changed = sums.iter().map(|(added, removed)| added + removed).max().unwrap_or(0);
+    let digits = max_changed.to_string().len();
     let mut text = String::new();
     for ((name, (added, removed)), file) in names.iter().zip(&sums).zip(files) {
         let scale = |lines: usize| {
-            if most > MAX_STAT_SIGNS { (lines * MAX_STAT_SIGNS).div_ceil(most) } else { lines }
+            if max_changed > MAX_STAT_SIGNS { (lines * MAX_STAT_SIGNS).div_ceil(max_changed) } else { lines }
         };
-        let what = if is_binary(&file.patch) {
+        let stat = if is_binary(&file.patch) {
             "binary".to_owned()
         } else {
             format!(
@@ -111,27 +112,27 @@ pub(crate) fn format_stat(files: &[FilePatch], here: &WorkspaceLocation) -> Stri
             )
         };
         // Writing to a string cannot fail.
-        _ = writeln!(text, " {name:width$} | {}", what.trim_end());
+        _ = writeln!(text, " {name:width$} | {}", stat.trim_end());
     }
-    let (added, removed) = sums.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let (added, removed) = sums.iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
     _ = writeln!(text, " {} changed, +{added} −{removed}", pluralize(files.len(), "file", "files"));
     text
 }
 
 /// Formats a patch for a terminal: coloured, with control sequences neutralised.
-pub(crate) fn paint_patch(patch: &str, look: OutputStyle) -> String {
+pub(crate) fn paint_patch(patch: &str, style: OutputStyle) -> String {
     let mut text = String::new();
-    let mut in_head = true;
+    let mut in_header = true;
     for line in patch.split_inclusive('\n') {
         let line = line.strip_suffix('\n').unwrap_or(line);
-        let shown = escape_lines(line.strip_suffix('\r').unwrap_or(line));
-        in_head = line.starts_with("diff --git ") || (in_head && !line.starts_with("@@ "));
+        let escaped = escape_lines(line.strip_suffix('\r').unwrap_or(line));
+        in_header = line.starts_with("diff --git ") || (in_header && !line.starts_with("@@ "));
         let painted = match line.as_bytes().first() {
-            _ if in_head => look.paint(TextStyle::Heading, &shown),
-            Some(b'@') => look.paint(TextStyle::Highlight, &shown),
-            Some(b'+') => look.paint(TextStyle::Good, &shown),
-            Some(b'-') => look.paint(TextStyle::Bad, &shown),
-            _ => shown,
+            _ if in_header => style.paint(TextStyle::Heading, &escaped),
+            Some(b'@') => style.paint(TextStyle::Highlight, &escaped),
+            Some(b'+') => style.paint(TextStyle::Good, &escaped),
+            Some(b'-') => style.paint(TextStyle::Bad, &escaped),
+            _ => escaped,
         };
         text.push_str(&painted);
         text.push('\n');

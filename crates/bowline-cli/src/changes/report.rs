@@ -13,12 +13,12 @@ use super::leftovers::Leftovers;
 use super::selectors::ResolvedSelection;
 use super::undo::UndoRequest;
 use super::{ConflictHandling, failed, patch};
-use crate::common::console::{
+use bowline_client::common::console::{
     OutputStyle, TextStyle, escape_line, escape_lines, pluralize, print, print_note,
 };
-use crate::common::pager::print_paged;
-use crate::common::workspace_location::WorkspaceLocation;
-use crate::error::CliError;
+use bowline_client::common::pager::print_paged;
+use bowline_client::common::workspace_location::WorkspaceLocation;
+use bowline_client::error::CliError;
 
 /// The maximum number of reverted files listed, and of files that could not be reverted.
 const MAX_LISTED: usize = 20;
@@ -59,7 +59,7 @@ impl UndoContext<'_> {
 
     /// Returns an error that explains why nothing can be reverted.
     pub(super) fn nothing_to_do_error(&self, error: FilesError) -> CliError {
-        let (direction, words) = (self.request.direction, &self.resolved.description);
+        let (direction, description) = (self.request.direction, &self.resolved.description);
         failed(match error {
             FilesError::NothingToUndo(_)
                 if direction == ReversalDirection::Redo && self.resolved.selection.limit.is_some() =>
@@ -67,10 +67,10 @@ impl UndoContext<'_> {
                 anyhow::anyhow!("there is nothing to redo: nothing is undone")
             }
             FilesError::NothingToUndo(_) => {
-                anyhow::anyhow!("there is nothing to {} of {words}", direction.verb())
+                anyhow::anyhow!("there is nothing to {} of {description}", direction.verb())
             }
             FilesError::OnlyObservedChanges(_) => anyhow::anyhow!(
-                "there is nothing to undo of {words} but what was merely found changed and may be your own work: {}; \
+                "there is nothing to undo of {description} but what was merely found changed and may be your own work: {}; \
                  --found takes it back",
                 join_names(&self.skipped_observed_files())
             ),
@@ -81,78 +81,75 @@ impl UndoContext<'_> {
     /// Returns the files that an undo leaves alone because their changes were only observed.
     fn skipped_observed_files(&self) -> BTreeSet<&str> {
         let selection = &self.resolved.selection;
-        let all = ChangeSelection { only_explained: false, ..selection.clone() };
-        let is_left = |changed: &&ListedChange| {
+        let unrestricted = ChangeSelection { only_explained: false, ..selection.clone() };
+        let is_skipped = |changed: &&ListedChange| {
             let change = &changed.change;
             let is_edit =
                 changed.is_in_effect && change.reverses.is_empty() && change.origin.session.is_some();
-            is_edit && selection.only_explained && change.is_unattributed() && all.matches(change)
+            is_edit && selection.only_explained && change.is_unattributed() && unrestricted.matches(change)
         };
         if self.request.direction == ReversalDirection::Redo {
             return BTreeSet::new();
         }
         self.history
             .iter()
-            .filter(is_left)
+            .filter(is_skipped)
             .map(|changed| self.location.relative_name(&changed.change.path))
             .collect()
     }
 
     /// Prints what would be done.
-    pub(super) fn print_preview(&self, foresight: UndoPreview) -> Result<(), CliError> {
-        let Self {
-            location: here,
-            workspace,
-            resolved: meant,
-            request: UndoRequest { direction, json, .. },
-            ..
-        } = *self;
+    pub(super) fn print_preview(&self, preview: UndoPreview) -> Result<(), CliError> {
+        let Self { location, workspace, resolved, request: UndoRequest { direction, json, .. }, .. } = *self;
         if json {
-            return self.print_preview_json(&foresight);
+            return self.print_preview_json(&preview);
         }
-        let look = OutputStyle::for_stdout();
-        let (mut shown, mut refused) = (String::new(), Vec::new());
-        let files = foresight.files.len();
+        let style = OutputStyle::for_stdout();
+        let (mut patches, mut refused) = (String::new(), Vec::new());
+        let files = preview.files.len();
         print_note(&format!(
             "{} would be {}, in {}",
-            meant.description,
+            resolved.description,
             direction.participle(),
             pluralize(files, "file", "files")
         ));
-        let taken = |change: &Change| foresight.files.iter().any(|file| file.path == change.path);
-        let found = self.history.iter().filter(|changed| changed.is_in_effect).map(|changed| &changed.change);
-        let found =
-            found.filter(|change| change.source == ChangeSource::Observed && meant.selection.matches(change));
-        let found: BTreeSet<&str> =
-            found.filter(|change| taken(change)).map(|change| here.relative_name(&change.path)).collect();
-        if direction == ReversalDirection::Undo && !found.is_empty() {
+        let is_affected = |change: &Change| preview.files.iter().any(|file| file.path == change.path);
+        let observed =
+            self.history.iter().filter(|changed| changed.is_in_effect).map(|changed| &changed.change);
+        let observed = observed
+            .filter(|change| change.source == ChangeSource::Observed && resolved.selection.matches(change));
+        let observed: BTreeSet<&str> = observed
+            .filter(|change| is_affected(change))
+            .map(|change| location.relative_name(&change.path))
+            .collect();
+        if direction == ReversalDirection::Undo && !observed.is_empty() {
             print_note(&format!(
                 "{MAYBE_YOURS_NOTE}: {}; --written-only leaves that alone",
-                join_names(&found)
+                join_names(&observed)
             ));
         }
-        let left = self.skipped_observed_files();
-        if !left.is_empty() {
-            print_note(&format!("{NOT_UNDONE_NOTE}: {}; --found takes that back, too", join_names(&left)));
+        let skipped = self.skipped_observed_files();
+        if !skipped.is_empty() {
+            print_note(&format!("{NOT_UNDONE_NOTE}: {}; --found takes that back, too", join_names(&skipped)));
         }
-        for file in foresight.files {
+        for file in preview.files {
             match file.patch {
                 Ok(patch) if patch.is_empty() => {
                     print_note(&format!("{} is so already", self.display_name(&file.path)))
                 }
-                Ok(patch) if look.is_terminal => shown.push_str(&patch::paint_patch(&patch, look)),
-                Ok(patch) => shown.push_str(&patch),
+                Ok(patch) if style.is_terminal => patches.push_str(&patch::paint_patch(&patch, style)),
+                Ok(patch) => patches.push_str(&patch),
                 Err(error) => refused.push((file.path, error)),
             }
         }
-        print_paged(&shown)?;
-        let left = report_unrestorable(here, workspace, direction, &foresight.skipped)?;
+        print_paged(&patches)?;
+        let unrestorable = report_unrestorable(location, workspace, direction, &preview.skipped)?;
         self.report_refused(files, &refused, UndoExtent::Nothing)?;
-        left.map_or(Ok(()), Err)
+        unrestorable.map_or(Ok(()), Err)
     }
 
-    fn print_preview_json(&self, foresight: &UndoPreview) -> Result<(), CliError> {
-        let files = foresight.files.iter().map(|file| match &file.patch {
+    fn print_preview_json(&self, preview: &UndoPreview) -> Result<(), CliError> {
+        let files = preview.files.iter().map(|file| match &file.patch {
             Ok(patch) => json!({"path": file.path, "changes": change_ids(&file.changes), "patch": patch}),
             Err(error) => {
                 let mut refused = refusal_to_json(&file.path, error);
@@ -161,53 +158,53 @@ impl UndoContext<'_> {
             }
         });
         let files: Vec<Value> = files.collect();
-        let told = json!({
+        let output = json!({
             "command": self.request.direction.verb(),
             "workspace": self.location.root,
             "what": self.resolved.description,
             "dry_run": true,
             "files": files,
-            "left": self.unrestorable_to_json(&foresight.skipped)?,
+            "left": self.unrestorable_to_json(&preview.skipped)?,
             "kept": self.skipped_observed_files(),
         });
-        print(&format!("{told}\n"))?;
-        let refused = foresight.files.iter().filter(|file| file.patch.is_err()).count();
-        match (refused, foresight.skipped.len()) {
+        print(&format!("{output}\n"))?;
+        let refused = preview.files.iter().filter(|file| file.patch.is_err()).count();
+        match (refused, preview.skipped.len()) {
             (0, 0) => Ok(()),
             _ => Err(failed(anyhow::anyhow!("not all could be {}", self.request.direction.participle()))),
         }
     }
 
     /// Prints both sides of each conflicting hunk.
-    pub(super) fn print_conflicts(&self, foresight: &UndoPreview) -> Result<(), CliError> {
-        let look = OutputStyle::for_stdout();
+    pub(super) fn print_conflicts(&self, preview: &UndoPreview) -> Result<(), CliError> {
+        let style = OutputStyle::for_stdout();
         let mut text = String::new();
-        let refused: Vec<(&str, &FilesError)> = foresight
-            .files
-            .iter()
-            .filter_map(|file| Some((&*file.path, file.patch.as_ref().err()?)))
-            .collect();
+        let refused: Vec<(&str, &FilesError)> =
+            preview.files.iter().filter_map(|file| Some((&*file.path, file.patch.as_ref().err()?))).collect();
         if self.request.json {
             let conflicts: Vec<Value> =
                 refused.iter().map(|(path, error)| refusal_to_json(path, error)).collect();
-            let told = json!({"workspace": self.location.root, "what": self.resolved.description, "conflicts": conflicts});
-            return print(&format!("{told}\n"));
+            let output = json!({"workspace": self.location.root, "what": self.resolved.description, "conflicts": conflicts});
+            return print(&format!("{output}\n"));
         }
         for (path, error) in &refused {
-            let head = format!("{}: {}", self.display_name(path), describe_error(error));
-            text.push_str(&format!("{}\n", look.paint(TextStyle::Heading, &head)));
+            let heading = format!("{}: {}", self.display_name(path), describe_error(error));
+            text.push_str(&format!("{}\n", style.paint(TextStyle::Heading, &heading)));
             for hunk in conflict_hunks(error) {
                 text.push_str(&format!(
                     "  {}\n",
-                    look.paint(TextStyle::Highlight, &format!("line {}", hunk.line))
+                    style.paint(TextStyle::Highlight, &format!("line {}", hunk.line))
                 ));
-                for (side, sign, ink, what) in [
+                for (side, sign, text_style, label) in [
                     (&hunk.ours, '-', TextStyle::Bad, "now"),
                     (&hunk.theirs, '+', TextStyle::Good, "before the change"),
                 ] {
-                    text.push_str(&format!("    {what}:\n"));
+                    text.push_str(&format!("    {label}:\n"));
                     for line in escape_lines(side).lines() {
-                        text.push_str(&format!("    {}\n", look.paint(ink, &format!("{sign} {line}"))));
+                        text.push_str(&format!(
+                            "    {}\n",
+                            style.paint(text_style, &format!("{sign} {line}"))
+                        ));
                     }
                 }
             }
@@ -233,7 +230,7 @@ impl UndoContext<'_> {
         &self,
         files: usize,
         refused: &[(String, FilesError)],
-        partly: UndoExtent,
+        extent: UndoExtent,
     ) -> Result<(), CliError> {
         if refused.is_empty() {
             return Ok(());
@@ -244,63 +241,57 @@ impl UndoContext<'_> {
         if refused.len() > MAX_LISTED {
             print_note(&format!("… and {} more", refused.len() - MAX_LISTED));
         }
-        let (word, done) = (self.request.direction.verb(), self.request.direction.participle());
-        let of = format!("{} of {}", refused.len(), pluralize(files, "file", "files"));
+        let (verb, participle) = (self.request.direction.verb(), self.request.direction.participle());
+        let count = format!("{} of {}", refused.len(), pluralize(files, "file", "files"));
         let is_conflict = refused.iter().any(|(_, error)| is_resolvable(error));
         let hint = if is_conflict && self.request.conflicts.is_none() {
             "; --conflicts show tells more, markers or force resolves it"
         } else {
             ""
         };
-        Err(failed(match partly {
+        Err(failed(match extent {
             UndoExtent::Nothing if files > refused.len() => anyhow::anyhow!(
-                "cannot {word} {of}, so nothing is {done}: choose fewer, or --keep-going for the others{hint}"
+                "cannot {verb} {count}, so nothing is {participle}: choose fewer, or --keep-going for the others{hint}"
             ),
-            UndoExtent::Nothing => anyhow::anyhow!("cannot {word} {of}, so nothing is {done}{hint}"),
-            UndoExtent::Partial => anyhow::anyhow!("cannot {word} {of}; they are as they were{hint}"),
+            UndoExtent::Nothing => anyhow::anyhow!("cannot {verb} {count}, so nothing is {participle}{hint}"),
+            UndoExtent::Partial => anyhow::anyhow!("cannot {verb} {count}; they are as they were{hint}"),
         }))
     }
 
     /// Prints what was done.
-    pub(super) fn print_summary(&self, done: &UndoSummary, leftovers: &Leftovers) -> Result<(), CliError> {
-        let Self {
-            location: here,
-            workspace,
-            resolved: meant,
-            request: UndoRequest { direction, json, .. },
-            ..
-        } = *self;
-        let files = done.files.len();
-        let partly = if files == 0 { UndoExtent::Nothing } else { UndoExtent::Partial };
+    pub(super) fn print_summary(&self, summary: &UndoSummary, leftovers: &Leftovers) -> Result<(), CliError> {
+        let Self { location, workspace, resolved, request: UndoRequest { direction, json, .. }, .. } = *self;
+        let files = summary.files.len();
+        let extent = if files == 0 { UndoExtent::Nothing } else { UndoExtent::Partial };
         if json {
-            self.print_summary_json(done, leftovers)?;
-            let left = unrestorable_error(direction, done.unrestorable.len());
-            self.report_refused(files + done.refused.len(), &done.refused, partly)?;
-            return left.map_or(Ok(()), Err);
+            self.print_summary_json(summary, leftovers)?;
+            let unrestorable = unrestorable_error(direction, summary.unrestorable.len());
+            self.report_refused(files + summary.refused.len(), &summary.refused, extent)?;
+            return unrestorable.map_or(Ok(()), Err);
         }
         let mut text = format!(
             "{} {}, in {}\n",
             direction.participle(),
-            meant.description,
+            resolved.description,
             pluralize(files, "file", "files")
         );
         let mut sorted: Vec<(String, &ReversedFile)> =
-            done.files.iter().map(|file| (self.display_name(&file.path), file)).collect();
-        sorted.sort_by(|one, other| one.0.cmp(&other.0));
+            summary.files.iter().map(|file| (self.display_name(&file.path), file)).collect();
+        sorted.sort_by(|a, b| a.0.cmp(&b.0));
         let listed = sorted.iter().take(MAX_LISTED);
         let width = listed.map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-        let left = self.unrestorable_paths(&done.unrestorable)?;
-        let (mut any_found, mut any_markers) = (false, false);
-        for (at, (name, file)) in sorted.iter().enumerate() {
+        let unrestorable = self.unrestorable_paths(&summary.unrestorable)?;
+        let (mut any_observed, mut any_markers) = (false, false);
+        for (index, (name, file)) in sorted.iter().enumerate() {
             let change = workspace.change(file.change).map_err(failed)?;
-            let found = describe_observation(workspace, &change)?;
-            any_found |= found.is_some();
+            let observation = describe_observation(workspace, &change)?;
+            any_observed |= observation.is_some();
             any_markers |=
                 file.resolved_count > 0 && self.request.conflicts == Some(ConflictHandling::Markers);
-            if at < MAX_LISTED {
-                let found = found.map(|how| format!(" ({how})")).unwrap_or_default();
-                let became = self.describe_file_result(file, &change, &left)?;
-                text.push_str(&format!("  {name:width$}  {became}{found}\n"));
+            if index < MAX_LISTED {
+                let observation = observation.map(|note| format!(" ({note})")).unwrap_or_default();
+                let result = self.describe_file_result(file, &change, &unrestorable)?;
+                text.push_str(&format!("  {name:width$}  {result}{observation}\n"));
             }
         }
         if files > MAX_LISTED {
@@ -309,67 +300,67 @@ impl UndoContext<'_> {
         if files == 0 {
             text.clear();
         } else {
-            text.push_str(&leftovers.to_text(here));
+            text.push_str(&leftovers.to_text(location));
         }
         if any_markers {
             text.push_str("edit the files with conflict markers, then save them\n");
         }
         if files > 0 && direction == ReversalDirection::Undo {
             text.push_str("`bowline redo` brings it back\n");
-            if any_found {
+            if any_observed {
                 text.push_str(&format!("{MAYBE_YOURS_NOTE}; undo --written-only leaves that alone\n"));
             }
-            let stays = self.skipped_observed_files();
-            if !stays.is_empty() {
+            let skipped = self.skipped_observed_files();
+            if !skipped.is_empty() {
                 text.push_str(&format!(
                     "{NOT_UNDONE_NOTE}: {}; undo --found takes that back, too\n",
-                    join_names(&stays)
+                    join_names(&skipped)
                 ));
             }
         }
         print(&text)?;
-        let left = report_unrestorable(here, workspace, direction, &done.unrestorable)?;
-        self.report_refused(files + done.refused.len(), &done.refused, partly)?;
-        left.map_or(Ok(()), Err)
+        let unrestorable = report_unrestorable(location, workspace, direction, &summary.unrestorable)?;
+        self.report_refused(files + summary.refused.len(), &summary.refused, extent)?;
+        unrestorable.map_or(Ok(()), Err)
     }
 
-    fn print_summary_json(&self, done: &UndoSummary, leftovers: &Leftovers) -> Result<(), CliError> {
-        let left = self.unrestorable_paths(&done.unrestorable)?;
+    fn print_summary_json(&self, summary: &UndoSummary, leftovers: &Leftovers) -> Result<(), CliError> {
+        let unrestorable = self.unrestorable_paths(&summary.unrestorable)?;
         let mut files = Vec::new();
-        for file in &done.files {
+        for file in &summary.files {
             let change = self.workspace.change(file.change).map_err(failed)?;
             files.push(json!({
                 "path": file.path,
                 "change": file.change.0,
-                "reverses": change.reverses.iter().map(|one| one.change.0).collect::<Vec<_>>(),
-                "result": self.describe_file_result(file, &change, &left)?,
+                "reverses": change.reverses.iter().map(|reversal| reversal.change.0).collect::<Vec<_>>(),
+                "result": self.describe_file_result(file, &change, &unrestorable)?,
                 "found": describe_observation(self.workspace, &change)?.is_some(),
                 "conflicts": file.resolved_count,
             }));
         }
         let refused: Vec<Value> =
-            done.refused.iter().map(|(path, error)| refusal_to_json(path, error)).collect();
-        let told = json!({
+            summary.refused.iter().map(|(path, error)| refusal_to_json(path, error)).collect();
+        let output = json!({
             "command": self.request.direction.verb(),
             "workspace": self.location.root,
             "what": self.resolved.description,
             "dry_run": false,
             "files": files,
-            "left": self.unrestorable_to_json(&done.unrestorable)?,
+            "left": self.unrestorable_to_json(&summary.unrestorable)?,
             "refused": refused,
             "kept": self.skipped_observed_files(),
             "removed_directories": leftovers.removed,
             "remaining": leftovers.remaining,
         });
-        print(&format!("{told}\n"))
+        print(&format!("{output}\n"))
     }
 
-    fn unrestorable_paths(&self, left: &[ChangeId]) -> Result<HashSet<String>, CliError> {
-        left.iter().map(|id| Ok(self.workspace.change(*id).map_err(failed)?.path)).collect()
+    fn unrestorable_paths(&self, ids: &[ChangeId]) -> Result<HashSet<String>, CliError> {
+        ids.iter().map(|id| Ok(self.workspace.change(*id).map_err(failed)?.path)).collect()
     }
 
-    fn unrestorable_to_json(&self, left: &[ChangeId]) -> Result<Vec<Value>, CliError> {
-        left.iter()
+    fn unrestorable_to_json(&self, ids: &[ChangeId]) -> Result<Vec<Value>, CliError> {
+        ids.iter()
             .map(|id| {
                 let change = self.workspace.change(*id).map_err(failed)?;
                 Ok(json!({"change": id.0, "path": change.path, "reason": unrestorable_reason(&change)}))
@@ -382,36 +373,37 @@ impl UndoContext<'_> {
         &self,
         file: &ReversedFile,
         change: &Change,
-        left: &HashSet<String>,
+        unrestorable: &HashSet<String>,
     ) -> Result<&'static str, CliError> {
-        if left.contains(file.path.as_str()) {
+        if unrestorable.contains(file.path.as_str()) {
             return Ok("only in part, see below");
         }
         if !file.is_changed {
             return Ok("was so already");
         }
-        let markers = self.request.conflicts == Some(ConflictHandling::Markers);
+        let uses_markers = self.request.conflicts == Some(ConflictHandling::Markers);
         let mut oldest: Option<Change> = None;
         for reversal in &change.reverses {
-            let taken = self.workspace.change(reversal.change).map_err(failed)?;
+            let reversed = self.workspace.change(reversal.change).map_err(failed)?;
             if reversal.hunks.is_some() {
                 // The rest of the change stays, so only later changes can have been merged.
-                let exact = change.before.map(|state| state.hash) == taken.after.map(|state| state.hash);
-                return Ok(match (exact, file.resolved_count) {
-                    (_, 1..) if markers => "in part, with conflict markers",
+                let is_exact =
+                    change.before.map(|state| state.hash) == reversed.after.map(|state| state.hash);
+                return Ok(match (is_exact, file.resolved_count) {
+                    (_, 1..) if uses_markers => "in part, with conflict markers",
                     (_, 1..) => "in part, later edits dropped",
                     (true, _) => "in part",
                     (false, _) => "in part, merged with later edits",
                 });
             }
-            if oldest.as_ref().is_none_or(|oldest| taken.id < oldest.id) {
-                oldest = Some(taken);
+            if oldest.as_ref().is_none_or(|oldest| reversed.id < oldest.id) {
+                oldest = Some(reversed);
             }
         }
         let hash = |state: Option<FileState>| state.map(|state| state.hash);
         let is_as_before = oldest.is_some_and(|oldest| hash(oldest.before) == hash(change.after));
         Ok(match (change.before, change.after) {
-            (Some(_), Some(_)) if file.resolved_count > 0 && markers => "with conflict markers",
+            (Some(_), Some(_)) if file.resolved_count > 0 && uses_markers => "with conflict markers",
             _ if file.resolved_count > 0 => "forced, later edits dropped",
             (Some(_), None) => "deleted",
             (None, Some(_)) => "there again",
@@ -437,9 +429,9 @@ pub(super) fn describe_error(error: &FilesError) -> String {
 
 /// Returns whether the user can choose how to resolve the error.
 fn is_resolvable(error: &FilesError) -> bool {
-    let FilesError::CannotReverse(ReversalError { reason: why, .. }) = error else { return false };
+    let FilesError::CannotReverse(ReversalError { reason, .. }) = error else { return false };
     !matches!(
-        why,
+        reason,
         ReversalErrorReason::ContentUnavailable
             | ReversalErrorReason::Pruned
             | ReversalErrorReason::NoSuchHunk(_)
@@ -461,10 +453,10 @@ fn conflict_hunks(error: &FilesError) -> &[ConflictHunk] {
 }
 
 fn refusal_to_json(path: &str, error: &FilesError) -> Value {
-    let places = conflict_hunks(error)
+    let conflicts = conflict_hunks(error)
         .iter()
         .map(|hunk| json!({"line": hunk.line, "now": hunk.ours, "after": hunk.base, "before": hunk.theirs}));
-    json!({"path": path, "reason": describe_error(error), "places": places.collect::<Vec<_>>()})
+    json!({"path": path, "reason": describe_error(error), "places": conflicts.collect::<Vec<_>>()})
 }
 
 fn change_ids(changes: &[ChangeId]) -> Vec<i64> {
@@ -481,20 +473,21 @@ fn join_names(names: &BTreeSet<&str>) -> String {
 
 /// Names the files that are left unchanged; if there are any, returns that the reversal is incomplete.
 fn report_unrestorable(
-    here: &WorkspaceLocation,
+    location: &WorkspaceLocation,
     workspace: &Workspace,
     direction: ReversalDirection,
-    left: &[ChangeId],
+    ids: &[ChangeId],
 ) -> Result<Option<CliError>, CliError> {
-    for id in left.iter().take(MAX_LISTED) {
+    for id in ids.iter().take(MAX_LISTED) {
         let change = workspace.change(*id).map_err(failed)?;
-        let (name, why) = (escape_line(here.relative_name(&change.path)), unrestorable_reason(&change));
-        print_note(&format!("{name}: change {id} was found on disk, and {why}"));
+        let (name, reason) =
+            (escape_line(location.relative_name(&change.path)), unrestorable_reason(&change));
+        print_note(&format!("{name}: change {id} was found on disk, and {reason}"));
     }
-    if left.len() > MAX_LISTED {
-        print_note(&format!("… and {} more", left.len() - MAX_LISTED));
+    if ids.len() > MAX_LISTED {
+        print_note(&format!("… and {} more", ids.len() - MAX_LISTED));
     }
-    Ok(unrestorable_error(direction, left.len()))
+    Ok(unrestorable_error(direction, ids.len()))
 }
 
 fn unrestorable_reason(change: &Change) -> &'static str {
@@ -504,9 +497,9 @@ fn unrestorable_reason(change: &Change) -> &'static str {
     }
 }
 
-fn unrestorable_error(direction: ReversalDirection, left: usize) -> Option<CliError> {
-    let count = pluralize(left, "change is left as it was found", "changes are left as they were found");
-    (left > 0).then(|| failed(anyhow::anyhow!("not all could be {}: {count}", direction.participle())))
+fn unrestorable_error(direction: ReversalDirection, number: usize) -> Option<CliError> {
+    let count = pluralize(number, "change is left as it was found", "changes are left as they were found");
+    (number > 0).then(|| failed(anyhow::anyhow!("not all could be {}: {count}", direction.participle())))
 }
 
 /// Describes how the reverted change was observed on disk, if it was: another program may have made it.

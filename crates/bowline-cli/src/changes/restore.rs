@@ -8,10 +8,10 @@ use bowline_workspace::workspace::Workspace;
 use clap::Args;
 
 use super::{WorkspaceArguments, failed, undo};
-use crate::common::console::{escape_line, pluralize, print};
-use crate::common::times::format_time;
-use crate::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
-use crate::error::CliError;
+use bowline_client::common::console::{escape_line, pluralize, print};
+use bowline_client::common::times::format_time;
+use bowline_client::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
+use bowline_client::error::CliError;
 
 const EXAMPLES: &str = "\
 If you save a file at the moment Bowline replaces it, both changes are merged. If they cannot be
@@ -46,31 +46,33 @@ pub(crate) struct RestoreArguments {
 
 /// Lists, prints or restores texts that only the journal has.
 pub(crate) fn restore(arguments: &RestoreArguments) -> Result<(), CliError> {
-    let here = WorkspaceLocation::find(arguments.workspace.cwd.as_deref(), WorkspaceMarker::Journal)?;
-    let Some(id) = arguments.id.map(ChangeId) else { return list_kept_texts(&here) };
-    let none = || failed(anyhow::anyhow!("there is no kept text {id} here: `bowline restore` lists them"));
-    if !here.has_records {
-        return Err(none());
+    let location = WorkspaceLocation::find(arguments.workspace.cwd.as_deref(), WorkspaceMarker::Journal)?;
+    let Some(id) = arguments.id.map(ChangeId) else { return list_kept_texts(&location) };
+    let not_found =
+        || failed(anyhow::anyhow!("there is no kept text {id} here: `bowline restore` lists them"));
+    if !location.has_records {
+        return Err(not_found());
     }
-    let workspace = here.open(&[])?;
-    let Ok(Some(bytes)) = workspace.kept_text(id) else { return Err(none()) };
+    let workspace = location.open(&[])?;
+    let Ok(Some(bytes)) = workspace.kept_text(id) else { return Err(not_found()) };
     if !arguments.print {
-        return undo::restore_text(&here, workspace, id);
+        return undo::restore_text(&location, workspace, id);
     }
     let mut out = std::io::stdout().lock();
-    let printed = out.write_all(&bytes).and_then(|()| out.flush());
-    printed.context("cannot print the text").map_err(CliError::from)
+    let result = out.write_all(&bytes).and_then(|()| out.flush());
+    result.context("cannot print the text").map_err(CliError::from)
 }
 
-fn list_kept_texts(here: &WorkspaceLocation) -> Result<(), CliError> {
-    let texts = if here.has_records { kept_text_lines(here, &here.open(&[])?)? } else { Vec::new() };
+fn list_kept_texts(location: &WorkspaceLocation) -> Result<(), CliError> {
+    let texts =
+        if location.has_records { kept_text_lines(location, &location.open(&[])?)? } else { Vec::new() };
     let mut text: String = texts.concat();
     text.push_str(&match texts.len() {
         0 => "no text is only in the journal\n".to_owned(),
         number => {
-            let is = if number == 1 { "is" } else { "are" };
+            let verb = if number == 1 { "is" } else { "are" };
             format!(
-                "{} {is} only in the journal; bowline restore ID puts it into its file\n",
+                "{} {verb} only in the journal; bowline restore ID puts it into its file\n",
                 pluralize(number, "text", "texts")
             )
         }
@@ -78,13 +80,13 @@ fn list_kept_texts(here: &WorkspaceLocation) -> Result<(), CliError> {
     print(&text)
 }
 
-fn kept_text_lines(here: &WorkspaceLocation, workspace: &Workspace) -> Result<Vec<String>, CliError> {
+fn kept_text_lines(location: &WorkspaceLocation, workspace: &Workspace) -> Result<Vec<String>, CliError> {
     let line = |change: &Change| {
         let size = change.before.map_or(0, |before| before.size);
         format!(
             "{} {}  {size} bytes  {}\n",
             change.id,
-            escape_line(here.relative_name(&change.path)),
+            escape_line(location.relative_name(&change.path)),
             format_time(change.at)
         )
     };

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use bowline_history::changes::ChangeId;
 use bowline_history::undo::{ChangeOwner, ChangeSelection, ReversalDirection};
+use bowline_storage::clock::format_iso8601;
 use bowline_text::time::Timestamp;
-use bowline_workspace::clock::format_iso8601;
 use bowline_workspace::workspace::ListedChange;
 use clap::Args;
 use serde_json::json;
@@ -14,13 +14,13 @@ use serde_json::json;
 use super::selectors::ResolvedSelection;
 use super::undo::{UndoRequest, perform};
 use super::{UndoOptions, WorkspaceArguments, failed, no_changes_message, read_history};
-use crate::common::console::{OutputStyle, TextStyle, escape_line, pluralize, print, print_note};
-use crate::common::names::SessionNames;
-use crate::common::pager::print_paged;
-use crate::common::times::format_age;
-use crate::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
-use crate::error::CliError;
-use bowline_workspace::clock::now;
+use bowline_client::common::console::{OutputStyle, TextStyle, escape_line, pluralize, print, print_note};
+use bowline_client::common::names::SessionNames;
+use bowline_client::common::pager::print_paged;
+use bowline_client::common::times::format_age;
+use bowline_client::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
+use bowline_client::error::CliError;
+use bowline_storage::clock::now;
 
 /// The maximum number of turns listed, unless all are requested.
 const MAX_LISTED: usize = 20;
@@ -82,19 +82,19 @@ impl RewindStep {
 
 /// Lists turns, or goes back to before one of them.
 pub(crate) fn rewind(arguments: &RewindArguments) -> Result<(), CliError> {
-    let here = WorkspaceLocation::find(arguments.workspace.cwd.as_deref(), WorkspaceMarker::Journal)?;
-    let nothing =
-        || failed(anyhow::anyhow!("there is nothing to rewind: {}", no_changes_message(&here, "rewind")));
-    if !here.has_records {
-        return Err(nothing());
+    let location = WorkspaceLocation::find(arguments.workspace.cwd.as_deref(), WorkspaceMarker::Journal)?;
+    let nothing_to_rewind =
+        || failed(anyhow::anyhow!("there is nothing to rewind: {}", no_changes_message(&location, "rewind")));
+    if !location.has_records {
+        return Err(nothing_to_rewind());
     }
-    let workspace = here.open(&[])?;
-    let known = read_history(&workspace)?;
-    let names = SessionNames::new(&known, workspace.turn_titles());
-    let steps = rewind_steps(&known);
+    let workspace = location.open(&[])?;
+    let history = read_history(&workspace)?;
+    let names = SessionNames::new(&history, workspace.turn_titles());
+    let steps = rewind_steps(&history);
     if steps.is_empty() {
-        let why = "there is nothing to rewind: no change of an agent is in effect here";
-        return Err(failed(anyhow::anyhow!(why)));
+        let message = "there is nothing to rewind: no change of an agent is in effect here";
+        return Err(failed(anyhow::anyhow!(message)));
     }
     let UndoOptions { dry_run, keep_going, conflicts, json } = arguments.options;
     let Some(number) = arguments.turn else {
@@ -104,10 +104,11 @@ pub(crate) fn rewind(arguments: &RewindArguments) -> Result<(), CliError> {
             print_steps(&steps, &names, arguments.full)
         };
     };
-    let is_meant = |step: &&RewindStep| (step.first.0..=step.last.0).contains(&number);
-    let Some(step) = steps.iter().find(|step| step.first.0 == number).or(steps.iter().find(is_meant)) else {
-        let why = format!("there is no turn {number} to go back to: `bowline rewind` lists them");
-        return Err(failed(anyhow::anyhow!(why)));
+    let contains_number = |step: &&RewindStep| (step.first.0..=step.last.0).contains(&number);
+    let Some(step) = steps.iter().find(|step| step.first.0 == number).or(steps.iter().find(contains_number))
+    else {
+        let message = format!("there is no turn {number} to go back to: `bowline rewind` lists them");
+        return Err(failed(anyhow::anyhow!(message)));
     };
     let selection = ChangeSelection {
         owner: ChangeOwner::Agents,
@@ -116,10 +117,10 @@ pub(crate) fn rewind(arguments: &RewindArguments) -> Result<(), CliError> {
         ..ChangeSelection::default()
     };
     let undone = steps.iter().filter(|other| other.last >= step.first).count();
-    let on = if undone == 1 { "" } else { " and what came after it" };
-    let words = format!("{} ({}{on})", pluralize(undone, "turn", "turns"), step.title(&names));
+    let suffix = if undone == 1 { "" } else { " and what came after it" };
+    let description = format!("{} ({}{suffix})", pluralize(undone, "turn", "turns"), step.title(&names));
     let request = UndoRequest { direction: ReversalDirection::Undo, dry_run, keep_going, conflicts, json };
-    perform(&here, workspace, &ResolvedSelection { selection, description: words }, &known, request)
+    perform(&location, workspace, &ResolvedSelection { selection, description }, &history, request)
 }
 
 /// Returns the agents' steps that are in effect, newest first.
@@ -130,8 +131,9 @@ fn rewind_steps(history: &[ListedChange]) -> Vec<RewindStep> {
         let Some(session) = change.origin.session.clone() else { continue };
         let turn = change.origin.turn;
         let call = change.origin.call.clone().filter(|_| turn.is_none());
-        let same = |step: &&mut RewindStep| step.session == session && step.turn == turn && step.call == call;
-        match steps.iter_mut().rev().find(same) {
+        let is_same_step =
+            |step: &&mut RewindStep| step.session == session && step.turn == turn && step.call == call;
+        match steps.iter_mut().rev().find(is_same_step) {
             Some(step) => {
                 (step.last, step.at) = (change.id, change.at);
                 step.files.insert(change.path.clone());
@@ -148,7 +150,7 @@ fn rewind_steps(history: &[ListedChange]) -> Vec<RewindStep> {
 }
 
 fn print_steps(steps: &[RewindStep], names: &SessionNames, full: bool) -> Result<(), CliError> {
-    let (look, now) = (OutputStyle::for_stdout(), now());
+    let (style, now) = (OutputStyle::for_stdout(), now());
     let mut text = String::new();
     let listed = if full { steps.len() } else { MAX_LISTED };
     let digits = steps.first().map_or(0, |step| step.first.to_string().len());
@@ -161,8 +163,8 @@ fn print_steps(steps: &[RewindStep], names: &SessionNames, full: bool) -> Result
             text,
             "{:>digits$}  {}  {}",
             step.first.0,
-            look.paint(TextStyle::Heading, &step.title(names)),
-            look.paint(TextStyle::Faint, &more)
+            style.paint(TextStyle::Heading, &step.title(names)),
+            style.paint(TextStyle::Faint, &more)
         );
     }
     let more = steps.len().saturating_sub(listed);

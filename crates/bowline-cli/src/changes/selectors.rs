@@ -9,13 +9,10 @@ use bowline_workspace::workspace::ListedChange;
 use clap::Args;
 
 use super::WorkspaceArguments;
-use crate::common::console::{escape_line, pluralize};
-use crate::common::names::SessionNames;
-use crate::common::workspace_location::WorkspaceLocation;
-use crate::error::CliError;
-
-/// The maximum number of candidates named when a choice is ambiguous.
-const MAX_CANDIDATES: usize = 8;
+use bowline_client::common::console::{escape_line, pluralize};
+use bowline_client::common::names::{MAX_CANDIDATES, SessionNames, find_unique_id};
+use bowline_client::common::workspace_location::WorkspaceLocation;
+use bowline_client::error::CliError;
 
 /// Which changes are meant: those of which all is true that is said.
 #[derive(Args, Debug)]
@@ -101,104 +98,104 @@ impl Selectors {
         self.workspace.cwd.as_deref()
     }
 
-    /// Resolves the arguments to a selection. `keeps` returns whether a change can be undone; the default selection
+    /// Resolves the arguments to a selection. `can_undo` returns whether a change can be undone; the default selection
     /// skips changes that cannot.
     ///
     /// # Errors
     /// Names what does not exist or is ambiguous.
     pub(crate) fn resolve(
         &self,
-        here: &WorkspaceLocation,
+        location: &WorkspaceLocation,
         history: &[ListedChange],
         names: &SessionNames,
         purpose: SelectionPurpose,
         hunks: &[usize],
-        keeps: &dyn Fn(&ListedChange) -> bool,
+        can_undo: &dyn Fn(&ListedChange) -> bool,
     ) -> Result<ResolvedSelection, CliError> {
-        let mut meant = match self.change {
+        let mut resolved = match self.change {
             Some(id) => select_change(history, ChangeId(id))?,
-            None => self.resolve_filters(here, history, names, purpose, keeps)?,
+            None => self.resolve_filters(location, history, names, purpose, can_undo)?,
         };
         if self.written_only {
-            meant.selection.source = Some(ChangeSource::Written);
-            meant.description += ", as far as it was written through Bowline";
+            resolved.selection.source = Some(ChangeSource::Written);
+            resolved.description += ", as far as it was written through Bowline";
         }
         if !hunks.is_empty() {
-            meant = select_hunks(history, purpose, meant, hunks)?;
+            resolved = select_hunks(history, purpose, resolved, hunks)?;
         }
-        Ok(meant)
+        Ok(resolved)
     }
 
     fn resolve_filters(
         &self,
-        here: &WorkspaceLocation,
+        location: &WorkspaceLocation,
         history: &[ListedChange],
         names: &SessionNames,
         purpose: SelectionPurpose,
-        keeps: &dyn Fn(&ListedChange) -> bool,
+        can_undo: &dyn Fn(&ListedChange) -> bool,
     ) -> Result<ResolvedSelection, CliError> {
         let mut edits: Vec<&ListedChange> = history
             .iter()
             .filter(|changed| purpose.applies_to(changed) && session_id(changed).is_some())
             .collect();
-        let says_nothing =
+        let is_unspecified =
             self.session.is_none() && self.turn.is_none() && self.call.is_none() && self.file.is_none();
-        if says_nothing && purpose == SelectionPurpose::Redo {
+        if is_unspecified && purpose == SelectionPurpose::Redo {
             let selection =
                 ChangeSelection { owner: ChangeOwner::Agents, limit: Some(1), ..ChangeSelection::default() };
             return Ok(ResolvedSelection { selection, description: "what was undone last".to_owned() });
         }
-        if says_nothing && purpose == SelectionPurpose::Undo {
-            let any = !edits.is_empty();
+        if is_unspecified && purpose == SelectionPurpose::Undo {
+            let had_edits = !edits.is_empty();
             // A change that can never be undone does not block the ones before it.
-            let found = edits.iter().rfind(|edit| edit.change.is_unattributed());
-            let found = found.map(|edit| escape_line(here.relative_name(&edit.change.path)));
-            while edits.pop_if(|last| !keeps(last)).is_some() {}
-            if let (true, Some(name)) = (edits.is_empty(), found) {
+            let observed = edits.iter().rfind(|edit| edit.change.is_unattributed());
+            let observed = observed.map(|edit| escape_line(location.relative_name(&edit.change.path)));
+            while edits.pop_if(|last| !can_undo(last)).is_some() {}
+            if let (true, Some(name)) = (edits.is_empty(), observed) {
                 return Err(selection_error(&format!(
                     "what is left of what agents changed here was merely found changed, such as {name}, and may be your own work: undo --found takes it back"
                 )));
             }
             return match edits.last() {
                 Some(newest) => Ok(select_newest(newest, names)),
-                None if any => Err(selection_error(
+                None if had_edits => Err(selection_error(
                     "what is left of what agents changed here cannot be taken back, its text is not kept: `bowline changes` lists it",
                 )),
                 None => Err(selection_error(NOTHING_IN_EFFECT)),
             };
         }
         // A session is identified by all its changes, in effect or not.
-        let session = self.session.as_deref().map(|named| resolve_session(history, named)).transpose()?;
-        let of_session =
+        let session = self.session.as_deref().map(|id| resolve_session(history, id)).transpose()?;
+        let in_session =
             |changed: &&&ListedChange| session.is_none() || session_id(changed) == session.as_deref();
-        let (who, mut words) = match (self.turn, &self.call) {
+        let (owner, mut description) = match (self.turn, &self.call) {
             (Some(turn), _) => {
-                resolve_turn(edits.iter().copied().filter(|one| of_session(&one)), turn, names)?
+                resolve_turn(edits.iter().copied().filter(|changed| in_session(&changed)), turn, names)?
             }
             (None, Some(call)) => {
                 // Like a session, a tool call is identified by all its changes.
-                let of_agents = history.iter().filter(|changed| changed.change.reverses.is_empty());
-                resolve_tool_call(of_agents.filter(|one| of_session(&one)), call, names)?
+                let all_edits = history.iter().filter(|changed| changed.change.reverses.is_empty());
+                resolve_tool_call(all_edits.filter(|changed| in_session(&changed)), call, names)?
             }
             (None, None) => match session {
                 Some(session) => {
-                    let words = format!("session {}", names.session(&session));
-                    (ChangeOwner::Session(session), words)
+                    let description = format!("session {}", names.session(&session));
+                    (ChangeOwner::Session(session), description)
                 }
                 None => (ChangeOwner::Agents, "what agents changed".to_owned()),
             },
         };
-        let path = self.file.as_deref().map(|file| here.absolute_path(file)).transpose()?;
+        let path = self.file.as_deref().map(|file| location.absolute_path(file)).transpose()?;
         if let Some(path) = &path {
-            let name = escape_line(here.relative_name(path));
-            words = match who {
+            let name = escape_line(location.relative_name(path));
+            description = match owner {
                 ChangeOwner::Agents => format!("what agents did to {name}"),
-                _ => format!("{words} in {name}"),
+                _ => format!("{description} in {name}"),
             };
         }
         Ok(ResolvedSelection {
-            selection: ChangeSelection { path, owner: who, ..ChangeSelection::default() },
-            description: words,
+            selection: ChangeSelection { path, owner, ..ChangeSelection::default() },
+            description,
         })
     }
 }
@@ -214,15 +211,15 @@ const NOTHING_IN_EFFECT: &str = "there is nothing to undo: no change of an agent
 fn select_newest(newest: &ListedChange, names: &SessionNames) -> ResolvedSelection {
     let change = &newest.change;
     let session = change.origin.session.clone().unwrap_or_default();
-    let (who, words) = match (change.origin.turn, &change.origin.call) {
+    let (owner, description) = match (change.origin.turn, &change.origin.call) {
         (Some(turn), _) => {
-            let words = format!("the last turn ({})", names.turn(&session, turn));
-            (ChangeOwner::Turn { session, turn }, words)
+            let description = format!("the last turn ({})", names.turn(&session, turn));
+            (ChangeOwner::Turn { session, turn }, description)
         }
         (None, Some(call)) => {
-            let words =
+            let description =
                 format!("the last tool call ({} of session {})", escape_line(call), names.session(&session));
-            (ChangeOwner::Call { session, call: call.clone() }, words)
+            (ChangeOwner::Call { session, call: call.clone() }, description)
         }
         (None, None) => {
             let selection = ChangeSelection {
@@ -232,10 +229,7 @@ fn select_newest(newest: &ListedChange, names: &SessionNames) -> ResolvedSelecti
             return ResolvedSelection { selection, description: format!("the last change ({})", change.id) };
         }
     };
-    ResolvedSelection {
-        selection: ChangeSelection { owner: who, ..ChangeSelection::default() },
-        description: words,
-    }
+    ResolvedSelection { selection: ChangeSelection { owner, ..ChangeSelection::default() }, description }
 }
 
 /// Selects one change by its id.
@@ -256,21 +250,22 @@ fn select_change(history: &[ListedChange], id: ChangeId) -> Result<ResolvedSelec
 fn select_hunks(
     history: &[ListedChange],
     purpose: SelectionPurpose,
-    meant: ResolvedSelection,
+    resolved: ResolvedSelection,
     hunks: &[usize],
 ) -> Result<ResolvedSelection, CliError> {
-    let fits =
-        |changed: &&ListedChange| purpose.applies_to(changed) && meant.selection.matches(&changed.change);
-    let fitting: Vec<ChangeId> = history.iter().filter(fits).map(|changed| changed.change.id).collect();
-    let [change] = fitting.as_slice() else {
-        let named: Vec<String> =
-            fitting.iter().rev().take(MAX_CANDIDATES).map(|id| format!("--change {id}")).collect();
-        return Err(match fitting.len() {
+    let is_candidate =
+        |changed: &&ListedChange| purpose.applies_to(changed) && resolved.selection.matches(&changed.change);
+    let candidates: Vec<ChangeId> =
+        history.iter().filter(is_candidate).map(|changed| changed.change.id).collect();
+    let [change] = candidates.as_slice() else {
+        let flags: Vec<String> =
+            candidates.iter().rev().take(MAX_CANDIDATES).map(|id| format!("--change {id}")).collect();
+        return Err(match candidates.len() {
             0 => selection_error("there is no such change here: `bowline changes` lists them"),
             number => CliError::Usage(format!(
                 "--hunk is of one change, and {} fit: say which, as with {}",
                 number,
-                named.join(" or ")
+                flags.join(" or ")
             )),
         });
     };
@@ -279,71 +274,40 @@ fn select_hunks(
             "hunks are counted from 1, as `bowline changes --hunks` shows them".to_owned(),
         ));
     }
-    let shown: Vec<String> = hunks.iter().map(ToString::to_string).collect();
-    let words = format!(
+    let numbers: Vec<String> = hunks.iter().map(ToString::to_string).collect();
+    let description = format!(
         "{} {} of change {change}",
         if hunks.len() == 1 { "hunk" } else { "hunks" },
-        shown.join(", ")
+        numbers.join(", ")
     );
     let hunks = Some(hunks.iter().map(|hunk| hunk - 1).collect());
     let selection =
         ChangeSelection { change: Some(Reversal { change: *change, hunks }), ..ChangeSelection::default() };
-    Ok(ResolvedSelection { selection, description: words })
+    Ok(ResolvedSelection { selection, description })
 }
 
 /// Returns the session that a text names: by its id, by a prefix of its id, or as the last.
-fn resolve_session(history: &[ListedChange], named: &str) -> Result<String, CliError> {
-    let mut known: Vec<&str> = Vec::new();
+fn resolve_session(history: &[ListedChange], id: &str) -> Result<String, CliError> {
+    let mut sessions: Vec<&str> = Vec::new();
     for session in history.iter().rev().filter_map(session_id) {
-        if !known.contains(&session) {
-            known.push(session);
+        if !sessions.contains(&session) {
+            sessions.push(session);
         }
     }
     let missing = || {
-        let named = if named == "last" {
+        let subject = if id == "last" {
             "no session has".to_owned()
         } else {
-            format!("no session {} has", escape_line(named))
+            format!("no session {} has", escape_line(id))
         };
-        CliError::NoSession(format!("{named} changed anything here: `bowline changes --all` tells which did"))
+        CliError::NoSession(format!(
+            "{subject} changed anything here: `bowline changes --all` tells which did"
+        ))
     };
-    if named == "last" {
-        return known.first().map(|session| (*session).to_owned()).ok_or_else(missing);
+    if id == "last" {
+        return sessions.first().map(|session| (*session).to_owned()).ok_or_else(missing);
     }
-    find_unique_id(&known, named, "session")?.map(str::to_owned).ok_or_else(missing)
-}
-
-/// Returns the id that matches exactly, or the only one with this prefix.
-pub(crate) fn find_unique_id<'k>(
-    known: &[&'k str],
-    named: &str,
-    what: &str,
-) -> Result<Option<&'k str>, CliError> {
-    if named.is_empty() {
-        // Usually an unset variable in a script.
-        return Err(CliError::Usage(format!("the {what} id is empty: write one, or leave the option out")));
-    }
-    if let Some(exact) = known.iter().find(|known| **known == named) {
-        return Ok(Some(exact));
-    }
-    let begins = |known: &&str| known.starts_with(named);
-    let fitting: Vec<&str> = known.iter().copied().filter(begins).collect();
-    match fitting.as_slice() {
-        [] => Ok(None),
-        [only] => Ok(Some(only)),
-        several => {
-            let shown: Vec<String> =
-                several.iter().take(MAX_CANDIDATES).map(|one| escape_line(one)).collect();
-            let more = several.len() - shown.len();
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            Err(CliError::Usage(format!(
-                "{} {what} ids begin with {}: {}{more}; write more of it",
-                several.len(),
-                escape_line(named),
-                shown.join(", ")
-            )))
-        }
-    }
+    find_unique_id(&sessions, id, "session")?.map(str::to_owned).ok_or_else(missing)
 }
 
 /// Returns a turn of the most recently active session.
@@ -367,32 +331,32 @@ fn resolve_turn<'h>(
             )));
         }
     };
-    let words = names.turn(session, turn);
-    Ok((ChangeOwner::Turn { session: session.to_owned(), turn }, words))
+    let description = names.turn(session, turn);
+    Ok((ChangeOwner::Turn { session: session.to_owned(), turn }, description))
 }
 
 /// Returns a tool call of any session.
 fn resolve_tool_call<'h>(
     edits: impl Iterator<Item = &'h ListedChange>,
-    named: &str,
+    id: &str,
     names: &SessionNames,
 ) -> Result<(ChangeOwner, String), CliError> {
-    let mut known: Vec<(&str, &str)> = Vec::new();
+    let mut calls: Vec<(&str, &str)> = Vec::new();
     for changed in edits {
         if let (Some(session), Some(call)) = (session_id(changed), changed.change.origin.call.as_deref())
-            && !known.contains(&(session, call))
+            && !calls.contains(&(session, call))
         {
-            known.push((session, call));
+            calls.push((session, call));
         }
     }
-    let mut ids: Vec<&str> = known.iter().map(|(_, call)| *call).collect();
+    let mut ids: Vec<&str> = calls.iter().map(|(_, call)| *call).collect();
     ids.sort_unstable();
     ids.dedup();
-    let Some(call) = find_unique_id(&ids, named, "tool call")? else {
-        return Err(selection_error(&format!("no tool call {} changed anything here", escape_line(named))));
+    let Some(call) = find_unique_id(&ids, id, "tool call")? else {
+        return Err(selection_error(&format!("no tool call {} changed anything here", escape_line(id))));
     };
     let sessions: Vec<&str> =
-        known.iter().filter(|known| known.1 == call).map(|(session, _)| *session).collect();
+        calls.iter().filter(|entry| entry.1 == call).map(|(session, _)| *session).collect();
     let [session] = sessions.as_slice() else {
         return Err(CliError::Usage(format!(
             "{} have a tool call {}: say which with --session",
@@ -400,8 +364,8 @@ fn resolve_tool_call<'h>(
             escape_line(call)
         )));
     };
-    let words = format!("tool call {} of session {}", escape_line(call), names.session(session));
-    Ok((ChangeOwner::Call { session: (*session).to_owned(), call: call.to_owned() }, words))
+    let description = format!("tool call {} of session {}", escape_line(call), names.session(session));
+    Ok((ChangeOwner::Call { session: (*session).to_owned(), call: call.to_owned() }, description))
 }
 
 fn selection_error(text: &str) -> CliError {

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::io::IsTerminal as _;
 use std::path::Path;
 
+use bowline_access::audit::AuditLog;
 use bowline_history::changes::{ChangeId, ChangeSource, Reversal};
 use bowline_history::undo::{ChangeSelection, ConflictResolution, ReversalDirection};
 use bowline_policy::audit::{AuditAction, AuditEntry, AuditSubject, DecisionSource};
-use bowline_workspace::audit::AuditLog;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::roots::RootSpec;
 use bowline_workspace::workspace::{ListedChange, ReversedFile, Workspace};
@@ -18,12 +18,12 @@ use super::selectors::{ResolvedSelection, SelectionPurpose};
 use super::{
     ConflictHandling, ReversalArguments, UndoOptions, failed, no_changes_message, patch, read_history,
 };
-use crate::common::console::{escape_line, print, print_note, write_stderr};
-use crate::common::names::SessionNames;
-use crate::common::other_workspaces;
-use crate::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
-use crate::error::CliError;
-use bowline_workspace::clock::now;
+use bowline_client::common::console::{escape_line, print, print_note, write_stderr};
+use bowline_client::common::names::SessionNames;
+use bowline_client::common::other_workspaces;
+use bowline_client::common::workspace_location::{WorkspaceLocation, WorkspaceMarker};
+use bowline_client::error::CliError;
+use bowline_storage::clock::now;
 
 /// The maximum number of directories opened beside the workspace's own to revert changes in them.
 const MAX_EXTRA_ROOTS: usize = 32;
@@ -40,14 +40,14 @@ const PROGRESS_THRESHOLD: usize = 200;
 
 /// Shows progress on one terminal line, which is cleared at the end.
 fn progress_reporter(direction: ReversalDirection) -> impl Fn(usize, usize) {
-    move |done, of| {
-        if of < PROGRESS_THRESHOLD || !std::io::stderr().is_terminal() {
+    move |done, total| {
+        if total < PROGRESS_THRESHOLD || !std::io::stderr().is_terminal() {
             return;
         }
-        if done >= of {
+        if done >= total {
             write_stderr("\r\x1b[K");
         } else if done.is_multiple_of(50) {
-            write_stderr(&format!("\r{} {done} of {of} files", direction.participle()));
+            write_stderr(&format!("\r{} {done} of {total} files", direction.participle()));
         }
     }
 }
@@ -62,59 +62,70 @@ pub(super) struct UndoRequest {
     pub(super) json: bool,
 }
 
-/// Reverts the selection, or previews it. Changes that were only observed on disk are left alone unless `found` is set
-/// or they are named by id.
+/// Reverts the selection, or previews it. Changes that were only observed on disk are left alone unless
+/// `include_observed` is set or they are named by id.
 pub(super) fn undo_or_redo(
-    taking: &ReversalArguments,
+    arguments: &ReversalArguments,
     direction: ReversalDirection,
-    found: bool,
+    include_observed: bool,
 ) -> Result<(), CliError> {
-    let here = WorkspaceLocation::find(taking.selectors.cwd(), WorkspaceMarker::Journal)?;
-    if !here.has_records {
-        let text = no_changes_message(&here, direction.verb());
+    let location = WorkspaceLocation::find(arguments.selectors.cwd(), WorkspaceMarker::Journal)?;
+    if !location.has_records {
+        let text = no_changes_message(&location, direction.verb());
         return Err(failed(anyhow::anyhow!("there is nothing to {}: {text}", direction.verb())));
     }
-    let workspace = here.open(&[])?;
-    let known = read_history(&workspace)?;
+    let workspace = location.open(&[])?;
+    let history = read_history(&workspace)?;
     // A change that cannot be checked now is reported when it is reverted.
-    let keeps = |changed: &ListedChange| {
+    let can_undo = |changed: &ListedChange| {
         let change = &changed.change;
         !change.is_pruned()
             && (change.source != ChangeSource::Observed || workspace.has_change_texts(change).unwrap_or(true))
     };
-    let names = SessionNames::new(&known, workspace.turn_titles());
-    let meant =
-        taking.selectors.resolve(&here, &known, &names, selection_purpose(direction), &taking.hunk, &keeps);
-    let mut meant = meant.map_err(|ending| add_other_workspaces(ending, &here, direction))?;
-    meant.selection.only_explained = !found && meant.selection.change.is_none();
-    if let Some(one) = &meant.selection.change
-        && let Some(hunks) = &one.hunks
+    let names = SessionNames::new(&history, workspace.turn_titles());
+    let resolved = arguments.selectors.resolve(
+        &location,
+        &history,
+        &names,
+        selection_purpose(direction),
+        &arguments.hunk,
+        &can_undo,
+    );
+    let mut resolved = resolved.map_err(|error| add_other_workspaces(error, &location, direction))?;
+    resolved.selection.only_explained = !include_observed && resolved.selection.change.is_none();
+    if let Some(reversal) = &resolved.selection.change
+        && let Some(hunks) = &reversal.hunks
     {
-        patch::check_hunks(&workspace, one.change, hunks)?;
+        patch::check_hunks(&workspace, reversal.change, hunks)?;
     }
-    let UndoOptions { dry_run, keep_going, conflicts, json } = taking.options;
-    perform(&here, workspace, &meant, &known, UndoRequest { direction, dry_run, keep_going, conflicts, json })
+    let UndoOptions { dry_run, keep_going, conflicts, json } = arguments.options;
+    perform(
+        &location,
+        workspace,
+        &resolved,
+        &history,
+        UndoRequest { direction, dry_run, keep_going, conflicts, json },
+    )
 }
 
 /// Reverts the selection and reports the result.
 pub(super) fn perform(
-    here: &WorkspaceLocation,
+    location: &WorkspaceLocation,
     workspace: Workspace,
-    meant: &ResolvedSelection,
-    known: &[ListedChange],
+    resolved: &ResolvedSelection,
+    history: &[ListedChange],
     request: UndoRequest,
 ) -> Result<(), CliError> {
     let direction = request.direction;
-    let workspace = open_affected_roots(here, workspace, known, &meant.selection)?;
-    let context =
-        UndoContext { location: here, workspace: &workspace, resolved: meant, history: known, request };
+    let workspace = open_affected_roots(location, workspace, history, &resolved.selection)?;
+    let context = UndoContext { location, workspace: &workspace, resolved, history, request };
     if request.dry_run || request.conflicts == Some(ConflictHandling::Show) {
-        let foresight = workspace
-            .preview_undo(direction, &meant.selection)
+        let preview = workspace
+            .preview_undo(direction, &resolved.selection)
             .map_err(|error| context.nothing_to_do_error(error))?;
         return match request.conflicts {
-            Some(_) => context.print_conflicts(&foresight),
-            None => context.print_preview(foresight),
+            Some(_) => context.print_conflicts(&preview),
+            None => context.print_preview(preview),
         };
     }
     let resolution = match request.conflicts {
@@ -122,113 +133,116 @@ pub(super) fn perform(
         Some(ConflictHandling::Force) => ConflictResolution::Force,
         Some(ConflictHandling::Show) | None => ConflictResolution::Refuse,
     };
-    let done = match workspace.undo_or_redo(
+    let summary = match workspace.undo_or_redo(
         direction,
-        &meant.selection,
+        &resolved.selection,
         resolution,
         &progress_reporter(direction),
     ) {
-        Ok(done) => UndoSummary { files: done.files, unrestorable: done.skipped, refused: Vec::new() },
+        Ok(outcome) => {
+            UndoSummary { files: outcome.files, unrestorable: outcome.skipped, refused: Vec::new() }
+        }
         Err(error @ (FilesError::NothingToUndo(_) | FilesError::OnlyObservedChanges(_))) => {
-            return Err(add_other_workspaces(context.nothing_to_do_error(error), here, direction));
+            return Err(add_other_workspaces(context.nothing_to_do_error(error), location, direction));
         }
         Err(error) if !request.keep_going => return Err(explain_refusal(&context, error)),
-        Err(_) => reverse_file_by_file(&workspace, direction, &meant.selection, resolution)?,
+        Err(_) => reverse_file_by_file(&workspace, direction, &resolved.selection, resolution)?,
     };
     workspace.report_kept_texts(|text| print_note(&text.to_string()));
-    record_in_audit_log(here, &workspace, &done.files);
+    record_in_audit_log(location, &workspace, &summary.files);
     let leftovers = match direction {
-        ReversalDirection::Undo => leftovers::clean_up(here, &workspace, &done.files).unwrap_or_default(),
+        ReversalDirection::Undo => {
+            leftovers::clean_up(location, &workspace, &summary.files).unwrap_or_default()
+        }
         ReversalDirection::Redo => Leftovers::default(),
     };
-    context.print_summary(&done, &leftovers)
+    context.print_summary(&summary, &leftovers)
 }
 
 /// Adds the names of workspaces that have changes, if this one has none.
 fn add_other_workspaces(
-    ending: CliError,
-    here: &WorkspaceLocation,
+    error: CliError,
+    location: &WorkspaceLocation,
     direction: ReversalDirection,
 ) -> CliError {
-    match (ending, other_workspaces::other_workspaces_hint(here, direction.verb())) {
+    match (error, other_workspaces::other_workspaces_hint(location, direction.verb())) {
         (CliError::Failed(error), Some(hint)) => failed(anyhow::anyhow!("{error:#}\n{hint}")),
-        (ending, _) => ending,
+        (error, _) => error,
     }
 }
 
 /// Writes a text that only the journal has back to its file.
 pub(super) fn restore_text(
-    here: &WorkspaceLocation,
+    location: &WorkspaceLocation,
     workspace: Workspace,
     id: ChangeId,
 ) -> Result<(), CliError> {
     let change = Some(Reversal { change: id, hunks: None });
     let selection = ChangeSelection { change, ..ChangeSelection::default() };
-    let known = read_history(&workspace)?;
-    let workspace = open_affected_roots(here, workspace, &known, &selection)?;
-    let taken = match workspace.undo(&selection) {
-        Ok(taken) => taken,
+    let history = read_history(&workspace)?;
+    let workspace = open_affected_roots(location, workspace, &history, &selection)?;
+    let outcome = match workspace.undo(&selection) {
+        Ok(outcome) => outcome,
         Err(FilesError::NothingToUndo(_)) => {
             return Err(failed(anyhow::anyhow!("text {id} was restored before; --print shows it")));
         }
         Err(error) => {
-            let why = describe_error(&error);
-            return Err(failed(anyhow::anyhow!("the file stays as it is: {why}; --print shows the text")));
+            let reason = describe_error(&error);
+            return Err(failed(anyhow::anyhow!("the file stays as it is: {reason}; --print shows the text")));
         }
     };
-    record_in_audit_log(here, &workspace, &taken.files);
+    record_in_audit_log(location, &workspace, &outcome.files);
     let names: Vec<String> =
-        taken.files.iter().map(|file| escape_line(here.relative_name(&file.path))).collect();
+        outcome.files.iter().map(|file| escape_line(location.relative_name(&file.path))).collect();
     print(&format!("restored text {id} to {}; `bowline redo` takes that back\n", names.join(", ")))
 }
 
 /// Opens the workspace with the additional directories that the selected changes affect: a session may have several
 /// roots.
 fn open_affected_roots(
-    here: &WorkspaceLocation,
+    location: &WorkspaceLocation,
     workspace: Workspace,
     history: &[ListedChange],
     selection: &ChangeSelection,
 ) -> Result<Workspace, CliError> {
-    let root = Path::new(&here.root);
-    let mut more = Vec::new();
-    let mut known = HashSet::new();
-    let meant = history.iter().map(|changed| &changed.change).filter(|change| selection.matches(change));
-    for change in meant.filter(|change| !Path::new(&change.path).starts_with(root)) {
-        let above = Path::new(&change.path).ancestors().skip(1);
-        let directory = above.filter_map(Path::to_str).find(|above| Path::new(above).is_dir());
-        if let Some(directory) = directory.filter(|directory| known.insert((*directory).to_owned()))
-            && more.len() < MAX_EXTRA_ROOTS
+    let root = Path::new(&location.root);
+    let mut extra_roots = Vec::new();
+    let mut seen = HashSet::new();
+    let selected = history.iter().map(|changed| &changed.change).filter(|change| selection.matches(change));
+    for change in selected.filter(|change| !Path::new(&change.path).starts_with(root)) {
+        let ancestors = Path::new(&change.path).ancestors().skip(1);
+        let directory = ancestors.filter_map(Path::to_str).find(|path| Path::new(path).is_dir());
+        if let Some(directory) = directory.filter(|directory| seen.insert((*directory).to_owned()))
+            && extra_roots.len() < MAX_EXTRA_ROOTS
         {
-            more.push(RootSpec::writable(directory));
+            extra_roots.push(RootSpec::writable(directory));
         }
     }
-    if more.is_empty() {
+    if extra_roots.is_empty() {
         return Ok(workspace);
     }
     drop(workspace);
-    here.open(&more)
+    location.open(&extra_roots)
 }
 
 /// Explains why nothing was done, naming every file that blocks the reversal, not only the first.
 fn explain_refusal(context: &UndoContext<'_>, error: FilesError) -> CliError {
-    let Ok(foresight) =
-        context.workspace.preview_undo(context.request.direction, &context.resolved.selection)
+    let Ok(preview) = context.workspace.preview_undo(context.request.direction, &context.resolved.selection)
     else {
         return failed(error);
     };
-    let files = foresight.files.len();
-    let refused = foresight.files.into_iter().filter_map(|file| Some((file.path, file.patch.err()?)));
+    let files = preview.files.len();
+    let refused = preview.files.into_iter().filter_map(|file| Some((file.path, file.patch.err()?)));
     // A conflict that the options resolve does not block the reversal.
     let is_resolved = |error: &FilesError| context.request.conflicts.is_some() && is_conflict(error);
     let refused: Vec<_> = refused.filter(|(_, error)| !is_resolved(error)).collect();
     if context.request.json && !refused.is_empty() {
-        let done = UndoSummary { refused, ..UndoSummary::default() };
-        let told = context.print_summary(&done, &Leftovers::default());
-        return told.err().unwrap_or_else(|| failed(error));
+        let summary = UndoSummary { refused, ..UndoSummary::default() };
+        let result = context.print_summary(&summary, &Leftovers::default());
+        return result.err().unwrap_or_else(|| failed(error));
     }
     match context.report_refused(files, &refused, UndoExtent::Nothing) {
-        Err(ending) => ending,
+        Err(refusal) => refusal,
         // The reversal would succeed by now, so the original error is reported.
         Ok(()) => failed(error),
     }
@@ -241,25 +255,25 @@ fn reverse_file_by_file(
     selection: &ChangeSelection,
     resolution: ConflictResolution,
 ) -> Result<UndoSummary, CliError> {
-    let foresight = workspace.preview_undo(direction, selection).map_err(failed)?;
-    let mut done = UndoSummary { unrestorable: foresight.skipped, ..UndoSummary::default() };
-    for file in foresight.files {
-        let of_file = ChangeSelection { path: Some(file.path.clone()), ..selection.clone() };
-        match workspace.undo_or_redo(direction, &of_file, resolution, &progress_reporter(direction)) {
-            Ok(taken) => done.files.extend(taken.files),
+    let preview = workspace.preview_undo(direction, selection).map_err(failed)?;
+    let mut summary = UndoSummary { unrestorable: preview.skipped, ..UndoSummary::default() };
+    for file in preview.files {
+        let file_selection = ChangeSelection { path: Some(file.path.clone()), ..selection.clone() };
+        match workspace.undo_or_redo(direction, &file_selection, resolution, &progress_reporter(direction)) {
+            Ok(outcome) => summary.files.extend(outcome.files),
             // It was reverted along with its parent directory, which was a file before.
             Err(FilesError::NothingToUndo(_)) => {}
-            Err(error) => done.refused.push((file.path, error)),
+            Err(error) => summary.refused.push((file.path, error)),
         }
     }
-    Ok(done)
+    Ok(summary)
 }
 
 /// Records the reversal in the audit log. A failure is reported and does not fail the command, because the user made
 /// the change.
-fn record_in_audit_log(here: &WorkspaceLocation, workspace: &Workspace, files: &[ReversedFile]) {
+fn record_in_audit_log(location: &WorkspaceLocation, workspace: &Workspace, files: &[ReversedFile]) {
     let append = || -> anyhow::Result<()> {
-        let log = AuditLog::open(&here.audit_log_dir(), &here.anchor, Default::default())?;
+        let log = AuditLog::open(&location.audit_log_dir(), &location.anchor, Default::default())?;
         for file in files {
             let change = workspace.change(file.change)?;
             let mut entry = AuditEntry::new(now(), AuditAction::Undo);

@@ -2,9 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use bowline_access::approvals::{Approver, BoxFuture};
 use bowline_host::{FrontEnd, HostEvent};
 use bowline_policy::question::{AnswerChoice, AnswerLifetime, Question, QuestionReply};
-use bowline_workspace::approvals::{Approver, BoxFuture};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::workspace::Workspace;
 use tokio::sync::oneshot;
@@ -40,11 +40,11 @@ impl DemoEditor {
     /// Opens a document and types a text into it, without saving.
     pub(crate) fn type_unsaved(&self, path: &str, text: &str) -> Result<(), FilesError> {
         let Some(workspace) = self.workspace.get() else { return Ok(()) };
-        let shown = match workspace.document(path)? {
-            Some(shown) => shown,
+        let document = match workspace.document(path)? {
+            Some(document) => document,
             None => workspace.open_document(path)?,
         };
-        workspace.change_document(path, text.to_owned(), shown.revision)?;
+        workspace.change_document(path, text.to_owned(), document.revision)?;
         Ok(())
     }
 
@@ -78,12 +78,12 @@ impl DemoEditor {
 
 impl Approver for DemoEditor {
     fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, QuestionReply> {
-        let typing = {
+        let pending_edit = {
             let mut state = self.state();
             state.questions.push(question.to_text());
             state.pending_edit.take()
         };
-        if let Some((path, text)) = typing
+        if let Some((path, text)) = pending_edit
             && let Err(error) = self.type_unsaved(&path, &text)
         {
             self.state().notices.push(error.to_string());
@@ -97,12 +97,12 @@ impl FrontEnd for DemoEditor {
     fn show(&self, event: HostEvent<'_>) {
         let mut state = self.state();
         match event {
-            HostEvent::Violation { description: what, .. } => state.notices.push(what.to_owned()),
+            HostEvent::Violation { description, .. } => state.notices.push(description.to_owned()),
             HostEvent::Notice { text } => state.notices.push(text.to_owned()),
             HostEvent::Update { .. } => {
-                if let Some(speaking) = state.message_sender.take() {
+                if let Some(sender) = state.message_sender.take() {
                     // Only the turn that is to be cancelled waits for this.
-                    speaking.send(()).ok();
+                    sender.send(()).ok();
                 }
             }
             _ => {}

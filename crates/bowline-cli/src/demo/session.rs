@@ -37,16 +37,16 @@ impl DemoSession {
         for provider in Provider::ALL {
             command.env_remove(provider.key_variable()).env_remove(provider.url_variable());
         }
-        for (variable, below) in
+        for (variable, subdirectory) in
             [("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config"), ("XDG_DATA_HOME", "data")]
         {
-            command.env(variable, base.join("agent").join(below));
+            command.env(variable, base.join("agent").join(subdirectory));
         }
         let connection = host.spawn(command).await?;
-        let answer = connection.initialize_response();
+        let response = connection.initialize_response();
         let name =
-            answer.agent_info.as_ref().map_or_else(|| "the agent".to_owned(), |info| info.name.clone());
-        let version = answer.protocol_version;
+            response.agent_info.as_ref().map_or_else(|| "the agent".to_owned(), |info| info.name.clone());
+        let version = response.protocol_version;
         let session = connection.new_session(SessionOptions::default()).await?;
         let pid = connection.pid();
         let pid = pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
@@ -81,19 +81,19 @@ impl DemoSession {
 
     /// Shows the answer, without code fences.
     pub(super) fn show_answer(&self, tour: &Tour, turn: &DemoTurn) {
-        let said = self.shorten_paths(&turn.last_message());
+        let message = self.shorten_paths(&turn.last_message());
         let lines: Vec<&str> =
-            said.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("```")).collect();
+            message.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("```")).collect();
         tour.print_message("agent", &lines.join("\n"));
     }
 
     /// Shows the questions that the user was asked, and returns them.
     pub(super) fn show_questions(&self, tour: &Tour) -> Vec<String> {
-        let asked = self.editor.take_questions();
-        for question in &asked {
+        let questions = self.editor.take_questions();
+        for question in &questions {
             tour.print_message("asked", &self.shorten_paths(question));
         }
-        asked
+        questions
     }
 
     /// Shortens the project's paths in a text to relative ones.

@@ -7,8 +7,8 @@ use std::io::IsTerminal as _;
 use anyhow::anyhow;
 use bowline_text::display;
 
-use crate::common::console;
-use crate::error::CliError;
+use bowline_client::common::console;
+use bowline_client::error::CliError;
 
 /// The maximum size of a message that is shown, in lines and bytes.
 const MAX_MESSAGE: (usize, usize) = (200, 32 << 10);
@@ -25,9 +25,9 @@ pub(super) struct Tour {
 impl Tour {
     /// Starts the output on stdout, coloured if it is a terminal and the user has not disabled colours.
     pub(super) fn new() -> Self {
-        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let coloured = wanted && std::io::stdout().is_terminal();
-        Self { checks: 0, failed: 0, is_coloured: coloured, print_error: RefCell::default() }
+        let allows_color = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let is_coloured = allows_color && std::io::stdout().is_terminal();
+        Self { checks: 0, failed: 0, is_coloured, print_error: RefCell::default() }
     }
 
     /// Prints the heading of a section.
@@ -39,7 +39,7 @@ impl Tour {
     }
 
     /// Prints a participant's message, or the content of something.
-    pub(super) fn print_message(&self, who: &str, text: &str) {
+    pub(super) fn print_message(&self, speaker: &str, text: &str) {
         let (lines, bytes) = MAX_MESSAGE;
         for line in display::escape_block(text, lines, bytes).text.lines() {
             let line = match line.trim_start().as_bytes().first() {
@@ -48,20 +48,20 @@ impl Tour {
                 Some(b'!') => self.paint(line, "33"),
                 _ => line.to_owned(),
             };
-            let who = self.paint(&format!("{who:>6} │"), "2");
-            self.print(format!("  {who} {line}").trim_end());
+            let speaker = self.paint(&format!("{speaker:>6} │"), "2");
+            self.print(format!("  {speaker} {line}").trim_end());
         }
     }
 
     /// Prints a check, and the actual value if it does not hold.
-    pub(super) fn check<T: Display>(&mut self, what: &str, holds: bool, seen: impl FnOnce() -> T) {
+    pub(super) fn check<T: Display>(&mut self, description: &str, passed: bool, actual: impl FnOnce() -> T) {
         self.checks += 1;
-        if holds {
-            self.print(&format!("  {} {what}", self.paint("✓", "32")));
+        if passed {
+            self.print(&format!("  {} {description}", self.paint("✓", "32")));
         } else {
             self.failed += 1;
-            self.print(&format!("  {} {what}", self.paint("✗", "31")));
-            self.print_message("but", &seen().to_string());
+            self.print(&format!("  {} {description}", self.paint("✗", "31")));
+            self.print_message("but", &actual().to_string());
         }
     }
 
@@ -75,8 +75,8 @@ impl Tour {
         }
         self.print(&format!("\n{}", self.paint(&format!("All {} checks hold.", self.checks), "1;32")));
         self.print("\nTry it on a project of yours:");
-        for (command, what) in NEXT_STEPS {
-            self.print(&format!("  {} {what}", self.paint(&format!("{command:<34}"), "1")));
+        for (command, description) in NEXT_STEPS {
+            self.print(&format!("  {} {description}", self.paint(&format!("{command:<34}"), "1")));
         }
         self.print_error.into_inner().map_or(Ok(()), Err)
     }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use bowline_host::HostCapabilities;
 use bowline_protocol::capabilities::AgentMethod;
+use bowline_protocol::capabilities::version;
 use bowline_protocol::terminal::{CommandExit, TerminalOutput};
-use bowline_protocol::version;
 use bowline_wire::schema::v1::{
     AgentCapabilities, AuthMethod, AvailableCommand, DeleteSessionRequest, Error, ErrorCode, Implementation,
     InitializeRequest, InitializeResponse, NewSessionRequest, NewSessionResponse, RequestPermissionOutcome,
@@ -37,7 +37,7 @@ const COMMANDS_TIMEOUT: Duration = Duration::from_millis(500);
 const EXIT_GRACE: Duration = Duration::from_millis(300);
 
 /// Starts an agent, checks it, and ends it with all its processes.
-pub(super) async fn check_agent(command: &[String], cwd: &Path, patience: Duration) -> ReportSection {
+pub(super) async fn check_agent(command: &[String], cwd: &Path, time_limit: Duration) -> ReportSection {
     let mut section = ReportSection::new("The agent");
     let Some((program, args)) = command.split_first() else { return section };
     let Some(path) = find_program(&mut section, program) else { return section };
@@ -51,8 +51,8 @@ pub(super) async fn check_agent(command: &[String], cwd: &Path, patience: Durati
             return section;
         }
     };
-    let (heard, begun) = (Arc::new(ProbeClient::default()), Instant::now());
-    let (agent, mut process) = match ProbedAgent::start(&path, args, cwd, heard.clone()).await {
+    let (client, started) = (Arc::new(ProbeClient::default()), Instant::now());
+    let (agent, mut process) = match ProbedAgent::start(&path, args, cwd, client.clone()).await {
         Ok(spawned) => spawned,
         Err(error) => {
             report_start_error(&mut section, &path, &error);
@@ -60,23 +60,23 @@ pub(super) async fn check_agent(command: &[String], cwd: &Path, patience: Durati
         }
     };
     section.add_ok(format!("starts: {}", path.display()));
-    let greeting = InitializeRequest::new(version::LATEST)
+    let request = InitializeRequest::new(version::LATEST)
         .client_capabilities(HostCapabilities::default().to_client_capabilities())
         .client_info(Implementation::new("bowline", env!("CARGO_PKG_VERSION")));
-    let met = timeout(patience, agent.initialize(greeting)).await;
-    let answer = match met {
-        Ok(Ok(answer)) => answer,
+    let result = timeout(time_limit, agent.initialize(request)).await;
+    let response = match result {
+        Ok(Ok(response)) => response,
         failed => {
-            let why = failed.ok().and_then(Result::err);
+            let error = failed.ok().and_then(Result::err);
             // Whether it exited by itself is known only before it is shut down.
-            let gone = process.exits_within(EXIT_GRACE).await;
+            let has_exited = process.exits_within(EXIT_GRACE).await;
             let exit = process.shut_down().await;
-            report_handshake_error(&mut section, why, (&exit, gone), &heard, patience);
+            report_handshake_error(&mut section, error, (&exit, has_exited), &client, time_limit);
             return section;
         }
     };
-    report_handshake(&mut section, &answer, begun.elapsed());
-    if let Some(line) = heard.first_junk() {
+    report_handshake(&mut section, &response, started.elapsed());
+    if let Some(line) = client.first_junk() {
         section
             .add_warning(
                 "it writes something else than the protocol to stdout",
@@ -84,7 +84,7 @@ pub(super) async fn check_agent(command: &[String], cwd: &Path, patience: Durati
             )
             .add_quote(&line, 1);
     }
-    check_session(&mut section, &agent, &answer, scratch.path(), &heard, patience).await;
+    check_session(&mut section, &agent, &response, scratch.path(), &client, time_limit).await;
     capabilities::describe_offer(section.add_info("Bowline would offer it:"));
     let exit = process.shut_down().await;
     report_exit(&mut section, &exit);
@@ -103,8 +103,8 @@ fn find_program(section: &mut ReportSection, program: &str) -> Option<PathBuf> {
     let can_run =
         |path: &&PathBuf| path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0);
     let files: Vec<&PathBuf> = candidates.iter().filter(is_file).collect();
-    if let Some(found) = files.iter().find(|path| can_run(path)) {
-        return Some((**found).clone());
+    if let Some(path) = files.iter().find(|path| can_run(path)) {
+        return Some((**path).clone());
     }
     match files.first() {
         Some(file) => section.add_broken(
@@ -129,7 +129,7 @@ fn find_program(section: &mut ReportSection, program: &str) -> Option<PathBuf> {
 
 fn report_start_error(section: &mut ReportSection, path: &Path, error: &TerminalError) {
     let shown = path.display();
-    let (why, advice) = match error {
+    let (reason, advice) = match error {
         // The file exists, so it is its interpreter that is missing.
         TerminalError::ProgramNotFound(_) => match read_interpreter(path) {
             Some(interpreter) => (
@@ -144,14 +144,14 @@ fn report_start_error(section: &mut ReportSection, path: &Path, error: &Terminal
         TerminalError::NotExecutable(_) => {
             ("it may not be run".to_owned(), "look at its mode, and at that of its directory".to_owned())
         }
-        TerminalError::System { why, .. } => (
-            why.clone(),
+        TerminalError::System { why: reason, .. } => (
+            reason.clone(),
             "it is not made for this machine, or its first line is missing: `file` tells".to_owned(),
         ),
         // An error of the supervisor, not of the agent.
         other => (other.to_string(), "no agent and no command can be started here".to_owned()),
     };
-    section.add_broken(format!("cannot be started: {shown}: {why}"), advice);
+    section.add_broken(format!("cannot be started: {shown}: {reason}"), advice);
 }
 
 fn read_interpreter(path: &Path) -> Option<String> {
@@ -164,20 +164,20 @@ fn read_interpreter(path: &Path) -> Option<String> {
 /// Reports why a started agent failed to initialise, and whether it exited by itself.
 fn report_handshake_error(
     section: &mut ReportSection,
-    why: Option<CallError>,
-    (exit, gone): (&ProbedAgentExit, bool),
-    heard: &ProbeClient,
-    patience: Duration,
+    error: Option<CallError>,
+    (exit, has_exited): (&ProbedAgentExit, bool),
+    client: &ProbeClient,
+    time_limit: Duration,
 ) {
-    let ending = if gone {
+    let exit_description = if has_exited {
         format!("exits at once{}", describe_exit(exit))
     } else {
         "closes its stdout at once".to_owned()
     };
-    let missing = "is an argument such as --acp missing?";
-    let finding = match (why, heard.first_line()) {
-        (_, Some(first)) if heard.is_echo() => section
-            .add_broken("only says again what it is told, as a terminal or `cat` does:", missing)
+    let hint = "is an argument such as --acp missing?";
+    let finding = match (error, client.first_line()) {
+        (_, Some(first)) if client.is_echo() => section
+            .add_broken("only says again what it is told, as a terminal or `cat` does:", hint)
             .add_quote(&first, 1),
         (Some(CallError::UnsupportedVersion(unsupported)), _) => section.add_broken(
             format!("wrong protocol version: {unsupported}"),
@@ -185,26 +185,25 @@ fn report_handshake_error(
         ),
         (Some(CallError::ErrorResponse(error)), _) => section.add_broken(
             format!("refuses initialize: {}", describe_rpc_error(&error)),
-            format!("it speaks JSON-RPC, but may not be an ACP agent: {missing}"),
+            format!("it speaks JSON-RPC, but may not be an ACP agent: {hint}"),
         ),
-        (Some(CallError::Closed), None) => {
-            section.add_broken(ending, format!("run it in a terminal to see why; {missing} Or a login?"))
-        }
+        (Some(CallError::Closed), None) => section
+            .add_broken(exit_description, format!("run it in a terminal to see why; {hint} Or a login?")),
         (None, None) => section.add_broken(
-            format!("never answers: nothing on stdout for {} s", patience.as_secs()),
-            format!("{missing} If it only starts slowly, try --timeout 60"),
+            format!("never answers: nothing on stdout for {} s", time_limit.as_secs()),
+            format!("{hint} If it only starts slowly, try --timeout 60"),
         ),
-        (why, Some(first)) => {
-            let more = match why {
-                Some(CallError::Closed) => format!(", and {ending}"),
+        (error, Some(first)) => {
+            let detail = match error {
+                Some(CallError::Closed) => format!(", and {exit_description}"),
                 Some(CallError::Unreadable { reason, .. }) => format!(" ({reason})"),
                 _ => String::new(),
             };
             section
-                .add_broken(format!("speaks something else than ACP{more}; its first line:"), missing)
+                .add_broken(format!("speaks something else than ACP{detail}; its first line:"), hint)
                 .add_quote(&first, 1)
         }
-        (Some(error), None) => section.add_broken(error.to_string(), missing),
+        (Some(error), None) => section.add_broken(error.to_string(), hint),
     };
     if !exit.stderr.trim().is_empty() {
         finding.add_detail("on stderr:").add_quote(&stderr_text(exit), MAX_STDERR_LINES);
@@ -213,10 +212,10 @@ fn report_handshake_error(
 
 /// Returns an agent's stderr, without control sequences.
 fn stderr_text(exit: &ProbedAgentExit) -> String {
-    let mut said = TerminalOutput::new(exit.stderr.len());
-    said.push(exit.stderr.as_bytes());
-    said.finish();
-    said.text().to_owned()
+    let mut output = TerminalOutput::new(exit.stderr.len());
+    output.push(exit.stderr.as_bytes());
+    output.finish();
+    output.text().to_owned()
 }
 
 fn describe_exit(exit: &ProbedAgentExit) -> String {
@@ -233,18 +232,18 @@ fn describe_rpc_error(error: &Error) -> String {
 }
 
 /// Reports the agent's answer to `initialize`.
-fn report_handshake(section: &mut ReportSection, answer: &InitializeResponse, took: Duration) {
-    let name = match &answer.agent_info {
+fn report_handshake(section: &mut ReportSection, response: &InitializeResponse, elapsed: Duration) {
+    let name = match &response.agent_info {
         Some(info) => format!("{} {}", info.title.as_ref().unwrap_or(&info.name), info.version),
         None => "it does not say who it is".to_owned(),
     };
-    let version = answer.protocol_version;
-    section.add_ok(format!("{name}; protocol version {version}; initialize took {} ms", took.as_millis()));
+    let version = response.protocol_version;
+    section.add_ok(format!("{name}; protocol version {version}; initialize took {} ms", elapsed.as_millis()));
     let finding = section.add_info("what it can:");
-    for line in describe_capabilities(&answer.agent_capabilities) {
+    for line in describe_capabilities(&response.agent_capabilities) {
         finding.add_detail(line);
     }
-    match answer.auth_methods.as_slice() {
+    match response.auth_methods.as_slice() {
         [] => section.add_info("log in: it offers no way, so it needs none or has its own"),
         methods => {
             let finding = section.add_info("log in:");
@@ -257,33 +256,35 @@ fn report_handshake(section: &mut ReportSection, answer: &InitializeResponse, to
 }
 
 fn describe_auth_method(method: &AuthMethod) -> String {
-    let how = match method {
+    let suffix = match method {
         AuthMethod::Terminal(_) => ", in a terminal",
         _ => "",
     };
     let description = method.description().map(|text| format!(": {text}")).unwrap_or_default();
-    format!("{} ({}{how}){description}", method.name(), method.id().0)
+    format!("{} ({}{suffix}){description}", method.name(), method.id().0)
 }
 
 /// Describes an agent's capabilities.
-fn describe_capabilities(able: &AgentCapabilities) -> Vec<String> {
-    let list = |what: &str, all: &[(bool, &str)]| {
-        let (can, cannot): (Vec<_>, Vec<_>) = all.iter().partition(|(able, _)| *able);
-        let names =
-            |all: Vec<(bool, &str)>| all.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(", ");
-        match (can.is_empty(), cannot.is_empty()) {
-            (false, true) => format!("{what}: {}", names(can)),
-            (true, _) => format!("{what}: none of {}", names(cannot)),
-            (false, false) => format!("{what}: {}; not: {}", names(can), names(cannot)),
+fn describe_capabilities(capabilities: &AgentCapabilities) -> Vec<String> {
+    let list = |label: &str, entries: &[(bool, &str)]| {
+        let (supported, unsupported): (Vec<_>, Vec<_>) =
+            entries.iter().partition(|(is_supported, _)| *is_supported);
+        let names = |entries: Vec<(bool, &str)>| {
+            entries.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(", ")
+        };
+        match (supported.is_empty(), unsupported.is_empty()) {
+            (false, true) => format!("{label}: {}", names(supported)),
+            (true, _) => format!("{label}: none of {}", names(unsupported)),
+            (false, false) => format!("{label}: {}; not: {}", names(supported), names(unsupported)),
         }
     };
-    let prompt = &able.prompt_capabilities;
-    let session = &able.session_capabilities;
+    let prompt = &capabilities.prompt_capabilities;
+    let session = &capabilities.session_capabilities;
     vec![
         list(
             "sessions",
             &[
-                (able.load_session, "load"),
+                (capabilities.load_session, "load"),
                 (session.resume.is_some(), "resume"),
                 (session.list.is_some(), "list"),
                 (session.fork.is_some(), "fork"),
@@ -298,7 +299,7 @@ fn describe_capabilities(able: &AgentCapabilities) -> Vec<String> {
         ),
         list(
             "MCP servers beside stdio",
-            &[(able.mcp_capabilities.http, "http"), (able.mcp_capabilities.sse, "sse")],
+            &[(capabilities.mcp_capabilities.http, "http"), (capabilities.mcp_capabilities.sse, "sse")],
         ),
     ]
 }
@@ -307,17 +308,17 @@ fn describe_capabilities(able: &AgentCapabilities) -> Vec<String> {
 async fn check_session(
     section: &mut ReportSection,
     agent: &AgentHandle,
-    answer: &InitializeResponse,
+    response: &InitializeResponse,
     scratch: &Path,
-    heard: &ProbeClient,
-    patience: Duration,
+    client: &ProbeClient,
+    time_limit: Duration,
 ) {
     let cwd = scratch.canonicalize().unwrap_or_else(|_| scratch.to_owned());
-    let begun = Instant::now();
-    let opened = match timeout(patience, agent.new_session(NewSessionRequest::new(cwd))).await {
+    let started = Instant::now();
+    let opened = match timeout(time_limit, agent.new_session(NewSessionRequest::new(cwd))).await {
         Ok(Ok(opened)) => opened,
         Ok(Err(CallError::ErrorResponse(error))) if error.code == ErrorCode::AuthRequired => {
-            let advice = match answer.auth_methods.as_slice() {
+            let advice = match response.auth_methods.as_slice() {
                 [] => "it offers no way to log in: see its own documentation".to_owned(),
                 [only] => format!("log in with --auth {} of `bowline run` or `bowline chat`", only.id().0),
                 _ => {
@@ -348,17 +349,17 @@ async fn check_session(
         }
         Err(_) => {
             section.add_broken(
-                format!("session/new: no answer for {} s", patience.as_secs()),
+                format!("session/new: no answer for {} s", time_limit.as_secs()),
                 "it may wait for the network or a login; if it is only slow, try --timeout 60",
             );
             return;
         }
     };
-    section.add_ok(format!("session/new works; it took {} ms", begun.elapsed().as_millis()));
+    section.add_ok(format!("session/new works; it took {} ms", started.elapsed().as_millis()));
     report_session_options(section, &opened);
     // Agents may send their commands at any time; most do so at once.
-    timeout(COMMANDS_TIMEOUT, heard.commands_received.notified()).await.ok();
-    let commands = heard.state().commands.clone();
+    timeout(COMMANDS_TIMEOUT, client.commands_received.notified()).await.ok();
+    let commands = client.state().commands.clone();
     if !commands.is_empty() {
         section.add_ok(format!(
             "commands: {}",
@@ -367,31 +368,31 @@ async fn check_session(
     }
     if agent.check(AgentMethod::DeleteSession).is_ok() {
         // The probe's session should not appear among the user's. If it remains, it is empty.
-        timeout(patience, agent.delete_session(DeleteSessionRequest::new(opened.session_id))).await.ok();
+        timeout(time_limit, agent.delete_session(DeleteSessionRequest::new(opened.session_id))).await.ok();
     }
 }
 
 /// Reports the modes and options of a session.
 fn report_session_options(section: &mut ReportSection, opened: &NewSessionResponse) {
     if let Some(modes) = &opened.modes {
-        let all = join_names(modes.available_modes.iter().map(|mode| mode.id.0.to_string()));
-        section.add_ok(format!("modes: {all} (now {})", modes.current_mode_id.0));
+        let names = join_names(modes.available_modes.iter().map(|mode| mode.id.0.to_string()));
+        section.add_ok(format!("modes: {names} (now {})", modes.current_mode_id.0));
     }
     for option in opened.config_options.iter().flatten() {
         let values = match &option.kind {
             SessionConfigKind::Select(select) => {
-                let all: Vec<String> = match &select.options {
-                    SessionConfigSelectOptions::Ungrouped(all) => {
-                        all.iter().map(|one| one.value.0.to_string()).collect()
+                let names: Vec<String> = match &select.options {
+                    SessionConfigSelectOptions::Ungrouped(choices) => {
+                        choices.iter().map(|choice| choice.value.0.to_string()).collect()
                     }
                     SessionConfigSelectOptions::Grouped(groups) => {
-                        let all = groups.iter().flat_map(|group| &group.options);
-                        all.map(|one| one.value.0.to_string()).collect()
+                        let choices = groups.iter().flat_map(|group| &group.options);
+                        choices.map(|choice| choice.value.0.to_string()).collect()
                     }
                     // A later protocol version may have more shapes.
                     _ => Vec::new(),
                 };
-                format!("{} (now {})", join_names(all), select.current_value.0)
+                format!("{} (now {})", join_names(names), select.current_value.0)
             }
             SessionConfigKind::Boolean(boolean) => {
                 format!("on or off (now {})", if boolean.current_value { "on" } else { "off" })
@@ -403,11 +404,11 @@ fn report_session_options(section: &mut ReportSection, opened: &NewSessionRespon
     }
 }
 
-fn join_names(all: impl IntoIterator<Item = impl Display>) -> String {
-    let all: Vec<String> = all.into_iter().map(|name| name.to_string()).collect();
-    let more = all.len().saturating_sub(MAX_NAMES);
-    let shown = all.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if more > 0 { format!("{shown} and {more} more") } else { shown }
+fn join_names(names: impl IntoIterator<Item = impl Display>) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
+    let more = names.len().saturating_sub(MAX_NAMES);
+    let text = names.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if more > 0 { format!("{text} and {more} more") } else { text }
 }
 
 fn report_exit(section: &mut ReportSection, exit: &ProbedAgentExit) {
@@ -415,7 +416,7 @@ fn report_exit(section: &mut ReportSection, exit: &ProbedAgentExit) {
         Some(CommandExit::Code(code)) => Some(code),
         Some(CommandExit::Signal(_)) | None => None,
     };
-    let wrong = section.is_broken();
+    let is_broken = section.is_broken();
     let finding = match code {
         Some(0) => section.add_ok("ends when its stdin is closed"),
         Some(code) => section.add_warning(
@@ -427,7 +428,7 @@ fn report_exit(section: &mut ReportSection, exit: &ProbedAgentExit) {
             "other clients may leave it running",
         ),
     };
-    if !exit.stderr.trim().is_empty() && (wrong || code != Some(0)) {
+    if !exit.stderr.trim().is_empty() && (is_broken || code != Some(0)) {
         finding.add_detail("on stderr:").add_quote(&stderr_text(exit), MAX_STDERR_LINES);
     }
 }
@@ -476,18 +477,18 @@ impl WireRecorder for ProbeClient {
         if line.iter().all(u8::is_ascii_whitespace) {
             return;
         }
-        let shown = || String::from_utf8_lossy(&line[..line.len().min(MAX_FIRST_LINE)]).into_owned();
+        let truncated = || String::from_utf8_lossy(&line[..line.len().min(MAX_FIRST_LINE)]).into_owned();
         let mut state = self.state();
         if direction == Direction::Sent {
-            state.first_sent.get_or_insert_with(shown);
+            state.first_sent.get_or_insert_with(truncated);
             return;
         }
-        state.first_received.get_or_insert_with(shown);
+        state.first_received.get_or_insert_with(truncated);
         if state.first_junk.is_none()
             && !line.trim_ascii_start().starts_with(b"{")
             && !line.trim_ascii_start().starts_with(b"[")
         {
-            state.first_junk = Some(shown());
+            state.first_junk = Some(truncated());
         }
     }
 }

@@ -11,15 +11,15 @@ use super::report::{DoctorFinding, ReportSection};
 /// Describes who serves the tools of Bowline's agent, and what Bowline serves to other agents.
 pub(super) fn describe_serving() -> ReportSection {
     let mut section = ReportSection::new("Who serves what");
-    let able =
+    let with_editor =
         section.add_info("Bowline's agent (with --shell), in an editor that offers files and terminals:");
-    add_choice_for(able, HostCapabilities::default().to_client_capabilities());
-    let unable = section.add_info("the same, in an editor that offers neither:");
-    add_choice_for(unable, ClientCapabilities::new());
-    let by_server = section
+    add_choice_for(with_editor, HostCapabilities::default().to_client_capabilities());
+    let without_editor = section.add_info("the same, in an editor that offers neither:");
+    add_choice_for(without_editor, ClientCapabilities::new());
+    let with_server = section
         .add_info("the same, where a server over MCP has the tools of a workspace, as `bowline mcp` has:");
-    let neither = BackendChoice::from_gate(&ClientCapabilityGate::new(ClientCapabilities::new()));
-    add_choice(by_server, neither.with_workspace(WorkspaceToolset { can_write: true, can_run: true }, true));
+    let choice = BackendChoice::from_gate(&ClientCapabilityGate::new(ClientCapabilities::new()));
+    add_choice(with_server, choice.with_workspace(WorkspaceToolset { can_write: true, can_run: true }, true));
     section
         .add_info("with --tools dual the model chooses the machine:")
         .add_detail("the editor's, by ide_read_file, ide_write_file, ide_edit_file and ide_terminal, as far as it is offered")
@@ -31,7 +31,7 @@ pub(super) fn describe_serving() -> ReportSection {
 /// Answers common questions about editors that do not show what users expect.
 pub(super) fn troubleshooting() -> ReportSection {
     let mut section = ReportSection::new("If something is missing in an editor");
-    let all: [(&str, &[&str]); 4] = [
+    let questions: [(&str, &[&str]); 4] = [
         (
             "a tool is not there:",
             &[
@@ -65,7 +65,7 @@ pub(super) fn troubleshooting() -> ReportSection {
             ],
         ),
     ];
-    for (question, answers) in all {
+    for (question, answers) in questions {
         let finding = section.add_info(question);
         for answer in answers {
             finding.add_detail(*answer);
@@ -87,17 +87,17 @@ fn add_choice(finding: &mut DoctorFinding, choice: BackendChoice) {
 /// Describes what an agent is offered, in the host's words.
 pub(super) fn describe_offer(finding: &mut DoctorFinding) {
     let gate = ClientCapabilityGate::new(HostCapabilities::default().to_client_capabilities());
-    let all = [
+    let methods = [
         (ClientMethod::ReadTextFile, "reading files, with unsaved text"),
         (ClientMethod::WriteTextFile, "writing files, merged with your edits, undoable"),
         (ClientMethod::CreateTerminal, "terminals, with the whole process tree ended after them"),
         (ClientMethod::ElicitForm, "forms to ask you by"),
         (ClientMethod::ElicitUrl, "pages to send you to"),
     ];
-    for (method, what) in all {
+    for (method, description) in methods {
         match gate.check(method) {
-            Ok(()) => finding.add_detail(format!("{what} ({})", method.wire_name())),
-            Err(missing) => finding.add_detail(format!("not {what}: {missing}")),
+            Ok(()) => finding.add_detail(format!("{description} ({})", method.wire_name())),
+            Err(missing) => finding.add_detail(format!("not {description}: {missing}")),
         };
     }
 }

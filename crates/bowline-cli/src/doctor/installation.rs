@@ -6,19 +6,19 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::Result;
-use bowline_protocol::version;
-use bowline_workspace::audit::{self, AuditLog};
-use bowline_workspace::file_watcher::{FileWatcher, FileWatcherError, FileWatcherOptions};
+use bowline_access::audit::{self, AuditLog};
+use bowline_access::policy::PolicyFile;
+use bowline_protocol::capabilities::version;
 use bowline_workspace::journal::{self, JournalCondition};
-use bowline_workspace::policy::PolicyFile;
+use bowline_workspace::observer::file_watcher::{FileWatcher, FileWatcherError, FileWatcherOptions};
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::workspace::Workspace;
 use file_lease::{Lease, LeaseError};
 
 use super::report::ReportSection;
-use crate::client::agents::{self, ConfiguredAgentStatus};
-use crate::client::config::Config;
-use crate::user_dirs::UserDirs;
+use bowline_client::agents::{self, ConfiguredAgentStatus};
+use bowline_client::config::Config;
+use bowline_client::environment::UserDirs;
 
 /// The number of bytes written to check for free disk space.
 const PROBE_BYTES: usize = 256 << 10;
@@ -30,10 +30,10 @@ pub(super) fn check_versions() -> ReportSection {
     let mut section = ReportSection::new("Bowline");
     let program = std::env::current_exe().map_or_else(|_| "?".to_owned(), |path| path.display().to_string());
     section.add_ok(format!("bowline {}, {program}", env!("CARGO_PKG_VERSION")));
-    let spoken: Vec<String> = version::SUPPORTED.iter().map(ToString::to_string).collect();
+    let versions: Vec<String> = version::SUPPORTED.iter().map(ToString::to_string).collect();
     section.add_ok(format!(
         "speaks version {} of the Agent Client Protocol (its schema {})",
-        spoken.join(", "),
+        versions.join(", "),
         schema_version()
     ));
     section
@@ -48,24 +48,24 @@ fn schema_version() -> &'static str {
 }
 
 /// Checks the user's directories.
-pub(super) fn check_directories(places: &Result<UserDirs>, cwd: &Path) -> ReportSection {
+pub(super) fn check_directories(dirs: &Result<UserDirs>, cwd: &Path) -> ReportSection {
     let mut section = ReportSection::new("Directories");
-    let places = match places {
-        Ok(places) => places,
+    let dirs = match dirs {
+        Ok(dirs) => dirs,
         Err(error) => {
             section.add_broken("there is no place for what Bowline keeps", error.to_string());
             return section;
         }
     };
-    let all = [
-        ("state", &places.state, "XDG_STATE_HOME", DirectoryContents::Texts),
-        ("configuration", &places.config, "XDG_CONFIG_HOME", DirectoryContents::Settings),
-        ("anchors", &places.anchors, "XDG_DATA_HOME", DirectoryContents::Settings),
+    let directories = [
+        ("state", &dirs.state, "XDG_STATE_HOME", DirectoryContents::Texts),
+        ("configuration", &dirs.config, "XDG_CONFIG_HOME", DirectoryContents::Settings),
+        ("anchors", &dirs.anchors, "XDG_DATA_HOME", DirectoryContents::Settings),
     ];
-    for (name, path, variable, holds) in all {
-        check_directory(&mut section, (name, variable, holds), path, cwd);
+    for (name, path, variable, contents) in directories {
+        check_directory(&mut section, (name, variable, contents), path, cwd);
     }
-    section.set_summary(format!("{} and {}", places.state.display(), places.config.display()));
+    section.set_summary(format!("{} and {}", dirs.state.display(), dirs.config.display()));
     section
 }
 
@@ -80,15 +80,16 @@ enum DirectoryContents {
 
 fn check_directory(
     section: &mut ReportSection,
-    (name, variable, holds): (&str, &str, DirectoryContents),
+    (name, variable, contents): (&str, &str, DirectoryContents),
     path: &Path,
     cwd: &Path,
 ) {
     let shown = path.display();
-    let own =
-        path.ancestors().find_map(|part| Some(part.canonicalize().ok()?.join(path.strip_prefix(part).ok()?)));
+    let resolved = path
+        .ancestors()
+        .find_map(|ancestor| Some(ancestor.canonicalize().ok()?.join(path.strip_prefix(ancestor).ok()?)));
     let workspace = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
-    if own.is_some_and(|own| own.starts_with(&workspace)) {
+    if resolved.is_some_and(|resolved| resolved.starts_with(&workspace)) {
         section.add_broken(
             format!("{name}: {shown} lies inside the workspace, where an agent could change it"),
             format!(
@@ -134,7 +135,7 @@ fn check_directory(
     if mode & 0o022 != 0 {
         section
             .add_broken(format!("{name}: {shown} can be changed by others"), format!("chmod go-rwx {shown}"));
-    } else if mode & 0o055 != 0 && holds == DirectoryContents::Texts {
+    } else if mode & 0o055 != 0 && contents == DirectoryContents::Texts {
         section
             .add_warning(format!("{name}: {shown} can be read by others"), format!("chmod go-rwx {shown}"));
     } else {
@@ -165,25 +166,25 @@ fn advise_on_write_error(error: &std::io::Error, path: &Path, variable: &str) ->
 }
 
 /// Checks the user's rules, as they apply here.
-pub(super) fn check_rules(places: &UserDirs, cwd: &Path) -> ReportSection {
+pub(super) fn check_rules(dirs: &UserDirs, cwd: &Path) -> ReportSection {
     let mut section = ReportSection::new("Rules");
-    let path = places.policy_file();
+    let path = dirs.policy_file();
     let root = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
-    let stated =
+    let result =
         PolicyFile::open(&path, std::slice::from_ref(&root)).and_then(|file| file.policy_and_preset());
-    match stated {
-        Ok((policy, stated)) => {
+    match result {
+        Ok((policy, stated_preset)) => {
             let count = match policy.rules.len() {
                 0 => "no rules".to_owned(),
                 1 => "one rule".to_owned(),
                 many => format!("{many} rules"),
             };
             let preset = policy.preset;
-            let by = if stated.is_some() { "" } else { ", as nothing else is said" };
+            let suffix = if stated_preset.is_some() { "" } else { ", as nothing else is said" };
             let file =
                 if path.exists() { path.display().to_string() } else { format!("no {}", path.display()) };
-            section.add_ok(format!("{file}: {count} for this workspace, and preset {preset}{by}"));
-            section.set_summary(format!("{count} for this workspace, and preset {preset}{by}"));
+            section.add_ok(format!("{file}: {count} for this workspace, and preset {preset}{suffix}"));
+            section.set_summary(format!("{count} for this workspace, and preset {preset}{suffix}"));
         }
         Err(error) => {
             section.add_broken(error.to_string(), "until that is put right agents may do nothing here");
@@ -193,7 +194,7 @@ pub(super) fn check_rules(places: &UserDirs, cwd: &Path) -> ReportSection {
 }
 
 /// Checks the workspace, its journal and its audit log.
-pub(super) fn check_workspace(places: &UserDirs, cwd: &Path) -> ReportSection {
+pub(super) fn check_workspace(dirs: &UserDirs, cwd: &Path) -> ReportSection {
     let mut section = ReportSection::new("This workspace");
     let roots = match Roots::open(&RootSpec::writable(cwd.to_string_lossy()), &[]) {
         Ok(roots) => roots,
@@ -210,9 +211,9 @@ pub(super) fn check_workspace(places: &UserDirs, cwd: &Path) -> ReportSection {
     });
     let git = if git.is_some() { "in git" } else { "without git" };
     section.set_summary(format!("{}, {git}", roots.cwd()));
-    let own = Workspace::journal_directory(&places.state, &roots);
-    check_journal(&mut section, &own);
-    let (log, anchor) = AuditLog::locate(&own, &places.anchors);
+    let journal_dir = Workspace::journal_directory(&dirs.state, &roots);
+    check_journal(&mut section, &journal_dir);
+    let (log, anchor) = AuditLog::locate(&journal_dir, &dirs.anchors);
     check_audit_log(&mut section, &log, &anchor);
     check_watches(&mut section, &roots);
     check_leases(&mut section, Path::new(roots.cwd()));
@@ -229,8 +230,8 @@ fn check_journal(section: &mut ReportSection, directory: &Path) {
         Ok(JournalCondition::Usable { changes, .. }) => {
             section.add_ok(format!("journal: {changes} changes, in {shown}"))
         }
-        Ok(JournalCondition::Unusable(why)) => section.add_broken(
-            format!("journal: {shown}: {why}"),
+        Ok(JournalCondition::Unusable(reason)) => section.add_broken(
+            format!("journal: {shown}: {reason}"),
             "its changes cannot be undone; the next program that opens it sets it aside and starts a new one",
         ),
         Err(error) => section.add_broken(format!("journal: {error}"), ""),
@@ -266,8 +267,8 @@ fn check_audit_log(section: &mut ReportSection, directory: &Path, anchor: &Path)
             "the log was modified: `bowline audit verify` shows where",
         )
     };
-    for found in report.findings.iter().take(MAX_FINDINGS) {
-        finding.add_detail(found.to_string());
+    for audit_finding in report.findings.iter().take(MAX_FINDINGS) {
+        finding.add_detail(audit_finding.to_string());
     }
 }
 
@@ -308,21 +309,20 @@ fn check_leases(section: &mut ReportSection, directory: &Path) {
 }
 
 /// Checks the user's configuration, and returns it if it can be read.
-pub(super) fn check_configuration(places: &UserDirs) -> (ReportSection, Option<Config>) {
+pub(super) fn check_configuration(dirs: &UserDirs) -> (ReportSection, Option<Config>) {
     let mut section = ReportSection::new("Configuration");
-    let config = match Config::read(&places.config) {
+    let config = match Config::read(&dirs.config) {
         Ok(config) => config,
-        Err(ending) => {
-            section
-                .add_broken(ending.to_string(), "repair it: until then neither run, chat nor agent starts");
+        Err(error) => {
+            section.add_broken(error.to_string(), "repair it: until then neither run, chat nor agent starts");
             return (section, None);
         }
     };
     let shown = config.path.display();
     let names: Vec<&str> = config.agents.keys().map(String::as_str).collect();
-    let is_there = config.path.exists();
+    let exists = config.path.exists();
     match (names.as_slice(), config.describe_defaults()) {
-        ([], None) if !is_there => {
+        ([], None) if !exists => {
             section.add_info(format!("no {shown}: it can set the agent, the model and what is approved"));
         }
         ([], None) => {
@@ -331,16 +331,16 @@ pub(super) fn check_configuration(places: &UserDirs) -> (ReportSection, Option<C
         (names, defaults) => {
             let agents = (!names.is_empty()).then(|| format!("names the agents {}", names.join(", ")));
             let defaults = defaults.map(|defaults| format!("sets {defaults}"));
-            let told: Vec<String> = defaults.into_iter().chain(agents).collect();
-            section.add_ok(format!("{shown} {}", told.join(", and ")));
+            let parts: Vec<String> = defaults.into_iter().chain(agents).collect();
+            section.add_ok(format!("{shown} {}", parts.join(", and ")));
         }
     }
-    for ConfiguredAgentStatus { name, problem: trouble } in
+    for ConfiguredAgentStatus { name, problem } in
         agents::check_configured_agents(&config, std::env::var_os("PATH").as_ref())
     {
-        if let Some(trouble) = trouble {
+        if let Some(problem) = problem {
             section.add_warning(
-                format!("the agent {name}: {trouble}"),
+                format!("the agent {name}: {problem}"),
                 format!("install it, or change its command in {shown}"),
             );
         }
@@ -370,7 +370,7 @@ mod tests {
             ErrorKind::ReadOnlyFilesystem,
             ErrorKind::PermissionDenied,
         ];
-        let told =
+        let output =
             kinds.map(|kind| advise_on_write_error(&kind.into(), Path::new("/d"), "XDG_STATE_HOME") + "\n");
         expect![[r#"
             make room on the disk of /d, or set XDG_STATE_HOME to a directory elsewhere: until then nothing is changed, as it could not be undone
@@ -378,6 +378,6 @@ mod tests {
             raise the limit on the size of files (ulimit -f), or set XDG_STATE_HOME to a directory elsewhere
             the disk of /d is mounted for reading only: mount it for writing, or set XDG_STATE_HOME to a directory elsewhere
             make /d writable (chmod u+rwx), or set XDG_STATE_HOME to a directory elsewhere
-        "#]].assert_eq(&told.concat());
+        "#]].assert_eq(&output.concat());
     }
 }

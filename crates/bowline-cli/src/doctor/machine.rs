@@ -10,7 +10,7 @@ use bowline_workspace::terminals::supervisor::ConfinementSupport;
 use rustix::termios::tcgetwinsize;
 
 use super::report::ReportSection;
-use crate::SUPERVISOR_COMMAND;
+use bowline_client::launch::SUPERVISOR_COMMAND;
 
 /// Checks the machine.
 pub(super) fn check_machine() -> ReportSection {
@@ -26,15 +26,15 @@ pub(super) fn check_machine() -> ReportSection {
     let is_confinable = files.is_ok() && network.is_ok();
     match files {
         Ok(version) => section.add_ok(format!("confinement: files, by Landlock {version}: commands can be kept from writing elsewhere")),
-        Err(why) => section.add_warning(
-            format!("confinement: not of files: {why}"),
+        Err(reason) => section.add_warning(
+            format!("confinement: not of files: {reason}"),
             "commands that have to be confined are refused; it takes Linux 6.2 or later with Landlock enabled",
         ),
     };
     match network {
         Ok(()) => section.add_ok("confinement: network, by seccomp: commands can be kept from it"),
-        Err(why) => section.add_warning(
-            format!("confinement: not of the network: {why}"),
+        Err(reason) => section.add_warning(
+            format!("confinement: not of the network: {reason}"),
             "commands that have to be kept from the network are refused",
         ),
     };

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::report::ReportSection;
-use crate::client::agents;
 use crate::setup::{InstalledEditor, find_installed};
+use bowline_client::agents;
 
 /// Well-known agents: the program, and the command that starts it as an ACP agent.
 const KNOWN_AGENTS: [(&str, &str); 10] = [
@@ -53,7 +53,7 @@ impl InstalledPeers {
                 None => section.add_info(format!("{}: bowline setup {}", editor.title, editor.cli_name)),
             };
         }
-        let told: Vec<String> = self
+        let titles: Vec<String> = self
             .editors
             .iter()
             .map(|editor| {
@@ -61,10 +61,10 @@ impl InstalledPeers {
                 format!("{}{state}", editor.title)
             })
             .collect();
-        if told.is_empty() {
+        if titles.is_empty() {
             section.add_info("none found that can start Bowline");
         } else {
-            section.set_summary(told.join(", "));
+            section.set_summary(titles.join(", "));
         }
         section
     }
@@ -85,26 +85,29 @@ impl InstalledPeers {
 
     /// Returns the next steps: commands, each with a description.
     pub(super) fn next_steps(&self) -> Vec<(String, String)> {
-        let waiting = |editor: &&InstalledEditor| editor.configured_in.is_none();
-        let write = |editor: &InstalledEditor| if editor.is_writable { " --write" } else { "" };
+        let is_unconfigured = |editor: &&InstalledEditor| editor.configured_in.is_none();
+        let write_flag = |editor: &InstalledEditor| if editor.is_writable { " --write" } else { "" };
         let mut next = Vec::new();
-        let editor = self.editors.iter().filter(|editor| editor.supports_agents).find(waiting);
+        let editor = self.editors.iter().filter(|editor| editor.supports_agents).find(is_unconfigured);
         if let Some(editor) = editor {
-            let (word, title, write) = (editor.cli_name, editor.title, write(editor));
-            next.push((format!("bowline setup {word}{write}"), format!("Bowline's agent in {title}")));
+            let (cli_name, title, write_flag) = (editor.cli_name, editor.title, write_flag(editor));
+            next.push((
+                format!("bowline setup {cli_name}{write_flag}"),
+                format!("Bowline's agent in {title}"),
+            ));
             if let Some(agent) = self.agents.first() {
                 let name = agent.split(' ').next().unwrap_or_default();
                 next.push((
-                    format!("bowline setup {word} --proxy '{agent}'{write}"),
+                    format!("bowline setup {cli_name} --proxy '{agent}'{write_flag}"),
                     format!("Bowline between {title} and {name}"),
                 ));
             }
         }
-        let client = self.editors.iter().filter(|editor| !editor.supports_agents).find(waiting);
+        let client = self.editors.iter().filter(|editor| !editor.supports_agents).find(is_unconfigured);
         if let Some(client) = client {
-            let write = write(client);
+            let write_flag = write_flag(client);
             next.push((
-                format!("bowline setup {}{write}", client.cli_name),
+                format!("bowline setup {}{write_flag}", client.cli_name),
                 format!("this workspace for {}", client.title),
             ));
         }

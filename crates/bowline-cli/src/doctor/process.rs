@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::agent::ProbeClient;
-use crate::SUPERVISOR_COMMAND;
-use crate::client::agents;
+use bowline_client::agents;
+use bowline_client::launch::SUPERVISOR_COMMAND;
 
 /// The grace period for an agent to exit after its stdin is closed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -44,22 +44,20 @@ impl ProbedAgent {
         path: &Path,
         args: &[String],
         directory: &Path,
-        heard: Arc<ProbeClient>,
+        client: Arc<ProbeClient>,
     ) -> Result<(AgentHandle, Self), TerminalError> {
-        let program = std::env::current_exe().map_err(|why| TerminalError::Supervisor(why.to_string()))?;
+        let program =
+            std::env::current_exe().map_err(|error| TerminalError::Supervisor(error.to_string()))?;
         let supervisor = SupervisorProgram { program, args: vec![SUPERVISOR_COMMAND.into()] };
         let argv = std::iter::once(path.to_string_lossy().into_owned()).chain(args.iter().cloned());
         let program = agents::agent_program(argv.collect(), directory, std::env::vars_os());
         let (companion, streams, writer) =
             SupervisedProgram::start_with_piped_input(&supervisor, program).await?;
         let (agent, serving) =
-            connect_client_recorded(heard.clone(), streams.stdio, writer, ConnectionLimits::DEFAULT, heard);
+            connect_client_recorded(client.clone(), streams.stdio, writer, ConnectionLimits::DEFAULT, client);
         let serving = tokio::spawn(serving);
-        let stderr = StreamTail::spawn(streams.stderr);
-        Ok((
-            agent.clone(),
-            Self { companion, agent, connection_task: serving, stderr_tail: stderr, exit: None },
-        ))
+        let stderr_tail = StreamTail::spawn(streams.stderr);
+        Ok((agent.clone(), Self { companion, agent, connection_task: serving, stderr_tail, exit: None }))
     }
 
     /// Waits for it to exit by itself, and returns whether it did in time.

@@ -138,12 +138,17 @@ impl ReportSection {
         self.findings.iter().any(|finding| finding.severity == FindingSeverity::Broken)
     }
 
-    fn push(&mut self, state: FindingSeverity, text: String, advice: Option<String>) -> &mut DoctorFinding {
-        let at = self.findings.len();
+    fn push(
+        &mut self,
+        severity: FindingSeverity,
+        text: String,
+        advice: Option<String>,
+    ) -> &mut DoctorFinding {
+        let index = self.findings.len();
         // An empty advice means that the text itself says what to do.
         let advice = advice.filter(|advice| !advice.is_empty());
-        self.findings.push(DoctorFinding { severity: state, text, details: Vec::new(), advice });
-        &mut self.findings[at]
+        self.findings.push(DoctorFinding { severity, text, details: Vec::new(), advice });
+        &mut self.findings[index]
     }
 }
 
@@ -185,10 +190,10 @@ impl DoctorReport {
         // Writing to a string cannot fail.
         let mut line = |text: String| writeln!(out, "{text}").unwrap_or_default();
         for section in &self.sections {
-            let trouble = |finding: &&DoctorFinding| {
+            let is_problem = |finding: &&DoctorFinding| {
                 matches!(finding.severity, FindingSeverity::Warning | FindingSeverity::Broken)
             };
-            let first = section.findings.iter().find(|finding| !trouble(finding));
+            let first = section.findings.iter().find(|finding| !is_problem(finding));
             let summary = section.summary.as_ref().or(first.map(|finding| &finding.text));
             let worst = section
                 .findings
@@ -204,7 +209,7 @@ impl DoctorReport {
                     .trim_end()
                     .to_owned(),
             );
-            for finding in section.findings.iter().filter(trouble) {
+            for finding in section.findings.iter().filter(is_problem) {
                 line(format!("    {}", display::escape_line(&finding.text, MAX_LINE)));
                 finding
                     .details
@@ -217,11 +222,11 @@ impl DoctorReport {
         }
         line(String::new());
         line(paint("Next:", "1"));
-        let all = ("bowline doctor --all".to_owned(), "all that was looked at".to_owned());
-        let next = || next.iter().chain([&all]);
+        let doctor_all = ("bowline doctor --all".to_owned(), "all that was looked at".to_owned());
+        let next = || next.iter().chain([&doctor_all]);
         let width = next().map(|(command, _)| command.chars().count()).max().unwrap_or_default();
-        for (command, does) in next() {
-            line(format!("  {command:width$}   {does}"));
+        for (command, description) in next() {
+            line(format!("  {command:width$}   {description}"));
         }
         out
     }
@@ -272,13 +277,13 @@ impl DoctorReport {
             })
             .collect();
         let count = |state| self.findings().filter(|finding| finding.severity == state).count();
-        let all = json!({
+        let report = json!({
             "ok": self.broken_count() == 0,
             "broken": count(FindingSeverity::Broken),
             "warnings": count(FindingSeverity::Warning),
             "sections": sections,
         });
-        format!("{all:#}\n")
+        format!("{report:#}\n")
     }
 }
 

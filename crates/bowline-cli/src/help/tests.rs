@@ -4,14 +4,14 @@ use super::*;
 use expect_test::{Expect, expect};
 
 fn check(text: &str, columns: usize, expected: Expect) {
-    let fitted = wrap_text(text, columns);
-    for line in fitted.lines() {
+    let wrapped = wrap_text(text, columns);
+    for line in wrapped.lines() {
         assert!(
             display_width(line) <= columns || !line.trim().contains(' '),
             "{line:?} is wider than {columns}"
         );
     }
-    expected.assert_eq(&fitted);
+    expected.assert_eq(&wrapped);
 }
 
 const TEXT: &str = "\

@@ -20,17 +20,17 @@ pub(super) struct HostSessionBackend {
 impl HostSessionBackend {
     pub(super) fn open(
         host: Host,
-        desk: Arc<ClientRegistry>,
+        clients: Arc<ClientRegistry>,
         client: ClientPeer,
     ) -> BoxFuture<'static, Result<Self, String>> {
         Box::pin(async move {
             let opened = host.local_session(&new_session_name(), Some(client.name().to_owned())).await;
             let session = opened.map_err(|error| format!("the workspace cannot be used: {error}"))?;
-            let news = desk.register(session.name(), client);
+            let events = clients.register(session.name(), client);
             let root = host.workspace().roots().cwd().to_owned();
-            let shelf =
-                WorkspaceResources::new(host.workspace().clone(), session.name(), session.clone(), news);
-            Ok(Self { root, session, resources: shelf, clients: desk })
+            let resources =
+                WorkspaceResources::new(host.workspace().clone(), session.name(), session.clone(), events);
+            Ok(Self { root, session, resources, clients })
         })
     }
 }

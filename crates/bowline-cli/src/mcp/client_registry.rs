@@ -32,9 +32,9 @@ impl ClientRegistry {
 
     /// Registers the client of a session, and returns the sender of its events.
     pub(super) fn register(&self, session: &str, client: ClientPeer) -> broadcast::Sender<ResourceEvent> {
-        let news = broadcast::Sender::new(MAX_NEWS);
-        self.clients().insert(session.to_owned(), RegisteredClient { client, news: news.clone() });
-        news
+        let events = broadcast::Sender::new(MAX_NEWS);
+        self.clients().insert(session.to_owned(), RegisteredClient { client, news: events.clone() });
+        events
     }
 
     pub(super) fn unregister(&self, session: &str) {
@@ -42,15 +42,15 @@ impl ClientRegistry {
     }
 
     fn notify_changes(&self, session: &str) {
-        if let Some(sitting) = self.clients().get(session) {
-            sitting.news.send(ResourceEvent::Updated(CHANGES_URI.to_owned())).ok();
+        if let Some(registered) = self.clients().get(session) {
+            registered.news.send(ResourceEvent::Updated(CHANGES_URI.to_owned())).ok();
         }
     }
 }
 
 impl Approver for ClientRegistry {
     fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, QuestionReply> {
-        let client = self.clients().get(&question.holder.session).map(|sitting| sitting.client.clone());
+        let client = self.clients().get(&question.holder.session).map(|registered| registered.client.clone());
         Box::pin(async move {
             let Some(client) = client else { return QuestionReply::NoUser };
             match client.ask_user(question.to_text()).await {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use crate::error::CliError;
+use bowline_client::error::CliError;
 
 /// The length limits of a token read from a file, in bytes.
 const MIN_TOKEN_BYTES: usize = 16;
@@ -33,16 +33,16 @@ pub(super) fn load_or_create(file: Option<&Path>) -> Result<String, CliError> {
 }
 
 fn read_token(path: &Path) -> Result<Option<String>, CliError> {
-    let failed = |why: String| CliError::Usage(format!("--token-file {}: {why}", path.display()));
+    let failed = |reason: String| CliError::Usage(format!("--token-file {}: {reason}", path.display()));
     // Opening a pipe would block until it has a writer.
-    let no_wait = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = match OpenOptions::new().read(true).custom_flags(no_wait).open(path) {
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error.to_string())),
     };
-    let found = file.metadata().map_err(|error| failed(error.to_string()))?;
-    if !found.is_file() {
+    let metadata = file.metadata().map_err(|error| failed(error.to_string()))?;
+    if !metadata.is_file() {
         return Err(failed("it is no regular file: name one, or one that is not there yet".to_owned()));
     }
     let mut bytes = Vec::new();
@@ -53,7 +53,7 @@ fn read_token(path: &Path) -> Result<Option<String>, CliError> {
     if token.is_empty() {
         return Ok(None);
     }
-    if found.mode() & 0o077 != 0 {
+    if metadata.mode() & 0o077 != 0 {
         return Err(failed("others can read it: make it yours alone with `chmod 600`".to_owned()));
     }
     let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic());

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
+use bowline_access::approvals::{PolicyFallback, list_unreviewed};
+use bowline_access::policy::RuleScope;
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::paths::Access;
 use bowline_policy::policy::{Effect, Policy, PolicyContext, PolicyDecision, PolicyReason, ReasonBasis};
 use bowline_protocol::terminal;
-use bowline_workspace::approvals::{PolicyFallback, list_unreviewed};
-use bowline_workspace::policy::RuleScope;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::terminals::resolve_command_in;
 use serde_json::json;
@@ -15,12 +15,12 @@ use serde_json::json;
 use super::rules::format_rule;
 use super::{KindArgument, failed, open_policy};
 use crate::changes::WorkspaceArguments;
-use crate::client::config::Config;
-use crate::client::options;
-use crate::common::console::{OutputStyle, TextStyle, escape_line, print};
-use crate::common::workspace_location::WorkspaceLocation;
-use crate::error::CliError;
-use bowline_workspace::clock::now;
+use bowline_client::arguments::options;
+use bowline_client::common::console::{OutputStyle, TextStyle, escape_line, print};
+use bowline_client::common::workspace_location::WorkspaceLocation;
+use bowline_client::config::Config;
+use bowline_client::error::CliError;
+use bowline_storage::clock::now;
 
 /// A hypothetical request, and the decision on it.
 struct Explanation {
@@ -36,49 +36,51 @@ struct Explanation {
 /// Names the request that cannot be evaluated.
 pub(super) fn run(
     kind: KindArgument,
-    what: &[String],
+    words: &[String],
     env: Vec<(String, String)>,
     json: bool,
-    place: &WorkspaceArguments,
+    workspace: &WorkspaceArguments,
 ) -> Result<(), CliError> {
     if kind != KindArgument::Execute && !env.is_empty() {
         return Err(CliError::Usage("--env is for execute alone".to_owned()));
     }
-    let (here, file) = open_policy(place, RuleScope::Workspace)?;
-    let unreviewed = list_unreviewed(&here.audit_log_dir());
-    let (current, stated) = file.policy_and_preset().map_err(failed)?;
+    let (location, file) = open_policy(workspace, RuleScope::Workspace)?;
+    let unreviewed = list_unreviewed(&location.audit_log_dir());
+    let (current, stated_preset) = file.policy_and_preset().map_err(failed)?;
     let policy = Policy { unreviewed_files: unreviewed, ..Policy::clone(&current) };
-    let config = here.dirs.policy.parent().map(Config::read).transpose()?.unwrap_or_default();
-    let in_clients = config.approve.map(|approve| {
-        let preset = PolicyFallback::UnlessRestricted(options::approval_preset(approve)).preset(stated);
+    let config = location.dirs.policy.parent().map(Config::read).transpose()?.unwrap_or_default();
+    let client_policy = config.approve.map(|approve| {
+        let preset =
+            PolicyFallback::UnlessRestricted(options::approval_preset(approve)).preset(stated_preset);
         Policy { preset, ..policy.clone() }
     });
-    let roots = Roots::open(&RootSpec::writable(here.root.as_str()), &[]).map_err(failed)?;
-    let roots = roots.with_reserved_paths([&here.dirs.state, &here.dirs.anchors, &here.dirs.policy]);
-    let judge = |what: String, operation: &Operation| {
+    let roots = Roots::open(&RootSpec::writable(location.root.as_str()), &[]).map_err(failed)?;
+    let roots =
+        roots.with_reserved_paths([&location.dirs.state, &location.dirs.anchors, &location.dirs.policy]);
+    let judge = |subject: String, operation: &Operation| {
         let context = PolicyContext { session: String::new(), turn: None, now: now() };
-        let in_clients = in_clients.as_ref().map(|policy| policy.evaluate(operation, &context).effect);
+        let client_effect = client_policy.as_ref().map(|policy| policy.evaluate(operation, &context).effect);
         let ruling = policy.evaluate(operation, &context);
         let differs = |effect: &Effect| *effect != ruling.effect;
-        Explanation { subject: what, client_effect: in_clients.filter(differs), ruling }
+        Explanation { subject, client_effect: client_effect.filter(differs), ruling }
     };
     let kind = OperationKind::from(kind);
-    let single = || match what {
-        [one] if one.trim().is_empty() => {
+    let single = || match words {
+        [word] if word.trim().is_empty() => {
             Err(CliError::Usage(format!("name something to {}", kind.as_str())))
         }
-        [one] => Ok(one.as_str()),
-        _ => Err(CliError::Usage(format!("name one thing to {}, there are {}", kind.as_str(), what.len()))),
+        [word] => Ok(word.as_str()),
+        _ => Err(CliError::Usage(format!("name one thing to {}, there are {}", kind.as_str(), words.len()))),
     };
-    let judged = match kind {
+    let explanation = match kind {
         OperationKind::Execute => {
             let (program, arguments) =
-                what.split_first().ok_or_else(|| CliError::Usage("name a command".to_owned()))?;
+                words.split_first().ok_or_else(|| CliError::Usage("name a command".to_owned()))?;
             let invocation = terminal::parse_invocation(program, arguments)
-                .map_err(|why| CliError::Usage(why.to_string()))?;
-            let shown = bowline_protocol::terminal::format_invocation(&invocation).into_owned();
-            let command = resolve_command_in(&roots, invocation, here.root.clone(), env);
-            judge(shown, &Operation { kind, target: OperationTarget::Command(command) })
+                .map_err(|error| CliError::Usage(error.to_string()))?;
+            let text = bowline_protocol::terminal::format_invocation(&invocation).into_owned();
+            let command = resolve_command_in(&roots, invocation, location.root.clone(), env);
+            judge(text, &Operation { kind, target: OperationTarget::Command(command) })
         }
         OperationKind::Fetch => {
             let url = single()?;
@@ -87,14 +89,14 @@ pub(super) fn run(
             judge(url.clone(), &Operation { kind, target: OperationTarget::Url(url) })
         }
         OperationKind::Read | OperationKind::Write | OperationKind::Delete => {
-            let path = here.absolute_path(single()?.as_ref())?;
-            judge(here.relative_name(&path).to_owned(), &file_operation(&roots, kind, path.clone()))
+            let path = location.absolute_path(single()?.as_ref())?;
+            judge(location.relative_name(&path).to_owned(), &file_operation(&roots, kind, path.clone()))
         }
     };
     print(&if json {
-        to_json(&policy, &here, &judged)
+        to_json(&policy, &location, &explanation)
     } else {
-        to_text(&policy, &judged, OutputStyle::for_stdout())
+        to_text(&policy, &explanation, OutputStyle::for_stdout())
     })
 }
 
@@ -107,20 +109,20 @@ fn file_operation(roots: &Roots, kind: OperationKind, path: String) -> Operation
 }
 
 /// Formats the decision and every reason: for a line of several commands, at least one reason per command.
-fn to_text(policy: &Policy, judged: &Explanation, look: OutputStyle) -> String {
-    let shown = |effect| match effect {
+fn to_text(policy: &Policy, explanation: &Explanation, style: OutputStyle) -> String {
+    let describe_effect = |effect| match effect {
         Effect::Allow => (TextStyle::Good, "allowed"),
         Effect::Ask => (TextStyle::Highlight, "asked about"),
         Effect::Deny => (TextStyle::Bad, "denied"),
     };
-    let (ink, word) = shown(judged.ruling.effect);
-    let mut text = format!("{}: {}\n", look.paint(ink, word), escape_line(&judged.subject));
-    for reason in &judged.ruling.reasons {
+    let (text_style, word) = describe_effect(explanation.ruling.effect);
+    let mut text = format!("{}: {}\n", style.paint(text_style, word), escape_line(&explanation.subject));
+    for reason in &explanation.ruling.reasons {
         // Writing to a string cannot fail.
         _ = writeln!(text, "  {}", describe_reason(policy, reason));
     }
-    if let Some((ink, word)) = judged.client_effect.map(shown) {
-        let word = look.paint(ink, word);
+    if let Some((text_style, word)) = explanation.client_effect.map(describe_effect) {
+        let word = style.paint(text_style, word);
         _ = writeln!(text, "in run and chat: {word}, because of `approve` in your config.toml");
     }
     text
@@ -130,22 +132,22 @@ fn to_text(policy: &Policy, judged: &Explanation, look: OutputStyle) -> String {
 fn describe_reason(policy: &Policy, reason: &PolicyReason) -> String {
     let ReasonBasis::Rule { index, .. } = reason.basis else { return escape_line(&reason.to_string()) };
     let Some(rule) = policy.rules.get(index) else { return escape_line(&reason.to_string()) };
-    let of =
+    let prefix =
         reason.subject.as_ref().map_or_else(String::new, |subject| format!("`{}`: ", escape_line(subject)));
-    format!("{}: {of}rule {}, {}", reason.effect, index + 1, format_rule(rule, OutputStyle::PLAIN))
+    format!("{}: {prefix}rule {}, {}", reason.effect, index + 1, format_rule(rule, OutputStyle::PLAIN))
 }
 
-fn to_json(policy: &Policy, here: &WorkspaceLocation, judged: &Explanation) -> String {
-    let because = judged.ruling.reasons.iter().map(|reason| {
+fn to_json(policy: &Policy, location: &WorkspaceLocation, explanation: &Explanation) -> String {
+    let reasons = explanation.ruling.reasons.iter().map(|reason| {
         json!({"effect": reason.effect.as_str(), "subject": reason.subject, "text": describe_reason(policy, reason)})
     });
-    let told = json!({
-        "workspace": here.root,
+    let output = json!({
+        "workspace": location.root,
         "preset": policy.preset.as_str(),
-        "what": judged.subject,
-        "effect": judged.ruling.effect.as_str(),
-        "because": because.collect::<Vec<_>>(),
-        "run_and_chat": judged.client_effect.unwrap_or(judged.ruling.effect).as_str(),
+        "what": explanation.subject,
+        "effect": explanation.ruling.effect.as_str(),
+        "because": reasons.collect::<Vec<_>>(),
+        "run_and_chat": explanation.client_effect.unwrap_or(explanation.ruling.effect).as_str(),
     });
-    format!("{told}\n")
+    format!("{output}\n")
 }

@@ -1,5 +1,6 @@
 //! Hints on what would allow a denied request. Every flag and rule is tried on the policy in force before it is named.
 
+use bowline_access::approvals::PolicyFallback;
 use bowline_host::Host;
 use bowline_policy::audit::{AuditAction, AuditEntry, AuditSubject};
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
@@ -11,7 +12,6 @@ use bowline_policy::policy::{
 use bowline_protocol::terminal::Invocation;
 use bowline_text::display;
 use bowline_text::time::Timestamp;
-use bowline_workspace::approvals::PolicyFallback;
 use bowline_workspace::terminals::resolve_command_in;
 
 /// What would have allowed a request.
@@ -27,16 +27,21 @@ pub(crate) struct PolicyHint {
 
 impl PolicyHint {
     /// Returns what would have allowed all operations, beyond the given level.
-    pub(crate) fn find(host: &Host, operations: &[Operation], session: &str, given: Option<Preset>) -> Self {
+    pub(crate) fn find(
+        host: &Host,
+        operations: &[Operation],
+        session: &str,
+        current_preset: Option<Preset>,
+    ) -> Self {
         let context = PolicyContext { session: session.to_owned(), turn: None, now: Timestamp(0) };
-        let flag = find_flag(host, operations, &context, given);
-        let rules = |operations: &[Operation]| find_rules(host, operations, &context, given);
+        let flag = find_flag(host, operations, &context, current_preset);
+        let rules = |operations: &[Operation]| find_rules(host, operations, &context, current_preset);
         let is_read = |operation: &Operation| operation.kind == OperationKind::Read;
-        let to_write = (flag.is_none() && operations.iter().all(is_read)).then(|| {
+        let write_rules = (flag.is_none() && operations.iter().all(is_read)).then(|| {
             let write = |operation: &Operation| Operation { kind: OperationKind::Write, ..operation.clone() };
             rules(&operations.iter().map(write).collect::<Vec<_>>())
         });
-        Self { flag, rules: rules(operations), write_rules: to_write.flatten() }
+        Self { flag, rules: rules(operations), write_rules: write_rules.flatten() }
     }
 }
 
@@ -45,8 +50,8 @@ impl std::fmt::Display for PolicyHint {
         match (self.flag, &self.rules) {
             (Some(flag), _) => write!(f, "{flag} would allow it"),
             (None, Some(rules)) => {
-                let does = if rules.len() == 1 { "does" } else { "do" };
-                write!(f, "no flag allows it, but {} {does}", rules.join(" and "))?;
+                let verb = if rules.len() == 1 { "does" } else { "do" };
+                write!(f, "no flag allows it, but {} {verb}", rules.join(" and "))?;
                 match &self.write_rules {
                     Some(rules) => write!(f, "; to change it takes {} as well", rules.join(" and ")),
                     None => Ok(()),
@@ -70,15 +75,16 @@ fn find_flag(
     host: &Host,
     operations: &[Operation],
     context: &PolicyContext,
-    given: Option<Preset>,
+    current_preset: Option<Preset>,
 ) -> Option<&'static str> {
     let presets = [
         (Preset::ReadOnly, "--approve reads"),
         (Preset::AcceptEdits, "--approve edits"),
         (Preset::Full, "--approve all"),
     ];
-    let allows_more =
-        |preset: Preset| given.is_none_or(|given| preset != given && given.stricter(preset) == given);
+    let allows_more = |preset: Preset| {
+        current_preset.is_none_or(|current| preset != current && current.stricter(preset) == current)
+    };
     presets.into_iter().filter(|(preset, _)| allows_more(*preset)).find_map(|(preset, flag)| {
         let policy = host.approvals().policy_with_fallback(PolicyFallback::UnlessRestricted(preset)).ok()?;
         let allows = |operation| is_allowed(&policy, operation, context);
@@ -91,9 +97,9 @@ fn find_rules(
     host: &Host,
     operations: &[Operation],
     context: &PolicyContext,
-    given: Option<Preset>,
+    current_preset: Option<Preset>,
 ) -> Option<Vec<String>> {
-    let fallback = given.map_or(PolicyFallback::File, PolicyFallback::UnlessRestricted);
+    let fallback = current_preset.map_or(PolicyFallback::File, PolicyFallback::UnlessRestricted);
     let mut policy = host.approvals().policy_with_fallback(fallback).ok()?;
     let mut commands: Vec<String> = Vec::new();
     for operation in operations {
@@ -123,7 +129,7 @@ fn find_rules(
 
 /// Returns a rule for each variable that a command sets and no rule allows.
 fn unruled_variables(policy: &Policy, operation: &Operation, context: &PolicyContext) -> Vec<RuleSuggestion> {
-    let mut found: Vec<RuleSuggestion> = Vec::new();
+    let mut suggestions: Vec<RuleSuggestion> = Vec::new();
     for reason in policy.evaluate(operation, context).reasons {
         let ReasonBasis::BuiltIn(BuiltInRule::CodeLoadingVariable(_) | BuiltInRule::UnknownVariable) =
             reason.basis
@@ -131,17 +137,17 @@ fn unruled_variables(policy: &Policy, operation: &Operation, context: &PolicyCon
             continue;
         };
         let Some(name) = reason.subject else { continue };
-        let text = format!("the variable {name}");
+        let description = format!("the variable {name}");
         let suggestion = RuleSuggestion {
             kinds: OperationKind::Execute.into(),
             matcher: RuleMatcher::Variable(name),
-            description: text,
+            description,
         };
-        if !found.contains(&suggestion) {
-            found.push(suggestion);
+        if !suggestions.contains(&suggestion) {
+            suggestions.push(suggestion);
         }
     }
-    found
+    suggestions
 }
 
 fn is_allowed(policy: &Policy, operation: &Operation, context: &PolicyContext) -> bool {
@@ -167,15 +173,15 @@ fn rule_command(suggestion: &RuleSuggestion, roots: &[String]) -> Option<String>
     let mut words = vec!["bowline".to_owned(), "policy".into(), "allow".into(), kinds.join(",")];
     match &suggestion.matcher {
         RuleMatcher::Path(pattern) => {
-            let below = roots.first().and_then(|root| pattern.strip_prefix(root)?.strip_prefix('/'));
-            words.push(below.unwrap_or(pattern).to_owned());
+            let relative = roots.first().and_then(|root| pattern.strip_prefix(root)?.strip_prefix('/'));
+            words.push(relative.unwrap_or(pattern).to_owned());
         }
         RuleMatcher::Host(host) => words.push(host.clone()),
         RuleMatcher::Variable(name) => words.extend(["--env".to_owned(), name.clone()]),
-        RuleMatcher::Command(given) => words.extend(given.iter().cloned()),
-        RuleMatcher::Exact(Invocation::Argv(given)) => {
+        RuleMatcher::Command(argv) => words.extend(argv.iter().cloned()),
+        RuleMatcher::Exact(Invocation::Argv(argv)) => {
             words.push("--exact".to_owned());
-            words.extend(given.iter().cloned());
+            words.extend(argv.iter().cloned());
         }
         RuleMatcher::Exact(Invocation::Shell(line)) => words.extend(["--exact".to_owned(), line.clone()]),
         RuleMatcher::Everything => return None,
@@ -201,9 +207,9 @@ pub(crate) fn entry_operation(host: &Host, entry: &AuditEntry) -> Option<Operati
         _ => OperationKind::Execute,
     };
     let target = match &entry.subject {
-        AuditSubject::Path { requested: asked, .. } => {
+        AuditSubject::Path { requested, .. } => {
             let access = if kind == OperationKind::Read { Access::Read } else { Access::Write };
-            return roots.admit(asked, access).ok().map(|admitted| admitted.operation(kind));
+            return roots.admit(requested, access).ok().map(|admitted| admitted.operation(kind));
         }
         AuditSubject::Command { line, cwd, env } => {
             let invocation = Invocation::Shell(line.clone());

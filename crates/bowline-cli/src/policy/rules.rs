@@ -3,22 +3,23 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use bowline_access::policy::{PolicyFile, RuleScope, parse_plain_words};
 use bowline_policy::operation::OperationKind;
 use bowline_policy::paths::LexicalPath;
 use bowline_policy::policy::{Effect, OperationKinds, Rule, RuleLifetime, RuleMatcher, RuleSource, RuleSpec};
 use bowline_protocol::terminal;
 use bowline_protocol::terminal::Invocation;
-use bowline_workspace::clock::format_iso8601;
-use bowline_workspace::policy::{PolicyFile, RuleScope, parse_plain_words};
+use bowline_storage::clock::format_iso8601;
 use serde_json::json;
 
 use super::{KindArgument, RuleArguments, describe_scope, failed, open_policy};
 use crate::changes::WorkspaceArguments;
-use crate::common::console::{OutputStyle, TextStyle, escape_line, pluralize, print};
-use crate::common::times::{format_time, parse_time};
-use crate::common::workspace_location::WorkspaceLocation;
-use crate::error::CliError;
-use bowline_workspace::clock::now;
+use bowline_client::common::console::{OutputStyle, TextStyle, escape_line, pluralize, print};
+use bowline_client::common::rules::describe_matcher;
+use bowline_client::common::times::{format_time, parse_time};
+use bowline_client::common::workspace_location::WorkspaceLocation;
+use bowline_client::error::CliError;
+use bowline_storage::clock::now;
 
 impl From<KindArgument> for OperationKind {
     fn from(kind: KindArgument) -> Self {
@@ -38,39 +39,39 @@ impl From<KindArgument> for OperationKind {
 /// Returns why they cannot be used.
 pub(super) fn format_rules(
     file: &PolicyFile,
-    here: &WorkspaceLocation,
+    location: &WorkspaceLocation,
     json: bool,
-    look: OutputStyle,
+    style: OutputStyle,
 ) -> Result<String, CliError> {
     let policy = file.policy().map_err(failed)?;
-    let own = file.preset(RuleScope::Workspace).map_err(failed)?;
-    let all = file.preset(RuleScope::Global).map_err(failed)?;
-    let from = match (own, all) {
+    let workspace_preset = file.preset(RuleScope::Workspace).map_err(failed)?;
+    let global_preset = file.preset(RuleScope::Global).map_err(failed)?;
+    let origin = match (workspace_preset, global_preset) {
         (Some(_), _) => "this workspace's own",
         (None, Some(_)) => "that of every workspace",
         (None, None) => "the usual one; your file states none",
     };
-    let path = here.dirs.policy.to_string_lossy().into_owned();
+    let path = location.dirs.policy.to_string_lossy().into_owned();
     if json {
         let rules: Vec<_> =
             policy.rules.iter().enumerate().map(|(number, rule)| rule_to_json(number + 1, rule)).collect();
-        let told = json!({
-            "workspace": here.root,
+        let output = json!({
+            "workspace": location.root,
             "file": path,
-            "exists": here.dirs.policy.exists(),
+            "exists": location.dirs.policy.exists(),
             "preset": policy.preset.as_str(),
-            "preset_of_workspace": own.map(|preset| preset.as_str()),
-            "preset_of_all": all.map(|preset| preset.as_str()),
+            "preset_of_workspace": workspace_preset.map(|preset| preset.as_str()),
+            "preset_of_all": global_preset.map(|preset| preset.as_str()),
             "rules": rules,
         });
-        return Ok(format!("{told}\n"));
+        return Ok(format!("{output}\n"));
     }
-    let none = if here.dirs.policy.exists() { "" } else { " (not there yet)" };
+    let suffix = if location.dirs.policy.exists() { "" } else { " (not there yet)" };
     let mut text = format!(
-        "workspace {}\nrules in  {}{none}\npreset    {}: {from}\n",
-        escape_line(&here.root),
+        "workspace {}\nrules in  {}{suffix}\npreset    {}: {origin}\n",
+        escape_line(&location.root),
         escape_line(&path),
-        look.paint(TextStyle::Heading, policy.preset.as_str())
+        style.paint(TextStyle::Heading, policy.preset.as_str())
     );
     if policy.rules.is_empty() {
         text.push_str("\nno rules: `bowline policy allow`, `ask` and `deny` add some\n");
@@ -80,22 +81,22 @@ pub(super) fn format_rules(
     let digits = policy.rules.len().to_string().len();
     for (number, rule) in policy.rules.iter().enumerate() {
         // Writing to a string cannot fail.
-        _ = writeln!(text, "{:>digits$}  {}", number + 1, format_rule(rule, look));
+        _ = writeln!(text, "{:>digits$}  {}", number + 1, format_rule(rule, style));
     }
     Ok(text)
 }
 
 /// Formats a rule on one line.
-pub(super) fn format_rule(rule: &Rule, look: OutputStyle) -> String {
+pub(super) fn format_rule(rule: &Rule, style: OutputStyle) -> String {
     let spec = rule.spec();
-    let ink = match spec.effect {
+    let text_style = match spec.effect {
         Effect::Allow => TextStyle::Good,
         Effect::Ask => TextStyle::Highlight,
         Effect::Deny => TextStyle::Bad,
     };
-    let effect = look.paint(ink, spec.effect.as_str());
+    let effect = style.paint(text_style, spec.effect.as_str());
     let mut text = format!("{effect} {}: {}", spec.kinds, describe_matcher(&spec.matcher));
-    let mut more = vec![
+    let mut details = vec![
         match &spec.lifetime {
             RuleLifetime::Project => "this workspace",
             // A file contains no rules of other lifetimes.
@@ -104,68 +105,17 @@ pub(super) fn format_rule(rule: &Rule, look: OutputStyle) -> String {
         .to_owned(),
     ];
     if let Some(end) = spec.expires {
-        more.push(if end <= now() {
+        details.push(if end <= now() {
             format!("ended {}", format_time(end))
         } else {
             format!("until {}", format_time(end))
         });
     }
     if let Some(note) = spec.note.as_ref().filter(|note| !note.is_empty()) {
-        more.push(escape_line(note));
+        details.push(escape_line(note));
     }
-    _ = write!(text, "  {}", look.paint(TextStyle::Faint, &format!("({})", more.join("; "))));
+    _ = write!(text, "  {}", style.paint(TextStyle::Faint, &format!("({})", details.join("; "))));
     text
-}
-
-/// Describes a rule that was just saved, its scope, and how to remove it.
-pub(crate) fn describe_saved_rule(rule: &Rule) -> String {
-    let spec = rule.spec();
-    let holds = match &spec.lifetime {
-        RuleLifetime::Project => "in this project",
-        _ => "in every project",
-    };
-    let name = match &spec.matcher {
-        RuleMatcher::Everything => "*".to_owned(),
-        RuleMatcher::Path(text) | RuleMatcher::Host(text) | RuleMatcher::Variable(text) => text.clone(),
-        RuleMatcher::Command(words) => words.join(" "),
-        RuleMatcher::Exact(invocation) => {
-            bowline_protocol::terminal::format_invocation(invocation).into_owned()
-        }
-    };
-    // A name that cannot be displayed and pasted unchanged is replaced by a hint to look it up.
-    let named = Some(&name).filter(|name| name.len() <= MAX_PASTED_BYTES && escape_line(name) == **name);
-    let remove = match named.and_then(|name| shlex::try_quote(name).ok()) {
-        Some(name) => format!("bowline policy forget {name}"),
-        None => "find its number in `bowline policy show`, then `bowline policy forget NUMBER`".to_owned(),
-    };
-    format!(
-        "rule saved {holds}: {} {}: {}\nto remove it: {remove}",
-        spec.effect.as_str(),
-        spec.kinds,
-        describe_matcher(&spec.matcher)
-    )
-}
-
-/// The maximum length of a pattern that is offered for pasting, in bytes.
-const MAX_PASTED_BYTES: usize = 200;
-
-/// Describes what a rule matches.
-fn describe_matcher(matcher: &RuleMatcher) -> String {
-    match matcher {
-        RuleMatcher::Everything => "everything".to_owned(),
-        RuleMatcher::Path(pattern) => escape_line(pattern),
-        RuleMatcher::Host(host) => escape_line(host),
-        RuleMatcher::Variable(name) => format!("variable {}", escape_line(name)),
-        RuleMatcher::Command(words) => {
-            format!(
-                "{} …",
-                escape_line(&bowline_protocol::terminal::format_invocation(&Invocation::Argv(words.clone())))
-            )
-        }
-        RuleMatcher::Exact(invocation) => {
-            format!("exactly {}", escape_line(&bowline_protocol::terminal::format_invocation(invocation)))
-        }
-    }
 }
 
 fn rule_to_json(number: usize, rule: &Rule) -> serde_json::Value {
@@ -206,31 +156,33 @@ pub(super) fn add_rule(arguments: &RuleArguments, effect: Effect) -> Result<(), 
         source: RuleSource::CommandLine,
         note: arguments.note.clone(),
     });
-    let rule = rule.map_err(|fault| CliError::Usage(fault.to_string()))?;
-    let (here, file) = open_policy(&arguments.workspace, scope)?;
-    if let Some(directory) = unreachable_directory(rule.spec(), &here.root) {
+    let rule = rule.map_err(|error| CliError::Usage(error.to_string()))?;
+    let (location, file) = open_policy(&arguments.workspace, scope)?;
+    if let Some(directory) = unreachable_directory(rule.spec(), &location.root) {
         let directory =
             escape_line(&bowline_protocol::terminal::format_invocation(&Invocation::Argv(vec![format!(
                 "{directory}:ro"
             )])));
         return Err(CliError::Usage(format!(
             "the rule would have no effect: agents read nothing outside of {}, whatever rules say; to let one read there, start it with --add-dir {directory}",
-            escape_line(&here.root),
+            escape_line(&location.root),
         )));
     }
     file.add_rule(&rule, scope).map_err(failed)?;
     let rules = file.rules().map_err(failed)?;
-    let same = |known: &&Rule| {
+    let is_same = |known: &&Rule| {
         let (known, rule) = (known.spec(), rule.spec());
         (known.effect, known.kinds, &known.matcher, &known.lifetime, known.expires)
             == (rule.effect, rule.kinds, &rule.matcher, &rule.lifetime, rule.expires)
     };
-    let number =
-        rules.iter().position(|known| same(&known)).map_or_else(String::new, |at| format!("{}  ", at + 1));
+    let number = rules
+        .iter()
+        .position(|known| is_same(&known))
+        .map_or_else(String::new, |index| format!("{}  ", index + 1));
     print(&format!(
         "{number}{}\nholds for {}\n",
         format_rule(&rule, OutputStyle::for_stdout()),
-        describe_scope(&here, scope)
+        describe_scope(&location, scope)
     ))
 }
 
@@ -238,7 +190,7 @@ pub(super) fn add_rule(arguments: &RuleArguments, effect: Effect) -> Result<(), 
 /// cannot open directories that are not offered, and offered ones are read without a rule.
 fn unreachable_directory(rule: &RuleSpec, root: &str) -> Option<String> {
     let RuleMatcher::Path(pattern) = &rule.matcher else { return None };
-    let is_about = rule.effect == Effect::Allow
+    let is_read_rule = rule.effect == Effect::Allow
         && rule.kinds == OperationKinds::from(OperationKind::Read)
         && rule.lifetime == RuleLifetime::Project;
     let literal = pattern.split(['*', '?', '[', '{']).next().unwrap_or_default();
@@ -249,16 +201,16 @@ fn unreachable_directory(rule: &RuleSpec, root: &str) -> Option<String> {
     };
     let directory = LexicalPath::parse(Path::new(root).join(parent)).ok()?;
     let is_inside = Path::new(directory.as_str()).starts_with(root);
-    (is_about && !is_inside).then(|| directory.as_str().to_owned())
+    (is_read_rule && !is_inside).then(|| directory.as_str().to_owned())
 }
 
 /// Parses the matcher of a rule from the command line.
 fn parse_matcher(arguments: &RuleArguments) -> Result<RuleMatcher, CliError> {
     let kinds = arguments.kinds;
-    let single = |what: &str| match arguments.pattern.as_slice() {
+    let single = |noun: &str| match arguments.pattern.as_slice() {
         [pattern] => Ok(pattern.clone()),
         _ => Err(CliError::Usage(format!(
-            "there are {} patterns, a rule has one: write {what} in quotes, one rule each",
+            "there are {} patterns, a rule has one: write {noun} in quotes, one rule each",
             arguments.pattern.len()
         ))),
     };
@@ -269,9 +221,9 @@ fn parse_matcher(arguments: &RuleArguments) -> Result<RuleMatcher, CliError> {
     }
     if kinds == OperationKinds::from(OperationKind::Execute) {
         let words = match arguments.pattern.as_slice() {
-            [all] if all == "*" => return Ok(RuleMatcher::Everything),
+            [pattern] if pattern == "*" => return Ok(RuleMatcher::Everything),
             [line] if arguments.exact => {
-                let exact = terminal::parse_invocation(line, &[]).map_err(|why| CliError::Usage(why.to_string()))?;
+                let exact = terminal::parse_invocation(line, &[]).map_err(|error| CliError::Usage(error.to_string()))?;
                 return Ok(RuleMatcher::Exact(exact));
             }
             [line] if line.trim().is_empty() => {
@@ -309,24 +261,24 @@ fn parse_matcher(arguments: &RuleArguments) -> Result<RuleMatcher, CliError> {
 ///
 /// # Errors
 /// Reports that the rule does not exist, is ambiguous, or cannot be removed.
-pub(super) fn forget_rule(named: &str, place: &WorkspaceArguments) -> Result<(), CliError> {
-    let (_, file) = open_policy(place, RuleScope::Workspace)?;
+pub(super) fn forget_rule(name: &str, workspace: &WorkspaceArguments) -> Result<(), CliError> {
+    let (_, file) = open_policy(workspace, RuleScope::Workspace)?;
     let rules = file.rules().map_err(failed)?;
-    let by_number = named.parse::<usize>().ok().and_then(|number| rules.get(number.checked_sub(1)?));
-    let fitting: Vec<&Rule> = match by_number {
+    let by_number = name.parse::<usize>().ok().and_then(|number| rules.get(number.checked_sub(1)?));
+    let matches: Vec<&Rule> = match by_number {
         Some(rule) => vec![rule],
-        None => rules.iter().filter(|rule| matches_name(&rule.spec().matcher, named)).collect(),
+        None => rules.iter().filter(|rule| matches_name(&rule.spec().matcher, name)).collect(),
     };
-    let [rule] = fitting.as_slice() else {
-        return Err(match fitting.len() {
+    let [rule] = matches.as_slice() else {
+        return Err(match matches.len() {
             0 => failed(anyhow::anyhow!(
                 "there is no rule {} here, there are {}: `bowline policy show` lists them",
-                escape_line(named),
+                escape_line(name),
                 pluralize(rules.len(), "rule", "rules")
             )),
             number => CliError::Usage(format!(
                 "{number} rules are for {}: name one by its number in `bowline policy show`",
-                escape_line(named)
+                escape_line(name)
             )),
         });
     };
@@ -338,13 +290,13 @@ pub(super) fn forget_rule(named: &str, place: &WorkspaceArguments) -> Result<(),
     print(&format!("forgotten: {}\n", format_rule(rule, OutputStyle::for_stdout())))
 }
 
-fn matches_name(matcher: &RuleMatcher, named: &str) -> bool {
+fn matches_name(matcher: &RuleMatcher, name: &str) -> bool {
     match matcher {
-        RuleMatcher::Everything => named == "*",
-        RuleMatcher::Path(text) | RuleMatcher::Host(text) | RuleMatcher::Variable(text) => text == named,
+        RuleMatcher::Everything => name == "*",
+        RuleMatcher::Path(text) | RuleMatcher::Host(text) | RuleMatcher::Variable(text) => text == name,
         RuleMatcher::Command(words) => {
-            words.join(" ") == named || parse_plain_words(named).as_ref() == Some(words)
+            words.join(" ") == name || parse_plain_words(name).as_ref() == Some(words)
         }
-        RuleMatcher::Exact(invocation) => bowline_protocol::terminal::format_invocation(invocation) == named,
+        RuleMatcher::Exact(invocation) => bowline_protocol::terminal::format_invocation(invocation) == name,
     }
 }

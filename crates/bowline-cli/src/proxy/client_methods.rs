@@ -23,8 +23,8 @@ pub(super) async fn serve(
     params: Box<RawValue>,
     call: Option<String>,
 ) -> Result<Box<RawValue>, Error> {
-    let answered = handle(&session, &method, &params, call).await;
-    Ok(answered?)
+    let result = handle(&session, &method, &params, call).await;
+    Ok(result?)
 }
 
 /// Returns whether files may differ after a method: it writes one, or a command has ended.
@@ -48,26 +48,30 @@ async fn handle(
     }
     if method == names.fs_write_text_file {
         let WriteTextFileRequest { path, content, .. } = parse_params(params)?;
-        let asker = Requester { turn: session.current_turn(), call };
-        FileBackend::write(session, &path_to_utf8(&path)?, content, &asker).await?;
+        let requester = Requester { turn: session.current_turn(), call };
+        FileBackend::write(session, &path_to_utf8(&path)?, content, &requester).await?;
         return to_raw_result(&WriteTextFileResponse::new());
     }
     if method == names.terminal_create {
         let request: CreateTerminalRequest = parse_params(params)?;
-        let asked = CommandRequest {
+        let command_request = CommandRequest {
             command: request.command,
             args: request.args,
             env: request.env.into_iter().map(|variable| (variable.name, variable.value)).collect(),
             cwd: request.cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
             output_limit: request.output_byte_limit,
         };
-        return to_raw_result(&CreateTerminalResponse::new(TerminalBackend::create(session, asked).await?));
+        return to_raw_result(&CreateTerminalResponse::new(
+            TerminalBackend::create(session, command_request).await?,
+        ));
     }
     if method == names.terminal_output {
         let request: TerminalOutputRequest = parse_params(params)?;
-        let shown = TerminalBackend::output(session, &request.terminal_id).await?;
-        let exit = shown.exit.as_ref().map(Into::into);
-        return to_raw_result(&TerminalOutputResponse::new(shown.text, shown.truncated).exit_status(exit));
+        let snapshot = TerminalBackend::output(session, &request.terminal_id).await?;
+        let exit = snapshot.exit.as_ref().map(Into::into);
+        return to_raw_result(
+            &TerminalOutputResponse::new(snapshot.text, snapshot.truncated).exit_status(exit),
+        );
     }
     if method == names.terminal_wait_for_exit {
         let request: WaitForTerminalExitRequest = parse_params(params)?;
@@ -88,11 +92,11 @@ async fn handle(
 }
 
 fn parse_params<T: DeserializeOwned>(params: &RawValue) -> Result<T, RpcError> {
-    serde_json::from_str(params.get()).map_err(|why| RpcError::InvalidParams { reason: why.to_string() })
+    serde_json::from_str(params.get()).map_err(|error| RpcError::InvalidParams { reason: error.to_string() })
 }
 
-fn to_raw_result(answer: &impl Serialize) -> Result<Box<RawValue>, RpcError> {
-    to_raw_value(answer).map_err(|why| RpcError::Internal { reason: why.to_string() })
+fn to_raw_result(response: &impl Serialize) -> Result<Box<RawValue>, RpcError> {
+    to_raw_value(response).map_err(|error| RpcError::Internal { reason: error.to_string() })
 }
 
 fn path_to_utf8(path: &std::path::Path) -> Result<String, RpcError> {

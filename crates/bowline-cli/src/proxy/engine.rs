@@ -54,10 +54,10 @@ struct Inner {
 }
 
 impl LocalEngine {
-    pub(super) fn new(plan: LocalEngineOptions, line: CallerSlot) -> Self {
-        let (desk, hosts, sessions) =
-            (Arc::new(PermissionForwarder::new(line)), Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { options: plan, permissions: desk, hosts, sessions }) }
+    pub(super) fn new(options: LocalEngineOptions, caller_slot: CallerSlot) -> Self {
+        let (permissions, hosts, sessions) =
+            (Arc::new(PermissionForwarder::new(caller_slot)), Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { options, permissions, hosts, sessions }) }
     }
 
     /// Ends every session, once the agent's last changes are recorded.
@@ -97,21 +97,21 @@ impl LocalEngine {
         cell.get_or_init(open).await.clone()
     }
 
-    async fn open_host(&self, cwd: &Path, more: &[PathBuf]) -> anyhow::Result<Host> {
-        let LocalEngineOptions { places, preset, supervisor, is_observing: observe, foreign_files } =
+    async fn open_host(&self, cwd: &Path, additional_directories: &[PathBuf]) -> anyhow::Result<Host> {
+        let LocalEngineOptions { places: paths, preset, supervisor, is_observing: observe, foreign_files } =
             self.inner.options.clone();
-        let places = places.context("there is no place for the journal: set HOME")?;
+        let paths = paths.context("there is no place for the journal: set HOME")?;
         let mut terminals = terminals::TerminalOptions::with_environment(supervisor, std::env::vars_os());
         terminals.temp_directory = std::env::temp_dir();
         let mut settings = HostOptions::new(terminals);
         (settings.preset, settings.observe) = (preset, observe);
         settings.workspace.foreign_files = foreign_files;
         settings.additional_roots =
-            more.iter().map(|path| RootSpec::writable(path.to_string_lossy())).collect();
-        let (cwd, desk) = (cwd.to_owned(), self.inner.permissions.clone());
+            additional_directories.iter().map(|path| RootSpec::writable(path.to_string_lossy())).collect();
+        let (cwd, permissions) = (cwd.to_owned(), self.inner.permissions.clone());
         let opened = tokio::task::spawn_blocking(move || {
             let project = cwd.canonicalize().context("the session's directory cannot be used")?;
-            Host::open(&project, &places, desk, settings).map_err(|error: HostError| error.into())
+            Host::open(&project, &paths, permissions, settings).map_err(|error: HostError| error.into())
         });
         opened.await.context("opening the workspace ended early")?
     }
@@ -132,7 +132,7 @@ impl Engine for LocalEngine {
         tokio::spawn(async move { engine.host_for(&opening).await.map(drop) });
     }
 
-    fn open_session(&self, opened: &RelayedSession) -> BoxFuture<Option<Arc<dyn EngineSession>>> {
+    fn open_session(&self, opened: &RelayedSession) -> BoxFuture<'static, Option<Arc<dyn EngineSession>>> {
         let (engine, opened) = (self.clone(), opened.clone());
         Box::pin(async move {
             let host = engine.host_for(&opened.opening).await?;
@@ -145,18 +145,18 @@ impl Engine for LocalEngine {
                 }
             };
             engine.inner.permissions.register(session.name(), &opened.session);
-            let asked = opened.opening.cwd.to_string_lossy().into_owned();
-            let beside = Arc::new(LocalEngineSession::new(
+            let requested_cwd = opened.opening.cwd.to_string_lossy().into_owned();
+            let engine_session = Arc::new(LocalEngineSession::new(
                 session,
                 host.workspace().clone(),
-                asked,
+                requested_cwd,
                 engine.inner.permissions.clone(),
             ));
-            beside.start_scan();
+            engine_session.start_scan();
             let mut sessions = engine.sessions();
             sessions.retain(|session| !session.is_over());
-            sessions.push(beside.clone());
-            Some(beside as Arc<dyn EngineSession>)
+            sessions.push(engine_session.clone());
+            Some(engine_session as Arc<dyn EngineSession>)
         })
     }
 }

@@ -7,10 +7,10 @@ use bowline_workspace::terminals::SupervisorProgram;
 use clap::Args;
 
 use super::engine::{LocalEngineOptions, log_to_stderr};
-use crate::client::config::Config;
-use crate::error::CliError;
-use crate::quirks::quirk_mode;
-use crate::user_dirs::UserDirs;
+use bowline_client::config::Config;
+use bowline_client::environment::UserDirs;
+use bowline_client::environment::quirk_mode;
+use bowline_client::error::CliError;
 
 /// What is done beside passing messages on.
 #[derive(Args, Debug)]
@@ -54,22 +54,22 @@ impl EngineArguments {
     /// Returns the options of the engine.
     pub(super) fn local_engine_options(
         &self,
-        here: &Path,
+        cwd: &Path,
         supervisor: SupervisorProgram,
     ) -> Result<LocalEngineOptions, CliError> {
         // Without the user's directories, messages are forwarded all the same.
-        let own = UserDirs::from_env().ok();
-        let given = self.policy.as_deref().filter(|given| !given.is_empty());
-        let preset: Option<Preset> = given.and_then(|given| given.parse().ok());
-        let file = given.filter(|_| preset.is_none()).map(|file| {
-            here.join(file).canonicalize().map_err(|error| {
+        let user_dirs = UserDirs::from_env().ok();
+        let policy = self.policy.as_deref().filter(|policy| !policy.is_empty());
+        let preset: Option<Preset> = policy.and_then(|policy| policy.parse().ok());
+        let file = policy.filter(|_| preset.is_none()).map(|file| {
+            cwd.join(file).canonicalize().map_err(|error| {
                 CliError::Usage(format!(
                     "--policy {file}: {error}: name a file of rules, or one of ask, accept-edits, read-only, full and deny"
                 ))
             })
         });
         let file = file.transpose()?;
-        let config = own.as_ref().map(|own| Config::read(&own.config));
+        let config = user_dirs.as_ref().map(|user_dirs| Config::read(&user_dirs.config));
         let foreign_files = config.map(|config| config.map(|config| config.ignore_changes));
         // Messages are forwarded even if the configuration is invalid.
         let foreign_files = foreign_files.transpose().unwrap_or_else(|error| {
@@ -77,7 +77,14 @@ impl EngineArguments {
             None
         });
         let foreign_files = foreign_files.unwrap_or_default();
-        let places = own.map(|own| own.for_host(file.unwrap_or_else(|| own.policy_file())));
-        Ok(LocalEngineOptions { places, preset, supervisor, is_observing: !self.no_observe, foreign_files })
+        let paths =
+            user_dirs.map(|user_dirs| user_dirs.for_host(file.unwrap_or_else(|| user_dirs.policy_file())));
+        Ok(LocalEngineOptions {
+            places: paths,
+            preset,
+            supervisor,
+            is_observing: !self.no_observe,
+            foreign_files,
+        })
     }
 }

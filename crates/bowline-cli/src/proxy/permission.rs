@@ -19,8 +19,8 @@ pub(super) struct PermissionForwarder {
 }
 
 impl PermissionForwarder {
-    pub(super) fn new(line: CallerSlot) -> Self {
-        Self { caller_slot: line, sessions: Mutex::default() }
+    pub(super) fn new(caller_slot: CallerSlot) -> Self {
+        Self { caller_slot, sessions: Mutex::default() }
     }
 
     pub(super) fn register(&self, name: &str, session: &SessionId) {
@@ -45,19 +45,19 @@ async fn send_update(caller: &Caller, session: &SessionId, update: impl IntoSess
 impl Approver for PermissionForwarder {
     fn ask<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, QuestionReply> {
         let session = self.sessions().get(&question.holder.session).cloned();
-        let asked = session.zip(self.caller_slot.caller().cloned());
+        let target = session.zip(self.caller_slot.caller().cloned());
         Box::pin(async move {
-            let Some((session, caller)) = asked else { return QuestionReply::NoUser };
+            let Some((session, caller)) = target else { return QuestionReply::NoUser };
             send_update(&caller, &session, question.tool_call()).await;
             // On every exit path, the tool call is closed.
-            let mut open = ShownRequestGuard {
+            let mut guard = ShownRequestGuard {
                 caller: caller.clone(),
                 session: session.clone(),
                 question,
                 is_open: true,
             };
             let reply = match caller.call(&question.permission_request(session.clone())).await {
-                Ok(answer) => QuestionReply::from_editor_outcome(&answer.outcome),
+                Ok(response) => QuestionReply::from_editor_outcome(&response.outcome),
                 // The agent that the question was asked for is gone.
                 Err(CallError::ErrorResponse(error)) if error.code == ErrorCode::RequestCancelled => {
                     QuestionReply::NoUser
@@ -67,7 +67,7 @@ impl Approver for PermissionForwarder {
                     QuestionReply::NoUser
                 }
             };
-            open.is_open = false;
+            guard.is_open = false;
             send_update(&caller, &session, question.outcome_update(&reply)).await;
             reply
         })
@@ -92,9 +92,9 @@ impl Drop for ShownRequestGuard<'_> {
             return;
         }
         let (caller, session) = (self.caller.clone(), self.session.clone());
-        let told = self.question.outcome_update(&QuestionReply::NoUser);
+        let update = self.question.outcome_update(&QuestionReply::NoUser);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { send_update(&caller, &session, told).await });
+            runtime.spawn(async move { send_update(&caller, &session, update).await });
         }
     }
 }

@@ -24,39 +24,39 @@ impl TraceSecrets {
         if secret.is_empty() {
             return;
         }
-        let mut made = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.len() >= MAX_SECRETS {
-            made.remove(0);
+        let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        if secrets.len() >= MAX_SECRETS {
+            secrets.remove(0);
         }
-        made.push(secret.to_owned());
+        secrets.push(secret.to_owned());
     }
 
     /// Returns a recorder that receives redacted messages.
-    pub(super) fn redacting(&self, tap: Arc<dyn WireRecorder>) -> Arc<dyn WireRecorder> {
-        Arc::new(RedactingRecorder { secrets: self.clone(), recorder: tap })
+    pub(super) fn redacting(&self, recorder: Arc<dyn WireRecorder>) -> Arc<dyn WireRecorder> {
+        Arc::new(RedactingRecorder { secrets: self.clone(), recorder })
     }
 
     /// Returns the line without its secrets; `None` if it contains none.
     fn redact(&self, line: &[u8]) -> Option<Vec<u8>> {
-        let made = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut blotted: Option<Vec<u8>> = None;
-        for secret in made.iter() {
-            let text = blotted.as_deref().unwrap_or(line);
-            let places: Vec<usize> = memmem::find_iter(text, secret.as_bytes()).collect();
-            if places.is_empty() {
+        let secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut redacted: Option<Vec<u8>> = None;
+        for secret in secrets.iter() {
+            let text = redacted.as_deref().unwrap_or(line);
+            let offsets: Vec<usize> = memmem::find_iter(text, secret.as_bytes()).collect();
+            if offsets.is_empty() {
                 continue;
             }
             let mut clean = Vec::with_capacity(text.len());
-            let mut from = 0;
-            for at in places {
-                clean.extend_from_slice(&text[from..at]);
+            let mut start = 0;
+            for offset in offsets {
+                clean.extend_from_slice(&text[start..offset]);
                 clean.extend_from_slice(REDACTED);
-                from = at + secret.len();
+                start = offset + secret.len();
             }
-            clean.extend_from_slice(&text[from..]);
-            blotted = Some(clean);
+            clean.extend_from_slice(&text[start..]);
+            redacted = Some(clean);
         }
-        blotted
+        redacted
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
         secrets.add("abc123");
         secrets.add("xyz789");
         assert_eq!(secrets.redact(b"abc12 is another"), None);
-        let blotted = secrets.redact(b"abc123, Bearer abc123 and xyz789\xff").unwrap();
-        assert_eq!(blotted, b"[left out], Bearer [left out] and [left out]\xff");
+        let redacted = secrets.redact(b"abc123, Bearer abc123 and xyz789\xff").unwrap();
+        assert_eq!(redacted, b"[left out], Bearer [left out] and [left out]\xff");
     }
 }

@@ -51,18 +51,19 @@ impl LocalEngineSession {
     pub(super) fn new(
         session: LocalSession,
         workspace: Workspace,
-        asked: String,
-        desk: Arc<PermissionForwarder>,
+        requested_cwd: String,
+        permissions: Arc<PermissionForwarder>,
     ) -> Self {
         let news = broadcast::Sender::new(MAX_NEWS);
-        let shelf = WorkspaceResources::new(workspace.clone(), session.name(), session.clone(), news.clone());
+        let resources =
+            WorkspaceResources::new(workspace.clone(), session.name(), session.clone(), news.clone());
         Self {
             session,
             workspace,
-            requested_cwd: asked,
-            permissions: desk,
+            requested_cwd,
+            permissions,
             is_over: AtomicBool::new(false),
-            resources: Arc::new(shelf),
+            resources: Arc::new(resources),
             news,
             routing_slot: Arc::new(Semaphore::new(1)),
         }
@@ -87,7 +88,7 @@ impl LocalEngineSession {
         if self.is_over.swap(true, Ordering::Relaxed) {
             return;
         }
-        let _routed = self.routing_slot.acquire().await;
+        let _permit = self.routing_slot.acquire().await;
         log_scan_error(self.session.end_turn(None, |_| None).await);
         self.permissions.unregister(self.session.name());
         self.session.end().await;
@@ -95,27 +96,27 @@ impl LocalEngineSession {
 }
 
 /// Returns the changes found; logs an error and returns none if the scan failed.
-fn log_scan_error(found: Result<Vec<AttributedChange>, bowline_host::HostError>) -> Vec<AttributedChange> {
-    found.unwrap_or_else(|error| {
+fn log_scan_error(result: Result<Vec<AttributedChange>, bowline_host::HostError>) -> Vec<AttributedChange> {
+    result.unwrap_or_else(|error| {
         log_to_stderr(&error.to_string());
         Vec::new()
     })
 }
 
 /// Announces that the session has changed something. Usually there is no subscriber.
-fn notify_changes(news: &broadcast::Sender<ResourceEvent>) {
-    news.send(ResourceEvent::Updated(CHANGES_URI.to_owned())).ok();
+fn notify_changes(sender: &broadcast::Sender<ResourceEvent>) {
+    sender.send(ResourceEvent::Updated(CHANGES_URI.to_owned())).ok();
 }
 
 /// Announces the changes found, and returns them.
 fn notify_found(
-    news: &broadcast::Sender<ResourceEvent>,
-    found: Vec<AttributedChange>,
+    sender: &broadcast::Sender<ResourceEvent>,
+    changes: Vec<AttributedChange>,
 ) -> Vec<AttributedChange> {
-    if !found.is_empty() {
-        notify_changes(news);
+    if !changes.is_empty() {
+        notify_changes(sender);
     }
-    found
+    changes
 }
 
 fn owner_lookup(owners: ChangeAttribution) -> impl Fn(&str) -> Option<String> + Send + 'static {
@@ -124,9 +125,9 @@ fn owner_lookup(owners: ChangeAttribution) -> impl Fn(&str) -> Option<String> + 
 
 /// Returns a file's content on disk; `None` if the file does not exist.
 async fn read_from_disk(session: &LocalSession, path: &str) -> Result<Option<String>, RpcError> {
-    let (files, asked) = (session.files().clone(), path.to_owned());
-    let read = tokio::task::spawn_blocking(move || files.read(&asked, LineWindow::default())).await;
-    let read = read.map_err(|ended| RpcError::Internal { reason: ended.to_string() })?;
+    let (files, path) = (session.files().clone(), path.to_owned());
+    let read = tokio::task::spawn_blocking(move || files.read(&path, LineWindow::default())).await;
+    let read = read.map_err(|error| RpcError::Internal { reason: error.to_string() })?;
     match read.map_err(RpcError::from) {
         Ok(read) => Ok(Some(read.text.as_str().to_owned())),
         Err(RpcError::ResourceNotFound { .. }) => Ok(None),
@@ -135,9 +136,9 @@ async fn read_from_disk(session: &LocalSession, path: &str) -> Result<Option<Str
 }
 
 fn conflict_failure(path: &str, conflict: &MergeConflict) -> RpcError {
-    let why = "the user has typed in the same lines, and not saved: read the file through the editor, and write again";
+    let reason = "the user has typed in the same lines, and not saved: read the file through the editor, and write again";
     let hunks = conflict.hunks.clone();
-    RpcError::Conflict { path: path.to_owned(), reason: why.to_owned(), hunks }
+    RpcError::Conflict { path: path.to_owned(), reason: reason.to_owned(), hunks }
 }
 
 impl EngineSession for LocalEngineSession {
@@ -148,7 +149,7 @@ impl EngineSession for LocalEngineSession {
         }
     }
 
-    fn begin_turn(&self, prompt: Option<String>) -> BoxFuture<()> {
+    fn begin_turn(&self, prompt: Option<String>) -> BoxFuture<'static, ()> {
         let session = self.session.clone();
         Box::pin(async move {
             match (session.begin_turn().await, prompt) {
@@ -162,19 +163,19 @@ impl EngineSession for LocalEngineSession {
         })
     }
 
-    fn end_turn(&self, owners: ChangeAttribution) -> BoxFuture<Vec<AttributedChange>> {
+    fn end_turn(&self, owners: ChangeAttribution) -> BoxFuture<'static, Vec<AttributedChange>> {
         let (session, news) = (self.session.clone(), self.news.clone());
         Box::pin(async move {
             notify_found(&news, log_scan_error(session.end_turn(None, owner_lookup(owners)).await))
         })
     }
 
-    fn cancel_turn(&self) -> BoxFuture<()> {
+    fn cancel_turn(&self) -> BoxFuture<'static, ()> {
         let session = self.session.clone();
         Box::pin(async move { session.cancel_turn().await })
     }
 
-    fn scan(&self, owners: ChangeAttribution) -> BoxFuture<Vec<AttributedChange>> {
+    fn scan(&self, owners: ChangeAttribution) -> BoxFuture<'static, Vec<AttributedChange>> {
         let (session, news) = (self.session.clone(), self.news.clone());
         Box::pin(async move {
             notify_found(&news, log_scan_error(session.scan_changes(owner_lookup(owners)).await))
@@ -185,7 +186,7 @@ impl EngineSession for LocalEngineSession {
         &self,
         call: ToolCallView,
         options: Vec<PermissionOption>,
-    ) -> BoxFuture<Result<PermissionRuling, RpcError>> {
+    ) -> BoxFuture<'static, Result<PermissionRuling, RpcError>> {
         let session = self.session.clone();
         Box::pin(async move { session.evaluate_permission(call, options).await })
     }
@@ -194,7 +195,7 @@ impl EngineSession for LocalEngineSession {
         &self,
         call: ToolCallId,
         outcome: RequestPermissionOutcome,
-    ) -> BoxFuture<()> {
+    ) -> BoxFuture<'static, ()> {
         let session = self.session.clone();
         Box::pin(async move {
             if let Err(failure) = session.record_permission_outcome(&call, outcome).await {
@@ -203,7 +204,7 @@ impl EngineSession for LocalEngineSession {
         })
     }
 
-    fn defer_to_tool(&self, call: ToolCallId) -> BoxFuture<()> {
+    fn defer_to_tool(&self, call: ToolCallId) -> BoxFuture<'static, ()> {
         let session = self.session.clone();
         Box::pin(async move {
             if let Err(failure) = session.record_delegated_permission(&call).await {
@@ -212,81 +213,82 @@ impl EngineSession for LocalEngineSession {
         })
     }
 
-    fn authorize(&self, act: RelayedOperation, call: Option<String>) -> BoxFuture<Result<(), RpcError>> {
+    fn authorize(
+        &self,
+        operation: RelayedOperation,
+        call: Option<String>,
+    ) -> BoxFuture<'static, Result<(), RpcError>> {
         let session = self.session.clone();
-        Box::pin(async move { session.authorize(act, call.as_deref()).await })
+        Box::pin(async move { session.authorize(operation, call.as_deref()).await })
     }
 
     fn journal_editor_write(
         &self,
         write: EditorWriteRequest,
-    ) -> BoxFuture<Result<JournalledWrite, RpcError>> {
+    ) -> BoxFuture<'static, Result<JournalledWrite, RpcError>> {
         let (session, news) = (self.session.clone(), self.news.clone());
         Box::pin(async move {
-            let EditorWriteRequest {
-                path,
-                editor_text: had,
-                new_text: wants,
-                agent_has_read: has_read,
-                call,
-            } = write;
-            let text = match &had {
+            let EditorWriteRequest { path, editor_text, new_text, agent_has_read, call } = write;
+            let text = match &editor_text {
                 // The agent knows the content on disk, but not the unsaved edits.
-                Some(had) if !has_read => {
+                Some(editor_text) if !agent_has_read => {
                     let base = read_from_disk(&session, &path).await?;
-                    let merged = unsaved_text::merge_unsaved(&base.unwrap_or_default(), had, &wants);
-                    merged.map_err(|conflict| conflict_failure(&path, &conflict))?.into_text(wants)
+                    let merged =
+                        unsaved_text::merge_unsaved(&base.unwrap_or_default(), editor_text, &new_text);
+                    merged.map_err(|conflict| conflict_failure(&path, &conflict))?.into_text(new_text)
                 }
-                _ => wants,
+                _ => new_text,
             };
             let turn = session.current_turn();
             let recorded =
-                session.record_editor_write(&path, had, text.clone(), turn, call.as_deref()).await?;
+                session.record_editor_write(&path, editor_text, text.clone(), turn, call.as_deref()).await?;
             notify_changes(&news);
-            let undone = Box::pin(async move {
+            let rollback = Box::pin(async move {
                 if let Err(failure) = session.cancel_editor_write(recorded, turn, call.as_deref()).await {
                     log_to_stderr(&failure.to_string());
                 }
                 notify_changes(&news);
             });
-            Ok(JournalledWrite { text, rollback: undone })
+            Ok(JournalledWrite { text, rollback })
         })
     }
 
-    fn revert_change(&self, change: ChangeId) -> BoxFuture<Option<RedoChange>> {
+    fn revert_change(&self, change: ChangeId) -> BoxFuture<'static, Option<RedoChange>> {
         let (files, turn) = (self.session.files().clone(), self.session.current_turn());
-        let routing = self.routing_slot.clone();
+        let slot = self.routing_slot.clone();
         Box::pin(async move {
-            let place = routing.acquire_owned().await.ok()?;
+            let permit = slot.acquire_owned().await.ok()?;
             let change = Some(Reversal { change, hunks: None });
             let selection = ChangeSelection { change, ..ChangeSelection::default() };
             let origin = files.origin(turn, None);
-            let (its, what, who) = (files.clone(), selection.clone(), origin.clone());
-            let undone = tokio::task::spawn_blocking(move || its.undo(&what, &who)).await;
-            if let Ok(Err(error)) = &undone {
+            let (undo_files, undo_selection, undo_origin) =
+                (files.clone(), selection.clone(), origin.clone());
+            let result =
+                tokio::task::spawn_blocking(move || undo_files.undo(&undo_selection, &undo_origin)).await;
+            if let Ok(Err(error)) = &result {
                 log_to_stderr(&format!(
                     "a change stays as the agent made it, and is not sent through the editor: {error}"
                 ));
             }
-            let path = undone.ok()?.ok()?.files.into_iter().next().map(|file| file.path).unwrap_or_default();
-            let again: RedoChange = Box::new(move |why| {
+            let path = result.ok()?.ok()?.files.into_iter().next().map(|file| file.path).unwrap_or_default();
+            let redo: RedoChange = Box::new(move |reason| {
                 Box::pin(async move {
-                    let _until_done = place;
+                    let _permit = permit;
                     let redone = tokio::task::spawn_blocking(move || files.redo(&selection, &origin)).await;
                     match redone {
                         Ok(Err(error)) => log_to_stderr(&format!(
-                            "what the agent wrote to {path} did not go through the editor: {why}. It is in the journal \
+                            "what the agent wrote to {path} did not go through the editor: {reason}. It is in the journal \
                              (`bowline redo`): {error}"
                         )),
                         // During shutdown the redo may be cut short; then the change is applied or in the journal.
                         Ok(Ok(_)) | Err(_) => log_to_stderr(&format!(
-                            "what the agent wrote to {path} did not go through the editor: {why}. The file is as the agent \
+                            "what the agent wrote to {path} did not go through the editor: {reason}. The file is as the agent \
                              made it (`bowline undo` takes that back)"
                         )),
                     }
                 })
             });
-            Some(again)
+            Some(redo)
         })
     }
 
@@ -295,35 +297,39 @@ impl EngineSession for LocalEngineSession {
         method: String,
         params: Box<RawValue>,
         call: Option<String>,
-    ) -> BoxFuture<Result<Box<RawValue>, Error>> {
+    ) -> BoxFuture<'static, Result<Box<RawValue>, Error>> {
         let (session, news) = (self.session.clone(), self.news.clone());
         Box::pin(async move {
             let may_change = client_methods::may_change(&method);
-            let served = client_methods::serve(session, method, params, call).await;
-            if may_change && served.is_ok() {
+            let result = client_methods::serve(session, method, params, call).await;
+            if may_change && result.is_ok() {
                 notify_changes(&news);
             }
-            served
+            result
         })
     }
 
-    fn list(&self, path: String, options: ListOptions) -> BoxFuture<Result<Listing, RpcError>> {
+    fn list(&self, path: String, options: ListOptions) -> BoxFuture<'static, Result<Listing, RpcError>> {
         let session = self.session.clone();
         Box::pin(async move { session.list(&path, options).await })
     }
 
-    fn search(&self, query: SearchQuery, below: Option<String>) -> BoxFuture<Result<SearchResult, RpcError>> {
+    fn search(
+        &self,
+        query: SearchQuery,
+        directory: Option<String>,
+    ) -> BoxFuture<'static, Result<SearchResult, RpcError>> {
         let session = self.session.clone();
-        Box::pin(async move { session.search(query, below).await })
+        Box::pin(async move { session.search(query, directory).await })
     }
 
-    fn set_diagnostics(&self, path: String, diagnostics: Vec<Diagnostic>) -> BoxFuture<()> {
+    fn set_diagnostics(&self, path: String, diagnostics: Vec<Diagnostic>) -> BoxFuture<'static, ()> {
         let workspace = self.workspace.clone();
         Box::pin(async move {
-            let shared =
+            let result =
                 tokio::task::spawn_blocking(move || workspace.share_diagnostics(&path, diagnostics)).await;
             // Editors also have files open that do not belong to this project.
-            shared.map_or_else(drop, drop);
+            result.map_or_else(drop, drop);
         })
     }
 
@@ -331,14 +337,14 @@ impl EngineSession for LocalEngineSession {
         self.resources.clone()
     }
 
-    fn end_session(&self) -> BoxFuture<()> {
+    fn end_session(&self) -> BoxFuture<'static, ()> {
         // Not borrowed from `self`, so that ending the session runs to completion.
-        let (session, desk) = (self.session.clone(), self.permissions.clone());
+        let (session, permissions) = (self.session.clone(), self.permissions.clone());
         let is_first = !self.is_over.swap(true, Ordering::Relaxed);
         Box::pin(async move {
             if is_first {
                 log_scan_error(session.end_turn(None, |_| None).await);
-                desk.unregister(session.name());
+                permissions.unregister(session.name());
                 session.end().await;
             }
         })

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_workspace::storage::{FileLock, LockMode};
+use bowline_storage::{FileLock, LockMode};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 
 /// The prefix of directory names.
@@ -51,24 +51,24 @@ impl Drop for OwnedSocketDir {
 impl SocketDir {
     /// Returns a directory that is not created yet, and starts to remove stale ones. Must be called within a runtime.
     pub(super) fn new_in(base: PathBuf) -> Self {
-        let its = base.clone();
-        tokio::task::spawn_blocking(move || remove_stale_dirs(&its));
+        let directory = base.clone();
+        tokio::task::spawn_blocking(move || remove_stale_dirs(&directory));
         Self { base, created: Arc::default() }
     }
 
     /// Returns a function that creates the directory at its first use. The directory is removed with `self`.
     pub(super) fn create_on_demand(&self) -> Box<dyn Fn() -> io::Result<PathBuf> + Send> {
-        let (base, made) = (self.base.clone(), Arc::downgrade(&self.created));
+        let (base, created) = (self.base.clone(), Arc::downgrade(&self.created));
         Box::new(move || {
-            let gone = || io::Error::other("the program ends");
-            let made = made.upgrade().ok_or_else(gone)?;
-            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(made) = &*made {
-                return Ok(made.path.clone());
+            let shutdown_error = || io::Error::other("the program ends");
+            let created = created.upgrade().ok_or_else(shutdown_error)?;
+            let mut created = created.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(created) = &*created {
+                return Ok(created.path.clone());
             }
             let new = create_socket_dir(&base)?;
             let path = new.path.clone();
-            *made = Some(new);
+            *created = Some(new);
             Ok(path)
         })
     }
@@ -77,8 +77,9 @@ impl SocketDir {
 /// Creates a directory with mode 0700, and a lock that marks it as in use.
 fn create_socket_dir(base: &Path) -> io::Result<OwnedSocketDir> {
     for _ in 0..MAX_ATTEMPTS {
-        let its_own = Permissions::from_mode(0o700);
-        let path = tempfile::Builder::new().prefix(DIR_PREFIX).permissions(its_own).tempdir_in(base)?.keep();
+        let permissions = Permissions::from_mode(0o700);
+        let path =
+            tempfile::Builder::new().prefix(DIR_PREFIX).permissions(permissions).tempdir_in(base)?.keep();
         match lock_owner_file(&path) {
             Ok(Some(owner)) => return Ok(OwnedSocketDir { path, _owner_lock: owner }),
             Ok(None) => {}
@@ -101,8 +102,8 @@ fn lock_owner_file(path: &Path) -> io::Result<Option<FileLock>> {
 fn remove_stale_dirs(base: &Path) {
     let Ok(names) = fs::read_dir(base) else { return };
     let names = names.take(MAX_SCANNED).filter_map(|entry| Some(entry.ok()?.file_name()));
-    let ours = names.filter(|name| name.to_str().is_some_and(|name| name.starts_with(DIR_PREFIX)));
-    for name in ours.take(MAX_REMOVED) {
+    let own_names = names.filter(|name| name.to_str().is_some_and(|name| name.starts_with(DIR_PREFIX)));
+    for name in own_names.take(MAX_REMOVED) {
         // A failure means that the directory belongs to another user, is in use, or was not created by a proxy.
         remove_stale_dir(&base.join(name)).ok();
     }

@@ -21,9 +21,9 @@ pub(super) enum AnsiStyler {
 impl AnsiStyler {
     /// Returns the styler for a stream.
     pub(super) fn for_stream(is_terminal: bool) -> Self {
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-        if is_terminal && !refused && !dumb { Self::Colours } else { Self::Plain }
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        if is_terminal && !no_color && !is_dumb { Self::Colours } else { Self::Plain }
     }
 
     fn styled(self, style: impl Into<Style>, text: &str) -> String {
@@ -85,17 +85,17 @@ impl AnsiStyler {
 
 /// Escapes text for a terminal. Line ends and tabs stay.
 pub(super) fn escape_text(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     for piece in text.split_inclusive(['\n', '\t']) {
         let (body, end) = match piece.char_indices().next_back() {
-            Some((at, '\n' | '\t')) => piece.split_at(at),
+            Some((index, '\n' | '\t')) => piece.split_at(index),
             _ => (piece, ""),
         };
         let body = if end == "\n" { body.strip_suffix('\r').unwrap_or(body) } else { body };
-        safe += &display::escape_line(body, usize::MAX);
-        safe += end;
+        escaped += &display::escape_line(body, usize::MAX);
+        escaped += end;
     }
-    safe
+    escaped
 }
 
 /// Formats a duration.

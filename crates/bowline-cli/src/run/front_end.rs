@@ -23,8 +23,8 @@ use super::ansi::{AnsiStyler, escape_text};
 use super::output::RunOutput;
 use super::terminal_user;
 use super::turn_printer::TurnPrinter;
-use crate::client::login::LoginRequired;
-use crate::policy::describe_saved_rule;
+use bowline_client::common::rules::describe_saved_rule;
+use bowline_client::login::LoginRequired;
 
 /// The maximum number of denials kept for the end.
 const MAX_DENIALS: usize = 100;
@@ -99,9 +99,9 @@ struct State {
 }
 
 impl State {
-    fn new(story: TurnPrinter) -> Self {
+    fn new(printer: TurnPrinter) -> Self {
         Self {
-            printer: story,
+            printer,
             snapshot: None,
             is_turn_running: false,
             has_ended: false,
@@ -130,10 +130,10 @@ impl State {
 struct QuestionGuard<'a>(&'a RunFrontEnd);
 
 impl<'a> QuestionGuard<'a> {
-    fn begin(front: &'a RunFrontEnd) -> Self {
-        front.break_line();
-        front.state().open_questions += 1;
-        Self(front)
+    fn begin(front_end: &'a RunFrontEnd) -> Self {
+        front_end.break_line();
+        front_end.state().open_questions += 1;
+        Self(front_end)
     }
 }
 
@@ -151,21 +151,21 @@ impl RunFrontEnd {
     pub(super) fn new(
         format: OutputFormat,
         output: RunOutput,
-        story: TurnPrinter,
-        person: Option<terminal_user::TerminalUser>,
-        errors: AnsiStyler,
-        is_seen: bool,
+        printer: TurnPrinter,
+        user: Option<terminal_user::TerminalUser>,
+        stderr_styler: AnsiStyler,
+        is_terminal: bool,
     ) -> Self {
-        let (running, _) = watch::channel(0);
+        let (running_commands, _) = watch::channel(0);
         Self {
             format,
             output,
-            stderr_styler: errors,
-            is_terminal: is_seen,
-            user: person,
+            stderr_styler,
+            is_terminal,
+            user,
             roots: OnceLock::new(),
-            state: Mutex::new(State::new(story)),
-            running_commands: running,
+            state: Mutex::new(State::new(printer)),
+            running_commands,
         }
     }
 
@@ -178,8 +178,8 @@ impl RunFrontEnd {
     pub(super) fn print_notice(&self, text: &str) {
         let text = display::escape_line(text, 4000);
         self.break_line();
-        if let Some(person) = &self.user {
-            person.break_question_line();
+        if let Some(user) = &self.user {
+            user.break_question_line();
         }
         self.output.write_stderr(format!("{} {text}\n", self.stderr_styler.yellow("bowline:")));
     }
@@ -198,10 +198,12 @@ impl RunFrontEnd {
     /// Ends the turn's output, and returns the denials.
     pub(super) fn finish_turn(&self) -> Vec<UnattendedDenial> {
         let mut state = self.state();
-        let State { snapshot, turn_calls: called, call_outcomes: calls, .. } = &mut *state;
-        let ended =
-            snapshot.iter().flat_map(SessionSnapshot::tool_calls).filter(|call| called.contains(&call.id));
-        calls.extend(ended.map(|call| TurnCallOutcome {
+        let State { snapshot, turn_calls, call_outcomes, .. } = &mut *state;
+        let finished_calls = snapshot
+            .iter()
+            .flat_map(SessionSnapshot::tool_calls)
+            .filter(|call| turn_calls.contains(&call.id));
+        call_outcomes.extend(finished_calls.map(|call| TurnCallOutcome {
             id: call.id.0.to_string(),
             title: call.title.to_string(),
             failed: call.status != ToolCallStatus::Completed,
@@ -225,12 +227,12 @@ impl RunFrontEnd {
     }
 
     /// Asks the user how to log in to the agent; returns `None` without a user, or if the user declines.
-    pub(super) async fn ask_login_method(&self, wanted: &LoginRequired) -> Option<AuthMethod> {
-        let person = self.user.as_ref().filter(|_| wanted.has_methods())?;
-        let _asking = QuestionGuard::begin(self);
-        match wanted.named_method() {
+    pub(super) async fn ask_login_method(&self, login: &LoginRequired) -> Option<AuthMethod> {
+        let user = self.user.as_ref().filter(|_| login.has_methods())?;
+        let _guard = QuestionGuard::begin(self);
+        match login.named_method() {
             Some(method) => Some(method),
-            None => person.ask_login_method(wanted).await,
+            None => user.ask_login_method(login).await,
         }
     }
 
@@ -274,12 +276,12 @@ impl RunFrontEnd {
         }
         state.has_spoken = true;
         state.is_at_line_start = text.text.ends_with('\n');
-        let said = if self.is_terminal && self.format != OutputFormat::Result {
+        let message = if self.is_terminal && self.format != OutputFormat::Result {
             escape_text(&text.text)
         } else {
             text.text.clone()
         };
-        self.write_or_hold(state, said);
+        self.write_or_hold(state, message);
     }
 
     /// Writes to stdout; while a question is open, or in the result format, keeps the text for later.
@@ -302,9 +304,9 @@ impl Approver for RunFrontEnd {
         Box::pin(async move {
             let reply = match &self.user {
                 None => QuestionReply::NoUser,
-                Some(person) => {
-                    let _asking = QuestionGuard::begin(self);
-                    person.ask(question, roots).await
+                Some(user) => {
+                    let _guard = QuestionGuard::begin(self);
+                    user.ask(question, roots).await
                 }
             };
             let mut state = self.state();
@@ -347,26 +349,31 @@ impl FrontEnd for RunFrontEnd {
                         self.print_message_chunk(&mut state, &notification.update, change)
                     }
                     OutputFormat::Text => {
-                        let State { printer: story, terminals, .. } = &mut *state;
-                        let shown = |id: &str| {
+                        let State { printer, terminals, .. } = &mut *state;
+                        let terminal_tail = |id: &str| {
                             let id = TerminalId::new(id);
-                            let shown = terminals.get(&id)?.last_snapshot(&id).now_or_never()??;
-                            let from = shown
+                            let last = terminals.get(&id)?.last_snapshot(&id).now_or_never()??;
+                            let from = last
                                 .text
-                                .ceil_char_boundary(shown.text.len().saturating_sub(MAX_TERMINAL_TAIL));
-                            Some(shown.text[from..].to_owned())
+                                .ceil_char_boundary(last.text.len().saturating_sub(MAX_TERMINAL_TAIL));
+                            Some(last.text[from..].to_owned())
                         };
-                        let told =
-                            story.render_update(notification, change, &snapshot, Instant::now(), shown);
-                        self.write_or_hold(&mut state, told);
+                        let text = printer.render_update(
+                            notification,
+                            change,
+                            &snapshot,
+                            Instant::now(),
+                            terminal_tail,
+                        );
+                        self.write_or_hold(&mut state, text);
                     }
                 }
                 state.snapshot = Some(snapshot);
             }
-            HostEvent::Violation { description: what, .. }
+            HostEvent::Violation { description, .. }
                 if self.format == OutputFormat::Text && self.state().record_violation() =>
             {
-                self.print_notice(&format!("the agent breaks the protocol: {what}"));
+                self.print_notice(&format!("the agent breaks the protocol: {description}"));
             }
             HostEvent::FileWritten { path, verdict: Some(WriteVerdict::Merged), .. }
                 if self.format == OutputFormat::Text =>
@@ -397,9 +404,9 @@ impl FrontEnd for RunFrontEnd {
         Box::pin(async move {
             let agent = agent.unwrap_or("The agent");
             match &self.user {
-                Some(person) => {
-                    let _asking = QuestionGuard::begin(self);
-                    person.elicit(agent, request).await
+                Some(user) => {
+                    let _guard = QuestionGuard::begin(self);
+                    user.elicit(agent, request).await
                 }
                 None => {
                     let message = display::escape_line(&request.message, 300);
@@ -418,8 +425,8 @@ mod tests {
     #[test]
     fn what_comes_after_a_session_was_given_up_is_no_breach() {
         let mut state = State::new(TurnPrinter::new(AnsiStyler::Plain, std::path::Path::new("/work")));
-        let told = (0..MAX_VIOLATIONS + 2).filter(|_| state.record_violation()).count();
-        assert_eq!(told, MAX_VIOLATIONS);
+        let reported = (0..MAX_VIOLATIONS + 2).filter(|_| state.record_violation()).count();
+        assert_eq!(reported, MAX_VIOLATIONS);
         let mut state = State::new(TurnPrinter::new(AnsiStyler::Plain, std::path::Path::new("/work")));
         assert!(state.record_violation(), "also before the turn");
         state.has_ended = true;

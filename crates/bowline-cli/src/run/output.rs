@@ -70,14 +70,14 @@ impl RunOutput {
             changed: Condvar::new(),
             stdout_error: watch::Sender::new(None),
         });
-        let its = queue.clone();
-        let (done, ended) = oneshot::channel();
+        let writer_queue = queue.clone();
+        let (finished_sender, finished) = oneshot::channel();
         // The thread ends with the program at the latest: a stalled reader may block it for ever.
         std::thread::spawn(move || {
-            its.run_writer();
-            done.send(()).ok();
+            writer_queue.run_writer();
+            finished_sender.send(()).ok();
         });
-        (Self { queue: queue.clone() }, OutputThread { queue, finished: ended })
+        (Self { queue: queue.clone() }, OutputThread { queue, finished })
     }
 
     /// Writes to stdout.
@@ -104,9 +104,9 @@ impl RunOutput {
     /// Checks whether stdout still has a reader: without a write, a closed pipe goes unnoticed.
     pub(super) fn check_reader(&self) {
         let stdout = io::stdout();
-        let mut looked = [PollFd::new(&stdout, PollFlags::empty())];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        if poll(&mut looked, Some(&now)).is_ok() && looked[0].revents().contains(PollFlags::ERR) {
+        let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+        let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if poll(&mut fds, Some(&no_wait)).is_ok() && fds[0].revents().contains(PollFlags::ERR) {
             self.queue.close_stdout(StdoutError::ReaderGone);
         }
     }
@@ -126,26 +126,28 @@ impl StdioQueue {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, to: OutputStream, bytes: Vec<u8>) {
+    fn push(&self, stream: OutputStream, bytes: Vec<u8>) {
         if bytes.is_empty() {
             return;
         }
         let mut pieces = self.lock_pieces();
-        if to == OutputStream::Stdout && (self.stdout_error.borrow().is_some() || pieces.bytes > MAX_QUEUED) {
+        if stream == OutputStream::Stdout
+            && (self.stdout_error.borrow().is_some() || pieces.bytes > MAX_QUEUED)
+        {
             drop(pieces);
             return self.close_stdout(StdoutError::ReaderTooSlow);
         }
         pieces.bytes += bytes.len();
-        pieces.waiting.push_back((to, bytes));
+        pieces.waiting.push_back((stream, bytes));
         drop(pieces);
         self.changed.notify_all();
     }
 
     /// Closes stdout. The first reason is kept.
-    fn close_stdout(&self, why: StdoutError) {
-        self.stdout_error.send_if_modified(|known| {
-            let is_first = known.is_none();
-            known.get_or_insert(why);
+    fn close_stdout(&self, error: StdoutError) {
+        self.stdout_error.send_if_modified(|current| {
+            let is_first = current.is_none();
+            current.get_or_insert(error);
             is_first
         });
     }
@@ -159,7 +161,7 @@ impl StdioQueue {
     fn run_writer(&self) {
         loop {
             let mut pieces = self.lock_pieces();
-            let (to, bytes) = loop {
+            let (stream, bytes) = loop {
                 if let Some(piece) = pieces.waiting.pop_front() {
                     break piece;
                 }
@@ -171,7 +173,7 @@ impl StdioQueue {
             pieces.bytes -= bytes.len();
             drop(pieces);
             self.changed.notify_all();
-            match to {
+            match stream {
                 OutputStream::Stdout if self.has_failed() => {}
                 OutputStream::Stdout => {
                     let mut stdout = io::stdout().lock();

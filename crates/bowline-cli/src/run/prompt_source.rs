@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use bowline_text::display::quote;
 
 use super::RunArguments;
-use crate::client::prompt::PromptPart;
-use crate::error::CliError;
+use bowline_client::error::CliError;
+use bowline_client::prompt::PromptPart;
 
 /// The maximum size of a prompt, in bytes.
 const MAX_PROMPT: u64 = 8 << 20;
@@ -21,7 +21,7 @@ pub(super) enum PromptSource {
 /// Reads the prompt.
 pub(super) fn read_prompt(arguments: &RunArguments) -> Result<(Vec<PromptPart>, PromptSource), CliError> {
     let stdin = || read_text(std::io::stdin(), "stdin").map(PromptPart::Read);
-    let (said, from) = match (&arguments.file, arguments.prompt.as_slice()) {
+    let (parts, source) = match (&arguments.file, arguments.prompt.as_slice()) {
         (Some(file), _) if file == "-" => (vec![stdin()?], PromptSource::Stdin),
         (Some(file), _) => {
             let opened = std::fs::File::open(file).and_then(|opened| match opened.metadata()?.is_dir() {
@@ -35,30 +35,30 @@ pub(super) fn read_prompt(arguments: &RunArguments) -> Result<(Vec<PromptPart>, 
             (vec![PromptPart::Read(read_text(opened, &quote(file))?)], PromptSource::Other)
         }
         (None, []) if std::io::stdin().is_terminal() => {
-            let what = "what should the agent do? Give it a prompt, as in: bowline run 'read README.md'";
-            return Err(CliError::Usage(what.to_owned()));
+            let message = "what should the agent do? Give it a prompt, as in: bowline run 'read README.md'";
+            return Err(CliError::Usage(message.to_owned()));
         }
         (None, []) => (vec![stdin()?], PromptSource::Stdin),
         (None, words) => match words.iter().filter(|word| *word == "-").count() {
             0 => (vec![PromptPart::Typed(words.join(" "))], PromptSource::Other),
             1 => {
-                let at = words.iter().position(|word| word == "-").unwrap_or_default();
+                let index = words.iter().position(|word| word == "-").unwrap_or_default();
                 let [before, after] =
-                    [&words[..at], &words[at + 1..]].map(|words| PromptPart::Typed(words.join(" ")));
+                    [&words[..index], &words[index + 1..]].map(|words| PromptPart::Typed(words.join(" ")));
                 (vec![before, stdin()?, after], PromptSource::Stdin)
             }
             _ => return Err(CliError::Usage("stdin can be read once: give one - only".to_owned())),
         },
     };
-    if said.iter().all(|part| part.text().trim().is_empty()) {
+    if parts.iter().all(|part| part.text().trim().is_empty()) {
         return Err(CliError::Usage("the prompt is empty: say what the agent should do".to_owned()));
     }
-    Ok((said, from))
+    Ok((parts, source))
 }
 
-fn read_text(from: impl std::io::Read, name: &str) -> Result<String, CliError> {
+fn read_text(reader: impl std::io::Read, name: &str) -> Result<String, CliError> {
     let mut bytes = Vec::new();
-    from.take(MAX_PROMPT + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
+    reader.take(MAX_PROMPT + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
     if bytes.len() as u64 > MAX_PROMPT {
         return Err(CliError::Usage(format!(
             "{name} has more than {MAX_PROMPT} bytes: mention files as @FILE instead"

@@ -36,10 +36,15 @@ impl RunResult {
     }
 
     /// Returns the JSON object on one line.
-    pub(super) fn to_json_line(&self, answer: &str, calls: &[TurnCallOutcome], ended: &RunOutcome) -> String {
-        let (status, error) = match ended {
+    pub(super) fn to_json_line(
+        &self,
+        answer: &str,
+        calls: &[TurnCallOutcome],
+        outcome: &RunOutcome,
+    ) -> String {
+        let (status, error) = match outcome {
             RunOutcome::Completed => (0, None),
-            RunOutcome::Stopped(ending) => (ending.exit_code(), Some(ending.to_string())),
+            RunOutcome::Stopped(error) => (error.exit_code(), Some(error.to_string())),
         };
         // For a denied run, the error message is the list of denials.
         let denials: Vec<&str> = match (status, &error) {

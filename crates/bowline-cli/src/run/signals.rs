@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::error::CliError;
+use bowline_client::error::CliError;
 
 /// A listener for the signals that end a run, active once created.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bowline_access::audit::AuditFilter;
 use bowline_history::changes::{Change, ChangeSource, FileState};
 use bowline_history::undo::{ChangeOwner, ChangeSelection};
 use bowline_host::{Host, HostSession, NO_ALLOW_OPTION, ONLY_ALLOW_ALWAYS};
@@ -11,7 +12,6 @@ use bowline_policy::question::QuestionItem;
 use bowline_text::diff;
 use bowline_text::display;
 use bowline_text::hash::ContentHash;
-use bowline_workspace::audit::AuditFilter;
 use bowline_workspace::workspace::{ListedChange, Workspace};
 
 use serde_json::{Value, json};
@@ -20,8 +20,8 @@ use super::front_end::UnattendedDenial;
 
 use super::ansi::AnsiStyler;
 use crate::changes::patch;
-use crate::common::names::shorten_id;
 use crate::policy::hint::{self, PolicyHint};
+use bowline_client::common::names::shorten_id;
 
 /// The maximum number of files listed.
 const MAX_FILES: usize = 50;
@@ -50,18 +50,18 @@ pub(super) fn describe_changes(
     session: &str,
     turn: u64,
     cwd: Option<&str>,
-    paint: AnsiStyler,
+    styler: AnsiStyler,
 ) -> anyhow::Result<String> {
     let files = changed_files(workspace, session, turn)?;
     if files.is_empty() {
         return Ok(String::new());
     }
-    let many = if files.len() == 1 { "1 file".to_owned() } else { format!("{} files", files.len()) };
-    let mut text = format!("{}\n", paint.bold(&format!("Changed {many}:")));
+    let count = if files.len() == 1 { "1 file".to_owned() } else { format!("{} files", files.len()) };
+    let mut text = format!("{}\n", styler.bold(&format!("Changed {count}:")));
     let prefix = format!("{}/", workspace.roots().cwd());
     for (path, file) in files.iter().take(MAX_FILES) {
-        let shown = display::escape_line(path.strip_prefix(&prefix).unwrap_or(path), 500);
-        let what = match (file.first.before, file.last.after) {
+        let name = display::escape_line(path.strip_prefix(&prefix).unwrap_or(path), 500);
+        let note = match (file.first.before, file.last.after) {
             (None, _) => " (new)".to_owned(),
             (_, None) => " (deleted)".to_owned(),
             (Some(before), Some(after)) if before.mode != after.mode => {
@@ -69,13 +69,14 @@ pub(super) fn describe_changes(
             }
             _ => String::new(),
         };
-        let found = file.discovery.map(|how| paint.dim(&format!(" ({how})"))).unwrap_or_default();
-        let counted = match (file.is_restorable, file.has_foreign_changes) {
+        let discovery =
+            file.discovery.map(|discovery| styler.dim(&format!(" ({discovery})"))).unwrap_or_default();
+        let counts = match (file.is_restorable, file.has_foreign_changes) {
             (false, _) => NOT_RESTORABLE.to_owned(),
-            (true, true) => count_lines_apart(workspace, session, turn, path, paint)?,
-            (true, false) => count_lines(workspace, file, paint),
+            (true, true) => count_lines_apart(workspace, session, turn, path, styler)?,
+            (true, false) => count_lines(workspace, file, styler),
         };
-        text += &format!("  {shown}  {counted}{what}{found}\n");
+        text += &format!("  {name}  {counts}{note}{discovery}\n");
     }
     if files.len() > MAX_FILES {
         text += &format!("  and {} more\n", files.len() - MAX_FILES);
@@ -98,8 +99,8 @@ pub(super) fn changes_as_json(
     let files = changed_files(workspace, session, turn)?;
     let mut objects = Vec::new();
     for (path, file) in &files {
-        let of_file = ChangeSelection { path: Some(path.clone()), ..ChangeSelection::turn(session, turn) };
-        let lines = file.is_restorable.then(|| workspace.diff(&of_file)).transpose()?;
+        let selection = ChangeSelection { path: Some(path.clone()), ..ChangeSelection::turn(session, turn) };
+        let lines = file.is_restorable.then(|| workspace.diff(&selection)).transpose()?;
         let lines = lines.filter(|patch| !patch::is_binary(patch)).map(|patch| patch::count_lines(&patch));
         let result = match (file.first.before, file.last.after) {
             (None, _) => "created",
@@ -129,23 +130,23 @@ fn changed_files(
     let changed = workspace.changes(&ChangeSelection::turn(session, turn))?;
     // Changes that were undone meanwhile are left out.
     for change in changed.into_iter().filter(|changed| changed.is_in_effect).map(|changed| changed.change) {
-        let found = describe_discovery(&change);
-        let kept = change.source != ChangeSource::Observed || workspace.has_change_texts(&change)?;
+        let discovery = describe_discovery(&change);
+        let is_restorable = change.source != ChangeSource::Observed || workspace.has_change_texts(&change)?;
         files
             .entry(change.path.clone())
             .and_modify(|file| {
-                file.discovery = found.or(file.discovery);
+                file.discovery = discovery.or(file.discovery);
                 file.has_foreign_changes |=
                     content_identity(file.last.after) != content_identity(change.before);
-                file.is_restorable &= kept;
+                file.is_restorable &= is_restorable;
                 file.last = change.clone();
             })
             .or_insert_with(|| TurnFileChange {
                 first: change.clone(),
                 last: change,
-                discovery: found,
+                discovery,
                 has_foreign_changes: false,
-                is_restorable: kept,
+                is_restorable,
             });
     }
     files.retain(|_, file| content_identity(file.first.before) != content_identity(file.last.after));
@@ -166,11 +167,11 @@ fn count_lines_apart(
     session: &str,
     turn: u64,
     path: &str,
-    paint: AnsiStyler,
+    styler: AnsiStyler,
 ) -> anyhow::Result<String> {
-    let of_file = ChangeSelection { path: Some(path.to_owned()), ..ChangeSelection::turn(session, turn) };
-    let (added, removed) = patch::count_lines(&workspace.diff(&of_file)?);
-    Ok(format_line_counts(added, removed, paint))
+    let selection = ChangeSelection { path: Some(path.to_owned()), ..ChangeSelection::turn(session, turn) };
+    let (added, removed) = patch::count_lines(&workspace.diff(&selection)?);
+    Ok(format_line_counts(added, removed, styler))
 }
 
 /// The discovery of a change that no command accounts for.
@@ -200,8 +201,8 @@ fn undo_command(
     if newest.is_some_and(|origin| origin.session.as_deref() == Some(session) && origin.turn == Some(turn)) {
         return Ok(format!("bowline undo{}", cwd_option(cwd)));
     }
-    let known = history.iter().filter_map(|changed| changed.change.origin.session.as_deref());
-    Ok(undo_turn_command(cwd, shorten_id(session, known), turn))
+    let sessions = history.iter().filter_map(|changed| changed.change.origin.session.as_deref());
+    Ok(undo_turn_command(cwd, shorten_id(session, sessions), turn))
 }
 
 fn cwd_option(cwd: Option<&str>) -> String {
@@ -226,7 +227,7 @@ fn undo_turn_command(cwd: Option<&str>, session: &str, turn: u64) -> String {
 }
 
 /// Describes how many lines were added and removed, if known.
-fn count_lines(workspace: &Workspace, file: &TurnFileChange, paint: AnsiStyler) -> String {
+fn count_lines(workspace: &Workspace, file: &TurnFileChange, styler: AnsiStyler) -> String {
     let texts = (workspace.change_texts(file.first.id), workspace.change_texts(file.last.id));
     let (Ok((before, _)), Ok((_, after))) = texts else { return String::new() };
     let is_known =
@@ -235,11 +236,11 @@ fn count_lines(workspace: &Workspace, file: &TurnFileChange, paint: AnsiStyler) 
         return "not text".to_owned();
     }
     let stat = diff::compute_stat(&before.unwrap_or_default(), &after.unwrap_or_default());
-    format_line_counts(stat.added, stat.removed, paint)
+    format_line_counts(stat.added, stat.removed, styler)
 }
 
-fn format_line_counts(added: usize, removed: usize, paint: AnsiStyler) -> String {
-    format!("{} {}", paint.green(&format!("+{added}")), paint.red(&format!("−{removed}")))
+fn format_line_counts(added: usize, removed: usize, styler: AnsiStyler) -> String {
+    format!("{} {}", styler.green(&format!("+{added}")), styler.red(&format!("−{removed}")))
 }
 
 fn shell_quote(word: &str) -> String {
@@ -253,28 +254,31 @@ pub(super) fn describe_denials(
     session: &HostSession,
     turn: u64,
     refusals: &[UnattendedDenial],
-    given: Option<Preset>,
+    current_preset: Option<Preset>,
 ) -> Option<String> {
-    let here = format!("{}/", host.workspace().roots().cwd());
+    let root_prefix = format!("{}/", host.workspace().roots().cwd());
     let mut lines: Vec<String> = Vec::new();
     for refusal in refusals {
         // The directory of a command need not be named again.
-        let what = refusal.operations.iter().filter_map(|operation| {
-            QuestionItem::new(operation.clone()).lines().first().map(|line| line.trim().replace(&here, ""))
+        let description = refusal.operations.iter().filter_map(|operation| {
+            QuestionItem::new(operation.clone())
+                .lines()
+                .first()
+                .map(|line| line.trim().replace(&root_prefix, ""))
         });
-        let what = what.collect::<Vec<_>>().join(", ");
-        let what = if what.is_empty() {
+        let description = description.collect::<Vec<_>>().join(", ");
+        let description = if description.is_empty() {
             display::escape_line(&refusal.title, 300)
         } else {
-            display::escape_line(&what, 500)
+            display::escape_line(&description, 500)
         };
-        let hint = PolicyHint::find(host, &refusal.operations, session.name(), given);
-        lines.push(format!("{what}: the user cannot be asked; {hint}"));
+        let hint = PolicyHint::find(host, &refusal.operations, session.name(), current_preset);
+        lines.push(format!("{description}: the user cannot be asked; {hint}"));
     }
     lines.extend(
-        describe_rule_denials(host, session.name(), turn, given)
+        describe_rule_denials(host, session.name(), turn, current_preset)
             .into_iter()
-            .map(|line| line.replace(&here, "")),
+            .map(|line| line.replace(&root_prefix, "")),
     );
     let mut seen = std::collections::BTreeSet::new();
     lines.retain(|line| seen.insert(line.clone()));
@@ -291,14 +295,19 @@ pub(super) fn describe_denials(
 }
 
 /// Describes what rules and presets denied.
-fn describe_rule_denials(host: &Host, session: &str, turn: u64, given: Option<Preset>) -> Vec<String> {
-    let newest = AuditFilter {
+fn describe_rule_denials(
+    host: &Host,
+    session: &str,
+    turn: u64,
+    current_preset: Option<Preset>,
+) -> Vec<String> {
+    let filter = AuditFilter {
         session: Some(session.to_owned()),
         newest: Some(MAX_ENTRIES),
         ..AuditFilter::default()
     };
     // An unreadable log is reported by the commands that verify it.
-    let Ok(entries) = host.approvals().audit().entries(newest) else { return Vec::new() };
+    let Ok(entries) = host.approvals().audit().entries(filter) else { return Vec::new() };
     let mut denied = Vec::new();
     for entry in entries.filter_map(Result::ok).map(|record| record.entry) {
         match entry.action {
@@ -313,7 +322,7 @@ fn describe_rule_denials(host: &Host, session: &str, turn: u64, given: Option<Pr
         .filter_map(|entry| {
             let subject = match &entry.subject {
                 AuditSubject::None => entry.action.as_str().to_owned(),
-                AuditSubject::Path { requested: asked, .. } => asked.clone(),
+                AuditSubject::Path { requested, .. } => requested.clone(),
                 AuditSubject::Command { line, .. } => line.clone(),
                 AuditSubject::Url(text) | AuditSubject::Text(text) => text.clone(),
             };
@@ -339,7 +348,7 @@ fn describe_rule_denials(host: &Host, session: &str, turn: u64, given: Option<Pr
                 }
                 DecisionSource::Preset(preset) => {
                     let operations = hint::entry_operation(host, &entry);
-                    let hint = PolicyHint::find(host, operations.as_slice(), session, given);
+                    let hint = PolicyHint::find(host, operations.as_slice(), session, current_preset);
                     Some(format!("{verb}{subject}: by the preset {preset}; {hint}"))
                 }
                 _ => None,
@@ -357,11 +366,11 @@ mod tests {
     fn the_command_that_takes_a_turn_back_can_be_copied() {
         let sessions =
             ["0a1b", "s1~2", "-all", "--all", "s\u{1b}[2J\n--yes; rm -rf '$(x)'", "~x", "a b", "", "last"];
-        let mut told = String::new();
+        let mut output = String::new();
         for session in sessions {
-            told += &format!("{}\n", undo_turn_command(None, session, 1));
+            output += &format!("{}\n", undo_turn_command(None, session, 1));
         }
-        told += &format!("{}\n", undo_turn_command(Some("/a b/\u{1b}[31m"), "x", 2));
+        output += &format!("{}\n", undo_turn_command(Some("/a b/\u{1b}[31m"), "x", 2));
         expect![[r#"
             bowline undo --session 0a1b --turn 1
             bowline undo --session s1~2 --turn 1
@@ -374,6 +383,6 @@ mod tests {
             bowline undo --session last --turn 1
             bowline undo --cwd '/a b/\u{1b}[31m' --session x --turn 2
         "#]]
-        .assert_eq(&told);
+        .assert_eq(&output);
     }
 }

@@ -18,8 +18,8 @@ use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 use super::ansi::AnsiStyler;
 use super::output::RunOutput;
-use crate::client::ApprovedChanges;
-use crate::client::login::{LoginAnswer, LoginRequired};
+use bowline_client::ApprovedChanges;
+use bowline_client::login::{LoginAnswer, LoginRequired};
 
 /// The maximum number of pending line requests: the one of the current question, and recently abandoned ones.
 const MAX_LINE_REQUESTS: usize = 64;
@@ -55,13 +55,13 @@ struct TerminalLineReader<'a> {
 }
 
 impl TerminalUser {
-    pub(super) fn new(output: RunOutput, paint: AnsiStyler) -> Self {
-        let (floor, wanted) = (Mutex::new(()), OnceLock::new());
+    pub(super) fn new(output: RunOutput, styler: AnsiStyler) -> Self {
+        let (question_lock, line_requests) = (Mutex::new(()), OnceLock::new());
         Self {
             output,
-            styler: paint,
-            question_lock: floor,
-            line_requests: wanted,
+            styler,
+            question_lock,
+            line_requests,
             approved_changes: Default::default(),
             is_line_open: AtomicBool::new(false),
         }
@@ -69,7 +69,7 @@ impl TerminalUser {
 
     /// Asks whether a request is allowed. `roots` are the directories of the workspace.
     pub(super) async fn ask(&self, question: &Question, roots: &[String]) -> QuestionReply {
-        let mut typing = self.begin_question().await;
+        let mut reader = self.begin_question().await;
         self.output.write_stderr(self.render_question(question, roots));
         loop {
             let numbers = match question.selectable_options().len() {
@@ -78,7 +78,7 @@ impl TerminalUser {
             };
             let keys: String = answer_keys(question).iter().map(|(key, _)| format!("{key}/")).collect();
             self.print(&self.styler.bold(&format!("Allow it? [{numbers}{keys}?] ")));
-            let Some(line) = typing.next_line().await else {
+            let Some(line) = reader.next_line().await else {
                 self.print("\n");
                 return QuestionReply::NoUser;
             };
@@ -90,7 +90,7 @@ impl TerminalUser {
                 }
                 Err(ReplyParseError::ReasonMissing) => {
                     self.print("Why not? ");
-                    let reason = typing.next_line().await.unwrap_or_default();
+                    let reason = reader.next_line().await.unwrap_or_default();
                     self.is_line_open.store(false, Ordering::Relaxed);
                     return deny_reply(&reason);
                 }
@@ -106,14 +106,14 @@ impl TerminalUser {
     }
 
     /// Asks how to log in to the agent; returns `None` if the user declines.
-    pub(super) async fn ask_login_method(&self, wanted: &LoginRequired) -> Option<AuthMethod> {
-        let mut typing = self.begin_question().await;
-        self.print(&wanted.question_text());
+    pub(super) async fn ask_login_method(&self, login: &LoginRequired) -> Option<AuthMethod> {
+        let mut reader = self.begin_question().await;
+        self.print(&login.question_text());
         loop {
             self.print(&self.styler.bold("Log in how? [a number, or n for not at all] "));
-            let line = typing.next_line().await?;
+            let line = reader.next_line().await?;
             self.is_line_open.store(false, Ordering::Relaxed);
-            match wanted.parse_answer(&line) {
+            match login.parse_answer(&line) {
                 Some(LoginAnswer::Method(method)) => return Some(*method),
                 Some(LoginAnswer::Declined) => return None,
                 None => {}
@@ -123,7 +123,7 @@ impl TerminalUser {
 
     /// Asks the user to fill in a form or to visit a page.
     pub(super) async fn elicit(&self, agent: &str, request: &CreateElicitationRequest) -> ElicitationAction {
-        let mut typing = self.begin_question().await;
+        let mut reader = self.begin_question().await;
         let message = display::escape_block(&request.message, 40, 4 << 10);
         self.print(&format!(
             "\n{} asks: {}\n",
@@ -132,12 +132,12 @@ impl TerminalUser {
         ));
         match &request.mode {
             ElicitationMode::Form(form) => match Form::from_schema(&form.requested_schema) {
-                Ok(form) => self.fill_form(&form, &mut typing).await,
+                Ok(form) => self.fill_form(&form, &mut reader).await,
                 // The host has already validated it.
                 Err(_) => ElicitationAction::Cancel,
             },
             ElicitationMode::Url(page) => match ElicitationUrl::parse(&page.url) {
-                Ok(page) => self.confirm_page(&page, &mut typing).await,
+                Ok(page) => self.confirm_page(&page, &mut reader).await,
                 Err(_) => ElicitationAction::Cancel,
             },
             // A mode of a later protocol version was not offered.
@@ -145,7 +145,7 @@ impl TerminalUser {
         }
     }
 
-    async fn fill_form(&self, form: &Form, typing: &mut TerminalLineReader<'_>) -> ElicitationAction {
+    async fn fill_form(&self, form: &Form, reader: &mut TerminalLineReader<'_>) -> ElicitationAction {
         for text in form.title.iter().chain(&form.description) {
             self.print(&format!("{}\n", display::escape_line(text, 1000)));
         }
@@ -157,7 +157,7 @@ impl TerminalUser {
                     continue;
                 }
                 self.print(&describe_field(field, content.get(&field.name)));
-                let Some(line) = typing.next_line().await else { return ElicitationAction::Cancel };
+                let Some(line) = reader.next_line().await else { return ElicitationAction::Cancel };
                 match line.trim() {
                     "!" => return ElicitationAction::Decline,
                     "" => {}
@@ -181,14 +181,14 @@ impl TerminalUser {
     async fn confirm_page(
         &self,
         page: &ElicitationUrl,
-        typing: &mut TerminalLineReader<'_>,
+        reader: &mut TerminalLineReader<'_>,
     ) -> ElicitationAction {
         for line in page.display_lines() {
             self.print(&format!("  {}\n", self.styler.style_patch_line(&line)));
         }
         loop {
             self.print("Will you open this page in your browser? [y/n] ");
-            match typing.next_line().await.as_deref().map(str::trim) {
+            match reader.next_line().await.as_deref().map(str::trim) {
                 Some("y" | "yes") => return ElicitationAction::Accept(ElicitationAcceptAction::new()),
                 Some("n" | "no") => return ElicitationAction::Decline,
                 Some(_) => {}
@@ -200,12 +200,12 @@ impl TerminalUser {
     /// Takes the question lock. Text typed earlier does not answer this question: stdin is only read while a question
     /// waits for a line, so earlier text is still in the terminal's buffer, which is flushed here.
     async fn begin_question(&self) -> TerminalLineReader<'_> {
-        let floor = self.question_lock.lock().await;
+        let question_lock = self.question_lock.lock().await;
         // A terminal that cannot be flushed cannot be read either.
         rustix::termios::tcflush(rustix::stdio::stdin(), rustix::termios::QueueSelector::IFlush).ok();
         TerminalLineReader {
             line_requests: self.line_requests.get_or_init(spawn_line_reader),
-            _question_lock: floor,
+            _question_lock: question_lock,
         }
     }
 
@@ -235,16 +235,16 @@ impl TerminalUser {
                 text += &format!("{}\n", self.styler.style_patch_line(&line));
             }
         }
-        for (at, line) in question.to_text().lines().enumerate() {
-            let line = if at == 0 { self.styler.bold(line) } else { self.styler.style_patch_line(line) };
+        for (index, line) in question.to_text().lines().enumerate() {
+            let line = if index == 0 { self.styler.bold(line) } else { self.styler.style_patch_line(line) };
             text += &format!("{line}\n");
         }
-        let held = describe_narrowest_scope(question, roots);
+        let scopes = describe_narrowest_scope(question, roots);
         let keys: Vec<String> =
-            answer_keys(question).into_iter().map(|(key, what)| format!("{key} {what}")).collect();
+            answer_keys(question).into_iter().map(|(key, label)| format!("{key} {label}")).collect();
         text += &format!("{}\n", keys.join("   "));
-        if !held.is_empty() {
-            text += &self.styler.dim(&format!("s, p and N hold for {}\n", held.join(" and ")));
+        if !scopes.is_empty() {
+            text += &self.styler.dim(&format!("s, p and N hold for {}\n", scopes.join(" and ")));
         }
         for (number, suggestion) in question.suggestions.iter().enumerate().take(9).skip(1) {
             let number = number + 1;
@@ -261,21 +261,21 @@ impl TerminalUser {
 impl TerminalLineReader<'_> {
     /// Returns the next line; `None` at the end of input.
     async fn next_line(&mut self) -> Option<String> {
-        let (wanted, line) = oneshot::channel();
-        self.line_requests.try_send(wanted).ok()?;
-        line.await.ok()?
+        let (sender, receiver) = oneshot::channel();
+        self.line_requests.try_send(sender).ok()?;
+        receiver.await.ok()?
     }
 }
 
 /// Starts a thread that reads lines on request; it ends with the program.
 fn spawn_line_reader() -> SyncSender<LineSender> {
     // One line is requested at a time; abandoned requests are removed as soon as they are noticed.
-    let (sender, wanted): (_, Receiver<LineSender>) = sync_channel(MAX_LINE_REQUESTS);
+    let (sender, requests): (_, Receiver<LineSender>) = sync_channel(MAX_LINE_REQUESTS);
     std::thread::spawn(move || {
-        for wanted in wanted {
-            if let Some(line) = read_line(&wanted) {
+        for request in requests {
+            if let Some(line) = read_line(&request) {
                 // A line that is no longer wanted is dropped, so that it cannot answer another question.
-                wanted.send(line).ok();
+                request.send(line).ok();
             }
         }
     });
@@ -283,17 +283,17 @@ fn spawn_line_reader() -> SyncSender<LineSender> {
 }
 
 /// Reads a line from the terminal, which delivers one at a time; `None` if it is no longer wanted.
-fn read_line(wanted: &LineSender) -> Option<Option<String>> {
+fn read_line(request: &LineSender) -> Option<Option<String>> {
     let stdin = rustix::stdio::stdin();
-    let patience = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.subsec_nanos().into() };
-    while !wanted.is_closed() {
-        let mut looked = [PollFd::new(&stdin, PollFlags::IN)];
-        match poll(&mut looked, Some(&patience)) {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.subsec_nanos().into() };
+    while !request.is_closed() {
+        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => continue,
             Ok(_) => {}
             Err(_) => return Some(None),
         }
-        if wanted.is_closed() {
+        if request.is_closed() {
             break;
         }
         let mut bytes = [0; MAX_LINE];
@@ -307,20 +307,20 @@ fn read_line(wanted: &LineSender) -> Option<Option<String>> {
 
 /// Returns the keys that answer a question, and their meanings: the same as in `bowline chat`.
 fn answer_keys(question: &Question) -> Vec<(&'static str, String)> {
-    let selects = |what: &str, choice| match question.default_option_number(choice) {
-        Some(number) => format!("{what} ({number})"),
-        None => what.to_owned(),
+    let with_number = |label: &str, choice| match question.default_option_number(choice) {
+        Some(number) => format!("{label} ({number})"),
+        None => label.to_owned(),
     };
-    let lasts = !question.suggestions.is_empty();
+    let can_persist = !question.suggestions.is_empty();
     let keys = [
-        ("y", selects("allow once", AnswerChoice::Allow), true),
-        ("s", "this session".to_owned(), lasts),
-        ("p", "this project".to_owned(), lasts),
-        ("n", selects("reject", AnswerChoice::Deny), true),
-        ("N", "always reject".to_owned(), lasts),
+        ("y", with_number("allow once", AnswerChoice::Allow), true),
+        ("s", "this session".to_owned(), can_persist),
+        ("p", "this project".to_owned(), can_persist),
+        ("n", with_number("reject", AnswerChoice::Deny), true),
+        ("N", "always reject".to_owned(), can_persist),
         ("r", "reject and say why".to_owned(), true),
     ];
-    keys.into_iter().filter(|(_, _, is_there)| *is_there).map(|(key, what, _)| (key, what)).collect()
+    keys.into_iter().filter(|(_, _, is_offered)| *is_offered).map(|(key, label, _)| (key, label)).collect()
 }
 
 const ANSWER_HELP: &str = "\
@@ -360,12 +360,12 @@ fn parse_reply(line: &str, question: &Question) -> Result<QuestionReply, ReplyPa
         _ => {}
     }
     if let Ok(number) = word.parse::<usize>() {
-        let offer = number.checked_sub(1).and_then(|at| question.selectable_options().get(at));
+        let offer = number.checked_sub(1).and_then(|index| question.selectable_options().get(index));
         return offer
             .map(|offer| QuestionReply::Answered(QuestionAnswer::from_agent_option(offer)))
             .ok_or(ReplyParseError::Unrecognized);
     }
-    let (keep, number) = match word.as_str() {
+    let (lifetime, number) = match word.as_str() {
         "session" => (AnswerLifetime::Session, ""),
         "project" => (AnswerLifetime::Project, ""),
         "always" => (AnswerLifetime::Always, ""),
@@ -375,13 +375,13 @@ fn parse_reply(line: &str, question: &Question) -> Result<QuestionReply, ReplyPa
             (None, None) => return Err(ReplyParseError::Unrecognized),
         },
     };
-    lasting_reply(AnswerChoice::Allow, keep, number, question)
+    lasting_reply(AnswerChoice::Allow, lifetime, number, question)
 }
 
 /// Returns a lasting answer: for the suggestion with the given number, or for the narrowest without one.
 fn lasting_reply(
     choice: AnswerChoice,
-    keep: AnswerLifetime,
+    lifetime: AnswerLifetime,
     number: &str,
     question: &Question,
 ) -> Result<QuestionReply, ReplyParseError> {
@@ -392,13 +392,13 @@ fn lasting_reply(
         "" => Vec::new(),
         number => {
             let number: usize = number.parse().map_err(|_| ReplyParseError::Unrecognized)?;
-            let chosen = number.checked_sub(1).and_then(|at| question.suggestions.get(at));
+            let chosen = number.checked_sub(1).and_then(|index| question.suggestions.get(index));
             vec![chosen.ok_or(ReplyParseError::Unrecognized)?.clone()]
         }
     };
     Ok(QuestionReply::Answered(QuestionAnswer {
         choice,
-        lifetime: keep,
+        lifetime,
         scope,
         reason: None,
         option_id: None,
@@ -427,8 +427,11 @@ fn describe_narrowest_scope(question: &Question, roots: &[String]) -> Vec<String
     let rules = question.rules(&answer, roots).unwrap_or_default();
     let text = |rule: &bowline_policy::policy::Rule| {
         let matcher = &rule.spec().matcher;
-        let known = question.suggestions.iter().find(|known| known.matcher == *matcher);
-        display::escape_line(&known.map_or_else(|| rule.to_string(), |known| known.description.clone()), 300)
+        let suggestion = question.suggestions.iter().find(|suggestion| suggestion.matcher == *matcher);
+        display::escape_line(
+            &suggestion.map_or_else(|| rule.to_string(), |suggestion| suggestion.description.clone()),
+            300,
+        )
     };
     rules.iter().map(text).collect()
 }
@@ -470,10 +473,10 @@ fn display_value(value: &Value) -> String {
 /// Parses the text typed into a field. A value of the wrong type stays text, and the form's validation reports it.
 fn parse_value(input: &FieldInput, text: &str) -> Value {
     let option = |options: &[bowline_protocol::elicitation::SelectOption], text: &str| {
-        let by_number = text.parse::<usize>().ok().and_then(|at| options.get(at.checked_sub(1)?));
+        let by_number = text.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
         by_number.map_or_else(|| text.to_owned(), |option| option.value.clone())
     };
-    let of: Option<Value> = match input {
+    let value: Option<Value> = match input {
         FieldInput::SingleSelect { options, .. } => Some(Value::from(option(options, text))),
         FieldInput::MultiSelect { options, .. } => {
             let chosen: Vec<String> = text.split(',').map(|text| option(options, text.trim())).collect();
@@ -488,7 +491,7 @@ fn parse_value(input: &FieldInput, text: &str) -> Value {
         },
         FieldInput::Text { .. } | FieldInput::Unknown { .. } => None,
     };
-    of.unwrap_or_else(|| Value::from(text.to_owned()))
+    value.unwrap_or_else(|| Value::from(text.to_owned()))
 }
 
 #[cfg(test)]

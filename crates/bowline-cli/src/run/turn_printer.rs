@@ -59,9 +59,9 @@ enum LineState {
 }
 
 impl TurnPrinter {
-    pub(super) fn new(paint: AnsiStyler, cwd: &Path) -> Self {
+    pub(super) fn new(styler: AnsiStyler, cwd: &Path) -> Self {
         Self {
-            styler: paint,
+            styler,
             cwd: format!("{}/", cwd.display()),
             line_state: LineState::Start,
             open_calls: HashMap::new(),
@@ -131,50 +131,53 @@ impl TurnPrinter {
                 id.clone()
             })
             .collect();
-        let mut told = String::new();
+        let mut output = String::new();
         for call in snapshot.tool_calls().filter(|call| slow.contains(&call.id)) {
-            told += &self.render_line(&format!("… {}", self.tool_call_title(call)));
+            output += &self.render_line(&format!("… {}", self.tool_call_title(call)));
         }
-        told
+        output
     }
 
     /// Ends the output: reports unfinished calls, and ends the last line.
     pub(super) fn finish(&mut self, snapshot: &SessionSnapshot, now: Instant) -> String {
-        let mut told = String::new();
+        let mut output = String::new();
         for call in snapshot.tool_calls() {
             if let Some(open) = self.open_calls.remove(&call.id) {
-                let end = if call.cancelled { "cancelled" } else { "not finished" };
-                let took = format_duration(now.duration_since(open.started_at));
-                let line =
-                    format!("{} {} ({end}, {took})", self.styler.yellow("-"), self.tool_call_title(call));
-                told += &self.render_line(&line);
+                let status = if call.cancelled { "cancelled" } else { "not finished" };
+                let elapsed = format_duration(now.duration_since(open.started_at));
+                let line = format!(
+                    "{} {} ({status}, {elapsed})",
+                    self.styler.yellow("-"),
+                    self.tool_call_title(call)
+                );
+                output += &self.render_line(&line);
             }
         }
         if let LineState::Message(_, true) = self.line_state {
-            told += "\n";
+            output += "\n";
             self.line_state = LineState::Line;
         }
-        told
+        output
     }
 
     /// Ends an open line, because other output goes to the same screen.
     pub(super) fn break_line(&mut self) -> String {
-        let begun = matches!(self.line_state, LineState::Message(_, true));
+        let is_line_open = matches!(self.line_state, LineState::Message(_, true));
         if self.line_state != LineState::Start {
             self.line_state = LineState::Line;
         }
-        if begun { "\n".to_owned() } else { String::new() }
+        if is_line_open { "\n".to_owned() } else { String::new() }
     }
 
     /// Returns a complete line, separated from the output before it.
     pub(super) fn render_line(&mut self, text: &str) -> String {
-        let before = match self.line_state {
+        let separator = match self.line_state {
             LineState::Start | LineState::Line => "",
             LineState::Message(_, false) => "\n",
             LineState::Message(_, true) => "\n\n",
         };
         (self.line_state, self.last_call) = (LineState::Line, None);
-        format!("{before}{text}\n")
+        format!("{separator}{text}\n")
     }
 
     fn render_message_chunk(&mut self, kind: MessageKind, chunk: &ContentChunk, is_new: bool) -> String {
@@ -191,51 +194,54 @@ impl TurnPrinter {
             return text;
         }
         self.last_call = None;
-        let mut told = String::new();
+        let mut output = String::new();
         match self.line_state {
             LineState::Start => {}
-            LineState::Message(before, begun) if before != kind || is_new => {
-                told += if begun { "\n\n" } else { "\n" };
+            LineState::Message(previous, is_line_open) if previous != kind || is_new => {
+                output += if is_line_open { "\n\n" } else { "\n" };
             }
             LineState::Message(..) => {}
-            LineState::Line => told += "\n",
+            LineState::Line => output += "\n",
         }
-        let goes_on = told.is_empty() && matches!(self.line_state, LineState::Message(_, true));
+        let continues_line = output.is_empty() && matches!(self.line_state, LineState::Message(_, true));
         self.line_state = LineState::Message(kind, !text.ends_with('\n'));
         if kind == MessageKind::Agent {
-            return told + &text;
+            return output + &text;
         }
-        for (at, line) in text.split_inclusive('\n').enumerate() {
-            let margin = if at == 0 && goes_on { "" } else { "┊ " };
+        for (index, line) in text.split_inclusive('\n').enumerate() {
+            let margin = if index == 0 && continues_line { "" } else { "┊ " };
             let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
-            told += &format!("{}{end}", self.styler.dim(&format!("{margin}{body}")));
+            output += &format!("{}{end}", self.styler.dim(&format!("{margin}{body}")));
         }
-        told
+        output
     }
 
     fn render_plan(&mut self, plan: &[PlanEntry]) -> String {
-        let same = plan.len() == self.plan.len()
+        let has_same_entries = plan.len() == self.plan.len()
             && plan.iter().zip(&self.plan).all(|(new, old)| new.content == old.content);
-        let news: Vec<&PlanEntry> = plan
+        let changed: Vec<&PlanEntry> = plan
             .iter()
             .enumerate()
-            .filter(|(at, entry)| !same || self.plan[*at].status != entry.status)
+            .filter(|(index, entry)| !has_same_entries || self.plan[*index].status != entry.status)
             .map(|(_, entry)| entry)
             .collect();
-        let mut told =
-            if same || plan.is_empty() { String::new() } else { self.render_line(&self.styler.bold("Plan")) };
-        for entry in news {
+        let mut output = if has_same_entries || plan.is_empty() {
+            String::new()
+        } else {
+            self.render_line(&self.styler.bold("Plan"))
+        };
+        for entry in changed {
             let mark = match entry.status {
                 PlanEntryStatus::Completed => self.styler.green("☑"),
                 PlanEntryStatus::InProgress => self.styler.cyan("▸"),
                 // A status of a later protocol version counts as not done.
                 _ => "☐".to_owned(),
             };
-            told +=
+            output +=
                 &self.render_line(&format!("  {mark} {}", display::escape_line(&entry.content, MAX_TITLE)));
         }
         self.plan = plan.to_vec();
-        told
+        output
     }
 
     fn render_tool_call(
@@ -252,32 +258,32 @@ impl TurnPrinter {
             }
             return String::new();
         }
-        let before = self.printed_parts.remove(&call.id);
-        let is_new = before.is_none();
-        let mut known = before.unwrap_or_default();
+        let previous = self.printed_parts.remove(&call.id);
+        let is_new = previous.is_none();
+        let mut printed = previous.unwrap_or_default();
         let mut parts = String::new();
-        for (at, content) in call.content.iter().enumerate() {
+        for (index, content) in call.content.iter().enumerate() {
             let part = self.render_content(call, content, &output);
             // A terminal's output may have grown meanwhile; it is printed only once all the same.
             let key = match content {
                 ToolCallContent::Terminal(terminal) => hash_part(&terminal.terminal_id),
                 // Two files may have the same change.
                 ToolCallContent::Diff(diff) => hash_part(&(&diff.path, &part)),
-                _ => hash_part(&(at, &part)),
+                _ => hash_part(&(index, &part)),
             };
-            if known.len() < MAX_PARTS && known.insert(key) {
+            if printed.len() < MAX_PARTS && printed.insert(key) {
                 parts += &part;
             }
         }
         if self.printed_parts.len() < MAX_CALLS {
-            self.printed_parts.insert(call.id.clone(), known);
+            self.printed_parts.insert(call.id.clone(), printed);
         }
-        let head = if is_new {
+        let header = if is_new {
             let since = self.open_calls.remove(&call.id).map_or(now, |open| open.started_at);
             let failed = call.status == ToolCallStatus::Failed;
             let mark = if failed { self.styler.red("✗") } else { self.styler.green("✓") };
-            let took = self.styler.dim(&format!("({})", format_duration(now.duration_since(since))));
-            self.render_line(&format!("{mark} {} {took}", self.tool_call_title(call)))
+            let elapsed = self.styler.dim(&format!("({})", format_duration(now.duration_since(since))));
+            self.render_line(&format!("{mark} {} {elapsed}", self.tool_call_title(call)))
         } else if parts.is_empty() {
             return String::new();
         } else if self.last_call.as_ref() == Some(&call.id) {
@@ -286,7 +292,7 @@ impl TurnPrinter {
             self.render_line(&format!("  {}, later:", self.tool_call_title(call)))
         };
         self.last_call = Some(call.id.clone());
-        head + &parts
+        header + &parts
     }
 
     /// Renders one part of a call's content.
@@ -318,19 +324,19 @@ impl TurnPrinter {
     fn render_output(&self, text: &str) -> String {
         // Code fences are for Markdown renderers.
         let lines: Vec<&str> = text.trim_end().lines().filter(|line| !line.starts_with("```")).collect();
-        let cut = lines.len().saturating_sub(MAX_OUTPUT.0);
-        let mut told = String::new();
-        if cut > 0 {
-            told += &format!("    {}\n", self.styler.dim(&format!("… {cut} lines before")));
+        let omitted = lines.len().saturating_sub(MAX_OUTPUT.0);
+        let mut output = String::new();
+        if omitted > 0 {
+            output += &format!("    {}\n", self.styler.dim(&format!("… {omitted} lines before")));
         }
-        let block = display::escape_block(&lines[cut..].join("\n"), MAX_OUTPUT.0, MAX_OUTPUT.1);
-        told.extend(
+        let block = display::escape_block(&lines[omitted..].join("\n"), MAX_OUTPUT.0, MAX_OUTPUT.1);
+        output.extend(
             block
                 .text
                 .lines()
                 .map(|line| format!("    {}", self.styler.dim(line)).trim_end().to_owned() + "\n"),
         );
-        told
+        output
     }
 
     /// Describes a call on one line.

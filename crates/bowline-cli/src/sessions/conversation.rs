@@ -11,8 +11,8 @@ use bowline_protocol::schema::v1::{
 };
 use bowline_text::diff;
 
-use crate::common::console::{OutputStyle, TextStyle, escape_line, escape_lines, pluralize};
-use crate::common::times::format_time;
+use bowline_client::common::console::{OutputStyle, TextStyle, escape_line, escape_lines, pluralize};
+use bowline_client::common::times::format_time;
 
 /// The maximum number of lines shown of an output or a thought, unless all are requested.
 const MAX_FOLDED_LINES: usize = 6;
@@ -124,7 +124,7 @@ fn describe_content_block(content: &ContentBlock) -> String {
 }
 
 fn tool_call_record(call: &ToolCall, cwd: &Path) -> ToolCallRecord {
-    let shown = call.content.iter().map(|content| match content {
+    let output = call.content.iter().map(|content| match content {
         ToolCallContent::Content(content) => ToolCallOutput::Text(describe_content_block(&content.content)),
         ToolCallContent::Diff(change) => {
             let path = change.path.strip_prefix(cwd).unwrap_or(&change.path).to_string_lossy().into_owned();
@@ -152,15 +152,15 @@ fn tool_call_record(call: &ToolCall, cwd: &Path) -> ToolCallRecord {
         title: call.title.clone(),
         kind: kind.unwrap_or_default(),
         failed: call.status == ToolCallStatus::Failed,
-        output: shown.collect(),
+        output: output.collect(),
     }
 }
 
 /// Formats a session for a terminal.
-pub(super) fn to_text(stored: &StoredSession, full: bool, look: OutputStyle) -> String {
+pub(super) fn to_text(stored: &StoredSession, full: bool, style: OutputStyle) -> String {
     let meta = &stored.meta;
     let mut text =
-        format!("{}\n", look.paint(TextStyle::Heading, &format!("session {}", escape_line(&meta.id.0))));
+        format!("{}\n", style.paint(TextStyle::Heading, &format!("session {}", escape_line(&meta.id.0))));
     for (name, value) in session_facts(stored) {
         // Writing to a string cannot fail.
         _ = writeln!(text, "  {name:9} {value}");
@@ -168,21 +168,21 @@ pub(super) fn to_text(stored: &StoredSession, full: bool, look: OutputStyle) -> 
     for part in parts(stored) {
         text.push('\n');
         match part {
-            ConversationPart::User(said) => write_message(&mut text, "you", &said, look),
-            ConversationPart::Agent(said) => write_message(&mut text, "agent", &said, look),
+            ConversationPart::User(message) => write_message(&mut text, "you", &message, style),
+            ConversationPart::Agent(message) => write_message(&mut text, "agent", &message, style),
             ConversationPart::Thought(thought) => {
-                _ = writeln!(text, "{}", look.paint(TextStyle::Faint, "thought"));
-                write_lines(&mut text, &thought, full, "  ", |line| look.paint(TextStyle::Faint, line));
+                _ = writeln!(text, "{}", style.paint(TextStyle::Faint, "thought"));
+                write_lines(&mut text, &thought, full, "  ", |line| style.paint(TextStyle::Faint, line));
             }
-            ConversationPart::ToolCall(tool) => write_tool_call(&mut text, &tool, full, look),
+            ConversationPart::ToolCall(tool) => write_tool_call(&mut text, &tool, full, style),
             ConversationPart::Plan(steps) => {
-                _ = writeln!(text, "{}", look.paint(TextStyle::Heading, "plan"));
+                _ = writeln!(text, "{}", style.paint(TextStyle::Heading, "plan"));
                 for (mark, step) in steps {
                     _ = writeln!(text, "  [{mark}] {}", escape_line(&step));
                 }
             }
             ConversationPart::Compacted => {
-                _ = writeln!(text, "{}", look.paint(TextStyle::Faint, "— compacted —"))
+                _ = writeln!(text, "{}", style.paint(TextStyle::Faint, "— compacted —"))
             }
         }
     }
@@ -212,29 +212,29 @@ pub(super) fn session_facts(stored: &StoredSession) -> Vec<(&'static str, String
     facts
 }
 
-fn write_message(text: &mut String, who: &str, said: &str, look: OutputStyle) {
-    _ = writeln!(text, "{}", look.paint(TextStyle::Heading, who));
-    write_lines(text, said, true, "  ", str::to_owned);
+fn write_message(text: &mut String, speaker: &str, message: &str, style: OutputStyle) {
+    _ = writeln!(text, "{}", style.paint(TextStyle::Heading, speaker));
+    write_lines(text, message, true, "  ", str::to_owned);
 }
 
-fn write_tool_call(text: &mut String, tool: &ToolCallRecord, full: bool, look: OutputStyle) {
+fn write_tool_call(text: &mut String, tool: &ToolCallRecord, full: bool, style: OutputStyle) {
     let mark =
-        if tool.failed { look.paint(TextStyle::Bad, "✗") } else { look.paint(TextStyle::Good, "✓") };
+        if tool.failed { style.paint(TextStyle::Bad, "✗") } else { style.paint(TextStyle::Good, "✓") };
     let failed = if tool.failed { ", failed" } else { "" };
-    let kind = look.paint(TextStyle::Faint, &format!("({}{failed})", escape_line(&tool.kind)));
+    let kind = style.paint(TextStyle::Faint, &format!("({}{failed})", escape_line(&tool.kind)));
     _ = writeln!(text, "{mark} {} {kind}", escape_line(&tool.title));
-    for shown in &tool.output {
-        match shown {
-            ToolCallOutput::Text(said) => {
-                write_lines(text, said, full, "    ", |line| look.paint(TextStyle::Faint, line))
+    for output in &tool.output {
+        match output {
+            ToolCallOutput::Text(content) => {
+                write_lines(text, content, full, "    ", |line| style.paint(TextStyle::Faint, line))
             }
             ToolCallOutput::Diff { path, lines: diff::DiffStat { added, removed }, .. } if !full => {
                 _ = writeln!(text, "    {} +{added} −{removed}", escape_line(path));
             }
             ToolCallOutput::Diff { patch, .. } => {
                 write_lines(text, patch, true, "    ", |line| match line.as_bytes().first() {
-                    Some(b'+') => look.paint(TextStyle::Good, line),
-                    Some(b'-') => look.paint(TextStyle::Bad, line),
+                    Some(b'+') => style.paint(TextStyle::Good, line),
+                    Some(b'-') => style.paint(TextStyle::Bad, line),
                     _ => line.to_owned(),
                 })
             }
@@ -243,14 +243,14 @@ fn write_tool_call(text: &mut String, tool: &ToolCallRecord, full: bool, look: O
 }
 
 /// Writes untrusted lines, all or only the first.
-fn write_lines(text: &mut String, said: &str, full: bool, indent: &str, paint: impl Fn(&str) -> String) {
-    let safe = escape_lines(said);
-    let all: Vec<&str> = safe.trim_end_matches('\n').split('\n').collect();
-    let shown = if full || all.len() <= MAX_FOLDED_LINES + 1 { all.len() } else { MAX_FOLDED_LINES };
-    for line in &all[..shown] {
+fn write_lines(text: &mut String, content: &str, full: bool, indent: &str, paint: impl Fn(&str) -> String) {
+    let escaped = escape_lines(content);
+    let lines: Vec<&str> = escaped.trim_end_matches('\n').split('\n').collect();
+    let count = if full || lines.len() <= MAX_FOLDED_LINES + 1 { lines.len() } else { MAX_FOLDED_LINES };
+    for line in &lines[..count] {
         _ = writeln!(text, "{}", format!("{indent}{}", paint(line)).trim_end());
     }
-    if shown < all.len() {
-        _ = writeln!(text, "{indent}{}", paint(&format!("… {} more lines (--full)", all.len() - shown)));
+    if count < lines.len() {
+        _ = writeln!(text, "{indent}{}", paint(&format!("… {} more lines (--full)", lines.len() - count)));
     }
 }

@@ -9,13 +9,13 @@ use std::path::Path;
 use anyhow::Context as _;
 use bowline_agent::model::replay::recording_from_conversation;
 use bowline_agent::store::{SessionMeta, StoredSession};
-use bowline_workspace::clock::format_iso8601;
+use bowline_storage::clock::format_iso8601;
 use serde_json::{Value, json};
 
 use super::conversation::{ConversationPart, ToolCallOutput, parts, session_facts};
 use super::failed;
-use crate::common::console::{escape_line, print_note};
-use crate::error::CliError;
+use bowline_client::common::console::{escape_line, print_note};
+use bowline_client::error::CliError;
 
 /// Returns the metadata of a session as JSON.
 pub(super) fn meta_to_json(meta: &SessionMeta) -> Value {
@@ -42,13 +42,13 @@ pub(super) fn meta_to_json(meta: &SessionMeta) -> Value {
 pub(super) fn to_json(stored: &StoredSession) -> Result<String, CliError> {
     let updates = serde_json::to_value(&stored.updates).map_err(failed)?;
     let messages = serde_json::to_value(&stored.messages).map_err(failed)?;
-    let all = json!({
+    let output = json!({
         "session": meta_to_json(&stored.meta),
         "updates": updates,
         "messages": messages,
         "dropped": stored.dropped_updates,
     });
-    Ok(format!("{all:#}\n"))
+    Ok(format!("{output:#}\n"))
 }
 
 /// Returns the replies of a session's model.
@@ -72,8 +72,8 @@ pub(super) fn to_markdown(stored: &StoredSession) -> String {
     for part in parts(stored) {
         text.push('\n');
         match part {
-            ConversationPart::User(said) => _ = writeln!(text, "## You\n\n{}", said.trim_end()),
-            ConversationPart::Agent(said) => _ = writeln!(text, "## Agent\n\n{}", said.trim_end()),
+            ConversationPart::User(message) => _ = writeln!(text, "## You\n\n{}", message.trim_end()),
+            ConversationPart::Agent(message) => _ = writeln!(text, "## Agent\n\n{}", message.trim_end()),
             ConversationPart::Thought(thought) => {
                 let quoted: Vec<String> =
                     thought.trim_end().lines().map(|line| format!("> {line}")).collect();
@@ -82,9 +82,9 @@ pub(super) fn to_markdown(stored: &StoredSession) -> String {
             ConversationPart::ToolCall(tool) => {
                 let failed = if tool.failed { ", failed" } else { "" };
                 _ = writeln!(text, "### {} ({}{failed})", escape_line(&tool.title), escape_line(&tool.kind));
-                for shown in &tool.output {
-                    let (language, body) = match shown {
-                        ToolCallOutput::Text(said) => ("", said),
+                for output in &tool.output {
+                    let (language, body) = match output {
+                        ToolCallOutput::Text(content) => ("", content),
                         ToolCallOutput::Diff { patch, .. } => ("diff", patch),
                     };
                     let fence = code_fence(body);

@@ -8,12 +8,12 @@ use serde_json::json;
 use super::conversation::{ConversationPart, parts};
 use super::{StoredSessions, export, nearest_directory, session_error, short_id};
 use crate::changes::WorkspaceArguments;
-use crate::common::console::{OutputStyle, TextStyle, escape_line, pluralize, print};
-use crate::common::pager::print_paged;
-use crate::common::times::format_age;
-use crate::common::workspace_location::resolve_directory;
-use crate::error::CliError;
-use bowline_workspace::clock::now;
+use bowline_client::common::console::{OutputStyle, TextStyle, escape_line, pluralize, print};
+use bowline_client::common::pager::print_paged;
+use bowline_client::common::times::format_age;
+use bowline_client::common::workspace_location::resolve_directory;
+use bowline_client::error::CliError;
+use bowline_storage::clock::now;
 
 /// The maximum number of lines shown per session.
 const MAX_LINES: usize = 3;
@@ -33,39 +33,39 @@ pub(super) async fn search(
     text: &str,
     all: bool,
     json: bool,
-    place: &WorkspaceArguments,
+    workspace: &WorkspaceArguments,
 ) -> Result<(), CliError> {
-    let known = sessions.list_all().await?;
-    let start = resolve_directory(place.cwd.as_deref())?;
-    let nearest = nearest_directory(&known, &start);
-    let wanted = text.to_lowercase();
+    let all_sessions = sessions.list_all().await?;
+    let start = resolve_directory(workspace.cwd.as_deref())?;
+    let nearest = nearest_directory(&all_sessions, &start);
+    let needle = text.to_lowercase();
     let mut matches = Vec::new();
-    for meta in known.iter().filter(|meta| all || Some(&meta.cwd) == nearest.as_ref()) {
+    for meta in all_sessions.iter().filter(|meta| all || Some(&meta.cwd) == nearest.as_ref()) {
         let stored =
             sessions.store()?.read(&meta.id).await.map_err(|error| session_error(error, &meta.id))?;
-        let (lines, total) = matching_lines(&stored, &wanted);
-        let title = meta.title.as_deref().is_some_and(|title| title.to_lowercase().contains(&wanted));
-        if title || total > 0 {
+        let (lines, total) = matching_lines(&stored, &needle);
+        let title_matches = meta.title.as_deref().is_some_and(|title| title.to_lowercase().contains(&needle));
+        if title_matches || total > 0 {
             matches.push(SessionMatch { meta: meta.clone(), lines, total });
         }
     }
     if json {
-        let object = |found: &SessionMatch| {
-            let mut object = export::meta_to_json(&found.meta);
-            object["matches"] = json!(found.total);
+        let object = |session_match: &SessionMatch| {
+            let mut object = export::meta_to_json(&session_match.meta);
+            object["matches"] = json!(session_match.total);
             format!("{object}\n")
         };
         return print(&matches.iter().map(object).collect::<String>());
     }
     if matches.is_empty() {
-        let elsewhere = if all { "" } else { " (--all looks in every directory)" };
-        return print(&format!("no session has {}{elsewhere}\n", escape_line(text)));
+        let hint = if all { "" } else { " (--all looks in every directory)" };
+        return print(&format!("no session has {}{hint}\n", escape_line(text)));
     }
-    print_paged(&format_matches(&matches, &known, all))
+    print_paged(&format_matches(&matches, &all_sessions, all))
 }
 
-fn format_matches(matches: &[SessionMatch], known: &[SessionMeta], with_directory: bool) -> String {
-    let look = OutputStyle::for_stdout();
+fn format_matches(matches: &[SessionMatch], all_sessions: &[SessionMeta], with_directory: bool) -> String {
+    let style = OutputStyle::for_stdout();
     let mut text = String::new();
     for SessionMatch { meta, lines, total } in matches {
         let title = meta.title.as_deref().map_or_else(|| "(no title)".to_owned(), escape_line);
@@ -77,48 +77,48 @@ fn format_matches(matches: &[SessionMatch], known: &[SessionMeta], with_director
         _ = writeln!(
             text,
             "{}  {title}  {}",
-            look.paint(TextStyle::Heading, &short_id(&meta.id, known)),
-            look.paint(TextStyle::Faint, &when)
+            style.paint(TextStyle::Heading, &short_id(&meta.id, all_sessions)),
+            style.paint(TextStyle::Faint, &when)
         );
         for line in lines {
             _ = writeln!(text, "    {line}");
         }
         if *total > lines.len() {
             let more = pluralize(total - lines.len(), "more line", "more lines");
-            _ = writeln!(text, "    {}", look.paint(TextStyle::Faint, &format!("… and {more}")));
+            _ = writeln!(text, "    {}", style.paint(TextStyle::Faint, &format!("… and {more}")));
         }
     }
     text
 }
 
 /// Returns the first matching lines of a conversation, and the number of matches.
-fn matching_lines(stored: &StoredSession, wanted: &str) -> (Vec<String>, usize) {
-    let (mut shown, mut total) = (Vec::new(), 0);
+fn matching_lines(stored: &StoredSession, needle: &str) -> (Vec<String>, usize) {
+    let (mut excerpts, mut total) = (Vec::new(), 0);
     for part in parts(stored) {
-        let (who, said) = match part {
-            ConversationPart::User(said) => ("you", said),
-            ConversationPart::Agent(said) => ("agent", said),
+        let (speaker, content) = match part {
+            ConversationPart::User(content) => ("you", content),
+            ConversationPart::Agent(content) => ("agent", content),
             ConversationPart::ToolCall(tool) => ("tool", tool.title),
             ConversationPart::Thought(_) | ConversationPart::Plan(_) | ConversationPart::Compacted => {
                 continue;
             }
         };
-        for line in said.lines().filter(|line| line.to_lowercase().contains(wanted)) {
+        for line in content.lines().filter(|line| line.to_lowercase().contains(needle)) {
             total += 1;
-            if shown.len() < MAX_LINES {
-                shown.push(format!("{who}: {}", excerpt(line, wanted)));
+            if excerpts.len() < MAX_LINES {
+                excerpts.push(format!("{speaker}: {}", excerpt(line, needle)));
             }
         }
     }
-    (shown, total)
+    (excerpts, total)
 }
 
 /// Returns the part of a line around the match.
-fn excerpt(line: &str, wanted: &str) -> String {
+fn excerpt(line: &str, needle: &str) -> String {
     // If changing case changes lengths, this is slightly off, but still within the line.
-    let at = line.to_lowercase().find(wanted).unwrap_or(0).min(line.len());
-    let start = line.floor_char_boundary(at.saturating_sub(EXCERPT_CONTEXT));
-    let end = line.ceil_char_boundary((at + wanted.len() + EXCERPT_CONTEXT).min(line.len()));
+    let index = line.to_lowercase().find(needle).unwrap_or(0).min(line.len());
+    let start = line.floor_char_boundary(index.saturating_sub(EXCERPT_CONTEXT));
+    let end = line.ceil_char_boundary((index + needle.len() + EXCERPT_CONTEXT).min(line.len()));
     let (before, after) = (if start > 0 { "…" } else { "" }, if end < line.len() { "…" } else { "" });
     format!("{before}{}{after}", escape_line(line[start..end].trim()))
 }

@@ -24,21 +24,21 @@ pub(super) struct ConfigFile {
 
 /// Reads a file, if there is one.
 pub(super) fn read(path: &Path) -> Result<Option<ConfigFile>> {
-    let own = match path.canonicalize() {
-        Ok(own) => own,
+    let resolved = match path.canonicalize() {
+        Ok(resolved) => resolved,
         Err(error) if error.kind() == ErrorKind::NotFound && path.symlink_metadata().is_err() => {
             return Ok(None);
         }
         Err(error) if error.kind() == ErrorKind::NotFound => bail!("it is a link that leads nowhere"),
         Err(error) => return Err(error.into()),
     };
-    if !own.metadata()?.is_file() {
+    if !resolved.metadata()?.is_file() {
         bail!("it is not a regular file");
     }
     let mut bytes = Vec::new();
-    File::open(&own)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    File::open(&resolved)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     let text = String::from_utf8(bytes).ok().context("it is not UTF-8")?;
-    Ok(Some(ConfigFile { text, path: own }))
+    Ok(Some(ConfigFile { text, path: resolved }))
 }
 
 /// Returns the diff of a replacement.
@@ -51,37 +51,37 @@ pub(super) fn diff(path: &Path, before: Option<&str>, after: &str) -> String {
 
 /// Replaces the file that was read, and returns the path of its backup. On failure, the file is unchanged.
 pub(super) fn replace(path: &Path, before: Option<&ConfigFile>, after: &str) -> Result<Option<PathBuf>> {
-    let own = before.map_or(path, |before| &before.path);
-    let directory = own.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let target = before.map_or(path, |before| &before.path);
+    let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let mut new = tempfile::Builder::new().prefix(".bowline-setup-").tempfile_in(directory)?;
     new.write_all(after.as_bytes())?;
     if before.is_some() {
-        copy_owner_and_mode(new.as_file(), own)?;
+        copy_owner_and_mode(new.as_file(), target)?;
     }
     new.as_file().sync_all()?;
     let Some(before) = before else {
         // A file that was created meanwhile is not replaced.
-        new.persist_noclobber(own).map_err(|error| error.error)?;
+        new.persist_noclobber(target).map_err(|error| error.error)?;
         return Ok(None);
     };
-    let kept = back_up(before)?;
-    let now = fs::read(own)?;
-    if now != before.text.as_bytes() {
+    let backup = back_up(before)?;
+    let current = fs::read(target)?;
+    if current != before.text.as_bytes() {
         bail!("it was changed meanwhile: try again");
     }
-    new.persist(own).map_err(|error| error.error)?;
+    new.persist(target).map_err(|error| error.error)?;
     File::open(directory)?.sync_all()?;
-    Ok(Some(kept))
+    Ok(Some(backup))
 }
 
 /// Copies the owner and permissions of another file: root may set up another user's editor.
 fn copy_owner_and_mode(file: &File, other: &Path) -> Result<()> {
-    let (own, wanted) = (file.metadata()?, other.metadata()?);
-    if (own.uid(), own.gid()) != (wanted.uid(), wanted.gid()) {
-        fchown(file, Some(wanted.uid()), Some(wanted.gid())).context("it belongs to another user")?;
+    let (metadata, reference) = (file.metadata()?, other.metadata()?);
+    if (metadata.uid(), metadata.gid()) != (reference.uid(), reference.gid()) {
+        fchown(file, Some(reference.uid()), Some(reference.gid())).context("it belongs to another user")?;
     }
-    Ok(file.set_permissions(wanted.permissions())?)
+    Ok(file.set_permissions(reference.permissions())?)
 }
 
 /// Backs the file up under an unused name, unless a backup with the same content exists.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::editors::{ConfigDirs, EditorKind, LaunchRole};
 use super::{config_file, jsonc};
-use crate::client::agents;
+use bowline_client::agents;
 
 /// An installed editor or MCP client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,33 +31,33 @@ pub(crate) fn find_installed(
     search: Option<&OsString>,
     project: &Path,
 ) -> Vec<InstalledEditor> {
-    let home = ConfigDirs::from_env(variable);
-    let is_there = |editor: &EditorKind| {
+    let dirs = ConfigDirs::from_env(variable);
+    let is_installed = |editor: &EditorKind| {
         let has_program =
             editor.programs().iter().any(|program| agents::find_program(program, search).is_some());
-        has_program || editor.config_directory(&home).is_some_and(|directory| directory.is_dir())
+        has_program || editor.config_directory(&dirs).is_some_and(|directory| directory.is_dir())
     };
-    let look = |editor: &EditorKind| {
+    let describe = |editor: &EditorKind| {
         let files = [LaunchRole::Agent, LaunchRole::McpServer].into_iter().filter_map(|role| {
-            let file = editor.config_file(&home, role, project).filter(|_| editor.supports(role))?;
+            let file = editor.config_file(&dirs, role, project).filter(|_| editor.supports(role))?;
             Some((file, editor.group_key(role)?))
         });
-        let set_up_in = files.into_iter().find(|(file, group)| starts_bowline(file, group));
+        let configured_in = files.into_iter().find(|(file, group)| starts_bowline(file, group));
         InstalledEditor {
             title: editor.title(),
             cli_name: editor.cli_name(),
             supports_agents: editor.supports(LaunchRole::Agent),
             is_writable: editor.config_language() == "JSON",
-            configured_in: set_up_in.map(|(file, _)| file),
+            configured_in: configured_in.map(|(file, _)| file),
         }
     };
-    EditorKind::value_variants().iter().filter(|editor| is_there(editor)).map(look).collect()
+    EditorKind::value_variants().iter().filter(|editor| is_installed(editor)).map(describe).collect()
 }
 
 /// Returns whether an editor's file names Bowline's program.
 fn starts_bowline(file: &Path, group: &str) -> bool {
-    let Ok(Some(text)) = config_file::read(file) else { return false };
-    entries(&text.text, group).is_some_and(|entries| entries.values().any(is_bowline))
+    let Ok(Some(config)) = config_file::read(file) else { return false };
+    entries(&config.text, group).is_some_and(|entries| entries.values().any(is_bowline))
 }
 
 /// Returns whether an editor's file has an entry of this name that starts another program.
@@ -85,24 +85,27 @@ mod tests {
     fn editors_are_found_by_their_programs_and_files() {
         let directory = tempfile::tempdir().expect("a directory");
         let home = directory.path();
-        let put = |name: &str, text: &str| {
+        let write_file = |name: &str, text: &str| {
             let path = home.join(name);
             std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
             std::fs::write(&path, text).expect("written");
             path
         };
-        let program = put("bin/nvim", "");
+        let program = write_file("bin/nvim", "");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(program, mode).expect("set");
-        put(
+        write_file(
             ".config/zed/settings.json",
             r#"{ /* mine */ "agent_servers": {"B": {"command": "/x/bowline"}}}"#,
         );
-        put(".config/Code/User/settings.json", r#"{"acp.agents": {"other": {"command": "bowline-not"}}}"#);
+        write_file(
+            ".config/Code/User/settings.json",
+            r#"{"acp.agents": {"other": {"command": "bowline-not"}}}"#,
+        );
         let variable = |name: &str| (name == "HOME").then(|| home.into());
-        let found = find_installed(variable, Some(&home.join("bin").into_os_string()), home);
-        let told: Vec<_> =
-            found.iter().map(|editor| (editor.cli_name, editor.configured_in.is_some())).collect();
-        assert_eq!(told, [("zed", true), ("neovim", false), ("vscode", false)]);
+        let editors = find_installed(variable, Some(&home.join("bin").into_os_string()), home);
+        let result: Vec<_> =
+            editors.iter().map(|editor| (editor.cli_name, editor.configured_in.is_some())).collect();
+        assert_eq!(result, [("zed", true), ("neovim", false), ("vscode", false)]);
     }
 }

@@ -159,11 +159,11 @@ impl EditorKind {
     }
 
     /// Returns the directory that it creates when it runs, if that identifies it.
-    pub(super) fn config_directory(self, home: &ConfigDirs) -> Option<PathBuf> {
+    pub(super) fn config_directory(self, dirs: &ConfigDirs) -> Option<PathBuf> {
         match self {
-            Self::Jetbrains => home.config.as_ref().map(|config| config.join("JetBrains")),
+            Self::Jetbrains => dirs.config.as_ref().map(|config| config.join("JetBrains")),
             Self::Zed | Self::Vscode | Self::ClaudeDesktop => {
-                let file = self.config_file(home, LaunchRole::Agent, Path::new(""))?;
+                let file = self.config_file(dirs, LaunchRole::Agent, Path::new(""))?;
                 file.parent().map(Path::to_owned)
             }
             _ => None,
@@ -182,19 +182,19 @@ impl EditorKind {
     }
 
     /// Returns the path of its configuration file, if known.
-    pub(super) fn config_file(self, home: &ConfigDirs, role: LaunchRole, project: &Path) -> Option<PathBuf> {
-        let below = |base: &Option<PathBuf>, name: &str| base.as_ref().map(|base| base.join(name));
+    pub(super) fn config_file(self, dirs: &ConfigDirs, role: LaunchRole, project: &Path) -> Option<PathBuf> {
+        let join_base = |base: &Option<PathBuf>, name: &str| base.as_ref().map(|base| base.join(name));
         let application = |name: &str| match cfg!(target_os = "macos") {
-            true => below(&home.home, &format!("Library/Application Support/{name}")),
-            false => below(&home.config, name),
+            true => join_base(&dirs.home, &format!("Library/Application Support/{name}")),
+            false => join_base(&dirs.config, name),
         };
         match self {
-            Self::Zed => below(&home.config, "zed/settings.json"),
-            Self::Jetbrains => below(&home.home, ".jetbrains/acp.json"),
+            Self::Zed => join_base(&dirs.config, "zed/settings.json"),
+            Self::Jetbrains => join_base(&dirs.home, ".jetbrains/acp.json"),
             Self::Vscode if role == LaunchRole::McpServer => application("Code/User/mcp.json"),
             Self::Vscode => application("Code/User/settings.json"),
             Self::ClaudeDesktop => application("Claude/claude_desktop_config.json"),
-            Self::ClaudeCode => below(&home.home, ".claude.json"),
+            Self::ClaudeCode => join_base(&dirs.home, ".claude.json"),
             Self::Cursor => Some(project.join(".cursor/mcp.json")),
             Self::Neovim | Self::Emacs => None,
         }
@@ -216,14 +216,14 @@ impl EditorKind {
     }
 
     /// Describes where the snippet belongs.
-    pub(super) fn placement_hint(self, place: &str, role: LaunchRole) -> String {
+    pub(super) fn placement_hint(self, location: &str, role: LaunchRole) -> String {
         match self {
             Self::Vscode if role == LaunchRole::Agent => format!(
-                "install the extension ACP Client (formulahendry.acp-client), and add this to {place}"
+                "install the extension ACP Client (formulahendry.acp-client), and add this to {location}"
             ),
-            Self::Neovim => format!("add one of these to {place}"),
-            Self::Emacs => format!("install agent-shell, and add this to {place}"),
-            _ => format!("add this to {place}"),
+            Self::Neovim => format!("add one of these to {location}"),
+            Self::Emacs => format!("install agent-shell, and add this to {location}"),
+            _ => format!("add this to {location}"),
         }
     }
 
@@ -247,8 +247,8 @@ impl EditorKind {
     /// Returns the snippets to copy.
     pub(super) fn snippets(self, launch: &LaunchConfig) -> Vec<Snippet> {
         if let Some(ConfigEntry { group, value }) = self.config_entry(launch) {
-            let whole = json!({ group: { launch.name.as_str(): value } });
-            let mut snippets = vec![Snippet { title: None, text: jsonc::format_pretty(&whole) }];
+            let config = json!({ group: { launch.name.as_str(): value } });
+            let mut snippets = vec![Snippet { title: None, text: jsonc::format_pretty(&config) }];
             if self == Self::ClaudeCode {
                 let title = Some("Or have Claude Code do it:");
                 snippets.push(Snippet { title, text: claude_mcp_add(launch) });
@@ -363,14 +363,14 @@ fn quote(text: &str) -> String {
 }
 
 /// Converts a name to an identifier.
-fn to_identifier(name: &str, between: char) -> String {
+fn to_identifier(name: &str, separator: char) -> String {
     let word: String = name
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { between })
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { separator })
         .collect();
     match word.chars().next() {
         Some(first) if first.is_ascii_alphabetic() => word,
-        _ => format!("bowline{between}{word}"),
+        _ => format!("bowline{separator}{word}"),
     }
 }
 
@@ -382,7 +382,7 @@ mod tests {
 
     fn file(editor: EditorKind, variables: &[(&str, &str)]) -> String {
         let variable =
-            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, it)| it.into());
+            |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
         let role = if editor.supports(LaunchRole::Agent) { LaunchRole::Agent } else { LaunchRole::McpServer };
         let file = editor.config_file(&ConfigDirs::from_env(variable), role, Path::new("/p"));
         file.map_or_else(|| "-".to_owned(), |path| path.display().to_string())

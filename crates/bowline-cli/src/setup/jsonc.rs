@@ -141,10 +141,10 @@ fn render(text: &str, root: &CstRootNode) -> String {
 
 /// Returns the member of a name. Readers disagree on which of two members counts, so a duplicate is refused.
 fn find_member(object: &CstObject, name: &str) -> Result<Option<CstObjectProp>, JsoncError> {
-    let mut found =
+    let mut members =
         object.properties().into_iter().filter(|member| member.decoded_name().as_deref() == Some(name));
-    match (found.next(), found.next()) {
-        (one, None) => Ok(one),
+    match (members.next(), members.next()) {
+        (member, None) => Ok(member),
         (_, Some(_)) => Err(JsoncError::DuplicateKey(name.to_owned())),
     }
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 use bowline_protocol::trace::{TraceEntry, TraceGap, TraceReader, TraceRecord};
 use bowline_text::display::quote;
 
-use crate::common::console::{pluralize, print_note};
-use crate::error::CliError;
+use bowline_client::common::console::{pluralize, print_note};
+use bowline_client::error::CliError;
 
 /// What a trace contains besides its messages.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -23,52 +23,52 @@ pub(super) struct TraceSummary {
     pub(super) unreadable: usize,
 }
 
-/// Reads a file, or stdin if it is `-`, and passes its items to `take` in order: messages and gaps.
+/// Reads a file, or stdin if it is `-`, and passes its items to `handle` in order: messages and gaps.
 ///
 /// # Errors
 /// Explains why it cannot be read, or reports that it has no messages.
 pub(super) fn read_trace(
     path: &Path,
-    mut take: impl FnMut(Result<TraceEntry, TraceGap>) -> Result<(), CliError>,
+    mut handle: impl FnMut(Result<TraceEntry, TraceGap>) -> Result<(), CliError>,
 ) -> Result<TraceSummary, CliError> {
     let shown = quote(&path.display().to_string());
-    let cannot = |error: io::Error| CliError::Usage(format!("cannot read the trace {shown}: {error}"));
+    let read_error = |error: io::Error| CliError::Usage(format!("cannot read the trace {shown}: {error}"));
     let source: Box<dyn io::Read> = match path.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
-        _ => Box::new(File::open(path).map_err(cannot)?),
+        _ => Box::new(File::open(path).map_err(read_error)?),
     };
     let mut lines = BufReader::with_capacity(1 << 16, source);
-    let (mut reader, mut found) = (TraceReader::default(), TraceSummary::default());
+    let (mut reader, mut summary) = (TraceReader::default(), TraceSummary::default());
     let mut line = Vec::new();
-    let mut later = false;
-    while lines.read_until(b'\n', &mut line).map_err(cannot)? > 0 {
+    let mut is_newer = false;
+    while lines.read_until(b'\n', &mut line).map_err(read_error)? > 0 {
         match reader.read(line.strip_suffix(b"\n").unwrap_or(&line)) {
             None => {}
-            Some(TraceRecord::Header(began)) => found.began = found.began.or(began),
-            Some(TraceRecord::NewerVersion(_)) => later = true,
+            Some(TraceRecord::Header(began)) => summary.began = summary.began.or(began),
+            Some(TraceRecord::NewerVersion(_)) => is_newer = true,
             Some(TraceRecord::Message(entry)) => {
-                found.messages += 1;
-                take(Ok(entry))?;
+                summary.messages += 1;
+                handle(Ok(entry))?;
             }
             Some(TraceRecord::Gap(gap)) => {
-                found.gap = found.gap.merge(gap);
-                take(Err(gap))?;
+                summary.gap = summary.gap.merge(gap);
+                handle(Err(gap))?;
             }
-            Some(TraceRecord::Unreadable(_)) => found.unreadable += 1,
+            Some(TraceRecord::Unreadable(_)) => summary.unreadable += 1,
         }
         line.clear();
     }
-    if found.messages == 0 && found.unreadable > 0 {
+    if summary.messages == 0 && summary.unreadable > 0 {
         return Err(CliError::Usage(format!("{shown} has no messages: is it a file that --trace wrote?")));
     }
-    if later {
+    if is_newer {
         print_note("the trace is of a later version of bowline: some of it may be missing here");
     }
-    if found.unreadable > 0 {
-        let lines = pluralize(found.unreadable, "line", "lines");
+    if summary.unreadable > 0 {
+        let lines = pluralize(summary.unreadable, "line", "lines");
         print_note(&format!("{lines} of the trace cannot be read: cut off, or written by something else"));
     }
-    Ok(found)
+    Ok(summary)
 }
 
 /// Describes a gap.

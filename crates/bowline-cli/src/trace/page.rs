@@ -80,9 +80,9 @@ impl HtmlPage {
     }
 
     fn push(&mut self, row: &Value) {
-        let comma = if self.rows.is_empty() { "" } else { ",\n" };
+        let separator = if self.rows.is_empty() { "" } else { ",\n" };
         // Writing to a string cannot fail.
-        _ = write!(self.rows, "{comma}{}", escape_json(&row.to_string()));
+        _ = write!(self.rows, "{separator}{}", escape_json(&row.to_string()));
     }
 }
 
@@ -106,7 +106,7 @@ fn fill_template(frame: &str, parts: &[(&str, &str)]) -> String {
     while let Some((before, after)) = rest.split_once("{{") {
         let (name, after) = after.split_once("}}").unwrap_or((after, ""));
         page += before;
-        page += parts.iter().find(|(known, _)| *known == name).map_or("", |(_, part)| part);
+        page += parts.iter().find(|(key, _)| *key == name).map_or("", |(_, part)| part);
         rest = after;
     }
     page + rest

@@ -10,8 +10,8 @@ use bowline_protocol::trace::{ReplayAction, ReplayPlayer};
 use bowline_text::display::quote;
 
 use super::{ReplayArguments, ReplayRole, file};
-use crate::common::console::print_note;
-use crate::error::CliError;
+use bowline_client::common::console::print_note;
+use bowline_client::error::CliError;
 
 /// The maximum length of a line that is read, in bytes. A longer one is read in pieces, which are not messages.
 const MAX_LINE: u64 = 256 << 20;
@@ -39,12 +39,12 @@ pub(super) fn run(arguments: &ReplayArguments) -> Result<ExitCode, CliError> {
     });
     let cwd = cwd.transpose()?.map(|cwd| cwd.to_string_lossy().into_owned());
     let mut entries = Vec::new();
-    let read = file::read_trace(&arguments.file, |read| {
-        entries.extend(read);
+    let summary = file::read_trace(&arguments.file, |record| {
+        entries.extend(record);
         Ok(())
     })?;
-    if read.gap.messages > 0 {
-        print_note(&format!("the trace is not whole: {} of its messages are missing", read.gap.messages));
+    if summary.gap.messages > 0 {
+        print_note(&format!("the trace is not whole: {} of its messages are missing", summary.gap.messages));
     }
     let mut player = ReplayPlayer::new(&entries, arguments.role.side(), cwd.as_deref());
     drop(entries);
@@ -54,27 +54,27 @@ pub(super) fn run(arguments: &ReplayArguments) -> Result<ExitCode, CliError> {
             arguments.role.side()
         )));
     }
-    let patience = is_client.then(|| Duration::from_secs(arguments.timeout));
-    let ended = match arguments.command.as_slice() {
-        [] => ReplayConnection::from_stdio().play(&mut player, is_client, patience),
-        [program, words @ ..] => {
+    let timeout = is_client.then(|| Duration::from_secs(arguments.timeout));
+    let failure = match arguments.command.as_slice() {
+        [] => ReplayConnection::from_stdio().play(&mut player, is_client, timeout),
+        [program, args @ ..] => {
             let mut child = Command::new(program)
-                .args(words)
+                .args(args)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
                 .map_err(|error| CliError::Usage(format!("cannot start {}: {error}", quote(program))))?;
-            let wire = ReplayConnection::from_child(&mut child).context("the agent has no pipes")?;
-            let ended = wire.play(&mut player, is_client, patience);
+            let connection = ReplayConnection::from_child(&mut child).context("the agent has no pipes")?;
+            let failure = connection.play(&mut player, is_client, timeout);
             // It may have exited already; otherwise its grace period is over.
             child.kill().ok();
             child.wait().ok();
-            ended
+            failure
         }
     };
     let mut diverged = player.has_diverged();
-    for why in ended.into_iter().chain(player.describe_remaining()) {
-        print_note(&why);
+    for message in failure.into_iter().chain(player.describe_remaining()) {
+        print_note(&message);
         diverged = true;
     }
     Ok(if diverged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -101,14 +101,14 @@ impl ReplayConnection {
     fn play(
         mut self,
         player: &mut ReplayPlayer,
-        ends_itself: bool,
-        patience: Option<Duration>,
+        is_client: bool,
+        timeout: Option<Duration>,
     ) -> Option<String> {
         let mut actions = player.start();
         loop {
             for action in actions {
                 match action {
-                    ReplayAction::Diverged(why) => print_note(&format!("not as recorded: {why}")),
+                    ReplayAction::Diverged(reason) => print_note(&format!("not as recorded: {reason}")),
                     ReplayAction::Send(mut line) => {
                         line.push(b'\n');
                         // A peer that is gone also closes the other direction, which is detected there.
@@ -116,16 +116,16 @@ impl ReplayConnection {
                     }
                 }
             }
-            if ends_itself && player.is_finished() {
+            if is_client && player.is_finished() {
                 break;
             }
-            match receive(&self.incoming, patience) {
+            match receive(&self.incoming, timeout) {
                 Ok(Some(line)) => actions = player.receive(&line),
                 Ok(None) | Err(RecvTimeoutError::Disconnected) => {
-                    return (ends_itself).then(|| "the agent has ended".to_owned());
+                    return (is_client).then(|| "the agent has ended".to_owned());
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    let seconds = patience.unwrap_or_default().as_secs();
+                    let seconds = timeout.unwrap_or_default().as_secs();
                     return Some(format!("nothing came from the agent for {seconds} s"));
                 }
             }
@@ -138,32 +138,32 @@ impl ReplayConnection {
 }
 
 fn receive(
-    heard: &Receiver<Option<Vec<u8>>>,
-    patience: Option<Duration>,
+    receiver: &Receiver<Option<Vec<u8>>>,
+    timeout: Option<Duration>,
 ) -> Result<Option<Vec<u8>>, RecvTimeoutError> {
-    match patience {
-        Some(patience) => heard.recv_timeout(patience),
-        None => heard.recv().map_err(|_| RecvTimeoutError::Disconnected),
+    match timeout {
+        Some(timeout) => receiver.recv_timeout(timeout),
+        None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
     }
 }
 
 /// Reads lines on a thread, which ends with the program at the latest.
-fn spawn_reader(from: impl Read + Send + 'static) -> Receiver<Option<Vec<u8>>> {
-    let (tell, heard) = sync_channel(MAX_QUEUED_LINES);
-    std::thread::spawn(move || read_lines(from, &tell));
-    heard
+fn spawn_reader(source: impl Read + Send + 'static) -> Receiver<Option<Vec<u8>>> {
+    let (sender, receiver) = sync_channel(MAX_QUEUED_LINES);
+    std::thread::spawn(move || read_lines(source, &sender));
+    receiver
 }
 
-fn read_lines(from: impl Read, tell: &SyncSender<Option<Vec<u8>>>) {
-    let mut from = BufReader::with_capacity(1 << 16, from);
+fn read_lines(reader: impl Read, sender: &SyncSender<Option<Vec<u8>>>) {
+    let mut reader = BufReader::with_capacity(1 << 16, reader);
     loop {
         let mut line = Vec::new();
         // A read error counts as the end of the stream.
-        let read = from.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).unwrap_or(0);
+        let read = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).unwrap_or(0);
         if line.last() == Some(&b'\n') {
             line.pop();
         }
-        if tell.send((read > 0).then_some(line)).is_err() || read == 0 {
+        if sender.send((read > 0).then_some(line)).is_err() || read == 0 {
             return;
         }
     }

@@ -9,9 +9,9 @@ use bowline_protocol::trace::{
 use bowline_text::display;
 
 use super::{TraceShowArguments, file, page};
-use crate::common::console::{OutputStyle, TextStyle, escape_line, ignore_broken_pipe, pluralize};
-use crate::common::times::format_duration;
-use crate::error::CliError;
+use bowline_client::common::console::{OutputStyle, TextStyle, escape_line, ignore_broken_pipe, pluralize};
+use bowline_client::common::times::format_duration;
+use bowline_client::error::CliError;
 
 /// The number of characters shown of a session's id.
 const SESSION_ID_CHARS: usize = 8;
@@ -28,8 +28,8 @@ pub(super) fn run(arguments: &TraceShowArguments) -> Result<(), CliError> {
     let mut sequence = TraceSequence::default();
     if arguments.html {
         let mut page = page::HtmlPage::default();
-        let read = file::read_trace(&arguments.file, |read| {
-            match read {
+        let summary = file::read_trace(&arguments.file, |record| {
+            match record {
                 Ok(entry) => {
                     let step = sequence.add_entry(&entry);
                     if filter.matches_step(&step) {
@@ -41,28 +41,28 @@ pub(super) fn run(arguments: &TraceShowArguments) -> Result<(), CliError> {
             Ok(())
         })?;
         let name = arguments.file.file_name().unwrap_or_default().to_string_lossy();
-        let text = page.finish(&name, read.began, &sequence);
+        let text = page.finish(&name, summary.began, &sequence);
         return ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()));
     }
-    let look = OutputStyle::for_stdout();
+    let style = OutputStyle::for_stdout();
     let mut out = BufWriter::new(io::stdout().lock());
-    let mut shown = 0_usize;
+    let mut shown_count = 0_usize;
     // A closed pipe ends the output without an error.
-    let mut unread = false;
-    let mut put = |text: String| match out.write_all(text.as_bytes()) {
+    let mut is_closed = false;
+    let mut write = |text: String| match out.write_all(text.as_bytes()) {
         Ok(()) => Ok(()),
         Err(error) => {
-            unread = true;
+            is_closed = true;
             ignore_broken_pipe(Err(error)).and(Err(CliError::Interrupted))
         }
     };
-    let read = file::read_trace(&arguments.file, |read| {
-        let entry = match read {
+    let result = file::read_trace(&arguments.file, |record| {
+        let entry = match record {
             Ok(entry) => entry,
             Err(gap) => {
-                return put(format!(
+                return write(format!(
                     "{}\n",
-                    look.paint(TextStyle::Bad, &format!("… {}", file::describe_gap(gap)))
+                    style.paint(TextStyle::Bad, &format!("… {}", file::describe_gap(gap)))
                 ));
             }
         };
@@ -70,47 +70,47 @@ pub(super) fn run(arguments: &TraceShowArguments) -> Result<(), CliError> {
         if !filter.matches_step(&step) {
             return Ok(());
         }
-        shown += 1;
-        let mut text = format_message(&entry, &step, look);
+        shown_count += 1;
+        let mut text = format_message(&entry, &step, style);
         if arguments.full {
             text += &format_full_message(&entry.bytes);
         }
-        put(text)
+        write(text)
     });
-    let read = match read {
-        Err(CliError::Interrupted) if unread => return Ok(()),
-        read => read?,
+    let summary = match result {
+        Err(CliError::Interrupted) if is_closed => return Ok(()),
+        result => result?,
     };
     let open: Vec<&UnansweredRequest> =
         sequence.unanswered().filter(|open| filter.matches_unanswered(open)).collect();
-    let mut end = String::new();
+    let mut footer = String::new();
     if !open.is_empty() {
-        end += &format!(
+        footer += &format!(
             "\n{}:\n",
-            look.paint(TextStyle::Highlight, &pluralize(open.len(), "request", "requests"))
+            style.paint(TextStyle::Highlight, &pluralize(open.len(), "request", "requests"))
                 + " without an answer"
         );
         for open in open {
-            let way = format_direction(open.from, open.to);
+            let direction = format_direction(open.from, open.to);
             let (time, method, id) =
                 (format_time(open.elapsed_us), escape_line(&open.method), format_id(&open.id));
-            end += format!("{time:>10}  {way}  {method} {id}  {}", open.summary).trim_end();
-            end += "\n";
+            footer += format!("{time:>10}  {direction}  {method} {id}  {}", open.summary).trim_end();
+            footer += "\n";
         }
     }
-    let all = pluralize(read.messages, "message", "messages");
-    end += &match shown == read.messages {
-        true => format!("\n{all}\n"),
-        false => format!("\n{shown} of {all}\n"),
+    let total = pluralize(summary.messages, "message", "messages");
+    footer += &match shown_count == summary.messages {
+        true => format!("\n{total}\n"),
+        false => format!("\n{shown_count} of {total}\n"),
     };
-    ignore_broken_pipe(out.write_all(end.as_bytes()).and_then(|()| out.flush()))
+    ignore_broken_pipe(out.write_all(footer.as_bytes()).and_then(|()| out.flush()))
 }
 
 /// Formats a message on one line.
-fn format_message(entry: &TraceEntry, step: &TraceStep, look: OutputStyle) -> String {
+fn format_message(entry: &TraceEntry, step: &TraceStep, style: OutputStyle) -> String {
     let method = escape_line(step.kind.method().unwrap_or("?"));
     let id = step.kind.id().map(format_id).unwrap_or_default();
-    let (mark, ink, latency) = match &step.kind {
+    let (mark, text_style, latency) = match &step.kind {
         TraceMessageKind::Request { .. } => ("?", TextStyle::Heading, None),
         TraceMessageKind::Notification { .. } => ("·", TextStyle::Faint, None),
         TraceMessageKind::Answer { outcome: AnswerOutcome::Result, took_us, .. } => {
@@ -123,15 +123,19 @@ fn format_message(entry: &TraceEntry, step: &TraceStep, look: OutputStyle) -> St
     };
     let session: String =
         step.session.as_deref().unwrap_or_default().chars().take(SESSION_ID_CHARS).collect();
-    let what = look.paint(ink, &format!("{mark} {method:<27} {id:<5}"));
-    let gist = if ink == TextStyle::Bad { look.paint(ink, &step.summary) } else { step.summary.clone() };
+    let label = style.paint(text_style, &format!("{mark} {method:<27} {id:<5}"));
+    let summary = if text_style == TextStyle::Bad {
+        style.paint(text_style, &step.summary)
+    } else {
+        step.summary.clone()
+    };
     let latency = latency.map_or_else(String::new, |us| format!(" ({})", format_duration(us)));
     let text = format!(
-        "{:>10}  {}  {what} {}  {gist}{}",
-        look.paint(TextStyle::Faint, &format!("{:>10}", format_time(entry.elapsed_us))),
+        "{:>10}  {}  {label} {}  {summary}{}",
+        style.paint(TextStyle::Faint, &format!("{:>10}", format_time(entry.elapsed_us))),
         format_direction(entry.from, entry.to),
-        look.paint(TextStyle::Faint, &format!("{:<8}", escape_line(&session))),
-        look.paint(TextStyle::Highlight, &latency),
+        style.paint(TextStyle::Faint, &format!("{:<8}", escape_line(&session))),
+        style.paint(TextStyle::Highlight, &latency),
     );
     text.trim_end().to_owned() + "\n"
 }

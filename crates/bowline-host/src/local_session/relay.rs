@@ -10,7 +10,7 @@ use bowline_history::changes::ChangeOrigin;
 use bowline_policy::audit::{AuditAction, AuditDecision, DecisionSource};
 use bowline_protocol::accumulator::ToolCallView;
 use bowline_protocol::permission::PermissionVerdict;
-pub use bowline_protocol::relayed_operation::{PermissionRuling, RelayedOperation};
+pub use bowline_protocol::relay::operation::{PermissionRuling, RelayedOperation};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
     PermissionOption, RequestPermissionOutcome, SessionId, StopReason, ToolCallId,
@@ -40,7 +40,7 @@ impl std::fmt::Debug for PendingPermissions {
 
 struct PendingPermission {
     operation: AuditedOperation,
-    request: bowline_workspace::approvals::ApprovalRequest,
+    request: bowline_access::approvals::ApprovalRequest,
     options: Vec<PermissionOption>,
 }
 
@@ -59,9 +59,9 @@ impl Host {
         if !is_old {
             return self.local_session(&id.0, agent).await;
         }
-        let (shared, its) = (self.inner.clone(), id.clone());
+        let (shared, owned_id) = (self.inner.clone(), id.clone());
         let (name, last) = run_blocking(move || {
-            let name = shared.reserve_existing_name(&its)?;
+            let name = shared.reserve_existing_name(&owned_id)?;
             let last = shared.workspace.last_turn(&name)?;
             Ok::<_, HostError>((name, last))
         })
@@ -87,18 +87,18 @@ impl LocalSession {
     /// # Errors
     /// Fails if a turn is in progress, the session has ended, or the journal or the audit log cannot be used.
     pub async fn begin_turn(&self) -> Result<u64, HostError> {
-        let held = &self.inner.session;
-        operations::verify_roots(held.files.roots())?;
-        let turn = held.begin_turn()?;
+        let session = &self.inner.session;
+        operations::verify_roots(session.files.roots())?;
+        let turn = session.begin_turn()?;
         *self.inner.active_turn.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(ActiveTurnGuard::new(&held.host));
-        initial_scan::prepare_turn(&held.host).await?;
-        if held.host.active_turns.load(Ordering::Relaxed) == 1 {
-            held.scan_changes(ChangeOrigin::default()).await;
+            Some(ActiveTurnGuard::new(&session.host));
+        initial_scan::prepare_turn(&session.host).await?;
+        if session.host.active_turns.load(Ordering::Relaxed) == 1 {
+            session.scan_changes(ChangeOrigin::default()).await;
         }
-        let (shared, entry) = (held.host.clone(), held.audit_entry(AuditAction::TurnStart, Some(turn)));
+        let (shared, entry) = (session.host.clone(), session.audit_entry(AuditAction::TurnStart, Some(turn)));
         run_blocking(move || shared.approvals.record(&entry)).await??;
-        held.show(HostEvent::TurnStarted { session: &held.id, turn });
+        session.show(HostEvent::TurnStarted { session: &session.id, turn });
         Ok(turn)
     }
 
@@ -109,38 +109,38 @@ impl LocalSession {
     pub async fn end_turn(
         &self,
         stop: Option<StopReason>,
-        whose: impl Fn(&str) -> Option<String> + Send + 'static,
+        call_of: impl Fn(&str) -> Option<String> + Send + 'static,
     ) -> Result<Vec<AttributedChange>, HostError> {
-        let held = &self.inner.session;
-        let Some(turn) = held.holder(held.turn_status()).turn else { return Ok(Vec::new()) };
-        let found = self.scan_changes(whose).await;
-        let ended = held.end_turn(turn, stop).await;
+        let session = &self.inner.session;
+        let Some(turn) = session.holder(session.turn_status()).turn else { return Ok(Vec::new()) };
+        let found = self.scan_changes(call_of).await;
+        let ended = session.end_turn(turn, stop).await;
         *self.inner.active_turn.lock().unwrap_or_else(PoisonError::into_inner) = None;
         ended.and(found)
     }
 
     /// Withdraws every question of the turn in progress, and kills its commands.
     pub async fn cancel_turn(&self) {
-        let held = &self.inner.session;
-        if let Some(turn) = held.cancel_turn() {
-            held.kill_turn_commands(turn).await;
+        let session = &self.inner.session;
+        if let Some(turn) = session.cancel_turn() {
+            session.kill_turn_commands(turn).await;
         }
     }
 
     /// Scans for changes on disk since the last scan, and attributes them to this session: to the turn in progress, and
-    /// to the tool call that `whose` returns for a file.
+    /// to the tool call that `call_of` returns for a file.
     ///
     /// # Errors
     /// Fails if the journal or the audit log cannot be used.
     pub async fn scan_changes(
         &self,
-        whose: impl Fn(&str) -> Option<String> + Send + 'static,
+        call_of: impl Fn(&str) -> Option<String> + Send + 'static,
     ) -> Result<Vec<AttributedChange>, HostError> {
-        let held = &self.inner.session;
-        let (files, turn) = (held.files.clone(), held.holder(held.turn_status()).turn);
-        let whose = Box::new(move |path: &str| files.origin(turn, whose(path).as_deref()));
-        let changes = operations::scan_changes_with(&held.host, whose).await?;
-        let workspace = held.host.workspace.clone();
+        let session = &self.inner.session;
+        let (files, turn) = (session.files.clone(), session.holder(session.turn_status()).turn);
+        let call_of = Box::new(move |path: &str| files.origin(turn, call_of(path).as_deref()));
+        let changes = operations::scan_changes_with(&session.host, call_of).await?;
+        let workspace = session.host.workspace.clone();
         run_blocking(move || {
             let found = changes.into_iter().map(|id| {
                 let change = workspace.change(id)?;
@@ -167,20 +167,23 @@ impl LocalSession {
         call: ToolCallView,
         options: Vec<PermissionOption>,
     ) -> Result<PermissionRuling, RpcError> {
-        let its = options.clone();
-        let ruled = self
-            .run_operation(None, |held, asking| relay::evaluate_permission(held, asking, call, its))
+        let owned_options = options.clone();
+        let ruling = self
+            .run_operation(None, |session, context| {
+                relay::evaluate_permission(session, context, call, owned_options)
+            })
             .await?;
-        Ok(match ruled {
+        Ok(match ruling {
             RelayedRuling::Decided(response) => PermissionRuling::Decided(response),
-            RelayedRuling::AskUser(asked) => {
-                let (operating, request) = *asked;
-                let mut asked = self.inner.pending_permissions.lock().unwrap_or_else(PoisonError::into_inner);
-                asked.0.retain(|asked| asked.request.call != request.call);
-                if asked.0.len() >= MAX_PENDING_PERMISSIONS {
-                    asked.0.pop_front();
+            RelayedRuling::AskUser(prepared) => {
+                let (operation, request) = *prepared;
+                let mut pending =
+                    self.inner.pending_permissions.lock().unwrap_or_else(PoisonError::into_inner);
+                pending.0.retain(|entry| entry.request.call != request.call);
+                if pending.0.len() >= MAX_PENDING_PERMISSIONS {
+                    pending.0.pop_front();
                 }
-                asked.0.push_back(PendingPermission { operation: operating, request, options });
+                pending.0.push_back(PendingPermission { operation, request, options });
                 PermissionRuling::AskUser
             }
         })
@@ -196,19 +199,18 @@ impl LocalSession {
         call: &ToolCallId,
         outcome: RequestPermissionOutcome,
     ) -> Result<(), RpcError> {
-        let Some(PendingPermission { operation: mut operating, request, options }) =
-            self.take_pending_permission(call)
+        let Some(PendingPermission { mut operation, request, options }) = self.take_pending_permission(call)
         else {
             return Ok(());
         };
-        let is_yes =
+        let is_approved =
             PermissionVerdict::from_outcome(&options, &outcome).is_ok_and(|verdict| verdict.is_approved());
         let approvals = self.inner.session.host.approvals.clone();
         run_blocking(move || {
             // Only the editor knows whether a user answered.
-            operating.entry_mut().decided_by = DecisionSource::Client;
-            operating.record(if is_yes { AuditDecision::Allowed } else { AuditDecision::Denied })?;
-            if is_yes && operating.check_active().is_ok() {
+            operation.entry_mut().decided_by = DecisionSource::Client;
+            operation.record(if is_approved { AuditDecision::Allowed } else { AuditDecision::Denied })?;
+            if is_approved && operation.check_active().is_ok() {
                 approvals.grant(&request.holder, request.call.as_deref(), request.resolved_operations);
             }
             Ok(())
@@ -231,7 +233,7 @@ impl LocalSession {
         let text = format!("allowed {title}, without asking: the tool asks by itself");
         self.inner.session.show(HostEvent::Notice { text: &text });
         run_blocking(move || {
-            operating.entry_mut().decided_by = DecisionSource::Nobody;
+            operating.entry_mut().decided_by = DecisionSource::NotDecided;
             operating.entry_mut().reason = Some("the tool asks by itself".to_owned());
             operating.record(AuditDecision::Allowed)
         })
@@ -239,23 +241,24 @@ impl LocalSession {
     }
 
     fn take_pending_permission(&self, call: &ToolCallId) -> Option<PendingPermission> {
-        let mut asked = self.inner.pending_permissions.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = asked.0.iter().position(|asked| asked.request.call.as_deref() == Some(&*call.0));
-        at.and_then(|at| asked.0.remove(at))
+        let mut pending = self.inner.pending_permissions.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = pending.0.iter().position(|entry| entry.request.call.as_deref() == Some(&*call.0));
+        at.and_then(|at| pending.0.remove(at))
     }
 
     /// Authorizes an operation that the other client will carry out. Asks the user where the rules require it.
     ///
     /// # Errors
     /// Returns the reason for the denial.
-    pub async fn authorize(&self, act: RelayedOperation, call: Option<&str>) -> Result<(), RpcError> {
-        self.run_operation(call, |held, asking| relay::authorize_relayed(held, asking, act)).await
+    pub async fn authorize(&self, operation: RelayedOperation, call: Option<&str>) -> Result<(), RpcError> {
+        self.run_operation(call, |session, context| relay::authorize_relayed(session, context, operation))
+            .await
     }
 
     /// Returns the turn in progress, if any.
     #[must_use]
     pub fn current_turn(&self) -> Option<u64> {
-        let held = &self.inner.session;
-        held.holder(held.turn_status()).turn
+        let session = &self.inner.session;
+        session.holder(session.turn_status()).turn
     }
 }

@@ -20,7 +20,7 @@ use super::run_blocking;
 use crate::front_end::HostEvent;
 use crate::host::HostInner;
 use crate::session::SessionInner;
-use bowline_workspace::clock::now;
+use bowline_storage::clock::now;
 
 /// The maximum number of forms and pages of one agent that are open at once.
 const MAX_OPEN_ELICITATIONS: usize = 32;
@@ -116,24 +116,24 @@ pub(crate) fn scoped_session(request: &CreateElicitationRequest) -> Option<Sessi
 pub(crate) async fn create(
     shared: &Arc<HostInner>,
     open: &Elicitations,
-    held: Option<Arc<SessionInner>>,
+    session: Option<Arc<SessionInner>>,
     agent: Option<String>,
     request: CreateElicitationRequest,
     cx: ClientContext,
 ) -> Result<CreateElicitationResponse, RpcError> {
-    let asked = ElicitationPrompt::from_mode(&request.mode)?;
-    let _place =
+    let prompt = ElicitationPrompt::from_mode(&request.mode)?;
+    let _permit =
         open.open_slots.try_acquire().map_err(|_| RpcError::Busy { limit: MAX_OPEN_ELICITATIONS as u64 })?;
-    if let ElicitationPrompt::Page(id) = &asked {
+    if let ElicitationPrompt::Page(id) = &prompt {
         open.track_page(id);
     }
     let cancelled = async {
-        match &held {
-            Some(held) => held.wait_until_inactive(held.turn_status()).await,
+        match &session {
+            Some(session) => session.wait_until_inactive(session.turn_status()).await,
             None => std::future::pending().await,
         }
     };
-    let answered = tokio::select! {
+    let answer = tokio::select! {
         biased;
         () = cx.cancelled() => Err(RpcError::Cancelled),
         () = cancelled => Ok(ElicitationAction::Cancel),
@@ -142,15 +142,15 @@ pub(crate) async fn create(
     let mut entry = AuditEntry::new(now(), AuditAction::Elicitation);
     entry.subject = AuditSubject::Text(request.message.clone());
     entry.decided_by = DecisionSource::Person;
-    let outcome = answered.map(|action| {
-        asked.validate_action(action).unwrap_or_else(|why| {
-            shared.front_end.show(HostEvent::Notice { text: &why });
-            entry.reason = Some(why);
+    let outcome = answer.map(|action| {
+        prompt.validate_action(action).unwrap_or_else(|reason| {
+            shared.front_end.show(HostEvent::Notice { text: &reason });
+            entry.reason = Some(reason);
             ElicitationAction::Cancel
         })
     });
-    if let Some(held) = &held {
-        let holder = held.holder(held.turn_status());
+    if let Some(session) = &session {
+        let holder = session.holder(session.turn_status());
         (entry.session, entry.turn) = (Some(holder.session), holder.turn);
     }
     entry.decision = match &outcome {
@@ -158,12 +158,12 @@ pub(crate) async fn create(
         Ok(ElicitationAction::Decline) => AuditDecision::Denied,
         _ => AuditDecision::Cancelled,
     };
-    if let (ElicitationPrompt::Page(id), false) = (&asked, entry.decision == AuditDecision::Allowed) {
+    if let (ElicitationPrompt::Page(id), false) = (&prompt, entry.decision == AuditDecision::Allowed) {
         open.complete_page(id);
     }
-    let its = shared.clone();
-    run_blocking(move || its.approvals.record(&entry))
+    let owned_host = shared.clone();
+    run_blocking(move || owned_host.approvals.record(&entry))
         .await?
-        .map_err(|_| RpcError::from(bowline_workspace::approvals::ApprovalError::Unrecorded))?;
+        .map_err(|_| RpcError::from(bowline_access::approvals::ApprovalError::Unrecorded))?;
     outcome.map(CreateElicitationResponse::new)
 }

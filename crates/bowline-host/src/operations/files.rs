@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bowline_access::approvals::{ApprovalRequest, OperationApproval};
 use bowline_history::changes::ChangeOrigin;
 use bowline_policy::audit::{AuditAction, AuditDecision, AuditSubject};
 use bowline_policy::claims::find_call_for_operation;
@@ -20,7 +21,6 @@ use bowline_text::hash::ContentHash;
 use bowline_text::lines::LineWindow;
 use bowline_wire::ClientContext;
 use bowline_wire::service::CancelSignal;
-use bowline_workspace::approvals::{ApprovalRequest, OperationApproval};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::roots::AdmittedPath;
 use bowline_workspace::workspace::{
@@ -39,10 +39,10 @@ pub(super) const WILL_DROP_PRIVILEGES: &str =
 const MAX_ATTEMPTS: usize = 3;
 
 pub(super) fn path_subject(admitted: &AdmittedPath) -> AuditSubject {
-    let (asked, resolved) = (admitted.requested_path(), admitted.canonical());
+    let (requested, resolved) = (admitted.requested_path(), admitted.canonical());
     AuditSubject::Path {
-        requested: asked.to_owned(),
-        resolved: (asked != resolved).then(|| resolved.to_owned()),
+        requested: requested.to_owned(),
+        resolved: (requested != resolved).then(|| resolved.to_owned()),
     }
 }
 
@@ -62,7 +62,7 @@ enum RuledAttempt<T> {
 
 /// Serves `fs/read_text_file`. With the quirk, a missing file reads as empty.
 pub(crate) async fn read(
-    held: Arc<SessionInner>,
+    session: Arc<SessionInner>,
     agent: Option<String>,
     missing_file: Option<&'static Quirk>,
     request: ReadTextFileRequest,
@@ -70,14 +70,14 @@ pub(crate) async fn read(
 ) -> Result<ReadTextFileResponse, RpcError> {
     let path = path_to_string(&request.path)?;
     let window = LineWindow { line: request.line, limit: request.limit };
-    let call = find_call_for_operation(&held.snapshot(), Some(&path));
-    let asking = OperationContext {
+    let call = find_call_for_operation(&session.snapshot(), Some(&path));
+    let context = OperationContext {
         agent,
         call,
         cancel: cx.cancel_signal().clone(),
         missing_file_quirk: missing_file,
     };
-    match read_text(held, asking, path, window).await {
+    match read_text(session, context, path, window).await {
         Ok(read) => Ok(ReadTextFileResponse::new(read.text.as_str()).meta(link_count_meta(&read))),
         // The ledger has recorded that the file is missing: a write creates it, and does not replace a file that has
         // appeared since.
@@ -88,8 +88,8 @@ pub(crate) async fn read(
 
 /// Returns the response metadata for a file with other hard links.
 fn link_count_meta(read: &ReadText) -> Option<Meta> {
-    let told = || Meta::from_iter([("bowline".to_owned(), serde_json::json!({ "links": read.link_count }))]);
-    (read.link_count > 1).then(told)
+    let meta = || Meta::from_iter([("bowline".to_owned(), serde_json::json!({ "links": read.link_count }))]);
+    (read.link_count > 1).then(meta)
 }
 
 /// Returns the audit reason for a file with other hard links: one of them may be outside the session's directories.
@@ -99,44 +99,45 @@ fn link_count_reason(read: &ReadText) -> Option<String> {
 
 /// Reads a file, authorized and recorded.
 pub(crate) async fn read_text(
-    held: Arc<SessionInner>,
-    asking: OperationContext,
+    session: Arc<SessionInner>,
+    context: OperationContext,
     path: String,
     window: LineWindow,
 ) -> Result<ReadText, RpcError> {
-    let OperationContext { agent, call, cancel, missing_file_quirk: missing_file } = asking;
-    let its = held.clone();
+    let OperationContext { agent, call, cancel, missing_file_quirk: missing_file } = context;
+    let owned_session = session.clone();
     // If the rules alone decide, the read is evaluated, carried out and recorded in one blocking call.
-    let looked = run_blocking(move || {
-        let mut operating = AuditedOperation::new(its.clone(), AuditAction::Read, call)
+    let attempt = run_blocking(move || {
+        let mut audited = AuditedOperation::new(owned_session.clone(), AuditAction::Read, call)
             .with_subject(AuditSubject::Path { requested: path.clone(), resolved: None })
             .with_quirk(missing_file);
-        let admitted = match its.files.admit(&path, Access::Read) {
+        let admitted = match owned_session.files.admit(&path, Access::Read) {
             Ok(admitted) => admitted,
-            Err(error) => return Err(operating.record_failure(error.into())),
+            Err(error) => return Err(audited.record_failure(error.into())),
         };
-        operating.entry_mut().subject = path_subject(&admitted);
-        let ruling = its.host.approvals.judge(&operating.holder(), &admitted.operation(OperationKind::Read));
+        audited.entry_mut().subject = path_subject(&admitted);
+        let ruling =
+            owned_session.host.approvals.judge(&audited.holder(), &admitted.operation(OperationKind::Read));
         match ruling {
             Ok(ruling) if ruling.effect == Effect::Allow => {
-                operating.entry_mut().decided_by = OperationApproval::from_ruling(&ruling).decision_source();
-                finish_read(&mut operating, &admitted, window).map(RuledAttempt::Done)
+                audited.entry_mut().decided_by = OperationApproval::from_ruling(&ruling).decision_source();
+                finish_read(&mut audited, &admitted, window).map(RuledAttempt::Done)
             }
             // Denials and policy errors are handled in one place, below.
-            _ => Ok(RuledAttempt::NeedsApproval(Box::new((operating, admitted)))),
+            _ => Ok(RuledAttempt::NeedsApproval(Box::new((audited, admitted)))),
         }
     })
     .await??;
-    let (mut operating, admitted) = match looked {
+    let (mut audited, admitted) = match attempt {
         RuledAttempt::Done((read, submitted)) => {
             submitted.wait().await?;
             return Ok(read);
         }
-        RuledAttempt::NeedsApproval(asking) => *asking,
+        RuledAttempt::NeedsApproval(pending) => *pending,
     };
     let request = ApprovalRequest {
-        holder: operating.holder(),
-        call: operating.entry_mut().call.clone(),
+        holder: audited.holder(),
+        call: audited.entry_mut().call.clone(),
         agent,
         trigger: QuestionTrigger::UnrequestedOperation,
         title: format!("read {}", admitted.requested_path()),
@@ -148,63 +149,65 @@ pub(crate) async fn read_text(
             file: admitted.file_id(),
         }],
     };
-    let cleared = authorize_operation(&mut operating, &request, &cancel).await;
-    let (read, submitted) = run_blocking(move || match cleared {
+    let approval = authorize_operation(&mut audited, &request, &cancel).await;
+    let (read, submitted) = run_blocking(move || match approval {
         Ok(_) => {
-            operating.check_active().map_err(|failure| operating.record_failure(failure))?;
+            audited.check_active().map_err(|failure| audited.record_failure(failure))?;
             // The approval covers that file, not another one that has its path by now.
-            let again = operating.session.files.admit(admitted.requested_path(), Access::Read);
-            match again {
-                Ok(again) if is_same_file(&again, &admitted) => finish_read(&mut operating, &again, window),
+            let readmitted = audited.session.files.admit(admitted.requested_path(), Access::Read);
+            match readmitted {
+                Ok(readmitted) if is_same_file(&readmitted, &admitted) => {
+                    finish_read(&mut audited, &readmitted, window)
+                }
                 Ok(_) => {
                     let path = quote(admitted.requested_path());
                     let reason = format!(
                         "{path} is another file than the one that was approved: nothing was read, ask again"
                     );
-                    Err(operating.record_failure(RpcError::InvalidParams { reason }))
+                    Err(audited.record_failure(RpcError::InvalidParams { reason }))
                 }
-                Err(error) => Err(operating.record_failure(error.into())),
+                Err(error) => Err(audited.record_failure(error.into())),
             }
         }
-        Err(failure) => Err(operating.record_failure(failure)),
+        Err(failure) => Err(audited.record_failure(failure)),
     })
     .await??;
     submitted.wait().await?;
     Ok(read)
 }
 
-pub(super) fn is_same_file(one: &AdmittedPath, other: &AdmittedPath) -> bool {
-    (one.canonical(), one.file_id()) == (other.canonical(), other.file_id())
+pub(super) fn is_same_file(a: &AdmittedPath, b: &AdmittedPath) -> bool {
+    (a.canonical(), a.file_id()) == (b.canonical(), b.file_id())
 }
 
 /// Reads a file. The text may be sent once the entry is recorded.
 fn finish_read(
-    operating: &mut AuditedOperation,
+    audited: &mut AuditedOperation,
     admitted: &AdmittedPath,
     window: LineWindow,
 ) -> Result<(ReadText, PendingAuditEntry), RpcError> {
-    match operating.session.files.read_admitted(admitted, window) {
+    match audited.session.files.read_admitted(admitted, window) {
         Ok(read) => {
-            operating.entry_mut().bytes = Some(read.text.len() as u64);
-            operating.entry_mut().reason = link_count_reason(&read).or(operating.entry_mut().reason.take());
-            Ok((read, operating.submit(AuditDecision::Allowed)))
+            audited.entry_mut().bytes = Some(read.text.len() as u64);
+            audited.entry_mut().reason = link_count_reason(&read).or(audited.entry_mut().reason.take());
+            Ok((read, audited.submit(AuditDecision::Allowed)))
         }
-        Err(error) => Err(operating.record_failure(error.into())),
+        Err(error) => Err(audited.record_failure(error.into())),
     }
 }
 
 /// Serves `fs/write_text_file`.
 pub(crate) async fn write(
-    held: Arc<SessionInner>,
+    session: Arc<SessionInner>,
     agent: Option<String>,
     request: WriteTextFileRequest,
     cx: ClientContext,
 ) -> Result<WriteTextFileResponse, RpcError> {
     let path = path_to_string(&request.path)?;
-    let call = find_call_for_operation(&held.snapshot(), Some(&path));
-    let asking =
+    let call = find_call_for_operation(&session.snapshot(), Some(&path));
+    let context =
         OperationContext { agent, call, cancel: cx.cancel_signal().clone(), missing_file_quirk: None };
-    let written = write_text(held, asking, path, request.content.into()).await?;
+    let written = write_text(session, context, path, request.content.into()).await?;
     Ok(WriteTextFileResponse::new().meta(written_meta(&written)))
 }
 
@@ -214,71 +217,73 @@ fn written_meta(written: &WriteOutcome) -> Option<Meta> {
     if notes.is_empty() {
         return None;
     }
-    let told = |text: &KeptText| {
+    let describe = |text: &KeptText| {
         let restore = format!("bowline restore {}", text.change);
         serde_json::json!({ "path": text.path, "change": text.change.0, "restore": restore })
     };
-    let kept: Vec<_> = written.kept_texts.iter().map(told).collect();
+    let kept: Vec<_> = written.kept_texts.iter().map(describe).collect();
     Some(Meta::from_iter([("bowline".to_owned(), serde_json::json!({ "notes": notes, "kept": kept }))]))
 }
 
 /// Writes a file, authorized and recorded.
 pub(crate) async fn write_text(
-    held: Arc<SessionInner>,
-    asking: OperationContext,
+    session: Arc<SessionInner>,
+    context: OperationContext,
     path: String,
     content: Arc<str>,
 ) -> Result<WriteOutcome, RpcError> {
-    let OperationContext { agent, call, cancel, .. } = asking;
-    let (its, its_path, its_content) = (held.clone(), path.clone(), content.clone());
-    let looked = run_blocking(move || {
-        let mut operating = AuditedOperation::new(its.clone(), AuditAction::Write, call)
-            .with_subject(AuditSubject::Path { requested: its_path.clone(), resolved: None });
-        let admitted = match its.files.admit(&its_path, Access::Write) {
+    let OperationContext { agent, call, cancel, .. } = context;
+    let (owned_session, owned_path, owned_content) = (session.clone(), path.clone(), content.clone());
+    let attempt = run_blocking(move || {
+        let mut audited = AuditedOperation::new(owned_session.clone(), AuditAction::Write, call)
+            .with_subject(AuditSubject::Path { requested: owned_path.clone(), resolved: None });
+        let admitted = match owned_session.files.admit(&owned_path, Access::Write) {
             Ok(admitted) => admitted,
-            Err(error) => return Err(operating.record_failure(error.into())),
+            Err(error) => return Err(audited.record_failure(error.into())),
         };
-        operating.entry_mut().subject = path_subject(&admitted);
-        match its.host.approvals.judge(&operating.holder(), &admitted.operation(OperationKind::Write)) {
+        audited.entry_mut().subject = path_subject(&admitted);
+        match owned_session.host.approvals.judge(&audited.holder(), &admitted.operation(OperationKind::Write))
+        {
             Ok(ruling) if ruling.effect == Effect::Allow => {
-                operating.entry_mut().decided_by = OperationApproval::from_ruling(&ruling).decision_source();
-                let agreed = WriteAgreement::Path(admitted.canonical());
-                finish_write(&mut operating, &its_path, &its_content, agreed).map(RuledAttempt::Done)
+                audited.entry_mut().decided_by = OperationApproval::from_ruling(&ruling).decision_source();
+                let agreement = WriteAgreement::Path(admitted.canonical());
+                finish_write(&mut audited, &owned_path, &owned_content, agreement).map(RuledAttempt::Done)
             }
-            _ => Ok(RuledAttempt::NeedsApproval(Box::new((operating, admitted)))),
+            _ => Ok(RuledAttempt::NeedsApproval(Box::new((audited, admitted)))),
         }
     })
     .await??;
-    let written = match looked {
+    let written = match attempt {
         RuledAttempt::Done(written) => written,
-        RuledAttempt::NeedsApproval(asking) => {
-            write_with_approval(asking.0, agent, path, content, &cancel).await?
+        RuledAttempt::NeedsApproval(pending) => {
+            write_with_approval(pending.0, agent, path, content, &cancel).await?
         }
     };
     let WriteOutcome { path, change, verdict, .. } = &written;
-    held.show(HostEvent::FileWritten { session: &held.id, path, change: *change, verdict: *verdict });
+    session.show(HostEvent::FileWritten { session: &session.id, path, change: *change, verdict: *verdict });
     Ok(written)
 }
 
 /// Shows a write to the user, and carries it out as shown. If it differs by then, it is shown again.
 async fn write_with_approval(
-    mut operating: AuditedOperation,
+    mut audited: AuditedOperation,
     agent: Option<String>,
     path: String,
     content: Arc<str>,
     cancel: &CancelSignal,
 ) -> Result<WriteOutcome, RpcError> {
-    let held = operating.session.clone();
+    let session = audited.session.clone();
     for _ in 0..MAX_ATTEMPTS {
-        let (its, its_path, its_content) = (held.clone(), path.clone(), content.clone());
-        let previewed = run_blocking(move || its.files.preview_write(&its_path, &its_content)).await?;
+        let (owned_session, owned_path, owned_content) = (session.clone(), path.clone(), content.clone());
+        let previewed =
+            run_blocking(move || owned_session.files.preview_write(&owned_path, &owned_content)).await?;
         let preview = match previewed {
             Ok(preview) => preview,
-            Err(error) => return run_blocking(move || Err(operating.record_failure(error.into()))).await?,
+            Err(error) => return run_blocking(move || Err(audited.record_failure(error.into()))).await?,
         };
         let request = ApprovalRequest {
-            holder: operating.holder(),
-            call: operating.entry_mut().call.clone(),
+            holder: audited.holder(),
+            call: audited.entry_mut().call.clone(),
             agent: agent.clone(),
             trigger: QuestionTrigger::UnrequestedOperation,
             title: format!("write {path}"),
@@ -287,35 +292,35 @@ async fn write_with_approval(
             agent_options: Vec::new(),
             resolved_operations: vec![resolve_write(&preview, &content)],
         };
-        let cleared = authorize_operation(&mut operating, &request, cancel).await;
-        let (its_path, its_content) = (path.clone(), content.clone());
-        let (back, outcome) = run_blocking(move || {
-            let outcome = cleared.map_err(|failure| operating.record_failure(failure)).and_then(|cleared| {
-                let agreed = match &cleared {
+        let approval = authorize_operation(&mut audited, &request, cancel).await;
+        let (owned_path, owned_content) = (path.clone(), content.clone());
+        let (returned, outcome) = run_blocking(move || {
+            let outcome = approval.map_err(|failure| audited.record_failure(failure)).and_then(|approval| {
+                let agreement = match &approval {
                     OperationApproval::Person { text: Some(text), .. } => {
                         WriteAgreement::Edited(&preview, text)
                     }
-                    cleared if cleared.is_bound_to_operation() => WriteAgreement::Preview(&preview),
+                    approval if approval.is_bound_to_operation() => WriteAgreement::Preview(&preview),
                     _ => WriteAgreement::Path(&preview.path),
                 };
-                finish_write(&mut operating, &its_path, &its_content, agreed)
+                finish_write(&mut audited, &owned_path, &owned_content, agreement)
             });
-            (operating, outcome)
+            (audited, outcome)
         })
         .await?;
-        operating = back;
+        audited = returned;
         match outcome {
-            Err(RpcError::InvalidParams { .. }) if operating.take_changed() => {}
+            Err(RpcError::InvalidParams { .. }) if audited.take_changed() => {}
             outcome => return outcome,
         }
     }
-    run_blocking(move || Err(operating.record_failure(FilesError::KeepsChanging(path).into()))).await?
+    run_blocking(move || Err(audited.record_failure(FilesError::KeepsChanging(path).into()))).await?
 }
 
 /// Returns the question item of a write, with its text before and after.
-pub(super) fn write_item(asked: &str, preview: &WritePreview) -> QuestionItem {
+pub(super) fn write_item(requested: &str, preview: &WritePreview) -> QuestionItem {
     let target = OperationTarget::File {
-        requested: asked.to_owned(),
+        requested: requested.to_owned(),
         resolved: preview.path.clone(),
         protection: preview.protection,
     };
@@ -336,60 +341,60 @@ pub(super) fn resolve_write(preview: &WritePreview, content: &str) -> ResolvedOp
 
 /// Carries out an allowed write. The permission is recorded before, and the outcome after.
 fn finish_write(
-    operating: &mut AuditedOperation,
+    audited: &mut AuditedOperation,
     path: &str,
     content: &str,
-    agreed: WriteAgreement<'_>,
+    agreement: WriteAgreement<'_>,
 ) -> Result<WriteOutcome, RpcError> {
-    let held = operating.session.clone();
-    operating.check_active().map_err(|failure| operating.record_failure(failure))?;
-    operating.entry_mut().bytes = Some(content.len() as u64);
-    operating.entry_mut().reason = Some("begins".to_owned());
-    operating.record(AuditDecision::Allowed)?;
-    operating.entry_mut().reason = None;
-    let origin = operating.origin();
-    let written = held.files.write_with_agreement(path, content, &origin, Some(agreed));
-    held.host.report_kept_texts();
+    let session = audited.session.clone();
+    audited.check_active().map_err(|failure| audited.record_failure(failure))?;
+    audited.entry_mut().bytes = Some(content.len() as u64);
+    audited.entry_mut().reason = Some("begins".to_owned());
+    audited.record(AuditDecision::Allowed)?;
+    audited.entry_mut().reason = None;
+    let origin = audited.origin();
+    let written = session.files.write_with_agreement(path, content, &origin, Some(agreement));
+    session.host.report_kept_texts();
     match written {
         Ok(written) => {
             if let Some(change) = written.change
-                && let Ok(change) = held.host.workspace.change(change)
+                && let Ok(change) = session.host.workspace.change(change)
             {
-                operating.entry_mut().before = change.before.map(|state| state.hash);
-                operating.entry_mut().after = change.after.map(|state| state.hash);
+                audited.entry_mut().before = change.before.map(|state| state.hash);
+                audited.entry_mut().after = change.after.map(|state| state.hash);
             }
-            operating.entry_mut().reason = written.drops_privileges.then(|| PRIVILEGES_DROPPED.to_owned());
-            operating.record(AuditDecision::Allowed)?;
+            audited.entry_mut().reason = written.drops_privileges.then(|| PRIVILEGES_DROPPED.to_owned());
+            audited.record(AuditDecision::Allowed)?;
             Ok(written)
         }
         Err(error) => {
-            operating.set_changed(matches!(error, FilesError::ChangedSinceApproval(_)));
-            Err(operating.record_failure(error.into()))
+            audited.set_changed(matches!(error, FilesError::ChangedSinceApproval(_)));
+            Err(audited.record_failure(error.into()))
         }
     }
 }
 
 /// Records a write that an editor carries out itself.
 pub(crate) async fn record_editor_write(
-    held: Arc<SessionInner>,
-    asking: OperationContext,
+    session: Arc<SessionInner>,
+    context: OperationContext,
     path: String,
-    had: Option<String>,
+    editor_text: Option<String>,
     written: String,
     origin: ChangeOrigin,
 ) -> Result<EditorWrite, RpcError> {
     run_blocking(move || {
-        let mut operating = AuditedOperation::new(held.clone(), AuditAction::Write, asking.call)
+        let mut audited = AuditedOperation::new(session.clone(), AuditAction::Write, context.call)
             .with_subject(AuditSubject::Path { requested: path.clone(), resolved: None });
-        operating.entry_mut().turn = origin.turn;
-        operating.entry_mut().bytes = Some(written.len() as u64);
-        match held.files.record_editor_write(&path, had.as_deref(), &written, &origin) {
+        audited.entry_mut().turn = origin.turn;
+        audited.entry_mut().bytes = Some(written.len() as u64);
+        match session.files.record_editor_write(&path, editor_text.as_deref(), &written, &origin) {
             Ok(write) => {
-                operating.entry_mut().reason = Some("the editor writes".to_owned());
-                operating.record(AuditDecision::Allowed)?;
+                audited.entry_mut().reason = Some("the editor writes".to_owned());
+                audited.record(AuditDecision::Allowed)?;
                 Ok(write)
             }
-            Err(error) => Err(operating.record_failure(error.into())),
+            Err(error) => Err(audited.record_failure(error.into())),
         }
     })
     .await?
@@ -397,18 +402,18 @@ pub(crate) async fn record_editor_write(
 
 /// Records that an editor did not write after all.
 pub(crate) async fn cancel_editor_write(
-    held: Arc<SessionInner>,
-    asking: OperationContext,
+    session: Arc<SessionInner>,
+    context: OperationContext,
     write: EditorWrite,
     origin: ChangeOrigin,
 ) -> Result<(), RpcError> {
     run_blocking(move || {
-        let mut operating = AuditedOperation::new(held.clone(), AuditAction::Write, asking.call)
+        let mut audited = AuditedOperation::new(session.clone(), AuditAction::Write, context.call)
             .with_subject(AuditSubject::Path { requested: write.path.clone(), resolved: None });
-        operating.entry_mut().turn = origin.turn;
-        operating.entry_mut().reason = Some("the editor did not write".to_owned());
-        held.files.cancel_editor_write(&write, &origin).map_err(RpcError::from)?;
-        operating.record(AuditDecision::Failed)
+        audited.entry_mut().turn = origin.turn;
+        audited.entry_mut().reason = Some("the editor did not write".to_owned());
+        session.files.cancel_editor_write(&write, &origin).map_err(RpcError::from)?;
+        audited.record(AuditDecision::Failed)
     })
     .await?
 }

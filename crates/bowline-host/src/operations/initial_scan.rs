@@ -38,19 +38,19 @@ pub(crate) enum InitialScan {
 
 /// Starts the initial scan, if it is enabled and not yet started. It ends early if the host is dropped.
 pub(crate) fn start(shared: &Arc<HostInner>) {
-    let begins = shared.options.observe
+    let is_starting = shared.options.observe
         && shared.initial_scan.send_if_modified(|state| {
-            let begins = matches!(state, InitialScan::NotStarted | InitialScan::Failed(_));
-            if begins {
+            let is_starting = matches!(state, InitialScan::NotStarted | InitialScan::Failed(_));
+            if is_starting {
                 *state = InitialScan::Running;
             }
-            begins
+            is_starting
         });
-    if !begins {
+    if !is_starting {
         return;
     }
     let (workspace, host) = (shared.workspace.clone(), Arc::downgrade(shared));
-    let look = spawn_blocking(move || {
+    let scan = spawn_blocking(move || {
         let mut progress = |files| match host.upgrade() {
             Some(shared) => {
                 shared.front_end.show_progress("looking at the project's files", files);
@@ -62,9 +62,9 @@ pub(crate) fn start(shared: &Arc<HostInner>) {
     });
     let host = Arc::downgrade(shared);
     tokio::spawn(async move {
-        let looked = look.await;
+        let result = scan.await;
         let Some(shared) = host.upgrade() else { return };
-        let state = match looked {
+        let state = match result {
             Ok(Ok(started)) => {
                 report_started(&shared, &started);
                 InitialScan::Done
@@ -113,19 +113,19 @@ pub(crate) async fn prepare_turn(shared: &Arc<HostInner>) -> Result<(), HostErro
     }
 }
 
-/// Waits for the initial scan, with a timeout. Shows a notice if `who` proceeds without it, or if it failed.
-pub(crate) async fn wait_or_proceed(shared: &Arc<HostInner>, who: &str) {
+/// Waits for the initial scan, with a timeout. Shows a notice if `actor` proceeds without it, or if it failed.
+pub(crate) async fn wait_or_proceed(shared: &Arc<HostInner>, actor: &str) {
     match timeout(SCAN_TIMEOUT, wait_until_done(shared)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => shared.front_end.show(HostEvent::Notice { text: &error.to_string() }),
-        Err(_) => report_proceeding(shared, who),
+        Err(_) => report_proceeding(shared, actor),
     }
 }
 
-fn report_proceeding(shared: &HostInner, who: &str) {
+fn report_proceeding(shared: &HostInner, actor: &str) {
     shared.proceeded_without_scan.store(true, Ordering::Relaxed);
     let text = format!(
-        "the first look at the project's files takes longer than {} s: what {who} changes before it is over may not be found \
+        "the first look at the project's files takes longer than {} s: what {actor} changes before it is over may not be found \
          or undone",
         SCAN_TIMEOUT.as_secs()
     );
@@ -139,8 +139,8 @@ pub(crate) fn is_done(shared: &HostInner) -> bool {
 
 fn report_started(shared: &HostInner, started: &ObserveStartReport) {
     let notice = |text: String| shared.front_end.show(HostEvent::Notice { text: &text });
-    if let Some(why) = &started.watcher_error {
-        notice(why.to_string());
+    if let Some(error) = &started.watcher_error {
+        notice(error.to_string());
     }
     if let Some(text) = describe_unnamed(started.report.walk.not_utf8) {
         notice(text);

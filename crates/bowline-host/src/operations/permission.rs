@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bowline_access::approvals::{ApprovalRequest, OperationApproval};
 use bowline_policy::audit::{AuditAction, AuditDecision as Recorded, AuditSubject};
 use bowline_policy::claims::{TextReplacement, ToolCallClaim, extract_claims};
 use bowline_policy::grants::ResolvedOperation;
@@ -20,7 +21,6 @@ use bowline_protocol::schema::v1::{
 };
 use bowline_protocol::terminal::Invocation;
 use bowline_wire::ClientContext;
-use bowline_workspace::approvals::{ApprovalRequest, OperationApproval};
 use bowline_workspace::terminals::resolve_command;
 
 use super::files::{WILL_DROP_PRIVILEGES, resolve_write, write_item};
@@ -41,54 +41,50 @@ pub const NO_ALLOW_OPTION: &str = "the agent offers no option to allow it";
 
 /// Serves `session/request_permission`.
 pub(crate) async fn handle_request(
-    held: Arc<SessionInner>,
+    session: Arc<SessionInner>,
     agent: Option<String>,
     request: RequestPermissionRequest,
     cx: ClientContext,
 ) -> Result<RequestPermissionResponse, RpcError> {
     let id = &request.tool_call.tool_call_id;
-    let call = ToolCallView::from_update(held.snapshot().tool_call(id), &request.tool_call);
+    let call = ToolCallView::from_update(session.snapshot().tool_call(id), &request.tool_call);
     let superseded = id.0.to_string();
-    let (mut operating, asked) = prepare_request(held, agent, call, &request.options).await?;
-    let cleared = authorize_operation(&mut operating, &asked, cx.cancel_signal()).await;
+    let (mut audited, approval_request) = prepare_request(session, agent, call, &request.options).await?;
+    let approval = authorize_operation(&mut audited, &approval_request, cx.cancel_signal()).await;
     let cancelled_here = cx.cancel_signal().is_fired();
-    let chosen = operating.chosen_option.take();
+    let chosen = audited.chosen_option.take();
     run_blocking(move || {
-        let (outcome, recorded) = match &cleared {
-            Ok(cleared) => match allow_outcome(&operating.session, &request.options, cleared) {
+        let (outcome, recorded) = match &approval {
+            Ok(approval) => match allow_outcome(&audited.session, &request.options, approval) {
                 Some(outcome) => (outcome, Recorded::Allowed),
                 None => {
                     // Denied to the agent, so its grants are revoked.
-                    operating
-                        .session
-                        .host
-                        .approvals
-                        .revoke_call_grants(operating.session.name(), &superseded);
+                    audited.session.host.approvals.revoke_call_grants(audited.session.name(), &superseded);
                     let is_always =
                         choose_outcome(&request.options, PermissionDecision::Allow(ChoiceLifetime::Always))
                             .is_ok();
-                    let why = if is_always { ONLY_ALLOW_ALWAYS } else { NO_ALLOW_OPTION };
-                    operating.entry_mut().reason = Some(why.to_owned());
+                    let reason = if is_always { ONLY_ALLOW_ALWAYS } else { NO_ALLOW_OPTION };
+                    audited.entry_mut().reason = Some(reason.to_owned());
                     (deny_outcome(&request.options), Recorded::Denied)
                 }
             },
             // The request itself was cancelled: its answer is an error, as for every other request.
             Err(RpcError::Cancelled) if cancelled_here => {
-                return Err(operating.record_failure(RpcError::Cancelled));
+                return Err(audited.record_failure(RpcError::Cancelled));
             }
             Err(RpcError::Cancelled) => (RequestPermissionOutcome::Cancelled, Recorded::Cancelled),
-            Err(busy @ RpcError::Busy { .. }) => return Err(operating.record_failure(busy.clone())),
+            Err(busy @ RpcError::Busy { .. }) => return Err(audited.record_failure(busy.clone())),
             Err(failure) => {
-                operating.entry_mut().reason = Some(failure.to_string());
+                audited.entry_mut().reason = Some(failure.to_string());
                 let outcome =
                     chosen.and_then(|id| find_chosen_option(&request.options, &id, AnswerChoice::Deny));
                 (outcome.unwrap_or_else(|| deny_outcome(&request.options)), Recorded::Denied)
             }
         };
-        operating.record(recorded)?;
+        audited.record(recorded)?;
         let response = RequestPermissionResponse::new(outcome);
-        Ok(match cleared {
-            Err(RpcError::Denied { reason: why }) => response.meta(reason_meta(why)),
+        Ok(match approval {
+            Err(RpcError::Denied { reason }) => response.meta(reason_meta(reason)),
             _ => response,
         })
     })
@@ -97,31 +93,31 @@ pub(crate) async fn handle_request(
 
 /// Prepares the operation and the approval request for a tool call. Earlier grants of the call are revoked.
 pub(super) async fn prepare_request(
-    held: Arc<SessionInner>,
+    session: Arc<SessionInner>,
     agent: Option<String>,
     call: ToolCallView,
     options: &[PermissionOption],
 ) -> Result<(AuditedOperation, ApprovalRequest), RpcError> {
     let call_id = call.id.0.to_string();
-    held.host.approvals.revoke_call_grants(held.name(), &call_id);
-    let mut operating = AuditedOperation::new(held.clone(), AuditAction::Permission, Some(call_id.clone()))
+    session.host.approvals.revoke_call_grants(session.name(), &call_id);
+    let mut audited = AuditedOperation::new(session.clone(), AuditAction::Permission, Some(call_id.clone()))
         .with_subject(AuditSubject::Text(call.title.to_string()));
-    let its = held.clone();
+    let owned_session = session.clone();
     let title = if call.title.is_empty() { "a tool call".to_owned() } else { call.title.to_string() };
-    let place = held
+    let permit = session
         .host
         .description_permits
         .acquire()
         .await
         .map_err(|closed| RpcError::Internal { reason: closed.to_string() })?;
-    let CallDescription { items, resolved_operations: deeds, warnings } =
-        run_blocking(move || describe_tool_call(&its, &call)).await?;
-    drop(place);
+    let CallDescription { items, resolved_operations, warnings } =
+        run_blocking(move || describe_tool_call(&owned_session, &call)).await?;
+    drop(permit);
     if let [item] = items.as_slice() {
-        operating.entry_mut().subject = AuditSubject::from(&item.operation.target);
+        audited.entry_mut().subject = AuditSubject::from(&item.operation.target);
     }
     let request = ApprovalRequest {
-        holder: operating.holder(),
+        holder: audited.holder(),
         call: Some(call_id),
         agent,
         trigger: QuestionTrigger::PermissionRequest,
@@ -129,25 +125,25 @@ pub(super) async fn prepare_request(
         items,
         warnings: warnings.into_iter().chain(missing_option_warning(options)).collect(),
         agent_options: AgentOption::from_options(options),
-        resolved_operations: deeds,
+        resolved_operations,
     };
-    Ok((operating, request))
+    Ok((audited, request))
 }
 
 /// Returns the outcome that allows the call once. Longer lifetimes are remembered here, not by the agent, whose idea of
 /// *always* may be wider. If the agent offers only *always*, it is chosen if the user, warned of it, has agreed, or if
 /// the preset is `full`, which allows everything anyway. Blocks on the disk.
 pub(super) fn allow_outcome(
-    held: &SessionInner,
+    session: &SessionInner,
     options: &[PermissionOption],
-    cleared: &OperationApproval,
+    approval: &OperationApproval,
 ) -> Option<RequestPermissionOutcome> {
-    if let OperationApproval::Person { option: Some(id), .. } = cleared {
+    if let OperationApproval::Person { option: Some(id), .. } = approval {
         return find_chosen_option(options, id, AnswerChoice::Allow);
     }
     choose_outcome(options, PermissionDecision::Allow(ChoiceLifetime::Once)).ok().or_else(|| {
-        let is_full = || held.host.approvals.policy().is_ok_and(|policy| policy.preset == Preset::Full);
-        let may_last = matches!(cleared, OperationApproval::Person { .. }) || is_full();
+        let is_full = || session.host.approvals.policy().is_ok_and(|policy| policy.preset == Preset::Full);
+        let may_last = matches!(approval, OperationApproval::Person { .. }) || is_full();
         may_last.then(|| choose_outcome(options, PermissionDecision::Allow(ChoiceLifetime::Always)).ok())?
     })
 }
@@ -159,10 +155,10 @@ fn find_chosen_option(
     id: &PermissionOptionId,
     choice: AnswerChoice,
 ) -> Option<RequestPermissionOutcome> {
-    let offer = AgentOption::from_options(options)
+    let option = AgentOption::from_options(options)
         .into_iter()
-        .find(|offer| offer.id == *id && offer.choice == choice)?;
-    Some(RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(offer.id)))
+        .find(|option| option.id == *id && option.choice == choice)?;
+    Some(RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option.id)))
 }
 
 /// Warns of an agent that offers only to allow always, or not at all.
@@ -181,9 +177,9 @@ pub(super) fn deny_outcome(options: &[PermissionOption]) -> RequestPermissionOut
 }
 
 /// Returns the reason for a denial as metadata, since the protocol has no field for it.
-pub(super) fn reason_meta(why: String) -> Meta {
+pub(super) fn reason_meta(reason: String) -> Meta {
     let mut meta = Meta::new();
-    meta.insert("bowline".to_owned(), serde_json::json!({ "reason": why }));
+    meta.insert("bowline".to_owned(), serde_json::json!({ "reason": reason }));
     meta
 }
 
@@ -198,39 +194,39 @@ struct CallDescription {
 }
 
 /// Describes the operations of a tool call. Blocks on the disk.
-fn describe_tool_call(held: &SessionInner, call: &ToolCallView) -> CallDescription {
-    let mut wrong: Vec<String> = Vec::new();
+fn describe_tool_call(session: &SessionInner, call: &ToolCallView) -> CallDescription {
+    let mut mismatched: Vec<String> = Vec::new();
     let mut drops_privileges = false;
     let mut items = Vec::new();
-    let mut deeds = Vec::new();
-    let mut room = MAX_TEXTS;
+    let mut resolved_operations = Vec::new();
+    let mut budget = MAX_TEXTS;
     for claim in extract_claims(call) {
         match claim {
             ToolCallClaim::Read { path } => {
-                let (item, deed) =
-                    describe_file_operation(held, OperationKind::Read, to_absolute(held, path));
+                let (item, resolved_operation) =
+                    describe_file_operation(session, OperationKind::Read, to_absolute(session, path));
                 items.push(item);
-                deeds.extend(deed);
+                resolved_operations.extend(resolved_operation);
             }
             ToolCallClaim::Delete { path } => {
-                let (item, deed) =
-                    describe_file_operation(held, OperationKind::Delete, to_absolute(held, path));
+                let (item, resolved_operation) =
+                    describe_file_operation(session, OperationKind::Delete, to_absolute(session, path));
                 items.push(item);
-                deeds.extend(deed);
+                resolved_operations.extend(resolved_operation);
             }
             ToolCallClaim::Write { path, text } => {
-                let written = plan_write(held, to_absolute(held, path.clone()), text, &mut room);
+                let written = plan_write(session, to_absolute(session, path.clone()), text, &mut budget);
                 items.push(written.item);
-                deeds.extend(written.resolved_operation);
+                resolved_operations.extend(written.resolved_operation);
                 drops_privileges |= written.drops_privileges;
                 if written.is_mismatched {
-                    wrong.push(path);
+                    mismatched.push(path);
                 }
             }
             ToolCallClaim::Run { invocation, cwd } => {
-                let (item, deed) = describe_command(held, invocation, cwd);
+                let (item, resolved_operation) = describe_command(session, invocation, cwd);
                 items.push(item);
-                deeds.push(deed);
+                resolved_operations.push(resolved_operation);
             }
             ToolCallClaim::Fetch { url } => {
                 items.push(QuestionItem::new(Operation {
@@ -250,7 +246,7 @@ fn describe_tool_call(held: &SessionInner, call: &ToolCallView) -> CallDescripti
     if let Some(item) = at.and_then(|at| items.get_mut(at)) {
         item.description = Some(Arc::new(ToolCallDescription::from_tool_call(call)));
     }
-    let wrong = match wrong.as_slice() {
+    let mismatched = match mismatched.as_slice() {
         [] => None,
         [path] => {
             Some(format!("{path} does not have the text that would be replaced, or has it more than once"))
@@ -261,20 +257,16 @@ fn describe_tool_call(held: &SessionInner, call: &ToolCallView) -> CallDescripti
         )),
     };
     let dropped = drops_privileges.then(|| WILL_DROP_PRIVILEGES.to_owned());
-    CallDescription {
-        items,
-        resolved_operations: deeds,
-        warnings: wrong.into_iter().chain(dropped).collect(),
-    }
+    CallDescription { items, resolved_operations, warnings: mismatched.into_iter().chain(dropped).collect() }
 }
 
 /// Returns the absolute path of a tool's input, which may be relative to the session's directory. Only the tool can
 /// expand `~`.
-fn to_absolute(held: &SessionInner, path: String) -> String {
+fn to_absolute(session: &SessionInner, path: String) -> String {
     if path.is_empty() || path.starts_with(['/', '~']) {
         return path;
     }
-    format!("{}/{path}", held.files.roots().cwd())
+    format!("{}/{path}", session.files.roots().cwd())
 }
 
 /// A write, described before it is carried out.
@@ -292,19 +284,19 @@ fn required_access(kind: OperationKind) -> Access {
 }
 
 pub(super) fn describe_file_operation(
-    held: &SessionInner,
+    session: &SessionInner,
     kind: OperationKind,
     path: String,
 ) -> (QuestionItem, Option<ResolvedOperation>) {
-    match held.files.admit(&path, required_access(kind)) {
+    match session.files.admit(&path, required_access(kind)) {
         Ok(admitted) => {
             let (path, file) = (admitted.canonical().to_owned(), admitted.file_id());
-            let deed = match kind {
+            let resolved_operation = match kind {
                 OperationKind::Read => Some(ResolvedOperation::Read { path, file }),
                 OperationKind::Delete => Some(ResolvedOperation::Delete { path, file }),
                 _ => None,
             };
-            (QuestionItem::new(admitted.operation(kind)), deed)
+            (QuestionItem::new(admitted.operation(kind)), resolved_operation)
         }
         Err(_) => (
             QuestionItem::new(Operation { kind, target: OperationTarget::OutsideRoots { requested: path } }),
@@ -315,12 +307,12 @@ pub(super) fn describe_file_operation(
 
 /// Describes a write with its result, bound to it; or, if the result cannot be determined, as the agent shows it.
 pub(super) fn plan_write(
-    held: &SessionInner,
+    session: &SessionInner,
     path: String,
     text: Option<TextReplacement>,
-    room: &mut usize,
+    budget: &mut usize,
 ) -> PlannedWrite {
-    let (item, _) = describe_file_operation(held, OperationKind::Write, path.clone());
+    let (item, _) = describe_file_operation(session, OperationKind::Write, path.clone());
     let Some(text) = text else {
         return PlannedWrite {
             item,
@@ -330,62 +322,53 @@ pub(super) fn plan_write(
         };
     };
     // The file's actual content, not the agent's version of it.
-    let current = held.files.preview_write(&path, &text.new).ok().map(|preview| preview.before);
+    let current = session.files.preview_write(&path, &text.new).ok().map(|preview| preview.before);
     let is_known = current.is_some();
-    let whole = current.and_then(|before| text.apply_to(before.as_deref().map(String::as_str)));
-    let is_wrong = is_known && whole.is_none();
-    let shown = whole.and_then(|whole| Some((held.files.preview_write(&path, &whole).ok()?, whole)));
-    let Some((preview, whole)) = shown else {
+    let new_text = current.and_then(|before| text.apply_to(before.as_deref().map(String::as_str)));
+    let is_mismatched = is_known && new_text.is_none();
+    let planned =
+        new_text.and_then(|new_text| Some((session.files.preview_write(&path, &new_text).ok()?, new_text)));
+    let Some((preview, new_text)) = planned else {
         let bytes = text.new.len() + text.old.as_ref().map_or(0, String::len);
         let change = TextChange { before: text.old.map(Arc::new), after: Arc::new(text.new) };
-        let item = QuestionItem { change: take_budget(room, bytes).then_some(change), ..item };
-        return PlannedWrite {
-            item,
-            resolved_operation: None,
-            is_mismatched: is_wrong,
-            drops_privileges: false,
-        };
+        let item = QuestionItem { change: take_budget(budget, bytes).then_some(change), ..item };
+        return PlannedWrite { item, resolved_operation: None, is_mismatched, drops_privileges: false };
     };
     let drops_privileges = preview.drops_privileges;
     let bytes = preview.after.len() + preview.before.as_ref().map_or(0, |before| before.len());
-    if !take_budget(room, bytes) {
-        return PlannedWrite { item, resolved_operation: None, is_mismatched: is_wrong, drops_privileges };
+    if !take_budget(budget, bytes) {
+        return PlannedWrite { item, resolved_operation: None, is_mismatched, drops_privileges };
     }
-    let deed = Some(resolve_write(&preview, &whole));
-    PlannedWrite {
-        item: write_item(&path, &preview),
-        resolved_operation: deed,
-        is_mismatched: is_wrong,
-        drops_privileges,
-    }
+    let resolved_operation = Some(resolve_write(&preview, &new_text));
+    PlannedWrite { item: write_item(&path, &preview), resolved_operation, is_mismatched, drops_privileges }
 }
 
 /// Takes bytes from the text budget of a question, if enough are left.
-fn take_budget(room: &mut usize, bytes: usize) -> bool {
-    let fits = bytes <= *room;
-    *room -= if fits { bytes } else { 0 };
+fn take_budget(budget: &mut usize, bytes: usize) -> bool {
+    let fits = bytes <= *budget;
+    *budget -= if fits { bytes } else { 0 };
     fits
 }
 
 fn describe_command(
-    held: &SessionInner,
+    session: &SessionInner,
     invocation: Invocation,
     cwd: Option<String>,
 ) -> (QuestionItem, ResolvedOperation) {
-    let asked = cwd.unwrap_or_else(|| held.files.roots().cwd().to_owned());
+    let requested = cwd.unwrap_or_else(|| session.files.roots().cwd().to_owned());
     // An unusable directory is shown as named; the command itself is refused later.
-    let cwd = held.files.working_directory(&asked).map_or(asked, |directory| directory.path);
-    let deed = ResolvedOperation::Run {
+    let cwd = session.files.working_directory(&requested).map_or(requested, |directory| directory.path);
+    let resolved_operation = ResolvedOperation::Run {
         invocation: canonical_invocation_in(&invocation, &cwd),
         cwd: cwd.clone(),
         env: Vec::new(),
     };
-    let command = resolve_command(&held.files, invocation, cwd, Vec::new());
+    let command = resolve_command(&session.files, invocation, cwd, Vec::new());
     (
         QuestionItem::new(Operation {
             kind: OperationKind::Execute,
             target: OperationTarget::Command(command),
         }),
-        deed,
+        resolved_operation,
     )
 }

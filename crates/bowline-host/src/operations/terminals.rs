@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use bowline_access::approvals::ApprovalRequest;
 use bowline_history::changes::ChangeOrigin;
 use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject};
 use bowline_policy::claims::find_call_for_operation;
@@ -21,7 +22,6 @@ use bowline_protocol::terminal::CommandExit;
 use bowline_text::display;
 use bowline_text::display::quote;
 use bowline_wire::ClientContext;
-use bowline_workspace::approvals::ApprovalRequest;
 use bowline_workspace::terminals::CommandRequest;
 
 use super::{
@@ -30,49 +30,49 @@ use super::{
 use crate::front_end::HostEvent;
 use crate::host::HostInner;
 use crate::session::SessionInner;
-use bowline_workspace::clock::now;
+use bowline_storage::clock::now;
 
 /// Serves `terminal/create`.
 pub(crate) async fn create(
-    held: Arc<SessionInner>,
+    session: Arc<SessionInner>,
     agent: Option<String>,
     request: CreateTerminalRequest,
     cx: ClientContext,
 ) -> Result<CreateTerminalResponse, RpcError> {
-    let call = find_call_for_operation(&held.snapshot(), None);
-    let asked = CommandRequest {
+    let call = find_call_for_operation(&session.snapshot(), None);
+    let request = CommandRequest {
         command: request.command,
         args: request.args,
         env: request.env.into_iter().map(|variable| (variable.name, variable.value)).collect(),
         cwd: request.cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
         output_limit: request.output_byte_limit,
     };
-    let asking =
+    let context =
         OperationContext { agent, call, cancel: cx.cancel_signal().clone(), missing_file_quirk: None };
-    start(held, asking, asked).await.map(CreateTerminalResponse::new)
+    start(session, context, request).await.map(CreateTerminalResponse::new)
 }
 
 /// Starts a command, authorized and recorded.
 pub(crate) async fn start(
-    held: Arc<SessionInner>,
-    asking: OperationContext,
-    asked: CommandRequest,
+    session: Arc<SessionInner>,
+    context: OperationContext,
+    request: CommandRequest,
 ) -> Result<TerminalId, RpcError> {
-    let OperationContext { agent, call, cancel, .. } = asking;
-    let mut operating = AuditedOperation::new(held.clone(), AuditAction::TerminalCreate, call.clone())
-        .with_subject(AuditSubject::Text(display::escape_line(&asked.command, 4096)));
-    let its = held.clone();
-    let prepared = run_blocking(move || its.terminals.prepare(asked)).await?;
+    let OperationContext { agent, call, cancel, .. } = context;
+    let mut audited = AuditedOperation::new(session.clone(), AuditAction::TerminalCreate, call.clone())
+        .with_subject(AuditSubject::Text(display::escape_line(&request.command, 4096)));
+    let owned_session = session.clone();
+    let prepared = run_blocking(move || owned_session.terminals.prepare(request)).await?;
     let prepared = match prepared {
         Ok(prepared) => prepared,
-        Err(error) => return run_blocking(move || Err(operating.record_failure(error.into()))).await?,
+        Err(error) => return run_blocking(move || Err(audited.record_failure(error.into()))).await?,
     };
     let command = prepared.command();
     let operation =
         Operation { kind: OperationKind::Execute, target: OperationTarget::Command(command.clone()) };
-    operating.entry_mut().subject = AuditSubject::from(&operation.target);
+    audited.entry_mut().subject = AuditSubject::from(&operation.target);
     let request = ApprovalRequest {
-        holder: operating.holder(),
+        holder: audited.holder(),
         call,
         agent,
         trigger: QuestionTrigger::UnrequestedOperation,
@@ -82,51 +82,51 @@ pub(crate) async fn start(
         agent_options: Vec::new(),
         resolved_operations: vec![resolve_run(&command)],
     };
-    let cleared = authorize_operation(&mut operating, &request, &cancel).await;
-    let (mut operating, prepared) = run_blocking(move || {
-        let wanted = cleared.and_then(|_| operating.check_active());
+    let approval = authorize_operation(&mut audited, &request, &cancel).await;
+    let (mut audited, prepared) = run_blocking(move || {
+        let outcome = approval.and_then(|_| audited.check_active());
         // The approval covers that directory at its path.
-        let is_there = || operating.session.files.is_current_directory(&prepared.directory);
+        let is_current = || audited.session.files.is_current_directory(&prepared.directory);
         let moved = || RpcError::InvalidParams {
             reason: format!("{} is another directory by now: ask again", quote(&prepared.directory.path)),
         };
-        if let Err(failure) = wanted.and_then(|()| if is_there() { Ok(()) } else { Err(moved()) }) {
-            return Err(operating.record_failure(failure));
+        if let Err(failure) = outcome.and_then(|()| if is_current() { Ok(()) } else { Err(moved()) }) {
+            return Err(audited.record_failure(failure));
         }
-        operating.record(AuditDecision::Allowed)?;
-        Ok((operating, prepared))
+        audited.record(AuditDecision::Allowed)?;
+        Ok((audited, prepared))
     })
     .await??;
-    scan_before_command(&held.host).await;
-    let running = UnscannedCommandGuard::new(&held.host);
-    match held.terminals.start(prepared).await {
+    scan_before_command(&session.host).await;
+    let running = UnscannedCommandGuard::new(&session.host);
+    match session.terminals.start(prepared).await {
         Ok(id) => {
-            held.track_command(operating.holder().turn, id.clone());
-            if operating.check_active().is_err() {
+            session.track_command(audited.holder().turn, id.clone());
+            if audited.check_active().is_err() {
                 // The turn was cancelled while the command started, after the turn's commands were killed.
-                held.terminals.kill(&id).await.ok();
+                session.terminals.kill(&id).await.ok();
             }
-            held.show(HostEvent::TerminalStarted {
-                session: &held.id,
+            session.show(HostEvent::TerminalStarted {
+                session: &session.id,
                 terminal: &id,
                 command: &command,
-                terminals: &held.terminals,
+                terminals: &session.terminals,
             });
-            let exit = held.terminals.wait_detached(&id);
-            let following = CommandCompletion::new(&held, id.clone(), &command, &mut operating);
-            let looking = held.pending_scans.add(id.clone());
+            let exit = session.terminals.wait_detached(&id);
+            let completion = CommandCompletion::new(&session, id.clone(), &command, &mut audited);
+            let scan_guard = session.pending_scans.add(id.clone());
             tokio::spawn(async move {
                 // Variables drop in reverse order: a caller woken by the end of the scan finds the command no longer
                 // counted.
-                let (_looking, _running) = (looking, running);
+                let (_scan_guard, _running) = (scan_guard, running);
                 // A released terminal has been killed, and the release records its end.
                 if let Ok(exit) = exit.await {
-                    following.record_exit(exit).await;
+                    completion.record_exit(exit).await;
                 }
             });
             Ok(id)
         }
-        Err(error) => run_blocking(move || Err(operating.record_failure(error.into()))).await?,
+        Err(error) => run_blocking(move || Err(audited.record_failure(error.into()))).await?,
     }
 }
 
@@ -170,20 +170,20 @@ struct CommandCompletion {
 
 impl CommandCompletion {
     fn new(
-        held: &Arc<SessionInner>,
+        session: &Arc<SessionInner>,
         terminal: TerminalId,
         command: &CommandSpec,
-        operating: &mut AuditedOperation,
+        audited: &mut AuditedOperation,
     ) -> Self {
-        let (mut origin, entry) = (operating.origin(), operating.entry_mut().clone());
+        let (mut origin, entry) = (audited.origin(), audited.entry_mut().clone());
         origin.command = Some(display::escape_line(
             &bowline_protocol::terminal::format_invocation(&command.invocation),
             4096,
         ));
         Self {
-            shared: held.host.clone(),
-            session: Arc::downgrade(held),
-            session_id: held.id.clone(),
+            shared: session.host.clone(),
+            session: Arc::downgrade(session),
+            session_id: session.id.clone(),
             terminal,
             origin,
             entry,
@@ -195,8 +195,8 @@ impl CommandCompletion {
     async fn record_exit(self, exit: CommandExit) {
         let Self { shared, session_id: session, terminal, mut origin, mut entry, .. } = self;
         // The changes are attributed to the turn in progress by now.
-        if let Some(held) = self.session.upgrade() {
-            origin.turn = held.holder(held.turn_status()).turn;
+        if let Some(session) = self.session.upgrade() {
+            origin.turn = session.holder(session.turn_status()).turn;
         }
         let observed = scan_changes(&shared, origin).await;
         (entry.at, entry.action, entry.decision) = (now(), AuditAction::TerminalExit, AuditDecision::Allowed);
@@ -226,66 +226,66 @@ impl CommandCompletion {
 
 /// Serves `terminal/output`.
 pub(crate) async fn output(
-    held: Arc<SessionInner>,
+    session: Arc<SessionInner>,
     request: TerminalOutputRequest,
 ) -> Result<TerminalOutputResponse, RpcError> {
-    let shown = held.terminals.output(&request.terminal_id).await?;
-    let exit = shown.exit.as_ref().map(Into::into);
-    Ok(TerminalOutputResponse::new(shown.text, shown.truncated).exit_status(exit))
+    let snapshot = session.terminals.output(&request.terminal_id).await?;
+    let exit = snapshot.exit.as_ref().map(Into::into);
+    Ok(TerminalOutputResponse::new(snapshot.text, snapshot.truncated).exit_status(exit))
 }
 
 /// Serves `terminal/wait_for_exit`.
 pub(crate) async fn wait(
-    held: Arc<SessionInner>,
+    session: Arc<SessionInner>,
     request: WaitForTerminalExitRequest,
     cx: ClientContext,
 ) -> Result<WaitForTerminalExitResponse, RpcError> {
     tokio::select! {
         biased;
         () = cx.cancelled() => Err(RpcError::Cancelled),
-        exit = held.terminals.wait(&request.terminal_id) => Ok(WaitForTerminalExitResponse::new((&exit?).into())),
+        exit = session.terminals.wait(&request.terminal_id) => Ok(WaitForTerminalExitResponse::new((&exit?).into())),
     }
 }
 
 /// Serves `terminal/kill`.
 pub(crate) async fn kill(
-    held: Arc<SessionInner>,
+    session: Arc<SessionInner>,
     request: KillTerminalRequest,
 ) -> Result<KillTerminalResponse, RpcError> {
-    kill_terminal(held, &request.terminal_id).await.map(|()| KillTerminalResponse::new())
+    kill_terminal(session, &request.terminal_id).await.map(|()| KillTerminalResponse::new())
 }
 
 /// Kills a command.
-pub(crate) async fn kill_terminal(held: Arc<SessionInner>, id: &TerminalId) -> Result<(), RpcError> {
-    let outcome = held.terminals.kill(id).await.map_err(RpcError::from);
-    record_outcome(held, AuditAction::TerminalKill, id, outcome).await
+pub(crate) async fn kill_terminal(session: Arc<SessionInner>, id: &TerminalId) -> Result<(), RpcError> {
+    let outcome = session.terminals.kill(id).await.map_err(RpcError::from);
+    record_outcome(session, AuditAction::TerminalKill, id, outcome).await
 }
 
 /// Serves `terminal/release`.
 pub(crate) async fn release(
-    held: Arc<SessionInner>,
+    session: Arc<SessionInner>,
     request: ReleaseTerminalRequest,
 ) -> Result<ReleaseTerminalResponse, RpcError> {
-    release_terminal(held, &request.terminal_id).await.map(|()| ReleaseTerminalResponse::new())
+    release_terminal(session, &request.terminal_id).await.map(|()| ReleaseTerminalResponse::new())
 }
 
 /// Kills a command and releases its terminal.
-pub(crate) async fn release_terminal(held: Arc<SessionInner>, id: &TerminalId) -> Result<(), RpcError> {
-    let outcome = held.terminals.release(id).await.map_err(RpcError::from);
-    record_outcome(held, AuditAction::TerminalRelease, id, outcome).await
+pub(crate) async fn release_terminal(session: Arc<SessionInner>, id: &TerminalId) -> Result<(), RpcError> {
+    let outcome = session.terminals.release(id).await.map_err(RpcError::from);
+    record_outcome(session, AuditAction::TerminalRelease, id, outcome).await
 }
 
 async fn record_outcome(
-    held: Arc<SessionInner>,
+    session: Arc<SessionInner>,
     action: AuditAction,
     id: &TerminalId,
     outcome: Result<(), RpcError>,
 ) -> Result<(), RpcError> {
-    let mut operating =
-        AuditedOperation::new(held, action, None).with_subject(AuditSubject::Text(id.0.to_string()));
+    let mut audited =
+        AuditedOperation::new(session, action, None).with_subject(AuditSubject::Text(id.0.to_string()));
     run_blocking(move || match outcome {
-        Ok(()) => operating.record(AuditDecision::Allowed),
-        Err(failure) => Err(operating.record_failure(failure)),
+        Ok(()) => audited.record(AuditDecision::Allowed),
+        Err(failure) => Err(audited.record_failure(failure)),
     })
     .await?
 }

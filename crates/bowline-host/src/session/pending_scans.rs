@@ -21,22 +21,22 @@ pub(crate) struct PendingScans {
 impl PendingScans {
     /// Adds a command. The caller drops the sender once its changes have been scanned.
     pub(crate) fn add(&self, terminal: TerminalId) -> watch::Sender<()> {
-        let (looking, followed) = watch::channel(());
+        let (guard, receiver) = watch::channel(());
         let mut all = self.lock_commands();
-        all.retain(|(_, followed)| followed.has_changed().is_ok());
-        all.push((terminal, followed));
-        looking
+        all.retain(|(_, receiver)| receiver.has_changed().is_ok());
+        all.push((terminal, receiver));
+        guard
     }
 
     /// Waits until the changes of ended commands have been scanned, so that they are attributed to those commands.
     pub(crate) async fn wait_for_ended(&self, terminals: &LocalTerminals) {
-        let followed = std::mem::take(&mut *self.lock_commands());
-        for (terminal, mut looking) in followed {
+        let commands = std::mem::take(&mut *self.lock_commands());
+        for (terminal, mut receiver) in commands {
             // A released command has ended, too.
             if timeout(Duration::ZERO, terminals.wait(&terminal)).await.is_ok() {
-                timeout(SCAN_TIMEOUT, looking.changed()).await.ok();
+                timeout(SCAN_TIMEOUT, receiver.changed()).await.ok();
             } else {
-                self.lock_commands().push((terminal, looking));
+                self.lock_commands().push((terminal, receiver));
             }
         }
     }

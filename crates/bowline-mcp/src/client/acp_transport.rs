@@ -17,7 +17,7 @@ use bowline_protocol::schema::v1::{
     MessageMcpResponse,
 };
 use bowline_text::display;
-use bowline_wire::methods::RpcRequest;
+use bowline_wire::message::methods::RpcRequest;
 use bowline_wire::{CallError, ClientHandle};
 use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, ClientNotification, RequestId, ServerJsonRpcMessage};
@@ -44,28 +44,28 @@ pub struct McpOverAcp {
 }
 
 impl McpOverAcp {
-    /// Returns a handle for reaching the servers of a client. Notifications from the client must be passed to `told`,
+    /// Returns a handle for reaching the servers of a client. Notifications from the client must be passed to `router`,
     /// the connection's only router.
     #[must_use]
-    pub fn new(client: ClientHandle, told: McpNotificationRouter) -> Self {
-        Self { client, router: told }
+    pub fn new(client: ClientHandle, router: McpNotificationRouter) -> Self {
+        Self { client, router }
     }
 
     /// Sends a request to a server, and returns its answer or an error answer in its place.
     async fn send_request(
         &self,
         server: McpServerAcpId,
-        (id, asked): (RequestId, Value),
-        arrives: mpsc::Sender<ServerJsonRpcMessage>,
+        (id, request): (RequestId, Value),
+        sender: mpsc::Sender<ServerJsonRpcMessage>,
     ) -> ServerJsonRpcMessage {
-        let open = self.router.register(server.clone(), arrives);
-        let method = asked.get("method").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let params = asked.get("params").and_then(Value::as_object).cloned();
+        let open = self.router.register(server.clone(), sender);
+        let method = request.get("method").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let params = request.get("params").and_then(Value::as_object).cloned();
         let lists_tools = method == "tools/list";
         let request = MessageMcpRequest::new(server, open.id.clone(), method).params(params);
         let answer = match self.client.caller().call(&McpMessageRequest(request)).await {
             Ok(answer) => answer,
-            Err(why) => return error_answer(id, describe_call_error(&why)),
+            Err(error) => return error_answer(id, describe_call_error(&error)),
         };
         if answer.get().len() > MAX_MESSAGE {
             return error_answer(id, format!("the answer of the server is larger than {MAX_MESSAGE} bytes"));
@@ -91,13 +91,13 @@ fn unreadable_answer(id: RequestId) -> ServerJsonRpcMessage {
 }
 
 /// Describes a failed call. The text names the client, not the server, as the source of the error.
-fn describe_call_error(why: &CallError) -> String {
-    match why {
+fn describe_call_error(error: &CallError) -> String {
+    match error {
         CallError::ErrorResponse(error) => {
             format!("the client does not pass it on: {}", display::escape_line(&error.message, MAX_ERROR))
         }
         CallError::Unreadable { .. } => "the answer of the client cannot be read".to_owned(),
-        why => display::escape_line(&why.to_string(), MAX_ERROR),
+        error => display::escape_line(&error.to_string(), MAX_ERROR),
     }
 }
 
@@ -136,28 +136,29 @@ impl RouterState {
 
 impl McpNotificationRouter {
     /// Routes a notification. Returns whether it belongs to a pending request; otherwise it is dropped.
-    pub fn route(&self, told: MessageMcpNotification) -> bool {
+    pub fn route(&self, notification: MessageMcpNotification) -> bool {
         let open = self.shared.open();
-        let Some((_, arrives)) = open.get(&told.request_id).filter(|(server, _)| *server == told.server_id)
+        let Some((_, sender)) =
+            open.get(&notification.request_id).filter(|(server, _)| *server == notification.server_id)
         else {
             return false;
         };
-        let mut message = json!({ "jsonrpc": "2.0", "method": told.method });
-        if let Some(params) = told.params {
+        let mut message = json!({ "jsonrpc": "2.0", "method": notification.method });
+        if let Some(params) = notification.params {
             message["params"] = params.into();
         }
         // Unreadable notifications are dropped, and so are those that exceed the queue.
         if let Ok(message) = serde_json::from_value(message) {
-            arrives.try_send(message).unwrap_or_default();
+            sender.try_send(message).unwrap_or_default();
         }
         true
     }
 
-    /// Registers a request and returns its id. Notifications with that id reach `arrives` until the guard is dropped.
-    fn register(&self, server: McpServerAcpId, arrives: mpsc::Sender<ServerJsonRpcMessage>) -> RouteGuard {
+    /// Registers a request and returns its id. Notifications with that id reach `sender` until the guard is dropped.
+    fn register(&self, server: McpServerAcpId, sender: mpsc::Sender<ServerJsonRpcMessage>) -> RouteGuard {
         let number = self.shared.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let id = McpRequestId::new(number.to_string());
-        self.shared.open().insert(id.clone(), (server, arrives));
+        self.shared.open().insert(id.clone(), (server, sender));
         RouteGuard { id, router: self.clone() }
     }
 }
@@ -185,14 +186,14 @@ pub(super) struct AcpTransport {
 }
 
 impl AcpTransport {
-    pub(super) fn new(over: McpOverAcp, server: McpServerAcpId) -> Self {
+    pub(super) fn new(mcp_over_acp: McpOverAcp, server: McpServerAcpId) -> Self {
         let (arrives, arrived) = mpsc::channel(MAX_QUEUED_MESSAGES);
-        Self { mcp_over_acp: over, server, arrives, arrived, pending: HashMap::new() }
+        Self { mcp_over_acp, server, arrives, arrived, pending: HashMap::new() }
     }
 
     fn cancel_all(&mut self) {
-        for (_, asked) in self.pending.drain() {
-            asked.abort();
+        for (_, task) in self.pending.drain() {
+            task.abort();
         }
     }
 }
@@ -207,27 +208,27 @@ impl Transport<RoleClient> for AcpTransport {
         match &message {
             ClientJsonRpcMessage::Request(request) => {
                 let id = request.id.clone();
-                let asked = serde_json::to_value(&message).unwrap_or_default();
-                let (over, server, arrives) =
+                let request = serde_json::to_value(&message).unwrap_or_default();
+                let (mcp_over_acp, server, sender) =
                     (self.mcp_over_acp.clone(), self.server.clone(), self.arrives.clone());
-                self.pending.retain(|_, asked| !asked.is_finished());
-                let asking = tokio::spawn({
+                self.pending.retain(|_, task| !task.is_finished());
+                let task = tokio::spawn({
                     let id = id.clone();
                     async move {
-                        let answer = over.send_request(server, (id, asked), arrives.clone()).await;
+                        let answer = mcp_over_acp.send_request(server, (id, request), sender.clone()).await;
                         // The channel is closed when the transport is gone, and then the answer is not needed.
-                        drop(arrives.send(answer).await);
+                        drop(sender.send(answer).await);
                     }
                 });
-                self.pending.insert(id, asking.abort_handle());
+                self.pending.insert(id, task.abort_handle());
             }
             ClientJsonRpcMessage::Notification(notification) => {
                 // Dropping a request cancels it. The protocol has no way to send any other notification.
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
-                    && let Some(asked) = self.pending.remove(id)
+                    && let Some(task) = self.pending.remove(id)
                 {
-                    asked.abort();
+                    task.abort();
                 }
             }
             // A server of this kind sends no requests.

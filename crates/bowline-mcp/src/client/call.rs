@@ -61,7 +61,7 @@ pub(super) async fn call(
     mut progress: impl FnMut(String),
 ) -> Result<McpCallOutput, McpError> {
     let link = wait_until_ready(server, &mut snapshot).await?;
-    let named = || server.to_owned();
+    let server_name = || server.to_owned();
     let params = CallToolRequestParams::new(tool).with_arguments(arguments);
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
     let limit = Instant::now() + settings.call_limit;
@@ -69,27 +69,27 @@ pub(super) async fn call(
     let send = link.peer.send_request_with_option(request, PeerRequestOptions::no_options());
     let sent = tokio::select! {
         biased;
-        why = wait_until_lost(&mut snapshot, &link) => return Err(McpError::ServerEnded { server: named(), why }),
+        why = wait_until_lost(&mut snapshot, &link) => return Err(McpError::ServerEnded { server: server_name(), why }),
         sent = send => sent,
         () = sleep_until(idle.min(limit)) => {
-            return Err(McpError::TimedOut { server: named(), after: settings.call_timeout });
+            return Err(McpError::TimedOut { server: server_name(), after: settings.call_timeout });
         }
     };
-    let mut handle = sent.map_err(|why| to_mcp_error(server, &why))?;
-    let mut unanswered = PendingCallGuard { peer: &link.peer, id: Some(handle.id.clone()) };
+    let mut handle = sent.map_err(|error| to_mcp_error(server, &error))?;
+    let mut pending = PendingCallGuard { peer: &link.peer, id: Some(handle.id.clone()) };
     let mut watch = link.handler.watch_progress(handle.progress_token.clone());
     let answer = loop {
         tokio::select! {
             biased;
             answer = &mut handle.rx => break answer.unwrap_or(Err(ServiceError::TransportClosed)),
             why = wait_until_lost(&mut snapshot, &link) => {
-                unanswered.id = None;
-                return Err(McpError::ServerEnded { server: named(), why });
+                pending.id = None;
+                return Err(McpError::ServerEnded { server: server_name(), why });
             }
             // Before the progress, which may never stop.
             () = sleep_until(idle.min(limit)) => {
                 let after = if idle < limit { settings.call_timeout } else { settings.call_limit };
-                return Err(McpError::TimedOut { server: named(), after });
+                return Err(McpError::TimedOut { server: server_name(), after });
             }
             Some(title) = watch.next() => {
                 idle = Instant::now() + settings.call_timeout;
@@ -97,22 +97,22 @@ pub(super) async fn call(
             }
         }
     };
-    unanswered.id = None;
+    pending.id = None;
     match answer {
         Ok(ServerResult::InputRequiredResult(_)) => {
-            Err(McpError::Unsupported { server: named(), what: "a question to the user" })
+            Err(McpError::Unsupported { server: server_name(), what: "a question to the user" })
         }
         Ok(ServerResult::CreateTaskResult(_)) => {
-            Err(McpError::Unsupported { server: named(), what: "a task in the background" })
+            Err(McpError::Unsupported { server: server_name(), what: "a task in the background" })
         }
         Ok(result) => Ok(parse_call_output(serde_json::to_value(result).unwrap_or_default())),
         // The connection ended, and the owner of the server knows why.
         Err(ServiceError::TransportClosed) => {
             let why = timeout(Duration::from_millis(500), wait_until_lost(&mut snapshot, &link)).await;
             let why = why.unwrap_or_else(|_| "it closed the connection".to_owned());
-            Err(McpError::ServerEnded { server: named(), why })
+            Err(McpError::ServerEnded { server: server_name(), why })
         }
-        Err(why) => Err(to_mcp_error(server, &why)),
+        Err(error) => Err(to_mcp_error(server, &error)),
     }
 }
 
@@ -142,16 +142,16 @@ async fn wait_until_lost(snapshot: &mut watch::Receiver<ServerSnapshot>, link: &
     }
 }
 
-fn to_mcp_error(server: &str, why: &ServiceError) -> McpError {
+fn to_mcp_error(server: &str, error: &ServiceError) -> McpError {
     let server = server.to_owned();
-    match why {
+    match error {
         ServiceError::McpError(error) => {
             McpError::Refused { server, message: display::escape_line(&error.message, MAX_ERROR_MESSAGE) }
         }
         ServiceError::TransportSend(error) => {
             McpError::Unreachable { server, why: http_connect_error(&*error.error).why }
         }
-        why => McpError::Unreachable { server, why: super::error::format_error_chain(why) },
+        error => McpError::Unreachable { server, why: super::error::format_error_chain(error) },
     }
 }
 

@@ -54,21 +54,21 @@ pub(super) struct ServerConnection {
 impl ServerConnection {
     /// Connects. Dropping the future leaves nothing behind.
     pub(super) async fn open(
-        reach: &TransportSpec,
+        spec: &TransportSpec,
         settings: &McpClientOptions,
-        ring: &Arc<OutputTail>,
+        output: &Arc<OutputTail>,
     ) -> Result<Self, ConnectError> {
         let modern = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] };
-        let (first, second) = match reach {
+        let (first, second) = match spec {
             // There is no connection that needs a handshake; servers that insist on one get it on the second attempt.
             TransportSpec::Acp { .. } => (modern, ClientLifecycleMode::Initialize),
             // Servers of the latest protocol may not know the handshake. Older servers may hang if they are asked the
             // new way first.
             _ => (ClientLifecycleMode::Initialize, modern),
         };
-        match Self::open_with_mode(reach, settings, ring, first).await {
+        match Self::open_with_mode(spec, settings, output, first).await {
             Err(OpenError::Handshake(failure)) => {
-                Self::open_with_mode(reach, settings, ring, second).await.map_err(|_| failure)
+                Self::open_with_mode(spec, settings, output, second).await.map_err(|_| failure)
             }
             Err(OpenError::Other(failure)) => Err(failure),
             Ok(connection) => Ok(connection),
@@ -76,55 +76,57 @@ impl ServerConnection {
     }
 
     async fn open_with_mode(
-        reach: &TransportSpec,
+        spec: &TransportSpec,
         settings: &McpClientOptions,
-        ring: &Arc<OutputTail>,
+        output: &Arc<OutputTail>,
         mode: ClientLifecycleMode,
     ) -> Result<Self, OpenError> {
         let grace = settings.grace_period;
-        match reach {
+        match spec {
             TransportSpec::Stdio { .. } => {
-                let (process, ProgramStreams { stdio: talk, stderr: errors }) =
-                    start_process(reach, settings).await?;
-                tokio::spawn(drain_stderr(errors, Arc::clone(ring)));
+                let (process, ProgramStreams { stdio, stderr }) = start_process(spec, settings).await?;
+                tokio::spawn(drain_stderr(stderr, Arc::clone(output)));
                 let mut process = ServerProcess { companion: process, exit: None };
-                let served =
-                    perform_handshake(StdioTransport::new(talk, Arc::clone(ring)), mode, Some(&mut process))
-                        .await;
-                let (running, line, cut) = served?;
-                Ok(Self { running, state: line, cut, process: Some(process), grace })
+                let handshake = perform_handshake(
+                    StdioTransport::new(stdio, Arc::clone(output)),
+                    mode,
+                    Some(&mut process),
+                )
+                .await;
+                let (running, state, cut) = handshake?;
+                Ok(Self { running, state, cut, process: Some(process), grace })
             }
             TransportSpec::Http { url, headers } => {
                 let transport =
                     streamable_http::transport(http_client(settings, url).await?, url, headers.clone());
-                let (running, line, cut) = perform_handshake(transport, mode, None).await?;
-                Ok(Self { running, state: line, cut, process: None, grace })
+                let (running, state, cut) = perform_handshake(transport, mode, None).await?;
+                Ok(Self { running, state, cut, process: None, grace })
             }
             TransportSpec::Sse { url, headers } => {
                 let client = http_client(settings, url).await?;
                 let connected = LegacyTransport::connect(client, url.clone(), headers.clone()).await;
-                let transport = connected.map_err(|why| match &why {
+                let transport = connected.map_err(|error| match &error {
                     LegacyError::Http(http) => ConnectError {
-                        why: format_error_chain(&why),
+                        why: format_error_chain(&error),
                         retry: RetryPolicy::if_transient(http.is_transient()),
                     },
                     LegacyError::NoEndpoint | LegacyError::OtherHost(_) => {
-                        ConnectError::permanent(format_error_chain(&why))
+                        ConnectError::permanent(format_error_chain(&error))
                     }
                 })?;
-                let (running, line, cut) = perform_handshake(transport, mode, None).await?;
-                Ok(Self { running, state: line, cut, process: None, grace })
+                let (running, state, cut) = perform_handshake(transport, mode, None).await?;
+                Ok(Self { running, state, cut, process: None, grace })
             }
             TransportSpec::Acp { server } => {
-                let Some(over) = &settings.over_acp else {
+                let Some(mcp_over_acp) = &settings.over_acp else {
                     return Err(ConnectError::permanent(
                         "there is no client that it could be reached through",
                     )
                     .into());
                 };
-                let transport = AcpTransport::new(over.clone(), server.clone());
-                let (running, line, cut) = perform_handshake(transport, mode, None).await?;
-                Ok(Self { running, state: line, cut, process: None, grace })
+                let transport = AcpTransport::new(mcp_over_acp.clone(), server.clone());
+                let (running, state, cut) = perform_handshake(transport, mode, None).await?;
+                Ok(Self { running, state, cut, process: None, grace })
             }
         }
     }
@@ -146,28 +148,29 @@ impl ServerConnection {
     pub(super) fn version(&self) -> Option<String> {
         let info = self.running.peer().peer_info()?;
         let server = info.server_info.as_ref()?;
-        let shown = |text: &str| display::escape_line(text, MAX_SHOWN);
-        let named = format!("{} {}", shown(&server.name), shown(&server.version));
+        let escape = |text: &str| display::escape_line(text, MAX_SHOWN);
+        let named = format!("{} {}", escape(&server.name), escape(&server.version));
         Some(format!("{} (MCP {})", named.trim(), info.protocol_version))
     }
 
     /// Waits until the connection ends, and describes how it ended.
     pub(super) async fn wait_until_ended(&mut self) -> String {
-        let Self { state: line, cut, process, .. } = self;
-        let closed = async |line: &mut watch::Receiver<ConnectionState>| {
-            line.wait_for(|line| *line != ConnectionState::Open)
+        let Self { state, cut, process, .. } = self;
+        let closed = async |state: &mut watch::Receiver<ConnectionState>| {
+            state
+                .wait_for(|state| *state != ConnectionState::Open)
                 .await
-                .map_or(ConnectionState::Closed, |line| *line)
+                .map_or(ConnectionState::Closed, |state| *state)
         };
         tokio::select! {
             biased;
             exit = wait_for_process_exit(process) => {
                 // Other processes may hold its output open. Its own output has arrived by now.
-                timeout(TAIL_TIMEOUT, closed(line)).await.map_or_else(drop, drop);
+                timeout(TAIL_TIMEOUT, closed(state)).await.map_or_else(drop, drop);
                 cut.send_replace(true);
                 describe_exit(exit)
             }
-            how = closed(line) => match (how, process.is_some()) {
+            end_state = closed(state) => match (end_state, process.is_some()) {
                 (ConnectionState::Flooded, _) => "it asks without reading what it is answered, so it was cut off".to_owned(),
                 (_, true) => match timeout(EXIT_TIMEOUT, wait_for_process_exit(process)).await {
                     Ok(exit) => describe_exit(exit),
@@ -234,20 +237,20 @@ async fn perform_handshake<T: Transport<RoleClient> + 'static>(
     mode: ClientLifecycleMode,
     process: Option<&mut ServerProcess>,
 ) -> Result<ServedConnection, OpenError> {
-    let (line_sender, line) = watch::channel(ConnectionState::Open);
+    let (state_sender, state) = watch::channel(ConnectionState::Open);
     let (cut, cut_receiver) = watch::channel(false);
-    let guarded = GuardedTransport::new(transport, line_sender, cut_receiver);
-    let why = match SharedHandler::default().serve_with_lifecycle(guarded, mode).await {
-        Ok(running) => return Ok((running, line, cut)),
-        Err(why) => why,
+    let guarded = GuardedTransport::new(transport, state_sender, cut_receiver);
+    let error = match SharedHandler::default().serve_with_lifecycle(guarded, mode).await {
+        Ok(running) => return Ok((running, state, cut)),
+        Err(error) => error,
     };
-    match (&why, process) {
+    match (&error, process) {
         (ClientInitializeError::JsonRpcError(error), _) => {
             let message = display::escape_line(&error.message, 300);
             Err(OpenError::Handshake(ConnectError::permanent(format!("it refuses the handshake: {message}"))))
         }
         (ClientInitializeError::NoCompatibleProtocolVersion { .. }, _) => {
-            let message = display::escape_line(&why.to_string(), 300);
+            let message = display::escape_line(&error.to_string(), 300);
             Err(OpenError::Handshake(ConnectError::permanent(format!(
                 "it does not speak MCP as expected: {message}"
             ))))
@@ -260,17 +263,17 @@ async fn perform_handshake<T: Transport<RoleClient> + 'static>(
             ClientInitializeError::TransportError { .. } | ClientInitializeError::ConnectionClosed(_),
             Some(process),
         ) => {
-            let how = timeout(EXIT_TIMEOUT, process.wait_for_exit())
+            let exit = timeout(EXIT_TIMEOUT, process.wait_for_exit())
                 .await
                 .map_or_else(|_| "it closed its output".to_owned(), describe_exit);
-            Err(ConnectError::transient(format!("{how} before it was ready")).into())
+            Err(ConnectError::transient(format!("{exit} before it was ready")).into())
         }
         (ClientInitializeError::ConnectionClosed(_), None) => {
             Err(ConnectError::transient("it closed the connection before it was ready").into())
         }
         _ => Err(ConnectError::permanent(format!(
             "it does not speak MCP as expected: {}",
-            format_error_chain(&why)
+            format_error_chain(&error)
         ))
         .into()),
     }
@@ -292,25 +295,25 @@ async fn http_client(
     url: &reqwest::Url,
 ) -> Result<reqwest::Client, ConnectError> {
     let settings = settings.http.clone();
-    let reaches = if url.scheme() == "http" { http::HttpScheme::Http } else { http::HttpScheme::Https };
+    let scheme = if url.scheme() == "http" { http::HttpScheme::Http } else { http::HttpScheme::Https };
     // Blocking, because the system's certificates are read from disk.
-    let made = tokio::task::spawn_blocking(move || http::build_client(&settings, reaches)).await;
-    match made {
+    let built = tokio::task::spawn_blocking(move || http::build_client(&settings, scheme)).await;
+    match built {
         Ok(Ok(client)) => Ok(client),
-        Ok(Err(why)) => Err(ConnectError::permanent(format_error_chain(&why))),
+        Ok(Err(error)) => Err(ConnectError::permanent(format_error_chain(&error))),
         Err(_) => Err(ConnectError::transient("the HTTP client was not made")),
     }
 }
 
 async fn start_process(
-    reach: &TransportSpec,
+    spec: &TransportSpec,
     settings: &McpClientOptions,
 ) -> Result<(SupervisedProgram, ProgramStreams), ConnectError> {
-    let TransportSpec::Stdio { command, args, env, cwd } = reach else {
+    let TransportSpec::Stdio { command, args, env, cwd } = spec else {
         return Err(ConnectError::permanent("it is no program"));
     };
     let env = command_environment(&settings.inherited_env, &settings.allowed_env, env);
-    let env = env.map_err(|why| ConnectError::permanent(format_error_chain(&why)))?;
+    let env = env.map_err(|error| ConnectError::permanent(format_error_chain(&error)))?;
     let argv = [command].into_iter().chain(args).cloned().collect();
     let directory = cwd.clone().unwrap_or_else(|| settings.directory.clone());
     let program = ProgramSpec {
@@ -320,22 +323,22 @@ async fn start_process(
         resource_limits: settings.resources,
         grace_period: settings.grace_period,
     };
-    SupervisedProgram::start(&settings.supervisor, program).await.map_err(|why| match why {
+    SupervisedProgram::start(&settings.supervisor, program).await.map_err(|error| match error {
         TerminalError::Supervisor(_) | TerminalError::System { .. } => {
-            ConnectError::transient(format_error_chain(&why))
+            ConnectError::transient(format_error_chain(&error))
         }
-        why => ConnectError::permanent(format_error_chain(&why)),
+        error => ConnectError::permanent(format_error_chain(&error)),
     })
 }
 
 /// Drains a server's standard error, so that the server never blocks on it.
-async fn drain_stderr(errors: pipe::Receiver, ring: Arc<OutputTail>) {
+async fn drain_stderr(stderr: pipe::Receiver, output: Arc<OutputTail>) {
     let mut buffer = vec![0; 64 * 1024];
-    while errors.readable().await.is_ok() {
-        match errors.try_read(&mut buffer) {
+    while stderr.readable().await.is_ok() {
+        match stderr.try_read(&mut buffer) {
             Ok(0) => return,
-            Ok(read) => ring.push(&buffer[..read]),
-            Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => {}
+            Ok(read) => output.push(&buffer[..read]),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
             Err(_) => return,
         }
         tokio::task::consume_budget().await;

@@ -43,8 +43,8 @@ pub(super) fn decode(line: &[u8]) -> DecodedLine {
 }
 
 /// Returns an error answer in place of an unusable one.
-pub(super) fn error_answer(id: RequestId, why: String) -> ServerJsonRpcMessage {
-    ServerJsonRpcMessage::error(ErrorData::internal_error(why, None), Some(id))
+pub(super) fn error_answer(id: RequestId, reason: String) -> ServerJsonRpcMessage {
+    ServerJsonRpcMessage::error(ErrorData::internal_error(reason, None), Some(id))
 }
 
 #[cfg(test)]

@@ -91,9 +91,9 @@ pub(super) fn format_error_chain(error: &(dyn std::error::Error + 'static)) -> S
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
         }
         source = error.source();
     }
@@ -113,7 +113,7 @@ pub(super) enum RetryPolicy {
 
 impl RetryPolicy {
     /// Returns the policy for a failure that is transient, or not.
-    pub(super) fn if_transient(passes: bool) -> Self {
-        if passes { Self::Soon } else { Self::Never }
+    pub(super) fn if_transient(is_transient: bool) -> Self {
+        if is_transient { Self::Soon } else { Self::Never }
     }
 }

@@ -35,15 +35,19 @@ pub(super) struct GuardedTransport<T> {
 }
 
 impl<T> GuardedTransport<T> {
-    pub(super) fn new(inner: T, line: watch::Sender<ConnectionState>, cut: watch::Receiver<bool>) -> Self {
-        Self { inner, unsent: Arc::default(), state: line, cutoff: cut }
+    pub(super) fn new(
+        inner: T,
+        state: watch::Sender<ConnectionState>,
+        cutoff: watch::Receiver<bool>,
+    ) -> Self {
+        Self { inner, unsent: Arc::default(), state, cutoff }
     }
 
-    fn close_as(&self, how: ConnectionState) {
-        self.state.send_if_modified(|line| {
-            let open = *line == ConnectionState::Open;
+    fn close_as(&self, end_state: ConnectionState) {
+        self.state.send_if_modified(|state| {
+            let open = *state == ConnectionState::Open;
             if open {
-                *line = how;
+                *state = end_state;
             }
             open
         });
@@ -58,10 +62,10 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for GuardedTransport<T> {
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
         let sent = self.inner.send(message);
-        let place = UnsentSlot::acquire(&self.unsent);
+        let slot = UnsentSlot::acquire(&self.unsent);
         async move {
             let sent = sent.await;
-            drop(place);
+            drop(slot);
             sent
         }
     }

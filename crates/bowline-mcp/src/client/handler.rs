@@ -63,8 +63,8 @@ pub(super) struct SharedHandler(pub(super) std::sync::Arc<NotificationHandler>);
 
 impl ClientHandler for SharedHandler {
     fn get_info(&self) -> ClientConfig {
-        let this = Implementation::new("bowline", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), this)
+        let implementation = Implementation::new("bowline", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), implementation)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 

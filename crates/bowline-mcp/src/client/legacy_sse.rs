@@ -45,7 +45,7 @@ impl LegacyTransport {
         headers: HeaderMap,
     ) -> Result<Self, LegacyError> {
         let request = client.get(url.clone()).headers(headers.clone()).header(ACCEPT, "text/event-stream");
-        let response = request.send().await.map_err(|why| HttpError::Request(why.without_url()))?;
+        let response = request.send().await.map_err(|error| HttpError::Request(error.without_url()))?;
         if !response.status().is_success() || !content_type(&response).starts_with("text/event-stream") {
             return Err(read_refusal(response).await.0.into());
         }
@@ -58,8 +58,8 @@ impl LegacyTransport {
         };
         let endpoint = url.join(endpoint.trim()).map_err(|_| LegacyError::NoEndpoint)?;
         if endpoint.origin() != url.origin() {
-            let shown = bowline_text::display::escape_line(endpoint.as_str(), 200);
-            return Err(LegacyError::OtherHost(shown));
+            let address = bowline_text::display::escape_line(endpoint.as_str(), 200);
+            return Err(LegacyError::OtherHost(address));
         }
         Ok(Self { client, headers, endpoint, events })
     }
@@ -75,8 +75,11 @@ impl Transport<RoleClient> for LegacyTransport {
         let request =
             self.client.post(self.endpoint.clone()).headers(self.headers.clone()).timeout(POST_TIMEOUT);
         async move {
-            let response =
-                request.json(&message).send().await.map_err(|why| HttpError::Request(why.without_url()))?;
+            let response = request
+                .json(&message)
+                .send()
+                .await
+                .map_err(|error| HttpError::Request(error.without_url()))?;
             if response.status().is_success() { Ok(()) } else { Err(read_refusal(response).await.0.into()) }
         }
     }

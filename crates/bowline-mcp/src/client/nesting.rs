@@ -11,7 +11,7 @@ pub(super) const MAX_DEPTH: usize = 120;
 /// Returns JSON with `null` in place of every array and object nested deeper than [`MAX_DEPTH`], or unchanged if there
 /// is no such value. Invalid JSON stays invalid.
 pub(super) fn cut_deep_values(json: &[u8]) -> Cow<'_, [u8]> {
-    let mut kept = Vec::new();
+    let mut output = Vec::new();
     // The offset up to which the text is copied, and whether anything was cut.
     let (mut copied, mut depth, mut is_cut) = (0, 0_usize, false);
     let (mut in_string, mut is_escaped) = (false, false);
@@ -27,8 +27,8 @@ pub(super) fn cut_deep_values(json: &[u8]) -> Cow<'_, [u8]> {
                 depth += 1;
                 if depth == MAX_DEPTH + 1 {
                     is_cut = true;
-                    kept.extend_from_slice(&json[copied..at]);
-                    kept.extend_from_slice(b"null");
+                    output.extend_from_slice(&json[copied..at]);
+                    output.extend_from_slice(b"null");
                     copied = json.len();
                 }
             }
@@ -42,8 +42,8 @@ pub(super) fn cut_deep_values(json: &[u8]) -> Cow<'_, [u8]> {
         }
     }
     if is_cut {
-        kept.extend_from_slice(&json[copied..]);
-        Cow::Owned(kept)
+        output.extend_from_slice(&json[copied..]);
+        Cow::Owned(output)
     } else {
         Cow::Borrowed(json)
     }

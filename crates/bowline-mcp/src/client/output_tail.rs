@@ -27,14 +27,14 @@ struct TailLines {
 
 impl OutputTail {
     /// Appends a piece of output.
-    pub(super) fn push(&self, piece: &[u8]) {
+    pub(super) fn push(&self, chunk: &[u8]) {
         let mut lines = self.lines();
         // Only the end of a flood can be kept.
-        let kept = &piece[piece.len().saturating_sub(MAX_BYTES)..];
-        let mut parts = kept.split(|byte| *byte == b'\n').peekable();
+        let tail = &chunk[chunk.len().saturating_sub(MAX_BYTES)..];
+        let mut parts = tail.split(|byte| *byte == b'\n').peekable();
         while let Some(part) = parts.next() {
-            let room = MAX_BYTES.saturating_sub(lines.rest.len());
-            lines.rest.extend_from_slice(&part[..part.len().min(room)]);
+            let available = MAX_BYTES.saturating_sub(lines.rest.len());
+            lines.rest.extend_from_slice(&part[..part.len().min(available)]);
             if parts.peek().is_some() {
                 lines.end_line();
             }
@@ -56,9 +56,9 @@ impl OutputTail {
     pub(super) fn display_lines(&self) -> Vec<String> {
         let lines = self.lines();
         let rest = Some(&lines.rest).filter(|rest| !rest.is_empty());
-        let shown =
+        let escape =
             |line: &Vec<u8>| display::escape_line(String::from_utf8_lossy(line).trim_end(), MAX_SHOWN_BYTES);
-        lines.complete.iter().chain(rest).map(shown).filter(|line| !line.is_empty()).collect()
+        lines.complete.iter().chain(rest).map(escape).filter(|line| !line.is_empty()).collect()
     }
 
     fn lines(&self) -> MutexGuard<'_, TailLines> {

@@ -20,7 +20,7 @@ pub(super) struct Restarts {
 impl Restarts {
     /// Returns the delay before restarting a server that ended `now`, or `None` if it is not restarted.
     pub(super) fn next_delay(&mut self, now: Instant) -> Option<Duration> {
-        while self.times.front().is_some_and(|made| now.saturating_duration_since(*made) >= WINDOW) {
+        while self.times.front().is_some_and(|time| now.saturating_duration_since(*time) >= WINDOW) {
             self.times.pop_front();
         }
         if self.times.len() >= MAX_RESTARTS {

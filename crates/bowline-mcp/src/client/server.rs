@@ -129,10 +129,10 @@ impl ServerTask {
 
     /// Connects, and keeps the connection until it ends.
     async fn run_connection(&mut self) -> ServerRunOutcome {
-        let Self { spec, settings, output: ring, snapshot, stop, restart: again } = self;
+        let Self { spec, settings, output, snapshot, stop, restart } = self;
         let open = async {
-            let connection = ServerConnection::open(&spec.transport, settings, ring).await?;
-            let listing = list_tools(&connection).await.map_err(|why| listing_error(&why))?;
+            let connection = ServerConnection::open(&spec.transport, settings, output).await?;
+            let listing = list_tools(&connection).await.map_err(|error| listing_error(&error))?;
             Ok((connection, listing))
         };
         let opened = tokio::select! {
@@ -168,11 +168,11 @@ impl ServerTask {
                     handler.tools_changed.notified().await;
                     match timeout(settings.start_timeout, list_tool_pages(link.peer())).await {
                         Ok(Ok(listing)) => return listing,
-                        Ok(Err(why)) => ring.push_line(&format!(
+                        Ok(Err(error)) => output.push_line(&format!(
                             "(its tools changed, but were not listed: {})",
-                            format_error_chain(&why)
+                            format_error_chain(&error)
                         )),
-                        Err(_) => ring.push_line("(its tools changed, but it did not list them)"),
+                        Err(_) => output.push_line("(its tools changed, but it did not list them)"),
                     }
                     sleep(RELIST_INTERVAL).await;
                 }
@@ -180,15 +180,15 @@ impl ServerTask {
             let ended = tokio::select! {
                 biased;
                 () = wait_until_stopped(stop) => Err(ServerRunOutcome::Stopped),
-                () = again.notified() => Err(ServerRunOutcome::Restart),
-                why = connection.wait_until_ended() => Ok(why),
+                () = restart.notified() => Err(ServerRunOutcome::Restart),
+                reason = connection.wait_until_ended() => Ok(reason),
                 changed = changed => {
                     listing = changed;
                     continue;
                 }
             };
-            let why = match ended {
-                Ok(why) => why,
+            let reason = match ended {
+                Ok(reason) => reason,
                 Err(ended) => {
                     // From here on the server cannot be called.
                     let state = if matches!(ended, ServerRunOutcome::Restart) {
@@ -204,10 +204,10 @@ impl ServerTask {
             // Pending calls learn of the end before the remains of the server are cleaned up.
             snapshot.send_modify(|snapshot| {
                 snapshot.link = None;
-                snapshot.state = ServerState::Restarting(why.clone());
+                snapshot.state = ServerState::Restarting(reason.clone());
             });
             connection.clean_up().await;
-            return ServerRunOutcome::Failed(ConnectError::transient(why));
+            return ServerRunOutcome::Failed(ConnectError::transient(reason));
         }
     }
 }
@@ -264,10 +264,12 @@ async fn list_tool_pages(peer: &Peer<RoleClient>) -> Result<ToolListing, Service
     Ok(listing)
 }
 
-fn listing_error(why: &ServiceError) -> ConnectError {
-    match why {
+fn listing_error(error: &ServiceError) -> ConnectError {
+    match error {
         ServiceError::TransportSend(error) => http_connect_error(&*error.error),
         ServiceError::TransportClosed => ConnectError::transient("it ended before it had listed its tools"),
-        why => ConnectError::permanent(format!("it does not list its tools: {}", format_error_chain(why))),
+        error => {
+            ConnectError::permanent(format!("it does not list its tools: {}", format_error_chain(error)))
+        }
     }
 }

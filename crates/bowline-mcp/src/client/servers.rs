@@ -44,8 +44,8 @@ impl fmt::Display for ServerState {
         match self {
             Self::Starting => f.write_str("it is being started"),
             Self::Ready => f.write_str("it is ready"),
-            Self::Restarting(why) => write!(f, "{why}; it is being started anew"),
-            Self::Failed(why) => f.write_str(why),
+            Self::Restarting(reason) => write!(f, "{reason}; it is being started anew"),
+            Self::Failed(reason) => f.write_str(reason),
             Self::Stopped => f.write_str("it was stopped"),
         }
     }
@@ -143,30 +143,23 @@ impl McpServers {
     pub fn connect(specs: Vec<ServerSpec>, settings: McpClientOptions) -> Self {
         let settings = Arc::new(settings);
         let (stop, stopped) = watch::channel(false);
-        let mut taken = Vec::new();
+        let mut used_names = Vec::new();
         let mut specs = specs.into_iter();
         let connect = |spec: ServerSpec| {
-            let in_names = mcp_tools::unique_server_name(&spec.name, &taken);
-            taken.push(in_names.clone());
+            let tool_prefix = mcp_tools::unique_server_name(&spec.name, &used_names);
+            used_names.push(tool_prefix.clone());
             let (sender, snapshot) = watch::channel(ServerSnapshot::new());
-            let (name, ring) = (spec.name.clone(), Arc::<OutputTail>::default());
-            let again = Arc::<Notify>::default();
+            let (name, output) = (spec.name.clone(), Arc::<OutputTail>::default());
+            let restart = Arc::<Notify>::default();
             let owner = ServerTask {
                 spec,
                 settings: Arc::clone(&settings),
-                output: Arc::clone(&ring),
+                output: Arc::clone(&output),
                 snapshot: sender,
                 stop: stopped.clone(),
-                restart: Arc::clone(&again),
+                restart: Arc::clone(&restart),
             };
-            ServerEntry {
-                name,
-                tool_prefix: in_names,
-                snapshot,
-                output: ring,
-                restart: again,
-                task: tokio::spawn(owner.run()),
-            }
+            ServerEntry { name, tool_prefix, snapshot, output, restart, task: tokio::spawn(owner.run()) }
         };
         let entries = specs.by_ref().take(MAX_SERVERS).map(connect).collect();
         let too_many = format!("there are more than {MAX_SERVERS} servers");
@@ -177,7 +170,7 @@ impl McpServers {
     /// Adds servers whose specification was refused, by name and reason, so that they appear in the status.
     #[must_use]
     pub fn with_refused(mut self, refused: impl IntoIterator<Item = (String, ServerSpecError)>) -> Self {
-        self.left_out.extend(refused.into_iter().map(|(name, why)| (name, why.to_string())));
+        self.left_out.extend(refused.into_iter().map(|(name, error)| (name, error.to_string())));
         self
     }
 
@@ -216,7 +209,7 @@ impl McpServers {
         arguments: Map<String, Value>,
         progress: impl FnMut(String) + Send,
     ) -> Result<McpCallOutput, McpError> {
-        let found = self.named_tools(|listed| listed.name.clone()).find(|(known, ..)| known == name);
+        let found = self.named_tools(|listed| listed.name.clone()).find(|(tool_name, ..)| tool_name == name);
         let (_, entry, tool) = found.ok_or_else(|| McpError::UnknownTool(name.to_owned()))?;
         let snapshot = entry.snapshot.clone();
         call::call(&entry.name, snapshot, &self.settings, tool, arguments, progress).await
@@ -230,13 +223,13 @@ impl McpServers {
             let serves = workspace::recognise_workspace(&entry.snapshot.borrow().tools)?;
             Some((entry.tool_prefix.clone(), entry.name.clone(), serves))
         };
-        let (in_names, name, serves) = self.entries.iter().find_map(found)?;
-        let its = self.named_tools(|listed| listed.name.clone());
-        let its = its.filter(|(_, entry, tool)| {
-            entry.tool_prefix == in_names && workspace::ALL_TOOLS.contains(&tool.as_str())
+        let (tool_prefix, name, serves) = self.entries.iter().find_map(found)?;
+        let named_tools = self.named_tools(|listed| listed.name.clone());
+        let named_tools = named_tools.filter(|(_, entry, tool)| {
+            entry.tool_prefix == tool_prefix && workspace::ALL_TOOLS.contains(&tool.as_str())
         });
-        let tools = its.map(|(name, ..)| name).collect();
-        Some(WorkspaceServer { tool_prefix: in_names, name, serves, tools })
+        let tools = named_tools.map(|(name, ..)| name).collect();
+        Some(WorkspaceServer { tool_prefix, name, serves, tools })
     }
 
     /// Calls a tool of one server, given the server's prefix in tool names and the tool's name at the server.
@@ -245,12 +238,12 @@ impl McpServers {
     /// Returns why there is no answer, as [`call`](Self::call) does.
     pub async fn call_server_tool(
         &self,
-        in_names: &str,
+        tool_prefix: &str,
         tool: &str,
         arguments: Map<String, Value>,
         progress: impl FnMut(String) + Send,
     ) -> Result<McpCallOutput, McpError> {
-        let entry = self.entries.iter().find(|entry| entry.tool_prefix == in_names);
+        let entry = self.entries.iter().find(|entry| entry.tool_prefix == tool_prefix);
         let entry = entry.ok_or_else(|| McpError::UnknownTool(tool.to_owned()))?;
         let snapshot = entry.snapshot.clone();
         call::call(&entry.name, snapshot, &self.settings, tool.to_owned(), arguments, progress).await
@@ -266,9 +259,9 @@ impl McpServers {
             let (tools, too_deep) = (tools.len(), too_deep.to_vec());
             ServerStatus { name, state, tools, left_out, too_deep, version, stderr }
         };
-        let left_out = |(name, why): &(String, String)| ServerStatus {
+        let left_out = |(name, reason): &(String, String)| ServerStatus {
             name: name.clone(),
-            state: ServerState::Failed(why.clone()),
+            state: ServerState::Failed(reason.clone()),
             tools: 0,
             left_out: 0,
             too_deep: Vec::new(),
@@ -281,17 +274,17 @@ impl McpServers {
     /// Restarts the server of this name, or all servers. Returns their number once they are ready or have failed, or
     /// once the deadline has passed.
     pub async fn restart(&self, name: Option<&str>, deadline: Duration) -> usize {
-        let meant = self.entries.iter().filter(|entry| name.is_none_or(|name| entry.name == name));
+        let selected = self.entries.iter().filter(|entry| name.is_none_or(|name| entry.name == name));
         let begin = |entry: &ServerEntry| {
             let mut snapshot = entry.snapshot.clone();
             snapshot.mark_unchanged();
             entry.restart.notify_one();
             snapshot
         };
-        let begun: Vec<_> = meant.map(begin).collect();
-        let count = begun.len();
+        let restarting: Vec<_> = selected.map(begin).collect();
+        let count = restarting.len();
         let all = async {
-            for mut snapshot in begun {
+            for mut snapshot in restarting {
                 // The state before the restart does not count as settled.
                 if snapshot.changed().await.is_ok() {
                     drop(snapshot.wait_for(is_settled).await);
@@ -321,10 +314,10 @@ impl McpServers {
     ) -> impl Iterator<Item = (String, &ServerEntry, T)> {
         let mut names = ToolNameAllocator::default();
         let of_entry = move |entry| {
-            let ServerEntry { tool_prefix: in_names, snapshot, .. }: &ServerEntry = entry;
+            let ServerEntry { tool_prefix, snapshot, .. }: &ServerEntry = entry;
             let tools = Arc::clone(&snapshot.borrow().tools);
             let listed: Vec<&str> = tools.iter().map(|listed| listed.name.as_str()).collect();
-            let names = names.assign(in_names, &listed);
+            let names = names.assign(tool_prefix, &listed);
             let parts: Vec<T> = tools.iter().map(&part).collect();
             names.into_iter().zip(parts).map(move |(name, part)| (name, entry, part))
         };

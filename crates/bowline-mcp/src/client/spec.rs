@@ -97,7 +97,7 @@ impl TryFrom<&McpServer> for ServerSpec {
     type Error = ServerSpecError;
 
     fn try_from(server: &McpServer) -> Result<Self, ServerSpecError> {
-        let (name, reach) = match server {
+        let (name, transport) = match server {
             McpServer::Stdio(stdio) => {
                 let name = stdio.name.clone();
                 let command = stdio.command.to_str().ok_or_else(|| ServerSpecError::NotText(name.clone()))?;
@@ -126,25 +126,25 @@ impl TryFrom<&McpServer> for ServerSpec {
             // A later protocol version may have other transports.
             _ => return Err(ServerSpecError::Unsupported),
         };
-        Ok(Self { name, transport: reach })
+        Ok(Self { name, transport })
     }
 }
 
 fn parse_url(name: &str, url: &str) -> Result<Url, ServerSpecError> {
-    let wrong = |why: String| ServerSpecError::BadAddress { name: name.to_owned(), why };
-    let url = Url::parse(url).map_err(|why| wrong(why.to_string()))?;
+    let bad_address = |why: String| ServerSpecError::BadAddress { name: name.to_owned(), why };
+    let url = Url::parse(url).map_err(|error| bad_address(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(wrong(format!("{} is not HTTP", url.scheme())));
+        return Err(bad_address(format!("{} is not HTTP", url.scheme())));
     }
     Ok(url)
 }
 
-fn parse_headers(name: &str, given: &[HttpHeader]) -> Result<HeaderMap, ServerSpecError> {
+fn parse_headers(name: &str, configured: &[HttpHeader]) -> Result<HeaderMap, ServerSpecError> {
     let mut headers = HeaderMap::new();
-    for header in given {
-        let wrong = || ServerSpecError::BadHeader { name: name.to_owned(), header: header.name.clone() };
-        let key: HeaderName = header.name.parse().map_err(|_| wrong())?;
-        let mut value: HeaderValue = header.value.parse().map_err(|_| wrong())?;
+    for header in configured {
+        let bad_header = || ServerSpecError::BadHeader { name: name.to_owned(), header: header.name.clone() };
+        let key: HeaderName = header.name.parse().map_err(|_| bad_header())?;
+        let mut value: HeaderValue = header.value.parse().map_err(|_| bad_header())?;
         // The transport sets these itself. Many vendors' snippets include them, so they are skipped instead of refused.
         if RESERVED_HEADERS.contains(&key.as_str()) {
             continue;

@@ -42,9 +42,9 @@ pub(super) fn events(response: reqwest::Response) -> BoxStream<'static, Result<S
                 return Ok(Some((to_sdk(event), (response, decoder, ready))));
             }
             match response.chunk().await {
-                Ok(Some(bytes)) => ready = decoder.push(&bytes).map_err(|why| Error::Body(why.into()))?,
+                Ok(Some(bytes)) => ready = decoder.push(&bytes).map_err(|error| Error::Body(error.into()))?,
                 Ok(None) => return Ok(None),
-                Err(why) => return Err(Error::Body(io::Error::other(why).into())),
+                Err(error) => return Err(Error::Body(io::Error::other(error).into())),
             }
         }
     })

@@ -41,8 +41,8 @@ pub(super) struct StdioTransport {
 }
 
 impl StdioTransport {
-    pub(super) fn new(talk: UnixStream, ring: Arc<OutputTail>) -> Self {
-        let (read, write) = talk.into_split();
+    pub(super) fn new(socket: UnixStream, output: Arc<OutputTail>) -> Self {
+        let (read, write) = socket.into_split();
         Self {
             read: BufReader::with_capacity(READ_SIZE, read),
             line: Vec::new(),
@@ -50,7 +50,7 @@ impl StdioTransport {
             write: Arc::new(Mutex::new(Some(write))),
             pending_ids: HashSet::new(),
             ready: VecDeque::new(),
-            output: ring,
+            output,
         }
     }
 
@@ -62,12 +62,12 @@ impl StdioTransport {
                 return Ok(None);
             }
             let end = available.iter().position(|byte| *byte == b'\n');
-            let taken = end.map_or(available.len(), |end| end + 1);
-            let too_long = self.line.len() + taken > MAX_MESSAGE;
+            let consumed = end.map_or(available.len(), |end| end + 1);
+            let too_long = self.line.len() + consumed > MAX_MESSAGE;
             if !self.is_skipping && !too_long {
-                self.line.extend_from_slice(&available[..taken]);
+                self.line.extend_from_slice(&available[..consumed]);
             }
-            self.read.consume(taken);
+            self.read.consume(consumed);
             if too_long && !self.is_skipping {
                 self.is_skipping = true;
                 self.line = Vec::new();
@@ -111,9 +111,9 @@ impl StdioTransport {
     }
 
     fn fail_pending(&mut self) {
-        let why = format!("the server sent a line of more than {MAX_MESSAGE} bytes");
-        self.output.push_line(&why);
-        self.ready.extend(self.pending_ids.drain().map(|id| error_answer(id, why.clone())));
+        let reason = format!("the server sent a line of more than {MAX_MESSAGE} bytes");
+        self.output.push_line(&reason);
+        self.ready.extend(self.pending_ids.drain().map(|id| error_answer(id, reason.clone())));
     }
 }
 

@@ -63,7 +63,7 @@ impl HttpError {
     /// Returns whether a retry may succeed.
     pub(super) fn is_transient(&self) -> bool {
         match self {
-            Self::Request(why) => why.is_connect() || why.is_timeout() || why.is_body(),
+            Self::Request(error) => error.is_connect() || error.is_timeout() || error.is_body(),
             Self::Status { status, .. } => *status >= 500 || *status == 429,
             Self::Unauthorized(_)
             | Self::Redirect { .. }
@@ -124,13 +124,13 @@ impl BoundedHttpClient {
 
     /// Returns the pause before a stream is opened: a server that closes streams at once must not cause a busy loop.
     fn next_pause(&self) -> Duration {
-        let mut opened = self.stream_openings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut openings = self.stream_openings.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        while opened.front().is_some_and(|then| now.duration_since(*then) > WINDOW) {
-            opened.pop_front();
+        while openings.front().is_some_and(|opening| now.duration_since(*opening) > WINDOW) {
+            openings.pop_front();
         }
-        let before = opened.len();
-        opened.push_back(now);
+        let before = openings.len();
+        openings.push_back(now);
         match before {
             0 => Duration::ZERO,
             _ => FIRST_PAUSE.saturating_mul(1 << before.min(16)).min(MAX_PAUSE),
@@ -155,11 +155,11 @@ impl StreamableHttpClient for BoundedHttpClient {
         if status == StatusCode::NOT_FOUND && session.is_some() {
             return Err(StreamableHttpError::SessionExpired);
         }
-        let asked = match &message {
+        let request_id = match &message {
             ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
-        if status.is_success() && (asked.is_none() || status == StatusCode::ACCEPTED) {
+        if status.is_success() && (request_id.is_none() || status == StatusCode::ACCEPTED) {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         let new_session =
@@ -180,7 +180,7 @@ impl StreamableHttpClient for BoundedHttpClient {
         }
         let error = read_refusal(response).await;
         // A protocol error may come with any status; the request it answers is known.
-        if let (HttpError::Status { .. }, Some(id), Some(mut error)) = (&error.0, asked, error.1) {
+        if let (HttpError::Status { .. }, Some(id), Some(mut error)) = (&error.0, request_id, error.1) {
             error.id = Some(id);
             return Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), new_session));
         }
@@ -227,9 +227,9 @@ impl StreamableHttpClient for BoundedHttpClient {
     }
 }
 
-fn request_error(why: reqwest::Error) -> StreamableError {
+fn request_error(error: reqwest::Error) -> StreamableError {
     // The address may contain a secret, and the caller already names the server.
-    StreamableHttpError::Client(HttpError::Request(why.without_url()))
+    StreamableHttpError::Client(HttpError::Request(error.without_url()))
 }
 
 pub(super) fn content_type(response: &Response) -> String {
@@ -254,18 +254,18 @@ pub(super) async fn read_refusal(response: Response) -> (HttpError, Option<rmcp:
     } else {
         HttpError::Status { status: status.as_u16(), beginning }
     };
-    let in_protocol = match serde_json::from_slice(&body) {
+    let rpc_error = match serde_json::from_slice(&body) {
         Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
         _ => None,
     };
-    (error, in_protocol)
+    (error, rpc_error)
 }
 
-/// Reads a response body of at most `cap` bytes.
-async fn read_body(mut response: Response, cap: usize) -> Result<Vec<u8>, HttpError> {
+/// Reads a response body of at most `limit` bytes.
+async fn read_body(mut response: Response, limit: usize) -> Result<Vec<u8>, HttpError> {
     let mut body = Vec::new();
     while let Some(bytes) = response.chunk().await.map_err(reqwest::Error::without_url)? {
-        if body.len() + bytes.len() > cap {
+        if body.len() + bytes.len() > limit {
             return Err(HttpError::TooLarge);
         }
         body.extend_from_slice(&bytes);
@@ -274,12 +274,12 @@ async fn read_body(mut response: Response, cap: usize) -> Result<Vec<u8>, HttpEr
 }
 
 /// Reads the start of a response body, as far as it arrives before a read error or the deadline.
-async fn read_start(mut response: Response, cap: usize) -> Vec<u8> {
+async fn read_start(mut response: Response, limit: usize) -> Vec<u8> {
     let mut body = Vec::new();
     let read = async {
         while let Ok(Some(bytes)) = response.chunk().await {
-            body.extend_from_slice(&bytes[..bytes.len().min(cap - body.len())]);
-            if body.len() == cap {
+            body.extend_from_slice(&bytes[..bytes.len().min(limit - body.len())]);
+            if body.len() == limit {
                 break;
             }
         }

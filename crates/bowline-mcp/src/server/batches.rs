@@ -33,9 +33,9 @@ pub(crate) fn split_batch(text: &[u8]) -> Option<Vec<Box<RawValue>>> {
 pub(crate) fn refuse_part(part: &RawValue) -> Option<ServerJsonRpcMessage> {
     let message: Value = serde_json::from_str(part.get()).unwrap_or_default();
     let id = message.get("id").and_then(invalid_message::parse_id);
-    let asks = message["method"].is_string() && id.is_some();
+    let is_request = message["method"].is_string() && id.is_some();
     let error = || ErrorData::invalid_request("batches are not taken: send each message by itself", None);
-    asks.then(|| ServerJsonRpcMessage::error(error(), id))
+    is_request.then(|| ServerJsonRpcMessage::error(error(), id))
 }
 
 struct BatchParts(Vec<Box<RawValue>>);

@@ -98,25 +98,25 @@ impl BackgroundCommands {
 
     fn find(&self, name: &str) -> Result<BackgroundCommand, String> {
         let state = self.state();
-        state.running.iter().find(|its| its.name == name).cloned().ok_or_else(|| {
-            let names: Vec<&str> = state.running.iter().map(|its| its.name.as_str()).collect();
-            let there = if names.is_empty() {
+        state.running.iter().find(|command| command.name == name).cloned().ok_or_else(|| {
+            let names: Vec<&str> = state.running.iter().map(|command| command.name.as_str()).collect();
+            let hint = if names.is_empty() {
                 "none runs".to_owned()
             } else {
                 format!("there are {}", names.join(", "))
             };
-            format!("no command runs in the background as {:?}: {there}", display::escape_line(name, 40))
+            format!("no command runs in the background as {:?}: {hint}", display::escape_line(name, 40))
         })
     }
 
     fn record_seen_output(&self, name: &str, text: String) {
-        if let Some(its) = self.state().running.iter_mut().find(|its| its.name == name) {
-            its.seen_output = text;
+        if let Some(command) = self.state().running.iter_mut().find(|command| command.name == name) {
+            command.seen_output = text;
         }
     }
 
     fn remove(&self, name: &str) {
-        self.state().running.retain(|its| its.name != name);
+        self.state().running.retain(|command| command.name != name);
     }
 
     /// Ends every command, and refuses new ones.
@@ -164,7 +164,7 @@ enum WaitOutcome {
 pub(crate) async fn execute_command<P: WorkspaceBackend>(
     session: &Arc<McpSession<P>>,
     fields: ToolInputFields<'_>,
-    calling: &CallContext,
+    context: &CallContext,
 ) -> Result<ToolOutcome, String> {
     let (command, args, env) =
         (fields.required_text("command")?, fields.texts("args")?, fields.pairs("env")?);
@@ -174,15 +174,15 @@ pub(crate) async fn execute_command<P: WorkspaceBackend>(
         Some(seconds) => Duration::from_secs(seconds.into()).min(MAX_TIMEOUT),
     };
     let in_background = fields.flag("background")?;
-    let parsed = parse_invocation(command, &args).map_err(|bad| bad.to_string())?;
+    let parsed = parse_invocation(command, &args).map_err(|error| error.to_string())?;
     let label = display::escape_line(&bowline_protocol::terminal::format_invocation(&parsed), MAX_LABEL);
-    let full = || {
+    let too_many = || {
         format!("{MAX_BACKGROUND} commands run in the background already: end one with kill_terminal first")
     };
     if in_background && session.background.is_full() {
-        return Err(full());
+        return Err(too_many());
     }
-    let asked = CommandRequest {
+    let request = CommandRequest {
         command: command.to_owned(),
         args,
         env: env.clone(),
@@ -190,9 +190,9 @@ pub(crate) async fn execute_command<P: WorkspaceBackend>(
         output_limit: Some(OUTPUT_LIMIT),
     };
     let started = Instant::now();
-    let created = session.backend.terminals().create(asked).await;
+    let created = session.backend.terminals().create(request).await;
     let terminal = created.map_err(|failure| {
-        let about = match &failure {
+        let subject = match &failure {
             // Only the directory can be missing or outside the roots.
             RpcError::ResourceNotFound { .. } | RpcError::OutsideRoots { .. } => {
                 session.display_path(cwd.as_str()).to_owned()
@@ -200,12 +200,12 @@ pub(crate) async fn execute_command<P: WorkspaceBackend>(
             _ => format!("`{label}`"),
         };
         let tool = DeniedOperation::Run { invocation: &parsed, cwd: cwd.as_str(), env: &env };
-        format!("not started: {}", session.describe_failure(&tool, &about, &failure))
+        format!("not started: {}", session.describe_failure(&tool, &subject, &failure))
     })?;
-    let mut owned = TerminalGuard { session: session.clone(), terminal, is_armed: true };
+    let mut guard = TerminalGuard { session: session.clone(), terminal, is_armed: true };
     if in_background {
-        let name = session.background.add(&label, &owned.terminal).ok_or_else(full)?;
-        owned.is_armed = false;
+        let name = session.background.add(&label, &guard.terminal).ok_or_else(too_many)?;
+        guard.is_armed = false;
         let text = format!(
             "`{label}` runs in the background as {name}. Look at its output with terminal_output, end it with \
              kill_terminal."
@@ -213,32 +213,32 @@ pub(crate) async fn execute_command<P: WorkspaceBackend>(
         let structured = json!({ "status": "running", "output": "", "running": true, "id": name });
         return Ok(ToolOutcome { text, structured: Some(structured), is_error: false });
     }
-    let waited = match timeout(limit, wait_with_progress(session, &owned.terminal, calling, limit)).await {
+    let outcome = match timeout(limit, wait_with_progress(session, &guard.terminal, context, limit)).await {
         Ok(Ok(exit)) => WaitOutcome::Exited(exit),
-        Ok(Err(why)) => WaitOutcome::Lost(why),
+        Ok(Err(reason)) => WaitOutcome::Lost(reason),
         Err(_) => WaitOutcome::TimedOut,
     };
     let terminals = session.backend.terminals();
-    if !matches!(waited, WaitOutcome::Exited(_)) {
-        timeout(TERMINAL_TIMEOUT, terminals.kill(&owned.terminal)).await.ok();
+    if !matches!(outcome, WaitOutcome::Exited(_)) {
+        timeout(TERMINAL_TIMEOUT, terminals.kill(&guard.terminal)).await.ok();
     }
-    let output = timeout(TERMINAL_TIMEOUT, terminals.output(&owned.terminal)).await;
-    if matches!(timeout(TERMINAL_TIMEOUT, terminals.release(&owned.terminal)).await, Ok(Ok(()))) {
-        owned.is_armed = false;
+    let output = timeout(TERMINAL_TIMEOUT, terminals.output(&guard.terminal)).await;
+    if matches!(timeout(TERMINAL_TIMEOUT, terminals.release(&guard.terminal)).await, Ok(Ok(()))) {
+        guard.is_armed = false;
     }
     let output = match output {
         Ok(Ok(output)) => Ok(output),
         Ok(Err(failure)) => Err(failure.to_string()),
         Err(_) => Err("it did not come in time".to_owned()),
     };
-    Ok(describe_outcome(&label, &waited, limit, started.elapsed(), output))
+    Ok(describe_outcome(&label, &outcome, limit, started.elapsed(), output))
 }
 
 /// Waits for a command, and reports its progress meanwhile.
 async fn wait_with_progress<P: WorkspaceBackend>(
     session: &McpSession<P>,
     terminal: &TerminalId,
-    calling: &CallContext,
+    context: &CallContext,
     limit: Duration,
 ) -> Result<CommandExit, String> {
     let terminals = session.backend.terminals();
@@ -250,11 +250,11 @@ async fn wait_with_progress<P: WorkspaceBackend>(
     loop {
         tokio::select! {
             exit = &mut waiting => return exit.map_err(|failure| failure.to_string()),
-            _ = ticks.tick(), if calling.progress.is_some() => {
-                let output = terminals.output(terminal).await.map(|shown| shown.text).unwrap_or_default();
+            _ = ticks.tick(), if context.progress.is_some() => {
+                let output = terminals.output(terminal).await.map(|snapshot| snapshot.text).unwrap_or_default();
                 let last = output.trim_end().rsplit('\n').next().unwrap_or_default();
                 let message = display::escape_line(last, MAX_PROGRESS);
-                calling.report_progress(started.elapsed().as_secs_f64(), limit.as_secs_f64(), message).await;
+                context.report_progress(started.elapsed().as_secs_f64(), limit.as_secs_f64(), message).await;
             }
         }
     }
@@ -262,38 +262,38 @@ async fn wait_with_progress<P: WorkspaceBackend>(
 
 fn describe_outcome(
     label: &str,
-    waited: &WaitOutcome,
+    outcome: &WaitOutcome,
     limit: Duration,
-    took: Duration,
+    elapsed: Duration,
     output: Result<TerminalSnapshot, String>,
 ) -> ToolOutcome {
-    let (how, failed) = match waited {
+    let (status, failed) = match outcome {
         WaitOutcome::Exited(exit) => (describe_exit(exit), false),
         WaitOutcome::TimedOut => {
             let seconds = limit.as_secs();
             (format!("was ended because it took longer than {seconds} s; this is its output so far"), true)
         }
-        WaitOutcome::Lost(why) => (format!("cannot be waited for: {why}; it was ended"), true),
+        WaitOutcome::Lost(reason) => (format!("cannot be waited for: {reason}; it was ended"), true),
     };
     let truncated = output.as_ref().is_ok_and(|output| output.truncated);
     let missing = if truncated { "; some of its output is missing" } else { "" };
-    let shown = match output {
+    let output_text = match output {
         Ok(output) => clip_output(&output.text),
-        Err(why) => format!("[its output cannot be shown: {why}]"),
+        Err(reason) => format!("[its output cannot be shown: {reason}]"),
     };
-    let (seconds, hidden) = (took.as_secs_f32(), hidden_character_warning(&shown));
-    let text = format!("[`{label}` {how}, {seconds:.1} s{missing}{hidden}]\n{shown}");
-    let (code, signal) = match waited {
+    let (seconds, hidden) = (elapsed.as_secs_f32(), hidden_character_warning(&output_text));
+    let text = format!("[`{label}` {status}, {seconds:.1} s{missing}{hidden}]\n{output_text}");
+    let (code, signal) = match outcome {
         WaitOutcome::Exited(exit) => split_exit(exit),
         _ => (None, None),
     };
     let structured = json!({
-        "status": how,
-        "output": shown,
+        "status": status,
+        "output": output_text,
         "exitCode": code,
         "signal": signal,
         "running": false,
-        "timedOut": matches!(waited, WaitOutcome::TimedOut),
+        "timedOut": matches!(outcome, WaitOutcome::TimedOut),
         "truncated": truncated,
     });
     let structured = remove_nulls(structured);
@@ -335,21 +335,21 @@ pub(crate) async fn read_background_output<P: WorkspaceBackend>(
         // The output up to then is the answer, whether or not the command has ended.
         timeout(wait, terminals.wait(&background.terminal)).await.ok();
     }
-    let shown = terminals.output(&background.terminal).await;
-    let shown = shown.map_err(|failure| failure_text(None, None, &background.name, &failure))?;
-    let done = describe_new_output(
+    let snapshot = terminals.output(&background.terminal).await;
+    let snapshot = snapshot.map_err(|failure| failure_text(None, None, &background.name, &failure))?;
+    let outcome = describe_new_output(
         &background,
-        &shown,
-        shown.exit.as_ref().map_or_else(|| "is running".to_owned(), describe_exit),
+        &snapshot,
+        snapshot.exit.as_ref().map_or_else(|| "is running".to_owned(), describe_exit),
     );
-    if shown.exit.is_some() {
+    if snapshot.exit.is_some() {
         // All output has been reported. Processes that the command left running end with its terminal.
         session.background.remove(&background.name);
         timeout(TERMINAL_TIMEOUT, terminals.release(&background.terminal)).await.ok();
     } else {
-        session.background.record_seen_output(&background.name, shown.text);
+        session.background.record_seen_output(&background.name, snapshot.text);
     }
-    Ok(done)
+    Ok(outcome)
 }
 
 /// Executes the tool that ends a background command.
@@ -366,29 +366,33 @@ pub(crate) async fn kill_background_command<P: WorkspaceBackend>(
         return Err(format!("{} could not be ended: try again", background.name));
     }
     session.background.remove(&background.name);
-    let shown = match output {
-        Ok(Ok(shown)) => shown,
+    let snapshot = match output {
+        Ok(Ok(snapshot)) => snapshot,
         _ => TerminalSnapshot { text: background.seen_output.clone(), truncated: true, exit: None },
     };
-    Ok(describe_new_output(&background, &shown, "was ended".to_owned()))
+    Ok(describe_new_output(&background, &snapshot, "was ended".to_owned()))
 }
 
 /// Returns the new output of a background command.
-fn describe_new_output(background: &BackgroundCommand, shown: &TerminalSnapshot, how: String) -> ToolOutcome {
-    let news = output_since(&background.seen_output, &shown.text);
-    let has_gap = (news.has_gap && !background.seen_output.is_empty())
-        || (background.seen_output.is_empty() && shown.truncated);
+fn describe_new_output(
+    background: &BackgroundCommand,
+    snapshot: &TerminalSnapshot,
+    status: String,
+) -> ToolOutcome {
+    let new_output = output_since(&background.seen_output, &snapshot.text);
+    let has_gap = (new_output.has_gap && !background.seen_output.is_empty())
+        || (background.seen_output.is_empty() && snapshot.truncated);
     let gap = if has_gap { ", some output is missing" } else { "" };
-    let output = clip_output(news.text);
+    let output = clip_output(new_output.text);
     let BackgroundCommand { name, label, .. } = background;
     let text = format!(
-        "[{name} (`{label}`) {how}{gap}{}; new output:]\n{output}",
+        "[{name} (`{label}`) {status}{gap}{}; new output:]\n{output}",
         hidden_character_warning(&output)
     );
-    let (code, signal) = shown.exit.as_ref().map(split_exit).unwrap_or_default();
-    let running = shown.exit.is_none() && how == "is running";
+    let (code, signal) = snapshot.exit.as_ref().map(split_exit).unwrap_or_default();
+    let running = snapshot.exit.is_none() && status == "is running";
     let structured = json!({
-        "status": how,
+        "status": status,
         "output": output,
         "exitCode": code,
         "signal": signal,

@@ -49,8 +49,8 @@ impl State {
 }
 
 impl Connections {
-    pub(crate) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { limit: most, state: Mutex::default(), changed: Notify::new() })
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, state: Mutex::default(), changed: Notify::new() })
     }
 
     /// Waits until a connection can be admitted, if necessary in place of another.

@@ -11,8 +11,8 @@ const MAX_BYTES: usize = 1 << 20;
 /// Returns diagnostics by file. Those of files that have changed since are marked stale.
 pub(crate) fn diagnostics_to_json<'f>(files: impl Iterator<Item = (&'f str, &'f FileDiagnostics)>) -> String {
     let (mut listed, mut left_out, mut bytes) = (Vec::new(), 0_u64, 0);
-    for (path, of_file) in files {
-        let file = file_to_json(path, of_file);
+    for (path, diagnostics) in files {
+        let file = file_to_json(path, diagnostics);
         let length = file.to_string().len();
         if bytes + length > MAX_BYTES {
             left_out += 1;
@@ -24,26 +24,26 @@ pub(crate) fn diagnostics_to_json<'f>(files: impl Iterator<Item = (&'f str, &'f 
     json!({ "files": listed, "filesLeftOut": left_out }).to_string()
 }
 
-fn file_to_json(path: &str, of_file: &FileDiagnostics) -> Value {
-    let diagnostics: Vec<Value> = of_file.diagnostics.iter().map(diagnostic_to_json).collect();
+fn file_to_json(path: &str, file_diagnostics: &FileDiagnostics) -> Value {
+    let diagnostics: Vec<Value> = file_diagnostics.diagnostics.iter().map(diagnostic_to_json).collect();
     json!({
         "path": path,
         "uri": file_uri(path),
-        "stale": of_file.is_stale,
+        "stale": file_diagnostics.is_stale,
         "diagnostics": diagnostics,
-        "leftOut": of_file.omitted,
+        "leftOut": file_diagnostics.omitted,
     })
 }
 
 fn diagnostic_to_json(diagnostic: &Diagnostic) -> Value {
     let Diagnostic { range, severity, message, source, code } = diagnostic;
-    let mut one = json!({ "range": range, "severity": severity.as_str(), "message": message });
+    let mut json = json!({ "range": range, "severity": severity.as_str(), "message": message });
     for (name, value) in [("source", source), ("code", code)] {
         if let Some(value) = value {
-            one[name] = json!(value);
+            json[name] = json!(value);
         }
     }
-    one
+    json
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ pub(crate) enum EmptyEventSupport {
 
 impl EmptyEventSupport {
     /// Returns the support of a client that requests a revision.
-    pub(crate) fn from_revision(wanted: &str) -> Self {
-        if wanted >= FIRST_REVISION { Self::Supported } else { Self::Unsupported }
+    pub(crate) fn from_revision(revision: &str) -> Self {
+        if revision >= FIRST_REVISION { Self::Supported } else { Self::Unsupported }
     }
 }
 

@@ -79,10 +79,10 @@ pub(crate) struct SessionHandler<P: WorkspaceBackend> {
 impl<P: WorkspaceBackend> SessionHandler<P> {
     pub(crate) fn new(
         server: McpWorkspaceServer<P>,
-        live: Arc<OpenMcpSessions<P>>,
+        open_sessions: Arc<OpenMcpSessions<P>>,
         input_ended: CancellationToken,
     ) -> Self {
-        Self { server, session: OnceCell::new(), open_sessions: live, input_ended }
+        Self { server, session: OnceCell::new(), open_sessions, input_ended }
     }
 
     fn session(&self) -> Result<&Arc<McpSession<P>>, ErrorData> {
@@ -90,8 +90,8 @@ impl<P: WorkspaceBackend> SessionHandler<P> {
     }
 
     async fn open_session(&self, name: &str, peer: &Peer<RoleServer>) -> Result<Arc<McpSession<P>>, String> {
-        let place = (self.server.open_backend)(ClientPeer::new(name, peer.clone())).await?;
-        let session = Arc::new(McpSession::new(place, self.server.options.clone()));
+        let backend = (self.server.open_backend)(ClientPeer::new(name, peer.clone())).await?;
+        let session = Arc::new(McpSession::new(backend, self.server.options.clone()));
         self.open_sessions.add(&session);
         if let Some(resources) = session.backend.resources() {
             tokio::spawn(forward_resource_events(
@@ -115,9 +115,9 @@ impl<P: WorkspaceBackend> SessionHandler<P> {
             ErrorData::resource_not_found(text, Some(json!({ "uri": uri })))
         };
         let resources = self.resources()?.ok_or_else(missing)?;
-        let listed = resources.list().await;
-        let described = listed.into_iter().find(|described| described.uri == uri).ok_or_else(missing)?;
-        Ok((resources, described))
+        let infos = resources.list().await;
+        let info = infos.into_iter().find(|info| info.uri == uri).ok_or_else(missing)?;
+        Ok((resources, info))
     }
 }
 
@@ -133,13 +133,13 @@ impl<P: WorkspaceBackend> Drop for SessionHandler<P> {
 /// Notifies a client of changes to resources until its session ends.
 async fn forward_resource_events<P: WorkspaceBackend>(
     session: Weak<McpSession<P>>,
-    mut news: tokio::sync::broadcast::Receiver<ResourceEvent>,
+    mut events: tokio::sync::broadcast::Receiver<ResourceEvent>,
     peer: Peer<RoleServer>,
 ) {
     loop {
-        let heard = news.recv().await;
+        let event = events.recv().await;
         let Some(session) = session.upgrade() else { return };
-        let sent = match heard {
+        let result = match event {
             Ok(ResourceEvent::Updated(uri)) if session.is_subscribed(&uri) => {
                 peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await
             }
@@ -150,7 +150,7 @@ async fn forward_resource_events<P: WorkspaceBackend>(
             }
             Err(RecvError::Closed) => return,
         };
-        if sent.is_err() {
+        if result.is_err() {
             return;
         }
     }
@@ -168,15 +168,15 @@ async fn notify_all_changed<P: WorkspaceBackend>(
 }
 
 /// Waits until the client can no longer receive the answer of a call.
-async fn wait_until_abandoned(input_ended: &CancellationToken, lifeline: Option<ClientPresence>) {
+async fn wait_until_abandoned(input_ended: &CancellationToken, presence: Option<ClientPresence>) {
     let input = async {
         input_ended.cancelled().await;
         sleep(INPUT_END_GRACE).await;
     };
-    match lifeline {
-        Some(lifeline) => tokio::select! {
+    match presence {
+        Some(presence) => tokio::select! {
             () = input => (),
-            () = lifeline.wait_until_gone() => (),
+            () = presence.wait_until_gone() => (),
         },
         None => input.await,
     }
@@ -212,7 +212,7 @@ impl<P: WorkspaceBackend> ServerHandler for SessionHandler<P> {
         let answer = self.negotiate_initialize(&request)?;
         let open = || self.open_session(&request.client_info.name, &context.peer);
         let opened = self.session.get_or_try_init(open).await;
-        opened.map_err(|why| ErrorData::internal_error(why, None))?;
+        opened.map_err(|reason| ErrorData::internal_error(reason, None))?;
         Ok(answer)
     }
 
@@ -234,25 +234,25 @@ impl<P: WorkspaceBackend> ServerHandler for SessionHandler<P> {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let session = self.session()?;
-        let offer = self.server.options.offered_tools;
-        let does = tool_specs::find_tool(offer, &request.name).ok_or_else(|| {
-            ErrorData::invalid_params(tool_specs::describe_missing_tool(offer, &request.name), None)
+        let offered_tools = self.server.options.offered_tools;
+        let action = tool_specs::find_tool(offered_tools, &request.name).ok_or_else(|| {
+            ErrorData::invalid_params(tool_specs::describe_missing_tool(offered_tools, &request.name), None)
         })?;
         let arguments = request.arguments.unwrap_or_default();
         let token = context.meta.get_progress_token();
         let progress = token.map(|token| (context.peer.clone(), token));
-        let calling = CallContext { id: context.id.to_string(), progress };
-        let lifeline = context.extensions.get::<http::request::Parts>();
-        let lifeline = lifeline.and_then(|parts| parts.extensions.get::<ClientPresence>()).cloned();
+        let call_context = CallContext { id: context.id.to_string(), progress };
+        let presence = context.extensions.get::<http::request::Parts>();
+        let presence = presence.and_then(|parts| parts.extensions.get::<ClientPresence>()).cloned();
         // Cancelling means dropping: everything the call has started ends with it.
-        let done = tokio::select! {
+        let outcome = tokio::select! {
             biased;
             () = context.ct.cancelled() => ToolOutcome::error("the call was cancelled"),
             () = session.wait_until_closed() => ToolOutcome::error("the session has ended: connect again"),
-            () = wait_until_abandoned(&self.input_ended, lifeline) => ToolOutcome::error("the client is gone"),
-            done = session.call(does, ToolInputFields::from_object(&arguments), calling) => done,
+            () = wait_until_abandoned(&self.input_ended, presence) => ToolOutcome::error("the client is gone"),
+            outcome = session.call(action, ToolInputFields::from_object(&arguments), call_context) => outcome,
         };
-        Ok(CallToolResponse::from(done.into_result()))
+        Ok(CallToolResponse::from(outcome.into_result()))
     }
 
     /// Answers requests that the SDK cannot parse: an unknown method, or invalid parameters.
@@ -269,12 +269,12 @@ impl<P: WorkspaceBackend> ServerHandler for SessionHandler<P> {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let listed = match self.resources()? {
+        let resources = match self.resources()? {
             Some(resources) => resources.list().await,
             None => Vec::new(),
         };
-        let listed: Vec<Resource> = listed.into_iter().take(MAX_LISTED).map(Resource::from).collect();
-        Ok(ListResourcesResult::with_all_items(listed))
+        let resources: Vec<Resource> = resources.into_iter().take(MAX_LISTED).map(Resource::from).collect();
+        Ok(ListResourcesResult::with_all_items(resources))
     }
 
     async fn read_resource(
@@ -282,13 +282,13 @@ impl<P: WorkspaceBackend> ServerHandler for SessionHandler<P> {
         request: ReadResourceRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let (resources, described) = self.find_resource(&request.uri).await?;
+        let (resources, info) = self.find_resource(&request.uri).await?;
         match resources.read(&request.uri).await {
-            Ok(Some(text)) => Ok(ReadResourceResult::new(vec![to_contents(described, text)]).into()),
+            Ok(Some(text)) => Ok(ReadResourceResult::new(vec![to_contents(info, text)]).into()),
             Ok(None) => {
                 Err(ErrorData::resource_not_found("the resource is gone: list the resources again", None))
             }
-            Err(why) => Err(ErrorData::internal_error(why, None)),
+            Err(reason) => Err(ErrorData::internal_error(reason, None)),
         }
     }
 

@@ -96,10 +96,11 @@ impl HttpServer {
         listener: TcpListener,
         settings: HttpServerOptions,
     ) -> io::Result<Self> {
-        let live = Arc::new(OpenMcpSessions::default());
-        let its = live.clone();
-        let handler = move || SessionHandler::new(server.clone(), its.clone(), CancellationToken::new());
-        Self::listen(handler, listener, settings, async move { live.close_all().await })
+        let sessions = Arc::new(OpenMcpSessions::default());
+        let handler_sessions = sessions.clone();
+        let handler =
+            move || SessionHandler::new(server.clone(), handler_sessions.clone(), CancellationToken::new());
+        Self::listen(handler, listener, settings, async move { sessions.close_all().await })
     }
 
     /// Serves another handler over the same transport: `handler` creates one for each session.
@@ -135,7 +136,7 @@ impl HttpServer {
             .with_cancellation_token(end.child_token())
             .with_max_request_body_bytes(MAX_BODY);
         let sessions = Arc::new(sessions);
-        let front = Arc::new(HttpService {
+        let service = Arc::new(HttpService {
             service: StreamableHttpService::new(move || Ok(handler()), sessions.clone(), config),
             sessions,
             session_table: HttpSessions::new(MAX_SESSIONS),
@@ -144,11 +145,11 @@ impl HttpServer {
             resume_count: Arc::default(),
         });
         let stop = end.clone();
-        let serving = tokio::spawn(async move {
-            accept_connections(front, listener, &stop).await;
+        let task = tokio::spawn(async move {
+            accept_connections(service, listener, &stop).await;
             close.await;
         });
-        Ok(Self { address, shutdown: end, task: serving })
+        Ok(Self { address, shutdown: end, task })
     }
 
     /// Returns the address it listens on.
@@ -172,7 +173,7 @@ impl HttpServer {
 }
 
 async fn accept_connections<H: ServerHandler>(
-    front: Arc<HttpService<H>>,
+    service: Arc<HttpService<H>>,
     listener: TcpListener,
     stop: &CancellationToken,
 ) {
@@ -190,7 +191,7 @@ async fn accept_connections<H: ServerHandler>(
         match accepted {
             Ok((stream, _)) => {
                 if let Some(admission) = connections.admit() {
-                    tasks.spawn(serve_connection(front.clone(), stream, Arc::new(admission)));
+                    tasks.spawn(serve_connection(service.clone(), stream, Arc::new(admission)));
                 }
             }
             // The process may be out of descriptors, for example: closing an idle connection frees one.
@@ -205,14 +206,14 @@ async fn accept_connections<H: ServerHandler>(
 }
 
 async fn serve_connection<H: ServerHandler>(
-    front: Arc<HttpService<H>>,
+    service: Arc<HttpService<H>>,
     stream: TcpStream,
     admission: Arc<ConnectionPermit>,
 ) {
-    let its = admission.clone();
+    let request_admission = admission.clone();
     let answer = service_fn(move |request| {
-        let (front, admission) = (front.clone(), its.clone());
-        async move { Ok::<_, Infallible>(front.respond(request, &admission).await) }
+        let (service, admission) = (service.clone(), request_admission.clone());
+        async move { Ok::<_, Infallible>(service.respond(request, &admission).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -267,18 +268,18 @@ impl<H: ServerHandler> HttpService<H> {
         if let Some(refusal) = check_head(request.headers(), request.uri().path(), &self.hosts, &self.token) {
             return refusal.into_response();
         }
-        let under_way = admission.begin_request();
+        let request_guard = admission.begin_request();
         if request.headers().contains_key("last-event-id") {
             self.resume_count.fetch_add(1, Ordering::Relaxed);
         }
-        let gone = CancellationToken::new();
-        let guard = gone.clone().drop_guard();
+        let disconnected = CancellationToken::new();
+        let guard = disconnected.clone().drop_guard();
         request
             .extensions_mut()
-            .insert(ClientPresence { disconnected: gone, resume_count: self.resume_count.clone() });
-        let stay = session_header(request.headers()).map(|id| self.session_table.begin_use(&id));
+            .insert(ClientPresence { disconnected, resume_count: self.resume_count.clone() });
+        let session_use = session_header(request.headers()).map(|id| self.session_table.begin_use(&id));
         match timeout(REQUEST_TIMEOUT, self.handle(request)).await {
-            Ok(response) => response.map(|body| attach_guards(body, (guard, stay, under_way))),
+            Ok(response) => response.map(|body| attach_guards(body, (guard, session_use, request_guard))),
             Err(_) => HttpRefusal::TooSlow.into_response(),
         }
     }
@@ -296,16 +297,16 @@ impl<H: ServerHandler> HttpService<H> {
         let session = session_header(&parts.headers);
         let first: Option<Value> = (parts.method == Method::POST && session.is_none())
             .then(|| serde_json::from_slice(&body).unwrap_or_default());
-        let hello = first.as_ref().filter(|message| message["method"] == "initialize");
-        let opening = match hello {
+        let initialize = first.as_ref().filter(|message| message["method"] == "initialize");
+        let reservation = match initialize {
             Some(_) => match self.reserve_session().await {
-                Some(opening) => Some(opening),
+                Some(reservation) => Some(reservation),
                 None => return HttpRefusal::TooManySessions.into_response(),
             },
             None => None,
         };
-        let wanted = hello.and_then(|hello| hello["params"]["protocolVersion"].as_str());
-        let mut events = wanted.map(EmptyEventSupport::from_revision).unwrap_or_default();
+        let revision = initialize.and_then(|initialize| initialize["params"]["protocolVersion"].as_str());
+        let mut events = revision.map(EmptyEventSupport::from_revision).unwrap_or_default();
         if let Some(id) = session {
             events = self.session_table.empty_event_support(&id);
             if !self.sessions.has_session(&id.as_str().into()).await.unwrap_or_default() {
@@ -324,8 +325,8 @@ impl<H: ServerHandler> HttpService<H> {
             // The session has ended by now, and some clients warn about any other success status.
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
-        if let (Some(opening), Some(id)) = (opening, session_header(response.headers())) {
-            opening.commit(&id, events);
+        if let (Some(reservation), Some(id)) = (reservation, session_header(response.headers())) {
+            reservation.commit(&id, events);
         }
         match (response.status(), first) {
             (StatusCode::UNSUPPORTED_MEDIA_TYPE, _) if is_json => answer_unreadable(&body),
@@ -343,12 +344,12 @@ impl<H: ServerHandler> HttpService<H> {
 
     /// Reserves room for a session, if possible.
     async fn reserve_session(&self) -> Option<SessionReservation> {
-        let (opening, ends) = self.session_table.reserve()?;
-        if let Some(ends) = ends {
+        let (reservation, evicted) = self.session_table.reserve()?;
+        if let Some(evicted) = evicted {
             // A session that cannot be closed, or has already ended, needs no further handling.
-            self.sessions.close_session(&ends.into()).await.ok();
+            self.sessions.close_session(&evicted.into()).await.ok();
         }
-        Some(opening)
+        Some(reservation)
     }
 }
 
@@ -390,10 +391,10 @@ fn bad_request(answer: &impl Serialize) -> HttpResponse {
 /// Returns a body that holds guards until it is dropped.
 fn attach_guards(
     body: BoxBody<Bytes, Infallible>,
-    holds: (DropGuard, Option<SessionUseGuard>, RequestGuard),
+    guards: (DropGuard, Option<SessionUseGuard>, RequestGuard),
 ) -> BoxBody<Bytes, Infallible> {
     body.map_frame(move |frame| {
-        let _held = &holds;
+        let _guards = &guards;
         frame
     })
     .boxed()
@@ -446,12 +447,13 @@ impl HttpRefusal {
 /// Returns why a request is refused by its head, if it is.
 fn check_head(headers: &HeaderMap, path: &str, hosts: &[String], token: &str) -> Option<HttpRefusal> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let is_ours = text(HOST).is_some_and(|host| hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host)));
+    let is_ours =
+        text(HOST).is_some_and(|host| hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)));
     // Only this server answers at that origin, so it is not a foreign page.
     let is_own_origin = |origin: &str| {
         origin
             .strip_prefix("http://")
-            .is_some_and(|host| hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host)))
+            .is_some_and(|host| hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)))
     };
     let bearer = text(AUTHORIZATION).and_then(|value| {
         let (scheme, secret) = value.split_once(' ')?;
@@ -475,17 +477,17 @@ fn check_head(headers: &HeaderMap, path: &str, hosts: &[String], token: &str) ->
 }
 
 /// Compares in constant time, so that the duration does not reveal where the difference is.
-fn constant_time_eq(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).fold(0, |all, (one, other)| all | (one ^ other)) == 0
+fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
 /// Returns the accepted host names, with the port, as clients that were given the address send them.
-fn allowed_hosts(address: SocketAddr, more: &[String]) -> Vec<String> {
+fn allowed_hosts(address: SocketAddr, extra: &[String]) -> Vec<String> {
     let port = address.port();
     let loopback = ["127.0.0.1", "localhost", "[::1]"].map(str::to_owned);
-    let own = address.to_string();
-    let named = loopback.into_iter().chain(more.iter().cloned()).map(|host| format!("{host}:{port}"));
-    named.chain([own]).collect()
+    let own_address = address.to_string();
+    let named = loopback.into_iter().chain(extra.iter().cloned()).map(|host| format!("{host}:{port}"));
+    named.chain([own_address]).collect()
 }
 
 #[cfg(test)]

@@ -39,8 +39,8 @@ impl SessionTable {
 }
 
 impl HttpSessions {
-    pub(crate) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { limit: most, table: Mutex::default() })
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, table: Mutex::default() })
     }
 
     fn table(&self) -> MutexGuard<'_, SessionTable> {
@@ -50,31 +50,31 @@ impl HttpSessions {
     /// Reserves room for a session, and returns the reservation with the session to end in exchange, if any. Returns
     /// `None` if every session is in use.
     pub(crate) fn reserve(self: &Arc<Self>) -> Option<(SessionReservation, Option<String>)> {
-        let mut book = self.table();
-        let mut ends = None;
-        if book.sessions.len() + book.opening >= self.limit {
-            let idle = book.sessions.iter().filter(|(_, visit)| visit.active_requests == 0);
-            let oldest = idle.min_by_key(|(_, visit)| visit.last_used).map(|(id, _)| id.clone())?;
-            book.sessions.remove(&oldest);
-            ends = Some(oldest);
+        let mut table = self.table();
+        let mut evicted = None;
+        if table.sessions.len() + table.opening >= self.limit {
+            let idle = table.sessions.iter().filter(|(_, session)| session.active_requests == 0);
+            let oldest = idle.min_by_key(|(_, session)| session.last_used).map(|(id, _)| id.clone())?;
+            table.sessions.remove(&oldest);
+            evicted = Some(oldest);
         }
-        book.opening += 1;
-        Some((SessionReservation { sessions: self.clone() }, ends))
+        table.opening += 1;
+        Some((SessionReservation { sessions: self.clone() }, evicted))
     }
 
     /// Marks a session as in use until the guard is dropped. The guard of an unknown session has no effect.
     pub(crate) fn begin_use(self: &Arc<Self>, id: &str) -> SessionUseGuard {
-        let mut book = self.table();
-        let now = book.tick();
-        if let Some(visit) = book.sessions.get_mut(id) {
-            (visit.last_used, visit.active_requests) = (now, visit.active_requests + 1);
+        let mut table = self.table();
+        let now = table.tick();
+        if let Some(session) = table.sessions.get_mut(id) {
+            (session.last_used, session.active_requests) = (now, session.active_requests + 1);
         }
         SessionUseGuard { sessions: self.clone(), id: id.to_owned() }
     }
 
     /// Returns whether the client of a session supports empty events.
     pub(crate) fn empty_event_support(&self, id: &str) -> EmptyEventSupport {
-        self.table().sessions.get(id).map(|visit| visit.empty_events).unwrap_or_default()
+        self.table().sessions.get(id).map(|session| session.empty_events).unwrap_or_default()
     }
 
     /// Removes a session that has ended.
@@ -92,9 +92,10 @@ pub(crate) struct SessionReservation {
 impl SessionReservation {
     /// Records the session as open, with its id and its client's support for empty events.
     pub(crate) fn commit(self, id: &str, events: EmptyEventSupport) {
-        let mut book = self.sessions.table();
-        let used = book.tick();
-        book.sessions
+        let mut table = self.sessions.table();
+        let used = table.tick();
+        table
+            .sessions
             .insert(id.to_owned(), HttpSession { last_used: used, active_requests: 0, empty_events: events });
     }
 }
@@ -114,10 +115,10 @@ pub(crate) struct SessionUseGuard {
 
 impl Drop for SessionUseGuard {
     fn drop(&mut self) {
-        let mut book = self.sessions.table();
-        let now = book.tick();
-        if let Some(visit) = book.sessions.get_mut(&self.id) {
-            (visit.last_used, visit.active_requests) = (now, visit.active_requests.saturating_sub(1));
+        let mut table = self.sessions.table();
+        let now = table.tick();
+        if let Some(session) = table.sessions.get_mut(&self.id) {
+            (session.last_used, session.active_requests) = (now, session.active_requests.saturating_sub(1));
         }
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn too_long_error(head: &[u8], tail: &[u8], limit: usize) -> ServerJs
 
 /// Describes what parameters a known method needs, or says that the method is unknown.
 pub(crate) fn invalid_params_error(method: &str) -> ErrorData {
-    let needs = match method {
+    let required = match method {
         "initialize" => "protocolVersion, capabilities, and clientInfo with name and version",
         "tools/call" => "name, and arguments as an object",
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" => "uri",
@@ -82,7 +82,7 @@ pub(crate) fn invalid_params_error(method: &str) -> ErrorData {
             return ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, text, None);
         }
     };
-    ErrorData::invalid_params(format!("the parameters of {method} cannot be used: it needs {needs}"), None)
+    ErrorData::invalid_params(format!("the parameters of {method} cannot be used: it needs {required}"), None)
 }
 
 fn describe_invalid(fields: &Map<String, Value>) -> String {
@@ -110,20 +110,20 @@ pub(crate) fn parse_id(id: &Value) -> Option<RequestId> {
 
 /// Replaces every escaped surrogate by the replacement character.
 fn replace_lone_surrogates(text: &str) -> String {
-    let mut mended = String::with_capacity(text.len());
+    let mut repaired = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
         let (before, escape) = rest.split_at(at);
-        mended.push_str(before);
-        let is_half = escape.get(..6).is_some_and(|escape| {
+        repaired.push_str(before);
+        let is_surrogate = escape.get(..6).is_some_and(|escape| {
             let hex = escape.strip_prefix("\\u").and_then(|hex| u16::from_str_radix(hex, 16).ok());
             hex.is_some_and(|unit| (0xd800..0xe000).contains(&unit))
         });
-        let length = if is_half { 6 } else { 1 + escape[1..].chars().next().map_or(0, char::len_utf8) };
-        mended.push_str(if is_half { "\\ufffd" } else { &escape[..length] });
+        let length = if is_surrogate { 6 } else { 1 + escape[1..].chars().next().map_or(0, char::len_utf8) };
+        repaired.push_str(if is_surrogate { "\\ufffd" } else { &escape[..length] });
         rest = &escape[length..];
     }
-    mended + rest
+    repaired + rest
 }
 
 /// Finds the id where clients put it: before the parameters, or as the last field.

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
 
+use futures_util::future::BoxFuture;
 use rmcp::model::{ClientRequest, JsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -24,7 +24,7 @@ const READ_SIZE: usize = 64 << 10;
 /// The transport's own reply to a line, if any.
 type DirectReply = Option<Box<TxJsonRpcMessage<RoleServer>>>;
 
-type SendFuture = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+type SendFuture = BoxFuture<'static, io::Result<()>>;
 
 /// A client at the other end of two pipes.
 pub(crate) struct LineTransport<R, W: AsyncWrite> {
@@ -68,13 +68,13 @@ where
     /// Reads to the end of a line. Returns whether there is one.
     async fn read_line(&mut self) -> bool {
         loop {
-            let some = match self.reader.fill_buf().await {
+            let available = match self.reader.fill_buf().await {
                 // A failing pipe counts as closed.
                 Ok([]) | Err(_) => return false,
-                Ok(some) => some,
+                Ok(available) => available,
             };
-            let end = some.iter().position(|byte| *byte == b'\n');
-            let part = &some[..end.unwrap_or(some.len())];
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let part = &available[..end.unwrap_or(available.len())];
             match &mut self.too_long {
                 Some(tail) => {
                     tail.extend_from_slice(part);
@@ -89,8 +89,8 @@ where
                 }
                 None => self.line.extend_from_slice(part),
             }
-            let taken = end.map_or(some.len(), |end| end + 1);
-            self.reader.consume(taken);
+            let consumed = end.map_or(available.len(), |end| end + 1);
+            self.reader.consume(consumed);
             if end.is_some() {
                 return true;
             }
@@ -139,16 +139,16 @@ where
         }
         match &message {
             JsonRpcMessage::Request(request) => match &request.request {
-                ClientRequest::InitializeRequest(hello) => {
+                ClientRequest::InitializeRequest(initialize) => {
                     self.is_initialized = true;
-                    self.accepts_batches = batches::is_supported_by(&hello.params.protocol_version);
+                    self.accepts_batches = batches::is_supported_by(&initialize.params.protocol_version);
                     Ok(message)
                 }
                 ClientRequest::PingRequest(_) => Ok(message),
                 other => {
-                    let early =
+                    let error =
                         invalid_message::not_initialized_error(other.method(), Some(request.id.clone()));
-                    Err(Some(Box::new(early)))
+                    Err(Some(Box::new(error)))
                 }
             },
             _ => Err(None),
@@ -172,17 +172,17 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            if let Some(owed) = &mut self.pending_reply {
-                let sent = owed.await;
+            if let Some(reply) = &mut self.pending_reply {
+                let result = reply.await;
                 self.pending_reply = None;
-                sent.ok()?;
+                result.ok()?;
             }
-            let taken = match self.batch.pop_front() {
+            let received = match self.batch.pop_front() {
                 Some(part) => self.parse_batch_part(&part),
                 None if self.read_line().await => self.parse_line(),
                 None => return None,
             };
-            match taken {
+            match received {
                 Ok(message) => return Some(message),
                 Err(Some(answer)) => self.queue_reply(*answer),
                 Err(None) => {}

@@ -1,7 +1,7 @@
 //! The outcome of a tool call, as text for the model.
 
+use bowline_access::approvals::{DENIED_BY_SETTINGS, NO_APPROVER};
 use bowline_protocol::rpc_error::RpcError;
-use bowline_workspace::approvals::{DENIED_BY_SETTINGS, NO_APPROVER};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::Value;
 
@@ -38,34 +38,36 @@ impl ToolOutcome {
 
 /// Describes a failure for the model: what it concerns, what happened, and what to do.
 pub(crate) fn describe_failure(
-    advise: Option<&DenialAdvisor>,
+    advisor: Option<&DenialAdvisor>,
     tool: Option<&DeniedOperation<'_>>,
-    about: &str,
+    subject: &str,
     failure: &RpcError,
 ) -> String {
     match failure {
         // Advice is given only if no approver was available or the settings denied it. A denial by a person or a rule
         // is final.
-        RpcError::Denied { reason: why } if [NO_APPROVER, DENIED_BY_SETTINGS].contains(&why.as_str()) => {
-            let advice = advise.zip(tool).and_then(|(advise, tool)| advise(tool));
+        RpcError::Denied { reason } if [NO_APPROVER, DENIED_BY_SETTINGS].contains(&reason.as_str()) => {
+            let advice = advisor.zip(tool).and_then(|(advisor, tool)| advisor(tool));
             let advice = advice.map_or_else(String::new, |advice| format!(". {advice}"));
-            format!("{about}: denied: {why}{advice}")
+            format!("{subject}: denied: {reason}{advice}")
         }
-        RpcError::Denied { reason: why } => format!("{about}: denied: {why}"),
+        RpcError::Denied { reason } => format!("{subject}: denied: {reason}"),
         RpcError::ResourceNotFound { .. } => {
-            format!("{about} does not exist: list the directory to see what is there")
+            format!("{subject} does not exist: list the directory to see what is there")
         }
         RpcError::OutsideRoots { .. } => {
-            format!("{about} is outside the workspace: only its own directories can be used")
+            format!("{subject} is outside the workspace: only its own directories can be used")
         }
         RpcError::TooLarge { bytes, .. } => {
             format!(
-                "{about} is too large to be read at once ({bytes} bytes): read a window with line and limit"
+                "{subject} is too large to be read at once ({bytes} bytes): read a window with line and limit"
             )
         }
         RpcError::Busy { limit } => {
-            format!("{about}: {limit} of these are under way already: wait for one of them, then call again")
+            format!(
+                "{subject}: {limit} of these are under way already: wait for one of them, then call again"
+            )
         }
-        other => format!("{about}: {other}"),
+        other => format!("{subject}: {other}"),
     }
 }

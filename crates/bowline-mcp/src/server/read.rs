@@ -20,7 +20,7 @@ pub(crate) async fn read_file<P: WorkspaceBackend>(
 ) -> Result<ToolOutcome, String> {
     let path = session.resolve(fields.required_text("path")?)?;
     let (first, limit) = (fields.number("line")?.unwrap_or(1).max(1), fields.number("limit")?);
-    let shown = session.display_path(path.as_str());
+    let display_path = session.display_path(path.as_str());
     let read = match fetch_text(session, path.as_str(), first, limit).await {
         Ok(read) => read,
         Err(failure) => {
@@ -28,22 +28,26 @@ pub(crate) async fn read_file<P: WorkspaceBackend>(
                 session.with_ledger(|ledger, _| ledger.record_absent(path.as_str()));
             }
             let tool = DeniedOperation::Read { path: path.as_str() };
-            return Err(session.describe_failure(&tool, shown, &failure));
+            return Err(session.describe_failure(&tool, display_path, &failure));
         }
     };
-    let fetched = ViewSource { text: &read.text, is_whole: read.is_whole == Some(true) };
-    let view = view_text(fetched, first, limit);
+    let source = ViewSource { text: &read.text, is_whole: read.is_whole == Some(true) };
+    let view = view_text(source, first, limit);
     if let (true, Some(total)) = (view.is_past_end, view.total_lines) {
-        return Err(format!("{shown} has {}: line {first} is past the end", count_noun(total, "line")));
+        return Err(format!(
+            "{display_path} has {}: line {first} is past the end",
+            count_noun(total, "line")
+        ));
     }
-    session.with_ledger(|ledger, _| view.record_seen(ledger, path.as_str(), fetched));
+    session.with_ledger(|ledger, _| view.record_seen(ledger, path.as_str(), source));
     // The line above the text is ours, so that no part of the text can pass for it.
     let cut = if view.has_cut_line { "; a line is longer than can be shown and is cut" } else { "" };
     let unsaved =
         if read.source != TextSource::Disk { "; as the editor has it, unsaved changes included" } else { "" };
-    let ends = if view.text.contains("\r\n") { "; its lines end in CRLF, and go on doing so" } else { "" };
+    let line_endings =
+        if view.text.contains("\r\n") { "; its lines end in CRLF, and go on doing so" } else { "" };
     let (range, hidden) = (view.describe_range(), hidden_character_warning(view.text));
-    let head = format!("[{shown}: {range}{unsaved}{cut}{ends}{hidden}]");
+    let head = format!("[{display_path}: {range}{unsaved}{cut}{line_endings}{hidden}]");
     // A model that sees `\r` repeats it inconsistently; on writing, each line gets the line ending of the file.
     let plain = view.text.replace("\r\n", "\n");
     Ok(ToolOutcome::from_text(match view.next_line {

@@ -1,6 +1,6 @@
 //! Resources other than files: unsaved texts, changes, anything else a backend shares, and their change events.
 
-use bowline_workspace::approvals::BoxFuture;
+use bowline_access::approvals::BoxFuture;
 use rmcp::model::{Resource, ResourceContents};
 use tokio::sync::broadcast;
 
@@ -53,23 +53,23 @@ pub trait ResourceProvider: Send + Sync {
 }
 
 impl From<ResourceInfo> for Resource {
-    fn from(described: ResourceInfo) -> Self {
-        let mut resource = Self::new(described.uri, described.name);
-        resource.description = Some(described.description);
-        resource.mime_type = Some(described.mime_type);
+    fn from(info: ResourceInfo) -> Self {
+        let mut resource = Self::new(info.uri, info.name);
+        resource.description = Some(info.description);
+        resource.mime_type = Some(info.mime_type);
         resource
     }
 }
 
 /// Converts a text to the protocol's form, truncated to the limit.
-pub(crate) fn to_contents(described: ResourceInfo, mut text: String) -> ResourceContents {
+pub(crate) fn to_contents(info: ResourceInfo, mut text: String) -> ResourceContents {
     if text.len() > MAX_RESOURCE_BYTES {
         text.truncate(text.floor_char_boundary(MAX_RESOURCE_BYTES));
         text.push_str("\n[the rest is left out]\n");
     }
     ResourceContents::TextResourceContents {
-        uri: described.uri,
-        mime_type: Some(described.mime_type),
+        uri: info.uri,
+        mime_type: Some(info.mime_type),
         text,
         meta: None,
     }

@@ -36,15 +36,15 @@ pub(crate) async fn list_directory<P: WorkspaceBackend>(
 ) -> Result<ToolOutcome, String> {
     let path = session.resolve(fields.optional_text("path")?.unwrap_or("."))?;
     let depth = fields.number("depth")?.unwrap_or(1).clamp(1, MAX_DEPTH);
-    let shown = session.display_path(path.as_str());
+    let display_path = session.display_path(path.as_str());
     let options = ListOptions { depth: depth as usize, max_entries: MAX_ENTRIES, ..ListOptions::default() };
-    let listed = session.backend.files().list(path.as_str(), options).await;
+    let result = session.backend.files().list(path.as_str(), options).await;
     let tool = DeniedOperation::Read { path: path.as_str() };
-    let listing = listed.map_err(|failure| session.describe_failure(&tool, shown, &failure))?;
-    Ok(describe_listing(shown, &listing))
+    let listing = result.map_err(|failure| session.describe_failure(&tool, display_path, &failure))?;
+    Ok(describe_listing(display_path, &listing))
 }
 
-fn describe_listing(shown: &str, listing: &Listing) -> ToolOutcome {
+fn describe_listing(display_path: &str, listing: &Listing) -> ToolOutcome {
     let (mut text, mut entries) = (String::new(), Vec::new());
     for entry in &listing.entries {
         let path = display::escape_line(&entry.path, MAX_LINE_BYTES);
@@ -68,7 +68,7 @@ fn describe_listing(shown: &str, listing: &Listing) -> ToolOutcome {
     if listing.unreadable > 0 {
         notes.push(format!("{} directories could not be read", listing.unreadable));
     }
-    let text = format!("[{shown}: {}]\n{text}", notes.join("; "));
+    let text = format!("[{display_path}: {}]\n{text}", notes.join("; "));
     ToolOutcome {
         text,
         structured: Some(json!({ "entries": entries, "truncated": is_cut })),
@@ -85,7 +85,7 @@ pub(crate) async fn search_text<P: WorkspaceBackend>(
     if pattern.is_empty() || pattern.len() > MAX_PATTERN {
         return Err(format!("`pattern` has to have 1 to {MAX_PATTERN} bytes: give the text to look for"));
     }
-    let below = fields.optional_text("path")?.map(|path| session.resolve(path)).transpose()?;
+    let directory = fields.optional_text("path")?.map(|path| session.resolve(path)).transpose()?;
     let glob = fields.optional_text("glob")?.filter(|glob| !glob.is_empty());
     let query =
         if fields.flag("regex")? { SearchQuery::regex(pattern) } else { SearchQuery::literal(pattern) };
@@ -99,15 +99,15 @@ pub(crate) async fn search_text<P: WorkspaceBackend>(
     if !fields.flag("regex")? && pattern.contains('\n') {
         return Err("`pattern` has to be within a line: search for one line of it".to_owned());
     }
-    let within = below.as_ref().map_or(".", |path| session.display_path(path.as_str())).to_owned();
+    let display_path = directory.as_ref().map_or(".", |path| session.display_path(path.as_str())).to_owned();
     let files = session.backend.files();
-    let found = files.search(query, below.as_ref().map(|path| path.as_str().to_owned())).await;
+    let found = files.search(query, directory.as_ref().map(|path| path.as_str().to_owned())).await;
     let found = found.map_err(|failure| match failure {
         // The pattern or the path is invalid, and the reason says which.
         RpcError::InvalidParams { reason } => reason,
         failure => {
-            let path = below.as_ref().map_or(session.backend.root(), |path| path.as_str());
-            session.describe_failure(&DeniedOperation::Read { path }, &within, &failure)
+            let path = directory.as_ref().map_or(session.backend.root(), |path| path.as_str());
+            session.describe_failure(&DeniedOperation::Read { path }, &display_path, &failure)
         }
     })?;
     Ok(describe_matches(session, &found))
@@ -145,7 +145,7 @@ fn describe_skipped(skipped: &SkippedFiles) -> impl Iterator<Item = String> {
     let SkippedFiles { binary, too_large, secret, unreadable } = *skipped;
     let counts =
         [(binary, "binary"), (too_large, "too large"), (secret, "protected"), (unreadable, "unreadable")];
-    let told =
-        |(count, what): (u64, &str)| format!("{} left out", count_noun(count, &format!("{what} file")));
-    counts.into_iter().filter(|(count, _)| *count > 0).map(told)
+    let describe =
+        |(count, kind): (u64, &str)| format!("{} left out", count_noun(count, &format!("{kind} file")));
+    counts.into_iter().filter(|(count, _)| *count > 0).map(describe)
 }

@@ -49,18 +49,18 @@ pub(crate) struct CallContext {
 
 impl CallContext {
     /// Reports the progress of a call. Delivery failures are ignored.
-    pub(crate) async fn report_progress(&self, done: f64, total: f64, message: String) {
+    pub(crate) async fn report_progress(&self, current: f64, total: f64, message: String) {
         let Some((peer, token)) = &self.progress else { return };
-        let mut progress = ProgressNotificationParam::new(token.clone(), done);
+        let mut progress = ProgressNotificationParam::new(token.clone(), current);
         (progress.total, progress.message) = (Some(total), Some(message));
         peer.notify_progress(progress).await.ok();
     }
 }
 
 impl<P: WorkspaceBackend> McpSession<P> {
-    pub(crate) fn new(place: P, settings: Arc<McpServerOptions>) -> Self {
+    pub(crate) fn new(backend: P, settings: Arc<McpServerOptions>) -> Self {
         Self {
-            backend: place,
+            backend,
             options: settings,
             background: BackgroundCommands::default(),
             ledger: Mutex::default(),
@@ -74,26 +74,26 @@ impl<P: WorkspaceBackend> McpSession<P> {
     /// Executes a tool call.
     pub(crate) async fn call(
         self: &Arc<Self>,
-        does: ToolAction,
+        action: ToolAction,
         fields: ToolInputFields<'_>,
-        calling: CallContext,
+        context: CallContext,
     ) -> ToolOutcome {
-        let Ok(_place) = self.call_permits.try_acquire() else {
+        let Ok(_permit) = self.call_permits.try_acquire() else {
             let text =
                 format!("{MAX_CALLS} calls are under way already: wait for one of them, then call again");
             return ToolOutcome::error(text);
         };
-        let done = match does {
+        let result = match action {
             ToolAction::Read => read::read_file(self, fields).await,
-            ToolAction::Write => write::write_file(self, fields, &calling).await,
-            ToolAction::Edit => write::edit_file(self, fields, &calling).await,
+            ToolAction::Write => write::write_file(self, fields, &context).await,
+            ToolAction::Edit => write::edit_file(self, fields, &context).await,
             ToolAction::List => search::list_directory(self, fields).await,
             ToolAction::Search => search::search_text(self, fields).await,
-            ToolAction::Execute => commands::execute_command(self, fields, &calling).await,
+            ToolAction::Execute => commands::execute_command(self, fields, &context).await,
             ToolAction::Output => commands::read_background_output(self, fields).await,
             ToolAction::Kill => commands::kill_background_command(self, fields).await,
         };
-        done.unwrap_or_else(ToolOutcome::error)
+        result.unwrap_or_else(ToolOutcome::error)
     }
 
     /// Returns an absolute path; a relative one starts from the backend's root.
@@ -115,15 +115,20 @@ impl<P: WorkspaceBackend> McpSession<P> {
     }
 
     /// Describes a failure for the model.
-    pub(crate) fn describe_failure(&self, tool: &DeniedOperation<'_>, about: &str, why: &RpcError) -> String {
-        describe_failure(self.options.advise_denial.as_ref(), Some(tool), about, why)
+    pub(crate) fn describe_failure(
+        &self,
+        tool: &DeniedOperation<'_>,
+        subject: &str,
+        failure: &RpcError,
+    ) -> String {
+        describe_failure(self.options.advise_denial.as_ref(), Some(tool), subject, failure)
     }
 
     /// Accesses the ledger of what the model knows about files.
-    pub(crate) fn with_ledger<T>(&self, act: impl FnOnce(&mut Ledger, &mut Heard) -> T) -> T {
-        let mut known = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        let (ledger, heard) = &mut *known;
-        act(ledger, heard)
+    pub(crate) fn with_ledger<T>(&self, f: impl FnOnce(&mut Ledger, &mut Heard) -> T) -> T {
+        let mut guard = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let (ledger, heard) = &mut *guard;
+        f(ledger, heard)
     }
 
     /// Waits for exclusive access to a file among the session's calls.

@@ -42,9 +42,9 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let (live, end) = (Arc::new(OpenMcpSessions::default()), CancellationToken::new());
+    let (sessions, end) = (Arc::new(OpenMcpSessions::default()), CancellationToken::new());
     let input_ended = CancellationToken::new();
-    let handler = SessionHandler::new(server, live.clone(), input_ended.clone());
+    let handler = SessionHandler::new(server, sessions.clone(), input_ended.clone());
     let transport = BoundedTransport {
         inner: LineTransport::new(reader, writer),
         open_requests: Arc::default(),
@@ -59,16 +59,16 @@ where
         }
     };
     tokio::pin!(serving);
-    let served = tokio::select! {
-        served = &mut serving => served,
+    let result = tokio::select! {
+        result = &mut serving => result,
         () = stop => {
             end.cancel();
             // A client that does not read must not delay the end.
             timeout(SHUTDOWN_TIMEOUT, serving).await.unwrap_or(Ok(()))
         }
     };
-    live.close_all().await;
-    served
+    sessions.close_all().await;
+    result
 }
 
 /// The requests that were read and not yet answered.
@@ -108,18 +108,18 @@ where
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let answered = match &item {
+        let answered_id = match &item {
             JsonRpcMessage::Response(response) => Some(response.id.clone()),
             JsonRpcMessage::Error(error) => error.id.clone(),
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
         };
         let (sending, open) = (self.inner.send(item), self.open_requests.clone());
         async move {
-            let sent = sending.await;
-            if let Some(id) = answered {
+            let result = sending.await;
+            if let Some(id) = answered_id {
                 open.close(&id);
             }
-            sent
+            result
         }
     }
 

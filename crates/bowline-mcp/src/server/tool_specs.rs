@@ -67,8 +67,8 @@ const ID_DESCRIPTION: &str = "The command's id, like bg1.";
 const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
 
 impl OfferedTools {
-    fn includes(self, does: ToolAction) -> bool {
-        match does {
+    fn includes(self, action: ToolAction) -> bool {
+        match action {
             ToolAction::Read | ToolAction::List | ToolAction::Search => self != Self::Commands,
             ToolAction::Write | ToolAction::Edit => matches!(self, Self::Files | Self::Everything),
             ToolAction::Execute | ToolAction::Output | ToolAction::Kill => {
@@ -82,9 +82,9 @@ impl OfferedTools {
     /// Returns the offered tools, for code that must recognise them in an agent's messages.
     #[must_use]
     pub fn tools(self) -> Vec<OwnTool> {
-        let offered = TOOLS.iter().filter(|(_, does)| self.includes(*does));
-        let described = offered.map(|(name, does)| {
-            let care = match does {
+        let offered = TOOLS.iter().filter(|(_, action)| self.includes(*action));
+        let tools = offered.map(|(name, action)| {
+            let prompt_behavior = match action {
                 ToolAction::Write | ToolAction::Edit => PromptBehavior::BeforeWrite,
                 ToolAction::Execute => PromptBehavior::BeforeRun,
                 ToolAction::Read
@@ -94,48 +94,52 @@ impl OfferedTools {
                 | ToolAction::Kill => PromptBehavior::Never,
             };
             let mut arguments = Vec::new();
-            collect_property_names(build_tool(name, *does).input_schema.get("properties"), &mut arguments);
-            OwnTool { name, prompt_behavior: care, arguments }
+            collect_property_names(build_tool(name, *action).input_schema.get("properties"), &mut arguments);
+            OwnTool { name, prompt_behavior, arguments }
         });
-        described.collect()
+        tools.collect()
     }
 }
 
 /// Collects the property names of a schema. Those of list items are included, because a single item may be given
 /// without the list.
-fn collect_property_names(properties: Option<&Value>, into: &mut Vec<String>) {
+fn collect_property_names(properties: Option<&Value>, names: &mut Vec<String>) {
     for (name, schema) in properties.and_then(Value::as_object).into_iter().flatten() {
-        into.push(name.clone());
-        collect_property_names(schema["items"].get("properties"), into);
+        names.push(name.clone());
+        collect_property_names(schema["items"].get("properties"), names);
     }
 }
 
 /// Returns the action of a tool, if it is offered.
-pub(crate) fn find_tool(offer: OfferedTools, name: &str) -> Option<ToolAction> {
-    TOOLS.iter().find(|(its, _)| *its == name).map(|(_, does)| *does).filter(|does| offer.includes(*does))
+pub(crate) fn find_tool(offered_tools: OfferedTools, name: &str) -> Option<ToolAction> {
+    TOOLS
+        .iter()
+        .find(|(known_name, _)| *known_name == name)
+        .map(|(_, action)| *action)
+        .filter(|action| offered_tools.includes(*action))
 }
 
 /// Describes why a tool is not available, and names those that are.
-pub(crate) fn describe_missing_tool(offer: OfferedTools, name: &str) -> String {
+pub(crate) fn describe_missing_tool(offered_tools: OfferedTools, name: &str) -> String {
     let name = bowline_text::display::escape_line(name, 100);
     let names: Vec<&str> =
-        TOOLS.iter().filter(|(_, does)| offer.includes(*does)).map(|(name, _)| *name).collect();
-    let is_known = TOOLS.iter().any(|(its, _)| *its == name);
-    let why = if is_known { "is not offered here" } else { "is no tool of this server" };
-    format!("{name} {why}: the tools are {}", names.join(", "))
+        TOOLS.iter().filter(|(_, action)| offered_tools.includes(*action)).map(|(name, _)| *name).collect();
+    let is_known = TOOLS.iter().any(|(known_name, _)| *known_name == name);
+    let reason = if is_known { "is not offered here" } else { "is no tool of this server" };
+    format!("{name} {reason}: the tools are {}", names.join(", "))
 }
 
 /// Returns the offered tools.
-pub(crate) fn list_tools(offer: OfferedTools) -> Vec<Tool> {
+pub(crate) fn list_tools(offered_tools: OfferedTools) -> Vec<Tool> {
     TOOLS
         .iter()
-        .filter(|(_, does)| offer.includes(*does))
-        .map(|(name, does)| build_tool(name, *does))
+        .filter(|(_, action)| offered_tools.includes(*action))
+        .map(|(name, action)| build_tool(name, *action))
         .collect()
 }
 
-fn build_tool(name: &'static str, does: ToolAction) -> Tool {
-    let (title, text, schema) = match does {
+fn build_tool(name: &'static str, action: ToolAction) -> Tool {
+    let (title, text, schema) = match action {
         ToolAction::Read => ("Read file", READ_DESCRIPTION, read_schema()),
         ToolAction::Write => ("Write file", WRITE_DESCRIPTION, write_schema()),
         ToolAction::Edit => ("Edit file", EDIT_DESCRIPTION, edit_schema()),
@@ -156,30 +160,31 @@ fn build_tool(name: &'static str, does: ToolAction) -> Tool {
     };
     let mut tool = Tool::new(name, text, into_fields(schema));
     tool.title = Some(title.to_owned());
-    tool.output_schema = output_schema(does).map(|schema| Arc::new(into_fields(schema)));
-    tool.annotations = Some(annotations(title, does));
+    tool.output_schema = output_schema(action).map(|schema| Arc::new(into_fields(schema)));
+    tool.annotations = Some(annotations(title, action));
     tool.meta = Some(MetaObject(into_fields(json!({ ALWAYS_LOAD: true }))));
     tool
 }
 
 /// Returns hints for the client's user. An edit can be undone and is merged with the user's changes, but it replaces
 /// text in the file and so counts as destructive. A command may do anything.
-fn annotations(title: &str, does: ToolAction) -> ToolAnnotations {
-    let reads = matches!(does, ToolAction::Read | ToolAction::List | ToolAction::Search | ToolAction::Output);
+fn annotations(title: &str, action: ToolAction) -> ToolAnnotations {
+    let is_read_only =
+        matches!(action, ToolAction::Read | ToolAction::List | ToolAction::Search | ToolAction::Output);
     let mut hints = ToolAnnotations::new();
     hints.title = Some(title.to_owned());
-    hints.read_only_hint = Some(reads);
-    hints.open_world_hint = Some(does == ToolAction::Execute);
-    if !reads {
+    hints.read_only_hint = Some(is_read_only);
+    hints.open_world_hint = Some(action == ToolAction::Execute);
+    if !is_read_only {
         hints.destructive_hint = Some(true);
-        hints.idempotent_hint = Some(matches!(does, ToolAction::Write | ToolAction::Kill));
+        hints.idempotent_hint = Some(matches!(action, ToolAction::Write | ToolAction::Kill));
     }
     hints
 }
 
 /// Returns the schema of a tool's structured output, if it has any.
-fn output_schema(does: ToolAction) -> Option<Value> {
-    let list = |what: &str, item: Value| json!({ "type": "array", "items": item, "description": what });
+fn output_schema(action: ToolAction) -> Option<Value> {
+    let list = |description: &str, item: Value| json!({ "type": "array", "items": item, "description": description });
     let changed = || {
         let mut outcome = string_enum(&["created", "replaced", "merged", "unchanged"]);
         outcome["description"] = json!("What became of it; merged: with changes that others made meanwhile.");
@@ -192,7 +197,7 @@ fn output_schema(does: ToolAction) -> Option<Value> {
             &[],
         )
     };
-    let ran = || {
+    let command_result = || {
         object(
             &[
                 ("status", string("What became of the command.")),
@@ -208,7 +213,7 @@ fn output_schema(does: ToolAction) -> Option<Value> {
             ],
         )
     };
-    match does {
+    match action {
         // Its answer is text. Some clients show a model only the structured output if there is any.
         ToolAction::Read => None,
         ToolAction::Write | ToolAction::Edit => Some(changed()),
@@ -237,7 +242,7 @@ fn output_schema(does: ToolAction) -> Option<Value> {
             let truncated = boolean("Whether there may be more.");
             Some(object(&[("matches", matches), ("filesSearched", files), ("truncated", truncated)], &[]))
         }
-        ToolAction::Execute | ToolAction::Output | ToolAction::Kill => Some(ran()),
+        ToolAction::Execute | ToolAction::Output | ToolAction::Kill => Some(command_result()),
     }
 }
 

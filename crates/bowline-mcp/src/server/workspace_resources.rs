@@ -2,10 +2,10 @@
 //!
 //! Changes are forwarded to subscribers. A subscriber that lags is asked to read everything again.
 
+use bowline_access::approvals::BoxFuture;
 use bowline_history::undo::{ChangeOwner, ChangeSelection};
 use bowline_policy::paths::{Access, LexicalPath, find_protection};
 use bowline_text::lines::LineWindow;
-use bowline_workspace::approvals::BoxFuture;
 use bowline_workspace::files::FileBackend;
 use bowline_workspace::workspace::{Workspace, WorkspaceNotification};
 use tokio::sync::broadcast;
@@ -36,46 +36,46 @@ pub struct WorkspaceResources<F> {
 
 impl<F: FileBackend> WorkspaceResources<F> {
     /// Returns the resources of a workspace for the session of that name. Texts are read through `files`, so that rules
-    /// apply. Events are sent to `news` until the value is dropped. Must be called within a runtime.
+    /// apply. Events are sent to `events` until the value is dropped. Must be called within a runtime.
     #[must_use]
     pub fn new(
         workspace: Workspace,
         session: &str,
         files: F,
-        news: broadcast::Sender<ResourceEvent>,
+        events: broadcast::Sender<ResourceEvent>,
     ) -> Self {
         let end = CancellationToken::new();
-        let passing = forward_events(workspace.subscribe(), news.clone());
-        tokio::spawn(end.clone().run_until_cancelled_owned(passing));
-        Self { workspace, session: session.to_owned(), files, events: news, _forwarder: end.drop_guard() }
+        let forwarder = forward_events(workspace.subscribe(), events.clone());
+        tokio::spawn(end.clone().run_until_cancelled_owned(forwarder));
+        Self { workspace, session: session.to_owned(), files, events, _forwarder: end.drop_guard() }
     }
 
     /// Returns the session's changes as a patch.
     async fn changes(&self) -> Result<String, String> {
-        let (workspace, who) = (self.workspace.clone(), ChangeOwner::Session(self.session.clone()));
-        let selection = ChangeSelection { owner: who, ..ChangeSelection::default() };
+        let (workspace, owner) = (self.workspace.clone(), ChangeOwner::Session(self.session.clone()));
+        let selection = ChangeSelection { owner, ..ChangeSelection::default() };
         let diff = tokio::task::spawn_blocking(move || workspace.diff(&selection)).await;
-        diff.map_err(|ended| ended.to_string())?.map_err(|error| error.to_string())
+        diff.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
     }
 
     /// Returns the diagnostics of all files except protected ones, because diagnostics quote the file.
     fn diagnostics(&self) -> String {
-        let (known, root) = (self.workspace.diagnostics(), self.workspace.roots().cwd());
+        let (by_file, root) = (self.workspace.diagnostics(), self.workspace.roots().cwd());
         let is_open = |path: &str| {
-            let below = path.strip_prefix(root).unwrap_or(path);
-            LexicalPath::parse(below).is_ok_and(|path| find_protection(&path, Access::Read).is_none())
+            let relative = path.strip_prefix(root).unwrap_or(path);
+            LexicalPath::parse(relative).is_ok_and(|path| find_protection(&path, Access::Read).is_none())
         };
-        let shown = known.iter().map(|(path, of_file)| (path.as_str(), of_file));
-        diagnostics::diagnostics_to_json(shown.filter(|(path, _)| is_open(path)))
+        let entries = by_file.iter().map(|(path, diagnostics)| (path.as_str(), diagnostics));
+        diagnostics::diagnostics_to_json(entries.filter(|(path, _)| is_open(path)))
     }
 }
 
 async fn forward_events(
     mut shared: broadcast::Receiver<WorkspaceNotification>,
-    news: broadcast::Sender<ResourceEvent>,
+    events: broadcast::Sender<ResourceEvent>,
 ) {
     loop {
-        let told = match shared.recv().await {
+        let event = match shared.recv().await {
             Ok(WorkspaceNotification::Document(path)) => ResourceEvent::Updated(file_uri(&path)),
             Ok(WorkspaceNotification::Documents) => ResourceEvent::ListChanged,
             Ok(WorkspaceNotification::Diagnostics(_)) => ResourceEvent::Updated(DIAGNOSTICS_URI.to_owned()),
@@ -86,7 +86,7 @@ async fn forward_events(
             Err(RecvError::Closed) => return,
         };
         // Usually there are no subscribers.
-        news.send(told).ok();
+        events.send(event).ok();
     }
 }
 
@@ -114,9 +114,9 @@ pub fn builtin_resources() -> Vec<ResourceInfo> {
 impl<F: FileBackend> ResourceProvider for WorkspaceResources<F> {
     fn list(&self) -> BoxFuture<'_, Vec<ResourceInfo>> {
         let mut documents = self.workspace.open_documents();
-        documents.sort_by(|one, other| one.path.cmp(&other.path));
-        let mut listed = builtin_resources();
-        listed.extend(documents.into_iter().map(|document| {
+        documents.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut resources = builtin_resources();
+        resources.extend(documents.into_iter().map(|document| {
             let name = document.path.rsplit('/').next().unwrap_or_default();
             let description = match document.is_dirty {
                 true => "Open in the editor, with changes that are not saved",
@@ -124,7 +124,7 @@ impl<F: FileBackend> ResourceProvider for WorkspaceResources<F> {
             };
             resource_info(&file_uri(&document.path), name, description, "text/plain")
         }));
-        Box::pin(std::future::ready(listed))
+        Box::pin(std::future::ready(resources))
     }
 
     fn read<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {

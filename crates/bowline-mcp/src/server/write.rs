@@ -29,31 +29,32 @@ const ATTEMPTS: usize = 3;
 pub(crate) async fn write_file<P: WorkspaceBackend>(
     session: &McpSession<P>,
     fields: ToolInputFields<'_>,
-    calling: &CallContext,
+    context: &CallContext,
 ) -> Result<ToolOutcome, String> {
     let path = session.resolve(fields.required_text("path")?)?;
     let content = fields.required_text("content")?.to_owned();
-    apply_change(session, &path, &RequestedWrite::Whole(content), calling).await
+    apply_change(session, &path, &RequestedWrite::Whole(content), context).await
 }
 
 /// Executes the tool that edits a file by search and replace.
 pub(crate) async fn edit_file<P: WorkspaceBackend>(
     session: &McpSession<P>,
     fields: ToolInputFields<'_>,
-    calling: &CallContext,
+    context: &CallContext,
 ) -> Result<ToolOutcome, String> {
     let path = session.resolve(fields.required_text("path")?)?;
     // A single edit may be given in the call itself.
-    let is_one = fields.optional_text("old_text")?.is_some();
-    let listed = if is_one { vec![fields] } else { fields.objects("edits")? };
-    let edits: Result<Vec<SearchReplaceEdit>, String> = listed
+    let is_single = fields.optional_text("old_text")?.is_some();
+    let entries = if is_single { vec![fields] } else { fields.objects("edits")? };
+    let edits: Result<Vec<SearchReplaceEdit>, String> = entries
         .into_iter()
         .enumerate()
-        .map(|(at, each)| {
-            parse_edit(each).map_err(|why| if is_one { why } else { format!("edit {}: {why}", at + 1) })
+        .map(|(at, entry)| {
+            parse_edit(entry)
+                .map_err(|error| if is_single { error } else { format!("edit {}: {error}", at + 1) })
         })
         .collect();
-    apply_change(session, &path, &RequestedWrite::Edits(edits?), calling).await
+    apply_change(session, &path, &RequestedWrite::Edits(edits?), context).await
 }
 
 fn parse_edit(fields: ToolInputFields<'_>) -> Result<SearchReplaceEdit, String> {
@@ -68,36 +69,40 @@ fn parse_edit(fields: ToolInputFields<'_>) -> Result<SearchReplaceEdit, String> 
 async fn apply_change<P: WorkspaceBackend>(
     session: &McpSession<P>,
     path: &LexicalPath,
-    wanted: &RequestedWrite,
-    calling: &CallContext,
+    requested: &RequestedWrite,
+    context: &CallContext,
 ) -> Result<ToolOutcome, String> {
-    let (key, shown) = (path.as_str(), session.display_path(path.as_str()));
-    let _alone = session.lock_file(key).await;
-    let asker = Requester { turn: None, call: Some(calling.id.clone()) };
+    let (key, display_path) = (path.as_str(), session.display_path(path.as_str()));
+    let _guard = session.lock_file(key).await;
+    let requester = Requester { turn: None, call: Some(context.id.clone()) };
     let mut last = None;
     for _ in 0..ATTEMPTS {
-        let current = read_current(session, key, shown).await?;
-        let decided = session
-            .with_ledger(|ledger, heard| decide_write((ledger, heard), key, &current, wanted, shown))?;
-        if current.text().is_some_and(|text| **text == *decided.text) {
+        let current = read_current(session, key, display_path).await?;
+        let decision = session.with_ledger(|ledger, heard| {
+            decide_write((ledger, heard), key, &current, requested, display_path)
+        })?;
+        if current.text().is_some_and(|text| **text == *decision.text) {
             session.with_ledger(|ledger, heard| {
-                record_write((ledger, heard), key, &current, wanted, &decided, current.text());
+                record_write((ledger, heard), key, &current, requested, &decision, current.text());
             });
-            let text = format!("{shown} holds this text already; nothing was written.");
-            return Ok(write_outcome(shown, "unchanged", text));
+            let text = format!("{display_path} holds this text already; nothing was written.");
+            return Ok(write_outcome(display_path, "unchanged", text));
         }
-        if replaces_unseen_text(&current, decided.verdict) {
+        if replaces_unseen_text(&current, decision.verdict) {
             return Err(format!(
-                "nothing was written: {shown}: you have not read all of the text that would be replaced: read it first"
+                "nothing was written: {display_path}: you have not read all of the text that would be replaced: read it first"
             ));
         }
-        match session.backend.files().write(key, decided.text.as_str().to_owned(), &asker).await {
-            Ok(written) => return Ok(finish_write(session, key, wanted, &current, &decided, written).await),
+        match session.backend.files().write(key, decision.text.as_str().to_owned(), &requester).await {
+            Ok(written) => {
+                return Ok(finish_write(session, key, requested, &current, &decision, written).await);
+            }
             // The file changed concurrently: decide again on its new text.
             Err(conflict @ RpcError::Conflict { .. }) => last = Some(conflict),
             Err(failure) => {
-                let why = session.describe_failure(&DeniedOperation::Write { path: key }, shown, &failure);
-                return Err(format!("nothing was written: {why}"));
+                let reason =
+                    session.describe_failure(&DeniedOperation::Write { path: key }, display_path, &failure);
+                return Err(format!("nothing was written: {reason}"));
             }
         }
     }
@@ -105,23 +110,23 @@ async fn apply_change<P: WorkspaceBackend>(
         Some(RpcError::Conflict { hunks, .. }) => describe_conflicts(hunks),
         _ => String::new(),
     };
-    Err(format!("nothing was written: {shown} keeps changing: read it again, then write{hunks}"))
+    Err(format!("nothing was written: {display_path} keeps changing: read it again, then write{hunks}"))
 }
 
 async fn read_current<P: WorkspaceBackend>(
     session: &McpSession<P>,
     path: &str,
-    shown: &str,
+    display_path: &str,
 ) -> Result<CurrentText, String> {
     match session.backend.files().read(path, LineWindow::default()).await {
         Ok(read) => Ok(CurrentText::Text(read.text)),
         Err(RpcError::ResourceNotFound { .. }) => Ok(CurrentText::Missing),
         Err(RpcError::TooLarge { bytes, .. }) => Err(format!(
-            "nothing was written: {shown} has {bytes} bytes, which is too large to be changed so: use a command"
+            "nothing was written: {display_path} has {bytes} bytes, which is too large to be changed so: use a command"
         )),
         Err(failure) => {
-            let why = session.describe_failure(&DeniedOperation::Read { path }, shown, &failure);
-            Err(format!("nothing was written: {why}"))
+            let reason = session.describe_failure(&DeniedOperation::Read { path }, display_path, &failure);
+            Err(format!("nothing was written: {reason}"))
         }
     }
 }
@@ -139,30 +144,32 @@ fn replaces_unseen_text(current: &CurrentText, verdict: Option<WriteVerdict>) ->
 async fn finish_write<P: WorkspaceBackend>(
     session: &McpSession<P>,
     key: &str,
-    wanted: &RequestedWrite,
+    requested: &RequestedWrite,
     current: &CurrentText,
-    decided: &WriteDecision,
+    decision: &WriteDecision,
     written: TextWriteOutcome,
 ) -> ToolOutcome {
-    let shown = session.display_path(key);
+    let display_path = session.display_path(key);
     let after = match written.text {
         Some(text) => Ok(text),
         None => session.backend.files().read(key, LineWindow::default()).await.map(|read| read.text),
     };
-    let lines = count_noun(count_lines(&decided.text), "line");
-    let mut parts = vec![match (wanted, decided.verdict) {
+    let lines = count_noun(count_lines(&decision.text), "line");
+    let mut parts = vec![match (requested, decision.verdict) {
         (RequestedWrite::Edits(_), _) => {
-            format!("Edited {shown} in {}.", count_noun(decided.place_count as u64, "place"))
+            format!("Edited {display_path} in {}.", count_noun(decision.place_count as u64, "place"))
         }
-        (RequestedWrite::Whole(_), Some(WriteVerdict::Created)) => format!("Created {shown} ({lines})."),
-        (RequestedWrite::Whole(_), _) => format!("Wrote {shown} ({lines})."),
+        (RequestedWrite::Whole(_), Some(WriteVerdict::Created)) => {
+            format!("Created {display_path} ({lines}).")
+        }
+        (RequestedWrite::Whole(_), _) => format!("Wrote {display_path} ({lines})."),
     }];
-    parts.extend(decided.notes.iter().cloned().chain(written.notes));
+    parts.extend(decision.notes.iter().cloned().chain(written.notes));
     let mut seen: Option<&Arc<String>> = None;
     match &after {
-        Ok(now) if *now == decided.text => seen = Some(now),
+        Ok(now) if *now == decision.text => seen = Some(now),
         Ok(now) => {
-            let (diff, is_cut) = describe_diff(&decided.text, now);
+            let (diff, is_cut) = describe_diff(&decision.text, now);
             parts.push(format!(
                 "The file holds something else than what was written, by the editor or its user:\n{diff}"
             ));
@@ -172,17 +179,18 @@ async fn finish_write<P: WorkspaceBackend>(
                 seen = Some(now);
             }
         }
-        Err(why) => parts.push(format!("It could not be read again to see what became of it: {why}.")),
+        Err(error) => parts.push(format!("It could not be read again to see what became of it: {error}.")),
     }
-    session.with_ledger(|ledger, heard| record_write((ledger, heard), key, current, wanted, decided, seen));
+    session
+        .with_ledger(|ledger, heard| record_write((ledger, heard), key, current, requested, decision, seen));
     let merged =
-        written.verdict == Some(WriteVerdict::Merged) || decided.verdict == Some(WriteVerdict::Merged);
-    let outcome = match decided.verdict {
+        written.verdict == Some(WriteVerdict::Merged) || decision.verdict == Some(WriteVerdict::Merged);
+    let outcome = match decision.verdict {
         _ if merged => "merged",
         Some(WriteVerdict::Created) => "created",
         _ => "replaced",
     };
-    write_outcome(shown, outcome, parts.join("\n"))
+    write_outcome(display_path, outcome, parts.join("\n"))
 }
 
 fn write_outcome(path: &str, outcome: &str, text: String) -> ToolOutcome {

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use bowline_mcp::client::ServerState;
 use expect_test::expect;
 use serde_json::Value;
+use test_support::wait::wait_until_async;
 use tokio::sync::mpsc;
 
 use super::scripted_server::{
@@ -18,10 +19,10 @@ async fn start_server(endpoint: &'static str, cut: bool) -> ScriptedServer {
     let stream = Mutex::new(None::<mpsc::Sender<String>>);
     ScriptedServer::new(move |request: &HttpTestRequest| {
         if request.verb == "GET" {
-            let (sender, pieces) = mpsc::channel(16);
+            let (sender, chunks) = mpsc::channel(16);
             sender.try_send(format!(": welcome\n\nevent: endpoint\ndata: {endpoint}\n\n")).unwrap();
             *stream.lock().unwrap() = Some(sender);
-            return ScriptedReply::Stream(pieces);
+            return ScriptedReply::Stream(chunks);
         }
         if cut && request.method() == "tools/call" {
             *stream.lock().unwrap() = None;
@@ -43,10 +44,10 @@ async fn start_server(endpoint: &'static str, cut: bool) -> ScriptedServer {
 async fn messages_go_to_the_address_that_the_server_names() {
     let server = start_server("/messages?session=1", false).await;
     let servers = connect(server.sse_transport(), client_options()).await;
-    let mut shown = describe_server_and_call(&servers).await;
+    let mut output = describe_server_and_call(&servers).await;
     for request in server.requests() {
         assert_eq!(request.header("authorization"), Some("Bearer abc"));
-        shown.push_str(&format!("\n{} {}", request.path, request.describe()));
+        output.push_str(&format!("\n{} {}", request.path, request.describe()));
     }
     expect![[r#"
         Ready
@@ -56,7 +57,7 @@ async fn messages_go_to_the_address_that_the_server_names() {
         /messages?session=1 POST notifications/initialized
         /messages?session=1 POST tools/list
         /messages?session=1 POST tools/call"#]]
-    .assert_eq(&shown);
+    .assert_eq(&output);
     servers.shutdown().await;
 }
 
@@ -75,9 +76,7 @@ async fn a_stream_that_ends_fails_the_call_and_is_opened_anew() {
     let server = start_server("messages", true).await;
     let servers = connect(server.sse_transport(), client_options()).await;
     let outcome = describe_call(call_echo(&servers).await);
-    while servers.statuses()[0].state != ServerState::Ready {
-        tokio::task::yield_now().await;
-    }
+    wait_until_async("a new stream", || servers.statuses()[0].state == ServerState::Ready).await;
     let opened = server.requests().iter().filter(|request| request.verb == "GET").count();
     expect![[r#"
         ! the MCP server "web" ended during the call, what it did is not known: it closed the connection; it is being started anew

@@ -25,7 +25,7 @@ pub(crate) struct HttpTestRequest {
 
 impl HttpTestRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn method(&self) -> &str {
@@ -97,16 +97,17 @@ impl ScriptedServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let origin = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (count, seen) = watch::channel(0);
-        let (answer, kept, count) = (Arc::new(answer), Arc::clone(&requests), Arc::new(count));
-        let serving = tokio::spawn(async move {
+        let (count, request_count) = watch::channel(0);
+        let (answer, recorded, count) = (Arc::new(answer), Arc::clone(&requests), Arc::new(count));
+        let task = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let (answer, kept, count) = (Arc::clone(&answer), Arc::clone(&kept), Arc::clone(&count));
+                let (answer, recorded, count) =
+                    (Arc::clone(&answer), Arc::clone(&recorded), Arc::clone(&count));
                 connections.spawn(async move {
                     let mut stream = BufReader::new(stream);
                     while let Some(request) = read_request(&mut stream).await {
-                        kept.lock().unwrap().push(request.clone());
+                        recorded.lock().unwrap().push(request.clone());
                         count.send_modify(|count| *count += 1);
                         if !write_reply(stream.get_mut(), answer(&request)).await {
                             break;
@@ -115,16 +116,16 @@ impl ScriptedServer {
                 });
             }
         });
-        Self { origin, requests, request_count: seen, task: serving }
+        Self { origin, requests, request_count, task }
     }
 
-    /// Starts an MCP server; a reply of `otherwise` replaces the correct one.
+    /// Starts an MCP server; a reply of `reply_override` replaces the correct one.
     pub(crate) async fn start_mcp(
-        otherwise: impl Fn(&HttpTestRequest) -> Option<ScriptedReply> + Send + Sync + 'static,
+        reply_override: impl Fn(&HttpTestRequest) -> Option<ScriptedReply> + Send + Sync + 'static,
     ) -> Self {
         let sessions = AtomicUsize::new(0);
         Self::new(move |request| {
-            let reply = otherwise(request).unwrap_or_else(|| answer_correctly(request));
+            let reply = reply_override(request).unwrap_or_else(|| answer_correctly(request));
             if request.method() != "initialize" {
                 return reply;
             }
@@ -159,10 +160,10 @@ impl ScriptedServer {
     }
 
     /// Waits for a request that matches.
-    pub(crate) async fn wait_for_request(&self, wanted: impl Fn(&HttpTestRequest) -> bool) {
-        let mut seen = self.request_count.clone();
-        while !self.requests().iter().any(&wanted) {
-            seen.changed().await.unwrap();
+    pub(crate) async fn wait_for_request(&self, predicate: impl Fn(&HttpTestRequest) -> bool) {
+        let mut request_count = self.request_count.clone();
+        while !self.requests().iter().any(&predicate) {
+            request_count.changed().await.unwrap();
         }
     }
 }
@@ -212,9 +213,8 @@ pub(crate) fn client_options() -> McpClientOptions {
     McpClientOptions { http, call_timeout: Duration::from_secs(5), ..McpClientOptions::new(supervisor, "/") }
 }
 
-pub(crate) async fn connect(reach: TransportSpec, settings: McpClientOptions) -> McpServers {
-    let servers =
-        McpServers::connect(vec![ServerSpec { name: "web".to_owned(), transport: reach }], settings);
+pub(crate) async fn connect(transport: TransportSpec, settings: McpClientOptions) -> McpServers {
+    let servers = McpServers::connect(vec![ServerSpec { name: "web".to_owned(), transport }], settings);
     servers.wait_until_ready(Duration::from_secs(20)).await;
     servers
 }
@@ -272,11 +272,11 @@ async fn write_reply(stream: &mut TcpStream, reply: ScriptedReply) -> bool {
             stream.write_all(text.as_bytes()).await.map_or_else(drop, drop);
             false
         }
-        ScriptedReply::Stream(mut pieces) => {
+        ScriptedReply::Stream(mut chunks) => {
             let head = format!("{}connection: close\r\n\r\n", head(200, &events()));
             stream.write_all(head.as_bytes()).await.map_or_else(drop, drop);
-            while let Some(piece) = pieces.recv().await {
-                if stream.write_all(piece.as_bytes()).await.is_err() {
+            while let Some(chunk) = chunks.recv().await {
+                if stream.write_all(chunk.as_bytes()).await.is_err() {
                     break;
                 }
             }
@@ -285,8 +285,8 @@ async fn write_reply(stream: &mut TcpStream, reply: ScriptedReply) -> bool {
         ScriptedReply::Flood(content_type) => {
             let head = head(200, &[("content-type", content_type.to_owned())]);
             stream.write_all(format!("{head}\r\ndata: ").as_bytes()).await.map_or_else(drop, drop);
-            let piece = vec![b'x'; 1 << 20];
-            while stream.write_all(&piece).await.is_ok() {}
+            let chunk = vec![b'x'; 1 << 20];
+            while stream.write_all(&chunk).await.is_ok() {}
             false
         }
         ScriptedReply::Hang => std::future::pending().await,

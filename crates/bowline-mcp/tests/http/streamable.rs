@@ -15,17 +15,18 @@ use super::scripted_server::{
 
 /// Connects to a server, calls its tool, and compares both outcomes.
 async fn check(
-    otherwise: impl Fn(&HttpTestRequest) -> Option<ScriptedReply> + Send + Sync + 'static,
+    reply_override: impl Fn(&HttpTestRequest) -> Option<ScriptedReply> + Send + Sync + 'static,
     expected: Expect,
 ) {
-    let server = ScriptedServer::start_mcp(otherwise).await;
+    let server = ScriptedServer::start_mcp(reply_override).await;
     let servers = connect(server.http_transport(), client_options()).await;
-    let tried = describe_server_and_call(&servers).await;
+    let outcome = describe_server_and_call(&servers).await;
     let start = Instant::now();
     servers.shutdown().await;
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
-    expected
-        .assert_eq(&format!("{tried}\n\n{}", server.describe_requests()).replace(&server.origin, "$ORIGIN"));
+    expected.assert_eq(
+        &format!("{outcome}\n\n{}", server.describe_requests()).replace(&server.origin, "$ORIGIN"),
+    );
 }
 
 #[tokio::test]
@@ -59,10 +60,10 @@ async fn every_request_has_the_users_headers_and_no_other_host_gets_them() {
     })
     .await;
     let servers = connect(server.http_transport(), client_options()).await;
-    let tried = describe_server_and_call(&servers).await.replace(&other.origin, "$OTHER");
+    let outcome = describe_server_and_call(&servers).await.replace(&other.origin, "$OTHER");
     expect![[r#"
         Ready
-        ! the call of the MCP server "web" failed, and may have been carried out all the same: it leads elsewhere (HTTP 307), to "$OTHER/mcp", which is not followed: give the server's own address"#]].assert_eq(&tried);
+        ! the call of the MCP server "web" failed, and may have been carried out all the same: it leads elsewhere (HTTP 307), to "$OTHER/mcp", which is not followed: give the server's own address"#]].assert_eq(&outcome);
     assert!(server.requests().iter().all(|request| request.header("authorization") == Some("Bearer abc")));
     assert_eq!(other.describe_requests(), "");
     servers.shutdown().await;
@@ -115,7 +116,7 @@ async fn a_server_that_wants_authorization_says_so() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_protocol_is_told_whatever_its_status() {
+async fn a_protocol_error_is_reported_with_any_http_status() {
     let refuse = |request: &HttpTestRequest| {
         let error = json!({ "jsonrpc": "2.0", "id": "server-error", "error": { "code": -32000, "message": "not today" } });
         (request.method() == "tools/call")
@@ -329,11 +330,11 @@ async fn a_server_that_is_killed_fails_the_call_and_can_come_back() {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_tried_a_few_times() {
+async fn a_refused_connection_is_retried_a_few_times() {
     let server = ScriptedServer::start_mcp(|_| None).await;
-    let (reach, origin) = (server.http_transport(), server.origin.clone());
+    let (transport, origin) = (server.http_transport(), server.origin.clone());
     drop(server);
-    let servers = connect(reach, client_options()).await;
+    let servers = connect(transport, client_options()).await;
     expect![[r#"Failed("the request failed: error sending request: client error (Connect): tcp connect error: Connection refused (os error 111)")"#]].assert_eq(&format!("{:?}", servers.statuses()[0].state).replace(&origin, "$ORIGIN"));
     servers.shutdown().await;
 }
@@ -353,7 +354,7 @@ async fn a_stream_that_ends_at_once_is_not_opened_in_a_loop() {
     let servers = connect(server.http_transport(), settings).await;
     server.wait_for_request(|request| request.verb == "GET").await;
     // Waits as long as a hanging call takes, which is a while.
-    let hangs = ScriptedServer::start_mcp(|request| {
+    let hanging = ScriptedServer::start_mcp(|request| {
         (request.method() == "tools/call").then_some(ScriptedReply::Hang)
     })
     .await;
@@ -361,7 +362,7 @@ async fn a_stream_that_ends_at_once_is_not_opened_in_a_loop() {
         call_timeout: Duration::from_millis(1500),
         ..super::scripted_server::client_options()
     };
-    call_echo(&connect(hangs.http_transport(), other).await).await.unwrap_err();
+    call_echo(&connect(hanging.http_transport(), other).await).await.unwrap_err();
     let opened = opened.load(Ordering::Relaxed);
     assert!((1..=20).contains(&opened), "{opened} streams were opened");
     expect![[r#"{"a":1}"#]].assert_eq(&describe_call(call_echo(&servers).await));
@@ -370,14 +371,14 @@ async fn a_stream_that_ends_at_once_is_not_opened_in_a_loop() {
 
 #[tokio::test]
 async fn a_server_that_hangs_holds_up_no_other() {
-    let hangs = ScriptedServer::new(|_| ScriptedReply::Hang).await;
+    let hanging = ScriptedServer::new(|_| ScriptedReply::Hang).await;
     let good = ScriptedServer::start_mcp(|_| None).await;
     let spec = |name: &str, server: &ScriptedServer| ServerSpec {
         name: name.to_owned(),
         transport: server.http_transport(),
     };
     let settings = McpClientOptions { start_timeout: Duration::from_secs(5), ..client_options() };
-    let servers = McpServers::connect(vec![spec("hangs", &hangs), spec("web", &good)], settings);
+    let servers = McpServers::connect(vec![spec("hangs", &hanging), spec("web", &good)], settings);
     servers.wait_until_ready(Duration::from_secs(20)).await;
     let states: Vec<String> = servers.statuses().iter().map(|status| format!("{:?}", status.state)).collect();
     expect![[r#"

@@ -51,10 +51,10 @@ async fn run_agent(beacon: &str) -> ExitCode {
     let program = std::env::current_exe().expect("a path");
     let supervisor = SupervisorProgram::new(&program, ["supervise"]);
     let args = ["serve", "--beacon", beacon].map(str::to_owned).to_vec();
-    let reach =
+    let transport =
         TransportSpec::Stdio { command: program.display().to_string(), args, env: Vec::new(), cwd: None };
     let servers = McpServers::connect(
-        vec![ServerSpec { name: "peer".to_owned(), transport: reach }],
+        vec![ServerSpec { name: "peer".to_owned(), transport }],
         McpClientOptions::new(supervisor, "/"),
     );
     servers.wait_until_ready(Duration::from_secs(20)).await;
@@ -65,8 +65,8 @@ async fn run_agent(beacon: &str) -> ExitCode {
 
 /// Serves MCP over stdin and stdout.
 fn serve(options: &[String]) -> ExitCode {
-    let has = |option: &str| options.iter().any(|given| given == option);
-    let value = |option: &str| options.iter().skip_while(|given| *given != option).nth(1).cloned();
+    let has = |option: &str| options.iter().any(|argument| argument == option);
+    let value = |option: &str| options.iter().skip_while(|argument| *argument != option).nth(1).cloned();
     if let Some(beacon) = value("--beacon") {
         let mut beacon = UnixStream::connect(beacon).expect("a listener");
         beacon.write_all(b"server\n").expect("a listener");
@@ -276,12 +276,15 @@ impl MisbehavingServer {
 
 /// Sends endlessly, as fast as the reader reads.
 fn flood(kind: &str, token: &Value) {
-    let told = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "method": method, "params": params });
+    let notification =
+        |method: &str, params: Value| json!({ "jsonrpc": "2.0", "method": method, "params": params });
     let line = match kind {
-        "logs" => told("notifications/message", json!({ "level": "info", "data": "x".repeat(1000) })),
-        "list_changed" => told("notifications/tools/list_changed", json!({})),
-        "progress" => told("notifications/progress", json!({ "progressToken": token, "progress": 1 })),
-        "large" => told("notifications/other", json!({ "data": "x".repeat(4 << 20) })),
+        "logs" => notification("notifications/message", json!({ "level": "info", "data": "x".repeat(1000) })),
+        "list_changed" => notification("notifications/tools/list_changed", json!({})),
+        "progress" => {
+            notification("notifications/progress", json!({ "progressToken": token, "progress": 1 }))
+        }
+        "large" => notification("notifications/other", json!({ "data": "x".repeat(4 << 20) })),
         "answers" => json!({ "jsonrpc": "2.0", "id": 4_000_000, "result": { "content": [] } }),
         "noise" | "line" | "stderr" => Value::Null,
         other => panic!("no flood of {other}"),

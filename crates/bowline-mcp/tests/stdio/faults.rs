@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use bowline_mcp::client::{McpClientOptions, McpServers, ServerState};
 use expect_test::expect;
 use serde_json::json;
+use test_support::wait::wait_for_async;
 
 use super::support::{call, client_options, connect, describe_call, object, peer_spec, wait_for_state};
 
@@ -65,7 +66,7 @@ async fn a_server_that_crashes_again_and_again_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_well_is_started_anew_when_somebody_wants_it() {
+async fn a_healthy_server_can_be_restarted() {
     let servers = connect(vec![peer_spec("a", &[]), peer_spec("b", &[])], client_options()).await;
     assert_eq!(servers.restart(None, Duration::from_secs(20)).await, 2);
     for name in ["mcp__a__echo", "mcp__b__echo"] {
@@ -75,17 +76,17 @@ async fn a_server_that_is_well_is_started_anew_when_somebody_wants_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_at_its_start_holds_nobody_up() {
+async fn a_server_that_hangs_at_start_delays_no_other() {
     let settings = McpClientOptions { start_timeout: Duration::from_secs(8), ..client_options() };
     let start = Instant::now();
     let servers = connect(vec![peer_spec("bad", &["--hang"]), peer_spec("good", &[])], settings).await;
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
-    let shown: Vec<String> =
+    let output: Vec<String> =
         servers.statuses().iter().map(|status| format!("{}: {:?}", status.name, status.state)).collect();
     expect![[r#"
         bad: Failed("it was not ready within 8 seconds")
         good: Ready"#]]
-    .assert_eq(&shown.join("\n"));
+    .assert_eq(&output.join("\n"));
     servers.shutdown().await;
 }
 
@@ -137,10 +138,10 @@ async fn a_call_that_is_dropped_is_cancelled() {
 #[tokio::test]
 async fn garbage_on_stdout_is_noted_and_survived() {
     let servers = connect(vec![peer_spec("a", &["--garbage"])], client_options()).await;
-    let mut shown = vec![describe_call(call(&servers, "mcp__a__noise", json!({})).await)];
-    shown.push(describe_call(call(&servers, "mcp__a__broken", json!({})).await));
-    shown.push(describe_call(call(&servers, "mcp__a__echo", json!({})).await));
-    shown.extend(servers.statuses()[0].stderr.clone());
+    let mut output = vec![describe_call(call(&servers, "mcp__a__noise", json!({})).await)];
+    output.push(describe_call(call(&servers, "mcp__a__broken", json!({})).await));
+    output.push(describe_call(call(&servers, "mcp__a__echo", json!({})).await));
+    output.extend(servers.statuses()[0].stderr.clone());
     expect![[r#"
         heard
         ! the MCP server "a" refuses the call: the answer of the server cannot be read
@@ -154,38 +155,33 @@ async fn garbage_on_stdout_is_noted_and_survived() {
         (stdout) "just a string"
         (stdout) null
         (stdout) \u{0}\u{1}"#]]
-    .assert_eq(&shown.join("\n"));
+    .assert_eq(&output.join("\n"));
     servers.shutdown().await;
 }
 
 #[tokio::test]
 async fn an_answer_without_end_fails_the_call_alone() {
     let servers = connect(vec![peer_spec("a", &[])], client_options()).await;
-    let mut shown = vec![describe_call(call(&servers, "mcp__a__long", json!({})).await)];
-    shown.push(describe_call(call(&servers, "mcp__a__echo", json!({})).await));
+    let mut output = vec![describe_call(call(&servers, "mcp__a__long", json!({})).await)];
+    output.push(describe_call(call(&servers, "mcp__a__echo", json!({})).await));
     expect![[r#"
         ! the MCP server "a" refuses the call: the server sent a line of more than 16777216 bytes
         {}"#]]
-    .assert_eq(&shown.join("\n"));
+    .assert_eq(&output.join("\n"));
     servers.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_hundred_megabytes_on_stderr_are_read_and_forgotten() {
     let servers = connect(vec![peer_spec("a", &[])], client_options()).await;
-    let said = describe_call(call(&servers, "mcp__a__stderr", json!({ "megabytes": 100 })).await);
-    loop {
+    let outcome = describe_call(call(&servers, "mcp__a__stderr", json!({ "megabytes": 100 })).await);
+    let find = || {
         let stderr = servers.statuses()[0].stderr.clone();
-        if stderr.last().is_some_and(|last| last == "last words") {
-            expect!["said 64 6311"].assert_eq(&format!(
-                "{said} {} {}",
-                stderr.len(),
-                stderr.iter().map(|line| line.len() + 1).sum::<usize>()
-            ));
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
+        stderr.last().is_some_and(|last| last == "last words").then_some(stderr)
+    };
+    let stderr = wait_for_async("the server's last words", find).await;
+    let bytes: usize = stderr.iter().map(|line| line.len() + 1).sum();
+    expect!["said 64 6311"].assert_eq(&format!("{outcome} {} {bytes}", stderr.len()));
     servers.shutdown().await;
 }
 
@@ -200,27 +196,27 @@ async fn a_server_that_asks_and_never_reads_is_cut_off() {
 async fn a_tool_that_is_nested_without_end_costs_itself_alone() {
     let servers = connect(vec![peer_spec("a", &["--deep"])], client_options()).await;
     let status = &servers.statuses()[0];
-    let mut shown =
+    let mut output =
         vec![format!("{:?} {} {} {:?}", status.state, status.tools, status.left_out, status.too_deep)];
-    shown.extend(servers.tools().into_iter().map(|tool| tool.name));
-    shown.push(describe_call(call(&servers, "mcp__a__echo", json!({ "a": 1 })).await));
+    output.extend(servers.tools().into_iter().map(|tool| tool.name));
+    output.push(describe_call(call(&servers, "mcp__a__echo", json!({ "a": 1 })).await));
     expect![[r#"
         Ready 1 1 ["deep"]
         mcp__a__echo
         {"a":1}"#]]
-    .assert_eq(&shown.join("\n"));
+    .assert_eq(&output.join("\n"));
     servers.shutdown().await;
 }
 
 #[tokio::test]
 async fn an_answer_that_is_nested_without_end_fails_its_call_alone() {
     let servers = connect(vec![peer_spec("a", &[])], client_options()).await;
-    let mut shown = vec![describe_call(call(&servers, "mcp__a__nested", json!({})).await)];
-    shown.push(describe_call(call(&servers, "mcp__a__echo", json!({})).await));
+    let mut output = vec![describe_call(call(&servers, "mcp__a__nested", json!({})).await)];
+    output.push(describe_call(call(&servers, "mcp__a__echo", json!({})).await));
     expect![[r#"
         ! the MCP server "a" refuses the call: the answer of the server cannot be read
         {}"#]]
-    .assert_eq(&shown.join("\n"));
+    .assert_eq(&output.join("\n"));
     servers.shutdown().await;
 }
 

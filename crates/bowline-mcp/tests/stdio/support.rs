@@ -1,11 +1,12 @@
 //! Server specifications for tests, and descriptions of their outcomes.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bowline_mcp::client::{McpClientOptions, McpError, McpServers, ServerSpec, ServerState, TransportSpec};
 use bowline_tools::mcp_tools::McpCallOutput;
 use bowline_workspace::terminals::SupervisorProgram;
 use serde_json::{Map, Value};
+use test_support::wait::wait_for_async;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -13,8 +14,8 @@ const PEER: &str = env!("CARGO_BIN_EXE_mcp-peer");
 
 pub(crate) fn client_options() -> McpClientOptions {
     let supervisor = SupervisorProgram::new(PEER, ["supervise"]);
-    let grace = Duration::from_millis(300);
-    McpClientOptions { grace_period: grace, ..McpClientOptions::new(supervisor, std::env::temp_dir()) }
+    let grace_period = Duration::from_millis(300);
+    McpClientOptions { grace_period, ..McpClientOptions::new(supervisor, std::env::temp_dir()) }
 }
 
 /// Returns the specification of a server that is the test program.
@@ -61,19 +62,13 @@ pub(crate) fn describe_call(outcome: Result<McpCallOutput, McpError>) -> String 
 pub(crate) async fn wait_for_state(
     servers: &McpServers,
     name: &str,
-    wanted: impl Fn(&ServerState) -> bool,
+    predicate: impl Fn(&ServerState) -> bool,
 ) -> ServerState {
-    let end = Instant::now() + Duration::from_secs(20);
-    loop {
-        let state =
-            servers.statuses().into_iter().find(|status| status.name == name).map(|status| status.state);
-        let state = state.expect("a server of this name");
-        if wanted(&state) {
-            return state;
-        }
-        assert!(Instant::now() < end, "{name} is still {state:?}");
-        tokio::task::yield_now().await;
-    }
+    let find = || {
+        let status = servers.statuses().into_iter().find(|status| status.name == name);
+        Some(status.expect("a server of this name").state).filter(&predicate)
+    };
+    wait_for_async(&format!("another state of server {name}"), find).await
 }
 
 /// A socket that the processes of a test connect to while they are alive.

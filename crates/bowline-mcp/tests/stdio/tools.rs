@@ -5,6 +5,7 @@ use std::time::Duration;
 use bowline_mcp::client::McpClientOptions;
 use expect_test::expect;
 use serde_json::json;
+use test_support::wait::wait_until_async;
 
 use super::support::{call, client_options, connect, describe_call, object, peer_spec, program_spec};
 
@@ -13,7 +14,7 @@ async fn tools_of_all_servers_are_listed_under_names_of_their_own() {
     let servers =
         connect(vec![peer_spec("my files", &[]), peer_spec("my files", &[])], client_options()).await;
     let tools = servers.tools();
-    let mut shown: Vec<String> = tools
+    let mut output: Vec<String> = tools
         .iter()
         .filter(|tool| ["echo", "no.schema"].contains(&tool.tool.as_str()))
         .map(|tool| {
@@ -23,7 +24,7 @@ async fn tools_of_all_servers_are_listed_under_names_of_their_own() {
             )
         })
         .collect();
-    shown.extend(servers.statuses().iter().map(|status| {
+    output.extend(servers.statuses().iter().map(|status| {
         format!(
             "{}: {:?} {} tools, {} left out, {:?}",
             status.name, status.state, status.tools, status.left_out, status.version
@@ -36,26 +37,26 @@ async fn tools_of_all_servers_are_listed_under_names_of_their_own() {
         mcp__my_files-2__no_schema = no.schema of "my files": "no.schema (a tool of an MCP server)" {"type":"object","properties":{}}
         my files: Ready 18 tools, 1 left out, Some("peer 1.2.3 (MCP 2025-11-25)")
         my files: Ready 18 tools, 1 left out, Some("peer 1.2.3 (MCP 2025-11-25)")"#]]
-    .assert_eq(&shown.join("\n"));
+    .assert_eq(&output.join("\n"));
     servers.shutdown().await;
 }
 
 #[tokio::test]
 async fn calls_reach_the_server_that_the_name_says() {
     let servers = connect(vec![peer_spec("a", &[]), peer_spec("b", &[])], client_options()).await;
-    let mut shown = Vec::new();
-    shown.push(describe_call(call(&servers, "mcp__a__echo", json!({ "text": "hi" })).await));
-    shown.push(describe_call(call(&servers, "mcp__b__no_schema", json!({})).await));
-    shown.push(describe_call(call(&servers, "mcp__b__refuse", json!({})).await));
-    shown.push(describe_call(call(&servers, "mcp__b__missing", json!({})).await));
+    let mut output = Vec::new();
+    output.push(describe_call(call(&servers, "mcp__a__echo", json!({ "text": "hi" })).await));
+    output.push(describe_call(call(&servers, "mcp__b__no_schema", json!({})).await));
+    output.push(describe_call(call(&servers, "mcp__b__refuse", json!({})).await));
+    output.push(describe_call(call(&servers, "mcp__b__missing", json!({})).await));
     let pictures = call(&servers, "mcp__a__pictures", json!({})).await.unwrap();
-    shown.push(format!("{pictures:?}"));
+    output.push(format!("{pictures:?}"));
     expect![[r#"
         {"text":"hi"}
         {}
         ! the MCP server "b" refuses the call: no \u{1b}[2Jsuch thing
         ! there is no MCP tool "mcp__b__missing": it may have gone with its server
-        McpCallOutput { text: "[picture 1: image/png]\n[a part of unknown type \"something new\"]\n[link to file:///a.txt (a)]", images: [("image/png", "aGVsbG8=")], is_error: true, structured: None, links: [OutputLink { uri: "file:///a.txt", name: "a" }], hidden_removed: 0 }"#]].assert_eq(&shown.join("\n"));
+        McpCallOutput { text: "[picture 1: image/png]\n[a part of unknown type \"something new\"]\n[link to file:///a.txt (a)]", images: [("image/png", "aGVsbG8=")], is_error: true, structured: None, links: [OutputLink { uri: "file:///a.txt", name: "a" }], hidden_removed: 0 }"#]].assert_eq(&output.join("\n"));
     servers.shutdown().await;
     let stopped = call(&servers, "mcp__a__echo", json!({})).await;
     expect![[r#"! there is no MCP tool "mcp__a__echo": it may have gone with its server"#]]
@@ -63,17 +64,17 @@ async fn calls_reach_the_server_that_the_name_says() {
 }
 
 #[tokio::test]
-async fn a_server_gets_its_arguments_and_variables_and_a_harmless_part_of_the_users() {
+async fn a_server_gets_its_variables_and_a_safe_part_of_the_environment() {
     let directory = tempfile::tempdir().unwrap();
-    let inherited = [("PATH", "/usr/bin:/bin"), ("OPENAI_API_KEY", "sk-secret"), ("HOME", "/home/somebody")];
+    let inherited = [("PATH", "/usr/bin:/bin"), ("OPENAI_API_KEY", "sk-secret"), ("HOME", "/home/user")];
     let settings = McpClientOptions {
         directory: directory.path().to_owned(),
         inherited_env: inherited.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         ..client_options()
     };
     let servers = connect(vec![peer_spec("a", &["--opt", "x y"])], settings).await;
-    let shown = describe_call(call(&servers, "mcp__a__where", json!({})).await);
-    let place = directory.path().canonicalize().unwrap().display().to_string();
+    let output = describe_call(call(&servers, "mcp__a__where", json!({})).await);
+    let path = directory.path().canonicalize().unwrap().display().to_string();
     expect![[r#"
         $DIR
         serve --opt x y
@@ -83,11 +84,11 @@ async fn a_server_gets_its_arguments_and_variables_and_a_harmless_part_of_the_us
         GIT_CONFIG_VALUE_0=explicit
         GIT_CONFIG_VALUE_1=false
         GIT_PAGER=cat
-        HOME=/home/somebody
+        HOME=/home/user
         PAGER=cat
         PATH=/usr/bin:/bin
         TOKEN=abc"#]]
-    .assert_eq(&shown.replace(&place, "$DIR"));
+    .assert_eq(&output.replace(&path, "$DIR"));
     servers.shutdown().await;
 }
 
@@ -116,9 +117,7 @@ async fn tools_that_change_are_listed_anew() {
     let has_extra = || servers.tools().iter().any(|tool| tool.tool == "extra");
     assert!(!has_extra());
     call(&servers, "mcp__a__change", json!({})).await.unwrap();
-    while !has_extra() {
-        tokio::task::yield_now().await;
-    }
+    wait_until_async("the added tool", has_extra).await;
     servers.shutdown().await;
 }
 
@@ -131,17 +130,17 @@ async fn a_list_without_end_is_cut() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_fails_at_once_with_a_reason() {
+async fn a_missing_program_fails_with_a_reason() {
     let missing = program_spec("missing", "/nowhere/server", Vec::new());
-    let not_one = program_spec("cat", "cat", Vec::new());
+    let not_a_server = program_spec("cat", "cat", Vec::new());
     let mut all = McpClientOptions { start_timeout: Duration::from_secs(8), ..client_options() };
     all.inherited_env.insert("PATH".to_owned(), "/usr/bin:/bin".to_owned());
-    let servers = connect(vec![missing, not_one, peer_spec("good", &[])], all).await;
-    let shown: Vec<String> =
+    let servers = connect(vec![missing, not_a_server, peer_spec("good", &[])], all).await;
+    let output: Vec<String> =
         servers.statuses().iter().map(|status| format!("{}: {:?}", status.name, status.state)).collect();
     expect![[r#"
         missing: Failed("there is no program /nowhere/server: check its name and PATH, and put its arguments into args")
         cat: Failed("it was not ready within 8 seconds")
-        good: Ready"#]].assert_eq(&shown.join("\n"));
+        good: Ready"#]].assert_eq(&output.join("\n"));
     servers.shutdown().await;
 }

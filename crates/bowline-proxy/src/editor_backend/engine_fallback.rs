@@ -1,7 +1,7 @@
 //! The engine in place of the editor, for the methods that the editor lacks.
 
 use bowline_protocol::rpc_error::RpcError;
-use bowline_wire::methods::RpcRequest;
+use bowline_wire::message::methods::RpcRequest;
 use serde_json::value::to_raw_value;
 
 use super::EditorBackend;
@@ -13,13 +13,13 @@ impl EditorBackend {
         request: &R,
         path: Option<&str>,
     ) -> Result<R::Response, RpcError> {
-        let beside = self.session.context().await?;
-        let call = beside.zip(path).and_then(|(beside, path)| beside.open_call_naming(path));
+        let context = self.session.context().await?;
+        let call = context.zip(path).and_then(|(context, path)| context.open_call_naming(path));
         let engine = self.session.engine().await?;
-        let unfit = |error: serde_json::Error| RpcError::Internal { reason: error.to_string() };
-        let params = to_raw_value(request).map_err(unfit)?;
+        let to_rpc_error = |error: serde_json::Error| RpcError::Internal { reason: error.to_string() };
+        let params = to_raw_value(request).map_err(to_rpc_error)?;
         let answer = engine.serve(R::METHOD.to_owned(), params, call).await;
         let answer = answer.map_err(|error| RpcError::from_error(&error))?;
-        serde_json::from_str(answer.get()).map_err(unfit)
+        serde_json::from_str(answer.get()).map_err(to_rpc_error)
     }
 }

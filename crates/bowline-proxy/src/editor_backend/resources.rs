@@ -1,7 +1,7 @@
 //! The engine's resources other than files, for clients that may connect before the session is known.
 
+use bowline_access::approvals::BoxFuture;
 use bowline_mcp::server::{ResourceEvent, ResourceInfo, ResourceProvider, builtin_resources};
-use bowline_workspace::approvals::BoxFuture;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
@@ -20,10 +20,10 @@ pub(crate) struct EngineResources {
 
 impl EngineResources {
     /// Returns the resources of a session. Must be called within a runtime.
-    pub(crate) fn new(known: BackendSession) -> Self {
-        let news = broadcast::Sender::new(MAX_EVENTS);
-        let passing = tokio::spawn(forward_events(known.clone(), news.clone()));
-        Self { session: known, events: news, forwarder: passing }
+    pub(crate) fn new(session: BackendSession) -> Self {
+        let events = broadcast::Sender::new(MAX_EVENTS);
+        let forwarder = tokio::spawn(forward_events(session.clone(), events.clone()));
+        Self { session, events, forwarder }
     }
 }
 
@@ -33,18 +33,20 @@ impl Drop for EngineResources {
     }
 }
 
-async fn forward_events(known: BackendSession, news: broadcast::Sender<ResourceEvent>) {
-    if known.wait_until_open().await.is_none() {
+async fn forward_events(session: BackendSession, events: broadcast::Sender<ResourceEvent>) {
+    if session.wait_until_open().await.is_none() {
         return;
     }
-    let Ok(mut theirs) = known.engine().await.map(|engine| engine.resources().subscribe()) else { return };
+    let Ok(mut engine_events) = session.engine().await.map(|engine| engine.resources().subscribe()) else {
+        return;
+    };
     // Clients that listed the resources before must list them again.
-    let mut told = ResourceEvent::Lagged;
+    let mut event = ResourceEvent::Lagged;
     loop {
         // Usually there are no subscribers.
-        news.send(told).ok();
-        told = match theirs.recv().await {
-            Ok(told) => told,
+        events.send(event).ok();
+        event = match engine_events.recv().await {
+            Ok(event) => event,
             Err(RecvError::Lagged(_)) => ResourceEvent::Lagged,
             Err(RecvError::Closed) => return,
         };

@@ -58,21 +58,21 @@ impl BackendSession {
 
     /// Returns the session's engine.
     pub(crate) async fn engine(&self) -> Result<Arc<dyn EngineSession>, RpcError> {
-        let beside = self.context().await?.ok_or_else(workspace_unavailable)?;
-        beside.engine().await.ok_or_else(workspace_unavailable)
+        let context = self.context().await?.ok_or_else(workspace_unavailable)?;
+        context.engine().await.ok_or_else(workspace_unavailable)
     }
 
     /// Authorises an operation of the editor by the rules, if rules apply.
     pub(crate) async fn authorize(
         &self,
-        act: RelayedOperation,
+        operation: RelayedOperation,
         call: Option<String>,
     ) -> Result<(), RpcError> {
         if !self.options().enforce_policy {
             return Ok(());
         }
-        let beside = self.context().await?.ok_or_else(policy_unavailable)?;
-        let engine = beside.engine().await.ok_or_else(policy_unavailable)?;
-        engine.authorize(act, call).await
+        let context = self.context().await?.ok_or_else(policy_unavailable)?;
+        let engine = context.engine().await.ok_or_else(policy_unavailable)?;
+        engine.authorize(operation, call).await
     }
 }

@@ -28,19 +28,19 @@ struct PendingWrite {
 pub(super) async fn write_file(
     editor: &EditorBackend,
     path: &str,
-    wants: String,
+    new_text: String,
 ) -> Result<TextWriteOutcome, RpcError> {
     let before = read_current(editor, path).await?;
-    let beside = editor.session.context().await?;
-    let call = beside.and_then(|beside| beside.open_call_naming(path));
-    let wish = PermissionPrompt::for_write(path, before.clone(), &wants);
-    let write = PendingWrite { path: path.to_owned(), before, new_text: wants, call };
+    let context = editor.session.context().await?;
+    let call = context.and_then(|context| context.open_call_naming(path));
+    let prompt = PermissionPrompt::for_write(path, before.clone(), &new_text);
+    let write = PendingWrite { path: path.to_owned(), before, new_text, call };
     if editor.session.options().enforce_policy {
-        let act = RelayedOperation::Write { path: write.path.clone(), content: write.new_text.clone() };
-        editor.session.authorize(act, write.call.clone()).await?;
+        let operation = RelayedOperation::Write { path: write.path.clone(), content: write.new_text.clone() };
+        editor.session.authorize(operation, write.call.clone()).await?;
         return run_to_completion(editor, write).await;
     }
-    run_with_permission(editor, wish, run_to_completion(editor, write)).await
+    run_with_permission(editor, prompt, run_to_completion(editor, write)).await
 }
 
 /// Runs a write to completion even if the caller is dropped. In that case the request to the editor is cancelled, but
@@ -49,40 +49,40 @@ async fn run_to_completion(
     editor: &EditorBackend,
     write: PendingWrite,
 ) -> Result<TextWriteOutcome, RpcError> {
-    let (waits, gone) = oneshot::channel::<()>();
-    let given_up = async { gone.await.map_or_else(drop, drop) };
+    let (guard, guard_dropped) = oneshot::channel::<()>();
+    let abandoned = async { guard_dropped.await.map_or_else(drop, drop) };
     let editor = editor.clone();
-    let writing = tokio::spawn(async move { journal_and_write(&editor, write, given_up).await });
-    let written = writing.await;
-    drop(waits);
-    written.unwrap_or_else(|ended| Err(RpcError::Internal { reason: ended.to_string() }))
+    let task = tokio::spawn(async move { journal_and_write(&editor, write, abandoned).await });
+    let written = task.await;
+    drop(guard);
+    written.unwrap_or_else(|error| Err(RpcError::Internal { reason: error.to_string() }))
 }
 
 async fn journal_and_write(
     editor: &EditorBackend,
     write: PendingWrite,
-    given_up: impl Future<Output = ()>,
+    abandoned: impl Future<Output = ()>,
 ) -> Result<TextWriteOutcome, RpcError> {
-    let PendingWrite { path, before, new_text: wants, call } = write;
+    let PendingWrite { path, before, new_text, call } = write;
     // More may have been typed while the user was being asked.
-    let had = read_current(editor, &path).await?;
-    let text = match &had {
-        Some(had) => {
-            let merged = unsaved_text::merge_unsaved(&before.unwrap_or_default(), had, &wants);
-            merged.map_err(|conflict| conflict_failure(&path, conflict))?.into_text(wants.clone())
+    let current = read_current(editor, &path).await?;
+    let text = match &current {
+        Some(current) => {
+            let merged = unsaved_text::merge_unsaved(&before.unwrap_or_default(), current, &new_text);
+            merged.map_err(|conflict| conflict_failure(&path, conflict))?.into_text(new_text.clone())
         }
-        None => wants.clone(),
+        None => new_text.clone(),
     };
     let engine = match editor.session.context().await? {
-        Some(beside) => beside.journalling_engine().await,
+        Some(context) => context.journalling_engine().await,
         None => None,
     };
-    let undone = match engine {
+    let rollback = match engine {
         Some(engine) => {
             let path = path.clone();
             let write = EditorWriteRequest {
                 path,
-                editor_text: had,
+                editor_text: current,
                 new_text: text.clone(),
                 agent_has_read: true,
                 call,
@@ -91,12 +91,12 @@ async fn journal_and_write(
         }
         None => None,
     };
-    let verdict = (text != wants).then_some(WriteVerdict::Merged);
+    let verdict = (text != new_text).then_some(WriteVerdict::Merged);
     let request = WriteTextFileRequest::new(editor.session_id().await?, path, text);
-    let answered = editor.client.caller().call_until(&request, given_up).await;
-    let written = ignore_unreadable(answered).map_err(to_failure);
-    if let (Err(_), Some(undone)) = (&written, undone) {
-        undone.await;
+    let result = editor.client.caller().call_until(&request, abandoned).await;
+    let written = ignore_unreadable(result).map_err(to_failure);
+    if let (Err(_), Some(rollback)) = (&written, rollback) {
+        rollback.await;
     }
     written.map(|()| TextWriteOutcome { verdict, ..TextWriteOutcome::default() })
 }
@@ -111,6 +111,7 @@ async fn read_current(editor: &EditorBackend, path: &str) -> Result<Option<Strin
 }
 
 fn conflict_failure(path: &str, conflict: MergeConflict) -> RpcError {
-    let why = "the user has typed in the same lines meanwhile, and not saved: read the file again".to_owned();
-    RpcError::Conflict { path: path.to_owned(), reason: why, hunks: conflict.hunks }
+    let reason =
+        "the user has typed in the same lines meanwhile, and not saved: read the file again".to_owned();
+    RpcError::Conflict { path: path.to_owned(), reason, hunks: conflict.hunks }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use bowline_protocol::diagnostics::{self, PendingDiagnostics};
 
-use super::{EngineInterceptor, SessionContext};
+use super::SessionContext;
 
 /// The diagnostics that wait for a session's engine.
 #[derive(Default)]
@@ -17,38 +17,28 @@ pub(super) struct DiagnosticsQueue {
     is_forwarding: bool,
 }
 
-impl EngineInterceptor {
-    /// Forwards diagnostics to the session that they name, or to all sessions.
-    pub(super) fn forward_diagnostics(&self, told: &diagnostics::DiagnosticsNotification) {
-        let is_its = |id| told.session_id.as_ref().is_none_or(|named| named == id);
-        for (_, session) in self.sessions.iter().filter(|(id, _)| is_its(*id)) {
-            session.context.queue_diagnostics(told);
-        }
-    }
-}
-
 impl SessionContext {
-    fn queue_diagnostics(self: &Arc<Self>, told: &diagnostics::DiagnosticsNotification) {
-        let is_given = self.with_diagnostics(|diagnosing| {
-            diagnosing.queued.insert(told.path.clone(), told.diagnostics.clone());
-            std::mem::replace(&mut diagnosing.is_forwarding, true)
+    pub(super) fn queue_diagnostics(self: &Arc<Self>, notification: &diagnostics::DiagnosticsNotification) {
+        let was_forwarding = self.with_diagnostics(|queue| {
+            queue.queued.insert(notification.path.clone(), notification.diagnostics.clone());
+            std::mem::replace(&mut queue.is_forwarding, true)
         });
-        if !is_given {
+        if !was_forwarding {
             tokio::spawn(forward_queued(self.clone()));
         }
     }
 
-    fn with_diagnostics<T>(&self, act: impl FnOnce(&mut DiagnosticsQueue) -> T) -> T {
-        act(&mut self.diagnostics.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_diagnostics<T>(&self, f: impl FnOnce(&mut DiagnosticsQueue) -> T) -> T {
+        f(&mut self.diagnostics.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 async fn forward_queued(session: Arc<SessionContext>) {
     let engine = session.engine().await;
     loop {
-        let next = session.with_diagnostics(|diagnosing| {
-            let next = diagnosing.queued.take_oldest();
-            diagnosing.is_forwarding = next.is_some();
+        let next = session.with_diagnostics(|queue| {
+            let next = queue.queued.take_oldest();
+            queue.is_forwarding = next.is_some();
             next
         });
         let Some((path, diagnostics)) = next else { return };

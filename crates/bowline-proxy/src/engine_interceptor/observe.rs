@@ -31,17 +31,17 @@ pub(super) enum ScanJob {
 /// editor.
 pub(super) fn spawn_scanner(
     session: Arc<SessionContext>,
-    telling: EditorUpdateSender,
+    updates: EditorUpdateSender,
     routes: Option<CallerSlot>,
 ) -> mpsc::Sender<ScanJob> {
     let (jobs, waiting) = mpsc::channel(MAX_JOBS);
-    tokio::spawn(run_scanner(session, telling, routes, waiting));
+    tokio::spawn(run_scanner(session, updates, routes, waiting));
     jobs
 }
 
 async fn run_scanner(
     session: Arc<SessionContext>,
-    telling: EditorUpdateSender,
+    updates: EditorUpdateSender,
     routes: Option<CallerSlot>,
     mut jobs: mpsc::Receiver<ScanJob>,
 ) {
@@ -67,16 +67,16 @@ async fn run_scanner(
                 if before.is_some() && before == session.attribution().idle_call_count() {
                     route_writes::route_changes(&session, &engine, routes.as_ref(), &waiting.take()).await;
                 }
-                send_updates(&session, &telling, &found).await;
+                send_updates(&session, &updates, &found).await;
             }
             ScanJob::TurnEnd(done) => {
                 let owners = session.attribution().take_attribution(None);
                 let found = engine.scan(owners.clone()).await;
                 waiting.add(&found);
                 route_writes::route_changes(&session, &engine, routes.as_ref(), &waiting.take()).await;
-                send_updates(&session, &telling, &found).await;
+                send_updates(&session, &updates, &found).await;
                 let found = engine.end_turn(owners).await;
-                send_updates(&session, &telling, &found).await;
+                send_updates(&session, &updates, &found).await;
                 done.send(()).ok();
             }
         }
@@ -84,19 +84,19 @@ async fn run_scanner(
 }
 
 /// Shows changes on the tool calls that they are attributed to.
-async fn send_updates(session: &SessionContext, telling: &EditorUpdateSender, found: &[AttributedChange]) {
+async fn send_updates(session: &SessionContext, updates: &EditorUpdateSender, found: &[AttributedChange]) {
     let mut calls: Vec<&str> = found.iter().filter_map(|found| found.call.as_deref()).collect();
     calls.sort_unstable();
     calls.dedup();
     for call in calls {
-        let its: Vec<&AttributedChange> =
+        let changes: Vec<&AttributedChange> =
             found.iter().filter(|found| found.call.as_deref() == Some(call)).collect();
         // If the editor is gone, the update has no reader.
-        let Ok(place) = telling.reserve().await else { return };
+        let Ok(permit) = updates.reserve().await else { return };
         // Sent under the lock, so that the agent's next update of the call follows it and includes these diffs.
-        let mut watching = session.attribution();
-        if let Some(update) = watching.report_changes(&ToolCallId::new(call), &its) {
-            place.send(update_notification(session, update));
+        let mut attribution = session.attribution();
+        if let Some(update) = attribution.report_changes(&ToolCallId::new(call), &changes) {
+            permit.send(update_notification(session, update));
         }
     }
 }

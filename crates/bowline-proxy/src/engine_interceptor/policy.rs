@@ -29,26 +29,26 @@ impl EngineInterceptor {
     pub(super) fn judge_permission_request(
         &mut self,
         id: &SessionId,
-        passing: &InterceptedMessage<'_>,
+        message: &InterceptedMessage<'_>,
     ) -> Option<InterceptDecision> {
         let session = self.sessions.get(id).filter(|_| self.options.enforce_policy)?;
-        let request: RequestPermissionRequest = parse_params(passing.line)?;
+        let request: RequestPermissionRequest = parse_params(message.line)?;
         let call = session.context.attribution().describe_call(&request.tool_call);
-        let its = session.context.clone();
-        let left_open = self.next_disposition(passing);
+        let context = session.context.clone();
+        let next = self.next_disposition(message);
         Some(InterceptDecision::Later(
             MessageOrder::Overtake,
             Box::pin(async move {
                 // Without an engine, the editor's user is asked, as would happen without the proxy.
-                let Some(engine) = its.engine().await else { return Disposition::Pass };
+                let Some(engine) = context.engine().await else { return Disposition::Pass };
                 let id = call.id.clone();
                 match engine.judge_permission(call, request.options).await {
                     Ok(PermissionRuling::AskUser) => {
-                        let deed = left_open.await;
-                        if matches!(deed, Disposition::Answer(Ok(_))) {
+                        let disposition = next.await;
+                        if matches!(disposition, Disposition::Answer(Ok(_))) {
                             engine.defer_to_tool(id).await;
                         }
-                        deed
+                        disposition
                     }
                     Ok(PermissionRuling::Decided(response)) => permission_answer(response),
                     Err(failure) => Disposition::Answer(Err(failure.into())),
@@ -65,9 +65,9 @@ impl EngineInterceptor {
         outcome: RequestPermissionOutcome,
     ) {
         let Some(session) = self.sessions.get(id).filter(|_| self.options.enforce_policy) else { return };
-        let (its, call) = (session.context.clone(), call.clone());
+        let (context, call) = (session.context.clone(), call.clone());
         tokio::spawn(async move {
-            if let Some(engine) = its.engine().await {
+            if let Some(engine) = context.engine().await {
                 engine.record_permission_outcome(call, outcome).await;
             }
         });
@@ -76,9 +76,9 @@ impl EngineInterceptor {
     /// Withdraws the pending questions of a cancelled turn.
     pub(super) fn cancel_turn(&self, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
-        let its = session.context.clone();
-        let mut cancelling: BoxFuture<()> = Box::pin(async move {
-            if let Some(engine) = its.engine().await {
+        let context = session.context.clone();
+        let mut cancelling: BoxFuture<'static, ()> = Box::pin(async move {
+            if let Some(engine) = context.engine().await {
                 engine.cancel_turn().await;
             }
         });
@@ -99,7 +99,7 @@ impl EngineInterceptor {
         line: &Bytes,
     ) -> Option<InterceptDecision> {
         let is_judged = self.options.enforce_policy && method.needs_policy();
-        let decided = if is_judged && has_lookalikes(line) {
+        let decision = if is_judged && has_lookalikes(line) {
             return Some(refuse_with(unreadable_request()));
         } else if self.editor_capabilities.supports(method) || is_judged && !self.options.serve_as_host {
             id.and_then(|id| self.judge_forwarded_request(method, id, read, line))
@@ -108,17 +108,17 @@ impl EngineInterceptor {
         } else {
             None
         };
-        decided.or_else(|| is_judged.then(|| self.refuse_unjudged(id)))
+        decision.or_else(|| is_judged.then(|| self.refuse_unjudged(id)))
     }
 
     /// Refuses a request that the rules cannot judge.
     pub(super) fn refuse_unjudged(&self, id: Option<&SessionId>) -> InterceptDecision {
         let failure = match id.filter(|id| !self.sessions.contains_key(id)) {
             Some(_) if self.sessions.len() >= MAX_SESSIONS => {
-                let why = format!(
+                let reason = format!(
                     "rules are to be applied, and the proxy has them for {MAX_SESSIONS} sessions only: close some"
                 );
-                RpcError::Denied { reason: why }
+                RpcError::Denied { reason }
             }
             Some(id) => RpcError::SessionNotFound { session_id: id.clone() },
             None => unreadable_request(),
@@ -134,7 +134,7 @@ impl EngineInterceptor {
         read: Option<&FileRead>,
         line: &Bytes,
     ) -> Option<InterceptDecision> {
-        let act = match method {
+        let operation = match method {
             Method::Read => {
                 let FileRead { path, is_whole } = read?;
                 let session = self.sessions.get_mut(id)?;
@@ -162,20 +162,20 @@ impl EngineInterceptor {
             _ => return None,
         };
         let session = self.sessions.get(id).filter(|_| self.options.enforce_policy)?;
-        let call = match &act {
+        let call = match &operation {
             RelayedOperation::Read { path } | RelayedOperation::Write { path, .. } => {
                 session.context.attribution().call_for(Some(path))
             }
             RelayedOperation::Run(_) => session.context.attribution().call_for(None),
         };
-        let its = session.context.clone();
+        let context = session.context.clone();
         Some(InterceptDecision::Later(
             MessageOrder::Overtake,
             Box::pin(async move {
-                let Some(engine) = its.engine().await else {
+                let Some(engine) = context.engine().await else {
                     return Disposition::Answer(Err(policy_unavailable().into()));
                 };
-                match engine.authorize(act, call).await {
+                match engine.authorize(operation, call).await {
                     Ok(()) => Disposition::Pass,
                     Err(failure) => Disposition::Answer(Err(failure.into())),
                 }
@@ -186,9 +186,9 @@ impl EngineInterceptor {
 
 /// Returns the proxy's own answer to a permission request, marked as such for readers of the wire.
 pub(crate) fn permission_answer(mut response: RequestPermissionResponse) -> Disposition {
-    let said = response.meta.get_or_insert_default().entry("bowline").or_insert_with(|| json!({}));
-    if let Some(said) = said.as_object_mut() {
-        said.insert("by".to_owned(), json!("proxy"));
+    let bowline_meta = response.meta.get_or_insert_default().entry("bowline").or_insert_with(|| json!({}));
+    if let Some(bowline_meta) = bowline_meta.as_object_mut() {
+        bowline_meta.insert("by".to_owned(), json!("proxy"));
     }
     Disposition::Answer(to_raw_value(&response).map_err(|_| Error::internal_error()))
 }
@@ -205,8 +205,8 @@ fn unreadable_request() -> RpcError {
 /// Returns whether the params have a member that some parsers take for one that is judged.
 fn has_lookalikes(line: &[u8]) -> bool {
     const NAMES: [&str; 7] = ["sessionId", "path", "content", "command", "args", "env", "cwd"];
-    let named = parse_params::<HashMap<String, IgnoredAny>>(line);
-    named.is_some_and(|named| named.keys().any(|name| is_lookalike_member(name, &NAMES)))
+    let params = parse_params::<HashMap<String, IgnoredAny>>(line);
+    params.is_some_and(|params| params.keys().any(|name| is_lookalike_member(name, &NAMES)))
 }
 
 fn command_from_request(request: CreateTerminalRequest) -> CommandRequest {

@@ -11,7 +11,7 @@ use bowline_protocol::rpc_error::{self, RpcError};
 use bowline_protocol::schema::v1::WriteTextFileRequest;
 use serde_json::value::to_raw_value;
 
-use super::write::{read_from_editor, write_through_editor};
+use super::serve::{read_from_editor, write_through_editor};
 use super::{CallerSlot, SessionContext};
 use crate::engine::{EditorWriteRequest, EngineSession};
 
@@ -30,8 +30,8 @@ pub(super) struct ChangeQueue {
 
 impl ChangeQueue {
     pub(super) fn add(&mut self, found: &[AttributedChange]) {
-        let room = MAX_QUEUED_CHANGES.saturating_sub(self.changes.len());
-        self.changes.extend(found.iter().take(room).cloned());
+        let available = MAX_QUEUED_CHANGES.saturating_sub(self.changes.len());
+        self.changes.extend(found.iter().take(available).cloned());
     }
 
     /// Returns the changes that can be routed. A file that was changed more than once stays as it is: reverting it
@@ -39,7 +39,7 @@ impl ChangeQueue {
     pub(super) fn take(&mut self) -> Vec<AttributedChange> {
         let found = std::mem::take(&mut self.changes);
         let is_alone =
-            |one: &&AttributedChange| found.iter().filter(|other| other.path == one.path).count() == 1;
+            |change: &&AttributedChange| found.iter().filter(|other| other.path == change.path).count() == 1;
         found.iter().filter(is_alone).cloned().collect()
     }
 }
@@ -59,21 +59,22 @@ pub(super) async fn route_changes(
         };
         let path = engine.directory().to_editor_path(&found.path);
         let request = WriteTextFileRequest::new(session.id.clone(), path.clone(), after.clone());
-        let Some(had) = read_from_editor(caller, &request, READ_TIMEOUT).await else { continue };
+        let Some(editor_text) = read_from_editor(caller, &request, READ_TIMEOUT).await else { continue };
         // An editor that already shows the agent's version has no unsaved text.
-        let had = if had.as_ref() == Some(&after) { found.before.clone() } else { had };
-        let Ok(sent) = to_raw_value(&request) else { continue };
-        let Some(again) = engine.revert_change(found.change).await else { continue };
+        let editor_text =
+            if editor_text.as_ref() == Some(&after) { found.before.clone() } else { editor_text };
+        let Ok(params) = to_raw_value(&request) else { continue };
+        let Some(redo) = engine.revert_change(found.change).await else { continue };
         let write = EditorWriteRequest {
             path,
-            editor_text: had,
+            editor_text,
             new_text: after.clone(),
             agent_has_read: false,
             call: found.call.clone(),
         };
-        let refused = match engine.journal_editor_write(write).await {
+        let refusal = match engine.journal_editor_write(write).await {
             // The user may take long to review it; if the editor disconnects, the call ends.
-            Ok(recorded) => write_through_editor(caller, recorded, &after, &sent)
+            Ok(journalled) => write_through_editor(caller, journalled, &after, &params)
                 .await
                 .err()
                 .map(|error| rpc_error::describe_error(&error)),
@@ -82,8 +83,8 @@ pub(super) async fn route_changes(
             }
             Err(failure) => Some(failure.to_string()),
         };
-        if let Some(why) = refused {
-            again(why).await;
+        if let Some(reason) = refusal {
+            redo(reason).await;
         }
     }
 }

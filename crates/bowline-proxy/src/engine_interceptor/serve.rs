@@ -1,53 +1,72 @@
-//! Serving the methods that the editor lacks, with the engine (`--host`).
+//! The agent's file and terminal requests that are not simply forwarded: the proxy reads and writes through the editor
+//! on the agent's behalf, and serves the methods that the editor lacks with the engine (`--host`).
 //!
-//! `initialize` then advertises files and terminals to the agent, and the engine's session answers the requests that
-//! the editor cannot.
+//! With `--host`, `initialize` advertises files and terminals to the agent, and the engine's session answers the
+//! requests that the editor cannot.
+//!
+//! Writes through the editor preserve text that the user typed and did not save. The editor is asked for its text
+//! (1 s), the change is journalled against it, and then the editor writes. If the agent has not read the file through
+//! the editor, its text is merged with what was typed. An editor that is Bowline itself merges and journals on its own,
+//! so its writes pass.
+
+use std::time::Duration;
 
 use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
-use bowline_protocol::relay::{Method, ProxySide};
+use bowline_protocol::relay::{FileRead, Method, ProxySide};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
-    CLIENT_METHOD_NAMES, ClientCapabilities, Error, InitializeRequest, InitializeResponse, SessionId,
+    CLIENT_METHOD_NAMES, ClientCapabilities, Error, InitializeRequest, InitializeResponse,
+    ReadTextFileRequest, ReadTextFileResponse, SessionId, WriteTextFileRequest,
 };
-use bowline_wire::peek::{PeekedMessage, peek};
+use bowline_wire::message::body::JsonBody;
+use bowline_wire::message::peek::{PeekedMessage, peek};
+use bowline_wire::{CallError, Caller};
 use bytes::Bytes;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::missing_file::{empty_read_response, is_missing_file_error};
-use super::{EditorCapabilities, EngineInterceptor, MAX_SERVED_REQUESTS, parse_params, parse_result};
+use super::{
+    EditorCapabilities, EngineInterceptor, MAX_SERVED_REQUESTS, parse_params, parse_result,
+    policy_unavailable,
+};
+use crate::engine::{EditorWriteRequest, JournalledWrite, RelayedOperation};
 use crate::interceptor::{Disposition, InterceptDecision, InterceptedMessage, MessageOrder};
+
+/// The editor's deadline for returning its text while the agent waits.
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl EngineInterceptor {
     /// Records the editor's capabilities. If a host serves here, the agent sees all of them as available.
     pub(super) fn handle_initialize(
         &mut self,
         capabilities: &ClientCapabilities,
-        passing: &InterceptedMessage<'_>,
+        message: &InterceptedMessage<'_>,
     ) -> InterceptDecision {
-        let InterceptedMessage { from, fact, id, line } = *passing;
+        let InterceptedMessage { from, fact, id, line } = *message;
         if from != ProxySide::Editor {
             return self.next.intercept(InterceptedMessage { from, fact, id, line });
         }
-        let hello: Option<InitializeRequest> = parse_params(line);
-        let name = hello.and_then(|hello| hello.client_info).map(|info| info.name);
+        let request: Option<InitializeRequest> = parse_params(line);
+        let name = request.and_then(|request| request.client_info).map(|info| info.name);
         self.editor_capabilities = EditorCapabilities::new(capabilities, name.as_deref());
         let EditorCapabilities { can_read: read, can_write: write, has_terminals: terminal, .. } =
             self.editor_capabilities;
-        let told = if self.options.serve_as_host && !(read && write && terminal) {
+        let replacement = if self.options.serve_as_host && !(read && write && terminal) {
             advertise_all(line)
         } else {
             None
         };
-        let Some(told) = told else {
+        let Some(replacement) = replacement else {
             return self.next.intercept(InterceptedMessage { from, fact, id, line });
         };
-        let told = Bytes::from(told);
-        match self.next.intercept(InterceptedMessage { from, fact, id, line: &told }) {
+        let replacement = Bytes::from(replacement);
+        match self.next.intercept(InterceptedMessage { from, fact, id, line: &replacement }) {
             InterceptDecision::Now(Disposition::Pass) => {
-                InterceptDecision::Now(Disposition::Replace(vec![told.to_vec()]))
+                InterceptDecision::Now(Disposition::Replace(vec![replacement.to_vec()]))
             }
-            decided => decided,
+            decision => decision,
         }
     }
 
@@ -79,29 +98,135 @@ impl EngineInterceptor {
             }
             _ => None,
         };
-        let (its, notes) = (session.context.clone(), self.engine.clone());
+        let (context, logger) = (session.context.clone(), self.engine.clone());
         let quirk = self.missing_file_quirk.filter(|_| method == Method::Read);
-        let place = self.serve_permits.clone().try_acquire_owned().ok();
+        let permit = self.serve_permits.clone().try_acquire_owned().ok();
         let is_quick = method == Method::Terminal && name != CLIENT_METHOD_NAMES.terminal_wait_for_exit;
-        if place.is_none() && !is_quick {
+        if permit.is_none() && !is_quick {
             let busy = RpcError::Busy { limit: MAX_SERVED_REQUESTS as u64 };
             return Some(InterceptDecision::Now(Disposition::Answer(Err(busy.into()))));
         }
         Some(InterceptDecision::Later(
             MessageOrder::Overtake,
             Box::pin(async move {
-                let _place = place;
-                match its.engine().await {
+                let _permit = permit;
+                match context.engine().await {
                     Some(engine) => match (engine.serve(name, params, call).await, quirk) {
                         // The engine keeps track of the missing file.
                         (Err(error), Some(quirk)) if is_missing_file_error(&error) => {
-                            notes.log(&quirk.log_line(&error.message));
+                            logger.log(&quirk.log_line(&error.message));
                             Disposition::Answer(empty_read_response())
                         }
                         (answer, _) => Disposition::Answer(answer),
                     },
                     None => Disposition::Answer(Err(Error::from(workspace_unavailable()))),
                 }
+            }),
+        ))
+    }
+
+    /// Reads a file through the editor, and answers with empty text if it does not exist.
+    pub(super) fn read_with_quirk(
+        &self,
+        quirk: &'static Quirk,
+        id: &SessionId,
+        read: &FileRead,
+        line: &Bytes,
+    ) -> Option<InterceptDecision> {
+        let (caller, params) = (self.caller.caller().cloned()?, parse_params::<Box<RawValue>>(line)?);
+        let session = self.sessions.get(id)?;
+        let call = session.context.attribution().call_for(Some(&read.path));
+        let (context, engine, rules) =
+            (session.context.clone(), self.engine.clone(), self.options.enforce_policy);
+        let path = read.path.clone();
+        Some(InterceptDecision::Later(
+            MessageOrder::Overtake,
+            Box::pin(async move {
+                if rules {
+                    let Some(engine) = context.engine().await else {
+                        return Disposition::Answer(Err(policy_unavailable().into()));
+                    };
+                    if let Err(failure) =
+                        engine.authorize(RelayedOperation::Read { path: path.clone() }, call).await
+                    {
+                        return Disposition::Answer(Err(failure.into()));
+                    }
+                }
+                let answer =
+                    caller.call_raw(CLIENT_METHOD_NAMES.fs_read_text_file, JsonBody::from_raw(&params)).await;
+                let answer = match answer {
+                    Ok(answer) => to_raw_value(&answer).map_err(|_| Error::internal_error()),
+                    Err(CallError::ErrorResponse(error)) => Err(error),
+                    Err(other) => {
+                        let reason = format!("the editor did not read: {other}");
+                        Err(RpcError::Internal { reason }.into())
+                    }
+                };
+                let is_missing = answer.as_ref().is_err_and(is_missing_file_error);
+                context.missing_files().record_read(&path, is_missing);
+                if is_missing {
+                    engine.log(&quirk.log_line(&path));
+                }
+                Disposition::Answer(if is_missing { empty_read_response() } else { answer })
+            }),
+        ))
+    }
+
+    /// Holds a write until the rules have judged it and the editor's text is known.
+    pub(super) fn intercept_write(
+        &self,
+        id: &SessionId,
+        request: WriteTextFileRequest,
+        line: &Bytes,
+    ) -> Option<InterceptDecision> {
+        let session = self.sessions.get(id)?;
+        let path = request.path.to_str()?.to_owned();
+        let call = session.context.attribution().call_for(Some(&path));
+        let agent_has_read =
+            session.read_paths.contains(&path) && !session.context.missing_files().contains(&path);
+        let (context, rules, reads) =
+            (session.context.clone(), self.options.enforce_policy, self.editor_capabilities.can_read);
+        let (caller, params) = (self.caller.caller().cloned(), parse_params::<Box<RawValue>>(line)?);
+        Some(InterceptDecision::Later(
+            MessageOrder::Overtake,
+            Box::pin(async move {
+                let engine = context.engine().await;
+                let engine = match engine {
+                    Some(engine) => engine,
+                    None if rules => return Disposition::Answer(Err(policy_unavailable().into())),
+                    None => return Disposition::Pass,
+                };
+                if rules {
+                    let operation =
+                        RelayedOperation::Write { path: path.clone(), content: request.content.clone() };
+                    if let Err(failure) = engine.authorize(operation, call.clone()).await {
+                        return Disposition::Answer(Err(failure.into()));
+                    }
+                }
+                let Some(caller) = caller.filter(|_| reads && !context.editor_keeps_journal) else {
+                    return Disposition::Pass;
+                };
+                let Some(editor_text) = read_from_editor(&caller, &request, READ_TIMEOUT).await else {
+                    return Disposition::Pass;
+                };
+                if let Some(conflict) = context.missing_files().check_conflict(&path, editor_text.as_deref())
+                {
+                    return Disposition::Answer(Err(conflict.into()));
+                }
+                let new_text = request.content;
+                let write = EditorWriteRequest {
+                    path,
+                    editor_text,
+                    new_text: new_text.clone(),
+                    agent_has_read,
+                    call,
+                };
+                // A journalled write is completed or rolled back even if the request is cancelled.
+                let writing = tokio::spawn(async move {
+                    let journalled = engine.journal_editor_write(write).await?;
+                    write_through_editor(&caller, journalled, &new_text, &params).await
+                });
+                Disposition::Answer(writing.await.unwrap_or_else(|_| Err(Error::internal_error())))
             }),
         ))
     }
@@ -130,4 +255,58 @@ fn advertise_all(line: &[u8]) -> Option<Vec<u8>> {
     fs.insert("writeTextFile".to_owned(), json!(true));
     capabilities.insert("terminal".to_owned(), json!(true));
     Some(message.to_string().into_bytes())
+}
+
+/// Asks the editor for its text of a file. Returns `None` if the editor does not answer, `Some(None)` if the file is
+/// missing.
+pub(super) async fn read_from_editor(
+    caller: &Caller,
+    request: &WriteTextFileRequest,
+    limit: Duration,
+) -> Option<Option<String>> {
+    let read = ReadTextFileRequest::new(request.session_id.clone(), request.path.clone());
+    let answer: Result<ReadTextFileResponse, CallError> = timeout(limit, caller.call(&read)).await.ok()?;
+    match answer {
+        Ok(read) => Some(Some(read.content)),
+        // Any other error leaves the editor's text unknown.
+        Err(CallError::ErrorResponse(error)) => {
+            let is_missing = matches!(RpcError::from_error(&error), RpcError::ResourceNotFound { .. });
+            is_missing.then_some(None)
+        }
+        Err(_) => None,
+    }
+}
+
+/// Writes through the editor, and returns its answer.
+pub(super) async fn write_through_editor(
+    caller: &Caller,
+    journalled: JournalledWrite,
+    new_text: &str,
+    params: &RawValue,
+) -> Result<Box<RawValue>, Error> {
+    let JournalledWrite { text, rollback } = journalled;
+    let body =
+        if text == new_text { Some(JsonBody::from_raw(params)) } else { replace_content(params, text) };
+    let Some(body) = body else {
+        rollback.await;
+        return Err(Error::internal_error());
+    };
+    match caller.call_raw(CLIENT_METHOD_NAMES.fs_write_text_file, body).await {
+        Ok(answer) => to_raw_value(&answer).map_err(|_| Error::internal_error()),
+        Err(error) => {
+            rollback.await;
+            Err(match error {
+                CallError::ErrorResponse(error) => error,
+                other => RpcError::Internal { reason: format!("the editor did not write: {other}") }.into(),
+            })
+        }
+    }
+}
+
+/// Returns the params with the text replaced.
+fn replace_content(raw_params: &RawValue, text: String) -> Option<JsonBody> {
+    let mut params: Value = serde_json::from_str(raw_params.get()).ok()?;
+    *params.get_mut("content")? = Value::String(text);
+    let params = to_raw_value(&params).ok()?;
+    Some(JsonBody::from_raw(&params))
 }

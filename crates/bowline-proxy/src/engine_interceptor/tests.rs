@@ -18,6 +18,7 @@ use bowline_workspace::search::{SearchQuery, SearchResult};
 use expect_test::expect;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
+use test_support::wait::wait_until_async;
 
 use super::*;
 use crate::engine::{EditorWriteRequest, JournalledWrite, PermissionRuling, RedoChange, RelayedOperation};
@@ -50,7 +51,7 @@ impl Engine for TestEngine {
         self.log_event(line.to_owned());
     }
 
-    fn open_session(&self, opened: &RelayedSession) -> BoxFuture<Option<Arc<dyn EngineSession>>> {
+    fn open_session(&self, opened: &RelayedSession) -> BoxFuture<'static, Option<Arc<dyn EngineSession>>> {
         let session =
             (opened.session.0.as_ref() != "closed").then(|| Arc::new(self.clone()) as Arc<dyn EngineSession>);
         Box::pin(std::future::ready(session))
@@ -58,23 +59,23 @@ impl Engine for TestEngine {
 }
 
 impl TestEngine {
-    fn log_event(&self, what: String) {
-        self.0.events.lock().unwrap().push(what);
+    fn log_event(&self, event: String) {
+        self.0.events.lock().unwrap().push(event);
     }
 
     fn take_changes(&self, owners: &ChangeAttribution) -> Vec<AttributedChange> {
         let changed = std::mem::take(&mut *self.0.changed.lock().unwrap());
-        let each = changed.into_iter().map(|path| AttributedChange {
+        let changes = changed.into_iter().map(|path| AttributedChange {
             change: ChangeId(1),
             call: owners.call_for_path(&path).map(|call| call.0.to_string()),
             path,
             before: Some("old".to_owned()),
             after: Some("new".to_owned()),
         });
-        each.collect()
+        changes.collect()
     }
 
-    fn scan_disk(&self, owners: ChangeAttribution) -> BoxFuture<Vec<AttributedChange>> {
+    fn scan_disk(&self, owners: ChangeAttribution) -> BoxFuture<'static, Vec<AttributedChange>> {
         let engine = self.clone();
         Box::pin(async move {
             if engine.0.scans_hang.load(Ordering::Relaxed) {
@@ -92,21 +93,21 @@ impl EngineSession for TestEngine {
         SessionDirectory { editor_path: "/w".to_owned(), canonical_path: "/w".to_owned() }
     }
 
-    fn begin_turn(&self, _: Option<String>) -> BoxFuture<()> {
+    fn begin_turn(&self, _: Option<String>) -> BoxFuture<'static, ()> {
         self.0.turns.fetch_add(1, Ordering::Relaxed);
         Box::pin(async {})
     }
 
-    fn end_turn(&self, owners: ChangeAttribution) -> BoxFuture<Vec<AttributedChange>> {
+    fn end_turn(&self, owners: ChangeAttribution) -> BoxFuture<'static, Vec<AttributedChange>> {
         self.scan_disk(owners)
     }
 
-    fn cancel_turn(&self) -> BoxFuture<()> {
+    fn cancel_turn(&self) -> BoxFuture<'static, ()> {
         self.log_event("cancelled".to_owned());
         Box::pin(async {})
     }
 
-    fn scan(&self, owners: ChangeAttribution) -> BoxFuture<Vec<AttributedChange>> {
+    fn scan(&self, owners: ChangeAttribution) -> BoxFuture<'static, Vec<AttributedChange>> {
         self.scan_disk(owners)
     }
 
@@ -114,7 +115,7 @@ impl EngineSession for TestEngine {
         &self,
         call: ToolCallView,
         options: Vec<PermissionOption>,
-    ) -> BoxFuture<Result<PermissionRuling, RpcError>> {
+    ) -> BoxFuture<'static, Result<PermissionRuling, RpcError>> {
         let kind = match &*call.title {
             "allowed" => PermissionOptionKind::AllowOnce,
             "denied" => PermissionOptionKind::RejectOnce,
@@ -129,49 +130,55 @@ impl EngineSession for TestEngine {
         &self,
         call: ToolCallId,
         outcome: RequestPermissionOutcome,
-    ) -> BoxFuture<()> {
+    ) -> BoxFuture<'static, ()> {
         self.log_event(format!("{} {}", call.0, json!(outcome)));
         Box::pin(async {})
     }
 
-    fn defer_to_tool(&self, call: ToolCallId) -> BoxFuture<()> {
+    fn defer_to_tool(&self, call: ToolCallId) -> BoxFuture<'static, ()> {
         self.log_event(format!("{} is left to its tool", call.0));
         Box::pin(async {})
     }
 
-    fn authorize(&self, act: RelayedOperation, _: Option<String>) -> BoxFuture<Result<(), RpcError>> {
-        self.0.judged.lock().unwrap().push(format!("{act:?}"));
-        let is_denied = match act {
+    fn authorize(
+        &self,
+        operation: RelayedOperation,
+        _: Option<String>,
+    ) -> BoxFuture<'static, Result<(), RpcError>> {
+        self.0.judged.lock().unwrap().push(format!("{operation:?}"));
+        let is_denied = match operation {
             RelayedOperation::Read { path } | RelayedOperation::Write { path, .. } => path.ends_with(".env"),
-            RelayedOperation::Run(asked) => asked.command == "rm",
+            RelayedOperation::Run(request) => request.command == "rm",
         };
-        let why = "a rule denies it".to_owned();
-        Box::pin(async move { if is_denied { Err(RpcError::Denied { reason: why }) } else { Ok(()) } })
+        let reason = "a rule denies it".to_owned();
+        Box::pin(async move { if is_denied { Err(RpcError::Denied { reason }) } else { Ok(()) } })
     }
 
     fn journal_editor_write(
         &self,
         write: EditorWriteRequest,
-    ) -> BoxFuture<Result<JournalledWrite, RpcError>> {
+    ) -> BoxFuture<'static, Result<JournalledWrite, RpcError>> {
         let engine = self.clone();
         engine.log_event(format!("{:?} -> {:?} {}", write.editor_text, write.new_text, write.agent_has_read));
         let text = if write.new_text == "merge" { "merged".to_owned() } else { write.new_text };
-        let undone: BoxFuture<()> = Box::pin(async move { engine.log_event("not written".to_owned()) });
+        let rollback: BoxFuture<'static, ()> =
+            Box::pin(async move { engine.log_event("not written".to_owned()) });
         Box::pin(async move {
             if text == "conflict" {
-                let (path, why) = (write.path, "both changed it".to_owned());
-                return Err(RpcError::Conflict { path, reason: why, hunks: Vec::new() });
+                let (path, reason) = (write.path, "both changed it".to_owned());
+                return Err(RpcError::Conflict { path, reason, hunks: Vec::new() });
             }
-            Ok(JournalledWrite { text, rollback: undone })
+            Ok(JournalledWrite { text, rollback })
         })
     }
 
-    fn revert_change(&self, _: ChangeId) -> BoxFuture<Option<RedoChange>> {
+    fn revert_change(&self, _: ChangeId) -> BoxFuture<'static, Option<RedoChange>> {
         self.log_event("put back".to_owned());
         let engine = self.clone();
-        let again: RedoChange =
-            Box::new(|why| Box::pin(async move { engine.log_event(format!("the agent's again: {why}")) }));
-        Box::pin(async move { Some(again) })
+        let redo: RedoChange = Box::new(|reason| {
+            Box::pin(async move { engine.log_event(format!("the agent's again: {reason}")) })
+        });
+        Box::pin(async move { Some(redo) })
     }
 
     fn serve(
@@ -179,23 +186,27 @@ impl EngineSession for TestEngine {
         method: String,
         params: Box<RawValue>,
         _: Option<String>,
-    ) -> BoxFuture<Result<Box<RawValue>, Error>> {
+    ) -> BoxFuture<'static, Result<Box<RawValue>, Error>> {
         let answer = to_raw_value(&json!({ "here": method, "params": params })).unwrap();
         let is_missing = params.get().contains("/w/missing");
         let missing = RpcError::ResourceNotFound { uri: Some("/w/missing".to_owned()) };
         Box::pin(async move { if is_missing { Err(missing.into()) } else { Ok(answer) } })
     }
 
-    fn list(&self, _: String, _: ListOptions) -> BoxFuture<Result<Listing, RpcError>> {
+    fn list(&self, _: String, _: ListOptions) -> BoxFuture<'static, Result<Listing, RpcError>> {
         Box::pin(async { Err(workspace_unavailable()) })
     }
 
-    fn search(&self, _: SearchQuery, _: Option<String>) -> BoxFuture<Result<SearchResult, RpcError>> {
+    fn search(
+        &self,
+        _: SearchQuery,
+        _: Option<String>,
+    ) -> BoxFuture<'static, Result<SearchResult, RpcError>> {
         Box::pin(async { Err(workspace_unavailable()) })
     }
 
-    fn set_diagnostics(&self, path: String, diagnostics: Vec<Diagnostic>) -> BoxFuture<()> {
-        let (engine, messages) = (self.clone(), diagnostics.into_iter().map(|one| one.message));
+    fn set_diagnostics(&self, path: String, diagnostics: Vec<Diagnostic>) -> BoxFuture<'static, ()> {
+        let (engine, messages) = (self.clone(), diagnostics.into_iter().map(|diagnostic| diagnostic.message));
         let messages = messages.collect::<Vec<_>>().join(", ");
         Box::pin(async move { engine.log_event(format!("{path}: {messages}")) })
     }
@@ -204,7 +215,7 @@ impl EngineSession for TestEngine {
         Arc::new(NoResources)
     }
 
-    fn end_session(&self) -> BoxFuture<()> {
+    fn end_session(&self) -> BoxFuture<'static, ()> {
         Box::pin(async {})
     }
 }
@@ -212,14 +223,14 @@ impl EngineSession for TestEngine {
 struct NoResources;
 
 impl ResourceProvider for NoResources {
-    fn list(&self) -> bowline_workspace::approvals::BoxFuture<'_, Vec<ResourceInfo>> {
+    fn list(&self) -> bowline_access::approvals::BoxFuture<'_, Vec<ResourceInfo>> {
         Box::pin(async { Vec::new() })
     }
 
     fn read<'a>(
         &'a self,
         _: &'a str,
-    ) -> bowline_workspace::approvals::BoxFuture<'a, Result<Option<String>, String>> {
+    ) -> bowline_access::approvals::BoxFuture<'a, Result<Option<String>, String>> {
         Box::pin(async { Ok(None) })
     }
 
@@ -246,41 +257,43 @@ async fn start_harness_with(
     capabilities: &str,
     initialized: &str,
 ) -> EngineHarness {
-    let ((editor, near_editor), (agent, near_agent)): ((TestPeer, PeerStreams), (TestPeer, PeerStreams)) =
-        (peer_pair(1 << 20), peer_pair(1 << 20));
+    let ((editor, editor_streams), (agent, agent_streams)): (
+        (TestPeer, PeerStreams),
+        (TestPeer, PeerStreams),
+    ) = (peer_pair(1 << 20), peer_pair(1 << 20));
     let engine = TestEngine::default();
-    let (line, (telling, told)) = (CallerSlot::default(), mpsc::channel(64));
+    let (line, (update_sender, updates)) = (CallerSlot::default(), mpsc::channel(64));
     let sessions = EngineSessions::new(options);
-    let beside = EngineInterceptor::new(
+    let interceptor = EngineInterceptor::new(
         Arc::new(engine.clone()),
         sessions,
-        (line.clone(), telling),
+        (line.clone(), update_sender),
         InterceptorChain::default(),
     );
     let settings =
         ProxyOptions { canonicalize: options.enforce_policy, max_line: 100 << 10, ..ProxyOptions::default() };
-    let (caller, proxy) = Proxy::new(beside, EchoService, settings);
+    let (caller, proxy) = Proxy::new(interceptor, EchoService, settings);
     line.set(caller);
-    let farewell = async { "gone".to_owned() };
-    let running = tokio::spawn(proxy.with_editor_updates(told).run(
-        near_editor,
-        near_agent,
-        farewell,
+    let agent_exit = async { "gone".to_owned() };
+    let running = tokio::spawn(proxy.with_editor_updates(updates).run(
+        editor_streams,
+        agent_streams,
+        agent_exit,
         std::future::pending(),
     ));
-    let mut stage = EngineHarness { editor, agent, engine, _running: running };
-    let hello = format!(
+    let mut harness = EngineHarness { editor, agent, engine, _running: running };
+    let initialize = format!(
         r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":1,"clientCapabilities":{capabilities}}}}}"#
     );
-    stage.editor.send(&hello).await;
-    let heard = stage.agent.receive().await;
+    harness.editor.send(&initialize).await;
+    let received = harness.agent.receive().await;
     if !options.serve_as_host {
-        assert_eq!(heard, hello);
+        assert_eq!(received, initialize);
     }
-    stage.agent.send(&format!(r#"{{"jsonrpc":"2.0","id":0,"result":{initialized}}}"#)).await;
-    stage.editor.receive().await;
-    stage.open_session("s").await;
-    stage
+    harness.agent.send(&format!(r#"{{"jsonrpc":"2.0","id":0,"result":{initialized}}}"#)).await;
+    harness.editor.receive().await;
+    harness.open_session("s").await;
+    harness
 }
 
 impl EngineHarness {
@@ -305,6 +318,11 @@ impl EngineHarness {
         self.engine.0.changed.lock().unwrap().push(path.to_owned());
     }
 
+    /// Waits until the scan at the beginning of a call is over.
+    async fn wait_for_scan(&self) {
+        wait_until_async("the first scan", || self.engine.0.scans.load(Ordering::Relaxed) > 0).await;
+    }
+
     /// Sends a line from the agent, and expects it to be forwarded unchanged.
     async fn expect_forwarded(&mut self, line: &str) {
         self.agent.send(line).await;
@@ -323,65 +341,60 @@ fn update_line(session: &str, rest: &str) -> String {
 
 #[tokio::test]
 async fn what_a_call_changed_is_shown_on_it_after_the_agents_own_update_and_before_the_turns_end() {
-    let mut stage = start_harness(EngineInterceptorOptions::default(), ALL_CAPABILITIES).await;
-    stage.send_prompt("s").await;
-    assert_eq!(stage.engine.0.turns.load(Ordering::Relaxed), 1);
-    stage
+    let mut harness = start_harness(EngineInterceptorOptions::default(), ALL_CAPABILITIES).await;
+    harness.send_prompt("s").await;
+    assert_eq!(harness.engine.0.turns.load(Ordering::Relaxed), 1);
+    harness
         .expect_forwarded(&update_line(
             "s",
             r#""sessionUpdate":"tool_call","toolCallId":"t","title":"é","_x":1.50"#,
         ))
         .await;
-    // The scan at its beginning is over.
-    while stage.engine.0.scans.load(Ordering::Relaxed) == 0 {
-        tokio::task::yield_now().await;
-    }
-    stage.change_file("/w/a");
-    stage
+    harness.wait_for_scan().await;
+    harness.change_file("/w/a");
+    harness
         .expect_forwarded(&update_line(
             "s",
             r#""sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed""#,
         ))
         .await;
-    let shown = stage.editor.receive().await;
-    stage.change_file("/w/b");
-    stage.agent.send(PROMPT_RESPONSE).await;
-    let answer = stage.editor.receive().await;
+    let update = harness.editor.receive().await;
+    harness.change_file("/w/b");
+    harness.agent.send(PROMPT_RESPONSE).await;
+    let answer = harness.editor.receive().await;
     expect![[r#"
         {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call_update","toolCallId":"t","content":[{"type":"diff","path":"/w/a","oldText":"old","newText":"new"}],"_meta":{"bowline":{"observed":1}}}}}
         {"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}
     "#]]
-    .assert_eq(&format!("{shown}\n{answer}\n"));
+    .assert_eq(&format!("{update}\n{answer}\n"));
 }
 
 #[tokio::test]
 async fn content_that_the_agent_gives_later_keeps_the_diffs_that_were_added() {
     // The sequence of opencode 1.18.33's own write: the file exists before the call has ended, and the result comes
     // last.
-    let mut stage = start_harness(EngineInterceptorOptions::default(), ALL_CAPABILITIES).await;
-    stage.send_prompt("s").await;
-    stage.expect_forwarded(&update_line("s", r#""sessionUpdate":"tool_call","toolCallId":"t","title":"write","kind":"edit","status":"pending""#)).await;
-    while stage.engine.0.scans.load(Ordering::Relaxed) == 0 {
-        tokio::task::yield_now().await;
-    }
-    stage.change_file("/w/a");
-    stage
+    let mut harness = start_harness(EngineInterceptorOptions::default(), ALL_CAPABILITIES).await;
+    harness.send_prompt("s").await;
+    harness.expect_forwarded(&update_line("s", r#""sessionUpdate":"tool_call","toolCallId":"t","title":"write","kind":"edit","status":"pending""#)).await;
+    harness.wait_for_scan().await;
+    harness.change_file("/w/a");
+    harness
         .expect_forwarded(&update_line(
             "s",
             r#""sessionUpdate":"tool_call_update","toolCallId":"t","status":"in_progress""#,
         ))
         .await;
-    let mut heard = vec![stage.editor.receive().await];
+    let mut received = vec![harness.editor.receive().await];
     let text = r#""content":[{"type":"content","content":{"type":"text","text":"Wrote file"}}],"n":1.50"#;
     let its_diff = r#""content":[{"type":"diff","path":"/w/a","oldText":"old","newText":"new"}]"#;
     for rest in [&format!(r#""status":"completed",{text}"#), text, its_diff, r#""title":"a""#] {
         let rest = format!(r#""sessionUpdate":"tool_call_update","toolCallId":"t",{rest}"#);
-        stage.agent.send(&update_line("s", &rest)).await;
-        heard.push(stage.editor.receive().await);
+        harness.agent.send(&update_line("s", &rest)).await;
+        received.push(harness.editor.receive().await);
     }
-    stage.agent.send(PROMPT_RESPONSE).await;
-    heard.push(stage.editor.receive().await);
-    let updates = heard.iter().map(|line| line.replace(&update_line("s", "").replace("}}}", ""), "..."));
+    harness.agent.send(PROMPT_RESPONSE).await;
+    received.push(harness.editor.receive().await);
+    let updates = received.iter().map(|line| line.replace(&update_line("s", "").replace("}}}", ""), "..."));
     expect![[r#"
         ..."sessionUpdate":"tool_call_update","toolCallId":"t","content":[{"type":"diff","path":"/w/a","oldText":"old","newText":"new"}],"_meta":{"bowline":{"observed":1}}}}}
         ..."sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed","content":[{"type":"content","content":{"type":"text","text":"Wrote file"}},{"type":"diff","path":"/w/a","oldText":"old","newText":"new","_meta":{"bowline":{"observed":true}}}],"n":1.50}}}
@@ -393,50 +406,50 @@ async fn content_that_the_agent_gives_later_keeps_the_diffs_that_were_added() {
 
 #[tokio::test]
 async fn of_other_sessions_and_of_those_without_an_engine_everything_passes() {
-    let mut stage = start_harness(
+    let mut harness = start_harness(
         EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() },
         ALL_CAPABILITIES,
     )
     .await;
-    stage.open_session("closed").await;
+    harness.open_session("closed").await;
     for session in ["closed", "unknown"] {
-        stage.send_prompt(session).await;
-        stage.change_file("/w/a");
-        stage
+        harness.send_prompt(session).await;
+        harness.change_file("/w/a");
+        harness
             .expect_forwarded(&update_line(
                 session,
                 r#""sessionUpdate":"tool_call","toolCallId":"t","title":"","status":"completed""#,
             ))
             .await;
-        stage.expect_forwarded(PROMPT_RESPONSE).await;
+        harness.expect_forwarded(PROMPT_RESPONSE).await;
     }
     // A second answer to the same prompt is forwarded without effect.
-    stage.expect_forwarded(PROMPT_RESPONSE).await;
+    harness.expect_forwarded(PROMPT_RESPONSE).await;
     // Unavailable rules do not mean yes.
-    stage
+    harness
         .agent
         .send(r#"{"jsonrpc":"2.0","id":9,"method":"fs/read_text_file","params":{"sessionId":"closed","path":"/w/a"}}"#)
         .await;
-    expect![[r#"{"jsonrpc":"2.0","id":9,"error":{"code":-32030,"message":"permission denied: rules are to be applied, and the proxy has none for this session: its stderr says why","data":{"why":"rules are to be applied, and the proxy has none for this session: its stderr says why"}}}"#]].assert_eq(&stage.agent.receive().await);
+    expect![[r#"{"jsonrpc":"2.0","id":9,"error":{"code":-32030,"message":"permission denied: rules are to be applied, and the proxy has none for this session: its stderr says why","data":{"why":"rules are to be applied, and the proxy has none for this session: its stderr says why"}}}"#]].assert_eq(&harness.agent.receive().await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_look_that_hangs_holds_up_neither_messages_nor_for_long_the_end_of_the_turn() {
-    let mut stage = start_harness(EngineInterceptorOptions::default(), ALL_CAPABILITIES).await;
-    stage.send_prompt("s").await;
-    stage.engine.0.scans_hang.store(true, Ordering::Relaxed);
+    let mut harness = start_harness(EngineInterceptorOptions::default(), ALL_CAPABILITIES).await;
+    harness.send_prompt("s").await;
+    harness.engine.0.scans_hang.store(true, Ordering::Relaxed);
     for number in 0..300 {
         let rest = format!(
             r#""sessionUpdate":"tool_call","toolCallId":"t{number}","title":"","status":"completed""#
         );
-        stage.expect_forwarded(&update_line("s", &rest)).await;
+        harness.expect_forwarded(&update_line("s", &rest)).await;
     }
-    stage.expect_forwarded(PROMPT_RESPONSE).await;
+    harness.expect_forwarded(PROMPT_RESPONSE).await;
 }
 
 #[tokio::test]
 async fn rules_answer_what_they_decide_and_the_editor_the_rest() {
-    let mut stage = start_harness(
+    let mut harness = start_harness(
         EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() },
         ALL_CAPABILITIES,
     )
@@ -446,16 +459,16 @@ async fn rules_answer_what_they_decide_and_the_editor_the_rest() {
             r#"{{"jsonrpc":"2.0","id":{id},"method":"session/request_permission","params":{{"sessionId":"s","toolCall":{{"toolCallId":"c{id}","title":"{title}"}},"options":[{{"optionId":"y","name":"Yes","kind":"allow_once"}},{{"optionId":"n","name":"No","kind":"reject_once"}}]}}}}"#
         )
     };
-    let mut told = String::new();
+    let mut transcript = String::new();
     for (id, title) in [(10, "allowed"), (11, "denied")] {
-        stage.agent.send(&ask(id, title)).await;
-        told += &(stage.agent.receive().await + "\n");
+        harness.agent.send(&ask(id, title)).await;
+        transcript += &(harness.agent.receive().await + "\n");
     }
-    let asked = ask(12, "asked");
-    stage.expect_forwarded(&asked).await;
-    let yes = r#"{"jsonrpc":"2.0","id":12,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}"#;
-    stage.editor.send(yes).await;
-    assert_eq!(stage.agent.receive().await, yes);
+    let question = ask(12, "asked");
+    harness.expect_forwarded(&question).await;
+    let approval = r#"{"jsonrpc":"2.0","id":12,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}"#;
+    harness.editor.send(approval).await;
+    assert_eq!(harness.agent.receive().await, approval);
     for (id, method, rest) in [
         (20, "fs/read_text_file", r#""path":"/w/.env""#),
         (21, "fs/write_text_file", r#""path":"/w/.env","content":"x""#),
@@ -464,22 +477,18 @@ async fn rules_answer_what_they_decide_and_the_editor_the_rest() {
         let line = format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"sessionId":"s",{rest}}}}}"#
         );
-        stage.agent.send(&line).await;
-        told += &(stage.agent.receive().await + "\n");
+        harness.agent.send(&line).await;
+        transcript += &(harness.agent.receive().await + "\n");
     }
-    stage
+    harness
         .expect_forwarded(r#"{"jsonrpc":"2.0","id":23,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}"#)
         .await;
-    stage.expect_forwarded(r#"{"jsonrpc":"2.0","id":24,"method":"terminal/create","params":{"sessionId":"s","command":"ls"}}"#).await;
-    while stage.engine.0.events.lock().unwrap().is_empty() {
-        tokio::task::yield_now().await;
-    }
-    stage.editor.send(r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#).await;
-    stage.agent.receive().await;
-    while stage.engine.0.events.lock().unwrap().len() < 2 {
-        tokio::task::yield_now().await;
-    }
-    told += &stage.engine.0.events.lock().unwrap().join("\n");
+    harness.expect_forwarded(r#"{"jsonrpc":"2.0","id":24,"method":"terminal/create","params":{"sessionId":"s","command":"ls"}}"#).await;
+    wait_until_async("the answer's event", || !harness.engine.0.events.lock().unwrap().is_empty()).await;
+    harness.editor.send(r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#).await;
+    harness.agent.receive().await;
+    wait_until_async("the cancellation", || harness.engine.0.events.lock().unwrap().len() >= 2).await;
+    transcript += &harness.engine.0.events.lock().unwrap().join("\n");
     expect![[r#"
         {"jsonrpc":"2.0","id":10,"result":{"outcome":{"outcome":"selected","optionId":"y"},"_meta":{"bowline":{"by":"proxy"}}}}
         {"jsonrpc":"2.0","id":11,"result":{"outcome":{"outcome":"selected","optionId":"n"},"_meta":{"bowline":{"by":"proxy"}}}}
@@ -487,17 +496,17 @@ async fn rules_answer_what_they_decide_and_the_editor_the_rest() {
         {"jsonrpc":"2.0","id":21,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
         {"jsonrpc":"2.0","id":22,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
         c12 {"outcome":"selected","optionId":"y"}
-        cancelled"#]].assert_eq(&told);
+        cancelled"#]].assert_eq(&transcript);
 }
 
 #[tokio::test]
 async fn a_method_that_only_resembles_a_judged_one_is_refused() {
-    let mut stage = start_harness(
+    let mut harness = start_harness(
         EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() },
         ALL_CAPABILITIES,
     )
     .await;
-    let mut told = String::new();
+    let mut transcript = String::new();
     for method in [
         r#""FS/Write_Text_File""#,
         r#""fs/write_text_file ""#,
@@ -508,10 +517,13 @@ async fn a_method_that_only_resembles_a_judged_one_is_refused() {
         r#"["fs/write_text_file"]"#,
     ] {
         let params = r#"{"sessionId":"s","path":"/w/.env","content":""}"#;
-        stage.agent.send(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":{method},"params":{params}}}"#)).await;
-        told += &format!("{method} {}\n", stage.agent.receive().await);
+        harness
+            .agent
+            .send(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":{method},"params":{params}}}"#))
+            .await;
+        transcript += &format!("{method} {}\n", harness.agent.receive().await);
     }
-    stage.expect_forwarded(r#"{"jsonrpc":"2.0","id":14,"method":"_zed.dev/Write_Text_File"}"#).await;
+    harness.expect_forwarded(r#"{"jsonrpc":"2.0","id":14,"method":"_zed.dev/Write_Text_File"}"#).await;
     expect![[r#"
         "FS/Write_Text_File" {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
         "fs/write_text_file " {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
@@ -520,7 +532,7 @@ async fn a_method_that_only_resembles_a_judged_one_is_refused() {
         "fs\/write_text_file." {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
         "terminal/create\ud800" {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
         ["fs/write_text_file"] {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
-    "#]].assert_eq(&told);
+    "#]].assert_eq(&transcript);
 }
 
 #[tokio::test]
@@ -557,37 +569,37 @@ async fn what_rules_cannot_be_applied_to_is_refused() {
         "[]\r{\"jsonrpc\":\"2.0\",\"id\":18,\"method\":\"fs/write_text_file\"}",
         &long,
     ];
-    let mut stage = start_harness(rules, ALL_CAPABILITIES).await;
-    let mut told = String::new();
+    let mut harness = start_harness(rules, ALL_CAPABILITIES).await;
+    let mut transcript = String::new();
     for line in lines {
-        stage.agent.send(line).await;
-        told += &(stage.agent.receive().await + "\n");
+        harness.agent.send(line).await;
+        transcript += &(harness.agent.receive().await + "\n");
     }
     // An editor might take this answer for a request: it gets a plain answer instead, and the turn is over.
-    stage.send_prompt("s").await;
-    stage
+    harness.send_prompt("s").await;
+    harness
         .agent
         .send(r#"{"jsonrpc":"2.0","id":2,"result":{},"method":"fs/write_text_file","params":{}}"#)
         .await;
-    told += &(stage.editor.receive().await + "\n");
+    transcript += &(harness.editor.receive().await + "\n");
     // Lines that some readers accept after stripping blanks are dropped, without an answer if they are not messages to
     // us.
-    stage
+    harness
         .agent
         .send("\u{a0}{\"jsonrpc\":\"2.0\",\"id\":20,\"method\":\"fs/write_text_file\",\"params\":{}}")
         .await;
-    stage.agent.send(&blank).await;
-    stage.agent.send("Loading {}").await;
+    harness.agent.send(&blank).await;
+    harness.agent.send("Loading {}").await;
     // All other lines pass, including noise.
-    stage.expect_forwarded("Loading …").await;
-    stage.expect_forwarded(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}"#).await;
-    stage
+    harness.expect_forwarded("Loading …").await;
+    harness.expect_forwarded(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}"#).await;
+    harness
         .expect_forwarded(
             r#"{"jsonrpc":"2.0","id":14,"method":"_x","params":{"method":"fs/write_text_file"}}"#,
         )
         .await;
-    stage.send_prompt("s").await;
-    stage.expect_forwarded(PROMPT_RESPONSE).await;
+    harness.send_prompt("s").await;
+    harness.expect_forwarded(PROMPT_RESPONSE).await;
     expect![[r#"
         {"jsonrpc":"2.0","id":1,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
         {"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
@@ -611,17 +623,17 @@ async fn what_rules_cannot_be_applied_to_is_refused() {
         {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
         {"jsonrpc":"2.0","id":15,"error":{"code":-32600,"message":"rules are to be applied, and this line is too long to be looked at"}}
         {"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the agent's answer: rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
-    "#]].assert_eq(&told);
+    "#]].assert_eq(&transcript);
 }
 
 #[tokio::test]
 async fn a_message_with_two_meanings_goes_on_in_the_one_that_was_judged() {
-    let mut stage = start_harness(
+    let mut harness = start_harness(
         EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() },
         ALL_CAPABILITIES,
     )
     .await;
-    let mut told = String::new();
+    let mut transcript = String::new();
     for line in [
         r#"{"jsonrpc":"2.0","\u0069d":11,"method":"_x"}"#,
         r#"{"jsonrpc":"2.0","id":12,"method":"fs/write_text_file","method":"_x","params":{"path":"/w/.env"}}"#,
@@ -631,8 +643,8 @@ async fn a_message_with_two_meanings_goes_on_in_the_one_that_was_judged() {
         r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","sessionId":"t","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"half \ud83d"}}}}"#,
         r#"{"jsonrpc":"2.0","id":99,"result":{"a":1,"a":2},"error":null}"#,
     ] {
-        stage.agent.send(line).await;
-        told += &(stage.editor.receive().await + "\n");
+        harness.agent.send(line).await;
+        transcript += &(harness.editor.receive().await + "\n");
     }
     expect![[r#"
         {"jsonrpc":"2.0","id":11,"method":"_x"}
@@ -643,11 +655,11 @@ async fn a_message_with_two_meanings_goes_on_in_the_one_that_was_judged() {
         {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"t","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"half \ud83d"}}}}
         {"jsonrpc":"2.0","id":99,"result":{"a":2},"error":null}
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&transcript);
     expect![[r#"
         Read { path: "/w/a" }
         Run(CommandRequest { command: "ls", args: ["-l"], env: [("B", "1")], cwd: None, output_limit: None })"#]]
-    .assert_eq(&stage.engine.0.judged.lock().unwrap().join("\n"));
+    .assert_eq(&harness.engine.0.judged.lock().unwrap().join("\n"));
 }
 
 /// Returns a member of an object as it stands in a line, for readers that use the first of equal names.
@@ -688,28 +700,28 @@ proptest::proptest! {
         let values = [r#""/w/a""#, r#""/w\/b""#, r#""\u002fw/.env""#, r#""s""#, "1.50"];
         let members = members.iter().map(|(name, value)| format!(r#""{}": {}"#, names[*name], values[*value]));
         let params = members.collect::<Vec<_>>().join(",\t");
-        let known = [r#""fs/read_text_file""#, r#""fs\/read_text_file""#, r#""_x""#, r#""FS/read_text_file""#];
-        let methods = methods.iter().map(|at| format!(r#""m\u0065thod":{}"#, known[*at]));
+        let candidates = [r#""fs/read_text_file""#, r#""fs\/read_text_file""#, r#""_x""#, r#""FS/read_text_file""#];
+        let methods = methods.iter().map(|at| format!(r#""m\u0065thod":{}"#, candidates[*at]));
         let methods = methods.collect::<Vec<_>>().join(",").replacen(r"m\u0065thod", "method", usize::from(is_first));
         let line = format!(r#"{{"jsonrpc":"2.0","id":7,{methods},"params":{{"sessionId":"s",{params}}}}}"#);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (heard, judged) = runtime.block_on(async {
-            let mut stage = start_harness(EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() }, ALL_CAPABILITIES).await;
-            stage.agent.send(&line).await;
-            let heard = tokio::select! {
-                heard = stage.editor.receive() => Some(heard),
-                _ = stage.agent.receive() => None,
+        let (received, judged) = runtime.block_on(async {
+            let mut harness = start_harness(EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() }, ALL_CAPABILITIES).await;
+            harness.agent.send(&line).await;
+            let received = tokio::select! {
+                received = harness.editor.receive() => Some(received),
+                _ = harness.agent.receive() => None,
             };
-            let judged = stage.engine.0.judged.lock().unwrap().clone();
-            (heard, judged)
+            let judged = harness.engine.0.judged.lock().unwrap().clone();
+            (received, judged)
         });
-        let Some(heard) = heard else { return Ok(()) };
-        let last: serde_json::Value = serde_json::from_str(&heard).unwrap();
+        let Some(received) = received else { return Ok(()) };
+        let last: serde_json::Value = serde_json::from_str(&received).unwrap();
         let first = |object: &str, name: &str| -> serde_json::Value {
             serde_json::from_str(&first_member(object, name).unwrap()).unwrap()
         };
-        proptest::prop_assert_eq!(first(&heard, "method"), last["method"].clone());
-        let params = first_member(&heard, "params").unwrap();
+        proptest::prop_assert_eq!(first(&received, "method"), last["method"].clone());
+        let params = first_member(&received, "params").unwrap();
         if last["method"] == "fs/read_text_file" {
             let path = first(&params, "path");
             proptest::prop_assert_eq!(&path, &last["params"]["path"]);
@@ -724,44 +736,44 @@ proptest::proptest! {
 
 #[tokio::test]
 async fn an_editor_that_says_it_serves_nothing_is_asked_for_nothing_that_rules_deny() {
-    let mut stage = start_harness(
+    let mut harness = start_harness(
         EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() },
         "{}",
     )
     .await;
-    stage
+    harness
         .agent
         .send(r#"{"jsonrpc":"2.0","id":20,"method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/.env","content":""}}"#)
         .await;
-    expect![[r#"{"jsonrpc":"2.0","id":20,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}"#]].assert_eq(&stage.agent.receive().await);
-    stage
+    expect![[r#"{"jsonrpc":"2.0","id":20,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}"#]].assert_eq(&harness.agent.receive().await);
+    harness
         .expect_forwarded(r#"{"jsonrpc":"2.0","id":21,"method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a","content":""}}"#)
         .await;
 }
 
 #[tokio::test]
 async fn what_the_editor_lacks_is_offered_and_served_here() {
-    let mut stage = start_harness(
+    let mut harness = start_harness(
         EngineInterceptorOptions { serve_as_host: true, ..EngineInterceptorOptions::default() },
         r#"{"fs":{"readTextFile":true},"_x":[1]}"#,
     )
     .await;
-    let mut told = String::new();
+    let mut transcript = String::new();
     for (id, method) in [(20, "fs/write_text_file"), (21, "terminal/create"), (22, "terminal/wait_for_exit")]
     {
         let line = format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"sessionId":"s","path":"/w/a"}}}}"#
         );
-        stage.agent.send(&line).await;
-        told += &(stage.agent.receive().await + "\n");
+        harness.agent.send(&line).await;
+        transcript += &(harness.agent.receive().await + "\n");
     }
-    stage
+    harness
         .agent
         .send(r#"{"jsonrpc":"2.0","id":23,"method":"terminal/create","params":{"sessionId":"unknown","command":"x"}}"#)
         .await;
-    told += &(stage.agent.receive().await + "\n");
+    transcript += &(harness.agent.receive().await + "\n");
     // The editor still serves what it supports itself.
-    stage
+    harness
         .expect_forwarded(r#"{"jsonrpc":"2.0","id":24,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}"#)
         .await;
     expect![[r#"
@@ -769,42 +781,43 @@ async fn what_the_editor_lacks_is_offered_and_served_here() {
         {"jsonrpc":"2.0","id":21,"result":{"here":"terminal/create","params":{"sessionId":"s","path":"/w/a"}}}
         {"jsonrpc":"2.0","id":22,"result":{"here":"terminal/wait_for_exit","params":{"sessionId":"s","path":"/w/a"}}}
         {"jsonrpc":"2.0","id":23,"error":{"code":-32002,"message":"Resource not found: session unknown","data":{"sessionId":"unknown"}}}
-    "#]].assert_eq(&told);
+    "#]].assert_eq(&transcript);
 }
 
 #[tokio::test]
 async fn a_write_through_the_editor_begins_with_what_the_editor_has() {
-    let mut stage = start_harness(EngineInterceptorOptions::default(), ALL_CAPABILITIES).await;
+    let mut harness = start_harness(EngineInterceptorOptions::default(), ALL_CAPABILITIES).await;
     let write = |id: u32, content: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"fs/write_text_file","params":{{"sessionId":"s","path":"/w/a","content":"{content}","_meta":{{"x":1.0}}}}}}"#
         )
     };
-    let mut told = String::new();
+    let mut transcript = String::new();
     for (id, content) in [(30, "plain"), (31, "merge"), (32, "conflict"), (33, "refused")] {
-        stage.agent.send(&write(id, content)).await;
-        let asked = stage.editor.receive().await;
-        told += &(asked.clone() + "\n");
-        let asked: serde_json::Value = serde_json::from_str(&asked).unwrap();
-        stage
+        harness.agent.send(&write(id, content)).await;
+        let request = harness.editor.receive().await;
+        transcript += &(request.clone() + "\n");
+        let request: serde_json::Value = serde_json::from_str(&request).unwrap();
+        harness
             .editor
             .send(
-                &json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "content": "typed" } }).to_string(),
+                &json!({ "jsonrpc": "2.0", "id": request["id"], "result": { "content": "typed" } })
+                    .to_string(),
             )
             .await;
         if content != "conflict" {
-            let asked = stage.editor.receive().await;
-            told += &(asked.clone() + "\n");
-            let asked: serde_json::Value = serde_json::from_str(&asked).unwrap();
-            let mut answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "_meta": null } });
+            let request = harness.editor.receive().await;
+            transcript += &(request.clone() + "\n");
+            let request: serde_json::Value = serde_json::from_str(&request).unwrap();
+            let mut answer = json!({ "jsonrpc": "2.0", "id": request["id"], "result": { "_meta": null } });
             if content == "refused" {
-                answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": -32000, "message": "no" } });
+                answer = json!({ "jsonrpc": "2.0", "id": request["id"], "error": { "code": -32000, "message": "no" } });
             }
-            stage.editor.send(&answer.to_string()).await;
+            harness.editor.send(&answer.to_string()).await;
         }
-        told += &(stage.agent.receive().await + "\n");
+        transcript += &(harness.agent.receive().await + "\n");
     }
-    told += &stage.engine.0.events.lock().unwrap().join("\n");
+    transcript += &harness.engine.0.events.lock().unwrap().join("\n");
     expect![[r#"
         {"jsonrpc":"2.0","id":"bowline-proxy-4","method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}
         {"jsonrpc":"2.0","id":"bowline-proxy-5","method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a","content":"plain","_meta":{"x":1.0}}}
@@ -821,38 +834,38 @@ async fn a_write_through_the_editor_begins_with_what_the_editor_has() {
         Some("typed") -> "merge" false
         Some("typed") -> "conflict" false
         Some("typed") -> "refused" false
-        not written"#]].assert_eq(&told);
+        not written"#]].assert_eq(&transcript);
 }
 
 #[tokio::test]
 async fn a_change_that_is_routed_is_put_back_and_written_by_the_editor() {
-    let mut stage = start_harness(
+    let mut harness = start_harness(
         EngineInterceptorOptions { route_writes: true, ..EngineInterceptorOptions::default() },
         ALL_CAPABILITIES,
     )
     .await;
-    let mut told = String::new();
+    let mut transcript = String::new();
     for (call, is_refused) in [("t", false), ("u", true)] {
-        stage.send_prompt("s").await;
-        stage.change_file("/w/a");
+        harness.send_prompt("s").await;
+        harness.change_file("/w/a");
         let rest =
             format!(r#""sessionUpdate":"tool_call","toolCallId":"{call}","title":"","status":"completed""#);
-        stage.expect_forwarded(&update_line("s", &rest)).await;
+        harness.expect_forwarded(&update_line("s", &rest)).await;
         for answer in [json!({ "content": "old" }), json!({})] {
-            let asked: serde_json::Value = serde_json::from_str(&stage.editor.receive().await).unwrap();
-            told += &format!("{} {}\n", asked["method"], asked["params"]);
+            let request: serde_json::Value = serde_json::from_str(&harness.editor.receive().await).unwrap();
+            transcript += &format!("{} {}\n", request["method"], request["params"]);
             let answer = match is_refused && answer == json!({}) {
                 true => {
-                    json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": 1, "message": "no" } })
+                    json!({ "jsonrpc": "2.0", "id": request["id"], "error": { "code": 1, "message": "no" } })
                 }
-                false => json!({ "jsonrpc": "2.0", "id": asked["id"], "result": answer }),
+                false => json!({ "jsonrpc": "2.0", "id": request["id"], "result": answer }),
             };
-            stage.editor.send(&answer.to_string()).await;
+            harness.editor.send(&answer.to_string()).await;
         }
-        let shown = stage.editor.receive().await;
-        told += &format!("{}\n", shown.contains("diff"));
-        stage.expect_forwarded(PROMPT_RESPONSE).await;
-        told += &(std::mem::take(&mut *stage.engine.0.events.lock().unwrap()).join("\n") + "\n");
+        let update = harness.editor.receive().await;
+        transcript += &format!("{}\n", update.contains("diff"));
+        harness.expect_forwarded(PROMPT_RESPONSE).await;
+        transcript += &(std::mem::take(&mut *harness.engine.0.events.lock().unwrap()).join("\n") + "\n");
     }
     expect![[r#"
         "fs/read_text_file" {"sessionId":"s","path":"/w/a"}
@@ -868,12 +881,12 @@ async fn a_change_that_is_routed_is_put_back_and_written_by_the_editor() {
         not written
         the agent's again: no
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&transcript);
 }
 
 #[tokio::test]
 async fn diagnostics_pass_unchanged_and_the_sessions_they_are_for_hear_of_them_in_order() {
-    let mut stage = start_harness(EngineInterceptorOptions::default(), ALL_CAPABILITIES).await;
+    let mut harness = start_harness(EngineInterceptorOptions::default(), ALL_CAPABILITIES).await;
     let share =
         |rest: &str| format!(r#"{{"jsonrpc":"2.0","method":"_bowline/diagnostics","params":{{{rest}}}}}"#);
     for line in [
@@ -886,44 +899,44 @@ async fn diagnostics_pass_unchanged_and_the_sessions_they_are_for_hear_of_them_i
         // For all sessions.
         share(r#""path":"/w/c","diagnostics":[{"message":"three"}]"#),
     ] {
-        stage.editor.send(&line).await;
-        assert_eq!(stage.agent.receive().await, line);
+        harness.editor.send(&line).await;
+        assert_eq!(harness.agent.receive().await, line);
     }
     // Diagnostics from an agent are ignored.
-    stage.expect_forwarded(&share(r#""path":"/w/d","diagnostics":[{"message":"the agent's"}]"#)).await;
+    harness.expect_forwarded(&share(r#""path":"/w/d","diagnostics":[{"message":"the agent's"}]"#)).await;
     let last = share(r#""sessionId":"s","path":"/w/a","diagnostics":[]"#);
-    stage.editor.send(&last).await;
-    assert_eq!(stage.agent.receive().await, last);
-    while stage.engine.0.events.lock().unwrap().last().is_none_or(|told| told != "/w/a: ") {
-        tokio::task::yield_now().await;
-    }
-    let told = stage.engine.0.events.lock().unwrap().clone();
+    harness.editor.send(&last).await;
+    assert_eq!(harness.agent.receive().await, last);
+    let is_last = |event: &String| event == "/w/a: ";
+    let has_last = || harness.engine.0.events.lock().unwrap().last().is_some_and(is_last);
+    wait_until_async("the last diagnostics", has_last).await;
+    let events = harness.engine.0.events.lock().unwrap().clone();
     // Diagnostics that arrive before the engine has the previous ones of the same file replace them.
     assert!(
         [&["/w/a: one, two", "/w/c: three", "/w/a: "][..], &["/w/c: three", "/w/a: "]]
             .iter()
-            .any(|may| told.iter().map(String::as_str).eq(may.iter().copied())),
-        "{told:?}"
+            .any(|order| events.iter().map(String::as_str).eq(order.iter().copied())),
+        "{events:?}"
     );
 }
 
 #[tokio::test]
 async fn what_is_found_while_a_call_is_open_is_routed_when_none_is() {
-    let mut stage = start_harness(
+    let mut harness = start_harness(
         EngineInterceptorOptions { route_writes: true, ..EngineInterceptorOptions::default() },
         ALL_CAPABILITIES,
     )
     .await;
-    stage.send_prompt("s").await;
-    stage.change_file("/w/a");
-    let call = |what: &str| update_line("s", &format!(r#""toolCallId":"t",{what}"#));
-    stage.expect_forwarded(&call(r#""sessionUpdate":"tool_call","title":"","status":"in_progress""#)).await;
+    harness.send_prompt("s").await;
+    harness.change_file("/w/a");
+    let call = |fields: &str| update_line("s", &format!(r#""toolCallId":"t",{fields}"#));
+    harness.expect_forwarded(&call(r#""sessionUpdate":"tool_call","title":"","status":"in_progress""#)).await;
     // The change is shown, and the editor gets no request.
-    let shown = stage.editor.receive().await;
-    assert!(shown.contains("diff"), "{shown}");
-    stage.expect_forwarded(&call(r#""sessionUpdate":"tool_call_update","status":"completed""#)).await;
-    let asked = stage.editor.receive().await;
-    assert!(asked.contains("fs/read_text_file"), "{asked}");
+    let update = harness.editor.receive().await;
+    assert!(update.contains("diff"), "{update}");
+    harness.expect_forwarded(&call(r#""sessionUpdate":"tool_call_update","status":"completed""#)).await;
+    let request = harness.editor.receive().await;
+    assert!(request.contains("fs/read_text_file"), "{request}");
 }
 
 const GEMINI_INITIALIZE_RESULT: &str =
@@ -936,18 +949,18 @@ fn read_request(id: u32, path: &str) -> String {
 }
 
 /// Answers the next request to the editor, and returns its method and params.
-async fn answer_next(stage: &mut EngineHarness, answer: serde_json::Value) -> String {
-    let line = stage.editor.receive().await;
-    let asked: serde_json::Value = serde_json::from_str(&line).unwrap();
-    let mut message = json!({ "jsonrpc": "2.0", "id": asked["id"] });
+async fn answer_next(harness: &mut EngineHarness, answer: serde_json::Value) -> String {
+    let line = harness.editor.receive().await;
+    let request: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let mut message = json!({ "jsonrpc": "2.0", "id": request["id"] });
     message.as_object_mut().unwrap().extend(answer.as_object().unwrap().clone());
-    stage.editor.send(&message.to_string()).await;
-    format!("editor: {} {}\n", asked["method"], asked["params"])
+    harness.editor.send(&message.to_string()).await;
+    format!("editor: {} {}\n", request["method"], request["params"])
 }
 
 #[tokio::test]
 async fn gemini_reads_a_missing_file_as_empty_and_replaces_none_that_appears() {
-    let mut stage =
+    let mut harness =
         start_harness_with(EngineInterceptorOptions::default(), ALL_CAPABILITIES, GEMINI_INITIALIZE_RESULT)
             .await;
     let missing = json!({ "error": { "code": -32002, "message": "Resource not found" } });
@@ -959,26 +972,26 @@ async fn gemini_reads_a_missing_file_as_empty_and_replaces_none_that_appears() {
             r#"{{"jsonrpc":"2.0","id":{id},"method":"fs/write_text_file","params":{{"sessionId":"s","path":"{path}","content":"new"}}}}"#
         )
     };
-    let mut told = String::new();
+    let mut transcript = String::new();
     let reads = [("/w/a", missing.clone()), ("/w/b", by_node), ("/w/c", denied), ("/w/d", text("there"))];
     for (id, (path, answer)) in (30..).zip(reads) {
-        stage.agent.send(&read_request(id, path)).await;
-        told += &answer_next(&mut stage, answer).await;
-        told += &format!("agent: {}\n", stage.agent.receive().await);
+        harness.agent.send(&read_request(id, path)).await;
+        transcript += &answer_next(&mut harness, answer).await;
+        transcript += &format!("agent: {}\n", harness.agent.receive().await);
     }
     // The first is still missing, the second has appeared, the third was read.
-    for (id, path, had) in
+    for (id, path, editor_reply) in
         [(40, "/w/a", missing), (41, "/w/b", text("the user's")), (42, "/w/d", text("there"))]
     {
         let is_refused = path == "/w/b";
-        stage.agent.send(&write(id, path)).await;
-        told += &answer_next(&mut stage, had).await;
+        harness.agent.send(&write(id, path)).await;
+        transcript += &answer_next(&mut harness, editor_reply).await;
         if !is_refused {
-            told += &answer_next(&mut stage, json!({ "result": {} })).await;
+            transcript += &answer_next(&mut harness, json!({ "result": {} })).await;
         }
-        told += &format!("agent: {}\n", stage.agent.receive().await);
+        transcript += &format!("agent: {}\n", harness.agent.receive().await);
     }
-    told += &stage.engine.0.events.lock().unwrap().join("\n");
+    transcript += &harness.engine.0.events.lock().unwrap().join("\n");
     expect![[r#"
         editor: "fs/read_text_file" {"sessionId":"s","path":"/w/a"}
         agent: {"jsonrpc":"2.0","id":30,"result":{"content":""}}
@@ -999,38 +1012,39 @@ async fn gemini_reads_a_missing_file_as_empty_and_replaces_none_that_appears() {
         /w/a: a missing file is read as empty text for gemini-cli: it reads a file before it creates it, and gives up on any error (BOWLINE_NO_QUIRKS=1 turns this off)
         /w/b: a missing file is read as empty text for gemini-cli: it reads a file before it creates it, and gives up on any error (BOWLINE_NO_QUIRKS=1 turns this off)
         None -> "new" false
-        Some("there") -> "new" true"#]].assert_eq(&told);
+        Some("there") -> "new" true"#]].assert_eq(&transcript);
 }
 
 #[tokio::test]
 async fn for_other_agents_and_without_the_table_reads_pass_as_they_are() {
-    let off = EngineInterceptorOptions {
+    let without_quirks = EngineInterceptorOptions {
         quirks: bowline_protocol::quirks::QuirkMode::Off,
         ..EngineInterceptorOptions::default()
     };
-    for (options, initialized) in
-        [(off, GEMINI_INITIALIZE_RESULT), (EngineInterceptorOptions::default(), r#"{"protocolVersion":1}"#)]
-    {
-        let mut stage = start_harness_with(options, ALL_CAPABILITIES, initialized).await;
+    for (options, initialized) in [
+        (without_quirks, GEMINI_INITIALIZE_RESULT),
+        (EngineInterceptorOptions::default(), r#"{"protocolVersion":1}"#),
+    ] {
+        let mut harness = start_harness_with(options, ALL_CAPABILITIES, initialized).await;
         let read = read_request(30, "/w/a");
-        stage.agent.send(&read).await;
-        assert_eq!(stage.editor.receive().await, read);
+        harness.agent.send(&read).await;
+        assert_eq!(harness.editor.receive().await, read);
         let missing = r#"{"jsonrpc":"2.0","id":30,"error":{"code":-32002,"message":"Resource not found"}}"#;
-        stage.editor.send(missing).await;
-        assert_eq!(stage.agent.receive().await, missing);
+        harness.editor.send(missing).await;
+        assert_eq!(harness.agent.receive().await, missing);
     }
 }
 
 #[tokio::test]
 async fn gemini_reads_a_missing_file_that_is_served_here_as_empty() {
-    let mut stage = start_harness_with(
+    let mut harness = start_harness_with(
         EngineInterceptorOptions { serve_as_host: true, ..EngineInterceptorOptions::default() },
         "{}",
         GEMINI_INITIALIZE_RESULT,
     )
     .await;
-    stage.agent.send(&read_request(30, "/w/missing")).await;
-    assert_eq!(stage.agent.receive().await, r#"{"jsonrpc":"2.0","id":30,"result":{"content":""}}"#);
-    let told = stage.engine.0.events.lock().unwrap().join("\n");
-    assert!(told.contains("is read as empty text for gemini-cli"), "{told}");
+    harness.agent.send(&read_request(30, "/w/missing")).await;
+    assert_eq!(harness.agent.receive().await, r#"{"jsonrpc":"2.0","id":30,"result":{"content":""}}"#);
+    let events = harness.engine.0.events.lock().unwrap().join("\n");
+    assert!(events.contains("is read as empty text for gemini-cli"), "{events}");
 }

@@ -40,13 +40,13 @@ impl Drop for InjectHarness {
 }
 
 fn peer_pair() -> (TestJsonPeer, PeerStreams) {
-    let (there, here) = (tokio::io::duplex(1 << 20), tokio::io::duplex(1 << 20));
-    let ends = PeerStreams { reader: Box::new(here.1), writer: Box::new(there.1) };
-    (TestJsonPeer(BufReader::new(there.0), here.0), ends)
+    let (to_peer, from_peer) = (tokio::io::duplex(1 << 20), tokio::io::duplex(1 << 20));
+    let streams = PeerStreams { reader: Box::new(from_peer.1), writer: Box::new(to_peer.1) };
+    (TestJsonPeer(BufReader::new(to_peer.0), from_peer.0), streams)
 }
 
 /// Returns a harness with an initialised editor and agent of these capabilities.
-async fn start_harness(editor_can: Value, agent_can: Value) -> InjectHarness {
+async fn start_harness(editor_capabilities: Value, agent_capabilities: Value) -> InjectHarness {
     let directory = tempfile::tempdir().unwrap();
     let (inject, service, link) = ServerInjector::new(InjectorOptions {
         transport: None,
@@ -60,20 +60,21 @@ async fn start_harness(editor_can: Value, agent_can: Value) -> InjectHarness {
         engine_sessions: EngineSessions::default(),
         rules: PolicyStatus::Off,
     });
-    let ((editor, near_editor), (agent, near_agent)) = (peer_pair(), peer_pair());
+    let ((editor, editor_streams), (agent, agent_streams)) = (peer_pair(), peer_pair());
     let (caller, proxy) =
         Proxy::new(InterceptorChain(vec![Box::new(inject)]), service, crate::ProxyOptions::default());
     link.connect(caller);
-    let farewell = async { String::new() };
-    let running = tokio::spawn(proxy.run(near_editor, near_agent, farewell, std::future::pending()));
-    let mut stage = InjectHarness { editor, agent, directory, handle: link, running };
-    let hello = json!({ "protocolVersion": 1, "clientCapabilities": editor_can });
-    stage.editor.send(json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello })).await;
-    stage.agent.receive().await;
-    let answer = json!({ "protocolVersion": 1, "agentCapabilities": { "mcpCapabilities": agent_can } });
-    stage.agent.send(json!({ "jsonrpc": "2.0", "id": 0, "result": answer })).await;
-    stage.editor.receive().await;
-    stage
+    let agent_exit = async { String::new() };
+    let running = tokio::spawn(proxy.run(editor_streams, agent_streams, agent_exit, std::future::pending()));
+    let mut harness = InjectHarness { editor, agent, directory, handle: link, running };
+    let params = json!({ "protocolVersion": 1, "clientCapabilities": editor_capabilities });
+    harness.editor.send(json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params })).await;
+    harness.agent.receive().await;
+    let answer =
+        json!({ "protocolVersion": 1, "agentCapabilities": { "mcpCapabilities": agent_capabilities } });
+    harness.agent.send(json!({ "jsonrpc": "2.0", "id": 0, "result": answer })).await;
+    harness.editor.receive().await;
+    harness
 }
 
 impl InjectHarness {
@@ -112,10 +113,10 @@ fn all_capabilities() -> Value {
 }
 
 async fn check(editor: Value, agent: Value, expect: Expect) {
-    let mut stage = start_harness(editor, agent).await;
-    let told = stage.request_session().await.to_string().replace(&stage.cwd(), "$DIR");
-    let port = told.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('/').next()).map(str::to_owned);
-    expect.assert_eq(&port.map_or(told.clone(), |port| told.replace(&port, "PORT")));
+    let mut harness = start_harness(editor, agent).await;
+    let request = harness.request_session().await.to_string().replace(&harness.cwd(), "$DIR");
+    let port = request.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('/').next()).map(str::to_owned);
+    expect.assert_eq(&port.map_or(request.clone(), |port| request.replace(&port, "PORT")));
 }
 
 #[tokio::test]
@@ -136,7 +137,7 @@ async fn a_session_gets_a_server_in_the_best_way_the_agent_can_take() {
 
 #[tokio::test]
 async fn only_what_the_editor_serves_is_offered() {
-    let mut told = String::new();
+    let mut transcript = String::new();
     for editor in [
         all_capabilities(),
         json!({ "fs": { "readTextFile": true, "writeTextFile": true } }),
@@ -144,14 +145,14 @@ async fn only_what_the_editor_serves_is_offered() {
         json!({ "fs": { "readTextFile": true } }),
         json!({ "terminal": true }),
     ] {
-        let mut stage = start_harness(editor, json!({ "acp": true })).await;
-        stage.request_session().await;
+        let mut harness = start_harness(editor, json!({ "acp": true })).await;
+        harness.request_session().await;
         // The agent uses its servers before it has opened the session, and without a handshake.
-        stage.send_mcp_message(5, "tools/list", Value::Null).await;
-        let answer = stage.agent.receive().await;
+        harness.send_mcp_message(5, "tools/list", Value::Null).await;
+        let answer = harness.agent.receive().await;
         let tools = answer["result"]["result"]["tools"].as_array().unwrap();
         let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-        writeln!(told, "{}", names.join(" ")).unwrap();
+        writeln!(transcript, "{}", names.join(" ")).unwrap();
     }
     expect![[r#"
         read_text_file write_text_file edit_text_file list_directory search_text execute terminal_output kill_terminal
@@ -160,96 +161,100 @@ async fn only_what_the_editor_serves_is_offered() {
         read_text_file list_directory search_text
         execute terminal_output kill_terminal
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&transcript);
 }
 
 #[tokio::test]
 async fn over_acp_the_agent_reads_and_writes_what_the_editor_has() {
-    let mut stage = start_harness(all_capabilities(), json!({ "acp": true })).await;
-    stage.request_session().await;
-    let path = format!("{}/a.txt", stage.cwd());
+    let mut harness = start_harness(all_capabilities(), json!({ "acp": true })).await;
+    harness.request_session().await;
+    let path = format!("{}/a.txt", harness.cwd());
     // A tool called before the session is known waits for it.
-    stage
+    harness
         .send_mcp_message(5, "tools/call", json!({ "name": "read_text_file", "arguments": { "path": path } }))
         .await;
-    stage.answer_session().await;
-    let mut told = String::new();
-    let mut edited = false;
+    harness.answer_session().await;
+    let mut transcript = String::new();
+    let mut has_edited = false;
     loop {
         tokio::select! {
-            asked = stage.editor.receive() => {
-                let (method, params) = (asked["method"].as_str().unwrap().to_owned(), &asked["params"]);
-                writeln!(told, "{method} {params}").unwrap();
+            request = harness.editor.receive() => {
+                let (method, params) = (request["method"].as_str().unwrap().to_owned(), &request["params"]);
+                writeln!(transcript, "{method} {params}").unwrap();
                 let result = match method.as_str() {
                     "fs/read_text_file" => json!({ "content": "not saved\n" }),
                     "session/request_permission" => json!({ "outcome": { "outcome": "selected", "optionId": "allow" } }),
                     "fs/write_text_file" => json!({}),
                     _ => continue,
                 };
-                stage.editor.send(json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result })).await;
+                harness.editor.send(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
             }
-            answer = stage.agent.receive() => {
+            answer = harness.agent.receive() => {
                 let result = &answer["result"]["result"];
-                writeln!(told, "= {} {}", result["isError"], result["structuredContent"]).unwrap();
-                if std::mem::replace(&mut edited, true) {
+                writeln!(transcript, "= {} {}", result["isError"], result["structuredContent"]).unwrap();
+                if std::mem::replace(&mut has_edited, true) {
                     break;
                 }
                 let edit = json!({ "path": "a.txt", "old_text": "not saved", "new_text": "written" });
-                stage.send_mcp_message(6, "tools/call", json!({ "name": "edit_text_file", "arguments": edit })).await;
+                harness.send_mcp_message(6, "tools/call", json!({ "name": "edit_text_file", "arguments": edit })).await;
             }
         }
     }
     // The last update may arrive before or after the answer.
-    let told = told.replace(&stage.cwd(), "$DIR");
-    assert!(told.contains(r#"fs/read_text_file {"sessionId":"s","path":"$DIR/a.txt""#), "{told}");
+    let transcript = transcript.replace(&harness.cwd(), "$DIR");
+    assert!(transcript.contains(r#"fs/read_text_file {"sessionId":"s","path":"$DIR/a.txt""#), "{transcript}");
     assert!(
-        told.contains(
+        transcript.contains(
             r#""content":[{"type":"diff","path":"$DIR/a.txt","oldText":"not saved\n","newText":"written\n"}]"#
         ),
-        "{told}"
+        "{transcript}"
     );
-    let order: Vec<&str> = told.lines().filter_map(|line| line.split(' ').next()).collect();
+    let order: Vec<&str> = transcript.lines().filter_map(|line| line.split(' ').next()).collect();
     let (asked, written) = (
         order.iter().position(|method| *method == "session/request_permission").unwrap(),
         order.iter().position(|method| *method == "fs/write_text_file").unwrap(),
     );
-    assert!(asked < written, "{told}");
+    assert!(asked < written, "{transcript}");
     assert!(
-        told.contains(r#"fs/write_text_file {"sessionId":"s","path":"$DIR/a.txt","content":"written\n"}"#),
-        "{told}"
+        transcript
+            .contains(r#"fs/write_text_file {"sessionId":"s","path":"$DIR/a.txt","content":"written\n"}"#),
+        "{transcript}"
     );
 }
 
 #[tokio::test]
 async fn a_server_ends_with_its_session() {
-    let mut stage = start_harness(all_capabilities(), json!({})).await;
-    stage.request_session().await;
-    let socket = stage.directory.path().join("1.sock");
+    let mut harness = start_harness(all_capabilities(), json!({})).await;
+    harness.request_session().await;
+    let socket = harness.directory.path().join("1.sock");
     assert!(UnixStream::connect(&socket).await.is_ok());
-    stage.agent.send(json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": 1, "message": "no" } })).await;
-    stage.editor.receive().await;
+    harness.agent.send(json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": 1, "message": "no" } })).await;
+    harness.editor.receive().await;
     assert!(UnixStream::connect(&socket).await.is_err());
-    stage.request_session().await;
-    stage.answer_session().await;
-    let socket = stage.directory.path().join("2.sock");
+    harness.request_session().await;
+    harness.answer_session().await;
+    let socket = harness.directory.path().join("2.sock");
     assert!(UnixStream::connect(&socket).await.is_ok());
     let close = json!({ "sessionId": "s" });
-    stage.editor.send(json!({ "jsonrpc": "2.0", "id": 2, "method": "session/close", "params": close })).await;
-    stage.agent.receive().await;
-    stage.agent.send(json!({ "jsonrpc": "2.0", "id": 2, "result": {} })).await;
-    stage.editor.receive().await;
+    harness
+        .editor
+        .send(json!({ "jsonrpc": "2.0", "id": 2, "method": "session/close", "params": close }))
+        .await;
+    harness.agent.receive().await;
+    harness.agent.send(json!({ "jsonrpc": "2.0", "id": 2, "result": {} })).await;
+    harness.editor.receive().await;
     assert!(UnixStream::connect(&socket).await.is_err());
-    stage.handle.close().await;
+    harness.handle.close().await;
 }
 
 #[tokio::test]
 async fn a_session_that_is_loaded_again_has_one_server_and_keeps_it_if_that_fails() {
-    let mut stage = start_harness(all_capabilities(), json!({})).await;
-    stage.request_session().await;
-    stage.answer_session().await;
-    let (cwd, mut told) = (stage.cwd(), String::new());
-    let is_there = |stage: &InjectHarness, number: u32| {
-        let socket = stage.directory.path().join(format!("{number}.sock"));
+    let mut harness = start_harness(all_capabilities(), json!({})).await;
+    harness.request_session().await;
+    harness.answer_session().await;
+    let (cwd, mut transcript) = (harness.cwd(), String::new());
+    let is_listening = |harness: &InjectHarness, number: u32| {
+        let socket = harness.directory.path().join(format!("{number}.sock"));
         async move { UnixStream::connect(&socket).await.is_ok() }
     };
     for (method, answer) in [
@@ -258,27 +263,27 @@ async fn a_session_that_is_loaded_again_has_one_server_and_keeps_it_if_that_fail
         ("session/resume", json!({ "result": {} })),
     ] {
         let params = json!({ "sessionId": "s", "cwd": cwd, "mcpServers": [] });
-        stage.editor.send(json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params })).await;
-        let servers = stage.agent.receive().await["params"]["mcpServers"].as_array().unwrap().len();
+        harness.editor.send(json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params })).await;
+        let servers = harness.agent.receive().await["params"]["mcpServers"].as_array().unwrap().len();
         let mut answer = answer;
         answer["jsonrpc"] = json!("2.0");
         answer["id"] = json!(7);
-        stage.agent.send(answer.clone()).await;
-        stage.editor.receive().await;
+        harness.agent.send(answer.clone()).await;
+        harness.editor.receive().await;
         let mut live = Vec::new();
         for number in 1..=4 {
-            if is_there(&stage, number).await {
+            if is_listening(&harness, number).await {
                 live.push(number);
             }
         }
-        writeln!(told, "{method} with {servers}, {}: {live:?}", answer["error"]["message"]).unwrap();
+        writeln!(transcript, "{method} with {servers}, {}: {live:?}", answer["error"]["message"]).unwrap();
     }
     expect![[r#"
         session/load with 1, null: [2]
         session/resume with 1, "no": [2]
         session/resume with 1, null: [4]
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&transcript);
 }
 
 /// The permission request that claude-agent-acp sends before it calls a tool of a server.
@@ -298,130 +303,135 @@ fn claude_permission_request(id: u64, source: &str) -> Value {
 
 #[tokio::test]
 async fn what_an_agent_asks_before_a_tool_of_ours_is_answered_once_it_has_met_the_server() {
-    let mut stage = start_harness(all_capabilities(), json!({ "acp": true })).await;
-    stage.request_session().await;
-    stage.answer_session().await;
+    let mut harness = start_harness(all_capabilities(), json!({ "acp": true })).await;
+    harness.request_session().await;
+    harness.answer_session().await;
     // The name may refer to a server of its own.
-    stage.agent.send(claude_permission_request(20, "dynamic")).await;
-    assert_eq!(stage.editor.receive().await, claude_permission_request(20, "dynamic"));
-    stage.send_mcp_message(5, "tools/list", Value::Null).await;
-    stage.agent.receive().await;
-    stage.agent.send(claude_permission_request(21, "dynamic")).await;
+    harness.agent.send(claude_permission_request(20, "dynamic")).await;
+    assert_eq!(harness.editor.receive().await, claude_permission_request(20, "dynamic"));
+    harness.send_mcp_message(5, "tools/list", Value::Null).await;
+    harness.agent.receive().await;
+    harness.agent.send(claude_permission_request(21, "dynamic")).await;
     expect![[r#"{"jsonrpc":"2.0","id":21,"result":{"outcome":{"outcome":"selected","optionId":"y"},"_meta":{"bowline":{"reason":"edit_text_file, a tool of the proxy, asks by itself","by":"proxy"}}}}"#]]
-        .assert_eq(&stage.agent.receive().await.to_string());
+        .assert_eq(&harness.agent.receive().await.to_string());
     for other in [claude_permission_request(22, "project"), {
         let mut other = claude_permission_request(23, "dynamic");
         other["params"]["sessionId"] = json!("another");
         other
     }] {
-        stage.agent.send(other.clone()).await;
-        assert_eq!(stage.editor.receive().await, other);
+        harness.agent.send(other.clone()).await;
+        assert_eq!(harness.editor.receive().await, other);
     }
 }
 
 #[tokio::test]
 async fn a_turn_that_is_cancelled_takes_back_the_question_of_a_tool_and_a_late_yes_writes_nothing() {
-    let mut stage = start_harness(all_capabilities(), json!({ "acp": true })).await;
-    stage.request_session().await;
-    stage.answer_session().await;
+    let mut harness = start_harness(all_capabilities(), json!({ "acp": true })).await;
+    harness.request_session().await;
+    harness.answer_session().await;
     let edit = json!({ "path": "a.txt", "old_text": "old", "new_text": "written" });
-    stage.send_mcp_message(5, "tools/call", json!({ "name": "edit_text_file", "arguments": edit })).await;
-    let mut told = Vec::new();
+    harness.send_mcp_message(5, "tools/call", json!({ "name": "edit_text_file", "arguments": edit })).await;
+    let mut methods = Vec::new();
     let question = loop {
-        let asked = tokio::select! {
-            asked = stage.editor.receive() => asked,
-            answer = stage.agent.receive() => panic!("nothing was asked: {answer}"),
+        let request = tokio::select! {
+            request = harness.editor.receive() => request,
+            answer = harness.agent.receive() => panic!("nothing was asked: {answer}"),
         };
-        told.push(asked["method"].clone());
-        match asked["method"].as_str().unwrap() {
-            "session/request_permission" => break asked["id"].clone(),
+        methods.push(request["method"].clone());
+        match request["method"].as_str().unwrap() {
+            "session/request_permission" => break request["id"].clone(),
             "fs/read_text_file" => {
                 let result = json!({ "content": "old" });
-                stage.editor.send(json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result })).await;
+                harness.editor.send(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
             }
             _ => {}
         }
     };
     let cancel = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": "s" } });
-    stage.editor.send(cancel.clone()).await;
-    let yes = json!({ "outcome": { "outcome": "selected", "optionId": "allow" } });
-    stage.editor.send(json!({ "jsonrpc": "2.0", "id": question, "result": yes })).await;
-    assert_eq!(stage.agent.receive().await, cancel);
-    let answer = stage.agent.receive().await;
-    told.push(answer["result"]["result"]["isError"].clone());
-    stage.agent.send(json!({ "jsonrpc": "2.0", "method": "after" })).await;
+    harness.editor.send(cancel.clone()).await;
+    let approval = json!({ "outcome": { "outcome": "selected", "optionId": "allow" } });
+    harness.editor.send(json!({ "jsonrpc": "2.0", "id": question, "result": approval })).await;
+    assert_eq!(harness.agent.receive().await, cancel);
+    let answer = harness.agent.receive().await;
+    methods.push(answer["result"]["result"]["isError"].clone());
+    harness.agent.send(json!({ "jsonrpc": "2.0", "method": "after" })).await;
     loop {
-        let heard = stage.editor.receive().await;
-        if heard["method"] == "after" {
+        let received = harness.editor.receive().await;
+        if received["method"] == "after" {
             break;
         }
-        told.push(heard["method"].clone());
+        methods.push(received["method"].clone());
     }
-    assert!(told.contains(&json!(true)), "{told:?}");
-    assert!(!told.contains(&json!("fs/write_text_file")), "{told:?}");
+    assert!(methods.contains(&json!(true)), "{methods:?}");
+    assert!(!methods.contains(&json!("fs/write_text_file")), "{methods:?}");
 }
 
 /// gemini abandons its call with the turn, and does not tell the server.
 #[tokio::test]
 async fn a_turn_that_is_cancelled_ends_the_command_of_a_tool_but_none_in_the_background() {
     for background in [false, true] {
-        let mut stage = start_harness(all_capabilities(), json!({ "acp": true })).await;
-        stage.request_session().await;
-        stage.answer_session().await;
+        let mut harness = start_harness(all_capabilities(), json!({ "acp": true })).await;
+        harness.request_session().await;
+        harness.answer_session().await;
         let run = json!({ "command": "sleep 600", "background": background });
-        stage.send_mcp_message(5, "tools/call", json!({ "name": "execute", "arguments": run })).await;
-        let mut told = Vec::new();
-        let mut has_begun = false;
-        while !has_begun {
-            let asked = tokio::select! {
-                asked = stage.editor.receive() => asked,
-                answer = stage.agent.receive() => {
+        harness.send_mcp_message(5, "tools/call", json!({ "name": "execute", "arguments": run })).await;
+        let mut methods = Vec::new();
+        let mut has_started = false;
+        while !has_started {
+            let request = tokio::select! {
+                request = harness.editor.receive() => request,
+                answer = harness.agent.receive() => {
                     assert!(background, "the command has not begun: {answer}");
                     break;
                 }
             };
-            let result = match asked["method"].as_str().unwrap() {
+            let result = match request["method"].as_str().unwrap() {
                 "session/request_permission" => {
                     json!({ "outcome": { "outcome": "selected", "optionId": "allow" } })
                 }
                 "terminal/create" => json!({ "terminalId": "t" }),
                 method => {
-                    has_begun = method == "terminal/wait_for_exit";
+                    has_started = method == "terminal/wait_for_exit";
                     continue;
                 }
             };
-            stage.editor.send(json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result })).await;
+            harness.editor.send(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })).await;
         }
         let cancel = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": "s" } });
-        stage.editor.send(cancel.clone()).await;
-        assert_eq!(stage.agent.receive().await, cancel);
+        harness.editor.send(cancel.clone()).await;
+        assert_eq!(harness.agent.receive().await, cancel);
         if background {
-            stage.agent.send(json!({ "jsonrpc": "2.0", "method": "after" })).await;
+            harness.agent.send(json!({ "jsonrpc": "2.0", "method": "after" })).await;
         }
         loop {
-            let heard = tokio::select! {
-                heard = stage.editor.receive() => heard,
-                _ = stage.agent.receive() => break,
+            let received = tokio::select! {
+                received = harness.editor.receive() => received,
+                _ = harness.agent.receive() => break,
             };
-            if heard["method"] == "after" {
+            if received["method"] == "after" {
                 break;
             }
-            told.push(heard["method"].as_str().unwrap_or_default().to_owned());
-            if heard.get("id").is_some() {
+            methods.push(received["method"].as_str().unwrap_or_default().to_owned());
+            if received.get("id").is_some() {
                 let result = json!({ "output": "", "truncated": false });
-                stage.editor.send(json!({ "jsonrpc": "2.0", "id": heard["id"], "result": result })).await;
+                harness
+                    .editor
+                    .send(json!({ "jsonrpc": "2.0", "id": received["id"], "result": result }))
+                    .await;
             }
         }
-        let ends = ["terminal/kill", "terminal/release"].map(|end| told.iter().any(|told| told == end));
-        assert_eq!(ends, [!background; 2], "{told:?}");
+        let ended =
+            ["terminal/kill", "terminal/release"].map(|end| methods.iter().any(|method| method == end));
+        assert_eq!(ended, [!background; 2], "{methods:?}");
     }
 }
 
 #[test]
 fn the_tools_that_are_offered_are_known_by_what_they_do_and_take() {
-    let mut told = String::new();
+    let mut transcript = String::new();
     for tool in OfferedTools::Everything.tools() {
-        writeln!(told, "{} {:?} {}", tool.name, tool.prompt_behavior, tool.arguments.join(" ")).unwrap();
+        writeln!(transcript, "{} {:?} {}", tool.name, tool.prompt_behavior, tool.arguments.join(" "))
+            .unwrap();
     }
     expect![[r#"
         read_text_file Never path line limit
@@ -433,6 +443,6 @@ fn the_tools_that_are_offered_are_known_by_what_they_do_and_take() {
         terminal_output Never id wait_seconds
         kill_terminal Never id
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&transcript);
     assert_eq!(OfferedTools::Commands.tools().len(), 3);
 }

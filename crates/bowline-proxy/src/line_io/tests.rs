@@ -8,24 +8,24 @@ use expect_test::expect;
 use super::*;
 
 /// Describes the chunks of a text that is available at once.
-fn describe_chunks(text: &'static [u8], look: usize) -> String {
+fn describe_chunks(text: &'static [u8], max_line: usize) -> String {
     let mut input = LineInput::new(Box::new(text));
     let mut cx = Context::from_waker(Waker::noop());
-    let mut told = String::new();
+    let mut output = String::new();
     loop {
-        while let Some(piece) = input.next_chunk(look) {
+        while let Some(chunk) = input.next_chunk(max_line) {
             let (LineChunk::Line(length)
             | LineChunk::LongBegins(length)
             | LineChunk::More(length)
-            | LineChunk::LongEnds(length)) = piece;
-            writeln!(told, "{piece:?} {:?}", String::from_utf8_lossy(input.chunk_bytes(length))).unwrap();
+            | LineChunk::LongEnds(length)) = chunk;
+            writeln!(output, "{chunk:?} {:?}", String::from_utf8_lossy(input.chunk_bytes(length))).unwrap();
             input.forward(length);
         }
         if let Some(passed) = input.take_forwarded() {
-            writeln!(told, "passed {}", passed.len()).unwrap();
+            writeln!(output, "passed {}", passed.len()).unwrap();
         }
         if input.has_ended() {
-            return told;
+            return output;
         }
         assert!(input.poll_read(&mut cx).is_ready());
     }
@@ -33,7 +33,7 @@ fn describe_chunks(text: &'static [u8], look: usize) -> String {
 
 #[test]
 fn lines_come_whole_unless_they_are_too_long() {
-    let told = [
+    let output = [
         describe_chunks(b"", 9),
         describe_chunks(b"a\n\nb\r\nrest", 9),
         describe_chunks(b"0123456789abc", 9),
@@ -51,5 +51,5 @@ fn lines_come_whole_unless_they_are_too_long() {
         LongBegins(13) "0123456789abc"
         passed 13
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&output);
 }

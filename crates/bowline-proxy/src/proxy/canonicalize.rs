@@ -5,8 +5,8 @@ use std::future::ready;
 use bowline_protocol::relay::{Method, RelayedMessage, Route};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{Error, RequestId};
-use bowline_wire::canonical::canonicalize;
-use bowline_wire::peek::{self, PeekedMessage, peek};
+use bowline_wire::message::canonical::canonicalize;
+use bowline_wire::message::peek::{self, PeekedMessage, peek};
 use bytes::Bytes;
 use serde_json::json;
 
@@ -52,17 +52,17 @@ impl ProxyCore {
     }
 
     /// Answers a rejected line, or fails the request that it may have been the answer to.
-    pub(super) fn reject_line(&mut self, from: usize, length: usize, is_whole: bool, why: &'static str) {
+    pub(super) fn reject_line(&mut self, from: usize, length: usize, is_whole: bool, reason: &'static str) {
         self.flush_forwarded(from);
         let line = self.ends[from].input.take_chunk(length);
         if !is_whole {
             self.ends[from].long_line = Some(LongLineTarget::Discard);
         }
-        let refused = Error::from(RpcError::InvalidRequest { reason: why.to_owned() });
+        let error = Error::from(RpcError::InvalidRequest { reason: reason.to_owned() });
         let id = match peek(&line) {
             PeekedMessage::Request { id, .. } => peek::parse_id(id),
             PeekedMessage::Response { id, .. } => match peek::parse_id(id) {
-                Some(id) => return self.reject_response(from, id, why),
+                Some(id) => return self.reject_response(from, id, reason),
                 None => None,
             },
             PeekedMessage::Notification { .. } => None,
@@ -70,20 +70,20 @@ impl ProxyCore {
             PeekedMessage::Other if !matches!(line.trim_ascii_start().first(), Some(b'{' | b'[')) => return,
             PeekedMessage::Other => None,
         };
-        let held =
+        let message =
             RoutedMessage { from, kind: RoutedMessageKind::Request, id, renamed: None, line: Bytes::new() };
-        match (held.id.is_some(), self.is_receiving_long_line(from)) {
+        match (message.id.is_some(), self.is_receiving_long_line(from)) {
             // The answer would land in the middle of a long line.
-            (true, true) => self.hold(held, Box::pin(ready(Disposition::Answer(Err(refused))))),
-            (true, false) => self.apply_disposition(held, Disposition::Answer(Err(refused))),
+            (true, true) => self.hold(message, Box::pin(ready(Disposition::Answer(Err(error))))),
+            (true, false) => self.apply_disposition(message, Disposition::Answer(Err(error))),
             (false, true) => {}
-            (false, false) => self.ends[from].output.push_line(error_response(&json!(null), &refused)),
+            (false, false) => self.ends[from].output.push_line(error_response(&json!(null), &error)),
         }
     }
 
     /// Fails the request whose answer was rejected.
-    fn reject_response(&mut self, from: usize, id: RequestId, why: &str) {
-        let error = Error::from(RpcError::Internal { reason: format!("the agent's answer: {why}") });
+    fn reject_response(&mut self, from: usize, id: RequestId, reason: &str) {
+        let error = Error::from(RpcError::Internal { reason: format!("the agent's answer: {reason}") });
         let line = |id: &RequestId| error_response(&json!(id), &error);
         match self.relay.route(side_of(from), RelayedMessage::Answer(&id, true), &[]) {
             Route::Inspect(fact, renamed) => {
@@ -100,8 +100,10 @@ impl ProxyCore {
                     &fact,
                 );
             }
-            Route::ForwardRenamed(theirs) => self.ends[EDITOR].output.push_line(line(&theirs)),
-            Route::OwnAnswer(own) => self.ends[OWN_END].output.push_line(error_response(&json!(own), &error)),
+            Route::ForwardRenamed(renamed_id) => self.ends[EDITOR].output.push_line(line(&renamed_id)),
+            Route::OwnAnswer(own_id) => {
+                self.ends[OWN_END].output.push_line(error_response(&json!(own_id), &error))
+            }
             Route::Forward => self.ends[EDITOR].output.push_line(line(&id)),
             // No request waits for it.
             Route::Discard | Route::ForwardCancel(_) | Route::CancelOwn | Route::CancelHeld(_) => {}

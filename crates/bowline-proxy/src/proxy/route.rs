@@ -3,7 +3,7 @@
 use bowline_protocol::relay::{Method, ProxySide, RelayedMessage, Route};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId};
-use bowline_wire::peek::{self, PeekedMessage, peek, replace_id};
+use bowline_wire::message::peek::{self, PeekedMessage, peek, replace_id};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -22,27 +22,31 @@ impl ProxyCore {
         let line = self.ends[from].input.chunk_bytes(length);
         let canonical = match self.canonicalize(from, line, is_whole) {
             Ok(canonical) => canonical,
-            Err(why) => return self.reject_line(from, length, is_whole, why),
+            Err(reason) => return self.reject_line(from, length, is_whole, reason),
         };
         let line = canonical.as_deref().unwrap_or(line);
-        let whole = if is_whole { line } else { &[] };
+        let complete_line = if is_whole { line } else { &[] };
         let mut kind = RoutedMessageKind::Notification;
         let (raw, id, route) = match peek(line) {
             PeekedMessage::Request { id: raw, method } => match peek::parse_id(raw) {
                 Some(id) => {
                     kind = RoutedMessageKind::Request;
-                    let route = self.relay.route(side_of(from), RelayedMessage::Request(&id, &method), whole);
+                    let route =
+                        self.relay.route(side_of(from), RelayedMessage::Request(&id, &method), complete_line);
                     (raw, Some(id), route)
                 }
                 None => (raw, None, Route::Forward),
             },
-            PeekedMessage::Notification { method } => {
-                (&[][..], None, self.relay.route(side_of(from), RelayedMessage::Notification(&method), whole))
-            }
+            PeekedMessage::Notification { method } => (
+                &[][..],
+                None,
+                self.relay.route(side_of(from), RelayedMessage::Notification(&method), complete_line),
+            ),
             PeekedMessage::Response { id: raw, is_error } => match peek::parse_id(raw) {
                 Some(id) => {
                     kind = RoutedMessageKind::Response;
-                    let route = self.relay.route(side_of(from), RelayedMessage::Answer(&id, is_error), whole);
+                    let route =
+                        self.relay.route(side_of(from), RelayedMessage::Answer(&id, is_error), complete_line);
                     (raw, Some(id), route)
                 }
                 None => (raw, None, Route::Forward),
@@ -53,17 +57,19 @@ impl ProxyCore {
         let changed = match &route {
             Route::ForwardRenamed(new) => Some((to, replace_id(line, raw, &id_to_json(new)))),
             Route::ForwardCancel(new) => replace_cancelled_id(line, new).map(|line| (to, line)),
-            Route::OwnAnswer(own) if is_whole => Some((OWN_END, replace_id(line, raw, &own.to_string()))),
-            Route::OwnAnswer(own) => {
+            Route::OwnAnswer(own_id) if is_whole => {
+                Some((OWN_END, replace_id(line, raw, &own_id.to_string())))
+            }
+            Route::OwnAnswer(own_id) => {
                 let reason = "the answer is longer than is read here".to_owned();
-                Some((OWN_END, error_response(&json!(own), &Error::from(RpcError::Internal { reason }))))
+                Some((OWN_END, error_response(&json!(own_id), &Error::from(RpcError::Internal { reason }))))
             }
             _ => None,
         };
         if !is_whole {
-            let goes = matches!(route, Route::Forward | Route::ForwardRenamed(_));
+            let is_forwarded = matches!(route, Route::Forward | Route::ForwardRenamed(_));
             self.ends[from].long_line =
-                Some(if goes { LongLineTarget::Forward(to) } else { LongLineTarget::Discard });
+                Some(if is_forwarded { LongLineTarget::Forward(to) } else { LongLineTarget::Discard });
         }
         match (route, changed) {
             (Route::Forward, _) if canonical.is_none() => self.ends[from].input.forward(length),
@@ -105,20 +111,20 @@ impl ProxyCore {
     }
 
     /// Carries out the disposition of a held message.
-    pub(super) fn release(&mut self, held: RoutedMessage, deed: Disposition) {
+    pub(super) fn release(&mut self, message: RoutedMessage, disposition: Disposition) {
         if let (Some(id), RoutedMessageKind::Request, Disposition::Pass | Disposition::Replace(_)) =
-            (&held.id, held.kind, &deed)
+            (&message.id, message.kind, &disposition)
         {
-            self.relay.mark_forwarded(side_of(held.from), id);
+            self.relay.mark_forwarded(side_of(message.from), id);
         }
-        self.apply_disposition(held, deed);
+        self.apply_disposition(message, disposition);
     }
 
     /// Carries out the disposition of a message.
-    pub(super) fn apply_disposition(&mut self, held: RoutedMessage, deed: Disposition) {
-        let RoutedMessage { from, kind, id, renamed, line } = held;
+    pub(super) fn apply_disposition(&mut self, message: RoutedMessage, disposition: Disposition) {
+        let RoutedMessage { from, kind, id, renamed, line } = message;
         let to = end_index(side_of(from).other());
-        match deed {
+        match disposition {
             Disposition::HandleLocally if from == AGENT => {
                 if let Some(id) = &id {
                     self.relay.mark_taken(side_of(from), id);
@@ -163,36 +169,43 @@ impl ProxyCore {
     /// Routes the proxy's own messages: `mcp/` methods and answers to the agent, all others to the editor.
     fn route_own_line(&mut self, length: usize, is_whole: bool) {
         let line = self.ends[OWN_END].input.chunk_bytes(length);
-        let to_of =
+        let target_of =
             |method: &str| if method.starts_with("mcp/") { ProxySide::Agent } else { ProxySide::Editor };
         let (to, line) = match peek(line) {
             PeekedMessage::Request { id: raw, method } => {
-                let Some(RequestId::Number(own)) = peek::parse_id(raw) else {
+                let Some(RequestId::Number(own_id)) = peek::parse_id(raw) else {
                     return self.skip_own_line(length, is_whole);
                 };
-                let (to, its) = (to_of(&method), Method::from_name(&method));
-                if its == Some(Method::Permission) && self.is_agent_gone() {
+                let (to, known_method) = (target_of(&method), Method::from_name(&method));
+                if known_method == Some(Method::Permission) && self.is_agent_gone() {
                     // The user is asked no questions on behalf of an agent that is gone.
                     self.skip_own_line(length, is_whole);
-                    return self.refuse_own_call(own);
+                    return self.refuse_own_call(own_id);
                 }
-                (to, replace_id(line, raw, &id_to_json(&self.relay.register_own_call(to, own, its))))
+                (
+                    to,
+                    replace_id(
+                        line,
+                        raw,
+                        &id_to_json(&self.relay.register_own_call(to, own_id, known_method)),
+                    ),
+                )
             }
             PeekedMessage::Notification { method }
                 if method == PROTOCOL_LEVEL_METHOD_NAMES.cancel_request =>
             {
-                let own = serde_json::from_slice(line)
+                let own_id = serde_json::from_slice(line)
                     .ok()
                     .and_then(|line: Value| line["params"]["requestId"].as_i64());
-                let given = own.and_then(|own| {
+                let call = own_id.and_then(|own_id| {
                     let mut sides = [ProxySide::Editor, ProxySide::Agent].into_iter();
-                    sides.find_map(|to| Some((to, self.relay.own_call_id(to, own)?)))
+                    sides.find_map(|to| Some((to, self.relay.own_call_id(to, own_id)?)))
                 });
-                let cancelled = given.and_then(|(to, given)| Some((to, replace_cancelled_id(line, &given)?)));
+                let cancelled = call.and_then(|(to, call)| Some((to, replace_cancelled_id(line, &call)?)));
                 let Some(cancelled) = cancelled else { return self.skip_own_line(length, is_whole) };
                 cancelled
             }
-            PeekedMessage::Notification { method } => (to_of(&method), line.to_vec()),
+            PeekedMessage::Notification { method } => (target_of(&method), line.to_vec()),
             PeekedMessage::Response { id: raw, .. } => {
                 if let Some(id) = peek::parse_id(raw) {
                     self.relay.mark_answered(ProxySide::Agent, &id);

@@ -7,7 +7,7 @@ use std::task::ready;
 
 use bowline_protocol::relay::RelayEvent;
 use bowline_wire::CallError;
-use bowline_wire::body::JsonBody;
+use bowline_wire::message::body::JsonBody;
 use bowline_wire::service::{IncomingRequest, RawParams, ServiceResponse, UncheckedParamsError};
 use expect_test::expect;
 use serde_json::value::RawValue;
@@ -55,10 +55,10 @@ struct ProxyHarness {
     running: JoinHandle<ProxyEndReason>,
 }
 
-pub(crate) fn peer_pair(room: usize) -> (TestPeer, PeerStreams) {
-    let (there, here) = (tokio::io::duplex(room), tokio::io::duplex(room));
-    let far = TestPeer { reader: BufReader::new(there.0), writer: here.0 };
-    (far, PeerStreams { reader: Box::new(here.1), writer: Box::new(there.1) })
+pub(crate) fn peer_pair(buffer_size: usize) -> (TestPeer, PeerStreams) {
+    let (to_peer, from_peer) = (tokio::io::duplex(buffer_size), tokio::io::duplex(buffer_size));
+    let peer = TestPeer { reader: BufReader::new(to_peer.0), writer: from_peer.0 };
+    (peer, PeerStreams { reader: Box::new(from_peer.1), writer: Box::new(to_peer.1) })
 }
 
 /// Answers every locally handled request with its method.
@@ -77,20 +77,20 @@ impl Service for EchoService {
         &mut self,
         _: &str,
         _: RawParams<'_>,
-    ) -> Result<Option<bowline_wire::service::BoxFuture<()>>, UncheckedParamsError> {
+    ) -> Result<Option<bowline_wire::service::BoxFuture<'static, ()>>, UncheckedParamsError> {
         Ok(None)
     }
 }
 
 fn start_proxy_with(
-    between: impl Interceptor + 'static,
+    interceptor: impl Interceptor + 'static,
     settings: ProxyOptions,
-    room: usize,
+    buffer_size: usize,
 ) -> ProxyHarness {
-    let ((editor, near_editor), (agent, near_agent)) = (peer_pair(room), peer_pair(room));
-    let (caller, proxy) = Proxy::new(between, EchoService, settings);
-    let farewell = async { "the agent has ended with exit code 7".to_owned() };
-    let running = tokio::spawn(proxy.run(near_editor, near_agent, farewell, std::future::pending()));
+    let ((editor, editor_streams), (agent, agent_streams)) = (peer_pair(buffer_size), peer_pair(buffer_size));
+    let (caller, proxy) = Proxy::new(interceptor, EchoService, settings);
+    let agent_exit = async { "the agent has ended with exit code 7".to_owned() };
+    let running = tokio::spawn(proxy.run(editor_streams, agent_streams, agent_exit, std::future::pending()));
     ProxyHarness { editor, agent, caller, running }
 }
 
@@ -124,74 +124,75 @@ const SESSION_LINES: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn a_session_passes_byte_for_byte() {
-    let mut stage = start_proxy();
-    for (who, line) in SESSION_LINES {
-        let (from, to) = match *who {
-            "E" => (&mut stage.editor, &mut stage.agent),
-            _ => (&mut stage.agent, &mut stage.editor),
+    let mut harness = start_proxy();
+    for (side, line) in SESSION_LINES {
+        let (from, to) = match *side {
+            "E" => (&mut harness.editor, &mut harness.agent),
+            _ => (&mut harness.agent, &mut harness.editor),
         };
         from.send(line).await;
         assert_eq!(to.receive().await, *line);
     }
     // Invalid UTF-8 passes as well, and so does an incomplete last line.
-    stage.agent.writer.write_all(b"\xff\xfe{\r\n{\"cut").await.unwrap();
-    stage.agent.writer.shutdown().await.unwrap();
-    drop(stage.agent);
-    let last = stage.editor.receive_all().await;
+    harness.agent.writer.write_all(b"\xff\xfe{\r\n{\"cut").await.unwrap();
+    harness.agent.writer.shutdown().await.unwrap();
+    drop(harness.agent);
+    let last = harness.editor.receive_all().await;
     expect![[r#"
         "\xff\xfe{\r\n{\"cut"
     "#]]
     .assert_eq(&format!("\"{}\"\n", last.escape_ascii()));
     assert_eq!(
-        stage.running.await.unwrap(),
+        harness.running.await.unwrap(),
         ProxyEndReason::AgentExited("the agent has ended with exit code 7".to_owned())
     );
 }
 
 #[tokio::test]
 async fn all_at_once_comes_out_as_it_went_in() {
-    let stage = start_proxy_with(InterceptorChain::default(), ProxyOptions::default(), 1 << 10);
-    let text = |who: &str| -> String {
+    let harness = start_proxy_with(InterceptorChain::default(), ProxyOptions::default(), 1 << 10);
+    let text = |side: &str| -> String {
         let lines =
-            SESSION_LINES.iter().filter(|(from, _)| *from == who).map(|(_, line)| format!("{line}\n"));
+            SESSION_LINES.iter().filter(|(from, _)| *from == side).map(|(_, line)| format!("{line}\n"));
         lines.collect::<String>().repeat(300)
     };
-    let ProxyHarness { editor: TestPeer { reader: mut to_editor, writer: mut editor }, .. } = stage;
-    let TestPeer { reader: mut to_agent, writer: mut agent } = stage.agent;
+    let ProxyHarness { editor: TestPeer { reader: mut to_editor, writer: mut editor }, .. } = harness;
+    let TestPeer { reader: mut to_agent, writer: mut agent } = harness.agent;
     let (from_editor, from_agent) = (text("E"), text("A"));
-    let (mut heard_by_agent, mut heard_by_editor) = (vec![0; from_editor.len()], vec![0; from_agent.len()]);
-    let (said, told, heard, read) = tokio::join!(
+    let (mut received_by_agent, mut received_by_editor) =
+        (vec![0; from_editor.len()], vec![0; from_agent.len()]);
+    let (editor_write, agent_write, agent_read, editor_read) = tokio::join!(
         editor.write_all(from_editor.as_bytes()),
         agent.write_all(from_agent.as_bytes()),
-        to_agent.read_exact(&mut heard_by_agent),
-        to_editor.read_exact(&mut heard_by_editor),
+        to_agent.read_exact(&mut received_by_agent),
+        to_editor.read_exact(&mut received_by_editor),
     );
-    assert!(said.is_ok() && told.is_ok() && heard.is_ok() && read.is_ok());
-    assert!(heard_by_agent == from_editor.as_bytes() && heard_by_editor == from_agent.as_bytes());
+    assert!(editor_write.is_ok() && agent_write.is_ok() && agent_read.is_ok() && editor_read.is_ok());
+    assert!(received_by_agent == from_editor.as_bytes() && received_by_editor == from_agent.as_bytes());
 }
 
 #[tokio::test]
 async fn an_agent_that_dies_at_any_message_leaves_no_request_without_an_answer() {
     for at in 0..=SESSION_LINES.len() {
-        let mut stage = start_proxy();
+        let mut harness = start_proxy();
         let mut open = std::collections::BTreeSet::new();
-        for (who, line) in &SESSION_LINES[..at] {
+        for (side, line) in &SESSION_LINES[..at] {
             let message = serde_json::from_str::<serde_json::Value>(line).unwrap_or_default();
             let (id, is_request) = (message["id"].to_string(), message["method"].is_string());
-            let (from, to) = match *who {
-                "E" => (&mut stage.editor, &mut stage.agent),
-                _ => (&mut stage.agent, &mut stage.editor),
+            let (from, to) = match *side {
+                "E" => (&mut harness.editor, &mut harness.agent),
+                _ => (&mut harness.agent, &mut harness.editor),
             };
             from.send(line).await;
             assert_eq!(to.receive().await, *line);
-            match *who {
+            match *side {
                 "E" if is_request && id != "null" => drop(open.insert(id)),
                 "A" if !is_request => drop(open.remove(&id)),
                 _ => {}
             }
         }
-        drop(stage.agent);
-        let last = String::from_utf8(stage.editor.receive_all().await).unwrap();
+        drop(harness.agent);
+        let last = String::from_utf8(harness.editor.receive_all().await).unwrap();
         let answered = last.lines().map(|line| {
             let message: serde_json::Value = serde_json::from_str(line).unwrap();
             assert_eq!(message["error"]["code"], -32603);
@@ -199,34 +200,35 @@ async fn an_agent_that_dies_at_any_message_leaves_no_request_without_an_answer()
             message["id"].to_string()
         });
         assert_eq!(answered.collect::<std::collections::BTreeSet<_>>(), open, "after {at} messages");
-        stage.running.await.unwrap();
+        harness.running.await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn an_editor_that_leaves_closes_the_agents_input_and_hears_the_rest() {
-    let mut stage = start_proxy();
-    stage.editor.send(r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#).await;
-    stage.editor.writer.write_all(b"{\"no\":\"end\"").await.unwrap();
-    stage.editor.writer.shutdown().await.unwrap();
+    let mut harness = start_proxy();
+    harness.editor.send(r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#).await;
+    harness.editor.writer.write_all(b"{\"no\":\"end\"").await.unwrap();
+    harness.editor.writer.shutdown().await.unwrap();
     assert_eq!(
-        stage.agent.receive_all().await,
+        harness.agent.receive_all().await,
         b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"}\n{\"no\":\"end\""
     );
-    let refused = stage.caller.call_raw("fs/read_text_file", JsonBody::from_value(&json!({})).unwrap()).await;
-    assert!(matches!(refused, Err(CallError::Closed)), "{refused:?}");
-    stage.agent.send(r#"{"jsonrpc":"2.0","id":1,"result":"late"}"#).await;
-    assert_eq!(stage.editor.receive().await, r#"{"jsonrpc":"2.0","id":1,"result":"late"}"#);
-    drop(stage.agent);
-    assert_eq!(stage.running.await.unwrap(), ProxyEndReason::EditorGone);
+    let result =
+        harness.caller.call_raw("fs/read_text_file", JsonBody::from_value(&json!({})).unwrap()).await;
+    assert!(matches!(result, Err(CallError::Closed)), "{result:?}");
+    harness.agent.send(r#"{"jsonrpc":"2.0","id":1,"result":"late"}"#).await;
+    assert_eq!(harness.editor.receive().await, r#"{"jsonrpc":"2.0","id":1,"result":"late"}"#);
+    drop(harness.agent);
+    assert_eq!(harness.running.await.unwrap(), ProxyEndReason::EditorGone);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_does_not_end_is_not_waited_for_for_ever() {
-    let mut stage = start_proxy();
-    drop(stage.editor);
-    assert_eq!(stage.agent.receive_all().await, b"");
-    assert_eq!(stage.running.await.unwrap(), ProxyEndReason::EditorGone);
+    let mut harness = start_proxy();
+    drop(harness.editor);
+    assert_eq!(harness.agent.receive_all().await, b"");
+    assert_eq!(harness.running.await.unwrap(), ProxyEndReason::EditorGone);
 }
 
 /// A side that sends endlessly, and counts the bytes that were read.
@@ -251,21 +253,24 @@ impl AsyncRead for EndlessReader {
 #[tokio::test]
 async fn a_flood_to_a_side_that_stalls_is_not_read_and_the_other_way_stays_open() {
     for line in [&b"{\"jsonrpc\":\"2.0\",\"method\":\"_flood\"}\n"[..], b"a line without an end "] {
-        let taken = Arc::new(AtomicUsize::new(0));
-        let ((mut editor, near_editor), (mut agent, near_agent)) = (peer_pair(1 << 10), peer_pair(1 << 10));
-        let near_agent = PeerStreams { reader: Box::new(EndlessReader(taken.clone(), line)), ..near_agent };
+        let bytes_read = Arc::new(AtomicUsize::new(0));
+        let ((mut editor, editor_streams), (mut agent, agent_streams)) =
+            (peer_pair(1 << 10), peer_pair(1 << 10));
+        let agent_streams =
+            PeerStreams { reader: Box::new(EndlessReader(bytes_read.clone(), line)), ..agent_streams };
         let settings = ProxyOptions { max_line: 128 << 10, ..ProxyOptions::default() };
         let (_caller, proxy) = Proxy::new(InterceptorChain::default(), EchoService, settings);
-        let farewell = async { String::new() };
-        let running = tokio::spawn(proxy.run(near_editor, near_agent, farewell, std::future::pending()));
+        let agent_exit = async { String::new() };
+        let running =
+            tokio::spawn(proxy.run(editor_streams, agent_streams, agent_exit, std::future::pending()));
         // The editor reads nothing, yet its own messages arrive.
         for number in 0..100 {
-            let said = format!(r#"{{"jsonrpc":"2.0","method":"n{number}"}}"#);
-            editor.send(&said).await;
-            assert_eq!(agent.receive().await, said);
+            let message = format!(r#"{{"jsonrpc":"2.0","method":"n{number}"}}"#);
+            editor.send(&message).await;
+            assert_eq!(agent.receive().await, message);
         }
-        let most = settings.high_water + settings.max_line + (4 << 20);
-        assert!(taken.load(Ordering::Relaxed) < most, "{} bytes", taken.load(Ordering::Relaxed));
+        let limit = settings.high_water + settings.max_line + (4 << 20);
+        assert!(bytes_read.load(Ordering::Relaxed) < limit, "{} bytes", bytes_read.load(Ordering::Relaxed));
         running.abort();
     }
 }
@@ -273,77 +278,77 @@ async fn a_flood_to_a_side_that_stalls_is_not_read_and_the_other_way_stays_open(
 #[tokio::test]
 async fn a_line_of_any_length_passes() {
     let settings = ProxyOptions { max_line: 100 << 10, ..ProxyOptions::default() };
-    let mut stage = start_proxy_with(InterceptorChain::default(), settings, 8 << 10);
+    let mut harness = start_proxy_with(InterceptorChain::default(), settings, 8 << 10);
     let line = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{{"sessionId":"s","x":"{}"}}}}"#,
         "é".repeat(1 << 20)
     );
-    let (said, caller) = (line.clone(), stage.caller.clone());
-    let mut writes = stage.editor.writer;
-    let saying = tokio::spawn(async move {
-        writes.write_all(format!("{said}\n").as_bytes()).await.unwrap();
-        writes
+    let (sent, caller) = (line.clone(), harness.caller.clone());
+    let mut writer = harness.editor.writer;
+    let writer_task = tokio::spawn(async move {
+        writer.write_all(format!("{sent}\n").as_bytes()).await.unwrap();
+        writer
     });
-    assert!(stage.agent.receive().await == line);
+    assert!(harness.agent.receive().await == line);
     // A long request is answered like any other if the agent dies.
-    let _editor = saying.await.unwrap();
+    let _editor = writer_task.await.unwrap();
     let call = tokio::spawn(async move {
         caller.call_raw("fs/read_text_file", JsonBody::from_value(&json!({})).unwrap()).await
     });
-    assert_eq!(stage.editor.reader.buffer(), b"");
-    let mut asked = String::new();
-    stage.editor.reader.read_line(&mut asked).await.unwrap();
+    assert_eq!(harness.editor.reader.buffer(), b"");
+    let mut request = String::new();
+    harness.editor.reader.read_line(&mut request).await.unwrap();
     expect![[r#"
         {"jsonrpc":"2.0","id":"bowline-proxy-2","method":"fs/read_text_file","params":{}}
     "#]]
-    .assert_eq(&asked);
-    drop(stage.agent);
+    .assert_eq(&request);
+    drop(harness.agent);
     let mut last = String::new();
-    stage.editor.reader.read_to_string(&mut last).await.unwrap();
+    harness.editor.reader.read_to_string(&mut last).await.unwrap();
     expect![[r#"
         {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"bowline-proxy-2"}}
         {"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the agent has ended with exit code 7"}}
     "#]]
     .assert_eq(&last);
-    stage.running.await.unwrap();
+    harness.running.await.unwrap();
     assert!(call.await.unwrap().is_err());
 }
 
 #[tokio::test]
 async fn calls_of_our_own_are_answered_to_us_and_cancelled_when_dropped() {
-    let mut stage = start_proxy();
-    let caller = stage.caller.clone();
+    let mut harness = start_proxy();
+    let caller = harness.caller.clone();
     let call = tokio::spawn(async move {
         let answer = caller
             .call_raw("fs/read_text_file", JsonBody::from_value(&json!({ "path": "/a" })).unwrap())
             .await;
         answer.map(|answer| answer.get().to_owned())
     });
-    let mut told = vec![stage.editor.receive().await];
+    let mut transcript = vec![harness.editor.receive().await];
     // The agent uses the same id, cancels, and gets its own answer.
-    stage.agent.send(r#"{"jsonrpc":"2.0","id":"bowline-proxy-1","method":"_x"}"#).await;
-    told.push(stage.editor.receive().await);
-    stage
+    harness.agent.send(r#"{"jsonrpc":"2.0","id":"bowline-proxy-1","method":"_x"}"#).await;
+    transcript.push(harness.editor.receive().await);
+    harness
         .agent
         .send(r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"bowline-proxy-1"}}"#)
         .await;
-    told.push(stage.editor.receive().await);
-    stage.editor.send(r#"{"jsonrpc":"2.0","id":"bowline-proxy-3","result":"agent's"}"#).await;
-    told.push(stage.agent.receive().await);
-    stage.editor.send(r#"{"jsonrpc":"2.0","id":"bowline-proxy-1","result":"ours"}"#).await;
-    told.push(call.await.unwrap().unwrap());
-    let caller = stage.caller.clone();
+    transcript.push(harness.editor.receive().await);
+    harness.editor.send(r#"{"jsonrpc":"2.0","id":"bowline-proxy-3","result":"agent's"}"#).await;
+    transcript.push(harness.agent.receive().await);
+    harness.editor.send(r#"{"jsonrpc":"2.0","id":"bowline-proxy-1","result":"ours"}"#).await;
+    transcript.push(call.await.unwrap().unwrap());
+    let caller = harness.caller.clone();
     let dropped = tokio::spawn(async move {
         caller.call_raw("x", JsonBody::from_value(&json!({})).unwrap()).await.map(drop)
     });
-    told.push(stage.editor.receive().await);
+    transcript.push(harness.editor.receive().await);
     dropped.abort();
-    told.push(stage.editor.receive().await);
+    transcript.push(harness.editor.receive().await);
     // The late answer to it is discarded.
-    stage.editor.send(r#"{"jsonrpc":"2.0","id":"bowline-proxy-4","result":1}"#).await;
-    stage.editor.send(r#"{"jsonrpc":"2.0","id":"bowline-proxy-99","result":1}"#).await;
-    stage.editor.send(r#"{"jsonrpc":"2.0","method":"after"}"#).await;
-    told.push(stage.agent.receive().await);
+    harness.editor.send(r#"{"jsonrpc":"2.0","id":"bowline-proxy-4","result":1}"#).await;
+    harness.editor.send(r#"{"jsonrpc":"2.0","id":"bowline-proxy-99","result":1}"#).await;
+    harness.editor.send(r#"{"jsonrpc":"2.0","method":"after"}"#).await;
+    transcript.push(harness.agent.receive().await);
     expect![[r#"
         {"jsonrpc":"2.0","id":"bowline-proxy-1","method":"fs/read_text_file","params":{"path":"/a"}}
         {"jsonrpc":"2.0","id":"bowline-proxy-3","method":"_x"}
@@ -353,16 +358,16 @@ async fn calls_of_our_own_are_answered_to_us_and_cancelled_when_dropped() {
         {"jsonrpc":"2.0","id":"bowline-proxy-4","method":"x","params":{}}
         {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"bowline-proxy-4"}}
         {"jsonrpc":"2.0","method":"after"}"#]]
-    .assert_eq(&told.join("\n"));
+    .assert_eq(&transcript.join("\n"));
 }
 
 /// Disposes of messages as a script dictates, by the session that they name.
 struct ScriptedInterceptor(tokio::sync::mpsc::UnboundedReceiver<Disposition>);
 
 impl Interceptor for ScriptedInterceptor {
-    fn intercept(&mut self, passing: InterceptedMessage<'_>) -> InterceptDecision {
-        let RelayEvent::TurnStarted(session) = passing.fact else {
-            return if matches!(passing.fact, RelayEvent::AgentRequest(..)) {
+    fn intercept(&mut self, message: InterceptedMessage<'_>) -> InterceptDecision {
+        let RelayEvent::TurnStarted(session) = message.fact else {
+            return if matches!(message.fact, RelayEvent::AgentRequest(..)) {
                 InterceptDecision::Now(Disposition::HandleLocally)
             } else {
                 InterceptDecision::PASS
@@ -373,18 +378,18 @@ impl Interceptor for ScriptedInterceptor {
             "overtake" => MessageOrder::Overtake,
             _ => return InterceptDecision::PASS,
         };
-        let (line, mut deeds) =
-            (passing.line.to_vec(), std::mem::replace(&mut self.0, tokio::sync::mpsc::unbounded_channel().1));
+        let (line, mut dispositions) =
+            (message.line.to_vec(), std::mem::replace(&mut self.0, tokio::sync::mpsc::unbounded_channel().1));
         InterceptDecision::Later(
             order,
             Box::pin(async move {
-                match deeds.recv().await {
+                match dispositions.recv().await {
                     // Adds the message itself to the replacement.
                     Some(Disposition::Replace(mut lines)) => {
                         lines.push(line);
                         Disposition::Replace(lines)
                     }
-                    deed => deed.unwrap_or(Disposition::Pass),
+                    disposition => disposition.unwrap_or(Disposition::Pass),
                 }
             }),
         )
@@ -399,34 +404,34 @@ async fn who_stands_between_holds_changes_answers_and_takes() {
         )
     };
     let next = r#"{"jsonrpc":"2.0","method":"next"}"#;
-    for (session, deed) in [
+    for (session, disposition) in [
         ("keep", Disposition::Replace(vec![b"{\"added\":1}".to_vec()])),
         ("keep", Disposition::Answer(Ok(RawValue::from_string("\"no\"".to_owned()).unwrap()))),
         ("overtake", Disposition::Pass),
     ] {
-        let (deeds, script) = tokio::sync::mpsc::unbounded_channel();
-        let mut stage = start_proxy_with(ScriptedInterceptor(script), ProxyOptions::default(), 64 << 10);
-        let is_answer = matches!(deed, Disposition::Answer(_));
-        stage.editor.send(&prompt(session)).await;
-        stage.editor.send(next).await;
+        let (dispositions, script) = tokio::sync::mpsc::unbounded_channel();
+        let mut harness = start_proxy_with(ScriptedInterceptor(script), ProxyOptions::default(), 64 << 10);
+        let is_answer = matches!(disposition, Disposition::Answer(_));
+        harness.editor.send(&prompt(session)).await;
+        harness.editor.send(next).await;
         if session == "overtake" {
-            assert_eq!(stage.agent.receive().await, next);
+            assert_eq!(harness.agent.receive().await, next);
         } else {
             // Messages in the other direction do not wait.
-            stage.agent.send(r#"{"jsonrpc":"2.0","id":1,"method":"mcp/message","params":{}}"#).await;
+            harness.agent.send(r#"{"jsonrpc":"2.0","id":1,"method":"mcp/message","params":{}}"#).await;
             let served = r#"{"jsonrpc":"2.0","id":1,"result":{"served":"mcp/message"}}"#;
-            assert_eq!(stage.agent.receive().await, served);
+            assert_eq!(harness.agent.receive().await, served);
         }
-        deeds.send(deed).unwrap();
+        dispositions.send(disposition).unwrap();
         if is_answer {
-            assert_eq!(stage.editor.receive().await, r#"{"jsonrpc":"2.0","id":1,"result":"no"}"#);
-            assert_eq!(stage.agent.receive().await, next);
+            assert_eq!(harness.editor.receive().await, r#"{"jsonrpc":"2.0","id":1,"result":"no"}"#);
+            assert_eq!(harness.agent.receive().await, next);
         } else if session == "keep" {
-            assert_eq!(stage.agent.receive().await, "{\"added\":1}");
-            assert_eq!(stage.agent.receive().await, prompt(session));
-            assert_eq!(stage.agent.receive().await, next);
+            assert_eq!(harness.agent.receive().await, "{\"added\":1}");
+            assert_eq!(harness.agent.receive().await, prompt(session));
+            assert_eq!(harness.agent.receive().await, next);
         } else {
-            assert_eq!(stage.agent.receive().await, prompt(session));
+            assert_eq!(harness.agent.receive().await, prompt(session));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use agent_client_protocol_schema::v1::RequestId;
 
 use crate::caller::{ResponseOrder, ResponseSender};
-use crate::envelope::{MessageHead, UncheckedMessage};
+use crate::message::envelope::{MessageHead, UncheckedMessage};
 use crate::service::{
     BoxFuture, CancelSignal, IncomingRequest, RawParams, Service, ServiceResponse, catch_panic, panic_error,
 };
@@ -13,19 +13,19 @@ use crate::service::{
 /// The result of dispatching a message in the usual form.
 pub(super) enum UncheckedOutcome {
     Request(RequestId, ServiceResponse, CancelSignal),
-    Notification(BoxFuture<()>, usize),
+    Notification(BoxFuture<'static, ()>, usize),
     Handled,
 }
 
 /// Dispatches a message in the usual form, if its body parses as the expected type.
 pub(super) fn take_unchecked(
-    guess: UncheckedMessage<'_>,
+    message: UncheckedMessage<'_>,
     service: &mut impl Service,
     replies: &mut HashMap<i64, (ResponseSender, ResponseOrder)>,
-    lane_idle: bool,
+    is_idle: bool,
 ) -> Option<UncheckedOutcome> {
-    let params = RawParams::Unchecked(guess.body);
-    match guess.head {
+    let params = RawParams::Unchecked(message.body);
+    match message.head {
         MessageHead::Request { id, method } => {
             let cancel = CancelSignal::new();
             let incoming = IncomingRequest { id: id.clone(), method, params, cancel: cancel.clone() };
@@ -38,17 +38,17 @@ pub(super) fn take_unchecked(
         MessageHead::Notification { method } => {
             match catch_panic(|| service.handle_notification(method, params)) {
                 Some(Err(_)) => None,
-                Some(Ok(Some(handler))) => Some(UncheckedOutcome::Notification(handler, guess.body.len())),
+                Some(Ok(Some(handler))) => Some(UncheckedOutcome::Notification(handler, message.body.len())),
                 Some(Ok(None)) | None => Some(UncheckedOutcome::Handled),
             }
         }
         MessageHead::Result { id } => {
             let (reply, order) = replies.remove(&id)?;
-            if order == ResponseOrder::AfterNotifications && !lane_idle {
+            if order == ResponseOrder::AfterNotifications && !is_idle {
                 replies.insert(id, (reply, order));
                 return None;
             }
-            match reply.try_send(guess.body) {
+            match reply.try_send(message.body) {
                 Ok(()) => Some(UncheckedOutcome::Handled),
                 Err(reply) => {
                     replies.insert(id, (reply, order));

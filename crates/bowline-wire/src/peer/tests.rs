@@ -5,8 +5,8 @@ mod properties;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::envelope::MessageHead;
 use crate::limits::MAX_REFUSALS;
+use crate::message::envelope::MessageHead;
 
 /// Small enough that a script can reach every one of them.
 const SMALL_LIMITS: ConnectionLimits = ConnectionLimits {
@@ -27,8 +27,8 @@ const SMALL_LIMITS: ConnectionLimits = ConnectionLimits {
 fn check(script: &str, expected: Expect) {
     let mut peer = Peer::new(SMALL_LIMITS);
     let steps = script.lines().map(str::trim).filter(|step| !step.is_empty());
-    let seen: String = steps.map(|step| run_step(&mut peer, step)).collect();
-    expected.assert_eq(&seen);
+    let output: String = steps.map(|step| run_step(&mut peer, step)).collect();
+    expected.assert_eq(&output);
 }
 
 fn run_step(peer: &mut Peer, step: &str) -> String {
@@ -36,7 +36,7 @@ fn run_step(peer: &mut Peer, step: &str) -> String {
     let (name, text) = rest.split_once(' ').unwrap_or((rest, "{}"));
     let id = || serde_json::from_str::<RequestId>(name).unwrap();
     let body = || JsonBody::from_raw(serde_json::from_str(text).unwrap());
-    let mut seen = match verb {
+    let mut output = match verb {
         "<" => {
             peer.receive(&[&to_bytes(rest)[..], b"\n"].concat());
             String::new()
@@ -60,7 +60,7 @@ fn run_step(peer: &mut Peer, step: &str) -> String {
         _ => panic!("no such step: {verb}"),
     };
     while let Some(event) = peer.next_event() {
-        seen += &(show_event(&event) + "\n");
+        output += &(show_event(&event) + "\n");
         if let PeerEvent::Request { id, method, .. } = event
             && method == "now"
         {
@@ -68,9 +68,9 @@ fn run_step(peer: &mut Peer, step: &str) -> String {
         }
     }
     for line in String::from_utf8(peer.take_output()).unwrap().lines() {
-        seen += &format!("> {line}\n");
+        output += &format!("> {line}\n");
     }
-    seen
+    output
 }
 
 fn show_error(error: impl std::error::Error) -> String {
@@ -95,7 +95,7 @@ fn show_event(event: &PeerEvent<'_>) -> String {
         }
         PeerEvent::LateResponse { id } => format!("late response {id}"),
         PeerEvent::Cancel { id } => format!("cancel {}", id_text(id)),
-        PeerEvent::Violation(breach) => format!("breach: {breach}"),
+        PeerEvent::Violation(violation) => format!("breach: {violation}"),
     }
 }
 
@@ -105,7 +105,7 @@ fn a_request_is_answered_with_its_own_id() {
         r#"
         < {"jsonrpc":"2.0","id":7,"method":"fs/read","params":{"path":"/a"}}
         < {"jsonrpc":"2.0","id":"7","method":"_vendor/x"}
-        < {"jsonrpc":"2.0","id":"ключ\"\n","method":"nobody/knows","params":[]}
+        < {"jsonrpc":"2.0","id":"ключ\"\n","method":"unknown/method","params":[]}
         answer "7" {"b":2}
         answer 7 {"a":1}
         fail "ключ\"\n" no
@@ -113,7 +113,7 @@ fn a_request_is_answered_with_its_own_id() {
         expect![[r#"
             request 7 fs/read {"path":"/a"}
             request "7" _vendor/x -
-            request "ключ\"\n" nobody/knows []
+            request "ключ\"\n" unknown/method []
             > {"jsonrpc":"2.0","id":"7","result":{"b":2}}
             > {"jsonrpc":"2.0","id":7,"result":{"a":1}}
             > {"jsonrpc":"2.0","id":"ключ\"\n","error":{"code":-1,"message":"no"}}
@@ -126,12 +126,12 @@ fn a_notification_gets_no_answer() {
     check(
         r#"
         < {"jsonrpc":"2.0","method":"session/update","params":{"text":"hi"}}
-        < {"jsonrpc":"2.0","method":"nobody/knows"}
+        < {"jsonrpc":"2.0","method":"unknown/method"}
         < {"jsonrpc":"2.0","method":"_vendor/x","params":null}
         "#,
         expect![[r#"
             notification session/update {"text":"hi"}
-            notification nobody/knows -
+            notification unknown/method -
             notification _vendor/x null
         "#]],
     );
@@ -176,7 +176,7 @@ fn an_id_is_free_again_after_its_answer() {
 }
 
 #[test]
-fn no_answer_is_sent_twice_or_to_nobody() {
+fn only_open_requests_are_answered_and_only_once() {
     check(
         r#"
         < {"jsonrpc":"2.0","id":1,"method":"a"}
@@ -227,7 +227,7 @@ fn an_id_that_is_in_use_is_refused_and_the_first_request_keeps_its_answer() {
 }
 
 #[test]
-fn a_request_over_the_limit_is_told_that_we_are_busy() {
+fn a_request_over_the_limit_is_refused_as_busy() {
     check(
         r#"
         < {"jsonrpc":"2.0","id":1,"method":"a"}
@@ -278,7 +278,7 @@ fn the_other_side_may_cancel_a_request_and_is_still_owed_its_answer() {
 }
 
 #[test]
-fn an_answer_after_a_cancellation_of_ours_is_late_and_one_after_that_unknown() {
+fn after_a_cancel_the_first_answer_is_late_and_the_next_unknown() {
     check(
         r#"
         ask a
@@ -302,7 +302,7 @@ fn an_answer_after_a_cancellation_of_ours_is_late_and_one_after_that_unknown() {
 }
 
 #[test]
-fn an_answer_that_nobody_waits_for_changes_nothing() {
+fn an_unexpected_answer_changes_nothing() {
     check(
         r#"
         ask a
@@ -544,7 +544,7 @@ fn a_batch_of_notifications_and_answers_gets_no_answer() {
 }
 
 #[test]
-fn what_is_wrong_in_a_batch_is_answered_in_its_answer() {
+fn errors_of_a_batch_are_part_of_its_answer() {
     check(
         r#"
         < [1, [{"jsonrpc":"2.0","id":1,"method":"nested"}], {"jsonrpc":"2.0","id":2,"method":5}]
@@ -604,18 +604,18 @@ fn a_batch_that_is_wrong_as_a_whole_gets_one_error() {
 fn bytes_may_come_while_a_batch_is_being_read() {
     let mut peer = Peer::new(ConnectionLimits::DEFAULT);
     let notifications = |names: &[&str]| {
-        let one = |name: &&str| format!(r#"{{"jsonrpc":"2.0","method":"{name}"}}"#);
-        format!("[{}]\n", names.iter().map(one).collect::<Vec<_>>().join(","))
+        let message = |name: &&str| format!(r#"{{"jsonrpc":"2.0","method":"{name}"}}"#);
+        format!("[{}]\n", names.iter().map(message).collect::<Vec<_>>().join(","))
     };
     peer.receive(notifications(&["a", "b"]).as_bytes());
-    let mut seen = Vec::new();
-    for more in [&["c"][..], &["d", "e"]] {
-        seen.extend(peer.next_event().map(|event| show_event(&event)));
-        peer.receive(notifications(more).as_bytes());
+    let mut output = Vec::new();
+    for batch in [&["c"][..], &["d", "e"]] {
+        output.extend(peer.next_event().map(|event| show_event(&event)));
+        peer.receive(notifications(batch).as_bytes());
         assert!(!peer.read_buffer().is_empty());
     }
     while let Some(event) = peer.next_event() {
-        seen.push(show_event(&event));
+        output.push(show_event(&event));
     }
     expect![[r#"
         notification a -
@@ -623,7 +623,7 @@ fn bytes_may_come_while_a_batch_is_being_read() {
         notification c -
         notification d -
         notification e -"#]]
-    .assert_eq(&seen.join("\n"));
+    .assert_eq(&output.join("\n"));
 }
 
 #[test]
@@ -676,7 +676,7 @@ fn only_so_many_cancelled_requests_are_remembered() {
         peer.cancel(id);
     }
     peer.take_output();
-    let seen: Vec<_> = ["0", "1", "1024"]
+    let output: Vec<_> = ["0", "1", "1024"]
         .map(|id| run_step(&mut peer, &format!(r#"< {{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)))
         .to_vec();
     expect![[r#"
@@ -684,7 +684,7 @@ fn only_so_many_cancelled_requests_are_remembered() {
         late response 1
         late response 1024
     "#]]
-    .assert_eq(&seen.concat());
+    .assert_eq(&output.concat());
 }
 
 /// A batch may wait long for its requests. Refusals in it wait with them, up to a limit.

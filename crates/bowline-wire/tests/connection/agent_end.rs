@@ -15,7 +15,7 @@ async fn check(script: &str, expected: Expect) {
 
 async fn check_with(limits: ConnectionLimits, script: &str, expected: Expect) {
     let mut wire = LineClient::connect(ProbeAgent, limits, 1 << 16);
-    let mut seen = String::new();
+    let mut output = String::new();
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         match line.strip_prefix("> ") {
             Some("initialize") => {
@@ -23,20 +23,20 @@ async fn check_with(limits: ConnectionLimits, script: &str, expected: Expect) {
                 wire.receive().await;
             }
             Some(text) => wire.send(text.as_bytes()).await,
-            None if line == "<" => seen += &format!("{}\n", wire.receive().await),
+            None if line == "<" => output += &format!("{}\n", wire.receive().await),
             None if line == "eof" => {
                 wire.writer.shutdown().await.expect("the agent is there");
                 while let Ok(Some(line)) = wire.lines.next_line().await {
-                    seen += &format!("{line}\n");
+                    output += &format!("{line}\n");
                 }
                 wire.serve_task.await.expect("no panic").expect("no error");
-                seen += "(closed)\n";
+                output += "(closed)\n";
                 break;
             }
             None => panic!("{line}"),
         }
     }
-    expected.assert_eq(&seen);
+    expected.assert_eq(&output);
 }
 
 fn prompt(id: u32, text: &str) -> String {

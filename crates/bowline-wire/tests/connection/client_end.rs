@@ -20,7 +20,7 @@ struct NotingClient(mpsc::UnboundedSender<String>);
 
 impl NotingClient {
     fn note(&self, text: String) {
-        self.0.send(text).expect("somebody reads the notes");
+        self.0.send(text).expect("the notes are read");
     }
 }
 
@@ -55,8 +55,8 @@ impl Client for NotingClient {
         }
     }
 
-    fn on_violation(&self, breach: bowline_wire::peer::RpcViolation) {
-        self.note(format!("breach {breach}"));
+    fn on_violation(&self, violation: bowline_wire::peer::RpcViolation) {
+        self.note(format!("breach {violation}"));
     }
 }
 
@@ -69,13 +69,13 @@ struct AgentScript {
 
 impl AgentScript {
     fn new() -> Self {
-        let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let (reader, writer) = tokio::io::split(ours);
+        let (client_stream, agent_stream) = tokio::io::duplex(1 << 16);
+        let (reader, writer) = tokio::io::split(client_stream);
         let (sender, notes) = mpsc::unbounded_channel();
         let (agent, serving) =
             connect_client(Arc::new(NotingClient(sender)), reader, writer, ConnectionLimits::DEFAULT);
         tokio::spawn(serving);
-        let (reader, writer) = tokio::io::split(theirs);
+        let (reader, writer) = tokio::io::split(agent_stream);
         AgentScript { lines: BufReader::new(reader).lines(), writer, agent, notes }
     }
 
@@ -91,9 +91,9 @@ impl AgentScript {
     async fn initialize(&mut self, answer: &str) -> Result<(), CallError> {
         let agent = self.agent.clone();
         let fs = FileSystemCapabilities::new().read_text_file(true);
-        let hello =
+        let request =
             InitializeRequest::new(ProtocolVersion::V0).client_capabilities(ClientCapabilities::new().fs(fs));
-        let call = tokio::spawn(async move { agent.initialize(hello).await.map(drop) });
+        let call = tokio::spawn(async move { agent.initialize(request).await.map(drop) });
         let request = self.receive().await;
         assert!(
             request.contains(r#""id":0,"method":"initialize","params":{"protocolVersion":1,"#),
@@ -108,15 +108,15 @@ impl AgentScript {
 async fn check(script: &str, expected: Expect) {
     let mut wire = AgentScript::new();
     wire.initialize(r#"{"protocolVersion":1}"#).await.expect("initialized");
-    let mut seen = String::new();
+    let mut output = String::new();
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         match line.strip_prefix("> ") {
             Some(text) => wire.send(text).await,
-            None if line == "<" => seen += &format!("{}\n", wire.receive().await),
-            None => seen += &format!("{}\n", wire.notes.recv().await.expect("a note")),
+            None if line == "<" => output += &format!("{}\n", wire.receive().await),
+            None => output += &format!("{}\n", wire.notes.recv().await.expect("a note")),
         }
     }
-    expected.assert_eq(&seen);
+    expected.assert_eq(&output);
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn updates_of_a_newer_protocol_are_handed_on_as_they_came() {
 }
 
 #[tokio::test]
-async fn what_was_not_advertised_is_refused_and_what_is_unknown_too() {
+async fn unadvertised_and_unknown_methods_are_refused() {
     check(
         r#"
         > {"jsonrpc":"2.0","id":1,"method":"fs/write_text_file","params":{"sessionId":"s","path":"/a","content":""}}
@@ -200,7 +200,7 @@ async fn an_agent_of_another_version_is_left() {
 }
 
 #[tokio::test]
-async fn nothing_is_asked_of_an_agent_before_initialize_or_that_it_did_not_advertise() {
+async fn unadvertised_methods_are_not_called() {
     let mut wire = AgentScript::new();
     let early = wire.agent.new_session(NewSessionRequest::new("/")).await.expect_err("too early");
     assert!(matches!(early, CallError::NotAdvertised(_)), "{early:?}");
@@ -227,7 +227,7 @@ async fn prompt_with_answer(answer: &str) -> String {
 
 #[tokio::test]
 async fn every_kind_of_answer_reaches_the_caller() {
-    let mut seen = String::new();
+    let mut output = String::new();
     for answer in [
         r#"{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn","extra":1}}"#,
         r#"{"jsonrpc":"2.0","id":"1","result":{"stopReason":"refusal"}}"#,
@@ -237,7 +237,7 @@ async fn every_kind_of_answer_reaches_the_caller() {
         r#"{"jsonrpc":"2.0","id":1,"error":"just a text"}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}"#,
     ] {
-        seen += &format!("{}\n", prompt_with_answer(answer).await);
+        output += &format!("{}\n", prompt_with_answer(answer).await);
     }
     expect![[r#"
         EndTurn
@@ -247,7 +247,7 @@ async fn every_kind_of_answer_reaches_the_caller() {
         ErrorResponse(Error { code: -32000: Authentication required, message: "log in", data: None })
         ErrorResponse(Error { code: -32603: Internal error, message: "the peer's error cannot be read", data: None })
         ErrorResponse(Error { code: -32603: Internal error, message: "the answer cannot be read: the message is not valid JSON", data: None })
-    "#]].assert_eq(&seen);
+    "#]].assert_eq(&output);
 }
 
 #[tokio::test]
@@ -284,13 +284,13 @@ async fn a_call_that_is_dropped_tells_the_agent_and_its_late_answer_is_no_breach
 async fn a_call_that_is_given_up_tells_the_agent_and_still_takes_its_answer() {
     let mut wire = AgentScript::new();
     wire.initialize(r#"{"protocolVersion":1}"#).await.expect("initialized");
-    let (agent, (wanted, unwanted)) = (wire.agent.clone(), tokio::sync::oneshot::channel::<()>());
+    let (agent, (guard, guard_dropped)) = (wire.agent.clone(), tokio::sync::oneshot::channel::<()>());
     let turn = tokio::spawn(async move {
         let request = PromptRequest::new("s", vec!["hi".into()]);
-        agent.caller().call_until(&request, async { unwanted.await.unwrap_or_default() }).await
+        agent.caller().call_until(&request, async { guard_dropped.await.unwrap_or_default() }).await
     });
     wire.receive().await;
-    drop(wanted);
+    drop(guard);
     expect![[r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}"#]]
         .assert_eq(&wire.receive().await);
     wire.send(r#"{"jsonrpc":"2.0","id":1,"result":{"stopReason":"refusal"}}"#).await;

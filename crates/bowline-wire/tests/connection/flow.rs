@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bowline_wire::body::JsonBody;
+use bowline_wire::message::body::JsonBody;
 use bowline_wire::schema::ProtocolVersion;
 use bowline_wire::schema::v1::{
     ClientCapabilities, Error, ExtRequest, FileSystemCapabilities, InitializeRequest, NewSessionRequest,
@@ -67,11 +67,11 @@ impl Client for GatedClient {
 }
 
 fn connect(editor: Arc<GatedClient>, limits: ConnectionLimits, pipe: usize) -> AgentHandle {
-    let (ours, theirs) = tokio::io::duplex(pipe);
-    let (reader, writer) = tokio::io::split(theirs);
+    let (client_stream, agent_stream) = tokio::io::duplex(pipe);
+    let (reader, writer) = tokio::io::split(agent_stream);
     let (_client, serving) = connect_agent(Arc::new(ProbeAgent), reader, writer, limits);
     tokio::spawn(serving);
-    let (reader, writer) = tokio::io::split(ours);
+    let (reader, writer) = tokio::io::split(client_stream);
     let (agent, serving) = connect_client(editor, reader, writer, limits);
     tokio::spawn(serving);
     agent
@@ -84,9 +84,9 @@ async fn connect_initialized(
 ) -> AgentHandle {
     let agent = connect(Arc::clone(editor), limits, pipe);
     let fs = FileSystemCapabilities::new().read_text_file(true);
-    let hello =
+    let request =
         InitializeRequest::new(ProtocolVersion::V1).client_capabilities(ClientCapabilities::new().fs(fs));
-    agent.initialize(hello).await.expect("initialized");
+    agent.initialize(request).await.expect("initialized");
     agent.new_session(NewSessionRequest::new("/")).await.expect("a session");
     agent
 }
@@ -156,8 +156,8 @@ async fn a_reader_that_stops_stops_the_sender() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_does_not_keep_up_stops_the_sender() {
     let editor = Arc::new(GatedClient::new(false));
-    let (ours, mut theirs) = tokio::io::duplex(4096);
-    let (reader, writer) = tokio::io::split(ours);
+    let (client_stream, mut agent_stream) = tokio::io::duplex(4096);
+    let (reader, writer) = tokio::io::split(client_stream);
     let (_agent, serving) = connect_client(Arc::clone(&editor), reader, writer, ConnectionLimits::DEFAULT);
     tokio::spawn(serving);
     let line = format!(
@@ -168,7 +168,7 @@ async fn a_handler_that_does_not_keep_up_stops_the_sender() {
     let mut sent = 0;
     let flood = async {
         while sent < 64 << 20 {
-            theirs.write_all(line.as_bytes()).await.expect("it is read");
+            agent_stream.write_all(line.as_bytes()).await.expect("it is read");
             sent += line.len();
         }
     };
@@ -178,7 +178,7 @@ async fn a_handler_that_does_not_keep_up_stops_the_sender() {
     assert!(sent < 10 << 20, "{sent} bytes were taken");
     // Once they are handled, reading resumes.
     editor.gate.add_permits(Semaphore::MAX_PERMITS);
-    let more = theirs.write_all(line.as_bytes());
+    let more = agent_stream.write_all(line.as_bytes());
     tokio::time::timeout(Duration::from_secs(1), more).await.expect("it is read again").expect("it is read");
 }
 
@@ -190,22 +190,22 @@ async fn a_notification_handler_that_waits_behind_its_own_notifications_is_told_
     limits.max_backlog = 2000;
     let agent = connect_initialized(&editor, limits, 1 << 16).await;
     let turn = tokio::spawn(async move { agent.prompt(prompt("stream 500")).await });
-    let mut jammed = 0;
+    let mut deadlocks = 0;
     for _ in 0..500 {
         match calls.recv().await.expect("every handler ends") {
             Ok(()) => {}
-            Err(CallError::WouldDeadlock) => jammed += 1,
+            Err(CallError::WouldDeadlock) => deadlocks += 1,
             Err(other) => panic!("{other:?}"),
         }
     }
     turn.await.expect("no panic").expect("the end of the turn");
-    assert!(jammed > 0, "the backlog was never full");
+    assert!(deadlocks > 0, "the backlog was never full");
 }
 
 #[tokio::test]
 async fn what_was_queued_before_closing_still_leaves() {
-    let (ours, theirs) = tokio::io::duplex(256);
-    let (reader, writer) = tokio::io::split(ours);
+    let (client_stream, agent_stream) = tokio::io::duplex(256);
+    let (reader, writer) = tokio::io::split(client_stream);
     let (agent, serving) =
         connect_client(Arc::new(GatedClient::new(true)), reader, writer, ConnectionLimits::DEFAULT);
     for _ in 0..100 {
@@ -213,7 +213,7 @@ async fn what_was_queued_before_closing_still_leaves() {
     }
     agent.caller().close();
     let serving = tokio::spawn(serving);
-    let mut lines = BufReader::new(theirs).lines();
+    let mut lines = BufReader::new(agent_stream).lines();
     let mut count = 0;
     while let Some(line) = lines.next_line().await.expect("text") {
         assert_eq!(line, r#"{"jsonrpc":"2.0","method":"_note","params":{}}"#);
@@ -251,8 +251,8 @@ async fn a_peer_that_asks_and_never_reads_is_held_back() {
 
 #[tokio::test(start_paused = true)]
 async fn closing_does_not_wait_for_a_peer_that_never_reads() {
-    let (ours, _theirs) = tokio::io::duplex(16);
-    let (reader, writer) = tokio::io::split(ours);
+    let (client_stream, _agent_stream) = tokio::io::duplex(16);
+    let (reader, writer) = tokio::io::split(client_stream);
     let (agent, serving) =
         connect_client(Arc::new(GatedClient::new(true)), reader, writer, ConnectionLimits::DEFAULT);
     let serving = tokio::spawn(serving);

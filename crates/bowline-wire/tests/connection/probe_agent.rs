@@ -36,10 +36,10 @@ impl Agent for ProbeAgent {
         match text.text.split_once(' ').unwrap_or((&text.text, "")) {
             ("say", text) => client.update(session, chunk(text)).await?,
             (when @ ("after" | "later"), text) => {
-                let (said, cx) = (chunk(text), cx.clone());
+                let (update, cx) = (chunk(text), cx.clone());
                 tokio::spawn(async move {
                     cx.answered().await;
-                    cx.client().update(session, said).await.expect("the client is there");
+                    cx.client().update(session, update).await.expect("the client is there");
                 });
                 if when == "later" {
                     tokio::task::yield_now().await;
@@ -99,10 +99,10 @@ pub(crate) struct LineClient {
 impl LineClient {
     /// Connects to `agent` by a pipe that holds `pipe` bytes each way.
     pub(crate) fn connect(agent: impl Agent, limits: ConnectionLimits, pipe: usize) -> Self {
-        let (ours, theirs) = tokio::io::duplex(pipe);
-        let (reader, writer) = tokio::io::split(theirs);
+        let (client_stream, agent_stream) = tokio::io::duplex(pipe);
+        let (reader, writer) = tokio::io::split(agent_stream);
         let (_client, serving) = connect_agent(Arc::new(agent), reader, writer, limits);
-        let (reader, writer) = tokio::io::split(ours);
+        let (reader, writer) = tokio::io::split(client_stream);
         LineClient { lines: BufReader::new(reader).lines(), writer, serve_task: tokio::spawn(serving) }
     }
 

@@ -18,7 +18,9 @@ use bowline_protocol::builders::{
     update_tool_call,
 };
 use bowline_protocol::rpc_error::RpcError;
-use bowline_wire::methods::{RpcNotification, RpcRequest, SetSessionModelRequest, SetSessionModelResponse};
+use bowline_wire::message::methods::{
+    RpcNotification, RpcRequest, SetSessionModelRequest, SetSessionModelResponse,
+};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
@@ -29,8 +31,8 @@ use crate::peer_pair::{PeerPair, RoundTrip};
 /// Parses the example as a request, expects these params, and shows how they are written and how that differs.
 fn check_request<R: RpcRequest + WireType>(example: &str, params: &R, expected: Expect) {
     let id = parse(example)["id"].as_i64().unwrap();
-    let (got, method, heard) = PeerPair::default().receive_request::<R>(example);
-    assert_eq!((got, method.as_str(), &heard), (RequestId::Number(id), R::METHOD, params));
+    let (got, method, received) = PeerPair::default().receive_request::<R>(example);
+    assert_eq!((got, method.as_str(), &received), (RequestId::Number(id), R::METHOD, params));
     check_written(example, &PeerPair::default().carry_request_with_id(id, R::METHOD, params), expected);
 }
 
@@ -58,25 +60,25 @@ fn check_update(example: &str, update: impl IntoSessionUpdate, expected: Expect)
 }
 
 fn check_written(example: &str, line: &str, expected: Expect) {
-    let mut shown = line.to_owned();
-    describe_differences("", Some(&parse(example)), Some(&parse(line)), &mut shown);
-    expected.assert_eq(&shown);
+    let mut output = line.to_owned();
+    describe_differences("", Some(&parse(example)), Some(&parse(line)), &mut output);
+    expected.assert_eq(&output);
 }
 
 /// Adds a line for each difference from the example.
-fn describe_differences(at: &str, example: Option<&Value>, ours: Option<&Value>, shown: &mut String) {
-    match (example, ours) {
-        (Some(Value::Object(example)), Some(Value::Object(ours))) => {
-            let added = ours.keys().filter(|key| !example.contains_key(*key));
+fn describe_differences(at: &str, example: Option<&Value>, actual: Option<&Value>, output: &mut String) {
+    match (example, actual) {
+        (Some(Value::Object(example)), Some(Value::Object(actual))) => {
+            let added = actual.keys().filter(|key| !example.contains_key(*key));
             for key in example.keys().chain(added) {
-                describe_differences(&format!("{at}/{key}"), example.get(key), ours.get(key), shown);
+                describe_differences(&format!("{at}/{key}"), example.get(key), actual.get(key), output);
             }
         }
-        (example, ours) if example == ours => {}
-        (example, ours) => {
-            let [example, ours] =
-                [example, ours].map(|value| value.map_or("nothing".to_owned(), Value::to_string));
-            *shown += &format!("  {at}: the example has {example}, we have {ours}\n");
+        (example, actual) if example == actual => {}
+        (example, actual) => {
+            let [example, actual] =
+                [example, actual].map(|value| value.map_or("nothing".to_owned(), Value::to_string));
+            *output += &format!("  {at}: the example has {example}, we have {actual}\n");
         }
     }
 }

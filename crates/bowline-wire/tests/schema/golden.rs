@@ -175,19 +175,19 @@ fn every_other_valid_text_has_one_form_that_it_is_written_in() {
 #[test]
 fn the_texts_show_every_field_and_every_variant_of_the_schema() {
     let normalised = NORMALISED.iter().map(|(name, read, ..)| (*name, *read));
-    let shown: BTreeSet<_> = golden_texts()
+    let covered: BTreeSet<_> = golden_texts()
         .chain(normalised)
         .flat_map(|(name, text)| official_schema::covered_by(name, &serde_json::from_str(text).unwrap()))
         .collect();
-    let wanted = official_schema::required_coverage();
-    assert!(wanted.len() > 500, "the schema was not understood: {wanted:?}");
-    let missing: Vec<_> = wanted.difference(&shown).map(String::as_str).collect();
+    let required = official_schema::required_coverage();
+    assert!(required.len() > 500, "the schema was not understood: {required:?}");
+    let missing: Vec<_> = required.difference(&covered).map(String::as_str).collect();
     assert!(missing.is_empty(), "no text shows:\n{}\n", missing.join("\n"));
 }
 
 #[test]
 fn null_in_an_optional_field_is_read_as_if_it_were_missing() {
-    let mut tried = 0;
+    let mut count = 0;
     for (name, text) in golden_texts() {
         let (message, value) = (messages::find_message(name), serde_json::from_str::<Value>(text).unwrap());
         for described in official_schema::described_objects(name, &value) {
@@ -198,13 +198,13 @@ fn null_in_an_optional_field_is_read_as_if_it_were_missing() {
                 object[field] = Value::Null;
                 without.pointer_mut(&described.object).and_then(Value::as_object_mut).unwrap().remove(field);
                 official_schema::validate(name, &with_null);
-                let kept = KEEPS_NULL.contains(&(kind.as_str(), field));
-                assert_eq!(message.rewrite_json(&with_null), if kept { with_null } else { without });
-                tried += 1;
+                let keeps_null = KEEPS_NULL.contains(&(kind.as_str(), field));
+                assert_eq!(message.rewrite_json(&with_null), if keeps_null { with_null } else { without });
+                count += 1;
             }
         }
     }
-    assert!(tried > 500, "only {tried} fields were tried");
+    assert!(count > 500, "only {count} fields were tried");
 }
 
 /// Returns whether a field's schema allows null.

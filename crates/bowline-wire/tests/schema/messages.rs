@@ -12,8 +12,8 @@ use agent_client_protocol_schema::v1::{
     SessionNotification, SetSessionConfigOptionRequest, SetSessionModeRequest, TerminalOutputRequest,
     WaitForTerminalExitRequest, WriteTextFileRequest,
 };
-use bowline_wire::body::JsonBody;
-use bowline_wire::methods::{RpcNotification, RpcRequest};
+use bowline_wire::message::body::JsonBody;
+use bowline_wire::message::methods::{RpcNotification, RpcRequest};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -148,15 +148,15 @@ fn read<T: DeserializeOwned>(text: &str) -> T {
 
 #[test]
 fn every_message_of_the_schema_is_here_under_its_method() {
-    let here = all_messages();
-    let here = here.iter().filter(|message| message.kind != MessageSpecKind::Error);
-    let mut here: Vec<_> = here.map(|message| (message.name.as_str(), message.method)).collect();
+    let actual = all_messages();
+    let actual = actual.iter().filter(|message| message.kind != MessageSpecKind::Error);
+    let mut actual: Vec<_> = actual.map(|message| (message.name.as_str(), message.method)).collect();
     let mut official: Vec<_> = official_schema::definitions()
         .filter_map(|(name, schema)| Some((name.as_str(), schema["x-method"].as_str()?)))
         .collect();
-    here.sort_unstable();
+    actual.sort_unstable();
     official.sort_unstable();
-    assert_eq!(here, official);
+    assert_eq!(actual, official);
 }
 
 #[test]

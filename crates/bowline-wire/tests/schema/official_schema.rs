@@ -98,67 +98,67 @@ pub(crate) fn described_objects(name: &str, value: &Value) -> Vec<DescribedObjec
 
 /// Returns what the texts have to show: each field present and, if optional, missing, and each variant.
 pub(crate) fn required_coverage() -> BTreeSet<String> {
-    let mut wanted = BTreeSet::new();
+    let mut required = BTreeSet::new();
     for (name, schema) in definitions() {
-        collect_coverage(&format!("/$defs/{name}"), schema, &mut wanted);
+        collect_coverage(&format!("/$defs/{name}"), schema, &mut required);
     }
-    wanted
+    required
 }
 
-fn collect_coverage(at: &str, schema: &Value, wanted: &mut BTreeSet<String>) {
+fn collect_coverage(at: &str, schema: &Value, coverage: &mut BTreeSet<String>) {
     let required = schema["required"].as_array();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-        wanted.insert(format!("{at}/properties/{name}"));
+        coverage.insert(format!("{at}/properties/{name}"));
         if !required.is_some_and(|required| required.contains(&json!(name))) {
-            wanted.insert(format!("{at} without {name}"));
+            coverage.insert(format!("{at} without {name}"));
         }
-        collect_coverage(&format!("{at}/properties/{name}"), property, wanted);
+        collect_coverage(&format!("{at}/properties/{name}"), property, coverage);
     }
     for keyword in ["oneOf", "anyOf", "allOf"] {
         let branches = schema[keyword].as_array().into_iter().flatten().enumerate();
         // Null for an optional field is not a separate variant, and has its own test.
         for (index, branch) in branches.filter(|(_, branch)| branch["type"] != "null") {
-            wanted.insert(format!("{at}/{keyword}/{index}"));
-            collect_coverage(&format!("{at}/{keyword}/{index}"), branch, wanted);
+            coverage.insert(format!("{at}/{keyword}/{index}"));
+            collect_coverage(&format!("{at}/{keyword}/{index}"), branch, coverage);
         }
     }
     for keyword in ["items", "additionalProperties"] {
         if schema[keyword].is_object() {
-            collect_coverage(&format!("{at}/{keyword}"), &schema[keyword], wanted);
+            collect_coverage(&format!("{at}/{keyword}"), &schema[keyword], coverage);
         }
     }
 }
 
 /// Returns the part of [`required_coverage`] that a text shows.
 pub(crate) fn covered_by(name: &str, value: &Value) -> BTreeSet<String> {
-    let mut shown = BTreeSet::new();
+    let mut covered = BTreeSet::new();
     walk(name, value, &mut |schema, _, _| {
-        shown.insert(schema.to_owned());
+        covered.insert(schema.to_owned());
     });
     for described in described_objects(name, value) {
         let object = value.pointer(&described.object).expect("it is there");
         let missing = described.properties().keys().filter(|name| object.get(name).is_none());
-        shown.extend(missing.map(|name| format!("{} without {name}", described.schema)));
+        covered.extend(missing.map(|name| format!("{} without {name}", described.schema)));
     }
-    shown
+    covered
 }
 
 /// Calls `visit` with the location in the schema, the location in the value, and the output of the validator, for
 /// each part of the schema that accepts its part of the value.
 fn walk(name: &str, value: &Value, visit: &mut impl FnMut(&str, &str, &Value)) {
     fn visit_unit(name: &str, unit: &Value, visit: &mut impl FnMut(&str, &str, &Value)) {
-        let place = |key: &str| unit[key].as_str().unwrap_or_default();
+        let location = |key: &str| unit[key].as_str().unwrap_or_default();
         if unit["valid"] == true {
             // Before the first reference, a location is relative to the definition.
-            let schema = place("schemaLocation");
+            let schema = location("schemaLocation");
             let prefix = if schema.starts_with("/$defs/") { String::new() } else { format!("/$defs/{name}") };
-            visit(&format!("{prefix}{schema}"), place("instanceLocation"), unit);
+            visit(&format!("{prefix}{schema}"), location("instanceLocation"), unit);
             // A variant for unnamed values also accepts named ones, so the first variant that accepts counts.
             let is_choice = schema.ends_with("/anyOf") && !schema.ends_with("/properties/anyOf");
-            let counting = if is_choice { 1 } else { usize::MAX };
-            let accepting =
+            let limit = if is_choice { 1 } else { usize::MAX };
+            let accepted =
                 unit["details"].as_array().into_iter().flatten().filter(|unit| unit["valid"] == true);
-            accepting.take(counting).for_each(|unit| visit_unit(name, unit, visit));
+            accepted.take(limit).for_each(|unit| visit_unit(name, unit, visit));
         }
     }
     let evaluation = validator(name).evaluate(value);

@@ -6,7 +6,7 @@ use agent_client_protocol_schema::v1::{
     CancelRequestNotification, Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId,
 };
 use bowline_wire::ConnectionLimits;
-use bowline_wire::body::JsonBody;
+use bowline_wire::message::body::JsonBody;
 use bowline_wire::peer::{Peer, PeerEvent};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

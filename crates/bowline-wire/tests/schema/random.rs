@@ -16,7 +16,7 @@ use agent_client_protocol_schema::v1::{
     ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
     ToolKind, UnstructuredCommandInput, UsageUpdate, WriteTextFileRequest,
 };
-use bowline_wire::methods::{RpcNotification, RpcRequest};
+use bowline_wire::message::methods::{RpcNotification, RpcRequest};
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;

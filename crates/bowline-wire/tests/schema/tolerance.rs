@@ -8,7 +8,7 @@ use crate::{golden, official_schema};
 
 /// For each line, a message and a text, shows whether the schema allows the text and what is written after reading it.
 fn check(script: &str, expected: Expect) {
-    let mut shown = String::new();
+    let mut output = String::new();
     for line in script.lines().filter(|line| !line.is_empty()) {
         let (name, text) = line.split_once(' ').unwrap();
         let allowed = if official_schema::is_valid(name, &serde_json::from_str(text).unwrap()) {
@@ -17,13 +17,13 @@ fn check(script: &str, expected: Expect) {
             "wrong"
         };
         let outcome = messages::find_message(name).rewrite(text).unwrap_or_else(|error| format!("! {error}"));
-        shown += &format!("{allowed}: {outcome}\n");
+        output += &format!("{allowed}: {outcome}\n");
     }
-    expected.assert_eq(&shown);
+    expected.assert_eq(&output);
 }
 
 #[test]
-fn fields_that_nobody_knows_are_no_error_anywhere() {
+fn unknown_fields_are_never_an_error() {
     const UNKNOWN: &str = "fromTheFuture";
     for (name, text) in golden::golden_texts() {
         let value: Value = serde_json::from_str(text).unwrap();
@@ -63,13 +63,13 @@ fn metadata_survives_untouched_on_everything_that_has_it() {
         "b": [],
         "a": [[], {}, [{ "deep": [[[[[["x"]]]]]] }]],
     });
-    let mut tried = 0;
+    let mut count = 0;
     for (name, text) in golden::golden_texts() {
         let mut value: Value = serde_json::from_str(text).unwrap();
         for described in official_schema::described_objects(name, &value) {
             if described.properties().contains_key("_meta") {
                 value.pointer_mut(&described.object).unwrap()["_meta"] = meta.clone();
-                tried += 1;
+                count += 1;
             }
         }
         let message = messages::find_message(name);
@@ -79,15 +79,15 @@ fn metadata_survives_untouched_on_everything_that_has_it() {
         assert_eq!(metas(&written), metas(&value));
         message.carry(&value.to_string());
     }
-    assert!(tried > 300, "only {tried} objects were tried");
+    assert!(count > 300, "only {count} objects were tried");
 }
 
 /// Returns the text of every `_meta`.
 fn metas(value: &Value) -> Vec<String> {
     match value {
         Value::Object(object) => {
-            let own = object.get("_meta").map(Value::to_string);
-            let mut metas: Vec<_> = own.into_iter().chain(object.values().flat_map(metas)).collect();
+            let own_meta = object.get("_meta").map(Value::to_string);
+            let mut metas: Vec<_> = own_meta.into_iter().chain(object.values().flat_map(metas)).collect();
             metas.sort_unstable();
             metas
         }
@@ -99,11 +99,11 @@ fn metas(value: &Value) -> Vec<String> {
 /// The library sends `{}`; some peers send `null`, as the protocol's documents once had it.
 #[test]
 fn an_answer_that_says_nothing_may_be_null_or_an_empty_object() {
-    let mut shown = String::new();
+    let mut output = String::new();
     for message in messages::all_messages().iter().filter(|message| message.kind == MessageSpecKind::Response)
     {
         let read = |text: &str| message.rewrite(text).unwrap_or_else(|_| "!".to_owned());
-        shown += &format!("{} {} {}\n", message.method, read("null"), read("{}"));
+        output += &format!("{} {} {}\n", message.method, read("null"), read("{}"));
     }
     expect![[r#"
         initialize ! !
@@ -130,11 +130,11 @@ fn an_answer_that_says_nothing_may_be_null_or_an_empty_object() {
         elicitation/create ! !
         mcp/message ! !
     "#]]
-    .assert_eq(&shown);
+    .assert_eq(&output);
 }
 
 #[test]
-fn kinds_that_nobody_knows_are_errors_and_no_panics() {
+fn unknown_kinds_are_errors_and_no_panics() {
     check(
         r#"
 SessionNotification {"sessionId":"s","update":{"sessionUpdate":"subagent_update","x":1}}
@@ -181,7 +181,7 @@ SetSessionConfigOptionRequest {"sessionId":"s","configId":"c","value":7}
 
 /// As the schema requires (`x-deserialize-default-on-error` and the like), an invalid optional field is dropped.
 #[test]
-fn what_is_wrong_in_an_optional_field_is_dropped() {
+fn an_invalid_optional_field_is_dropped() {
     check(
         r#"
 InitializeRequest {"protocolVersion":1,"clientCapabilities":"junk","clientInfo":7,"_meta":[]}

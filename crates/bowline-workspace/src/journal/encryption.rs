@@ -14,8 +14,8 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::error::JournalError;
-use crate::disk_calls::DiskCalls;
-use crate::storage::{FileError, OpenMode, open_private, sync_directory};
+use bowline_storage::disk_calls::DiskCalls;
+use bowline_storage::{FileError, OpenMode, open_private, sync_directory};
 
 const KEY_BYTES: usize = 32;
 /// How much longer an encrypted content is than the content: the nonce and the authentication tag.

@@ -6,7 +6,7 @@ use bowline_history::changes::ChangeId;
 use bowline_text::hash::ContentHash;
 
 use super::{MAX_CONTENT_BYTES, MAX_TEXT_BYTES};
-use crate::storage::{self, FileError, StorageError, UnusableReason};
+use bowline_storage::{FileError, StorageError, TransactionError, UnusableReason};
 
 /// Why a journal operation failed. The journal's previous content is intact.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +82,7 @@ pub enum JournalNotice {
 }
 
 /// An error inside a transaction.
-pub(super) type JournalTransactionError = storage::TransactionError<JournalError>;
+pub(super) type JournalTransactionError = TransactionError<JournalError>;
 
 impl From<JournalError> for JournalTransactionError {
     fn from(error: JournalError) -> Self {

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use super::error::JournalError;
 use super::live_sessions::RunningSessions;
-use crate::storage::{DatabaseFile, DatabaseKind, NewerFormatPolicy, UnusableReason};
+use super::{ChangeFilter, rows};
+use bowline_history::changes::Change;
+use bowline_storage::{DatabaseFile, DatabaseKind, NewerFormatPolicy, UnusableReason};
 
 /// The database of a journal.
 pub(super) static JOURNAL_DATABASE: DatabaseKind = DatabaseKind {
@@ -48,6 +50,23 @@ pub fn examine(directory: &Path) -> Result<JournalCondition, JournalError> {
         Some(Ok(changes)) => JournalCondition::Usable { changes: changes.unsigned_abs() },
         Some(Err(why)) => JournalCondition::Unusable(why),
     })
+}
+
+/// Returns the newest changes of the journal in a directory, oldest first, without opening or changing it. It must not
+/// be open in this process. A missing or unusable journal has none.
+///
+/// # Errors
+/// Fails if the journal cannot be read.
+pub fn recent_changes(directory: &Path, limit: usize) -> Result<Vec<Change>, JournalError> {
+    let filter = ChangeFilter { limit: Some(limit), ..ChangeFilter::default() };
+    let found = DatabaseFile::examine(directory, &JOURNAL_DATABASE, |connection| {
+        Ok(rows::list_changes(connection, &filter))
+    })?;
+    match found {
+        Some(Ok(Ok(entries))) => Ok(entries.into_iter().map(|entry| entry.change).collect()),
+        // A damaged row makes the journal unusable.
+        Some(Ok(Err(_)) | Err(_)) | None => Ok(Vec::new()),
+    }
 }
 
 /// Returns whether a session of the journal in a directory is running, in any process.

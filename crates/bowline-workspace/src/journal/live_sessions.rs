@@ -11,7 +11,7 @@ use bowline_text::hash::ContentHash;
 
 use super::LOCK_TIMEOUT;
 use super::error::JournalError;
-use crate::storage::{FileLock, LockMode, StorageError};
+use bowline_storage::{FileLock, LockMode, StorageError};
 
 /// The prefix of lock file names; the hash of the session's id follows.
 const LOCK_FILE_PREFIX: &str = "session-";

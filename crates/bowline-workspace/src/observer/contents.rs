@@ -6,7 +6,8 @@ use std::io::{self, Read as _};
 use bowline_history::observation::{ContentHasher, FileStamp, KnownFile};
 use bowline_text::hash::ContentHash;
 
-use crate::walker::{WalkEntry, file_stamp};
+use crate::walker::WalkEntry;
+use bowline_storage::file_clock::file_stamp;
 
 /// The limits on reading a file.
 #[derive(Debug, Clone, Copy)]

@@ -9,7 +9,8 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::walker::{self, fixture::TestTree};
+use crate::walker::fixture::TestTree;
+use bowline_storage::file_clock;
 
 /// Long after every file of a test was written: nothing is racy.
 const SETTLED_NOW: i64 = i64::MAX;
@@ -64,8 +65,10 @@ impl ObserverFixture {
                 let bytes = fs::read(&name).unwrap();
                 let hash = ContentHash::digest(&bytes);
                 self.observer.record_own_ignore_file(&name, Some(&bytes));
-                self.observer
-                    .record_own_write(name, KnownFile::new(walker::file_stamp(&stat), Some(hash), RACY_NOW));
+                self.observer.record_own_write(
+                    name,
+                    KnownFile::new(file_clock::file_stamp(&stat), Some(hash), RACY_NOW),
+                );
             }
             "forget" => self.observer.record_own_deletion(&self.tree.path_text(words[1])),
             "at-once" => self.now_ns = RACY_NOW,
@@ -235,7 +238,7 @@ scan
 }
 
 #[test]
-fn bytes_that_change_behind_an_old_time_are_found() {
+fn changes_with_a_forged_time_are_found() {
     check(
         "
 //- /w/a
@@ -259,7 +262,7 @@ scan
 }
 
 #[test]
-fn what_the_engine_did_itself_is_no_change() {
+fn engine_writes_are_not_reported() {
     check(
         "
 //- /w/a
@@ -276,7 +279,7 @@ expect /w/new
 rm /w/b
 forget /w/b
 scan
-write /w/a by somebody else
+write /w/a by another program
 scan
 ",
         expect![[r#"
@@ -292,9 +295,9 @@ scan
             > forget /w/b
             > scan
             2 files, 2 read, 2 stored
-            > write /w/a by somebody else
+            > write /w/a by another program
             > scan
-            /w/a Modified, before known: "by somebody else"
+            /w/a Modified, before known: "by another program"
             2 files, 1 read, 1 stored
         "#]],
     );
@@ -399,7 +402,7 @@ paths /w/.gitignore
 /// Files that are visible when a command begins are found, even if it adds rules that hide them; files that are hidden
 /// then are not reported as created.
 #[test]
-fn rules_that_come_with_what_they_hide_hide_nothing() {
+fn rules_added_by_a_command_hide_none_of_its_files() {
     check(
         "
 //- /w/.gitignore
@@ -526,7 +529,7 @@ scan
 }
 
 #[test]
-fn what_is_no_file_any_more_is_deleted() {
+fn paths_that_are_no_longer_files_count_as_deleted() {
     check(
         "
 //- /w/a
@@ -654,7 +657,7 @@ scan
 }
 
 #[test]
-fn what_is_stored_is_enough_to_go_on_from() {
+fn a_restored_observer_continues() {
     check(
         "
 //- /w/a
@@ -694,7 +697,7 @@ scan
 }
 
 #[test]
-fn budgets_bound_what_is_handed_on() {
+fn budgets_limit_the_reported_content() {
     let options = ObserverOptions {
         max_kept_file_bytes: 10,
         max_kept_total_bytes: 14,
@@ -769,7 +772,7 @@ fn the_first_scan_keeps_small_texts_while_there_is_room() {
 }
 
 #[test]
-fn a_first_scan_tells_how_far_it_is_and_can_be_stopped_and_begun_again() {
+fn a_first_scan_reports_progress_and_can_be_resumed() {
     let tree = TestTree::new("");
     let roots = tree.roots(&["/w"]);
     for at in 0..2100 {
@@ -792,7 +795,7 @@ fn a_first_scan_tells_how_far_it_is_and_can_be_stopped_and_begun_again() {
 }
 
 #[test]
-fn a_scan_that_cannot_see_everything_takes_nothing_for_gone() {
+fn an_incomplete_scan_reports_no_deletions() {
     let tree = TestTree::new("");
     let roots = tree.roots(&["/w"]);
     for at in 0..50 {
@@ -820,7 +823,7 @@ fn a_scan_that_cannot_see_everything_takes_nothing_for_gone() {
 }
 
 #[test]
-fn what_was_there_at_the_last_look_is_not_created_by_being_seen() {
+fn files_no_longer_ignored_are_not_reported_as_created() {
     let tree = TestTree::new("//- /w/.gitignore\nnotes/\n//- /w/notes/precious\nkeep me\n//- /w/a\n");
     let roots = tree.roots(&["/w"]);
     let mut observer = Observer::new(ObserverOptions::default());
@@ -917,7 +920,7 @@ proptest! {
 
     // Replaying the handed-on events yields the bytes on disk.
     #[test]
-    fn what_is_handed_on_adds_up_to_what_is_there(steps in steps()) {
+    fn replayed_events_give_the_bytes_on_disk(steps in steps()) {
         let tree = TestTree::new("//- /w/0/f\n0");
         let roots = tree.roots(&["/w"]);
         let names: Vec<String> = ["/w/0/f", "/w/0/g", "/w/1/f", "/w/h", "/w/1/2/f", "/w/i"].map(str::to_owned).to_vec();

@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{AdmitError, AdmittedPath, Resolver, Roots, kernel, walk};
-use crate::disk_calls::{DiskCall, DiskCalls};
+use bowline_storage::disk_calls::{DiskCall, DiskCalls};
 
 /// A name in an open directory.
 #[derive(Debug)]

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
+use test_support::wait::wait_until;
+
 use crate::roots::{RootSpec, Roots};
 
 /// A temporary directory, removed with the test. Most tests work in its `/w`; the rest is outside.
@@ -55,7 +57,7 @@ impl TestTree {
             rustix::fs::stat(self.path("/tick")).map(|stat| (stat.st_ctime, stat.st_ctime_nsec)).unwrap()
         };
         let before = look();
-        while look() == before {}
+        wait_until("a later file timestamp", || look() != before);
     }
 
     pub(crate) fn roots(&self, names: &[&str]) -> Roots {

@@ -19,8 +19,9 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{FileType, OFlags};
 
 use super::ignore_snapshot::{IgnoreSnapshot, PreviousText};
-use super::{MAX_REPORTED_PATHS, WalkReport, file_stamp, open_at, stat_at};
+use super::{MAX_REPORTED_PATHS, WalkReport, open_at, stat_at};
 use crate::roots::RootHandle;
+use bowline_storage::file_clock::file_stamp;
 
 /// The maximum size of an ignore file, in bytes.
 const MAX_RULES_BYTES: u64 = 1 << 20;

@@ -323,7 +323,7 @@ fn rules_are_read_from_files_only_and_not_from_huge_ones() {
 }
 
 #[test]
-fn rules_can_be_left_aside_but_stores_cannot() {
+fn ignore_rules_can_be_disabled_but_git_stays_hidden() {
     let tree = TestTree::new(
         "
 //- /w/.git/config
@@ -415,7 +415,7 @@ fn a_walk_has_bounds() {
 }
 
 #[test]
-fn names_that_cannot_be_said_are_counted() {
+fn unrepresentable_names_are_counted() {
     let tree = TestTree::new("");
     fs::write(tree.path("/w").join(std::ffi::OsStr::from_bytes(b"\xff")), "").unwrap();
     // Deeper than any nameable path, created one by one.
@@ -565,7 +565,7 @@ target
 }
 
 #[test]
-fn one_path_is_looked_at_through_no_link() {
+fn a_single_path_is_not_followed_through_links() {
     let tree = TestTree::new(
         "
 //- /w/.gitignore
@@ -615,7 +615,7 @@ x
 const WALKS: usize = 3_000;
 
 #[test]
-fn nobody_who_swaps_directories_for_links_leads_a_walk_outside() {
+fn directories_swapped_for_links_do_not_lead_a_walk_outside() {
     let tree = TestTree::new(
         "
 //- /w/d/inner/inside

@@ -13,9 +13,10 @@ use super::ignore_rules::{HiddenState, IgnoreRules, IgnoreRulesCache};
 use super::{
     DiscardFlow as _, EntryKind, FileSystemScope, IgnoredFiles, MAX_DEPTH, MAX_REPORTED_PATHS,
     StartVisibility, WalkEntry, WalkOptions, WalkOrder, WalkReport, WalkStartOutcome, WalkVisitor,
-    file_stamp, is_version_control_store, open_at, path_names, stat_at,
+    is_version_control_store, open_at, path_names, stat_at,
 };
 use crate::roots::{RootHandle, Roots, is_system_file_system};
+use bowline_storage::file_clock::file_stamp;
 
 /// A walk in progress.
 pub(super) struct Walker<'w, 'v> {

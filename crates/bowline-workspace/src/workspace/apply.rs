@@ -11,14 +11,16 @@ use bowline_history::changes::{ChangeId, ChangeOrigin, ChangeSource, Reversal};
 use bowline_text::time::Timestamp;
 use rustix::fs::{AtFlags, Stat};
 
+use super::late_writes::merge_late_write;
+use super::reaper::start_reaper;
 use super::{RiskyWriteBehavior, Workspace, WorkspaceWriter};
 use crate::disk;
+use crate::disk::replace::{self, ExpectedFile, LateWrite, ReplaceError};
+use crate::disk::writers::{self, WaitPurpose, WriterState};
 use crate::error::FilesError;
 use crate::journal::{ApplyMethod, ChangeDraft, ChangeOutcome, DraftContent, DraftSide};
-use crate::replace::{self, ExpectedFile, LateWrite, ReplaceError};
 use crate::roots::{AdmittedPath, Roots};
-use crate::walker;
-use crate::writers::{self, WaitPurpose, WriterState};
+use bowline_storage::file_clock;
 
 pub(super) mod transaction;
 
@@ -129,181 +131,176 @@ impl From<FilesError> for ApplyError {
     }
 }
 
-impl Workspace {
-    /// Reads the file at a path that is about to be replaced.
-    pub(super) fn read_current(
-        &self,
-        roots: &Roots,
-        admitted: &AdmittedPath,
-    ) -> Result<Option<CurrentFile>, FilesError> {
-        if !admitted.exists() {
-            return Ok(None);
-        }
-        let opened = roots.open_file(admitted)?;
-        let (file, _) =
-            opened.map_err(|special| FilesError::from_special(admitted.requested_path(), special))?;
-        let cap = self.inner.options.max_write_bytes;
-        let writers = writers::wait_for_writers(&file, WaitPurpose::Write);
-        let (bytes, stat) = disk::read_bytes(&file, cap)
-            .map_err(|fault| FilesError::from_read_error(admitted.requested_path(), fault))?;
-        Ok(Some(CurrentFile { stat, bytes, writer_state: writers.state }))
+/// Reads the file at a path that is about to be replaced.
+pub(super) fn read_current(
+    workspace: &Workspace,
+    roots: &Roots,
+    admitted: &AdmittedPath,
+) -> Result<Option<CurrentFile>, FilesError> {
+    if !admitted.exists() {
+        return Ok(None);
     }
+    let opened = roots.open_file(admitted)?;
+    let (file, _) = opened.map_err(|special| FilesError::from_special(admitted.requested_path(), special))?;
+    let cap = workspace.inner.options.max_write_bytes;
+    let writers = writers::wait_for_writers(&file, WaitPurpose::Write);
+    let (bytes, stat) = disk::read_bytes(&file, cap)
+        .map_err(|fault| FilesError::from_read_error(admitted.requested_path(), fault))?;
+    Ok(Some(CurrentFile { stat, bytes, writer_state: writers.state }))
+}
 
-    /// Refuses writes that the system allows but that may be unintended.
-    pub(super) fn check_risky_write(
-        &self,
-        roots: &Roots,
-        admitted: &AdmittedPath,
-        current: &CurrentFile,
-    ) -> Result<(), FilesError> {
-        if current.stat.st_nlink > 1 && self.inner.options.hard_links == RiskyWriteBehavior::Refuse {
-            let path = admitted.requested_path().to_owned();
-            return Err(FilesError::HardLinks { path, links: current.stat.st_nlink });
-        }
-        self.check_writable(roots, admitted, current)
+/// Refuses writes that the system allows but that may be unintended.
+pub(super) fn check_risky_write(
+    workspace: &Workspace,
+    roots: &Roots,
+    admitted: &AdmittedPath,
+    current: &CurrentFile,
+) -> Result<(), FilesError> {
+    if current.stat.st_nlink > 1 && workspace.inner.options.hard_links == RiskyWriteBehavior::Refuse {
+        let path = admitted.requested_path().to_owned();
+        return Err(FilesError::HardLinks { path, links: current.stat.st_nlink });
     }
+    check_writable(workspace, roots, admitted, current)
+}
 
-    /// Checks that the file itself is writable, regardless of its directory.
-    pub(super) fn check_writable(
-        &self,
-        roots: &Roots,
-        admitted: &AdmittedPath,
-        current: &CurrentFile,
-    ) -> Result<(), FilesError> {
-        if self.inner.options.read_only_files == RiskyWriteBehavior::Refuse {
-            // A rename needs only the directory's permission, so the file's own is checked here. The mode is checked as
-            // well, because the superuser passes every access check.
-            let forbidden = current.stat.st_mode & 0o222 == 0
-                || roots.locate(admitted)?.is_some_and(|place| {
-                    let flags = AtFlags::EACCESS | AtFlags::SYMLINK_NOFOLLOW;
-                    let access = rustix::fs::Access::WRITE_OK;
-                    rustix::fs::accessat(place.directory(), place.file_name(), access, flags)
-                        == Err(rustix::io::Errno::ACCESS)
-                });
-            if forbidden {
-                return Err(FilesError::ReadOnlyFile(admitted.requested_path().to_owned()));
-            }
-        }
-        Ok(())
-    }
-
-    /// Changes files, all or none: the journal first, then the disk, then the journal again.
-    pub(super) fn apply(
-        &self,
-        writer: &mut WorkspaceWriter,
-        group: &ChangeGroup<'_>,
-    ) -> Result<Vec<AppliedChange>, ApplyError> {
-        let mut late = Vec::new();
-        let applied = self.apply_collecting_late(writer, group, &mut late);
-        for (index, late) in late {
-            self.merge_late_write(writer, group.roots, &group.changes[index].admitted, late)?;
-        }
-        applied
-    }
-
-    /// As `apply`, but collects late writes in `late` instead of merging them.
-    pub(super) fn apply_collecting_late(
-        &self,
-        writer: &mut WorkspaceWriter,
-        group: &ChangeGroup<'_>,
-        late: &mut Vec<(usize, LateWrite)>,
-    ) -> Result<Vec<AppliedChange>, ApplyError> {
-        let effects = group.changes;
-        if let Some(effect) = effects.iter().find(|effect| effect.is_being_written()) {
-            return Err(FilesError::BeingWritten(effect.admitted.requested_path().to_owned()).into());
-        }
-        let in_place: Vec<bool> = effects.iter().map(must_write_in_place).collect();
-        match self.apply_once(writer, group, &in_place, late) {
-            // Metadata that cannot be transferred to a new file stays with the old one.
-            Err(AttemptError::Metadata(which)) if can_write_in_place(&effects[which]) && !in_place[which] => {
-                let in_place: Vec<bool> =
-                    in_place.iter().enumerate().map(|(index, chosen)| *chosen || index == which).collect();
-                self.apply_once(writer, group, &in_place, late)
-                    .map_err(|stopped| stopped.into_apply_error(effects))
-            }
-            applied => applied.map_err(|stopped| stopped.into_apply_error(effects)),
+/// Checks that the file itself is writable, regardless of its directory.
+pub(super) fn check_writable(
+    workspace: &Workspace,
+    roots: &Roots,
+    admitted: &AdmittedPath,
+    current: &CurrentFile,
+) -> Result<(), FilesError> {
+    if workspace.inner.options.read_only_files == RiskyWriteBehavior::Refuse {
+        // A rename needs only the directory's permission, so the file's own is checked here. The mode is checked as
+        // well, because the superuser passes every access check.
+        let forbidden = current.stat.st_mode & 0o222 == 0
+            || roots.locate(admitted)?.is_some_and(|place| {
+                let flags = AtFlags::EACCESS | AtFlags::SYMLINK_NOFOLLOW;
+                let access = rustix::fs::Access::WRITE_OK;
+                rustix::fs::accessat(place.directory(), place.file_name(), access, flags)
+                    == Err(rustix::io::Errno::ACCESS)
+            });
+        if forbidden {
+            return Err(FilesError::ReadOnlyFile(admitted.requested_path().to_owned()));
         }
     }
+    Ok(())
+}
 
-    fn apply_once(
-        &self,
-        writer: &mut WorkspaceWriter,
-        group: &ChangeGroup<'_>,
-        in_place: &[bool],
-        late: &mut Vec<(usize, LateWrite)>,
-    ) -> Result<Vec<AppliedChange>, AttemptError> {
-        let ChangeGroup { roots, origin, changes: effects, at, progress: tell } = *group;
-        let calls = &self.inner.calls;
-        let temps = effects.iter().map(|effect| {
-            replace::temp_name()
-                .map_err(FilesError::io_error(effect.admitted.requested_path()))
-                .map_err(AttemptError::Failed)
-        });
-        let temps = temps.collect::<Result<Vec<_>, _>>()?;
-        let drafts = effects.iter().zip(&temps).zip(in_place);
-        let drafts: Vec<_> =
-            drafts.map(|((effect, temp), in_place)| draft_change(effect, temp, *in_place, origin)).collect();
-        let changes =
-            writer.journal.begin(&drafts, at).map_err(|error| AttemptError::Failed(error.into()))?;
-        let sizes = effects.iter().filter_map(|effect| effect.new.as_ref()).map(|new| new.bytes.len() as u64);
-        writer.bytes_since_prune += sizes.sum::<u64>();
-        let jobs: Vec<_> = (effects.iter().zip(&temps).zip(in_place))
-            .map(|((effect, temp), in_place)| ChangeJob { change: effect, temp, in_place: *in_place })
-            .collect();
-        let place = (roots, self.inner.journal_directory.as_path());
-        let done = match FileTransaction::new(place, calls, &jobs, tell, late).run() {
-            Ok(done) => done,
-            Err(halted) => return Err(self.settle_failed(writer, halted, effects, &changes)),
-        };
-        let mut applied = Vec::new();
-        let mut outcomes = Vec::new();
-        for (FileOutcome { stat, is_clean }, change) in done.into_iter().zip(changes) {
-            // Recovery removes leftover files, and needs the pending change to find them.
-            writer.needs_recovery |= !is_clean;
-            outcomes.extend(is_clean.then_some((change, ChangeOutcome::Done)));
-            applied.push(AppliedChange { change, stat });
-        }
-        // If this fails the changes stay pending, with both texts, and their outcome can be determined from the disk.
-        writer.needs_recovery |= writer.journal.settle(&outcomes).is_err();
-        let room = self.inner.options.retention.max_bytes / PRUNE_DIVISOR;
-        // If pruning fails, the next write tries again.
-        if writer.bytes_since_prune > room && writer.journal.prune(at).is_ok() {
-            writer.bytes_since_prune = 0;
-        }
-        for (effect, applied) in effects.iter().zip(&applied) {
-            let bytes = effect.new.as_ref().map_or(&[][..], |new| &*new.bytes);
-            let file = applied.stat.as_ref().map(|stat| (walker::file_stamp(stat), bytes));
-            writer.observer_state.record_own_write(effect.admitted.canonical(), file);
-        }
-        self.start_reaper();
-        self.mark_diagnostics_stale(effects.iter().map(|effect| effect.admitted.canonical()));
-        Ok(applied)
+/// Changes files, all or none: the journal first, then the disk, then the journal again.
+pub(super) fn apply_changes(
+    workspace: &Workspace,
+    writer: &mut WorkspaceWriter,
+    group: &ChangeGroup<'_>,
+) -> Result<Vec<AppliedChange>, ApplyError> {
+    let mut late = Vec::new();
+    let applied = apply_collecting_late(workspace, writer, group, &mut late);
+    for (index, late) in late {
+        merge_late_write(workspace, writer, group.roots, &group.changes[index].admitted, late)?;
     }
+    applied
+}
 
-    /// Settles a group that failed at one of its changes.
-    fn settle_failed(
-        &self,
-        writer: &mut WorkspaceWriter,
-        TransactionFailure { index: at, why, is_rolled_back: is_back }: TransactionFailure,
-        effects: &[PlannedChange],
-        changes: &[ChangeId],
-    ) -> AttemptError {
-        let path = effects[at].admitted.requested_path();
-        if !is_back || matches!(why, FileChangeError::Replace(ReplaceError::Interrupted(_))) {
-            // Some of them may be changed. The whole group stays pending, so that it is recovered as one.
-            writer.needs_recovery = true;
-            let why = why.to_string();
-            return AttemptError::Failed(FilesError::Interrupted { path: path.to_owned(), why });
+/// As [`apply_changes`], but collects late writes in `late` instead of merging them.
+pub(super) fn apply_collecting_late(
+    workspace: &Workspace,
+    writer: &mut WorkspaceWriter,
+    group: &ChangeGroup<'_>,
+    late: &mut Vec<(usize, LateWrite)>,
+) -> Result<Vec<AppliedChange>, ApplyError> {
+    let effects = group.changes;
+    if let Some(effect) = effects.iter().find(|effect| effect.is_being_written()) {
+        return Err(FilesError::BeingWritten(effect.admitted.requested_path().to_owned()).into());
+    }
+    let in_place: Vec<bool> = effects.iter().map(must_write_in_place).collect();
+    match apply_once(workspace, writer, group, &in_place, late) {
+        // Metadata that cannot be transferred to a new file stays with the old one.
+        Err(AttemptError::Metadata(which)) if can_write_in_place(&effects[which]) && !in_place[which] => {
+            let in_place: Vec<bool> =
+                in_place.iter().enumerate().map(|(index, chosen)| *chosen || index == which).collect();
+            apply_once(workspace, writer, group, &in_place, late)
+                .map_err(|stopped| stopped.into_apply_error(effects))
         }
-        let outcomes: Vec<_> = changes.iter().map(|change| (*change, ChangeOutcome::Abandoned)).collect();
-        writer.needs_recovery |= writer.journal.settle(&outcomes).is_err();
-        match why {
-            FileChangeError::Admit(denied) => AttemptError::Failed(denied.into()),
-            FileChangeError::Replace(ReplaceError::Raced) => AttemptError::Raced,
-            FileChangeError::Replace(ReplaceError::Metadata(_)) => AttemptError::Metadata(at),
-            FileChangeError::Replace(ReplaceError::System(why) | ReplaceError::Interrupted(why)) => {
-                AttemptError::Failed(FilesError::io_error(path)(why))
-            }
+        applied => applied.map_err(|stopped| stopped.into_apply_error(effects)),
+    }
+}
+
+fn apply_once(
+    workspace: &Workspace,
+    writer: &mut WorkspaceWriter,
+    group: &ChangeGroup<'_>,
+    in_place: &[bool],
+    late: &mut Vec<(usize, LateWrite)>,
+) -> Result<Vec<AppliedChange>, AttemptError> {
+    let ChangeGroup { roots, origin, changes: effects, at, progress: tell } = *group;
+    let calls = &workspace.inner.calls;
+    let temps = effects.iter().map(|effect| {
+        replace::temp_name()
+            .map_err(FilesError::io_error(effect.admitted.requested_path()))
+            .map_err(AttemptError::Failed)
+    });
+    let temps = temps.collect::<Result<Vec<_>, _>>()?;
+    let drafts = effects.iter().zip(&temps).zip(in_place);
+    let drafts: Vec<_> =
+        drafts.map(|((effect, temp), in_place)| draft_change(effect, temp, *in_place, origin)).collect();
+    let changes = writer.journal.begin(&drafts, at).map_err(|error| AttemptError::Failed(error.into()))?;
+    let sizes = effects.iter().filter_map(|effect| effect.new.as_ref()).map(|new| new.bytes.len() as u64);
+    writer.bytes_since_prune += sizes.sum::<u64>();
+    let jobs: Vec<_> = (effects.iter().zip(&temps).zip(in_place))
+        .map(|((effect, temp), in_place)| ChangeJob { change: effect, temp, in_place: *in_place })
+        .collect();
+    let place = (roots, workspace.inner.journal_directory.as_path());
+    let done = match FileTransaction::new(place, calls, &jobs, tell, late).run() {
+        Ok(done) => done,
+        Err(halted) => return Err(settle_failed(writer, halted, effects, &changes)),
+    };
+    let mut applied = Vec::new();
+    let mut outcomes = Vec::new();
+    for (FileOutcome { stat, is_clean }, change) in done.into_iter().zip(changes) {
+        // Recovery removes leftover files, and needs the pending change to find them.
+        writer.needs_recovery |= !is_clean;
+        outcomes.extend(is_clean.then_some((change, ChangeOutcome::Done)));
+        applied.push(AppliedChange { change, stat });
+    }
+    // If this fails the changes stay pending, with both texts, and their outcome can be determined from the disk.
+    writer.needs_recovery |= writer.journal.settle(&outcomes).is_err();
+    let room = workspace.inner.options.retention.max_bytes / PRUNE_DIVISOR;
+    // If pruning fails, the next write tries again.
+    if writer.bytes_since_prune > room && writer.journal.prune(at).is_ok() {
+        writer.bytes_since_prune = 0;
+    }
+    for (effect, applied) in effects.iter().zip(&applied) {
+        let bytes = effect.new.as_ref().map_or(&[][..], |new| &*new.bytes);
+        let file = applied.stat.as_ref().map(|stat| (file_clock::file_stamp(stat), bytes));
+        writer.observer_state.record_own_write(effect.admitted.canonical(), file);
+    }
+    start_reaper(workspace);
+    workspace.mark_diagnostics_stale(effects.iter().map(|effect| effect.admitted.canonical()));
+    Ok(applied)
+}
+
+/// Settles a group that failed at one of its changes.
+fn settle_failed(
+    writer: &mut WorkspaceWriter,
+    TransactionFailure { index: at, why, is_rolled_back: is_back }: TransactionFailure,
+    effects: &[PlannedChange],
+    changes: &[ChangeId],
+) -> AttemptError {
+    let path = effects[at].admitted.requested_path();
+    if !is_back || matches!(why, FileChangeError::Replace(ReplaceError::Interrupted(_))) {
+        // Some of them may be changed. The whole group stays pending, so that it is recovered as one.
+        writer.needs_recovery = true;
+        let why = why.to_string();
+        return AttemptError::Failed(FilesError::Interrupted { path: path.to_owned(), why });
+    }
+    let outcomes: Vec<_> = changes.iter().map(|change| (*change, ChangeOutcome::Abandoned)).collect();
+    writer.needs_recovery |= writer.journal.settle(&outcomes).is_err();
+    match why {
+        FileChangeError::Admit(denied) => AttemptError::Failed(denied.into()),
+        FileChangeError::Replace(ReplaceError::Raced) => AttemptError::Raced,
+        FileChangeError::Replace(ReplaceError::Metadata(_)) => AttemptError::Metadata(at),
+        FileChangeError::Replace(ReplaceError::System(why) | ReplaceError::Interrupted(why)) => {
+            AttemptError::Failed(FilesError::io_error(path)(why))
         }
     }
 }

@@ -1,19 +1,30 @@
-//! The changes of a workspace, as a list and as patches.
+//! The changes of a workspace, for its user: as a list and as patches, undone and redone, with the texts that only the
+//! journal has and the titles of turns.
 
-use std::collections::HashSet;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::io::ErrorKind;
+use std::sync::PoisonError;
 
-use bowline_history::changes::{Change, ChangeId, FileState, PathsBySource, group_paths_by_source};
-use bowline_history::undo::{self, ChangeSelection};
+use bowline_history::changes::{
+    Change, ChangeId, ChangeOrigin, ChangeSource, FileState, PathsBySource, group_paths_by_source,
+};
+use bowline_history::undo::{self, ChangeOwner, ChangeSelection, ConflictResolution, ReversalDirection};
 use bowline_policy::paths::LexicalPath;
 use bowline_text::diff::{self, FileDiff, Hunk};
+use bowline_text::hash::ContentHash;
 use bowline_text::text::{self, Encoding};
 use indexmap::IndexMap;
 
 use super::Workspace;
-use super::reversal::{ReversalOptions, reverse_all};
-use super::undo::{
-    StoredFile, has_stored_texts, load_stored_file, stored_file_from_bytes, with_canonical_path,
+use super::apply::ProgressCallback;
+use super::kept_texts::KeptText;
+use super::reversal::{
+    ReversalOptions, StoredFile, has_stored_texts, load_stored_file, reverse_all, stored_file_from_bytes,
 };
+use super::turn_titles::{TurnTitles, record_title};
+use super::undo::{UndoOutcome, UndoPreview, with_canonical_path};
 use crate::error::FilesError;
 use crate::journal::{ChangeFilter, ChangeOutcome, Journal, JournalEntry};
 
@@ -144,24 +155,6 @@ impl Workspace {
         Ok(patches)
     }
 
-    /// Returns the net effect of some changes of one file, given newest first. Changes by others in between are
-    /// excluded where they can be separated.
-    fn diff_file(&self, journal: &Journal, path: &str, changes: &[&Change]) -> Result<String, FilesError> {
-        let (Some(last), Some(first)) = (changes.first(), changes.last()) else { return Ok(String::new()) };
-        let with = load_stored_file(journal, last.after)?;
-        let known = match &with {
-            None => Some(None),
-            Some((state, bytes)) => bytes.clone().map(|bytes| Some((bytes, state.mode))),
-        };
-        let without =
-            known.and_then(|file| reverse_all(journal, file, changes, ReversalOptions::default()).ok());
-        let without = match without {
-            Some(taken) => taken.file.map(|(bytes, mode)| stored_file_from_bytes(bytes, mode)),
-            None => load_stored_file(journal, first.before)?,
-        };
-        Ok(self.format_patch(path, without, with))
-    }
-
     /// Returns one change as a git patch.
     ///
     /// # Errors
@@ -232,6 +225,144 @@ impl Workspace {
         Ok(diff::compute_hunks(&before.unwrap_or_default(), &after.unwrap_or_default()))
     }
 
+    /// Returns the agents' edits that are in effect although their files are, byte for byte, as they were before.
+    #[must_use]
+    pub fn find_manual_reverts(&self, history: &[ListedChange]) -> HashSet<ChangeId> {
+        let mut by_file: BTreeMap<&str, Vec<&Change>> = BTreeMap::new();
+        for changed in history {
+            let change = &changed.change;
+            if changed.is_in_effect && change.reverses.is_empty() && change.origin.session.is_some() {
+                by_file.entry(&change.path).or_default().push(change);
+            }
+        }
+        let mut reverted = HashSet::new();
+        for (path, changes) in by_file {
+            let file = LazyFileState::new(path);
+            let is_last = changes.last().is_some_and(|last| file.matches(last.after));
+            if let Some(first) = changes.iter().position(|change| !is_last && file.matches(change.before)) {
+                reverted.extend(changes[first..].iter().map(|change| change.id));
+            }
+        }
+        reverted
+    }
+
+    /// Undoes changes for the user, as [`WorkspaceSession::undo`](super::WorkspaceSession::undo) does, below the
+    /// workspace's own roots.
+    ///
+    /// # Errors
+    /// As [`WorkspaceSession::undo`](super::WorkspaceSession::undo).
+    pub fn undo(&self, selection: &ChangeSelection) -> Result<UndoOutcome, FilesError> {
+        self.session("").undo(selection, &ChangeOrigin::default())
+    }
+
+    /// Undoes or redoes changes for the user, resolves conflicts, and reports progress as finished files and total.
+    ///
+    /// # Errors
+    /// As [`WorkspaceSession::undo`](super::WorkspaceSession::undo).
+    pub fn undo_or_redo(
+        &self,
+        direction: ReversalDirection,
+        selection: &ChangeSelection,
+        resolution: ConflictResolution,
+        tell: &dyn Fn(usize, usize),
+    ) -> Result<UndoOutcome, FilesError> {
+        self.session("").undo_or_redo(
+            selection,
+            &ChangeOrigin::default(),
+            direction,
+            resolution,
+            ProgressCallback(Some(tell)),
+        )
+    }
+
+    /// Redoes changes for the user, as [`WorkspaceSession::redo`](super::WorkspaceSession::redo) does, below the
+    /// workspace's own roots.
+    ///
+    /// # Errors
+    /// As [`WorkspaceSession::redo`](super::WorkspaceSession::redo).
+    pub fn redo(&self, selection: &ChangeSelection) -> Result<UndoOutcome, FilesError> {
+        self.session("").redo(selection, &ChangeOrigin::default())
+    }
+
+    /// Returns the effect that [`Workspace::undo`] or [`Workspace::redo`] would have on each file. Files may change
+    /// before it is executed.
+    ///
+    /// # Errors
+    /// Fails if there is nothing to undo or the journal cannot be read.
+    pub fn preview_undo(
+        &self,
+        direction: ReversalDirection,
+        selection: &ChangeSelection,
+    ) -> Result<UndoPreview, FilesError> {
+        self.session("").preview_undo(direction, selection)
+    }
+
+    /// Reports the texts that were kept in the journal since the last call, each once.
+    /// [`WorkspaceNotification::TextsKept`](super::WorkspaceNotification::TextsKept) announces them. `tell` must not
+    /// use the workspace.
+    pub fn report_kept_texts(&self, tell: impl FnMut(&KeptText)) {
+        let mut waiting = self.inner.unreported_texts.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.iter().for_each(tell);
+        waiting.clear();
+    }
+
+    /// Returns the texts that exist only in the journal and were not restored, oldest first.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
+    pub fn kept_texts(&self) -> Result<Vec<Change>, FilesError> {
+        let selection = ChangeSelection {
+            owner: ChangeOwner::Anyone,
+            source: Some(ChangeSource::Observed),
+            ..ChangeSelection::default()
+        };
+        let changes = self.changes(&selection)?.into_iter();
+        let is_kept = |changed: &ListedChange| changed.is_in_effect && changed.change.is_kept_text();
+        Ok(changes.filter(is_kept).map(|changed| changed.change).collect())
+    }
+
+    /// Returns the bytes of a text that exists only in the journal; `None` if the change is not a kept text.
+    ///
+    /// # Errors
+    /// Fails if there is no such change or the journal cannot be read.
+    pub fn kept_text(&self, id: ChangeId) -> Result<Option<Vec<u8>>, FilesError> {
+        let writer = self.writer();
+        let change = writer.journal.change(id)?.ok_or(FilesError::NoSuchChange(id))?.change;
+        if !change.is_kept_text() {
+            return Ok(None);
+        }
+        Ok(load_stored_file(&writer.journal, change.before)?.and_then(|(_, bytes)| bytes))
+    }
+
+    /// Records the first line of a prompt as the title of its turn.
+    pub fn record_turn_title(&self, session: &str, turn: u64, prompt: &str) {
+        record_title(&self.inner.journal_directory, session, turn, prompt);
+    }
+
+    /// Returns the recorded titles of turns.
+    #[must_use]
+    pub fn turn_titles(&self) -> TurnTitles {
+        TurnTitles::read(&self.inner.journal_directory)
+    }
+
+    /// Returns the net effect of some changes of one file, given newest first. Changes by others in between are
+    /// excluded where they can be separated.
+    fn diff_file(&self, journal: &Journal, path: &str, changes: &[&Change]) -> Result<String, FilesError> {
+        let (Some(last), Some(first)) = (changes.first(), changes.last()) else { return Ok(String::new()) };
+        let with = load_stored_file(journal, last.after)?;
+        let known = match &with {
+            None => Some(None),
+            Some((state, bytes)) => bytes.clone().map(|bytes| Some((bytes, state.mode))),
+        };
+        let without =
+            known.and_then(|file| reverse_all(journal, file, changes, ReversalOptions::default()).ok());
+        let without = match without {
+            Some(taken) => taken.file.map(|(bytes, mode)| stored_file_from_bytes(bytes, mode)),
+            None => load_stored_file(journal, first.before)?,
+        };
+        Ok(self.format_patch(path, without, with))
+    }
+
     pub(super) fn format_patch(
         &self,
         path: &str,
@@ -264,5 +395,30 @@ impl Workspace {
         let file =
             FileDiff { path: shown, before: side(state(&before), &old), after: side(state(&after), &new) };
         diff::format_unified_diff(&file, CONTEXT_LINES)
+    }
+}
+
+/// The current state of a file, to find changes that were reverted by hand. Its content is read only if its size is
+/// inconclusive.
+struct LazyFileState<'p> {
+    path: &'p str,
+    metadata: std::io::Result<fs::Metadata>,
+    hash: OnceCell<Option<ContentHash>>,
+}
+
+impl<'p> LazyFileState<'p> {
+    fn new(path: &'p str) -> Self {
+        Self { path, metadata: fs::symlink_metadata(path), hash: OnceCell::new() }
+    }
+
+    fn matches(&self, state: Option<FileState>) -> bool {
+        match (&self.metadata, state) {
+            (Err(error), None) => error.kind() == ErrorKind::NotFound,
+            (Ok(found), Some(state)) if found.is_file() && found.len() == state.size => {
+                let read = || fs::read(self.path).ok().map(|bytes| ContentHash::digest(&bytes));
+                *self.hash.get_or_init(read) == Some(state.hash)
+            }
+            _ => false,
+        }
     }
 }

@@ -1,18 +1,23 @@
-//! The editor's interface to a workspace: opening, changing, saving and closing documents.
+//! The editor's interface to a workspace: opening, changing, saving and closing documents, and sharing diagnostics.
 
-use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use bowline_history::changes::ChangeOrigin;
 use bowline_history::documents::{Document, DocumentTextSource, resolve_text_source};
 use bowline_history::ledger::WriteRejectedError;
 use bowline_policy::paths::Access;
+use bowline_protocol::diagnostics::{Diagnostic, FileDiagnostics};
 use bowline_text::merge::merge;
 use bowline_text::text;
 use rustix::fs::Stat;
 
-use super::apply::{ApplyError, ChangeGroup, FileBytes, NewFile, PlannedChange, ProgressCallback};
+use super::apply::{
+    ApplyError, ChangeGroup, FileBytes, NewFile, PlannedChange, ProgressCallback, apply_changes, read_current,
+};
+use super::diagnostics::SharedDiagnostics;
 use super::documents::{DocumentEvent, Documents, FileAttributes};
+use super::recover::recover_interrupted;
 use super::write::encode_text;
 use super::{Workspace, WorkspaceWriter};
 use crate::disk;
@@ -110,7 +115,7 @@ impl Workspace {
     /// Returns why nothing was saved, including when both changes touch the same lines.
     pub fn save_document(&self, path: &str) -> Result<OpenDocument, FilesError> {
         let mut writer = self.writer();
-        self.recover_interrupted(&mut writer, &self.inner.roots)?;
+        recover_interrupted(self, &mut writer, &self.inner.roots)?;
         let _lock = writer.journal.lock()?;
         for _ in 0..MAX_ATTEMPTS {
             let mut documents = self.documents();
@@ -135,7 +140,7 @@ impl Workspace {
         let admitted = roots.admit(path, Access::Write).map_err(FilesError::from)?;
         let known_by = documents.find(&admitted).ok_or_else(not_open)?;
         let document = documents.get(&known_by).ok_or_else(not_open)?;
-        let current = self.read_current(roots, &admitted)?;
+        let current = read_current(self, roots, &admitted)?;
         // A deleted file is recreated as it was.
         let kind = documents.file_attributes(&known_by);
         let mut format = kind.map_or_else(|| documents.new_format(&known_by), |kind| kind.format);
@@ -160,10 +165,10 @@ impl Workspace {
                 roots,
                 origin: &ChangeOrigin::default(),
                 changes: &[effect],
-                at: crate::clock::now(),
+                at: bowline_storage::clock::now(),
                 progress: ProgressCallback(None),
             };
-            let applied = self.apply(writer, &group)?;
+            let applied = apply_changes(self, writer, &group)?;
             stat = applied.first().and_then(|applied| applied.stat);
         }
         documents.show_saved_text(&known_by, &saved, stat.as_ref());
@@ -223,6 +228,41 @@ impl Workspace {
         self.documents().unsaved_texts().map(|(path, text)| (path.clone(), text.clone())).collect()
     }
 
+    /// Replaces the diagnostics of a file with those that an editor reports. They are stored under the file's canonical
+    /// path, which is returned.
+    ///
+    /// # Errors
+    /// Returns why the path is not in this workspace.
+    pub fn share_diagnostics(&self, path: &str, diagnostics: Vec<Diagnostic>) -> Result<String, FilesError> {
+        let admitted = self.inner.roots.admit(path, Access::Read)?;
+        let own = admitted.canonical().to_owned();
+        self.lock_diagnostics().replace_file(&own, diagnostics, &self.inner.notifier);
+        Ok(own)
+    }
+
+    /// Returns all diagnostics, by file.
+    #[must_use]
+    pub fn diagnostics(&self) -> Vec<(String, FileDiagnostics)> {
+        let shared = self.lock_diagnostics();
+        shared.iter().map(|(path, of_file)| (path.clone(), of_file.clone())).collect()
+    }
+
+    /// Returns the diagnostics of a file.
+    ///
+    /// # Errors
+    /// Returns why the path is not in this workspace.
+    pub fn file_diagnostics(&self, path: &str) -> Result<Option<FileDiagnostics>, FilesError> {
+        let admitted = self.inner.roots.admit(path, Access::Read)?;
+        Ok(self.lock_diagnostics().get(admitted.canonical()).cloned())
+    }
+
+    /// Subscribes to the paths of files whose diagnostics change, disappear or become outdated from now on. A listener
+    /// that falls 256 paths behind is dropped; it should query [`diagnostics`](Workspace::diagnostics) again.
+    #[must_use]
+    pub fn diagnostic_events(&self) -> Receiver<String> {
+        self.lock_diagnostics().subscribe()
+    }
+
     /// Reloads the document at a path, if it is open, has no unsaved text, and its file changed.
     pub(super) fn refresh_document(&self, admitted: &AdmittedPath) -> Result<(), FilesError> {
         let disk = admitted.target().map(|found| disk::file_version(&found.stat));
@@ -264,12 +304,21 @@ impl Workspace {
     }
 
     fn load_document(&self, admitted: &AdmittedPath) -> Result<Option<LoadedDocument>, FilesError> {
-        let Some(current) = self.read_current(&self.inner.roots, admitted)? else { return Ok(None) };
+        let Some(current) = read_current(self, &self.inner.roots, admitted)? else { return Ok(None) };
         let (stat, mode) = (current.stat, current.mode());
         let decoded = text::decode(current.bytes)
             .map_err(|why| FilesError::NotText { path: admitted.requested_path().to_owned(), why })?;
         let kind = FileAttributes { format: decoded.format, mode };
         Ok(Some(LoadedDocument { text: Arc::new(decoded.text), stat, attributes: kind }))
+    }
+
+    /// Marks the diagnostics of changed files as outdated.
+    pub(super) fn mark_diagnostics_stale<'p>(&self, paths: impl IntoIterator<Item = &'p str>) {
+        self.lock_diagnostics().mark_stale(paths, &self.inner.notifier);
+    }
+
+    fn lock_diagnostics(&self) -> MutexGuard<'_, SharedDiagnostics> {
+        self.inner.diagnostics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

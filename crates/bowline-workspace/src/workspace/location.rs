@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 
 use bowline_text::hash::ContentHash;
 
-use super::Workspace;
-
 /// The directory below the user's state directory that contains one directory per workspace.
 const WORKSPACES_DIRECTORY: &str = "workspaces";
 /// The file that contains the root's path.
@@ -15,17 +13,14 @@ const ROOT_FILE: &str = "root";
 /// The maximum length of that path, in bytes.
 const MAX_ROOT_BYTES: u64 = 16 << 10;
 
-impl Workspace {
-    /// Returns the roots of all workspaces that were opened with a journal below the user's state directory, sorted.
-    #[must_use]
-    pub fn known_roots(state: &Path) -> Vec<String> {
-        // A directory that cannot be listed is treated as empty: the result only serves hints.
-        let Ok(entries) = std::fs::read_dir(state.join(WORKSPACES_DIRECTORY)) else { return Vec::new() };
-        let mut roots: Vec<String> =
-            entries.filter_map(|entry| read_root(&entry.ok()?.path().join(ROOT_FILE))).collect();
-        roots.sort();
-        roots
-    }
+/// Returns the roots of all workspaces that were opened with a journal below the user's state directory, sorted.
+pub(super) fn known_roots(state: &Path) -> Vec<String> {
+    // A directory that cannot be listed is treated as empty: the result only serves hints.
+    let Ok(entries) = std::fs::read_dir(state.join(WORKSPACES_DIRECTORY)) else { return Vec::new() };
+    let mut roots: Vec<String> =
+        entries.filter_map(|entry| read_root(&entry.ok()?.path().join(ROOT_FILE))).collect();
+    roots.sort();
+    roots
 }
 
 /// Returns the directory of a workspace: a readable name, and the hash of its identity.

@@ -13,13 +13,14 @@ use bowline_policy::paths::Access;
 use bowline_text::hash::ContentHash;
 
 use super::apply::{
-    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback,
+    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback, apply_changes,
+    read_current,
 };
 use super::{Workspace, WorkspaceWriter};
-use crate::clock::now;
 use crate::error::FilesError;
 use crate::roots::Roots;
-use crate::walker;
+use bowline_storage::clock::now;
+use bowline_storage::file_clock;
 
 /// Limits on the merged writes that are remembered, in number and in bytes of text. Files beyond them are not
 /// protected.
@@ -101,54 +102,52 @@ impl MergedWrites {
     }
 }
 
-impl Workspace {
-    /// Attributes to the agent a text that it wrote to the disk before asking the engine to write the same. Otherwise
-    /// the text would become part of what the user saves.
-    pub(super) fn adopt_repeated_write(
-        &self,
-        writer: &mut WorkspaceWriter,
-        (path, current): (&str, Option<&CurrentFile>),
-        content: &str,
-        origin: &ChangeOrigin,
-    ) -> Result<(), FilesError> {
-        let WorkspaceWriter { journal, observer_state: lookout, .. } = writer;
-        if let Some(current) = current.filter(|current| current.bytes == content.as_bytes()) {
-            lookout.adopt_write(journal, &self.inner.roots, (path, &current.bytes), origin)?;
-        }
-        Ok(())
+/// Attributes to the agent a text that it wrote to the disk before asking the engine to write the same. Otherwise
+/// the text would become part of what the user saves.
+pub(super) fn adopt_repeated_write(
+    workspace: &Workspace,
+    writer: &mut WorkspaceWriter,
+    (path, current): (&str, Option<&CurrentFile>),
+    content: &str,
+    origin: &ChangeOrigin,
+) -> Result<(), FilesError> {
+    let WorkspaceWriter { journal, observer_state: lookout, .. } = writer;
+    if let Some(current) = current.filter(|current| current.bytes == content.as_bytes()) {
+        lookout.adopt_write(journal, &workspace.inner.roots, (path, &current.bytes), origin)?;
     }
+    Ok(())
+}
 
-    /// Restores the merged text of a file that its agent overwrote in this turn. Both changes are attributed to the
-    /// agent.
-    pub(super) fn restore_merged(
-        &self,
-        writer: &mut WorkspaceWriter,
-        roots: &Roots,
-        path: &str,
-        origin: &ChangeOrigin,
-    ) -> Result<(), ApplyError> {
-        // If the path is not writable, the write itself reports it.
-        let Ok(admitted) = roots.admit(path, Access::Write) else { return Ok(()) };
-        let canonical = admitted.canonical().to_owned();
-        if !writer.observer_state.merged_writes.has_write(&canonical, origin) {
-            return Ok(());
-        }
-        let Some(current) = self.read_current(roots, &admitted)? else { return Ok(()) };
-        let WorkspaceWriter { journal, observer_state: lookout, .. } = &mut *writer;
-        let hash = Some(ContentHash::digest(&current.bytes));
-        let disk = KnownFile { stamp: walker::file_stamp(&current.stat), hash, is_racy: false };
-        let Some(merged) = lookout.merged_writes.overwritten_text(&canonical, origin, &disk) else {
-            return Ok(());
-        };
-        let bytes = merged.to_vec();
-        lookout.adopt_write(journal, &self.inner.roots, (&canonical, &current.bytes), origin)?;
-        let new = Some(NewFile { bytes: FileBytes::Owned(bytes), mode: None });
-        let effect = PlannedChange { admitted, current: Some(current), new, reverses: Vec::new() };
-        let group =
-            ChangeGroup { roots, origin, changes: &[effect], at: now(), progress: ProgressCallback(None) };
-        self.apply(writer, &group)?;
-        Ok(())
+/// Restores the merged text of a file that its agent overwrote in this turn. Both changes are attributed to the
+/// agent.
+pub(super) fn restore_merged(
+    workspace: &Workspace,
+    writer: &mut WorkspaceWriter,
+    roots: &Roots,
+    path: &str,
+    origin: &ChangeOrigin,
+) -> Result<(), ApplyError> {
+    // If the path is not writable, the write itself reports it.
+    let Ok(admitted) = roots.admit(path, Access::Write) else { return Ok(()) };
+    let canonical = admitted.canonical().to_owned();
+    if !writer.observer_state.merged_writes.has_write(&canonical, origin) {
+        return Ok(());
     }
+    let Some(current) = read_current(workspace, roots, &admitted)? else { return Ok(()) };
+    let WorkspaceWriter { journal, observer_state: lookout, .. } = &mut *writer;
+    let hash = Some(ContentHash::digest(&current.bytes));
+    let disk = KnownFile { stamp: file_clock::file_stamp(&current.stat), hash, is_racy: false };
+    let Some(merged) = lookout.merged_writes.overwritten_text(&canonical, origin, &disk) else {
+        return Ok(());
+    };
+    let bytes = merged.to_vec();
+    lookout.adopt_write(journal, &workspace.inner.roots, (&canonical, &current.bytes), origin)?;
+    let new = Some(NewFile { bytes: FileBytes::Owned(bytes), mode: None });
+    let effect = PlannedChange { admitted, current: Some(current), new, reverses: Vec::new() };
+    let group =
+        ChangeGroup { roots, origin, changes: &[effect], at: now(), progress: ProgressCallback(None) };
+    apply_changes(workspace, writer, &group)?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,8 +5,6 @@
 
 use tokio::sync::broadcast::{Receiver, Sender};
 
-use super::Workspace;
-
 /// How many notifications are queued for a slow subscriber; beyond that the oldest are dropped, and it learns how many.
 const MAX_NOTIFICATIONS: usize = 256;
 
@@ -21,7 +19,8 @@ pub enum WorkspaceNotification {
     Diagnostics(String),
     /// The set of changes in effect: some were undone or redone.
     Changes,
-    /// Texts of the user that exist only in the journal: [`Workspace::report_kept_texts`] lists them.
+    /// Texts of the user that exist only in the journal:
+    /// [`Workspace::report_kept_texts`](super::Workspace::report_kept_texts) lists them.
     TextsKept,
 }
 
@@ -40,14 +39,9 @@ impl Notifier {
     pub(super) fn notify(&self, news: WorkspaceNotification) {
         self.0.send(news).ok();
     }
-}
 
-impl Workspace {
-    /// Subscribes to changes of documents and diagnostics, and to undone changes, from now on. A subscriber that falls
-    /// behind learns how many notifications it missed, and should query everything again.
-    #[must_use]
-    pub fn subscribe(&self) -> Receiver<WorkspaceNotification> {
-        self.inner.notifier.0.subscribe()
+    pub(super) fn subscribe(&self) -> Receiver<WorkspaceNotification> {
+        self.0.subscribe()
     }
 }
 

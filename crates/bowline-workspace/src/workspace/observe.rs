@@ -20,19 +20,19 @@ use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
 
 use super::apply::ApplyError;
-use super::merged_writes::MergedWrites;
+use super::merged_writes::{MergedWrites, restore_merged};
 use super::{Workspace, WorkspaceWriter};
-use crate::clock::now;
+use crate::disk::replace::is_temp_name;
 use crate::error::FilesError;
-use crate::file_clock::now_ns;
-use crate::file_watcher::{DirtyPaths, FileWatcher, FileWatcherError, FileWatcherOptions};
 use crate::journal::{
     ApplyMethod, BaselineRow, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal, JournalError,
 };
+use crate::observer::file_watcher::{DirtyPaths, FileWatcher, FileWatcherError, FileWatcherOptions};
 use crate::observer::{Observation, Observer, ObserverOptions, ScanEvent, ScanReport, ScannedChange};
-use crate::replace::is_temp_name;
 use crate::roots::Roots;
 use crate::walker;
+use bowline_storage::clock::now;
+use bowline_storage::file_clock::now_ns;
 
 mod batch;
 
@@ -98,142 +98,117 @@ pub struct ObserveStartReport {
     pub unrestorable: Vec<String>,
 }
 
-impl Workspace {
-    /// Starts observing: learns the existing files, and stores small ones so that later changes can be undone. Changes
-    /// since the workspace was last observed are learned but not recorded, because they cannot be attributed.
-    ///
-    /// This takes long for a large tree. Reads and writes continue meanwhile; scans find nothing until this has
-    /// returned.
-    ///
-    /// # Errors
-    /// Fails if the journal cannot be used. A stopped scan is not an error; the report says so.
-    pub fn start_observing(
-        &self,
-        options: ObserverOptions,
-        watching: WatchMode,
-        progress: &mut ScanProgress<'_>,
-    ) -> Result<ObserveStartReport, FilesError> {
-        let roots = &self.inner.roots;
-        let (watch, not_watched) = match watching {
-            WatchMode::Off => (None, None),
-            // The next scan finds what happens during the first one.
-            WatchMode::IfPossible => match FileWatcher::start(roots, FileWatcherOptions::default()) {
-                Ok(watch) => (Some(watch), None),
-                Err(why) => (None, Some(why)),
-            },
+/// As [`Workspace::start_observing`].
+pub(super) fn start_observing(
+    workspace: &Workspace,
+    options: ObserverOptions,
+    watching: WatchMode,
+    progress: &mut ScanProgress<'_>,
+) -> Result<ObserveStartReport, FilesError> {
+    let roots = &workspace.inner.roots;
+    let (watch, not_watched) = match watching {
+        WatchMode::Off => (None, None),
+        // The next scan finds what happens during the first one.
+        WatchMode::IfPossible => match FileWatcher::start(roots, FileWatcherOptions::default()) {
+            Ok(watch) => (Some(watch), None),
+            Err(why) => (None, Some(why)),
+        },
+    };
+    // The next scan searches the journal after this change for what the engine writes during the first one.
+    let (stored, seen) = {
+        let writer = workspace.writer();
+        (writer.journal.baseline()?, newest_change(&writer.journal)?)
+    };
+    let mut observer = Observer::restore(options, stored.into_iter().map(from_baseline_row));
+    let mut batch = Batch::default();
+    let mut failed = None;
+    // Both locks are held only per batch, so that neither the engine nor other processes are blocked.
+    let keep = |learnt: &[_]| store_learned(&mut workspace.writer().journal, learnt);
+    let observation = observer.first_scan(roots, now_ns(), &mut |event| {
+        let (path, known, bytes) = match event {
+            ScanEvent::Progress(files) => return progress(files),
+            ScanEvent::Content { path, known, bytes } => (path, Some(*known), Some(bytes)),
+            ScanEvent::Change(seen, bytes) => (seen.path.as_str(), seen.after, bytes),
         };
-        // The next scan searches the journal after this change for what the engine writes during the first one.
-        let (stored, seen) = {
-            let writer = self.writer();
-            (writer.journal.baseline()?, newest_change(&writer.journal)?)
+        let secret = walker::find_root(roots, path).is_none_or(|(_, way)| walker::is_secret(way));
+        let (Some(known), Some(bytes), false) = (known, bytes, secret) else {
+            return ControlFlow::Continue(());
         };
-        let mut observer = Observer::restore(options, stored.into_iter().map(from_baseline_row));
-        let mut batch = Batch::default();
-        let mut failed = None;
-        // Both locks are held only per batch, so that neither the engine nor other processes are blocked.
-        let keep = |learnt: &[_]| store_learned(&mut self.writer().journal, learnt);
-        let observation = observer.first_scan(roots, now_ns(), &mut |event| {
-            let (path, known, bytes) = match event {
-                ScanEvent::Progress(files) => return progress(files),
-                ScanEvent::Content { path, known, bytes } => (path, Some(*known), Some(bytes)),
-                ScanEvent::Change(seen, bytes) => (seen.path.as_str(), seen.after, bytes),
-            };
-            let secret = walker::find_root(roots, path).is_none_or(|(_, way)| walker::is_secret(way));
-            let (Some(known), Some(bytes), false) = (known, bytes, secret) else {
-                return ControlFlow::Continue(());
-            };
-            let size = bytes.len();
-            let learnt = (to_baseline_row(path, &known), bytes);
-            to_control_flow(batch.add(learnt, size, keep), &mut failed)
-        });
-        failed.map_or_else(|| batch.flush(keep), Err)?;
-        let mut writer = self.writer();
-        let WorkspaceWriter { journal, observer_state: lookout, .. } = &mut *writer;
-        let _lock = journal.lock()?;
-        store_baseline(journal, &observation)?;
-        let mut unrestorable = Vec::new();
-        for path in observation.report.changed_meanwhile.clone() {
-            let filter =
-                ChangeFilter { path: Some(&path), after: seen, limit: Some(1), ..ChangeFilter::default() };
-            if journal.changes(&filter)?.is_empty() {
-                unrestorable.push(path);
-            }
+        let size = bytes.len();
+        let learnt = (to_baseline_row(path, &known), bytes);
+        to_control_flow(batch.add(learnt, size, keep), &mut failed)
+    });
+    failed.map_or_else(|| batch.flush(keep), Err)?;
+    let mut writer = workspace.writer();
+    let WorkspaceWriter { journal, observer_state: lookout, .. } = &mut *writer;
+    let _lock = journal.lock()?;
+    store_baseline(journal, &observation)?;
+    let mut unrestorable = Vec::new();
+    for path in observation.report.changed_meanwhile.clone() {
+        let filter =
+            ChangeFilter { path: Some(&path), after: seen, limit: Some(1), ..ChangeFilter::default() };
+        if journal.changes(&filter)?.is_empty() {
+            unrestorable.push(path);
         }
-        let (awaited, merged) =
-            (std::mem::take(&mut lookout.expected_writes), std::mem::take(&mut lookout.merged_writes));
-        // A stopped scan has not learned the remaining files.
-        let is_behind = observation.report.stopped;
-        let foreign = self.inner.options.foreign_files.clone();
-        *lookout = ObserverState {
-            observer: Some(observer),
-            watcher: watch,
-            needs_full_scan: is_behind,
-            last_change: seen,
-            expected_writes: awaited,
-            foreign_files: foreign,
-            merged_writes: merged,
-        };
-        Ok(ObserveStartReport { report: observation.report, watcher_error: not_watched, unrestorable })
     }
+    let (awaited, merged) =
+        (std::mem::take(&mut lookout.expected_writes), std::mem::take(&mut lookout.merged_writes));
+    // A stopped scan has not learned the remaining files.
+    let is_behind = observation.report.stopped;
+    let foreign = workspace.inner.options.foreign_files.clone();
+    *lookout = ObserverState {
+        observer: Some(observer),
+        watcher: watch,
+        needs_full_scan: is_behind,
+        last_change: seen,
+        expected_writes: awaited,
+        foreign_files: foreign,
+        merged_writes: merged,
+    };
+    Ok(ObserveStartReport { report: observation.report, watcher_error: not_watched, unrestorable })
+}
 
-    /// Detects files that changed on disk without passing through the engine since the last scan, and records the
-    /// changes as observed. Returns nothing if observation was not started.
-    ///
-    /// # Errors
-    /// Fails if the journal cannot be used.
-    pub fn observe(
-        &self,
-        origin: &ChangeOrigin,
-        progress: &mut ScanProgress<'_>,
-    ) -> Result<ObserveReport, FilesError> {
-        self.observe_with_origins(&|_| origin.clone(), progress)
-    }
-
-    /// As [`Workspace::observe`], with the origin of a change determined by its file.
-    ///
-    /// # Errors
-    /// Fails if the journal cannot be used.
-    pub fn observe_with_origins(
-        &self,
-        origin: &dyn Fn(&str) -> ChangeOrigin,
-        progress: &mut ScanProgress<'_>,
-    ) -> Result<ObserveReport, FilesError> {
-        let roots = &self.inner.roots;
-        let mut guard = self.writer();
-        let writer = &mut *guard;
-        let _lock = writer.journal.lock()?;
-        let WorkspaceWriter { journal, observer_state: lookout, pruned_at: pruned, .. } = writer;
-        let (observed, changed) = match lookout.scan_changes(journal, roots, &mut now_ns, origin, progress) {
-            Ok(found) => found,
-            Err(error) => {
-                lookout.needs_full_scan = true;
-                return Err(error);
-            }
-        };
-        let at = now();
-        // The clock may have been set back.
-        if at.0.saturating_sub(pruned.0).unsigned_abs() > PRUNE_INTERVAL_MS {
-            journal.prune(at)?;
-            *pruned = at;
+/// As [`Workspace::observe_with_origins`].
+pub(super) fn scan_workspace(
+    workspace: &Workspace,
+    origin: &dyn Fn(&str) -> ChangeOrigin,
+    progress: &mut ScanProgress<'_>,
+) -> Result<ObserveReport, FilesError> {
+    let roots = &workspace.inner.roots;
+    let mut guard = workspace.writer();
+    let writer = &mut *guard;
+    let _lock = writer.journal.lock()?;
+    let WorkspaceWriter { journal, observer_state: lookout, pruned_at: pruned, .. } = writer;
+    let (observed, changed) = match lookout.scan_changes(journal, roots, &mut now_ns, origin, progress) {
+        Ok(found) => found,
+        Err(error) => {
+            lookout.needs_full_scan = true;
+            return Err(error);
         }
-        self.mark_diagnostics_stale(changed.iter().map(String::as_str));
-        for path in &changed {
-            match self.restore_merged(writer, roots, path, &origin(path)) {
-                // If the file changes again in the meantime, the next scan finds that.
-                Ok(()) | Err(ApplyError::Raced) => {}
-                Err(ApplyError::Failed(error)) => return Err(error),
-            }
-            // An editor should show the new text, unless it has unsaved changes. Content that is no longer text cannot
-            // be shown.
-            if let Ok(admitted) = roots.admit(path, Access::Read)
-                && let Err(error) = self.refresh_document(&admitted)
-                && !matches!(error, FilesError::NotText { .. } | FilesError::TooLarge { .. })
-            {
-                return Err(error);
-            }
-        }
-        Ok(observed)
+    };
+    let at = now();
+    // The clock may have been set back.
+    if at.0.saturating_sub(pruned.0).unsigned_abs() > PRUNE_INTERVAL_MS {
+        journal.prune(at)?;
+        *pruned = at;
     }
+    workspace.mark_diagnostics_stale(changed.iter().map(String::as_str));
+    for path in &changed {
+        match restore_merged(workspace, writer, roots, path, &origin(path)) {
+            // If the file changes again in the meantime, the next scan finds that.
+            Ok(()) | Err(ApplyError::Raced) => {}
+            Err(ApplyError::Failed(error)) => return Err(error),
+        }
+        // An editor should show the new text, unless it has unsaved changes. Content that is no longer text cannot
+        // be shown.
+        if let Ok(admitted) = roots.admit(path, Access::Read)
+            && let Err(error) = workspace.refresh_document(&admitted)
+            && !matches!(error, FilesError::NotText { .. } | FilesError::TooLarge { .. })
+        {
+            return Err(error);
+        }
+    }
+    Ok(observed)
 }
 
 impl ObserverState {

@@ -10,16 +10,18 @@ use bowline_text::display::quote;
 use bowline_text::hash::ContentHash;
 
 use super::apply::transaction::{ChangeJob, FileTransaction};
-use super::apply::{FileBytes, NewFile, PlannedChange, ProgressCallback};
+use super::apply::{FileBytes, NewFile, PlannedChange, ProgressCallback, read_current};
+use super::kept_texts::keep_text;
+use super::late_writes::merge_late_write;
 use super::{Workspace, WorkspaceWriter};
 use crate::disk;
-use crate::disk_calls::DiskCalls;
-use crate::displaced_files::{self, DisplacedDir};
+use crate::disk::displaced_files::{self, DisplacedDir};
+use crate::disk::replace::{self, ExpectedFile, Replacement};
+use crate::disk::writers::{self, WaitPurpose, WriterState};
 use crate::error::FilesError;
 use crate::journal::{ApplyMethod, ChangeOutcome, Journal, JournalError, PendingChange};
-use crate::replace::{self, ExpectedFile, Replacement};
 use crate::roots::{AdmitError, FileLocation, Roots};
-use crate::writers::{self, WaitPurpose, WriterState};
+use bowline_storage::disk_calls::DiskCalls;
 
 /// An interrupted write, and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,207 +47,207 @@ impl fmt::Display for RecoveredWrite {
     }
 }
 
-impl Workspace {
-    /// Recovers interrupted writes below some roots. Changes outside of them stay pending.
-    pub(super) fn recover(
-        &self,
-        writer: &mut WorkspaceWriter,
-        roots: &Roots,
-    ) -> Result<Vec<RecoveredWrite>, FilesError> {
-        let _lock = writer.journal.lock()?;
-        let pending = writer.journal.pending_changes()?;
-        let mut recovered = Vec::new();
-        writer.needs_recovery = false;
-        // Changes begun together share their time and origin.
-        for group in pending.chunk_by(|one, next| {
-            (one.change.at, &one.change.origin) == (next.change.at, &next.change.origin)
-        }) {
-            let mut outcomes: Vec<_> =
-                group.iter().map(|pending| self.recover_change(writer, roots, pending)).collect();
-            // A group is applied as a whole: if part of it is done, the rest is completed.
-            if outcomes.contains(&Some(recovery::RecoveryOutcome::Done)) {
-                for (pending, outcome) in group.iter().zip(&mut outcomes) {
-                    if *outcome == Some(recovery::RecoveryOutcome::Abandoned) {
-                        let carried = self.complete_change(writer, roots, pending);
-                        *outcome = carried.then_some(recovery::RecoveryOutcome::Done);
-                    }
+/// Recovers interrupted writes below some roots. Changes outside of them stay pending.
+pub(super) fn recover_writes(
+    workspace: &Workspace,
+    writer: &mut WorkspaceWriter,
+    roots: &Roots,
+) -> Result<Vec<RecoveredWrite>, FilesError> {
+    let _lock = writer.journal.lock()?;
+    let pending = writer.journal.pending_changes()?;
+    let mut recovered = Vec::new();
+    writer.needs_recovery = false;
+    // Changes begun together share their time and origin.
+    for group in pending
+        .chunk_by(|one, next| (one.change.at, &one.change.origin) == (next.change.at, &next.change.origin))
+    {
+        let mut outcomes: Vec<_> =
+            group.iter().map(|pending| recover_change(workspace, writer, roots, pending)).collect();
+        // A group is applied as a whole: if part of it is done, the rest is completed.
+        if outcomes.contains(&Some(recovery::RecoveryOutcome::Done)) {
+            for (pending, outcome) in group.iter().zip(&mut outcomes) {
+                if *outcome == Some(recovery::RecoveryOutcome::Abandoned) {
+                    let carried = complete_change(workspace, writer, roots, pending);
+                    *outcome = carried.then_some(recovery::RecoveryOutcome::Done);
                 }
             }
-            // The group stays pending as a whole while one of its changes is undecided; otherwise that one would later
-            // be judged without the others.
-            let Some(outcomes) = outcomes.into_iter().collect::<Option<Vec<_>>>() else {
-                writer.needs_recovery = true;
-                continue;
-            };
-            let settled: Vec<_> = group
-                .iter()
-                .zip(&outcomes)
-                .map(|(pending, outcome)| (pending.change.id, to_change_outcome(*outcome)))
-                .collect();
-            writer.journal.settle(&settled)?;
-            let group = group.iter().zip(outcomes);
-            recovered.extend(
-                group.map(|(pending, outcome)| RecoveredWrite { change: pending.change.clone(), outcome }),
-            );
         }
-        Ok(recovered)
-    }
-
-    /// Recovers interrupted writes, if there are any.
-    pub(super) fn recover_interrupted(
-        &self,
-        writer: &mut WorkspaceWriter,
-        roots: &Roots,
-    ) -> Result<(), FilesError> {
-        if writer.needs_recovery {
-            self.recover(writer, roots)?;
-        }
-        Ok(())
-    }
-
-    fn recover_change(
-        &self,
-        writer: &mut WorkspaceWriter,
-        roots: &Roots,
-        pending: &PendingChange,
-    ) -> Option<recovery::RecoveryOutcome> {
-        let change = &pending.change;
-        let admitted = match roots.admit(&change.path, Access::Write) {
-            // A file may now stand where the change's directory was.
-            Err(AdmitError::NotADirectory(_)) => return Some(outcome_without_directory(change)),
-            admitted => admitted.ok()?,
+        // The group stays pending as a whole while one of its changes is undecided; otherwise that one would later
+        // be judged without the others.
+        let Some(outcomes) = outcomes.into_iter().collect::<Option<Vec<_>>>() else {
+            writer.needs_recovery = true;
+            continue;
         };
-        // The path now leads elsewhere, through a link.
-        if admitted.canonical() != change.path {
-            return None;
-        }
-        let (method, temp) = match &pending.method {
-            ApplyMethod::Rename { temp } if replace::is_temp_name(temp) => {
-                (WriteMethod::Exchange, Some(temp.as_str()))
-            }
-            ApplyMethod::InPlace => (WriteMethod::InPlace, None),
-            ApplyMethod::Rename { .. } | ApplyMethod::AlreadyApplied => {
-                return Some(recovery::RecoveryOutcome::Unknown);
-            }
-        };
-        let Some(place) = roots.locate(&admitted).ok()? else {
-            return Some(outcome_without_directory(change));
-        };
-        let cap = self.inner.options.max_write_bytes;
-        let temp_file = temp.map_or(Ok(None), |temp| read_contents(&place, temp, cap)).ok()?;
-        let writers = temp_file.as_ref().map_or(WriterState::None, |(.., writers)| *writers);
-        let displaced = DisplacedDir::new(
-            &self.inner.journal_directory,
-            roots.root_handle(&admitted),
-            admitted.canonical(),
+        let settled: Vec<_> = group
+            .iter()
+            .zip(&outcomes)
+            .map(|(pending, outcome)| (pending.change.id, to_change_outcome(*outcome)))
+            .collect();
+        writer.journal.settle(&settled)?;
+        let group = group.iter().zip(outcomes);
+        recovered.extend(
+            group.map(|(pending, outcome)| RecoveredWrite { change: pending.change.clone(), outcome }),
         );
-        if place.is_directory() {
-            // The file cannot be restored here. The content of its temporary file is in the journal, or is added to it.
-            let left = temp.zip(temp_file.as_ref().map(|(_, bytes, _)| bytes));
-            let is_removed = left.is_none_or(|(temp, bytes)| {
-                let hash = Some(ContentHash::digest(bytes));
-                let is_known =
-                    [change.before, change.after].iter().any(|side| side.map(|side| side.hash) == hash);
-                (is_known || self.keep_text(writer, &change.path, (bytes, 0o644), None).is_ok())
-                    && replace::remove_temp(&place, temp, &self.inner.calls).is_ok()
-            });
-            return is_removed.then(|| outcome_without_directory(change));
+    }
+    Ok(recovered)
+}
+
+/// Recovers interrupted writes, if there are any.
+pub(super) fn recover_interrupted(
+    workspace: &Workspace,
+    writer: &mut WorkspaceWriter,
+    roots: &Roots,
+) -> Result<(), FilesError> {
+    if writer.needs_recovery {
+        recover_writes(workspace, writer, roots)?;
+    }
+    Ok(())
+}
+
+fn recover_change(
+    workspace: &Workspace,
+    writer: &mut WorkspaceWriter,
+    roots: &Roots,
+    pending: &PendingChange,
+) -> Option<recovery::RecoveryOutcome> {
+    let change = &pending.change;
+    let admitted = match roots.admit(&change.path, Access::Write) {
+        // A file may now stand where the change's directory was.
+        Err(AdmitError::NotADirectory(_)) => return Some(outcome_without_directory(change)),
+        admitted => admitted.ok()?,
+    };
+    // The path now leads elsewhere, through a link.
+    if admitted.canonical() != change.path {
+        return None;
+    }
+    let (method, temp) = match &pending.method {
+        ApplyMethod::Rename { temp } if replace::is_temp_name(temp) => {
+            (WriteMethod::Exchange, Some(temp.as_str()))
         }
-        let current = read_contents(&place, place.file_name(), cap).ok()?;
-        // Without both texts the outcome cannot be determined, and nothing is touched.
-        let journal = &writer.journal;
-        let (before, after) = (load_side(journal, change.before)?, load_side(journal, change.after)?);
-        if matches!((&before, &after), (StoredSide::Lost, _) | (_, StoredSide::Lost)) {
+        ApplyMethod::InPlace => (WriteMethod::InPlace, None),
+        ApplyMethod::Rename { .. } | ApplyMethod::AlreadyApplied => {
             return Some(recovery::RecoveryOutcome::Unknown);
         }
-        let bytes = |file: &Option<OpenContents>| file.as_ref().map(|(_, bytes, _)| bytes.clone());
-        let (current_bytes, temp_bytes) = (bytes(&current), bytes(&temp_file));
-        let remains = InterruptedWrite {
-            method,
-            before: before.bytes(),
-            after: after.bytes(),
-            current: current_bytes.as_deref(),
-            temp: temp_bytes.as_deref(),
-        };
-        let (outcome, repair) = decide_recovery(remains);
-        let calls = &self.inner.calls;
-        let repaired = match (repair, temp) {
-            (Repair::None, _) => true,
-            (Repair::RemoveTemp, Some(temp)) => {
-                displace_temp(&place, temp, temp_bytes.as_deref(), displaced, calls)
-            }
-            (Repair::ExchangeBack, Some(temp)) => {
-                replace::exchange_back(&place, temp, displaced, calls).is_ok()
-            }
-            (Repair::RenameBack, Some(temp)) => replace::rename_back(&place, temp, calls).is_ok(),
-            // A program has it open for writing: its text is merged once it has finished.
-            (Repair::KeepTemp, Some(temp)) if writers.has_writer() => {
-                displace_temp(&place, temp, temp_bytes.as_deref(), displaced, calls)
-            }
-            (Repair::KeepTemp, Some(temp)) => {
-                let kept = temp_bytes.as_deref().is_none_or(|bytes| {
-                    let now = current_bytes.as_deref();
-                    self.keep_text(writer, &change.path, (bytes, 0o644), now).is_ok()
-                });
-                kept && replace::remove_temp(&place, temp, calls).is_ok()
-            }
-            (Repair::CompleteWrite, _) => match (&current, after.bytes()) {
-                (Some((file, bytes, _)), Some(after)) => rustix::fs::fstat(file).is_ok_and(|stat| {
-                    let new = Replacement { bytes: after, mode: change.after.map(|after| after.mode) };
-                    let mut late = Vec::new();
-                    let old = ExpectedFile { stat: &stat, bytes };
-                    replace::write_in_place(&place, old, new, calls, &mut late).is_ok()
-                        && late
-                            .into_iter()
-                            .all(|late| self.merge_late_write(writer, roots, &admitted, late).is_ok())
-                }),
-                _ => false,
-            },
-            (_, None) => false,
-        };
-        repaired.then_some(outcome)
+    };
+    let Some(place) = roots.locate(&admitted).ok()? else {
+        return Some(outcome_without_directory(change));
+    };
+    let cap = workspace.inner.options.max_write_bytes;
+    let temp_file = temp.map_or(Ok(None), |temp| read_contents(&place, temp, cap)).ok()?;
+    let writers = temp_file.as_ref().map_or(WriterState::None, |(.., writers)| *writers);
+    let displaced = DisplacedDir::new(
+        &workspace.inner.journal_directory,
+        roots.root_handle(&admitted),
+        admitted.canonical(),
+    );
+    if place.is_directory() {
+        // The file cannot be restored here. The content of its temporary file is in the journal, or is added to it.
+        let left = temp.zip(temp_file.as_ref().map(|(_, bytes, _)| bytes));
+        let is_removed = left.is_none_or(|(temp, bytes)| {
+            let hash = Some(ContentHash::digest(bytes));
+            let is_known =
+                [change.before, change.after].iter().any(|side| side.map(|side| side.hash) == hash);
+            (is_known || keep_text(workspace, writer, &change.path, (bytes, 0o644), None).is_ok())
+                && replace::remove_temp(&place, temp, &workspace.inner.calls).is_ok()
+        });
+        return is_removed.then(|| outcome_without_directory(change));
     }
+    let current = read_contents(&place, place.file_name(), cap).ok()?;
+    // Without both texts the outcome cannot be determined, and nothing is touched.
+    let journal = &writer.journal;
+    let (before, after) = (load_side(journal, change.before)?, load_side(journal, change.after)?);
+    if matches!((&before, &after), (StoredSide::Lost, _) | (_, StoredSide::Lost)) {
+        return Some(recovery::RecoveryOutcome::Unknown);
+    }
+    let bytes = |file: &Option<OpenContents>| file.as_ref().map(|(_, bytes, _)| bytes.clone());
+    let (current_bytes, temp_bytes) = (bytes(&current), bytes(&temp_file));
+    let remains = InterruptedWrite {
+        method,
+        before: before.bytes(),
+        after: after.bytes(),
+        current: current_bytes.as_deref(),
+        temp: temp_bytes.as_deref(),
+    };
+    let (outcome, repair) = decide_recovery(remains);
+    let calls = &workspace.inner.calls;
+    let repaired = match (repair, temp) {
+        (Repair::None, _) => true,
+        (Repair::RemoveTemp, Some(temp)) => {
+            displace_temp(&place, temp, temp_bytes.as_deref(), displaced, calls)
+        }
+        (Repair::ExchangeBack, Some(temp)) => replace::exchange_back(&place, temp, displaced, calls).is_ok(),
+        (Repair::RenameBack, Some(temp)) => replace::rename_back(&place, temp, calls).is_ok(),
+        // A program has it open for writing: its text is merged once it has finished.
+        (Repair::KeepTemp, Some(temp)) if writers.has_writer() => {
+            displace_temp(&place, temp, temp_bytes.as_deref(), displaced, calls)
+        }
+        (Repair::KeepTemp, Some(temp)) => {
+            let kept = temp_bytes.as_deref().is_none_or(|bytes| {
+                let now = current_bytes.as_deref();
+                keep_text(workspace, writer, &change.path, (bytes, 0o644), now).is_ok()
+            });
+            kept && replace::remove_temp(&place, temp, calls).is_ok()
+        }
+        (Repair::CompleteWrite, _) => match (&current, after.bytes()) {
+            (Some((file, bytes, _)), Some(after)) => rustix::fs::fstat(file).is_ok_and(|stat| {
+                let new = Replacement { bytes: after, mode: change.after.map(|after| after.mode) };
+                let mut late = Vec::new();
+                let old = ExpectedFile { stat: &stat, bytes };
+                replace::write_in_place(&place, old, new, calls, &mut late).is_ok()
+                    && late
+                        .into_iter()
+                        .all(|late| merge_late_write(workspace, writer, roots, &admitted, late).is_ok())
+            }),
+            _ => false,
+        },
+        (_, None) => false,
+    };
+    repaired.then_some(outcome)
+}
 
-    /// Applies a pending change, because others of its group were applied.
-    fn complete_change(&self, writer: &mut WorkspaceWriter, roots: &Roots, pending: &PendingChange) -> bool {
-        let change = &pending.change;
-        let (temp, in_place) = match &pending.method {
-            ApplyMethod::Rename { temp } => (temp.as_str(), false),
-            ApplyMethod::InPlace => ("", true),
-            ApplyMethod::AlreadyApplied => return false,
-        };
-        let effect = || -> Option<PlannedChange> {
-            let admitted = roots.admit(&change.path, Access::Write).ok()?;
-            let current = self.read_current(roots, &admitted).ok()?;
-            let before = load_side(&writer.journal, change.before)?;
-            let after = load_side(&writer.journal, change.after)?;
-            let new = match after {
-                StoredSide::Bytes(bytes) => Some(NewFile {
-                    bytes: FileBytes::Owned(bytes),
-                    mode: change.after.map(|after| after.mode),
-                }),
-                StoredSide::Absent => None,
-                StoredSide::Lost => return None,
-            };
-            // The file may have changed in the meantime.
-            let is_before = current.as_ref().map(|current| current.bytes.as_slice()) == before.bytes();
-            if !is_before || matches!(before, StoredSide::Lost) {
-                return None;
+/// Applies a pending change, because others of its group were applied.
+fn complete_change(
+    workspace: &Workspace,
+    writer: &mut WorkspaceWriter,
+    roots: &Roots,
+    pending: &PendingChange,
+) -> bool {
+    let change = &pending.change;
+    let (temp, in_place) = match &pending.method {
+        ApplyMethod::Rename { temp } => (temp.as_str(), false),
+        ApplyMethod::InPlace => ("", true),
+        ApplyMethod::AlreadyApplied => return false,
+    };
+    let effect = || -> Option<PlannedChange> {
+        let admitted = roots.admit(&change.path, Access::Write).ok()?;
+        let current = read_current(workspace, roots, &admitted).ok()?;
+        let before = load_side(&writer.journal, change.before)?;
+        let after = load_side(&writer.journal, change.after)?;
+        let new = match after {
+            StoredSide::Bytes(bytes) => {
+                Some(NewFile { bytes: FileBytes::Owned(bytes), mode: change.after.map(|after| after.mode) })
             }
-            Some(PlannedChange { admitted, current, new, reverses: Vec::new() })
+            StoredSide::Absent => None,
+            StoredSide::Lost => return None,
         };
-        let Some(effect) = effect() else { return false };
-        let mut late = Vec::new();
-        let jobs = [ChangeJob { change: &effect, temp, in_place }];
-        let place = (roots, self.inner.journal_directory.as_path());
-        let done =
-            FileTransaction::new(place, &self.inner.calls, &jobs, ProgressCallback(None), &mut late).run();
-        let done = done.is_ok_and(|done| done.iter().all(|done| done.is_clean));
-        let brought = late
-            .into_iter()
-            .all(|(_, late)| self.merge_late_write(writer, roots, &effect.admitted, late).is_ok());
-        done && brought
-    }
+        // The file may have changed in the meantime.
+        let is_before = current.as_ref().map(|current| current.bytes.as_slice()) == before.bytes();
+        if !is_before || matches!(before, StoredSide::Lost) {
+            return None;
+        }
+        Some(PlannedChange { admitted, current, new, reverses: Vec::new() })
+    };
+    let Some(effect) = effect() else { return false };
+    let mut late = Vec::new();
+    let jobs = [ChangeJob { change: &effect, temp, in_place }];
+    let place = (roots, workspace.inner.journal_directory.as_path());
+    let done =
+        FileTransaction::new(place, &workspace.inner.calls, &jobs, ProgressCallback(None), &mut late).run();
+    let done = done.is_ok_and(|done| done.iter().all(|done| done.is_clean));
+    let brought = late
+        .into_iter()
+        .all(|(_, late)| merge_late_write(workspace, writer, roots, &effect.admitted, late).is_ok());
+    done && brought
 }
 
 /// Returns the outcome of a change whose file cannot exist: its directory is gone, or a directory has its name.

@@ -1,14 +1,17 @@
 //! Reversing changes of one file, from the texts that the journal keeps.
 
-use bowline_history::changes::{Change, Reversal};
+use bowline_history::changes::{Change, FileState, Reversal};
 use bowline_history::undo::{self, ConflictResolution, FileContent, ReversalPlan, ReversalStep};
+use bowline_text::hash::ContentHash;
 
-use super::undo::{StoredFile, load_stored_file};
 use crate::error::FilesError;
 use crate::journal::Journal;
 
 /// The bytes and mode of a file; `None` if it does not exist.
 pub(super) type OptionalFile = Option<(Vec<u8>, u32)>;
+
+/// A file on one side of a change, with its bytes if they are stored.
+pub(super) type StoredFile = (FileState, Option<Vec<u8>>);
 
 /// How to reverse the changes of a file.
 #[derive(Debug, Clone, Copy, Default)]
@@ -88,4 +91,28 @@ fn to_content(kept: &Option<StoredFile>) -> FileContent<'_> {
         Some((state, Some(bytes))) => FileContent::Bytes { bytes, mode: state.mode },
         Some((_, None)) => FileContent::Unknown,
     }
+}
+
+pub(super) fn load_stored_file(
+    journal: &Journal,
+    state: Option<FileState>,
+) -> Result<Option<StoredFile>, FilesError> {
+    let Some(state) = state else { return Ok(None) };
+    Ok(Some((state, journal.content(&state.hash)?)))
+}
+
+/// Returns bytes in memory in the form of a stored file.
+pub(super) fn stored_file_from_bytes(bytes: Vec<u8>, mode: u32) -> StoredFile {
+    let state = FileState { hash: ContentHash::digest(&bytes), size: bytes.len() as u64, mode };
+    (state, Some(bytes))
+}
+
+/// Returns whether the texts of a change are stored, so that it can be undone.
+pub(super) fn has_stored_texts(journal: &Journal, change: &Change) -> Result<bool, FilesError> {
+    for state in [change.before, change.after].into_iter().flatten() {
+        if !journal.has_content(&state.hash)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

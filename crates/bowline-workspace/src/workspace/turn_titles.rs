@@ -10,9 +10,8 @@ use std::path::Path;
 use bowline_text::display;
 use serde::{Deserialize, Serialize};
 
-use super::Workspace;
-use crate::disk_calls::DiskCalls;
-use crate::storage::{OpenMode, open_private, replace_file};
+use bowline_storage::disk_calls::DiskCalls;
+use bowline_storage::{OpenMode, open_private, replace_file};
 
 /// The file's name.
 const TITLES_FILE: &str = "turns.jsonl";
@@ -28,6 +27,17 @@ pub struct TurnTitles {
 }
 
 impl TurnTitles {
+    /// Reads the titles that are recorded beside a journal.
+    #[must_use]
+    pub fn read(journal_directory: &Path) -> Self {
+        let text = read_titles(&journal_directory.join(TITLES_FILE)).unwrap_or_default();
+        // Skips a line that a crash truncated.
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<TitleLine<'_>>(line).ok());
+        let by_turn =
+            lines.map(|line| ((line.session.into_owned(), line.turn), line.title.into_owned())).collect();
+        Self { by_turn }
+    }
+
     /// Returns the title of a turn, if it is known.
     #[must_use]
     pub fn get(&self, session: &str, turn: u64) -> Option<&str> {
@@ -42,30 +52,17 @@ struct TitleLine<'a> {
     title: std::borrow::Cow<'a, str>,
 }
 
-impl Workspace {
-    /// Records the first line of a prompt as the title of its turn.
-    pub fn record_turn_title(&self, session: &str, turn: u64, prompt: &str) {
-        let Some(first) = prompt.lines().map(str::trim).find(|line| !line.is_empty()) else { return };
-        let title = match first.len() {
-            0..=MAX_TITLE_BYTES => first.to_owned(),
-            _ => format!("{}…", &first[..first.floor_char_boundary(MAX_TITLE_BYTES)]),
-        };
-        let title = display::escape_line(&title, usize::MAX);
-        let line = TitleLine { session: session.into(), turn, title: title.into() };
-        // A turn without a title is listed by its number.
-        append_line(&self.inner.journal_directory.join(TITLES_FILE), &line).ok();
-    }
-
-    /// Returns the recorded titles of turns.
-    #[must_use]
-    pub fn turn_titles(&self) -> TurnTitles {
-        let text = read_titles(&self.inner.journal_directory.join(TITLES_FILE)).unwrap_or_default();
-        // Skips a line that a crash truncated.
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<TitleLine<'_>>(line).ok());
-        let by_turn =
-            lines.map(|line| ((line.session.into_owned(), line.turn), line.title.into_owned())).collect();
-        TurnTitles { by_turn }
-    }
+/// Records the first line of a prompt as the title of its turn, beside a journal.
+pub(super) fn record_title(journal_directory: &Path, session: &str, turn: u64, prompt: &str) {
+    let Some(first) = prompt.lines().map(str::trim).find(|line| !line.is_empty()) else { return };
+    let title = match first.len() {
+        0..=MAX_TITLE_BYTES => first.to_owned(),
+        _ => format!("{}…", &first[..first.floor_char_boundary(MAX_TITLE_BYTES)]),
+    };
+    let title = display::escape_line(&title, usize::MAX);
+    let line = TitleLine { session: session.into(), turn, title: title.into() };
+    // A turn without a title is listed by its number.
+    append_line(&journal_directory.join(TITLES_FILE), &line).ok();
 }
 
 fn append_line(file: &Path, line: &TitleLine<'_>) -> std::io::Result<()> {

@@ -3,36 +3,43 @@
 //! [`bowline_history::undo`] decides which changes are selected and how each file is reversed. This module supplies the
 //! texts from the journal and the disk. Unsaved text is saved first as the user's own change, and the files are then
 //! planned again.
+//!
+//! Where a file has become a directory, or a directory a file, the obstacles are removed first: their files as a
+//! separate group, all or none, then the directories that this leaves empty, then the remaining files are reversed. If
+//! that fails, the first group is restored. If the process dies in between, the journal records what was reversed, and
+//! repeating the undo completes the rest.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, MutexGuard};
 
-use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, FileState, Reversal};
+use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, Reversal};
 use bowline_history::ledger::WriteRejectedError;
 use bowline_history::undo::{
     self, ChangeSelection, ConflictResolution, ReversalDirection, ReversalError, ReversalErrorReason,
     ReversalPlan,
 };
 use bowline_policy::paths::Access;
-use bowline_text::hash::ContentHash;
 use bowline_text::text;
 use bowline_text::time::Timestamp;
-
 use indexmap::IndexMap;
 
 use super::apply::{
-    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback,
+    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback, apply_changes,
+    read_current,
 };
 use super::documents::{DocumentEvent, Documents};
 use super::editor::merge_with_disk;
 use super::notifications::WorkspaceNotification;
-use super::reversal::{ReversalOptions, ReversedContent, reverse_all};
+use super::recover::recover_interrupted;
+use super::reversal::{
+    ReversalOptions, ReversedContent, StoredFile, has_stored_texts, reverse_all, stored_file_from_bytes,
+};
 use super::write::encode_text;
-use super::{Workspace, WorkspaceSession, WorkspaceWriter};
-use crate::clock::now;
+use super::{WorkspaceSession, WorkspaceWriter};
 use crate::error::FilesError;
 use crate::journal::{ApplyMethod, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal};
 use crate::roots::{AdmittedPath, Roots};
+use bowline_storage::clock::now;
 
 /// How many times an undo is planned while its files keep changing.
 const MAX_ATTEMPTS: usize = 8;
@@ -62,43 +69,57 @@ pub struct UndoOutcome {
     pub skipped: Vec<ChangeId>,
 }
 
-/// Returns the selected hunks. An undo of hunks is redone as a whole.
-pub(super) fn selected_hunks(direction: ReversalDirection, selection: &ChangeSelection) -> Option<&[usize]> {
-    let hunks = selection.change.as_ref().and_then(|one| one.hunks.as_deref());
-    hunks.filter(|_| direction == ReversalDirection::Undo)
+/// The effect of an undo or redo on one file.
+#[derive(Debug)]
+pub struct FileUndoPreview {
+    /// The canonical path.
+    pub path: String,
+    /// The changes that would be reversed, newest first.
+    pub changes: Vec<ChangeId>,
+    /// The effect as a git patch, empty if the file is already in that state; or why it is impossible.
+    pub patch: Result<String, FilesError>,
+}
+
+/// The effect of an undo or redo.
+#[derive(Debug)]
+pub struct UndoPreview {
+    /// The files.
+    pub files: Vec<FileUndoPreview>,
+    /// Changes whose text is unknown, which would be left in effect.
+    pub skipped: Vec<ChangeId>,
 }
 
 /// The changes to reverse.
-pub(super) struct SelectedChanges {
+struct SelectedChanges {
     /// The files, each with its changes, newest first.
-    pub(super) files: IndexMap<String, Vec<Change>>,
+    files: IndexMap<String, Vec<Change>>,
     /// As in [`UndoOutcome`].
-    pub(super) skipped: Vec<ChangeId>,
+    skipped: Vec<ChangeId>,
     /// The selection, with its file under the path that the journal knows.
-    pub(super) selection: ChangeSelection,
+    selection: ChangeSelection,
 }
 
 /// The plan for one file of an undo or redo.
-pub(super) struct FilePlan {
+struct FilePlan {
     admitted: AdmittedPath,
-    pub(super) current: Option<CurrentFile>,
-    pub(super) planned: ReversalPlan,
+    current: Option<CurrentFile>,
+    planned: ReversalPlan,
     reverses: Vec<Reversal>,
     resolved: usize,
     document_path: Option<String>,
     // Whether an open document has text that its file lacks.
-    pub(super) has_unsaved_text: bool,
+    has_unsaved_text: bool,
 }
 
 /// How changes are reversed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ReversalContext<'a> {
-    pub(super) verb: &'static str,
-    pub(super) options: ReversalOptions<'a>,
-    pub(super) origin: &'a ChangeOrigin,
+struct ReversalContext<'a> {
+    verb: &'static str,
+    options: ReversalOptions<'a>,
+    origin: &'a ChangeOrigin,
     // All changes of one undo share this time, by which a redo finds them.
-    pub(super) at: Timestamp,
-    pub(super) progress: ProgressCallback<'a>,
+    at: Timestamp,
+    progress: ProgressCallback<'a>,
 }
 
 impl FilePlan {
@@ -108,44 +129,6 @@ impl FilePlan {
             ReversalPlan::Unchanged | ReversalPlan::Delete => 0,
         };
         new + self.current.as_ref().map_or(0, |current| current.bytes.len())
-    }
-}
-
-impl Workspace {
-    /// Undoes changes for the user, as [`WorkspaceSession::undo`] does, below the workspace's own roots.
-    ///
-    /// # Errors
-    /// As [`WorkspaceSession::undo`].
-    pub fn undo(&self, selection: &ChangeSelection) -> Result<UndoOutcome, FilesError> {
-        self.session("").undo(selection, &ChangeOrigin::default())
-    }
-
-    /// Undoes or redoes changes for the user, resolves conflicts, and reports progress as finished files and total.
-    ///
-    /// # Errors
-    /// As [`WorkspaceSession::undo`].
-    pub fn undo_or_redo(
-        &self,
-        direction: ReversalDirection,
-        selection: &ChangeSelection,
-        resolution: ConflictResolution,
-        tell: &dyn Fn(usize, usize),
-    ) -> Result<UndoOutcome, FilesError> {
-        self.session("").undo_or_redo(
-            selection,
-            &ChangeOrigin::default(),
-            direction,
-            resolution,
-            ProgressCallback(Some(tell)),
-        )
-    }
-
-    /// Redoes changes for the user, as [`WorkspaceSession::redo`] does, below the workspace's own roots.
-    ///
-    /// # Errors
-    /// As [`WorkspaceSession::redo`].
-    pub fn redo(&self, selection: &ChangeSelection) -> Result<UndoOutcome, FilesError> {
-        self.session("").redo(selection, &ChangeOrigin::default())
     }
 }
 
@@ -186,7 +169,50 @@ impl WorkspaceSession {
         )
     }
 
-    fn undo_or_redo(
+    /// Returns the effect of an undo or redo on each file, without performing it.
+    pub(super) fn preview_undo(
+        &self,
+        direction: ReversalDirection,
+        selection: &ChangeSelection,
+    ) -> Result<UndoPreview, FilesError> {
+        let workspace = &self.workspace;
+        let writer = workspace.writer();
+        let SelectedChanges { files, skipped: left, selection } =
+            self.select_changes(&writer.journal, selection, direction)?;
+        let options =
+            ReversalOptions { hunks: selected_hunks(direction, &selection), ..ReversalOptions::default() };
+        let documents = workspace.documents();
+        let mut foreseen = Vec::new();
+        let names: Vec<String> = files.keys().cloned().collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let nested = undo::find_nested_paths(&names);
+        for (path, changes) in files {
+            let planned = self.plan_file(&writer.journal, &documents, &path, &changes, options);
+            let planned = planned.map(|plan| (plan.current, plan.planned)).or_else(|error| {
+                // The undo would have removed the obstacle by then.
+                let alone = || Ok((None, plan_missing_file(&writer.journal, &changes, options)?));
+                if nested.contains(&path.as_str()) {
+                    alone().map_err(|_: FilesError| error)
+                } else {
+                    Err(error)
+                }
+            });
+            let patch = planned.map(|(current, planned)| match planned {
+                ReversalPlan::Unchanged => String::new(),
+                ReversalPlan::Delete => workspace.format_patch(&path, current.map(to_stored_file), None),
+                ReversalPlan::Write { bytes, mode } => workspace.format_patch(
+                    &path,
+                    current.map(to_stored_file),
+                    Some(stored_file_from_bytes(bytes, mode)),
+                ),
+            });
+            let changes = changes.iter().map(|change| change.id).collect();
+            foreseen.push(FileUndoPreview { path, changes, patch });
+        }
+        Ok(UndoPreview { files: foreseen, skipped: left })
+    }
+
+    pub(super) fn undo_or_redo(
         &self,
         selection: &ChangeSelection,
         origin: &ChangeOrigin,
@@ -196,7 +222,7 @@ impl WorkspaceSession {
     ) -> Result<UndoOutcome, FilesError> {
         let workspace = &self.workspace;
         let mut writer = workspace.writer();
-        workspace.recover_interrupted(&mut writer, &self.roots)?;
+        recover_interrupted(workspace, &mut writer, &self.roots)?;
         let _lock = writer.journal.lock()?;
         let SelectedChanges { files: mut by_file, skipped: left, selection } =
             self.select_changes(&writer.journal, selection, direction)?;
@@ -262,7 +288,7 @@ impl WorkspaceSession {
     }
 
     /// Returns the changes to reverse, by file, newest first.
-    pub(super) fn select_changes(
+    fn select_changes(
         &self,
         journal: &Journal,
         selection: &ChangeSelection,
@@ -317,7 +343,7 @@ impl WorkspaceSession {
     }
 
     /// Plans the reversal of one file.
-    pub(super) fn plan_file(
+    fn plan_file(
         &self,
         journal: &Journal,
         documents: &Documents,
@@ -332,7 +358,7 @@ impl WorkspaceSession {
         }
         // No check for risky writes: the user requested this, and the change to undo may be what made the file
         // read-only.
-        let current = self.workspace.read_current(&self.roots, &admitted)?;
+        let current = read_current(&self.workspace, &self.roots, &admitted)?;
         let known_by = documents.find(&admitted);
         let unsaved = unsaved_bytes(documents, known_by.as_deref(), current.as_ref(), path)?;
         let mode = current.as_ref().map_or(0o644, CurrentFile::mode);
@@ -359,7 +385,7 @@ impl WorkspaceSession {
         })
     }
 
-    pub(super) fn apply_plans(
+    fn apply_plans(
         &self,
         writer: &mut WorkspaceWriter,
         documents: &mut MutexGuard<'_, Documents>,
@@ -390,7 +416,7 @@ impl WorkspaceSession {
             });
         }
         let group = ChangeGroup { roots: &self.roots, origin, changes: &effects, at, progress: tell };
-        let applied = self.workspace.apply(writer, &group)?;
+        let applied = apply_changes(&self.workspace, writer, &group)?;
         let mut reversed = Vec::new();
         for ((effect, (known_by, resolved)), applied) in effects.iter().zip(shown).zip(applied) {
             let path = effect.admitted.canonical().to_owned();
@@ -412,33 +438,88 @@ impl WorkspaceSession {
         }
         Ok(reversed)
     }
-}
 
-/// A file on one side of a change, with its bytes if they are stored.
-pub(super) type StoredFile = (FileState, Option<Vec<u8>>);
+    /// Removes the files that stand where directories are needed, or in directories where files are needed.
+    fn remove_obstacles(
+        &self,
+        writer: &mut WorkspaceWriter,
+        by_file: &IndexMap<String, Vec<Change>>,
+        meant: &ReversalContext<'_>,
+    ) -> Result<Vec<ReversedFile>, FilesError> {
+        let names: Vec<&str> = by_file.keys().map(String::as_str).collect();
+        let nested = undo::find_nested_paths(&names);
+        let mut documents = self.workspace.documents();
+        let mut plans = Vec::new();
+        for path in &nested {
+            let Some(changes) = by_file.get(*path) else { continue };
+            // A file that cannot be planned because of an obstacle is planned once the obstacle is gone.
+            let planned = self.plan_file(&writer.journal, &documents, path, changes, meant.options);
+            plans.extend(
+                planned.ok().filter(|plan| plan.planned == ReversalPlan::Delete && !plan.has_unsaved_text),
+            );
+        }
+        let cleared = if plans.is_empty() {
+            Ok(Vec::new())
+        } else {
+            self.apply_plans(writer, &mut documents, plans, meant)
+        };
+        let cleared = match cleared {
+            Ok(cleared) => cleared,
+            Err(ApplyError::Raced) => {
+                return Err(FilesError::KeepsChanging(
+                    nested.first().copied().unwrap_or_default().to_owned(),
+                ));
+            }
+            Err(ApplyError::Failed(error)) => return Err(error),
+        };
+        drop(documents);
+        self.remove_emptied_directories(&writer.journal, &names);
+        Ok(cleared)
+    }
 
-pub(super) fn load_stored_file(
-    journal: &Journal,
-    state: Option<FileState>,
-) -> Result<Option<StoredFile>, FilesError> {
-    let Some(state) = state else { return Ok(None) };
-    Ok(Some((state, journal.content(&state.hash)?)))
-}
-
-/// Returns bytes in memory in the form of a stored file.
-pub(super) fn stored_file_from_bytes(bytes: Vec<u8>, mode: u32) -> StoredFile {
-    let state = FileState { hash: ContentHash::digest(&bytes), size: bytes.len() as u64, mode };
-    (state, Some(bytes))
-}
-
-/// Returns whether the texts of a change are stored, so that it can be undone.
-pub(super) fn has_stored_texts(journal: &Journal, change: &Change) -> Result<bool, FilesError> {
-    for state in [change.before, change.after].into_iter().flatten() {
-        if !journal.has_content(&state.hash)? {
-            return Ok(false);
+    /// Removes the directories that stand where files are needed, if they are empty and the journal knows files in
+    /// them, from this undo or an interrupted one.
+    fn remove_emptied_directories(&self, journal: &Journal, names: &[&str]) {
+        let is_directory = |path: &&str| {
+            let admitted = self.roots.admit(path, Access::Write);
+            admitted.is_ok_and(|admitted| self.roots.open_directory(&admitted).is_ok())
+        };
+        let blocked: Vec<&str> = names.iter().copied().filter(is_directory).collect();
+        if blocked.is_empty() {
+            return;
+        }
+        let Ok(history) = journal.changes(&ChangeFilter::default()) else { return };
+        let files = history.iter().map(|entry| entry.change.path.as_str());
+        for directory in undo::find_emptied_directories(files, &blocked) {
+            // A directory that is not empty stays, and the file that needs its path reports the conflict.
+            self.roots.remove_empty_directory(directory, &self.workspace.inner.calls);
         }
     }
-    Ok(true)
+
+    /// Restores the removed obstacles, because the rest failed. Returns whether all were restored.
+    fn restore_obstacles(
+        &self,
+        writer: &mut WorkspaceWriter,
+        cleared: &[ReversedFile],
+        meant: &ReversalContext<'_>,
+    ) -> bool {
+        let mut documents = self.workspace.documents();
+        let back = |journal: &Journal, file: &ReversedFile| {
+            let change = journal.change(file.change).ok().flatten()?.change;
+            self.plan_file(journal, &documents, &file.path, &[change], ReversalOptions::default()).ok()
+        };
+        let plans: Vec<_> = cleared.iter().filter_map(|file| back(&writer.journal, file)).collect();
+        // What cannot be restored now is in the journal, and undoing the undo restores it.
+        let is_all = plans.len() == cleared.len();
+        let is_back = plans.is_empty() || self.apply_plans(writer, &mut documents, plans, meant).is_ok();
+        is_all && is_back
+    }
+}
+
+/// Returns the selected hunks. An undo of hunks is redone as a whole.
+fn selected_hunks(direction: ReversalDirection, selection: &ChangeSelection) -> Option<&[usize]> {
+    let hunks = selection.change.as_ref().and_then(|one| one.hunks.as_deref());
+    hunks.filter(|_| direction == ReversalDirection::Undo)
 }
 
 /// Returns the selection with its file under the path that the journal knows, if it can be found.
@@ -495,6 +576,22 @@ fn update_document(
     }
 }
 
+/// Plans the reversal for a file that does not exist.
+fn plan_missing_file(
+    journal: &Journal,
+    changes: &[Change],
+    options: ReversalOptions<'_>,
+) -> Result<ReversalPlan, FilesError> {
+    let changes: Vec<&Change> = changes.iter().collect();
+    let file = reverse_all(journal, None, &changes, options)?.file;
+    Ok(file.map_or(ReversalPlan::Unchanged, |(bytes, mode)| ReversalPlan::Write { bytes, mode }))
+}
+
+fn to_stored_file(current: CurrentFile) -> StoredFile {
+    let mode = current.mode();
+    stored_file_from_bytes(current.bytes, mode)
+}
+
 /// Records the reversal of a change that was already reverted by hand.
 pub(super) fn record_unchanged_reversal(
     writer: &mut WorkspaceWriter,
@@ -519,3 +616,6 @@ pub(super) fn record_unchanged_reversal(
     let recorded = writer.journal.record(&[draft], at)?;
     recorded.first().copied().ok_or(FilesError::NothingToUndo("undo"))
 }
+
+#[cfg(test)]
+mod tests;

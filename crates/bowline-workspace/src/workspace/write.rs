@@ -4,11 +4,17 @@
 //! it. A `WriteAgreement` is checked again under the writer lock, when nothing can change any more. If the user edited
 //! the text before it was written, the ledger keeps the text that the session sent, so that its next write is merged
 //! with the user's edits.
+//!
+//! Writes that an editor behind a proxy performs itself are recorded, so that they can be undone. The change is
+//! recorded in the journal before the editor is asked to write, as for any write. Its old side is the editor's text,
+//! saved or not, so that undoing it restores what the user typed. If the disk held something else, a change from that
+//! to the user's text is recorded first. If the editor refuses, the record is withdrawn. If it writes something else,
+//! the next scan detects that. A scan that runs before the editor has finished still expects its write.
 
 use std::borrow::Cow;
 use std::sync::{Arc, MutexGuard};
 
-use bowline_history::changes::{ChangeId, ChangeOrigin};
+use bowline_history::changes::{ChangeId, ChangeOrigin, ChangeSource, FileState, Reversal};
 use bowline_history::documents::{DocumentTextSource, resolve_text_source};
 use bowline_history::ledger::{
     Knowledge, LedgerDecision, TextVersion, WriteContext, WriteVerdict, decide_deletion, decide_write,
@@ -19,18 +25,22 @@ use bowline_text::hash::ContentHash;
 use bowline_text::text::{self, DecodedText, Encoding, NotTextError, TextFormat};
 
 use super::apply::{
-    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback,
+    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback, apply_changes,
+    check_risky_write, check_writable, default_mode, read_current,
 };
 use super::documents::{DocumentEvent, Documents};
-use super::merged_writes::MergedWrite;
-use super::read::document_version;
+use super::merged_writes::{MergedWrite, adopt_repeated_write, restore_merged};
+use super::recover::recover_interrupted;
+use super::session::document_version;
+use super::undo::record_unchanged_reversal;
 use super::{KeptText, WorkspaceSession, WorkspaceWriter};
-use crate::clock::now;
 use crate::disk;
+use crate::disk::writers::{self, WaitPurpose, WriterState};
 use crate::error::FilesError;
-use crate::file_clock::now_ns;
+use crate::journal::{ApplyMethod, ChangeDraft, DraftContent, DraftSide};
 use crate::roots::{AdmitError, AdmittedPath};
-use crate::writers::{self, WaitPurpose, WriterState};
+use bowline_storage::clock::now;
+use bowline_storage::file_clock::now_ns;
 
 /// How many times a write is decided while the file keeps changing.
 const MAX_ATTEMPTS: usize = 8;
@@ -132,6 +142,17 @@ pub enum WriteAgreement<'a> {
     Edited(&'a WritePreview, &'a Arc<String>),
 }
 
+/// A write by an editor, as recorded in the journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EditorWrite {
+    /// The file's canonical path.
+    pub path: String,
+    /// The change itself; `None` if the file already has the text.
+    pub change: Option<ChangeId>,
+    // The change from the text on disk to the user's unsaved text.
+    saved_change: Option<ChangeId>,
+}
+
 impl WorkspaceSession {
     /// Writes a file: replaces what the session has seen, merges with the changes of others, or refuses.
     ///
@@ -161,7 +182,7 @@ impl WorkspaceSession {
         self.wait_for_writers(path);
         let mut writer = workspace.writer();
         writer.kept_texts.clear();
-        workspace.recover_interrupted(&mut writer, &self.roots)?;
+        recover_interrupted(workspace, &mut writer, &self.roots)?;
         let _lock = writer.journal.lock()?;
         for _ in 0..MAX_ATTEMPTS {
             match self.attempt_write(&mut writer, path, content, origin, agreed) {
@@ -196,7 +217,7 @@ impl WorkspaceSession {
         origin: &ChangeOrigin,
         agreed: Option<WriteAgreement<'_>>,
     ) -> Result<WriteOutcome, ApplyError> {
-        self.workspace.restore_merged(writer, &self.roots, path, origin)?;
+        restore_merged(&self.workspace, writer, &self.roots, path, origin)?;
         let mut documents = self.workspace.documents();
         let mut decided = self.decide_write(path, content, &documents)?;
         if let Some(agreed) = agreed
@@ -208,7 +229,7 @@ impl WorkspaceSession {
             // Nothing is saved for a write that cannot succeed.
             encode_text(&decided.decision.text, decided.format, path)?;
             let on_disk = (decided.admitted.canonical(), decided.current.as_ref());
-            self.workspace.adopt_repeated_write(writer, on_disk, content, origin)?;
+            adopt_repeated_write(&self.workspace, writer, on_disk, content, origin)?;
             // Unsaved text is the user's change: it is saved first, so that undoing the agent's write keeps it.
             let saved = self.workspace.save_locked_document(writer, &mut documents, &self.roots, path)?.text;
             let canonical = decided.admitted.canonical();
@@ -266,15 +287,15 @@ impl WorkspaceSession {
     pub fn delete(&self, path: &str, origin: &ChangeOrigin) -> Result<Option<ChangeId>, FilesError> {
         let workspace = &self.workspace;
         let mut writer = workspace.writer();
-        workspace.recover_interrupted(&mut writer, &self.roots)?;
+        recover_interrupted(workspace, &mut writer, &self.roots)?;
         let _lock = writer.journal.lock()?;
         for _ in 0..MAX_ATTEMPTS {
             let admitted = self.roots.admit(path, Access::Write)?;
             let mut documents = workspace.documents();
-            let Some(current) = workspace.read_current(&self.roots, &admitted)? else {
+            let Some(current) = read_current(workspace, &self.roots, &admitted)? else {
                 return Err(AdmitError::NotFound(path.to_owned()).into());
             };
-            workspace.check_writable(&self.roots, &admitted, &current)?;
+            check_writable(workspace, &self.roots, &admitted, &current)?;
             self.check_deletion(&admitted, &current, &documents)?;
             let known_by = documents.find(&admitted);
             let canonical = admitted.canonical().to_owned();
@@ -286,7 +307,7 @@ impl WorkspaceSession {
                 at: now(),
                 progress: ProgressCallback(None),
             };
-            match workspace.apply(&mut writer, &group) {
+            match apply_changes(workspace, &mut writer, &group) {
                 Ok(applied) => {
                     if let Some(path) = known_by {
                         documents.notify(&DocumentEvent::FileDeleted { path });
@@ -299,6 +320,100 @@ impl WorkspaceSession {
             }
         }
         Err(FilesError::KeepsChanging(path.to_owned()))
+    }
+
+    /// Records that an editor is about to write a file: its previous and its new text. Call it before asking the
+    /// editor. `had` is `None` if the file exists neither in the editor nor on disk.
+    ///
+    /// # Errors
+    /// Returns why nothing was recorded. Then do not ask the editor to write.
+    pub fn record_editor_write(
+        &self,
+        path: &str,
+        had: Option<&str>,
+        written: &str,
+        origin: &ChangeOrigin,
+    ) -> Result<EditorWrite, FilesError> {
+        let workspace = &self.workspace;
+        let cap = workspace.inner.options.max_write_bytes;
+        let size = written.len().max(had.map_or(0, str::len)) as u64;
+        if size > cap {
+            return Err(FilesError::ContentTooLarge { path: path.to_owned(), size, cap });
+        }
+        let mut writer = workspace.writer();
+        recover_interrupted(workspace, &mut writer, &self.roots)?;
+        let _lock = writer.journal.lock()?;
+        let admitted = self.roots.admit(path, Access::Write)?;
+        let current = read_current(workspace, &self.roots, &admitted)?;
+        let format = match &current {
+            None => TextFormat::default(),
+            Some(current) => {
+                let decoded = text::decode(current.bytes.clone());
+                decoded.map_err(|why| FilesError::NotText { path: path.to_owned(), why })?.format
+            }
+        };
+        let mode = current.as_ref().map_or_else(default_mode, CurrentFile::mode);
+        let bytes = |text: &str| {
+            let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+            encode_text(text, format, path)
+        };
+        let (had, written) = (had.map(bytes).transpose()?, bytes(written)?);
+        let disk = current.as_ref().map(|current| current.bytes.as_slice());
+        let unattributed = ChangeOrigin::default();
+        let mut drafts = Vec::new();
+        let mut draft = |origin, before: Option<&'_ [u8]>, after: Option<&'_ [u8]>| {
+            let differs = before != after;
+            drafts.extend(differs.then(|| (origin, before.map(<[u8]>::to_vec), after.map(<[u8]>::to_vec))));
+            differs
+        };
+        let is_saved = draft(&unattributed, disk, had.as_deref());
+        let is_changed = draft(origin, had.as_deref(), Some(&written));
+        fn side(bytes: &Option<Vec<u8>>, mode: u32) -> Option<DraftSide<'_>> {
+            bytes.as_ref().map(|bytes| DraftSide { content: DraftContent::Bytes(bytes), mode })
+        }
+        let drafts: Vec<ChangeDraft<'_>> = drafts
+            .iter()
+            .map(|(origin, before, after)| ChangeDraft {
+                origin,
+                source: ChangeSource::Written,
+                path: admitted.canonical(),
+                before: side(before, mode),
+                after: side(after, mode),
+                reverses: &[],
+                method: ApplyMethod::AlreadyApplied,
+            })
+            .collect();
+        let recorded = writer.journal.record(&drafts, now())?;
+        let mut recorded = recorded.into_iter();
+        let saved = if is_saved { recorded.next() } else { None };
+        let change = if is_changed { recorded.next() } else { None };
+        let path = admitted.canonical().to_owned();
+        if disk != Some(written.as_slice()) {
+            let (hash, size) = (ContentHash::digest(&written), written.len() as u64);
+            writer.observer_state.expect_editor_write(&path, FileState { hash, size, mode });
+        }
+        workspace.mark_diagnostics_stale([path.as_str()]);
+        Ok(EditorWrite { path, change, saved_change: saved })
+    }
+
+    /// Records that an editor did not perform a write.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be used. The next scan then records what is on disk.
+    pub fn cancel_editor_write(&self, write: &EditorWrite, origin: &ChangeOrigin) -> Result<(), FilesError> {
+        let changes = [write.change, write.saved_change];
+        let reverses: Vec<Reversal> =
+            changes.into_iter().flatten().map(|change| Reversal { change, hunks: None }).collect();
+        if reverses.is_empty() {
+            return Ok(());
+        }
+        let mut writer = self.workspace.writer();
+        writer.observer_state.clear_expected_write(&write.path);
+        let _lock = writer.journal.lock()?;
+        let admitted = self.roots.admit(&write.path, Access::Write)?;
+        let current = read_current(&self.workspace, &self.roots, &admitted)?;
+        record_unchanged_reversal(&mut writer, &admitted, current.as_ref(), &reverses, origin, now())
+            .map(drop)
     }
 
     /// Refuses to delete changes by others that the session has not seen, and unsaved text.
@@ -342,12 +457,12 @@ impl WorkspaceSession {
                 cap: settings.max_write_bytes,
             });
         }
-        let current = workspace.read_current(&self.roots, &admitted)?;
+        let current = read_current(workspace, &self.roots, &admitted)?;
         if let Some(current) = &current {
             if current.writer_state == WriterState::Busy {
                 return Err(FilesError::BeingWritten(path.to_owned()));
             }
-            workspace.check_risky_write(&self.roots, &admitted, current)?;
+            check_risky_write(workspace, &self.roots, &admitted, current)?;
         }
         let mut format = TextFormat::default();
         let mut disk = None;
@@ -430,7 +545,7 @@ impl WorkspaceSession {
                 at: now(),
                 progress: ProgressCallback(None),
             };
-            let applied = self.workspace.apply(writer, &group)?;
+            let applied = apply_changes(&self.workspace, writer, &group)?;
             for applied in applied {
                 change = Some(applied.change);
                 stat = applied.stat;
@@ -536,3 +651,6 @@ pub(super) fn encode_text(text: &str, format: TextFormat, path: &str) -> Result<
         Err(why) => Err(not_text(why)),
     }
 }
+
+#[cfg(test)]
+mod tests;

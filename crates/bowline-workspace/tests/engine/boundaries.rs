@@ -6,7 +6,6 @@ use crate::check_both;
 
 #[test]
 fn what_is_outside_by_its_text_is_refused() {
-    // A01, A02, A03
     check_both(
         r#"
 //- $ROOT-evil/f
@@ -43,7 +42,6 @@ secret
 
 #[test]
 fn links_that_lead_outside_are_refused() {
-    // A04, A05, A06
     check_both(
         r#"
 //- $OUT/s
@@ -100,7 +98,6 @@ secret
 
 #[test]
 fn chains_and_loops_of_links_end() {
-    // A07
     check_both(
         r#"
 //- $OUT/s
@@ -200,7 +197,6 @@ end
 
 #[test]
 fn system_files_and_magic_links_are_refused() {
-    // A15, A16
     check_both(
         r#"
 //- /p -> /proc/self/fd/0
@@ -238,7 +234,7 @@ fn system_files_and_magic_links_are_refused() {
 
 #[test]
 fn a_system_file_system_inside_a_root_is_refused() {
-    // A17: the mounts inside the root here are the system's own /proc and /sys.
+    // The mounts inside the root here are the system's own /proc and /sys.
     check_both(
         r#"
 //= cwd /
@@ -259,7 +255,6 @@ fn a_system_file_system_inside_a_root_is_refused() {
 
 #[test]
 fn pipes_and_sockets_are_refused_without_waiting() {
-    // A18, A19, A20
     check_both(
         r#"
 //- /pipe fifo
@@ -295,7 +290,6 @@ fn pipes_and_sockets_are_refused_without_waiting() {
 
 #[test]
 fn temporary_names_that_were_planted_are_not_used() {
-    // A39
     check_both(
         r#"
 //- $OUT/s
@@ -331,7 +325,6 @@ one
 
 #[test]
 fn names_that_run_later_ask_at_any_depth_existing_or_not() {
-    // A49, A50, A52
     check_both(
         r#"
 //- /.git/config
@@ -391,7 +384,6 @@ fn a_link_to_what_runs_later_asks_too() {
 
 #[test]
 fn spellings_of_protected_names_ask() {
-    // A53
     check_both(
         r#"
 > write "/.git./config" "x\n"
@@ -422,7 +414,6 @@ fn spellings_of_protected_names_ask() {
 
 #[test]
 fn names_that_would_steer_a_terminal_are_told_escaped() {
-    // A55
     check_both(
         r#"
 > read "/a\nb"
@@ -449,7 +440,6 @@ fn names_that_would_steer_a_terminal_are_told_escaped() {
 
 #[test]
 fn texts_that_are_no_paths_are_refused() {
-    // A56
     check_both(
         r#"
 > read "/a\u0000b"
@@ -478,7 +468,6 @@ fn texts_that_are_no_paths_are_refused() {
 
 #[test]
 fn secrets_ask_to_be_read() {
-    // A57
     check_both(
         r#"
 //= root $LIB read-only
@@ -517,7 +506,6 @@ key
 
 #[test]
 fn what_is_the_engines_own_is_out_of_reach() {
-    // A58
     check_both(
         r#"
 //= journal $ROOT/own

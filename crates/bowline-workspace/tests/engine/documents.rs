@@ -6,7 +6,6 @@ use crate::check;
 
 #[test]
 fn unsaved_text_is_what_an_agent_reads() {
-    // A28
     check(
         r#"
 //- /a.txt
@@ -45,7 +44,6 @@ two
 
 #[test]
 fn a_write_beside_unsaved_text_keeps_both_and_saves() {
-    // A28
     check(
         r#"
 //- /a.txt
@@ -374,7 +372,7 @@ one
 }
 
 #[test]
-fn a_document_of_no_file_is_created_by_saving() {
+fn saving_a_new_document_creates_its_file() {
     check(
         r#"
 //- /dir/x
@@ -458,7 +456,7 @@ three
 }
 
 #[test]
-fn a_file_that_is_gone_is_gone_unless_there_is_unsaved_text() {
+fn a_deleted_file_is_served_only_from_unsaved_text() {
     check(
         r#"
 //- /a.txt
@@ -533,7 +531,7 @@ one
 }
 
 #[test]
-fn an_agent_deletes_only_what_it_saw_and_nobody_changed() {
+fn an_agent_cannot_delete_a_file_changed_since_its_read() {
     check(
         r#"
 //- /a.txt

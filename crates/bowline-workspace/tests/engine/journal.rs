@@ -328,7 +328,6 @@ one
 
 #[test]
 fn three_writes_a_user_edit_and_three_undos_keep_the_edit() {
-    // A47
     check(
         r#"
 //- /a.txt
@@ -384,7 +383,6 @@ fn three_writes_a_user_edit_and_three_undos_keep_the_edit() {
 
 #[test]
 fn undo_of_lines_that_the_user_changed_is_refused() {
-    // A47
     check(
         r#"
 //- /a.txt
@@ -485,7 +483,7 @@ fn undo_redo_undo_ends_where_it_began() {
 }
 
 #[test]
-fn undo_of_what_somebody_took_back_by_hand_changes_nothing() {
+fn undo_of_a_manually_reverted_change_does_nothing() {
     check(
         r#"
 //- /a.txt
@@ -939,7 +937,7 @@ fn undo_keeps_crlf_and_mark() {
 }
 
 #[test]
-fn undo_where_nothing_is_says_so() {
+fn undo_without_changes_is_an_error() {
     check(
         r#"
 > undo

@@ -110,7 +110,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_read_can_be_written_and_not_a_byte_changes(text in any_text(), format in any_format()) {
+    fn writing_back_a_read_changes_no_byte(text in any_text(), format in any_format()) {
         let Ok(bytes) = text::encode(&text, format) else { return Ok(()) };
         let one = SingleFileWorkspace::with_bytes(&bytes);
         let session = one.session("s1");
@@ -461,7 +461,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_sessions_and_user_do_no_line_vanishes_that_nobody_removed(
+    fn concurrent_edits_lose_no_line(
         deeds in proptest::collection::vec(any_step(), 1..30)
     ) {
         let mut crowd = ConcurrentEdits::new();

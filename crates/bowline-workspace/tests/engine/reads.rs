@@ -33,7 +33,6 @@ three
 
 #[test]
 fn line_zero_is_line_one_and_no_number_is_too_large() {
-    // A26
     check(
         r#"
 //- /a.txt
@@ -61,7 +60,6 @@ two
 
 #[test]
 fn lines_end_after_a_newline_and_nowhere_else() {
-    // A27
     check(
         r#"
 //- /empty no-eol
@@ -175,7 +173,7 @@ three
 
 #[test]
 fn a_sparse_file_of_a_terabyte_is_refused_at_once() {
-    // A21 and A22: holes are NULs, which no text has; the requested lines are examined first.
+    // Holes are NULs, which no text has; the requested lines are examined first.
     check(
         r#"
 //- /big size=1099511627776
@@ -195,7 +193,6 @@ two
 
 #[test]
 fn a_line_that_is_too_long_is_refused_and_the_lines_around_it_are_read() {
-    // A23
     let line = "x".repeat(3 << 20);
     check(
         &format!(
@@ -212,7 +209,6 @@ fn a_line_that_is_too_long_is_refused_and_the_lines_around_it_are_read() {
 
 #[test]
 fn paths_without_end_are_refused() {
-    // A56
     let deep = "/a".repeat(5000);
     let long = "a".repeat(1 << 20);
     let longest = format!("/{}", "a/".repeat(250));

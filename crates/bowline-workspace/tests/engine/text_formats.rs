@@ -6,7 +6,6 @@ use crate::check;
 
 #[test]
 fn crlf_and_mark_stay_though_the_agent_sends_neither() {
-    // A30
     check(
         r#"
 //- /a.txt crlf bom
@@ -42,7 +41,6 @@ two
 
 #[test]
 fn other_encodings_come_back_byte_for_byte() {
-    // A32
     check(
         r#"
 //- /utf16le.txt encoding=utf-16le bom
@@ -88,7 +86,6 @@ Die Bären über den Flüssen mögen süße Äpfel, schöne Grüße aus München
 
 #[test]
 fn what_the_encoding_has_no_place_for_is_refused_and_the_file_untouched() {
-    // A32
     check(
         r#"
 //- /latin1.txt encoding=windows-1252
@@ -111,7 +108,6 @@ Die Bären über den Flüssen mögen süße Äpfel, schöne Grüße aus München
 
 #[test]
 fn what_is_no_text_is_refused_to_be_read_and_written() {
-    // A33
     check(
         r#"
 //- /binary bytes=7f454c4602010100

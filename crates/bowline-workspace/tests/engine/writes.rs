@@ -32,7 +32,7 @@ fn a_new_file_gets_its_directories() {
 }
 
 #[test]
-fn what_the_session_knows_is_replaced() {
+fn a_file_that_the_session_read_is_replaced() {
     check(
         r#"
 //- /a.txt
@@ -57,7 +57,7 @@ one
 }
 
 #[test]
-fn what_somebody_else_changed_is_merged() {
+fn concurrent_changes_are_merged() {
     check(
         r#"
 //- /a.txt
@@ -178,7 +178,7 @@ three
 }
 
 #[test]
-fn what_was_not_read_is_overwritten_but_not_silently() {
+fn an_unread_file_is_not_overwritten_silently() {
     check(
         r#"
 //- /a.txt
@@ -199,7 +199,7 @@ one
 }
 
 #[test]
-fn what_was_read_in_part_may_be_changed_in_that_part_alone() {
+fn a_partly_read_file_may_change_only_in_that_part() {
     check(
         r#"
 //- /a.txt
@@ -315,7 +315,7 @@ two
 }
 
 #[test]
-fn a_deleted_file_comes_back_only_after_a_look() {
+fn a_deleted_file_is_recreated_only_after_a_read() {
     check(
         r#"
 //- /a.txt
@@ -358,7 +358,6 @@ fn a_file_that_appeared_is_not_replaced_as_if_it_were_new() {
 
 #[test]
 fn a_read_only_file_stays() {
-    // A36
     check(
         r#"
 //- /a.txt mode=0444
@@ -402,7 +401,6 @@ one
 
 #[test]
 fn a_hard_link_is_not_written_through() {
-    // A37
     check(
         r#"
 //- $OUT/s
@@ -452,7 +450,6 @@ secret
 
 #[test]
 fn a_directory_is_not_written() {
-    // A40
     check(
         r#"
 //- /f/a
@@ -592,7 +589,7 @@ one
 
 #[test]
 fn two_sessions_write_the_same_file_in_turn() {
-    // A45: the second write is merged, or refused.
+    // The second write is merged, or refused.
     check(
         r#"
 //- /a.txt
@@ -681,7 +678,6 @@ fn a_name_as_long_as_names_can_be_is_written() {
 
 #[test]
 fn extended_attributes_stay() {
-    // A34
     let directory = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (ws, state) = (directory.path().join("ws"), directory.path().join("state"));
     std::fs::create_dir(&ws).unwrap();

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bowline_history::undo::ChangeSelection;
+use bowline_storage::disk_calls::DiskCalls;
 use bowline_text::hash::ContentHash;
-use bowline_workspace::disk_calls::DiskCalls;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::workspace::{OpenedWorkspace, Workspace, WorkspaceOptions};
@@ -375,7 +375,7 @@ impl FaultFixture {
                     return Err(format!("the journal does not know what became of change {id}"));
                 }
                 if *after != subject.new.map(|new| ContentHash::digest(new.as_bytes())) {
-                    return Err(format!("the journal tells of a change {id} that nobody asked for"));
+                    return Err(format!("the journal has an unexpected change {id}"));
                 }
                 if !in_effect {
                     return Err(format!("the journal says that change {id} is not in effect"));

@@ -5,7 +5,7 @@ use std::io;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-use bowline_workspace::disk_calls::{DiskCall, DiskFaultInjector};
+use bowline_storage::disk_calls::{DiskCall, DiskFaultInjector};
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
 use test_support::faulty_sqlite::{SqliteCall, SqliteFault, SqliteGate};

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_history::undo::{ChangeOwner, ChangeSelection};
+use bowline_storage::disk_calls::DiskCall;
 use bowline_text::lines::LineWindow;
-use bowline_workspace::disk_calls::DiskCall;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::journal::Retention;
 use bowline_workspace::workspace::{RiskyWriteBehavior, Workspace, WorkspaceOptions};

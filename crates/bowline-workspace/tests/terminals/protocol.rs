@@ -76,7 +76,7 @@ async fn a_program_is_looked_for_on_its_own_path() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_run_is_refused_with_advice() {
+async fn commands_that_cannot_run_are_refused_with_advice() {
     let lab = TerminalFixture::with_options(|settings| settings.limits.terminals = 2);
     fs::write(lab.root.join("plain"), "text").unwrap();
     fs::write(lab.root.join("no-interpreter"), "#!/nowhere/sh\n").unwrap();
@@ -170,7 +170,7 @@ async fn a_directory_that_was_removed_is_refused_and_one_that_moved_is_followed(
 }
 
 #[tokio::test]
-async fn nobody_types() {
+async fn stdin_is_empty_and_not_a_terminal() {
     let lab = TerminalFixture::new();
     let shown = lab.run("cat; echo read: $?; tty").await;
     assert_eq!((shown.text.as_str(), shown.exit), ("read: 0\nnot a tty\n", exit_code(1)));

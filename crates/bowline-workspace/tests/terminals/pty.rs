@@ -17,7 +17,7 @@ async fn a_command_has_a_terminal_of_its_size() {
 }
 
 #[tokio::test]
-async fn it_is_the_one_in_front() {
+async fn a_command_is_the_foreground_process() {
     // A background process that uses the terminal would be stopped.
     let shown = pty_fixture()
         .run("stty -echo; echo set; sh -c 'stty sane -opost; echo inner'; set -m; sleep 0 & wait; echo end")
@@ -26,7 +26,7 @@ async fn it_is_the_one_in_front() {
 }
 
 #[tokio::test]
-async fn nobody_types_there_either() {
+async fn stdin_of_a_pty_is_empty() {
     let shown = pty_fixture().run("cat; cat; echo read: $?; sh -c 'read line; echo $?'").await;
     assert_eq!((shown.text.as_str(), shown.exit), ("read: 0\n1\n", exit_code(0)));
 }
@@ -40,7 +40,7 @@ async fn all_of_a_long_output_comes() {
 }
 
 #[tokio::test]
-async fn the_whole_tree_ends_there_too() {
+async fn killing_a_pty_command_ends_its_process_tree() {
     let lab = pty_fixture();
     let thread = lab.create_process_pipe("hold");
     let id = lab.start("exec 9>hold; trap '' HUP TERM; setsid sleep 1000 & nohup sleep 1000 & echo ready; sleep 1000; sleep 1000").await;

@@ -5,11 +5,12 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bowline_workspace::terminals::{CommandRequest, PtySize, TerminalOptions};
+use test_support::wait::wait_until_async;
 
-use super::fixture::{MAX_WAIT, TerminalFixture, exit_code, exit_signal, shell_request};
+use super::fixture::{TerminalFixture, exit_code, exit_signal, shell_request};
 
 /// The environment variable with the project of a host process: a test that finds it set runs as the host of another
 /// run of itself.
@@ -27,7 +28,7 @@ async fn check(line: &str) {
 }
 
 #[tokio::test]
-async fn a_whole_tree_ends() {
+async fn a_process_tree_is_killed() {
     check("(sleep 1000 & sleep 1000 & echo ready; wait) & wait").await;
 }
 
@@ -37,23 +38,23 @@ async fn a_daemon_ends() {
 }
 
 #[tokio::test]
-async fn nohup_is_no_help() {
+async fn a_nohup_process_is_killed() {
     check("nohup sh -c 'trap \"\" HUP; echo ready; sleep 1000' & wait").await;
 }
 
 #[tokio::test]
-async fn ignoring_the_request_to_end_is_no_help() {
+async fn a_process_that_ignores_sigterm_is_killed() {
     check("trap '' TERM INT HUP; echo ready; while :; do sleep 1000; done").await;
 }
 
 #[tokio::test]
-async fn starting_again_is_no_help() {
+async fn a_process_that_forks_on_sigterm_is_killed() {
     check("trap '(trap \"\" TERM; while :; do sleep 0.01; done) & (setsid sleep 1000) &' TERM; echo ready; while :; do sleep 0.01; done")
         .await;
 }
 
 #[tokio::test]
-async fn being_stopped_is_no_help() {
+async fn a_stopped_process_is_killed() {
     check("sh -c 'echo ready; kill -STOP $$; sleep 1000' & wait").await;
 }
 
@@ -98,7 +99,7 @@ async fn output_of_the_background_is_still_shown() {
 }
 
 #[tokio::test]
-async fn the_last_handle_takes_everything_with_it() {
+async fn dropping_the_last_handle_kills_every_process() {
     let lab = TerminalFixture::new();
     let thread = lab.create_process_pipe("hold");
     let id = lab.start("exec 9>hold; setsid sleep 1000 & echo ready; wait").await;
@@ -110,7 +111,7 @@ async fn the_last_handle_takes_everything_with_it() {
 }
 
 #[tokio::test]
-async fn a_start_that_nobody_waits_for_is_undone() {
+async fn a_dropped_start_is_undone() {
     let lab = TerminalFixture::with_options(|settings| settings.limits.terminals = 1);
     for _ in 0..20 {
         let prepared = lab.terminals.prepare(super::fixture::shell_request("sleep 1000")).unwrap();
@@ -148,7 +149,7 @@ async fn a_start_that_is_under_way_ends_with_the_session() {
 }
 
 #[tokio::test]
-async fn who_waits_for_an_exit_keeps_nothing_running() {
+async fn waiting_for_an_exit_keeps_no_process_alive() {
     let lab = TerminalFixture::new();
     let thread = lab.create_process_pipe("hold");
     let id = lab.start("exec 9>hold; echo ready; sleep 1000").await;
@@ -342,7 +343,7 @@ async fn a_supervisor_that_dies_before_it_accepts_a_job_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_supervisor_that_is_none_is_refused() {
+async fn a_program_that_is_not_a_supervisor_is_refused() {
     let lab = TerminalFixture::with_options(|settings| settings.supervisor.program = "/bin/true".into());
     let refused = lab.start_error(super::fixture::argv_request(&["true"])).await;
     assert_eq!(refused, "the supervisor of the command cannot be used: it ended early");
@@ -390,19 +391,12 @@ async fn nothing_outlives_a_host_that_is_killed() {
 /// Waits until a process has ended. It closes its descriptors last, and is then reaped.
 async fn wait_for_process_end(pid: &str) {
     let process = Path::new("/proc").join(pid);
-    let runs = move || {
+    let runs = || {
         let is_zombie = fs::read_to_string(process.join("stat")).is_ok_and(|stat| stat.contains(") Z"));
         // The main thread is a zombie before the others have ended and closed the shared descriptors.
         fs::read_dir(process.join("task")).is_ok_and(|tasks| !is_zombie || tasks.count() > 1)
     };
-    let ended = tokio::task::spawn_blocking(move || {
-        let begun = Instant::now();
-        while runs() {
-            assert!(begun.elapsed() < MAX_WAIT, "the process is left");
-            std::thread::yield_now();
-        }
-    });
-    ended.await.unwrap();
+    wait_until_async(&format!("the end of process {pid}"), || !runs()).await;
 }
 
 /// Runs five commands that resist being killed, and waits to be killed itself.

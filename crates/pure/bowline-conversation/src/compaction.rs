@@ -139,10 +139,10 @@ pub fn plan_compaction(messages: &[ConversationMessage], budget: &TokenBudget) -
     }
     let room = budget.message_room();
     let from = find_kept_start(messages, room * 6 / 10, room * 3 / 10);
-    let most = room * 7 / 10;
+    let limit = room * 7 / 10;
     let old = trim::trim_old_messages(&messages[..from]);
-    let kept = trim::fit_messages(&messages[from..], most);
-    if estimate_messages(&old) + estimate_messages(&kept) <= most {
+    let kept = trim::fit_messages(&messages[from..], limit);
+    if estimate_messages(&old) + estimate_messages(&kept) <= limit {
         return trimmed_if_smaller(messages, old, kept);
     }
     plan_summary(&messages[..from], &old, &kept, room)
@@ -161,14 +161,14 @@ pub fn plan_requested_summary(messages: &[ConversationMessage], budget: &TokenBu
 }
 
 fn plan_summary(
-    whole: &[ConversationMessage],
+    messages: &[ConversationMessage],
     old: &[ConversationMessage],
     kept: &[ConversationMessage],
     room: u64,
 ) -> Option<SummaryPlan> {
     // A summary is not summarised again until new messages follow it.
-    let nothing_new = whole.len() <= 2 && whole.first().is_some_and(summary::is_summary);
-    let size = estimate_messages(whole);
+    let nothing_new = messages.len() <= 2 && messages.first().is_some_and(summary::is_summary);
+    let size = estimate_messages(messages);
     if nothing_new || size < MIN_SUMMARISED_TOKENS {
         return None;
     }
@@ -185,9 +185,9 @@ fn trimmed_if_smaller(
     (estimate_messages(&old) < estimate_messages(before)).then_some(CompactionPlan::Trimmed(old))
 }
 
-/// Returns the index of the first kept message. It starts the last turn if that has at most `whole` tokens, or an
-/// earlier turn while the total is at most `more`; otherwise it starts a step of the last turn.
-fn find_kept_start(messages: &[ConversationMessage], whole: u64, more: u64) -> usize {
+/// Returns the index of the first kept message. It starts the last turn if that has at most `turn_limit` tokens, or an
+/// earlier turn while the total is at most `earlier_limit`; otherwise it starts a step of the last turn.
+fn find_kept_start(messages: &[ConversationMessage], turn_limit: u64, earlier_limit: u64) -> usize {
     let turn = |at: &usize| messages[*at].role == MessageRole::User;
     let step = |at: &usize| messages[*at].role != MessageRole::Tool;
     let last_turn = (0..messages.len()).rev().find(turn).unwrap_or(0);
@@ -197,12 +197,12 @@ fn find_kept_start(messages: &[ConversationMessage], whole: u64, more: u64) -> u
         size += tokens::estimate_message(&messages[at]);
         sizes[at] = size;
     }
-    if sizes[last_turn] <= whole {
-        let earlier = (0..last_turn).filter(turn).find(|at| sizes[*at] <= more);
+    if sizes[last_turn] <= turn_limit {
+        let earlier = (0..last_turn).filter(turn).find(|at| sizes[*at] <= earlier_limit);
         return earlier.unwrap_or(last_turn);
     }
     let steps = || (last_turn + 1..messages.len()).filter(step);
-    let fits = steps().find(|at| sizes[*at] <= whole);
+    let fits = steps().find(|at| sizes[*at] <= turn_limit);
     fits.or_else(|| steps().next_back()).unwrap_or(last_turn)
 }
 

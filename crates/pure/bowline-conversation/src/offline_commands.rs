@@ -157,7 +157,7 @@ impl<'a> PromptLines<'a> {
 
     /// Takes the fenced block that starts at `opening`, the rest of the current line, or on the next line.
     fn take_block(&mut self, opening: &str) -> Option<Result<String, OfflineCommandError>> {
-        let begun = self.next;
+        let start = self.next;
         let fence = match lexer::parse_fence(opening) {
             Some(fence) => fence,
             None if opening.is_empty() => {
@@ -176,7 +176,7 @@ impl<'a> PromptLines<'a> {
             text.push_str(line);
             text.push('\n');
         }
-        Some(Err(OfflineCommandError::Incomplete { line: begun, expected: "the fenced block has no end" }))
+        Some(Err(OfflineCommandError::Incomplete { line: start, expected: "the fenced block has no end" }))
     }
 
     /// Returns the number of the current line.
@@ -187,7 +187,7 @@ impl<'a> PromptLines<'a> {
 
 fn parse_command(line: &str, lines: &mut PromptLines<'_>) -> Result<OfflineCommand, OfflineCommandError> {
     let number = lines.line_number();
-    let incomplete = |why| OfflineCommandError::Incomplete { line: number, expected: why };
+    let incomplete = |expected| OfflineCommandError::Incomplete { line: number, expected };
     let (word, rest) = lexer::split_first_word(line);
     let bare = word.trim_end_matches([':', '.', '!']);
     let rest = rest.trim();
@@ -287,8 +287,8 @@ fn parse_wait(rest: &str, line: usize) -> Result<Option<OfflineCommand>, Offline
     match Duration::try_from_secs_f64(seconds).ok().filter(|time| *time <= MAX_WAIT) {
         Some(time) => Ok(Some(OfflineCommand::Wait(time))),
         None => {
-            let why = format!("I wait {} seconds at most", MAX_WAIT.as_secs());
-            Err(OfflineCommandError::Impossible { line, reason: why })
+            let reason = format!("I wait {} seconds at most", MAX_WAIT.as_secs());
+            Err(OfflineCommandError::Impossible { line, reason })
         }
     }
 }
@@ -309,9 +309,9 @@ fn parse_call(
         None if input.is_empty() => "{}".to_owned(),
         None => lexer::strip_backticks(input).unwrap_or(input).to_owned(),
     };
-    let impossible = |why: &str| OfflineCommandError::Impossible {
+    let impossible = |detail: &str| OfflineCommandError::Impossible {
         line,
-        reason: format!("the input is no JSON object{why}"),
+        reason: format!("the input is no JSON object{detail}"),
     };
     match serde_json::from_str::<Value>(&input) {
         Ok(input @ Value::Object(_)) => Ok(Some(OfflineCommand::Call { tool: tool.to_owned(), input })),

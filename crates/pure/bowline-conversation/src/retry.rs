@@ -106,10 +106,12 @@ pub fn decide_retry(limits: &RetryLimits, attempt: &FailedAttempt, chance: f64) 
         return RetryDecision::Stop;
     }
     let chance = if chance.is_finite() { chance.clamp(0.0, 1.0) } else { 0.0 };
-    match attempt.retry_after.filter(|asked| !asked.is_zero()) {
-        Some(asked) if asked > limits.max_retry_after => RetryDecision::Stop,
+    match attempt.retry_after.filter(|retry_after| !retry_after.is_zero()) {
+        Some(retry_after) if retry_after > limits.max_retry_after => RetryDecision::Stop,
         // Never earlier than the provider asked for.
-        Some(asked) => RetryDecision::RetryAfter(asked.saturating_add(asked.mul_f64(chance / 10.0))),
+        Some(retry_after) => {
+            RetryDecision::RetryAfter(retry_after.saturating_add(retry_after.mul_f64(chance / 10.0)))
+        }
         None => {
             let doublings = attempt.number.saturating_sub(1).min(20);
             let wait = limits.first_delay.saturating_mul(1 << doublings).min(limits.max_delay);
@@ -142,18 +144,18 @@ pub fn classify_status(status: u16, body: &str) -> RequestFailure {
 #[must_use]
 pub fn classify_error_event(body: &str) -> RequestFailure {
     let lower = body.to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    let mentions = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     if is_context_overflow(body) {
         RequestFailure::TooLong
-    } else if says(&["insufficient_quota"]) {
+    } else if mentions(&["insufficient_quota"]) {
         RequestFailure::Refused
-    } else if says(&["rate_limit", "rate limit", "resource_exhausted", "\"code\":429"]) {
+    } else if mentions(&["rate_limit", "rate limit", "resource_exhausted", "\"code\":429"]) {
         RequestFailure::RateLimited
-    } else if says(&["authentication_error", "permission_error", "invalid_api_key", "unauthenticated"]) {
+    } else if mentions(&["authentication_error", "permission_error", "invalid_api_key", "unauthenticated"]) {
         RequestFailure::Unauthorized
-    } else if says(&["not_found_error", "model_not_found"]) {
+    } else if mentions(&["not_found_error", "model_not_found"]) {
         RequestFailure::NotFound
-    } else if says(&["invalid_request", "invalid_argument", "failed_precondition"]) {
+    } else if mentions(&["invalid_request", "invalid_argument", "failed_precondition"]) {
         RequestFailure::Refused
     } else {
         // An overload, a server error or an unknown error may pass.
@@ -165,8 +167,8 @@ pub fn classify_error_event(body: &str) -> RequestFailure {
 #[must_use]
 pub fn error_message(body: &str) -> String {
     let value: Value = serde_json::from_str(body).unwrap_or_default();
-    let places = ["/error/message", "/message", "/error", "/0/error/message", "/detail"];
-    let message = places.iter().find_map(|place| value.pointer(place)?.as_str());
+    let pointers = ["/error/message", "/message", "/error", "/0/error/message", "/detail"];
+    let message = pointers.iter().find_map(|pointer| value.pointer(pointer)?.as_str());
     let message = message.unwrap_or(body).trim();
     // An HTML page is for browsers.
     let message = if message.starts_with('<') { "" } else { message };
@@ -187,7 +189,7 @@ pub fn parse_retry_after(value: &str, now: u64) -> Option<Duration> {
 }
 
 fn is_context_overflow(body: &str) -> bool {
-    const SAYS: [&str; 13] = [
+    const PHRASES: [&str; 13] = [
         "context_length_exceeded",
         "maximum context length",
         "context length exceeded",
@@ -203,7 +205,7 @@ fn is_context_overflow(body: &str) -> bool {
         "reduce the length of the messages",
     ];
     let lower = body.to_ascii_lowercase();
-    SAYS.iter().any(|says| lower.contains(says))
+    PHRASES.iter().any(|phrase| lower.contains(phrase))
 }
 
 /// Returns the seconds since 1970 of a date like `Wed, 21 Oct 2015 07:28:00 GMT`.

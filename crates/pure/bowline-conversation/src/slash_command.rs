@@ -278,13 +278,13 @@ fn parse_undo(input: Option<String>) -> Result<UndoTarget, SlashCommandError> {
 
 /// Returns the command that begins with `name`, or else the closest one within a few letters.
 fn nearest_command(name: &str) -> Option<&'static str> {
-    let begins = SLASH_COMMANDS.iter().find(|entry| entry.name.starts_with(name));
-    let near = || {
-        let far = |entry: &&SlashCommandInfo| edit_distance(entry.name.as_bytes(), name.as_bytes());
-        let close = |entry: &&SlashCommandInfo| far(entry) <= (entry.name.len() / 3).max(1);
-        SLASH_COMMANDS.iter().filter(close).min_by_key(far)
+    let by_prefix = SLASH_COMMANDS.iter().find(|entry| entry.name.starts_with(name));
+    let by_distance = || {
+        let distance = |entry: &&SlashCommandInfo| edit_distance(entry.name.as_bytes(), name.as_bytes());
+        let is_close = |entry: &&SlashCommandInfo| distance(entry) <= (entry.name.len() / 3).max(1);
+        SLASH_COMMANDS.iter().filter(is_close).min_by_key(distance)
     };
-    begins.or_else(near).map(|entry| entry.name)
+    by_prefix.or_else(by_distance).map(|entry| entry.name)
 }
 
 /// Returns the number of letters to change, add or remove to turn one word into the other; any reordering counts as

@@ -108,9 +108,9 @@ const MAX_TRAILING_BYTES: usize = 64;
 impl ToolCallExtractor {
     /// Creates an extractor that knows these tools.
     #[must_use]
-    pub fn new(known: Vec<String>) -> Self {
+    pub fn new(known_tools: Vec<String>) -> Self {
         Self {
-            known_tools: known,
+            known_tools,
             pending: String::new(),
             consumed: 0,
             state: ExtractorState::LineStart,
@@ -140,8 +140,8 @@ impl ToolCallExtractor {
 
     /// Adds texts of the prompt: a call that repeats them is a quote.
     #[must_use]
-    pub fn with_prompt_texts(mut self, told: impl IntoIterator<Item = String>) -> Self {
-        self.prompt_texts.extend(told.into_iter().map(|text| remove_whitespace(&text)));
+    pub fn with_prompt_texts(mut self, texts: impl IntoIterator<Item = String>) -> Self {
+        self.prompt_texts.extend(texts.into_iter().map(|text| remove_whitespace(&text)));
         self
     }
 
@@ -233,12 +233,12 @@ impl ToolCallExtractor {
         }
     }
 
-    fn pass_line(&mut self, out: &mut String, then: ExtractorState) -> bool {
+    fn pass_line(&mut self, out: &mut String, next_state: ExtractorState) -> bool {
         let rest = &self.pending[self.consumed..];
         let end = memchr::memchr(b'\n', rest.as_bytes());
         self.pass_through(out, end.map_or(rest.len(), |end| end + 1));
         if end.is_some() {
-            self.state = then;
+            self.state = next_state;
         }
         end.is_some()
     }
@@ -294,13 +294,13 @@ impl ToolCallExtractor {
 
     fn scan_fence(&mut self, out: &mut String, last: bool) -> bool {
         let rest = &self.pending[self.consumed..];
-        let ExtractorState::Fenced { fence, body, scanned: looked } = &mut self.state else { return false };
+        let ExtractorState::Fenced { fence, body, scanned } = &mut self.state else { return false };
         let fence = *fence;
         let begin = match *body {
             Some(begin) => begin,
             None => match memchr::memchr(b'\n', rest.as_bytes()) {
                 Some(end) if can_hold_calls(&rest[..end], fence) => {
-                    (*body, *looked) = (Some(end + 1), end + 1);
+                    (*body, *scanned) = (Some(end + 1), end + 1);
                     end + 1
                 }
                 // A language that no call is written in.
@@ -317,9 +317,9 @@ impl ToolCallExtractor {
         if blank || !text.is_empty() && !text.starts_with(['{', '[']) {
             return self.pass_as_text(out, begin, ExtractorState::CodeLineStart(fence));
         }
-        while let Some(end) = memchr::memchr(b'\n', &rest.as_bytes()[*looked..]) {
-            let line = *looked..*looked + end;
-            *looked = line.end + 1;
+        while let Some(end) = memchr::memchr(b'\n', &rest.as_bytes()[*scanned..]) {
+            let line = *scanned..*scanned + end;
+            *scanned = line.end + 1;
             if fence.is_closed_by(&rest[line.clone()]) {
                 let through = line.end + 1;
                 return self.extract_calls(out, begin..line.start, through, CallEnclosure::Delimited);
@@ -327,7 +327,7 @@ impl ToolCallExtractor {
         }
         if last {
             // The closing line may lack its line end, or be missing.
-            let line = *looked..rest.len();
+            let line = *scanned..rest.len();
             let end = if fence.is_closed_by(&rest[line.clone()]) { line.start } else { line.end };
             let through = rest.len();
             return self.extract_calls(out, begin..end, through, CallEnclosure::Delimited);
@@ -356,9 +356,9 @@ impl ToolCallExtractor {
 
     fn scan_tag(&mut self, out: &mut String, last: bool) -> bool {
         let rest = &self.pending[self.consumed..];
-        let ExtractorState::Tagged { scanned: looked } = &mut self.state else { return false };
+        let ExtractorState::Tagged { scanned } = &mut self.state else { return false };
         let begin = rest.find('>').map_or(0, |end| end + 1);
-        let from = (*looked).max(begin);
+        let from = (*scanned).max(begin);
         if let Some(close) = find_closing_tag(rest, from) {
             let body = strip_fence(rest, begin..close.start);
             return self.extract_calls(out, body, close.end, CallEnclosure::Delimited);
@@ -373,14 +373,14 @@ impl ToolCallExtractor {
         }
         // A closing tag is ASCII, so one that is split anywhere is found again; the offset need not be a character
         // boundary.
-        *looked = rest.len().saturating_sub(MAX_CLOSING_TAG_BYTES);
+        *scanned = rest.len().saturating_sub(MAX_CLOSING_TAG_BYTES);
         false
     }
 
     /// Passes held-back text through as ordinary text.
-    fn pass_as_text(&mut self, out: &mut String, length: usize, then: ExtractorState) -> bool {
+    fn pass_as_text(&mut self, out: &mut String, length: usize, next_state: ExtractorState) -> bool {
         self.pass_through(out, length);
-        self.state = then;
+        self.state = next_state;
         true
     }
 
@@ -393,10 +393,10 @@ impl ToolCallExtractor {
         block: CallEnclosure,
     ) -> bool {
         let rest = &self.pending[self.consumed..];
-        let knows = |name: &str| self.known_tools.iter().any(|known| known == name);
-        let found = parse::parse_calls(&rest[body.clone()], &knows, self.is_text_instructed);
+        let is_known = |name: &str| self.known_tools.iter().any(|known| known == name);
+        let found = parse::parse_calls(&rest[body.clone()], &is_known, self.is_text_instructed);
         let found = found.filter(|_| !self.has_invented_result && !self.is_quoted(&rest[body]));
-        let then = if rest[..through].ends_with('\n') {
+        let next_state = if rest[..through].ends_with('\n') {
             ExtractorState::LineStart
         } else {
             ExtractorState::TextLine
@@ -422,7 +422,7 @@ impl ToolCallExtractor {
             }
             None => {
                 self.pass_through(out, through);
-                self.state = then;
+                self.state = next_state;
             }
         }
         true
@@ -433,7 +433,7 @@ impl ToolCallExtractor {
             return false;
         }
         let body = remove_whitespace(body);
-        self.prompt_texts.iter().any(|told| memchr::memmem::find(told.as_bytes(), body.as_bytes()).is_some())
+        self.prompt_texts.iter().any(|text| memchr::memmem::find(text.as_bytes(), body.as_bytes()).is_some())
     }
 }
 

@@ -86,8 +86,8 @@ pub fn replay(updates: impl IntoIterator<Item = SessionUpdate>) -> Vec<SessionUp
             }
         };
         let at = *compactions.entry(id.clone()).or_insert_with(|| {
-            let begun = CompactionUpdate::new(id, CompactionStatus::default());
-            replayed.push(SessionUpdate::CompactionUpdate(begun));
+            let started = CompactionUpdate::new(id, CompactionStatus::default());
+            replayed.push(SessionUpdate::CompactionUpdate(started));
             replayed.len() - 1
         });
         if let Some(SessionUpdate::CompactionUpdate(compaction)) = replayed.get_mut(at) {
@@ -145,7 +145,7 @@ impl CondensedUpdates {
         match before {
             None => {}
             // Updates before the announcement do not count.
-            Some(told @ Some(SessionUpdate::ToolCallUpdate(_))) => *told = None,
+            Some(slot @ Some(SessionUpdate::ToolCallUpdate(_))) => *slot = None,
             Some(_) => return,
         }
         self.calls.insert(call.tool_call_id.clone(), self.updates.len());
@@ -176,7 +176,7 @@ impl CondensedUpdates {
 
 /// Returns whether an update would reopen a finished call, which every client ignores.
 fn would_reopen(status: ToolCallStatus, update: &ToolCallUpdate) -> bool {
-    is_finished(status) && update.fields.status.is_some_and(|wanted| !is_finished(wanted))
+    is_finished(status) && update.fields.status.is_some_and(|requested| !is_finished(requested))
 }
 
 fn is_finished(status: ToolCallStatus) -> bool {
@@ -277,9 +277,9 @@ impl CompactionPatch {
     }
 }
 
-fn replace_if_defined<T>(kept: &mut MaybeUndefined<T>, told: MaybeUndefined<T>) {
-    if !told.is_undefined() {
-        *kept = told;
+fn replace_if_defined<T>(field: &mut MaybeUndefined<T>, update: MaybeUndefined<T>) {
+    if !update.is_undefined() {
+        *field = update;
     }
 }
 

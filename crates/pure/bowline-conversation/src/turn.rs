@@ -200,17 +200,17 @@ impl TurnMachine {
                 self.reply.push(MessagePart::Call(call));
             }
             TurnEvent::ReplyEnded(end) => return self.finish_reply(end),
-            TurnEvent::ReplyFailed(ReplyError::TooLong(why)) if !self.has_compacted => {
+            TurnEvent::ReplyFailed(ReplyError::TooLong(message)) if !self.has_compacted => {
                 // The partial reply is discarded, because the request is made again.
-                drop(why);
+                drop(message);
                 self.reply.clear();
                 self.has_compacted = true;
                 self.state = State::AwaitingCompaction;
                 return vec![TurnAction::Compact];
             }
-            TurnEvent::ReplyFailed(fault) => {
+            TurnEvent::ReplyFailed(error) => {
                 let mut actions = self.record_partial_reply();
-                actions.extend(self.end(TurnOutcome::Failed(fault)));
+                actions.extend(self.end(TurnOutcome::Failed(error)));
                 return actions;
             }
             TurnEvent::Compacted
@@ -223,7 +223,7 @@ impl TurnMachine {
 
     fn append_text(&mut self, text: String) {
         match self.reply.last_mut() {
-            Some(MessagePart::Text { text: said }) => said.push_str(&text),
+            Some(MessagePart::Text { text: existing }) => existing.push_str(&text),
             _ => self.reply.push(MessagePart::Text { text }),
         }
     }
@@ -242,10 +242,10 @@ impl TurnMachine {
     /// Makes the call's id unique: providers match answers to calls by id, and some servers give every call the same
     /// one.
     fn with_unique_id(&mut self, mut call: ToolUse) -> ToolUse {
-        let given = call.id.clone();
+        let original = call.id.clone();
         let mut number = 2;
         while call.id.is_empty() || !self.ids.insert(call.id.clone()) {
-            call.id = format!("{given}~{number}");
+            call.id = format!("{original}~{number}");
             number += 1;
         }
         call
@@ -321,9 +321,9 @@ impl TurnMachine {
             let unrun = waiting.drain(..);
             results.extend(unrun.map(|call| ToolResult::failure(&call, "Not run: the turn was ended.")));
             let mut actions = vec![record_results(std::mem::take(results))];
-            let why =
+            let reason =
                 format!("the model made the same call {MAX_SAME_FAILURES} times, and it failed each time");
-            actions.extend(self.end(TurnOutcome::Failed(ReplyError::Failed(why))));
+            actions.extend(self.end(TurnOutcome::Failed(ReplyError::Failed(reason))));
             return actions;
         }
         if let Some(next) = waiting.pop_front() {
@@ -346,11 +346,11 @@ impl TurnMachine {
         }
     }
 
-    /// Ends the turn; `told` is the result of the running call.
-    fn cancel(&mut self, told: &str) -> Vec<TurnAction> {
+    /// Ends the turn; `result_text` is the result of the running call.
+    fn cancel(&mut self, result_text: &str) -> Vec<TurnAction> {
         let mut actions = self.record_partial_reply();
         if let State::RunningTools { waiting, current, results } = &mut self.state {
-            results.push(ToolResult::failure(current, told));
+            results.push(ToolResult::failure(current, result_text));
             results.extend(waiting.iter().map(|call| ToolResult::failure(call, CANCELLED_RESULT)));
             actions.push(record_results(std::mem::take(results)));
         }
@@ -407,12 +407,12 @@ fn count_repeated_failure(failing: &mut Option<(String, u32)>, call: &ToolUse, r
         *failing = None;
         return false;
     }
-    let what = format!("{} {:?} {}", call.name, call.input, result.text);
+    let key = format!("{} {:?} {}", call.name, call.input, result.text);
     let times = match failing {
-        Some((known, times)) if *known == what => *times + 1,
+        Some((known, times)) if *known == key => *times + 1,
         _ => 1,
     };
-    *failing = Some((what, times));
+    *failing = Some((key, times));
     times >= MAX_SAME_FAILURES
 }
 

@@ -112,17 +112,17 @@ impl ChangeAttribution {
     /// fallback of the scan.
     #[must_use]
     pub fn call_for_path(&self, path: &str) -> Option<&ToolCallId> {
-        let asked = self.directory.to_editor_path(path);
+        let editor_path = self.directory.to_editor_path(path);
         let relative = strip_directory(path, &self.directory.canonical_path).unwrap_or(path);
         let is_named = |names: &MentionedFiles| {
             let mut paths = names.paths.iter();
             paths.any(|named| {
                 let named = named.strip_prefix("./").unwrap_or(named);
-                named == path || named == asked || named == relative
+                named == path || named == editor_path || named == relative
             }) || names
                 .texts
                 .iter()
-                .any(|text| mentions(text, path) || mentions(text, &asked) || mentions(text, relative))
+                .any(|text| mentions(text, path) || mentions(text, &editor_path) || mentions(text, relative))
         };
         let named = self.calls.iter().find(|(_, names)| is_named(names)).map(|(id, _)| id);
         named.or(self.fallback.as_ref())
@@ -160,7 +160,7 @@ pub struct AttributionTracker {
 impl AttributionTracker {
     /// Returns a tracker for a session without messages.
     #[must_use]
-    pub fn new(session: &SessionId, place: SessionDirectory) -> Self {
+    pub fn new(session: &SessionId, directory: SessionDirectory) -> Self {
         let options = AccumulatorOptions {
             other_session: OtherSessionBehavior::Refuse,
             ..AccumulatorOptions::default()
@@ -170,7 +170,7 @@ impl AttributionTracker {
         accumulator.apply_session_setup(session, None, None).ok();
         Self {
             accumulator,
-            directory: place,
+            directory,
             calls: Vec::new(),
             recently_ended: Vec::new(),
             shown_diffs: HashMap::new(),
@@ -178,8 +178,8 @@ impl AttributionTracker {
     }
 
     /// Sets the directory of the session, once it is known.
-    pub fn set_directory(&mut self, place: SessionDirectory) {
-        self.directory = place;
+    pub fn set_directory(&mut self, directory: SessionDirectory) {
+        self.directory = directory;
     }
 
     /// Starts a turn: earlier calls have no part in it.
@@ -192,8 +192,8 @@ impl AttributionTracker {
 
     /// Applies an agent's message about a call. Protocol violations change nothing.
     pub fn update(&mut self, id: &ToolCallId, notification: &SessionNotification) -> CallBoundary {
-        let status = |watching: &Self| {
-            watching.accumulator.snapshot().tool_call(id).map(|call| (call.status, call.is_finished()))
+        let status = |tracker: &Self| {
+            tracker.accumulator.snapshot().tool_call(id).map(|call| (call.status, call.is_finished()))
         };
         let before = status(self);
         if self.accumulator.apply(notification).is_err() {
@@ -240,8 +240,8 @@ impl AttributionTracker {
             Some((id.clone(), mentioned_files(call)))
         });
         let calls: Vec<_> = open.collect();
-        let otherwise = if let [(only, _)] = calls.as_slice() { Some(only.clone()) } else { None };
-        let owners = ChangeAttribution { calls, fallback: otherwise, directory: self.directory.clone() };
+        let fallback = if let [(only, _)] = calls.as_slice() { Some(only.clone()) } else { None };
+        let owners = ChangeAttribution { calls, fallback, directory: self.directory.clone() };
         owners.call_for_path(path).map(|call| call.0.to_string())
     }
 
@@ -266,12 +266,12 @@ impl AttributionTracker {
         });
         let calls: Vec<_> = calls.collect();
         let may_change = |id: &&ToolCallId| {
-            let reads =
+            let is_read_only =
                 |kind| matches!(kind, ToolKind::Read | ToolKind::Search | ToolKind::Think | ToolKind::Fetch);
-            snapshot.tool_call(id).is_some_and(|call| call.is_finished() || !reads(call.kind))
+            snapshot.tool_call(id).is_some_and(|call| call.is_finished() || !is_read_only(call.kind))
         };
-        let otherwise = boundary.filter(may_change).or(fresh.last()).cloned();
-        ChangeAttribution { calls, fallback: otherwise, directory: self.directory.clone() }
+        let fallback = boundary.filter(may_change).or(fresh.last()).cloned();
+        ChangeAttribution { calls, fallback, directory: self.directory.clone() }
     }
 
     /// Returns the update that shows changes on a call: the agent's content followed by the diffs. Returns `None` if
@@ -346,11 +346,11 @@ impl ShownDiff {
     /// Returns whether the agent shows the change itself: whole, or only the changed part.
     fn is_shown_in(&self, content: &[ToolCallContent]) -> bool {
         content.iter().any(|content| {
-            let ToolCallContent::Diff(told) = content else { return false };
-            if told.path != self.diff.path && told.path.as_os_str() != self.canonical_path.as_str() {
+            let ToolCallContent::Diff(diff) = content else { return false };
+            if diff.path != self.diff.path && diff.path.as_os_str() != self.canonical_path.as_str() {
                 return false;
             }
-            let text = TextReplacement { old: told.old_text.clone(), new: told.new_text.clone() };
+            let text = TextReplacement { old: diff.old_text.clone(), new: diff.new_text.clone() };
             text.apply_to(self.diff.old_text.as_deref()).as_deref() == Some(self.diff.new_text.as_str())
         })
     }

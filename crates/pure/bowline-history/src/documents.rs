@@ -62,9 +62,9 @@ pub enum DocumentTextSource {
 impl Document {
     /// Returns a document loaded from a file, or for a file that does not exist yet.
     #[must_use]
-    pub fn new(saved: Option<Arc<String>>, disk: Option<TextVersion>) -> Self {
-        let text = saved.clone().unwrap_or_default();
-        Self { text, saved_text: saved, disk_version: disk, revision: 0, replaced_texts: VecDeque::new() }
+    pub fn new(saved_text: Option<Arc<String>>, disk_version: Option<TextVersion>) -> Self {
+        let text = saved_text.clone().unwrap_or_default();
+        Self { text, saved_text, disk_version, revision: 0, replaced_texts: VecDeque::new() }
     }
 
     /// Returns the text that the editor shows.

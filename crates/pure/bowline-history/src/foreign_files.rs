@@ -66,9 +66,9 @@ impl ForeignFiles {
         }
         let mut globs = GlobSet::builder();
         for pattern in BUILT_IN_PATTERNS.iter().copied().chain(added.iter().map(AsRef::as_ref)) {
-            let fault = |why: &globset::Error| PatternError::Glob {
+            let invalid_glob = |error: &globset::Error| PatternError::Glob {
                 pattern: pattern.to_owned(),
-                reason: why.kind().to_string(),
+                reason: error.kind().to_string(),
             };
             let bare = pattern.trim_matches('/');
             if bare.chars().all(|c| matches!(c, '*' | '/')) {
@@ -77,13 +77,17 @@ impl ForeignFiles {
             let anywhere = if pattern.starts_with('/') { "" } else { "**/" };
             let itself = (!pattern.ends_with('/')).then(|| format!("{anywhere}{bare}"));
             for glob in itself.into_iter().chain([format!("{anywhere}{bare}/**")]) {
-                globs
-                    .add(GlobBuilder::new(&glob).literal_separator(true).build().map_err(|why| fault(&why))?);
+                globs.add(
+                    GlobBuilder::new(&glob)
+                        .literal_separator(true)
+                        .build()
+                        .map_err(|error| invalid_glob(&error))?,
+                );
             }
         }
-        let globs = globs.build().map_err(|why| PatternError::Glob {
+        let globs = globs.build().map_err(|error| PatternError::Glob {
             pattern: "ignore-changes".to_owned(),
-            reason: why.kind().to_string(),
+            reason: error.kind().to_string(),
         })?;
         Ok(Self { globs })
     }

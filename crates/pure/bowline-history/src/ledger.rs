@@ -90,15 +90,15 @@ impl ReadWindows {
         content: &str,
     ) -> Option<RangeInclusive<usize>> {
         // Ranges of another version, or of a text of another size, do not count.
-        let is_this = self.version == version && self.size == live.len() as u64;
-        let stretches = if is_this { self.ranges.as_slice() } else { &[] };
+        let is_same_text = self.version == version && self.size == live.len() as u64;
+        let ranges = if is_same_text { self.ranges.as_slice() } else { &[] };
         let ends = || {
             live.split_inclusive('\n').scan(0, |end, line| Some(std::mem::replace(end, *end + line.len())))
         };
         let starts: Vec<usize> = ends().chain([live.len()]).collect();
         let is_read = |line: &usize| {
             let (start, end) = (starts[*line] as u64, starts[line + 1] as u64);
-            stretches.iter().any(|stretch| stretch.start <= start && end <= stretch.end)
+            ranges.iter().any(|range| range.start <= start && end <= range.end)
         };
         let lost = diff::compute_hunks(live, content).into_iter().map(|hunk| hunk.old);
         lost.filter_map(|mut lines| {
@@ -137,12 +137,9 @@ impl Ledger {
     pub fn record_window_read(&mut self, path: &str, version: TextVersion, window: Range<u64>, size: u64) {
         let LedgerEntry { whole, windows } = self.take(path);
         let same = |windows: &ReadWindows| (windows.version, windows.size) == (version, size);
-        let mut stretches = windows.filter(same).map(|windows| windows.ranges).unwrap_or_default();
-        add_range(&mut stretches, window);
-        self.insert(
-            path,
-            LedgerEntry { whole, windows: Some(ReadWindows { version, size, ranges: stretches }) },
-        );
+        let mut ranges = windows.filter(same).map(|windows| windows.ranges).unwrap_or_default();
+        add_range(&mut ranges, window);
+        self.insert(path, LedgerEntry { whole, windows: Some(ReadWindows { version, size, ranges }) });
     }
 
     /// Records a write by the session, which knows that text from then on.
@@ -166,8 +163,8 @@ impl Ledger {
     /// session saw whole is the base for merging.
     #[must_use]
     pub fn knowledge(&self, path: &str, now: TextVersion) -> Knowledge {
-        let Some(seen) = self.files.get(path) else { return Knowledge::Nothing };
-        match (&seen.windows, &seen.whole) {
+        let Some(entry) = self.files.get(path) else { return Knowledge::Nothing };
+        match (&entry.windows, &entry.whole) {
             (Some(windows), _) if windows.version == now && windows.covers_all() => Knowledge::Windows(now),
             (_, Some(WholeFile::Text(text, _))) => Knowledge::Whole(text.clone()),
             (_, Some(WholeFile::Hashed(hash))) => Knowledge::Hashed(*hash),
@@ -179,25 +176,25 @@ impl Ledger {
     }
 
     fn take(&mut self, path: &str) -> LedgerEntry {
-        let seen = self.files.shift_remove(path).unwrap_or_default();
-        self.held_bytes -= seen.held_bytes();
-        seen
+        let entry = self.files.shift_remove(path).unwrap_or_default();
+        self.held_bytes -= entry.held_bytes();
+        entry
     }
 
-    fn insert(&mut self, path: &str, seen: LedgerEntry) {
+    fn insert(&mut self, path: &str, entry: LedgerEntry) {
         self.take(path);
-        self.held_bytes += seen.held_bytes();
-        self.files.insert(path.to_owned(), seen);
+        self.held_bytes += entry.held_bytes();
+        self.files.insert(path.to_owned(), entry);
         if self.files.len() > MAX_FILES
             && let Some((_, oldest)) = self.files.shift_remove_index(0)
         {
             self.held_bytes -= oldest.held_bytes();
         }
-        for seen in self.files.values_mut() {
+        for entry in self.files.values_mut() {
             if self.held_bytes <= MAX_HELD_BYTES {
                 break;
             }
-            if let Some(WholeFile::Text(text, version)) = &seen.whole {
+            if let Some(WholeFile::Text(text, version)) = &entry.whole {
                 self.held_bytes -= text.len();
                 // Having read all of that version identifies the text as well as a hash, at no cost.
                 let size = text.len() as u64;
@@ -207,23 +204,23 @@ impl Ledger {
                     ranges: iter::once(0..size).collect(),
                 });
                 let hash = all.is_none().then(|| WholeFile::Hashed(ContentHash::digest(text.as_bytes())));
-                seen.whole = hash;
-                seen.windows = seen.windows.take().filter(ReadWindows::covers_all).or(all);
+                entry.whole = hash;
+                entry.windows = entry.windows.take().filter(ReadWindows::covers_all).or(all);
             }
         }
     }
 }
 
 /// Adds a range to sorted disjoint ranges, and keeps them so.
-fn add_range(stretches: &mut Vec<Range<u64>>, new: Range<u64>) {
-    let first = stretches.partition_point(|known| known.end < new.start);
-    let after = stretches.partition_point(|known| known.start <= new.end);
-    let joined = stretches[first..after]
+fn add_range(ranges: &mut Vec<Range<u64>>, new: Range<u64>) {
+    let first = ranges.partition_point(|known| known.end < new.start);
+    let after = ranges.partition_point(|known| known.start <= new.end);
+    let joined = ranges[first..after]
         .iter()
         .fold(new, |joined, known| joined.start.min(known.start)..joined.end.max(known.end));
     // Beyond the limit the range is dropped: the session then knows less than it saw, never more.
-    if first < after || stretches.len() < MAX_READ_RANGES {
-        stretches.splice(first..after, [joined]);
+    if first < after || ranges.len() < MAX_READ_RANGES {
+        ranges.splice(first..after, [joined]);
     }
 }
 
@@ -322,11 +319,11 @@ fn format_line_range(lines: &RangeInclusive<usize>) -> String {
 ///
 /// # Errors
 /// Returns why it is refused.
-pub fn decide_write(situation: &WriteContext<'_>) -> Result<LedgerDecision, WriteRejectedError> {
-    let content = situation.content;
-    let dirty = situation.document.filter(|document| document.is_dirty());
-    let Some(live) = dirty.map(|document| document.text().as_str()).or(situation.disk_text) else {
-        return match situation.knowledge {
+pub fn decide_write(context: &WriteContext<'_>) -> Result<LedgerDecision, WriteRejectedError> {
+    let content = context.content;
+    let dirty = context.document.filter(|document| document.is_dirty());
+    let Some(live) = dirty.map(|document| document.text().as_str()).or(context.disk_text) else {
+        return match context.knowledge {
             Knowledge::Nothing | Knowledge::Absent => {
                 Ok(unmerged_decision(content.into(), WriteVerdict::Created))
             }
@@ -337,13 +334,13 @@ pub fn decide_write(situation: &WriteContext<'_>) -> Result<LedgerDecision, Writ
     let replace = |verdict| unmerged_decision(fit_line_endings(content, live), verdict);
     // A partial read does not permit overwriting the rest.
     if let (Knowledge::Partial(windows), UnseenWriteBehavior::Overwrite) =
-        (&situation.knowledge, situation.unseen_writes)
+        (&context.knowledge, context.unseen_writes)
         && let Some(lines) =
-            windows.find_unread_change(situation.version, live, &fit_line_endings(content, live))
+            windows.find_unread_change(context.version, live, &fit_line_endings(content, live))
     {
         return Err(WriteRejectedError::UnreadLines(lines));
     }
-    let decision = match &situation.knowledge {
+    let decision = match &context.knowledge {
         Knowledge::Whole(base) => merge_decision(base, live, content)?,
         Knowledge::Hashed(hash) if *hash == ContentHash::digest(live.as_bytes()) => {
             replace(WriteVerdict::Replaced)
@@ -351,22 +348,22 @@ pub fn decide_write(situation: &WriteContext<'_>) -> Result<LedgerDecision, Writ
         Knowledge::Hashed(_) => return Err(WriteRejectedError::Stale),
         // The file was created in the meantime: all of its text is new to the session.
         Knowledge::Absent => merge_decision("", live, content)?,
-        Knowledge::Windows(version) if *version == situation.version => replace(WriteVerdict::Replaced),
+        Knowledge::Windows(version) if *version == context.version => replace(WriteVerdict::Replaced),
         Knowledge::Windows(_) | Knowledge::Partial(_) | Knowledge::Nothing
-            if situation.unseen_writes == UnseenWriteBehavior::Refuse =>
+            if context.unseen_writes == UnseenWriteBehavior::Refuse =>
         {
             return Err(WriteRejectedError::NotRead);
         }
         Knowledge::Windows(_) | Knowledge::Partial(_) | Knowledge::Nothing if dirty.is_some() => {
             // Only the user has seen the unsaved text; a session can have known only the text on disk.
-            merge_decision(situation.disk_text.unwrap_or_default(), live, content)?
+            merge_decision(context.disk_text.unwrap_or_default(), live, content)?
         }
         Knowledge::Windows(_) => return Err(WriteRejectedError::Stale),
         Knowledge::Partial(_) => replace(WriteVerdict::ReplacedPartlySeen),
         Knowledge::Nothing => replace(WriteVerdict::ReplacedUnseen),
     };
     match dirty {
-        Some(document) => merge_with_disk(decision, document, situation.disk_text),
+        Some(document) => merge_with_disk(decision, document, context.disk_text),
         None => Ok(decision),
     }
 }
@@ -378,18 +375,18 @@ pub fn decide_write(situation: &WriteContext<'_>) -> Result<LedgerDecision, Writ
 ///
 /// # Errors
 /// Returns why the file must stay: it has changed since, or has unsaved text.
-pub fn decide_deletion(situation: &WriteContext<'_>) -> Result<(), WriteRejectedError> {
-    if situation.document.is_some_and(Document::is_dirty) {
+pub fn decide_deletion(context: &WriteContext<'_>) -> Result<(), WriteRejectedError> {
+    if context.document.is_some_and(Document::is_dirty) {
         return Err(WriteRejectedError::Stale);
     }
-    let live = situation.disk_text;
-    let is_known = match &situation.knowledge {
+    let live = context.disk_text;
+    let is_known = match &context.knowledge {
         Knowledge::Whole(text) => live == Some(text.as_str()),
         Knowledge::Hashed(hash) => live.is_some_and(|live| *hash == ContentHash::digest(live.as_bytes())),
-        Knowledge::Windows(version) => *version == situation.version,
+        Knowledge::Windows(version) => *version == context.version,
         Knowledge::Absent => false,
         Knowledge::Partial(_) | Knowledge::Nothing => {
-            return match situation.unseen_writes {
+            return match context.unseen_writes {
                 UnseenWriteBehavior::Overwrite => Ok(()),
                 UnseenWriteBehavior::Refuse => Err(WriteRejectedError::NotRead),
             };

@@ -117,31 +117,34 @@ impl ChangeSelection {
     }
 
     fn matches_id(&self, id: ChangeId) -> bool {
-        self.change.as_ref().is_none_or(|one| one.change == id)
+        self.change.as_ref().is_none_or(|reversal| reversal.change == id)
     }
 
     fn matches_origin(&self, change: &Change) -> bool {
         let origin = &change.origin;
-        let by = |session: &String| origin.session.as_ref() == Some(session);
-        let who = match &self.owner {
+        let is_session = |session: &String| origin.session.as_ref() == Some(session);
+        let is_owner = match &self.owner {
             ChangeOwner::Anyone => true,
             ChangeOwner::Agents => origin.session.is_some(),
-            ChangeOwner::Session(session) => by(session),
-            ChangeOwner::Turn { session, turn } => by(session) && origin.turn == Some(*turn),
-            ChangeOwner::Call { session, call } => by(session) && origin.call.as_ref() == Some(call),
+            ChangeOwner::Session(session) => is_session(session),
+            ChangeOwner::Turn { session, turn } => is_session(session) && origin.turn == Some(*turn),
+            ChangeOwner::Call { session, call } => is_session(session) && origin.call.as_ref() == Some(call),
         };
-        let learnt = self.source.is_none_or(|source| source == change.source)
+        let has_source = self.source.is_none_or(|source| source == change.source)
             && !(self.only_explained && change.is_unattributed());
-        let is_late = self.since.is_none_or(|since| change.id >= since);
-        who && learnt && is_late && self.path.as_ref().is_none_or(|path| is_at_or_below(&change.path, path))
+        let is_recent = self.since.is_none_or(|since| change.id >= since);
+        is_owner
+            && has_source
+            && is_recent
+            && self.path.as_ref().is_none_or(|path| is_at_or_below(&change.path, path))
     }
 
     /// Returns whether a reversal is within the selection.
     fn covers(&self, reversal: &Reversal) -> bool {
-        match (self.change.as_ref().and_then(|one| one.hunks.as_ref()), &reversal.hunks) {
+        match (self.change.as_ref().and_then(|selected| selected.hunks.as_ref()), &reversal.hunks) {
             (None, _) => true,
             (Some(_), None) => false,
-            (Some(meant), Some(hunks)) => hunks.iter().all(|hunk| meant.contains(hunk)),
+            (Some(selected_hunks), Some(hunks)) => hunks.iter().all(|hunk| selected_hunks.contains(hunk)),
         }
     }
 }
@@ -158,26 +161,26 @@ fn is_at_or_below(file: &str, path: &str) -> bool {
 #[must_use]
 pub fn changes_to_undo(history: &[Change], selection: &ChangeSelection) -> Vec<ChangeId> {
     let reversed = changes_reversed(history);
-    let hunks = selection.change.as_ref().and_then(|one| one.hunks.as_ref());
+    let hunks = selection.change.as_ref().and_then(|selected| selected.hunks.as_ref());
     // Hunks that are already reverted cannot be reverted again.
     let is_left = |change: &Change| {
-        let taken = |hunk: &usize| {
+        let is_undone = |hunk: &usize| {
             let undos = history.iter().filter(|undo| !reversed.contains(&undo.id));
             undos.flat_map(|undo| &undo.reverses).any(|reversal| {
                 let named = reversal.hunks.as_ref().is_some_and(|hunks| hunks.contains(hunk));
                 reversal.change == change.id && named
             })
         };
-        hunks.is_none_or(|hunks| hunks.is_empty() || !hunks.iter().all(taken))
+        hunks.is_none_or(|hunks| hunks.is_empty() || !hunks.iter().all(is_undone))
     };
-    let meant = |change: &&Change| {
+    let is_selected = |change: &&Change| {
         let is_edit = change.reverses.is_empty() && !reversed.contains(&change.id);
         is_edit && selection.matches(change) && is_left(change)
     };
     history
         .iter()
         .rev()
-        .filter(meant)
+        .filter(is_selected)
         .take(selection.limit.unwrap_or(usize::MAX))
         .map(|edit| edit.id)
         .collect()
@@ -194,17 +197,17 @@ pub fn changes_to_redo(history: &[Change], selection: &ChangeSelection) -> Vec<C
     let reversed = changes_reversed(history);
     let edits: BTreeMap<ChangeId, &Change> =
         history.iter().filter(|change| change.reverses.is_empty()).map(|edit| (edit.id, edit)).collect();
-    let meant = |undo: &&Change| {
+    let is_selected = |undo: &&Change| {
         let named = |reversal: &Reversal| {
             selection.matches_id(undo.id)
                 || selection.matches_id(reversal.change) && selection.covers(reversal)
         };
-        let meant = |reversal: &Reversal| {
+        let is_selected = |reversal: &Reversal| {
             edits.get(&reversal.change).is_some_and(|edit| selection.matches_origin(edit)) && named(reversal)
         };
-        !undo.reverses.is_empty() && !reversed.contains(&undo.id) && undo.reverses.iter().all(meant)
+        !undo.reverses.is_empty() && !reversed.contains(&undo.id) && undo.reverses.iter().all(is_selected)
     };
-    let gestures = group_undos(history.iter().rev().filter(meant));
+    let gestures = group_undos(history.iter().rev().filter(is_selected));
     gestures.iter().take(selection.limit.unwrap_or(usize::MAX)).flatten().map(|undo| undo.id).collect()
 }
 
@@ -239,8 +242,8 @@ fn changes_reversed(history: &[Change]) -> BTreeSet<ChangeId> {
     let mut reversed = BTreeSet::new();
     for change in history.iter().rev() {
         if !reversed.contains(&change.id) {
-            let whole = change.reverses.iter().filter(|reversal| reversal.hunks.is_none());
-            reversed.extend(whole.map(|reversal| reversal.change));
+            let complete = change.reverses.iter().filter(|reversal| reversal.hunks.is_none());
+            reversed.extend(complete.map(|reversal| reversal.change));
         }
     }
     reversed
@@ -345,14 +348,14 @@ impl From<MergeConflict> for ReversalErrorReason {
 }
 
 impl From<NoSuchHunkError> for ReversalErrorReason {
-    fn from(fault: NoSuchHunkError) -> Self {
-        Self::NoSuchHunk(fault)
+    fn from(error: NoSuchHunkError) -> Self {
+        Self::NoSuchHunk(error)
     }
 }
 
 impl From<UnencodableError> for ReversalErrorReason {
-    fn from(fault: UnencodableError) -> Self {
-        Self::Unencodable(fault)
+    fn from(error: UnencodableError) -> Self {
+        Self::Unencodable(error)
     }
 }
 
@@ -367,8 +370,7 @@ pub fn plan_reversal(
     current: FileContent<'_>,
     steps_newest_first: &[ReversalStep<'_>],
 ) -> Result<ReversalPlan, ReversalError> {
-    plan_resolved_reversal(current, steps_newest_first, ConflictResolution::Refuse)
-        .map(|(planned, _)| planned)
+    plan_resolved_reversal(current, steps_newest_first, ConflictResolution::Refuse).map(|(plan, _)| plan)
 }
 
 /// Does the same, and resolves conflicts with later changes. Also returns their number.
@@ -381,18 +383,18 @@ pub fn plan_resolved_reversal(
     resolution: ConflictResolution,
 ) -> Result<(ReversalPlan, usize), ReversalError> {
     let Some(first) = steps_newest_first.first() else { return Ok((ReversalPlan::Unchanged, 0)) };
-    let start = to_snapshot(current).map_err(|why| first.reversal_error(why))?;
+    let start = to_snapshot(current).map_err(|reason| first.reversal_error(reason))?;
     let mut file = start.clone();
     let mut resolver = ConflictResolver::new(resolution);
     for step in steps_newest_first {
-        file = step.reverse(file, &mut resolver).map_err(|why| step.reversal_error(why))?;
+        file = step.reverse(file, &mut resolver).map_err(|reason| step.reversal_error(reason))?;
     }
-    let planned = match file {
+    let plan = match file {
         file if file == start => ReversalPlan::Unchanged,
         Some(file) => ReversalPlan::Write { bytes: file.bytes.into_owned(), mode: file.mode },
         None => ReversalPlan::Delete,
     };
-    Ok((planned, resolver.resolved_count))
+    Ok((plan, resolver.resolved_count))
 }
 
 /// The state of a file during a reversal.
@@ -411,13 +413,13 @@ impl<'a> ReversalStep<'a> {
         Reversal { change: self.change.id, hunks }
     }
 
-    fn reversal_error(&self, why: ReversalErrorReason) -> ReversalError {
-        let why = if why == ReversalErrorReason::ContentUnavailable && self.change.is_pruned() {
+    fn reversal_error(&self, reason: ReversalErrorReason) -> ReversalError {
+        let reason = if reason == ReversalErrorReason::ContentUnavailable && self.change.is_pruned() {
             ReversalErrorReason::Pruned
         } else {
-            why
+            reason
         };
-        ReversalError { path: self.change.path.clone(), change: self.change.id, reason: why }
+        ReversalError { path: self.change.path.clone(), change: self.change.id, reason }
     }
 
     fn reverse(
@@ -428,7 +430,7 @@ impl<'a> ReversalStep<'a> {
         let (before, after) = (to_snapshot(self.before)?, to_snapshot(self.after)?);
         let Some(part) = self.text_without_hunks(&before, &after)? else {
             return match reverse_whole(file.clone(), before.clone(), after, resolver) {
-                Err(why) => resolver.replace(file, before, why),
+                Err(reason) => resolver.replace(file, before, reason),
                 reversed => reversed,
             };
         };
@@ -513,15 +515,15 @@ fn decode_alongside(
     file: &FileSnapshot<'_>,
     others: &[&FileSnapshot<'_>],
 ) -> Result<DecodedText, ReversalErrorReason> {
-    let own = decode_snapshot(file, None)?;
-    if own.format != TextFormat::default() || !own.text.is_ascii() {
-        return Ok(own);
+    let decoded = decode_snapshot(file, None)?;
+    if decoded.format != TextFormat::default() || !decoded.text.is_ascii() {
+        return Ok(decoded);
     }
     let format = |other: &&FileSnapshot<'_>| decode_snapshot(other, None).ok().map(|read| read.format);
     let legacy = |format: &TextFormat| matches!(format.encoding, Encoding::Legacy(_));
     match others.iter().filter_map(format).find(legacy) {
         Some(format) => decode_snapshot(file, Some(format)),
-        None => Ok(own),
+        None => Ok(decoded),
     }
 }
 

@@ -79,7 +79,7 @@ impl AuditEntry {
             action,
             subject: AuditSubject::None,
             decision: AuditDecision::Allowed,
-            decided_by: DecisionSource::Nobody,
+            decided_by: DecisionSource::NotDecided,
             reason: None,
             latency_us: None,
             before: None,
@@ -215,8 +215,8 @@ pub enum DecisionSource {
     Client,
     /// An earlier approval.
     Grant,
-    /// No decision was needed, or no one was available to make it.
-    Nobody,
+    /// No decision was needed, or there was no approver to make it. Stored as `nobody`.
+    NotDecided,
     /// A source written by a later version.
     Other(String),
 }
@@ -230,7 +230,7 @@ impl DecisionSource {
             DecisionSource::User => "user".into(),
             DecisionSource::Client => "client".into(),
             DecisionSource::Grant => "grant".into(),
-            DecisionSource::Nobody => "nobody".into(),
+            DecisionSource::NotDecided => "nobody".into(),
             DecisionSource::Other(text) => text.as_str().into(),
         }
     }
@@ -241,7 +241,7 @@ impl DecisionSource {
             "user" => Self::User,
             "client" => Self::Client,
             "grant" => Self::Grant,
-            "nobody" => Self::Nobody,
+            "nobody" => Self::NotDecided,
             other => match other.split_once(": ") {
                 Some(("rule", text)) => Self::Rule(text.to_owned()),
                 Some(("preset", name)) => Self::Preset(name.to_owned()),
@@ -287,12 +287,12 @@ pub enum AuditSubject {
 impl From<&operation::OperationTarget> for AuditSubject {
     fn from(target: &operation::OperationTarget) -> Self {
         match target {
-            operation::OperationTarget::File { requested: asked, resolved, .. } => Self::Path {
-                requested: asked.clone(),
-                resolved: (resolved != asked).then(|| resolved.clone()),
+            operation::OperationTarget::File { requested, resolved, .. } => Self::Path {
+                requested: requested.clone(),
+                resolved: (resolved != requested).then(|| resolved.clone()),
             },
-            operation::OperationTarget::OutsideRoots { requested: asked } => {
-                Self::Path { requested: asked.clone(), resolved: None }
+            operation::OperationTarget::OutsideRoots { requested } => {
+                Self::Path { requested: requested.clone(), resolved: None }
             }
             operation::OperationTarget::Command(command) => Self::Command {
                 line: terminal::format_invocation(&command.invocation).into_owned(),

@@ -83,8 +83,8 @@ impl TextReplacement {
         if old.is_empty() || old == current {
             return Some(self.new.clone());
         }
-        let mut places = memmem::find_iter(current.as_bytes(), old.as_bytes());
-        let (Some(_), None) = (places.next(), places.next()) else { return None };
+        let mut matches = memmem::find_iter(current.as_bytes(), old.as_bytes());
+        let (Some(_), None) = (matches.next(), matches.next()) else { return None };
         Some(current.replacen(old, &self.new, 1))
     }
 }
@@ -161,12 +161,12 @@ fn description_claim(call: &ToolCallView) -> ToolCallClaim {
 /// is the newest unfinished call that mentions it, for a command the newest unfinished call that runs one.
 #[must_use]
 pub fn find_call_for_operation(session: &SessionSnapshot, path: Option<&str>) -> Option<String> {
-    let is_its = |call: &&ToolCallView| match path {
+    let is_match = |call: &&ToolCallView| match path {
         None => call.kind == ToolKind::Execute,
         Some(path) => mentions_path(call, path),
     };
     let open = session.tool_calls().rev().take(MAX_SEARCHED_CALLS).filter(|call| !call.is_finished());
-    let call = { open }.find(is_its)?;
+    let call = { open }.find(is_match)?;
     Some(call.id.0.to_string())
 }
 
@@ -211,14 +211,14 @@ fn claimed_paths(call: &ToolCallView) -> impl Iterator<Item = String> {
 
 fn command_claim(call: &ToolCallView) -> Option<ToolCallClaim> {
     let input_object = call.raw_input.as_deref()?.as_object()?;
-    let given = COMMAND_KEYS.iter().find_map(|key| input_object.get(*key))?;
+    let command = COMMAND_KEYS.iter().find_map(|key| input_object.get(*key))?;
     let args = input_object.get("args").and_then(string_list);
-    let invocation = match (given, args) {
+    let invocation = match (command, args) {
         (Value::String(program), Some(args)) if !args.is_empty() => {
             Invocation::Argv(std::iter::once(program.clone()).chain(args).collect())
         }
         (Value::String(line), _) if !line.is_empty() => Invocation::Shell(line.clone()),
-        (given, _) => Invocation::Argv(string_list(given).filter(|argv| !argv.is_empty())?),
+        (command, _) => Invocation::Argv(string_list(command).filter(|argv| !argv.is_empty())?),
     };
     Some(ToolCallClaim::Run { invocation, cwd: input_string(call, CWD_KEYS) })
 }

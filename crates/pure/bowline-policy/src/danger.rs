@@ -58,27 +58,27 @@ impl fmt::Display for Danger {
 /// the workspace's directories.
 #[must_use]
 pub fn find_dangers(operations: &[Operation], roots: &[String]) -> Vec<Danger> {
-    let mut found = DangerScan { roots, dangers: Vec::new() };
+    let mut scan = DangerScan { roots, dangers: Vec::new() };
     let count = |kind: OperationKind| operations.iter().filter(|operation| operation.kind == kind).count();
     match count(OperationKind::Delete) {
         0 | 1 => {}
-        several => found.add(DangerSeverity::Serious, format!("deletes {several} files")),
+        several => scan.add(DangerSeverity::Serious, format!("deletes {several} files")),
     }
     match count(OperationKind::Write) {
-        many if many >= MANY_FILES => found.add(DangerSeverity::Mild, format!("changes {many} files")),
+        many if many >= MANY_FILES => scan.add(DangerSeverity::Mild, format!("changes {many} files")),
         _ => {}
     }
     let single = operations.len() == 1;
     for operation in operations.iter().take(MAX_SCANNED_OPERATIONS) {
-        found.scan_operation(operation, single);
+        scan.scan_operation(operation, single);
     }
     if operations.len() > MAX_SCANNED_OPERATIONS {
-        found.add(
+        scan.add(
             DangerSeverity::Serious,
             format!("does {} things at once, too many to look at", operations.len()),
         );
     }
-    let mut dangers = found.dangers;
+    let mut dangers = scan.dangers;
     // The sort is stable: within a severity, dangers stay in the order of discovery.
     dangers.sort_by_key(|danger| danger.severity);
     let mut seen = std::collections::HashSet::new();
@@ -101,7 +101,7 @@ impl DangerScan<'_> {
     fn scan_operation(&mut self, operation: &Operation, single: bool) {
         let kind = operation.kind;
         match &operation.target {
-            OperationTarget::File { requested: asked, resolved, protection } => {
+            OperationTarget::File { requested, resolved, protection } => {
                 if let Some(protection) = protection {
                     self.add(
                         DangerSeverity::Serious,
@@ -112,19 +112,22 @@ impl DangerScan<'_> {
                 if outside {
                     self.add_outside_path(kind, resolved);
                 }
-                let plain = LexicalPath::parse(asked).is_ok_and(|path| path.as_str() == resolved);
-                if !plain && asked != resolved {
+                let plain = LexicalPath::parse(requested).is_ok_and(|path| path.as_str() == resolved);
+                if !plain && requested != resolved {
                     let severity = if outside { DangerSeverity::Grave } else { DangerSeverity::Serious };
-                    self.add(severity, format!("{} leads to {}", escape_name(asked), escape_name(resolved)));
+                    self.add(
+                        severity,
+                        format!("{} leads to {}", escape_name(requested), escape_name(resolved)),
+                    );
                 }
                 if kind == OperationKind::Delete && single {
                     self.add(DangerSeverity::Serious, format!("deletes {}", escape_name(resolved)));
                 }
-                self.check_confusables(asked);
+                self.check_confusables(requested);
             }
-            OperationTarget::OutsideRoots { requested: asked } => {
-                self.add_outside_path(kind, asked);
-                self.check_confusables(asked);
+            OperationTarget::OutsideRoots { requested } => {
+                self.add_outside_path(kind, requested);
+                self.check_confusables(requested);
             }
             OperationTarget::Command(command) => self.scan_command(command),
             OperationTarget::Url(url) => self.scan_url(url),
@@ -152,23 +155,27 @@ impl DangerScan<'_> {
     /// Checks the files that a shell opens through links, which the command text does not show.
     fn scan_reached_files(&mut self, command: &CommandSpec) {
         for reached in &command.named_paths {
-            let asked = escape_name(&reached.requested);
+            let requested = escape_name(&reached.requested);
             match &reached.resolution {
                 PathResolution::InsideRoot { resolved, protection } if *resolved != reached.requested => {
                     if let Some(protection) = protection {
                         self.add(
                             DangerSeverity::Serious,
-                            format!("{asked} leads to {}: {}", escape_name(resolved), protection.reason()),
+                            format!(
+                                "{requested} leads to {}: {}",
+                                escape_name(resolved),
+                                protection.reason()
+                            ),
                         );
                     }
                 }
                 PathResolution::OutsideRoots if self.is_inside_roots(&reached.requested) => {
-                    self.add(DangerSeverity::Grave, format!("{asked} leads outside the workspace"));
+                    self.add(DangerSeverity::Grave, format!("{requested} leads outside the workspace"));
                 }
                 PathResolution::ReadOnlyRoot => {
                     self.add(
                         DangerSeverity::Serious,
-                        format!("writes {asked}, in a directory that may only be read"),
+                        format!("writes {requested}, in a directory that may only be read"),
                     );
                 }
                 PathResolution::InsideRoot { .. } | PathResolution::OutsideRoots => {}

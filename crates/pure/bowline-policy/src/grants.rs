@@ -63,10 +63,12 @@ impl ResolvedOperation {
     /// Returns whether two operations affect the same file or run the same command.
     fn has_same_target(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Run { invocation, .. }, Self::Run { invocation: its, .. }) => invocation == its,
-            (Self::Read { path, .. }, Self::Read { path: its, .. })
-            | (Self::Write { path, .. }, Self::Write { path: its, .. })
-            | (Self::Delete { path, .. }, Self::Delete { path: its, .. }) => path == its,
+            (Self::Run { invocation, .. }, Self::Run { invocation: other_invocation, .. }) => {
+                invocation == other_invocation
+            }
+            (Self::Read { path, .. }, Self::Read { path: other_path, .. })
+            | (Self::Write { path, .. }, Self::Write { path: other_path, .. })
+            | (Self::Delete { path, .. }, Self::Delete { path: other_path, .. }) => path == other_path,
             _ => false,
         }
     }
@@ -119,21 +121,16 @@ impl Grants {
         &mut self,
         holder: &GrantHolder,
         call: Option<&str>,
-        deeds: impl IntoIterator<Item = ResolvedOperation>,
+        operations: impl IntoIterator<Item = ResolvedOperation>,
     ) -> Vec<GrantId> {
         if let Some(call) = call {
             self.revoke_call_grants(&holder.session, call);
         }
         let mut ids = Vec::new();
-        for deed in deeds {
+        for operation in operations {
             self.last_id += 1;
             let id = GrantId(self.last_id);
-            self.grants.push(Grant {
-                id,
-                holder: holder.clone(),
-                call: call.map(str::to_owned),
-                operation: deed,
-            });
+            self.grants.push(Grant { id, holder: holder.clone(), call: call.map(str::to_owned), operation });
             ids.push(id);
         }
         let surplus = self.grants.len().saturating_sub(MAX_GRANTS);
@@ -142,16 +139,17 @@ impl Grants {
     }
 
     /// Consumes the grant for exactly this operation, if one exists.
-    pub fn take(&mut self, holder: &GrantHolder, act: &ResolvedOperation) -> Option<UsedGrant> {
-        let at = self.grants.iter().position(|grant| grant.holder == *holder && grant.operation == *act)?;
+    pub fn take(&mut self, holder: &GrantHolder, operation: &ResolvedOperation) -> Option<UsedGrant> {
+        let at =
+            self.grants.iter().position(|grant| grant.holder == *holder && grant.operation == *operation)?;
         let grant = self.grants.remove(at);
         Some(UsedGrant { id: grant.id, call: grant.call })
     }
 
     /// Returns whether a similar operation was approved: one on the same file or with the same command.
     #[must_use]
-    pub fn has_similar(&self, holder: &GrantHolder, act: &ResolvedOperation) -> bool {
-        self.grants.iter().any(|grant| grant.holder == *holder && grant.operation.has_same_target(act))
+    pub fn has_similar(&self, holder: &GrantHolder, operation: &ResolvedOperation) -> bool {
+        self.grants.iter().any(|grant| grant.holder == *holder && grant.operation.has_same_target(operation))
     }
 
     /// Revokes the grants of a tool call that asks again.

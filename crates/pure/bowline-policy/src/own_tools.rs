@@ -105,38 +105,38 @@ impl OwnTools {
     }
 
     /// Records an agent's announcement or update of a call; `line` is the whole message.
-    pub fn record_tool_call(&mut self, seen: &ToolCallMessage, line: &[u8]) {
-        let known = self.calls.iter().position(|(id, _)| *id == seen.call);
-        if known.is_none() && !seen.is_new {
+    pub fn record_tool_call(&mut self, message: &ToolCallMessage, line: &[u8]) {
+        let known = self.calls.iter().position(|(id, _)| *id == message.call);
+        if known.is_none() && !message.is_new {
             return;
         }
-        let was = known.and_then(|at| self.calls.remove(at)).map(|(_, call)| call);
-        let has_ended = matches!(seen.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
-        let Some(told) =
-            parse_params::<ToolCallUpdateParams<'_>>(line).map(|told| told.update).filter(|_| !has_ended)
+        let previous = known.and_then(|at| self.calls.remove(at)).map(|(_, call)| call);
+        let has_ended = matches!(message.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
+        let Some(fields) =
+            parse_params::<ToolCallUpdateParams<'_>>(line).map(|params| params.update).filter(|_| !has_ended)
         else {
             return;
         };
-        let call = match was.filter(|_| !seen.is_new) {
-            Some(was) => self.update_announcement(was, &told),
-            None => self.classify_announcement(&told),
+        let call = match previous.filter(|_| !message.is_new) {
+            Some(previous) => self.update_announcement(previous, &fields),
+            None => self.classify_announcement(&fields),
         };
         let Some(call) = call else { return };
         if self.calls.len() >= MAX_CALLS {
             self.calls.pop_front();
         }
-        self.calls.push_back((seen.call.clone(), call));
+        self.calls.push_back((message.call.clone(), call));
     }
 
     /// Returns the answer to a permission request; `None` if it is for the editor. `line` is the whole message.
     #[must_use]
     pub fn answer_permission_request(&self, line: &[u8], rules: PolicyStatus) -> Option<OwnToolApproval> {
-        let asked: PermissionRequestParams<'_> = parse_params(line)?;
-        let shape = REQUEST_SHAPES.iter().find(|shape| shape.mark.is_in(&asked))?;
-        let at = shape.names.iter().find_map(|name| self.named_tool(name, &asked))?;
+        let request: PermissionRequestParams<'_> = parse_params(line)?;
+        let shape = REQUEST_SHAPES.iter().find(|shape| shape.mark.is_in(&request))?;
+        let at = shape.names.iter().find_map(|name| self.named_tool(name, &request))?;
         let tool = self.tools.get(at)?;
-        let input = self.tool_input(&shape.input, at, &asked.tool_call);
-        if !shape.checks.iter().all(|check| self.passes_check(check, at, &asked, &input)) {
+        let input = self.tool_input(&shape.input, at, &request.tool_call);
+        if !shape.checks.iter().all(|check| self.passes_check(check, at, &request, &input)) {
             return None;
         }
         if tool.prompt_behavior == PromptBehavior::Never
@@ -144,10 +144,11 @@ impl OwnTools {
         {
             return None;
         }
-        let mut once = asked.options.iter().filter(|option| option.kind == PermissionOptionKind::AllowOnce);
-        let option = once.next()?.option_id.clone();
+        let mut allow_once =
+            request.options.iter().filter(|option| option.kind == PermissionOptionKind::AllowOnce);
+        let option = allow_once.next()?.option_id.clone();
         // If two options allow it once, it is unclear which one means only that.
-        once.next().is_none().then_some(OwnToolApproval {
+        allow_once.next().is_none().then_some(OwnToolApproval {
             tool: tool.name,
             prompt_behavior: tool.prompt_behavior,
             option,
@@ -180,46 +181,50 @@ impl OwnTools {
             || names_no_secret(input)
     }
 
-    fn classify_announcement(&self, told: &ToolCallFields<'_>) -> Option<AnnouncedCall> {
-        if told.meta.as_ref().and_then(|meta| meta.is_mcp_tool_call) == Some(true) {
-            return self.tool_from_input(told.raw_input).map(AnnouncedCall::ByInput);
+    fn classify_announcement(&self, fields: &ToolCallFields<'_>) -> Option<AnnouncedCall> {
+        if fields.meta.as_ref().and_then(|meta| meta.is_mcp_tool_call) == Some(true) {
+            return self.tool_from_input(fields.raw_input).map(AnnouncedCall::ByInput);
         }
-        let titled = told.title.as_deref().and_then(|title| self.tool_from_title(title));
-        let titled = titled.filter(|_| told.kind != Some(ToolKind::Execute));
+        let titled = fields.title.as_deref().and_then(|title| self.tool_from_title(title));
+        let titled = titled.filter(|_| fields.kind != Some(ToolKind::Execute));
         Some(titled.map_or(
-            AnnouncedCall::Other { names_no_secret: names_no_secret(told.raw_input) },
+            AnnouncedCall::Other { names_no_secret: names_no_secret(fields.raw_input) },
             AnnouncedCall::ByTitle,
         ))
     }
 
     /// Returns the state of a call after an update; `None` if the update contradicts the earlier state. A title may
     /// be followed by the progress.
-    fn update_announcement(&self, was: AnnouncedCall, told: &ToolCallFields<'_>) -> Option<AnnouncedCall> {
-        let is_still = match was {
+    fn update_announcement(
+        &self,
+        announced: AnnouncedCall,
+        fields: &ToolCallFields<'_>,
+    ) -> Option<AnnouncedCall> {
+        let is_unchanged = match announced {
             AnnouncedCall::ByInput(at) => {
-                told.raw_input.is_none() || self.tool_from_input(told.raw_input) == Some(at)
+                fields.raw_input.is_none() || self.tool_from_input(fields.raw_input) == Some(at)
             }
             AnnouncedCall::ByTitle(at) => {
-                let title = told.title.as_deref().and_then(|title| title.split(' ').next());
-                told.kind != Some(ToolKind::Execute)
+                let title = fields.title.as_deref().and_then(|title| title.split(' ').next());
+                fields.kind != Some(ToolKind::Execute)
                     && title.is_none_or(|title| self.tool_from_title(title) == Some(at))
             }
-            AnnouncedCall::Other { .. } if told.raw_input.is_some() => {
-                return Some(AnnouncedCall::Other { names_no_secret: names_no_secret(told.raw_input) });
+            AnnouncedCall::Other { .. } if fields.raw_input.is_some() => {
+                return Some(AnnouncedCall::Other { names_no_secret: names_no_secret(fields.raw_input) });
             }
             AnnouncedCall::Other { .. } => true,
         };
-        is_still.then_some(was)
+        is_unchanged.then_some(announced)
     }
 
     /// Returns the index of the tool that a request names in this way.
-    fn named_tool(&self, name: &ToolName, asked: &PermissionRequestParams<'_>) -> Option<usize> {
+    fn named_tool(&self, name: &ToolName, request: &PermissionRequestParams<'_>) -> Option<usize> {
         match name {
             ToolName::Text { at, form, tools } => {
-                let tool = self.tool_index(parse_tool_name(form, &self.server, at.text_in(asked)?)?)?;
+                let tool = self.tool_index(parse_tool_name(form, &self.server, at.text_in(request)?)?)?;
                 tools.contains(&self.tools.get(tool)?.prompt_behavior).then_some(tool)
             }
-            ToolName::AnnouncedInput => match self.announced_call(&asked.tool_call.tool_call_id)? {
+            ToolName::AnnouncedInput => match self.announced_call(&request.tool_call.tool_call_id)? {
                 AnnouncedCall::ByInput(at) => Some(at),
                 AnnouncedCall::ByTitle(_) | AnnouncedCall::Other { .. } => None,
             },
@@ -229,11 +234,11 @@ impl OwnTools {
     /// Returns the known input of the tool that a request names.
     fn tool_input<'a>(
         &self,
-        place: &InputLocation,
+        location: &InputLocation,
         at: usize,
         call: &'a ToolCallFields<'_>,
     ) -> ToolInput<'a> {
-        match place {
+        match location {
             InputLocation::RawInput => call.raw_input.map_or(ToolInput::Unknown, ToolInput::Whole),
             InputLocation::Content => match call.content.as_slice() {
                 [ToolCallContentItem { content: Some(ContentText { text }) }] => ToolInput::from_text(text),
@@ -252,10 +257,10 @@ impl OwnTools {
         &self,
         check: &RequestCheck,
         at: usize,
-        asked: &PermissionRequestParams<'_>,
+        request: &PermissionRequestParams<'_>,
         input: &ToolInput<'_>,
     ) -> bool {
-        let (Some(tool), call) = (self.tools.get(at), &asked.tool_call) else { return false };
+        let (Some(tool), call) = (self.tools.get(at), &request.tool_call) else { return false };
         match check {
             RequestCheck::ServerSource(source) => {
                 let claude = call.meta.as_ref().and_then(|meta| meta.claude_code.as_ref());
@@ -263,7 +268,7 @@ impl OwnTools {
                 server.is_some_and(|server| server.name == self.server && server.source == *source)
             }
             RequestCheck::OptionNames(names) => names.iter().all(|(id, label)| {
-                let mut options = asked.options.iter().filter(|option| &*option.option_id.0 == *id);
+                let mut options = request.options.iter().filter(|option| &*option.option_id.0 == *id);
                 options.any(|option| option.name.strip_prefix(label) == Some(tool.name))
             }),
             RequestCheck::Kind(kind) => call.kind == Some(*kind),

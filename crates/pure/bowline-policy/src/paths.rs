@@ -74,32 +74,32 @@ impl LexicalPath {
     /// # Errors
     /// Returns what is wrong with the text. `Empty`, `TooLong` and `TooDeep` do not quote it, because it may be long.
     pub fn parse(path: impl AsRef<Path>) -> Result<Self, PathError> {
-        let asked = path.as_ref().as_os_str();
-        if asked.is_empty() {
+        let requested = path.as_ref().as_os_str();
+        if requested.is_empty() {
             return Err(PathError::Empty);
         }
-        if asked.len() > MAX_PATH_BYTES {
-            return Err(PathError::TooLong { bytes: asked.len() });
+        if requested.len() > MAX_PATH_BYTES {
+            return Err(PathError::TooLong { bytes: requested.len() });
         }
-        let asked = asked.to_str().ok_or(PathError::NotUtf8)?;
-        if asked.contains('\0') {
-            return Err(PathError::ContainsNul(asked.to_owned()));
+        let requested = requested.to_str().ok_or(PathError::NotUtf8)?;
+        if requested.contains('\0') {
+            return Err(PathError::ContainsNul(requested.to_owned()));
         }
-        if asked.starts_with('~') {
-            return Err(PathError::HomeRelative(asked.to_owned()));
+        if requested.starts_with('~') {
+            return Err(PathError::HomeRelative(requested.to_owned()));
         }
-        if asked.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:")) {
-            return Err(PathError::FileUrl(asked.to_owned()));
+        if requested.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:")) {
+            return Err(PathError::FileUrl(requested.to_owned()));
         }
-        if !asked.starts_with('/') {
-            return Err(PathError::Relative(asked.to_owned()));
+        if !requested.starts_with('/') {
+            return Err(PathError::Relative(requested.to_owned()));
         }
-        let components = components(asked).count();
+        let components = components(requested).count();
         if components > MAX_COMPONENTS {
             return Err(PathError::TooDeep { components });
         }
-        let normal = normalise_path(asked).ok_or_else(|| PathError::AboveRoot(asked.to_owned()))?;
-        Ok(Self { requested: asked.to_owned(), normal })
+        let normal = normalise_path(requested).ok_or_else(|| PathError::AboveRoot(requested.to_owned()))?;
+        Ok(Self { requested: requested.to_owned(), normal })
     }
 
     /// Returns the path as it was requested.
@@ -301,17 +301,17 @@ fn normalise_path(path: &str) -> Option<String> {
 }
 
 impl From<PathError> for RpcError {
-    fn from(fault: PathError) -> Self {
-        match fault {
+    fn from(error: PathError) -> Self {
+        match error {
             PathError::Relative(path) | PathError::HomeRelative(path) | PathError::FileUrl(path) => {
                 RpcError::RelativePath { path }
             }
             PathError::AboveRoot(path) => RpcError::OutsideRoots { path },
-            fault @ (PathError::Empty
+            error @ (PathError::Empty
             | PathError::TooLong { .. }
             | PathError::TooDeep { .. }
             | PathError::NotUtf8
-            | PathError::ContainsNul(_)) => RpcError::InvalidParams { reason: fault.to_string() },
+            | PathError::ContainsNul(_)) => RpcError::InvalidParams { reason: error.to_string() },
         }
     }
 }
@@ -319,7 +319,7 @@ impl From<PathError> for RpcError {
 impl From<AdmissionError> for RpcError {
     fn from(refusal: AdmissionError) -> Self {
         match refusal {
-            AdmissionError::InvalidPath(fault) => fault.into(),
+            AdmissionError::InvalidPath(error) => error.into(),
             AdmissionError::OutsideRoots(path) => RpcError::OutsideRoots { path },
             refusal @ AdmissionError::ReadOnlyRoot(_) => {
                 RpcError::InvalidParams { reason: refusal.to_string() }

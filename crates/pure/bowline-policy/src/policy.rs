@@ -206,11 +206,11 @@ impl Policy {
     pub fn evaluate(&self, operation: &Operation, context: &PolicyContext) -> PolicyDecision {
         let kind = operation.kind;
         let reasons = match &operation.target {
-            OperationTarget::File { requested: asked, resolved, protection } => {
-                self.evaluate_file(kind, asked, resolved, *protection, context)
+            OperationTarget::File { requested, resolved, protection } => {
+                self.evaluate_file(kind, requested, resolved, *protection, context)
             }
-            OperationTarget::OutsideRoots { requested: asked } => {
-                self.evaluate_outside_path(kind, asked, context)
+            OperationTarget::OutsideRoots { requested } => {
+                self.evaluate_outside_path(kind, requested, context)
             }
             OperationTarget::Command(command) => commands::evaluate_command(self, kind, command, context),
             OperationTarget::Url(url) => self.evaluate_url(kind, url, context),
@@ -234,17 +234,17 @@ impl Policy {
     fn evaluate_file(
         &self,
         kind: OperationKind,
-        asked: &str,
+        requested: &str,
         resolved: &str,
         protection: Option<Protection>,
         context: &PolicyContext,
     ) -> Vec<PolicyReason> {
         // The requested name may take another route than the resolved one; a rule against either counts.
-        let is_normal = asked.split('/').skip(1).all(|name| !matches!(name, "" | "." | ".."));
-        let normal = if is_normal { None } else { LexicalPath::parse(asked).ok() };
+        let is_normal = requested.split('/').skip(1).all(|name| !matches!(name, "" | "." | ".."));
+        let normal = if is_normal { None } else { LexicalPath::parse(requested).ok() };
         let access = if kind == OperationKind::Read { Access::Read } else { Access::Write };
         // Most names are the same in all forms, and are compared once.
-        let others = [Some(asked), normal.as_ref().map(LexicalPath::as_str)];
+        let others = [Some(requested), normal.as_ref().map(LexicalPath::as_str)];
         let others = others.map(|other| other.filter(|other| *other != resolved));
         let mut reasons = Vec::new();
         let mut named = false;
@@ -280,17 +280,17 @@ impl Policy {
     fn evaluate_outside_path(
         &self,
         kind: OperationKind,
-        asked: &str,
+        requested: &str,
         context: &PolicyContext,
     ) -> Vec<PolicyReason> {
-        let normal =
-            LexicalPath::parse(asked).map_or_else(|_| asked.to_owned(), |path| path.as_str().to_owned());
+        let normal = LexicalPath::parse(requested)
+            .map_or_else(|_| requested.to_owned(), |path| path.as_str().to_owned());
         let mut reasons: Vec<PolicyReason> = self
             .active_rules(kind, context)
             .filter(|(_, rule)| rule.effect() != Effect::Allow)
             .filter(|(_, rule)| {
                 rule.spec().matcher == RuleMatcher::Everything
-                    || [asked, normal.as_str()].iter().any(|path| rule.covers_path(path, &self.roots))
+                    || [requested, normal.as_str()].iter().any(|path| rule.covers_path(path, &self.roots))
             })
             .map(|(index, rule)| rule_reason(index, rule))
             .collect();
@@ -320,20 +320,20 @@ impl Policy {
     fn evaluate_opaque(
         &self,
         kind: OperationKind,
-        law: BuiltInRule,
+        rule: BuiltInRule,
         context: &PolicyContext,
     ) -> Vec<PolicyReason> {
         let mut reasons = self.catch_all_reasons(kind, context);
-        let is_free = match reasons.iter().map(|reason| reason.effect).max() {
+        let is_allowed = match reasons.iter().map(|reason| reason.effect).max() {
             Some(effect) => effect == Effect::Allow,
             None => self.preset == Preset::Full,
         };
-        if is_free && self.has_narrower_restriction(kind, context) {
+        if is_allowed && self.has_narrower_restriction(kind, context) {
             reasons.push(PolicyReason::built_in(Effect::Ask, BuiltInRule::Incomparable));
-        } else if reasons.is_empty() && is_free {
+        } else if reasons.is_empty() && is_allowed {
             reasons.push(self.preset_reason(kind));
         } else if reasons.is_empty() {
-            reasons.push(PolicyReason::built_in(self.preset.guarded_effect(kind), law));
+            reasons.push(PolicyReason::built_in(self.preset.guarded_effect(kind), rule));
         }
         reasons
     }

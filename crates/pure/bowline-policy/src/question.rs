@@ -164,10 +164,10 @@ impl QuestionReply {
 
     /// Returns an answer without a scope or a reason.
     #[must_use]
-    pub fn answer(choice: AnswerChoice, keep: AnswerLifetime) -> Self {
+    pub fn answer(choice: AnswerChoice, lifetime: AnswerLifetime) -> Self {
         Self::Answered(QuestionAnswer {
             choice,
-            lifetime: keep,
+            lifetime,
             scope: Vec::new(),
             reason: None,
             option_id: None,
@@ -180,15 +180,8 @@ impl QuestionAnswer {
     /// Returns the reply that selects an agent's option. It holds only this once for Bowline's rules.
     #[must_use]
     pub fn from_agent_option(offer: &AgentOption) -> Self {
-        let (keep, scope, option) = (AnswerLifetime::Once, Vec::new(), Some(offer.id.clone()));
-        Self {
-            choice: offer.choice,
-            lifetime: keep,
-            scope,
-            reason: None,
-            option_id: option,
-            edited_text: None,
-        }
+        let (lifetime, scope, option_id) = (AnswerLifetime::Once, Vec::new(), Some(offer.id.clone()));
+        Self { choice: offer.choice, lifetime, scope, reason: None, option_id, edited_text: None }
     }
 }
 
@@ -232,9 +225,9 @@ impl Question {
         scope.into_iter().map(rule).collect()
     }
 
-    fn rule_lifetime(&self, keep: AnswerLifetime) -> Option<RuleLifetime> {
+    fn rule_lifetime(&self, lifetime: AnswerLifetime) -> Option<RuleLifetime> {
         let session = self.holder.session.clone();
-        match (keep, self.holder.turn) {
+        match (lifetime, self.holder.turn) {
             // Outside a turn there is no turn to hold for.
             (AnswerLifetime::Once, _) | (AnswerLifetime::Turn, None) => None,
             (AnswerLifetime::Turn, Some(turn)) => Some(RuleLifetime::Turn { session, turn }),
@@ -334,7 +327,7 @@ impl QuestionItem {
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = self.summary_lines();
-        lines.extend(self.description.iter().flat_map(|told| told.lines()));
+        lines.extend(self.description.iter().flat_map(|description| description.lines()));
         lines.extend(self.change.iter().flat_map(TextChange::lines));
         lines
     }
@@ -347,12 +340,12 @@ impl QuestionItem {
         let command_line =
             |text: &str| display::escape_line(&display::collapse_whitespace(text), MAX_COMMAND_BYTES);
         match &self.operation.target {
-            OperationTarget::File { requested: asked, resolved, .. } if asked != resolved => {
-                vec![format!("  {kind} {} (leads to {})", line(asked), line(resolved))]
+            OperationTarget::File { requested, resolved, .. } if requested != resolved => {
+                vec![format!("  {kind} {} (leads to {})", line(requested), line(resolved))]
             }
-            OperationTarget::File { requested: asked, .. } => vec![format!("  {kind} {}", line(asked))],
-            OperationTarget::OutsideRoots { requested: asked } => {
-                vec![format!("  {kind} {} (outside the workspace)", line(asked))]
+            OperationTarget::File { requested, .. } => vec![format!("  {kind} {}", line(requested))],
+            OperationTarget::OutsideRoots { requested } => {
+                vec![format!("  {kind} {} (outside the workspace)", line(requested))]
             }
             OperationTarget::Command(command) => {
                 let mut lines = vec![
@@ -367,8 +360,10 @@ impl QuestionItem {
             }
             OperationTarget::Url(url) => vec![format!("  {kind} {}", line(url))],
             OperationTarget::Described(title) => {
-                let noun =
-                    self.description.as_ref().map_or(operation_noun(self.operation.kind), |told| told.noun());
+                let noun = self
+                    .description
+                    .as_ref()
+                    .map_or(operation_noun(self.operation.kind), |description| description.noun());
                 vec![format!("  {noun} in its own words: {}", line(title))]
             }
         }
@@ -378,7 +373,7 @@ impl QuestionItem {
     /// part.
     #[must_use]
     pub fn describe_omission(&self) -> Option<String> {
-        if self.description.as_ref().is_some_and(|told| told.is_truncated()) {
+        if self.description.as_ref().is_some_and(|description| description.is_truncated()) {
             return Some("a part of what the agent tells of it is not shown: it is too long".to_owned());
         }
         let cut = |text: &str| {
@@ -395,12 +390,11 @@ impl QuestionItem {
                 Some("a part of the environment is not shown: it is too long".to_owned())
             }
             (
-                OperationTarget::File { requested: asked, .. }
-                | OperationTarget::OutsideRoots { requested: asked },
+                OperationTarget::File { requested, .. } | OperationTarget::OutsideRoots { requested },
                 Some(change),
             ) => {
                 let cut = change.diff_block().omitted_lines;
-                (cut > 0).then(|| format!("{cut} lines of the change of {asked} are not shown"))
+                (cut > 0).then(|| format!("{cut} lines of the change of {requested} are not shown"))
             }
             _ => None,
         }

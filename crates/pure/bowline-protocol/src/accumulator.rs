@@ -5,8 +5,8 @@
 //! after every chunk is cheap: the cost of a chunk does not grow with the history.
 //!
 //! ```
-//! use crate::accumulator::SessionAccumulator;
-//! use crate::schema::v1::{ContentChunk, SessionNotification, SessionUpdate};
+//! use bowline_protocol::accumulator::SessionAccumulator;
+//! use bowline_protocol::schema::v1::{ContentChunk, SessionNotification, SessionUpdate};
 //!
 //! let mut session = SessionAccumulator::new();
 //! for word in ["Hello", ", ", "world"] {

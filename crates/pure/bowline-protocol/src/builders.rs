@@ -4,7 +4,7 @@
 //! input of a read or an edit, and the wrapping of content. Further fields are chained on:
 //!
 //! ```
-//! use crate::builders::{IntoSessionUpdate, diff, start_edit};
+//! use bowline_protocol::builders::{IntoSessionUpdate, diff, start_edit};
 //!
 //! let call = start_edit("call_1", "Turn on debug", "/app/config.json", "{\"debug\":true}")
 //!     .content(vec![diff("/app/config.json", Some("{}"), "{\"debug\":true}")]);

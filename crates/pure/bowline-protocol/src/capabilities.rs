@@ -138,10 +138,10 @@ impl ClientCapabilityGate {
     pub fn check(&self, method: ClientMethod) -> Result<(), CapabilityError> {
         let name = method.wire_name();
         let client = self.require_initialized(name)?;
-        let notices = client.session.as_ref().is_some_and(|it| it.notices.is_some());
-        let compaction = client.session.as_ref().is_some_and(|it| it.compaction.is_some());
-        let form = client.elicitation.as_ref().is_some_and(|it| it.form.is_some());
-        let url = client.elicitation.as_ref().is_some_and(|it| it.url.is_some());
+        let notices = client.session.as_ref().is_some_and(|session| session.notices.is_some());
+        let compaction = client.session.as_ref().is_some_and(|session| session.compaction.is_some());
+        let form = client.elicitation.as_ref().is_some_and(|elicitation| elicitation.form.is_some());
+        let url = client.elicitation.as_ref().is_some_and(|elicitation| elicitation.url.is_some());
         match method {
             ClientMethod::Update | ClientMethod::RequestPermission => Ok(()),
             ClientMethod::Notice => require_part(notices, "a notice", "clientCapabilities.session.notices"),
@@ -209,7 +209,8 @@ impl ClientCapabilityGate {
     /// Returns the capability that is missing.
     pub fn check_config_options(&self, options: &[SessionConfigOption]) -> Result<(), CapabilityError> {
         let client = self.require_initialized("a config option")?;
-        let boolean = client.session.as_ref().and_then(|it| it.config_options.as_ref()?.boolean.as_ref());
+        let boolean =
+            client.session.as_ref().and_then(|session| session.config_options.as_ref()?.boolean.as_ref());
         options.iter().try_for_each(|option| match option.kind {
             SessionConfigKind::Select(_) => Ok(()),
             SessionConfigKind::Boolean(_) => require_part(
@@ -261,8 +262,8 @@ impl ClientCapabilityGate {
         meta.and_then(|meta| meta.get("bowline")?.get("decides")?.as_bool()).unwrap_or(false)
     }
 
-    fn require_initialized(&self, what: &'static str) -> Result<&ClientCapabilities, CapabilityError> {
-        self.advertised.as_ref().ok_or(CapabilityError::BeforeInitialize { subject: what })
+    fn require_initialized(&self, subject: &'static str) -> Result<&ClientCapabilities, CapabilityError> {
+        self.advertised.as_ref().ok_or(CapabilityError::BeforeInitialize { subject })
     }
 }
 
@@ -457,17 +458,17 @@ impl AgentCapabilityGate {
     /// # Errors
     /// Returns the capability that is missing.
     pub fn check_additional_directories(&self, directories: &[PathBuf]) -> Result<(), CapabilityError> {
-        let what = "additionalDirectories";
-        let open = &self.require_initialized(what)?.session_capabilities.additional_directories;
+        let subject = "additionalDirectories";
+        let open = &self.require_initialized(subject)?.session_capabilities.additional_directories;
         require_part(
             open.is_some() || directories.is_empty(),
-            what,
+            subject,
             "agentCapabilities.sessionCapabilities.additionalDirectories",
         )
     }
 
-    fn require_initialized(&self, what: &'static str) -> Result<&AgentCapabilities, CapabilityError> {
-        self.advertised.as_ref().ok_or(CapabilityError::BeforeInitialize { subject: what })
+    fn require_initialized(&self, subject: &'static str) -> Result<&AgentCapabilities, CapabilityError> {
+        self.advertised.as_ref().ok_or(CapabilityError::BeforeInitialize { subject })
     }
 }
 
@@ -485,3 +486,4 @@ fn reject_unknown_part(part: &'static str) -> Result<(), CapabilityError> {
 
 #[cfg(test)]
 mod tests;
+pub mod version;

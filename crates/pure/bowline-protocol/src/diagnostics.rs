@@ -177,8 +177,10 @@ pub struct FileDiagnostics {
 impl FileDiagnostics {
     fn text_bytes(&self) -> usize {
         let name = |name: &Option<String>| name.as_ref().map_or(0, String::len);
-        let texts =
-            self.diagnostics.iter().map(|one| one.message.len() + name(&one.source) + name(&one.code));
+        let texts = self
+            .diagnostics
+            .iter()
+            .map(|diagnostic| diagnostic.message.len() + name(&diagnostic.source) + name(&diagnostic.code));
         texts.sum()
     }
 }
@@ -208,8 +210,8 @@ impl Diagnostics {
         self.files.insert(path.to_owned(), new);
         // A single file always fits.
         while self.files.len() > MAX_FILES || self.bytes > MAX_TOTAL_BYTES {
-            let Some((dropped, of_file)) = self.files.shift_remove_index(0) else { break };
-            self.bytes -= of_file.text_bytes();
+            let Some((dropped, file)) = self.files.shift_remove_index(0) else { break };
+            self.bytes -= file.text_bytes();
             changed.push(dropped);
         }
         changed
@@ -217,7 +219,7 @@ impl Diagnostics {
 
     /// Marks the diagnostics of a file as stale. Returns whether this changed anything.
     pub fn mark_stale(&mut self, path: &str) -> bool {
-        self.files.get_mut(path).is_some_and(|of_file| !std::mem::replace(&mut of_file.is_stale, true))
+        self.files.get_mut(path).is_some_and(|file| !std::mem::replace(&mut file.is_stale, true))
     }
 
     /// Returns the diagnostics of a file.
@@ -239,18 +241,21 @@ impl Diagnostics {
 }
 
 fn limit_diagnostics(mut diagnostics: Vec<Diagnostic>) -> FileDiagnostics {
-    diagnostics.sort_by_key(|one| (one.severity, one.range.start.line, one.range.start.character));
-    let left_out = diagnostics.len().saturating_sub(MAX_PER_FILE);
+    diagnostics.sort_by_key(|diagnostic| {
+        (diagnostic.severity, diagnostic.range.start.line, diagnostic.range.start.character)
+    });
+    let omitted = diagnostics.len().saturating_sub(MAX_PER_FILE);
     diagnostics.truncate(MAX_PER_FILE);
-    for one in &mut diagnostics {
-        truncate(&mut one.message, MAX_MESSAGE_BYTES);
-        one.source
+    for diagnostic in &mut diagnostics {
+        truncate(&mut diagnostic.message, MAX_MESSAGE_BYTES);
+        diagnostic
+            .source
             .as_mut()
             .into_iter()
-            .chain(one.code.as_mut())
+            .chain(diagnostic.code.as_mut())
             .for_each(|name| truncate(name, MAX_NAME_BYTES));
     }
-    FileDiagnostics { diagnostics, omitted: left_out, is_stale: false }
+    FileDiagnostics { diagnostics, omitted, is_stale: false }
 }
 
 fn truncate(text: &mut String, limit: usize) {

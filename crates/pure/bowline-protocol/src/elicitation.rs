@@ -213,8 +213,8 @@ impl Form {
         }
         let rest = schema.properties.iter().filter(|(name, _)| !required.contains(name));
         fields.extend(rest.map(|(name, property)| FormField::from_property(name, property, false)));
-        if let Some(fault) = fields.iter().find_map(FormField::form_error) {
-            return Err(fault);
+        if let Some(error) = fields.iter().find_map(FormField::form_error) {
+            return Err(error);
         }
         Ok(Self { title: schema.title.clone(), description: schema.description.clone(), fields })
     }
@@ -232,14 +232,14 @@ impl Form {
     /// Returns the errors in the filled-in values; empty if they may be sent. Patterns are not checked.
     #[must_use]
     pub fn check(&self, content: &FormContent) -> Vec<FormContentError> {
-        let of_field = |field: &FormField| match content.get(&field.name) {
+        let check_field = |field: &FormField| match content.get(&field.name) {
             Some(value) => field.check_value(value),
             None => field.required.then(|| FormContentError::Missing(field.name.clone())),
         };
         let known: BTreeSet<&str> = self.fields.iter().map(|field| field.name.as_str()).collect();
-        let more = content.keys().filter(|name| !known.contains(name.as_str()));
-        let faults = self.fields.iter().filter_map(of_field);
-        faults.chain(more.map(|name| FormContentError::UnknownField(name.clone()))).collect()
+        let unknown = content.keys().filter(|name| !known.contains(name.as_str()));
+        let errors = self.fields.iter().filter_map(check_field);
+        errors.chain(unknown.map(|name| FormContentError::UnknownField(name.clone()))).collect()
     }
 }
 
@@ -286,13 +286,13 @@ impl FormField {
 
     /// Returns the error in a value.
     fn check_value(&self, value: &Value) -> Option<FormContentError> {
-        let kind = |wanted| Some(FormContentError::WrongType { name: self.name.clone(), expected: wanted });
+        let wrong_type = |expected| Some(FormContentError::WrongType { name: self.name.clone(), expected });
         match (&self.input, value) {
             (FieldInput::Text { length, format, .. }, Value::String(text)) => {
                 let count = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
                 let broken = length.broken_bound(count, ["is shorter than", "is longer than"]);
                 self.bound_error(broken).or_else(|| match format {
-                    Some(format) => formats::check_format(*format, text).and_then(kind),
+                    Some(format) => formats::check_format(*format, text).and_then(wrong_type),
                     None => None,
                 })
             }
@@ -318,20 +318,20 @@ impl FormField {
                 self.bound_error(range.broken_bound(*number, NUMBER_RELATIONS))
             }
             (FieldInput::Boolean { .. }, Value::Boolean(_)) => None,
-            (FieldInput::Text { .. }, _) => kind("a text"),
-            (FieldInput::SingleSelect { .. }, _) => kind("one of the options"),
-            (FieldInput::MultiSelect { .. }, _) => kind("a list of options"),
-            (FieldInput::Number { .. }, _) => kind("a number"),
-            (FieldInput::Integer { .. }, _) => kind("a whole number"),
-            (FieldInput::Boolean { .. }, _) => kind("yes or no"),
-            (FieldInput::Unknown { .. }, _) => kind("of a type that is known here"),
+            (FieldInput::Text { .. }, _) => wrong_type("a text"),
+            (FieldInput::SingleSelect { .. }, _) => wrong_type("one of the options"),
+            (FieldInput::MultiSelect { .. }, _) => wrong_type("a list of options"),
+            (FieldInput::Number { .. }, _) => wrong_type("a number"),
+            (FieldInput::Integer { .. }, _) => wrong_type("a whole number"),
+            (FieldInput::Boolean { .. }, _) => wrong_type("yes or no"),
+            (FieldInput::Unknown { .. }, _) => wrong_type("of a type that is known here"),
         }
     }
 
     fn bound_error(&self, broken: Option<(&'static str, String)>) -> Option<FormContentError> {
-        broken.map(|(what, bound)| FormContentError::OutOfBounds {
+        broken.map(|(relation, bound)| FormContentError::OutOfBounds {
             name: self.name.clone(),
-            relation: what,
+            relation,
             bound,
         })
     }

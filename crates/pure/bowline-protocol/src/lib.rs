@@ -11,12 +11,10 @@ pub mod elicitation;
 pub mod permission;
 pub mod quirks;
 pub mod relay;
-pub mod relayed_operation;
 pub mod rpc_error;
 pub mod sse;
 pub mod terminal;
 pub mod trace;
 pub mod tracker;
-pub mod version;
 
 pub use agent_client_protocol_schema as schema;

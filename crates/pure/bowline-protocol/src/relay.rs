@@ -132,8 +132,8 @@ pub struct Relay {
 impl Relay {
     /// Decides the destination of a message from a side. `line` is the whole message, or empty if it is too long to
     /// inspect.
-    pub fn route(&mut self, from: ProxySide, seen: RelayedMessage<'_>, line: &[u8]) -> Route {
-        match seen {
+    pub fn route(&mut self, from: ProxySide, message: RelayedMessage<'_>, line: &[u8]) -> Route {
+        match message {
             RelayedMessage::Request(id, name) => self.route_request(from, id, Method::from_name(name), line),
             RelayedMessage::Notification(name) => {
                 self.route_notification(from, Method::from_name(name), line)
@@ -144,38 +144,38 @@ impl Relay {
 
     /// Registers a call of the proxy to a side and returns the id to send it under.
     pub fn register_own_call(&mut self, to: ProxySide, id: i64, method: Option<Method>) -> RequestId {
-        let given = self.assign_id();
-        let book = self.table_mut(to.other());
-        book.assigned_ids.insert(given.clone(), IdOwner::Proxy(id, method));
-        book.own_count += 1;
-        given
+        let assigned = self.assign_id();
+        let table = self.table_mut(to.other());
+        table.assigned_ids.insert(assigned.clone(), IdOwner::Proxy(id, method));
+        table.own_count += 1;
+        assigned
     }
 
     /// Returns the id under which a side knows a call of the proxy, to cancel it. The answer is still awaited.
     #[must_use]
     pub fn own_call_id(&self, to: ProxySide, id: i64) -> Option<RequestId> {
-        let book = if to == ProxySide::Editor { &self.agent_requests } else { &self.editor_requests };
-        let mut given = book.assigned_ids.iter();
-        given
-            .find(|(_, owner)| matches!(owner, IdOwner::Proxy(own, _) if *own == id))
-            .map(|(given, _)| given.clone())
+        let table = if to == ProxySide::Editor { &self.agent_requests } else { &self.editor_requests };
+        let mut assigned = table.assigned_ids.iter();
+        assigned
+            .find(|(_, owner)| matches!(owner, IdOwner::Proxy(number, _) if *number == id))
+            .map(|(assigned, _)| assigned.clone())
     }
 
     /// Abandons calls of the proxy to a side: those of one method, or all. Returns each with the proxy's id and the
     /// id that the side knows, in call order. Late answers to them are discarded.
     pub fn abandon_own_calls(&mut self, to: ProxySide, method: Option<Method>) -> Vec<(i64, RequestId)> {
-        let book = self.table_mut(to.other());
-        let mut given_up = Vec::new();
-        book.assigned_ids.retain(|given, owner| match owner {
-            IdOwner::Proxy(own, its) if method.is_none() || *its == method => {
-                given_up.push((*own, given.clone()));
+        let table = self.table_mut(to.other());
+        let mut abandoned = Vec::new();
+        table.assigned_ids.retain(|assigned, owner| match owner {
+            IdOwner::Proxy(number, call_method) if method.is_none() || *call_method == method => {
+                abandoned.push((*number, assigned.clone()));
                 false
             }
             _ => true,
         });
-        book.own_count -= given_up.len();
-        given_up.sort_unstable_by_key(|(own, _)| *own);
-        given_up
+        table.own_count -= abandoned.len();
+        abandoned.sort_unstable_by_key(|(number, _)| *number);
+        abandoned
     }
 
     /// Returns whether calls of the proxy to a side are open.
@@ -190,9 +190,9 @@ impl Relay {
 
     /// Records that the proxy answered a side's request instead of forwarding it.
     pub fn mark_answered(&mut self, from: ProxySide, id: &RequestId) {
-        let book = self.table_mut(from);
-        book.open.remove(id);
-        book.assigned_ids.retain(|_, owner| !matches!(owner, IdOwner::Peer(theirs) if theirs == id));
+        let table = self.table_mut(from);
+        table.open.remove(id);
+        table.assigned_ids.retain(|_, owner| !matches!(owner, IdOwner::Peer(peer_id) if peer_id == id));
     }
 
     /// Records that a side's request goes to the proxy's own end, which answers it.
@@ -218,11 +218,12 @@ impl Relay {
 
     /// Returns a side's open requests, in the order they came, and forgets them.
     pub fn take_open_requests(&mut self, from: ProxySide) -> Vec<RequestId> {
-        let book = self.table_mut(from);
-        let mut open: Vec<(u64, RequestId)> = book.open.drain().map(|(id, open)| (open.number, id)).collect();
+        let table = self.table_mut(from);
+        let mut open: Vec<(u64, RequestId)> =
+            table.open.drain().map(|(id, open)| (open.number, id)).collect();
         open.sort_unstable();
-        book.assigned_ids.clear();
-        book.own_count = 0;
+        table.assigned_ids.clear();
+        table.own_count = 0;
         open.into_iter().map(|(_, id)| id).collect()
     }
 
@@ -248,23 +249,24 @@ impl Relay {
         let number = self.last_number;
         self.last_number += 1;
         let renamed = is_proxy_id(id).then(|| self.assign_id());
-        let fact = method.and_then(|method| event::event_from_request(method, line));
-        let book = self.table_mut(from);
-        if let Some(given) = &renamed {
-            book.assigned_ids.insert(given.clone(), IdOwner::Peer(id.clone()));
+        let event = method.and_then(|method| event::event_from_request(method, line));
+        let table = self.table_mut(from);
+        if let Some(assigned) = &renamed {
+            table.assigned_ids.insert(assigned.clone(), IdOwner::Peer(id.clone()));
         }
         let is_short = !matches!(id, RequestId::Str(text) if text.len() > MAX_ID_BYTES);
-        if is_short && book.open.len() < MAX_OPEN_REQUESTS {
-            let asked = fact.as_ref().filter(|fact| fact.is_needed_for_answer()).cloned().map(Box::new);
+        if is_short && table.open.len() < MAX_OPEN_REQUESTS {
+            let request_event =
+                event.as_ref().filter(|event| event.is_needed_for_answer()).cloned().map(Box::new);
             // Reusing an open id is the sender's fault; the first answer serves both requests.
-            book.open.insert(
+            table.open.insert(
                 id.clone(),
-                OpenRequest { number, method, request_event: asked, holder: RequestHolder::OtherSide },
+                OpenRequest { number, method, request_event, holder: RequestHolder::OtherSide },
             );
         }
-        match (fact, renamed) {
-            (Some(fact), renamed) => Route::Inspect(Box::new(fact), renamed),
-            (None, Some(given)) => Route::ForwardRenamed(given),
+        match (event, renamed) {
+            (Some(event), renamed) => Route::Inspect(Box::new(event), renamed),
+            (None, Some(assigned)) => Route::ForwardRenamed(assigned),
             (None, None) => Route::Forward,
         }
     }
@@ -274,47 +276,47 @@ impl Relay {
             None => Route::Forward,
             Some(Method::CancelRequest) => {
                 let Some(id) = event::cancelled_request_id(line) else { return Route::Forward };
-                let book = self.table_mut(from);
-                match book.open.get(&id).map(|open| open.holder) {
+                let table = self.table_mut(from);
+                match table.open.get(&id).map(|open| open.holder) {
                     Some(RequestHolder::Proxy) => return Route::CancelOwn,
                     Some(RequestHolder::Interceptor) => return Route::CancelHeld(id),
                     Some(RequestHolder::OtherSide) | None => {}
                 }
-                let mut given = book.assigned_ids.iter();
-                match given.find(|(_, owner)| matches!(owner, IdOwner::Peer(theirs) if *theirs == id)) {
-                    Some((given, _)) => Route::ForwardCancel(given.clone()),
+                let mut assigned = table.assigned_ids.iter();
+                match assigned.find(|(_, owner)| matches!(owner, IdOwner::Peer(peer_id) if *peer_id == id)) {
+                    Some((assigned, _)) => Route::ForwardCancel(assigned.clone()),
                     None => Route::Forward,
                 }
             }
             // Text arrives in large volumes and is not parsed; tool calls are.
             Some(Method::Update) if memmem::find(line, b"\"tool_call").is_none() => Route::Forward,
             Some(method) => match event::event_from_notification(method, line) {
-                Some(fact) => Route::Inspect(Box::new(fact), None),
+                Some(event) => Route::Inspect(Box::new(event), None),
                 None => Route::Forward,
             },
         }
     }
 
     fn route_answer(&mut self, from: ProxySide, id: &RequestId, is_error: bool, line: &[u8]) -> Route {
-        let book = self.table_mut(from.other());
+        let table = self.table_mut(from.other());
         let renamed = if is_proxy_id(id) {
-            match book.assigned_ids.remove(id) {
-                Some(IdOwner::Proxy(own, _)) => {
-                    book.own_count -= 1;
-                    return Route::OwnAnswer(own);
+            match table.assigned_ids.remove(id) {
+                Some(IdOwner::Proxy(number, _)) => {
+                    table.own_count -= 1;
+                    return Route::OwnAnswer(number);
                 }
-                Some(IdOwner::Peer(theirs)) => Some(theirs),
+                Some(IdOwner::Peer(peer_id)) => Some(peer_id),
                 None => return Route::Discard,
             }
         } else {
             None
         };
-        let open = book.open.remove(renamed.as_ref().unwrap_or(id));
-        let fact =
+        let open = table.open.remove(renamed.as_ref().unwrap_or(id));
+        let event =
             open.and_then(|open| event::event_from_answer(open.method?, open.request_event, is_error, line));
-        match (fact, renamed) {
-            (Some(fact), renamed) => Route::Inspect(Box::new(fact), renamed),
-            (None, Some(theirs)) => Route::ForwardRenamed(theirs),
+        match (event, renamed) {
+            (Some(event), renamed) => Route::Inspect(Box::new(event), renamed),
+            (None, Some(peer_id)) => Route::ForwardRenamed(peer_id),
             (None, None) => Route::Forward,
         }
     }
@@ -324,5 +326,6 @@ fn is_proxy_id(id: &RequestId) -> bool {
     matches!(id, RequestId::Str(text) if text.starts_with(PROXY_ID_PREFIX))
 }
 
+pub mod operation;
 #[cfg(test)]
 mod tests;

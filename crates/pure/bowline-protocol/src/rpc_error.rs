@@ -242,12 +242,12 @@ impl From<RpcError> for Error {
             }
             RpcError::TooLarge { path, bytes, limit } => error(ErrorCode::InvalidParams, text)
                 .data(json!({ "reason": REASON_TOO_LARGE, "path": truncate_data_text(path), "bytes": bytes, "limit": limit })),
-            RpcError::NotText { path, reason: why } => error(ErrorCode::InvalidParams, text)
-                .data(json!({ "reason": REASON_NOT_TEXT, "path": truncate_data_text(path), "why": truncate_data_text(why) })),
-            RpcError::Conflict { path, reason: why, hunks } => {
+            RpcError::NotText { path, reason } => error(ErrorCode::InvalidParams, text)
+                .data(json!({ "reason": REASON_NOT_TEXT, "path": truncate_data_text(path), "why": truncate_data_text(reason) })),
+            RpcError::Conflict { path, reason, hunks } => {
                 let hunks: Vec<Value> = hunks.into_iter().take(MAX_CONFLICT_HUNKS).map(encode_hunk).collect();
                 error(ErrorCode::InvalidParams, text)
-                    .data(json!({ "reason": REASON_CONFLICT, "path": truncate_data_text(path), "why": truncate_data_text(why), "hunks": hunks }))
+                    .data(json!({ "reason": REASON_CONFLICT, "path": truncate_data_text(path), "why": truncate_data_text(reason), "hunks": hunks }))
             }
             RpcError::UnknownMethod { method } => standard(ErrorCode::MethodNotFound, format_suffix(&method))
                 .data(method.map(|method| json!({ "method": truncate_data_text(method) }))),
@@ -255,11 +255,11 @@ impl From<RpcError> for Error {
                 .data(json!({ "method": truncate_data_text(method), "capability": truncate_data_text(capability) })),
             RpcError::Internal { .. } => error(ErrorCode::InternalError, text),
             RpcError::Cancelled => ErrorCode::RequestCancelled.into(),
-            RpcError::AuthRequired { reason: why } => standard(ErrorCode::AuthRequired, format_suffix(&why))
-                .data(why.map(|why| json!({ "why": truncate_data_text(why) }))),
+            RpcError::AuthRequired { reason } => standard(ErrorCode::AuthRequired, format_suffix(&reason))
+                .data(reason.map(|reason| json!({ "why": truncate_data_text(reason) }))),
             RpcError::Parse { .. } => error(ErrorCode::ParseError, text),
             RpcError::InvalidRequest { .. } => error(ErrorCode::InvalidRequest, text),
-            RpcError::Denied { reason: why } => Self::new(DENIED_CODE, text).data(json!({ "why": truncate_data_text(why) })),
+            RpcError::Denied { reason } => Self::new(DENIED_CODE, text).data(json!({ "why": truncate_data_text(reason) })),
             RpcError::Busy { limit } => Self::new(BUSY_CODE, text).data(json!({ "limit": limit })),
             RpcError::Other { code, data, .. } => Self::new(code, text).data(data),
         }

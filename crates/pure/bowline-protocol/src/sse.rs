@@ -80,8 +80,8 @@ impl SseDecoder {
         let line = std::mem::take(&mut self.line);
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
-            let is_one = event.data.is_some() || event.id.is_some() || event.retry.is_some();
-            return is_one.then_some(event);
+            let is_event = event.data.is_some() || event.id.is_some() || event.retry.is_some();
+            return is_event.then_some(event);
         }
         let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&line);
         let (field, value) = match memchr::memchr(b':', line) {

@@ -94,8 +94,8 @@ impl Default for TerminalLimits {
 impl TerminalLimits {
     /// Returns the number of bytes of output to keep.
     #[must_use]
-    pub fn output_limit(&self, asked: Option<u64>) -> usize {
-        usize::try_from(asked.unwrap_or(self.output_default).min(self.output_max)).unwrap_or(usize::MAX)
+    pub fn output_limit(&self, requested: Option<u64>) -> usize {
+        usize::try_from(requested.unwrap_or(self.output_default).min(self.output_max)).unwrap_or(usize::MAX)
     }
 }
 

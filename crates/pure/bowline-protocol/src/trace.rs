@@ -121,8 +121,8 @@ pub enum TraceLine {
 /// Returns the header of a trace, with its newline.
 #[must_use]
 pub fn encode_header(began_ms: i64) -> Vec<u8> {
-    let mark = String::from_utf8_lossy(TRACE_PREFIX);
-    format!("{mark}\"version\":{TRACE_VERSION},\"began\":{began_ms}}}\n").into_bytes()
+    let prefix = String::from_utf8_lossy(TRACE_PREFIX);
+    format!("{prefix}\"version\":{TRACE_VERSION},\"began\":{began_ms}}}\n").into_bytes()
 }
 
 /// Returns the line for a gap, with its newline.
@@ -134,9 +134,9 @@ pub fn encode_gap(gap: TraceGap) -> Vec<u8> {
 /// Returns the line for a message, with its newline.
 #[must_use]
 pub fn encode_entry(entry: &TraceEntry) -> Vec<u8> {
-    let TraceEntry { elapsed_us: us, from, to, bytes } = entry;
+    let TraceEntry { elapsed_us, from, to, bytes } = entry;
     let mut line = Vec::with_capacity(bytes.len() + 80);
-    line.extend_from_slice(format!("{{\"us\":{us},\"from\":\"{from}\",\"to\":\"{to}\",").as_bytes());
+    line.extend_from_slice(format!("{{\"us\":{elapsed_us},\"from\":\"{from}\",\"to\":\"{to}\",").as_bytes());
     match std::str::from_utf8(bytes) {
         Ok(text) if is_verbatim_json(text) => {
             line.extend_from_slice(b"\"message\":");

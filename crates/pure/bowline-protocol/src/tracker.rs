@@ -5,9 +5,9 @@
 //! sends nothing: every method returns the message to send.
 //!
 //! ```
-//! use crate::builders::start_read;
-//! use crate::schema::v1::{ToolCallStatus, ToolCallUpdateFields};
-//! use crate::tracker::ToolCallTracker;
+//! use bowline_protocol::builders::start_read;
+//! use bowline_protocol::schema::v1::{ToolCallStatus, ToolCallUpdateFields};
+//! use bowline_protocol::tracker::ToolCallTracker;
 //!
 //! # fn main() -> Result<(), crate::tracker::TrackerError> {
 //! let mut tracker = ToolCallTracker::new();
@@ -339,9 +339,9 @@ impl IdSource {
                 *last += 1;
                 Ok(ToolCallId::new(format!("{prefix}_{last}")))
             }
-            Self::Factory { factory, recent: given } => {
+            Self::Factory { factory, recent } => {
                 let id = ToolCallId::new(factory());
-                if given.insert(id.clone()) { Ok(id) } else { Err(TrackerError::RepeatedId(id)) }
+                if recent.insert(id.clone()) { Ok(id) } else { Err(TrackerError::RepeatedId(id)) }
             }
         }
     }

@@ -60,16 +60,16 @@ pub struct NoSuchHunkError {
 ///
 /// # Errors
 /// Returns [`NoSuchHunkError`] if an index is out of range.
-pub fn revert_hunks(old: &str, new: &str, which: &[usize]) -> Result<String, NoSuchHunkError> {
+pub fn revert_hunks(old: &str, new: &str, indices: &[usize]) -> Result<String, NoSuchHunkError> {
     let (old, new) = (TextLines::new(old), TextLines::new(new));
     let hunks = compute_line_hunks(&old, &new);
-    if let Some(&asked) = which.iter().find(|asked| **asked >= hunks.len()) {
-        return Err(NoSuchHunkError { index: asked, count: hunks.len() });
+    if let Some(&index) = indices.iter().find(|index| **index >= hunks.len()) {
+        return Err(NoSuchHunkError { index, count: hunks.len() });
     }
     let mut text = String::new();
     let mut done = 0;
-    for place in which.iter().copied().collect::<BTreeSet<usize>>() {
-        let hunk = &hunks[place];
+    for index in indices.iter().copied().collect::<BTreeSet<usize>>() {
+        let hunk = &hunks[index];
         text.push_str(new.slice(done..hunk.new.start));
         text.push_str(old.slice(hunk.old.clone()));
         done = hunk.new.end;
@@ -191,22 +191,23 @@ impl<'a> TextLines<'a> {
 }
 
 /// Returns the length of the common prefix in bytes, in whole characters. It does not split `\r\n`.
-fn common_prefix(one: &str, other: &str) -> usize {
-    let common = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
-    let prefix = one.floor_char_boundary(common);
+fn common_prefix(left: &str, right: &str) -> usize {
+    let common = left.bytes().zip(right.bytes()).take_while(|(left, right)| left == right).count();
+    let prefix = left.floor_char_boundary(common);
     let splits = |text: &str| text[..prefix].ends_with('\r') && text[prefix..].starts_with('\n');
-    if splits(one) || splits(other) { prefix - 1 } else { prefix }
+    if splits(left) || splits(right) { prefix - 1 } else { prefix }
 }
 
 /// Returns the length of the common suffix in bytes, in whole characters. It does not split `\r\n`.
-fn common_suffix(one: &str, other: &str) -> usize {
-    let common = one.bytes().rev().zip(other.bytes().rev()).take_while(|(one, other)| one == other).count();
-    let suffix = one.len() - one.ceil_char_boundary(one.len() - common);
+fn common_suffix(left: &str, right: &str) -> usize {
+    let common =
+        left.bytes().rev().zip(right.bytes().rev()).take_while(|(left, right)| left == right).count();
+    let suffix = left.len() - left.ceil_char_boundary(left.len() - common);
     let splits = |text: &str| {
         let (rest, end) = text.split_at(text.len() - suffix);
         rest.ends_with('\r') && end.starts_with('\n')
     };
-    if splits(one) || splits(other) { suffix - 1 } else { suffix }
+    if splits(left) || splits(right) { suffix - 1 } else { suffix }
 }
 
 #[cfg(test)]

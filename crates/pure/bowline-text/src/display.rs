@@ -54,8 +54,8 @@ pub fn escape_block(text: &str, cap_lines: usize, cap_bytes: usize) -> EscapedBl
         None => (text, ""),
     };
     let all = BlockLimits { lines: cap_lines, bytes: cap_bytes };
-    let (lines, more) = all.take_lines(body.split('\n'), per_line);
-    if !more {
+    let (lines, has_more) = all.take_lines(body.split('\n'), per_line);
+    if !has_more {
         return EscapedBlock { text: lines.join("\n") + end, omitted_lines: 0 };
     }
     let total = body.split('\n').count();
@@ -63,12 +63,12 @@ pub fn escape_block(text: &str, cap_lines: usize, cap_bytes: usize) -> EscapedBl
     let (mut lines, _) = half.take_lines(body.split('\n'), per_line);
     let rest = BlockLimits { lines: cap_lines / 2, bytes: cap_bytes / 2 };
     let (last, _) = rest.take_lines(body.split('\n').rev().take(total - lines.len()), per_line);
-    let cut = total - lines.len() - last.len();
-    if cut > 0 {
-        lines.push(format!("…[{cut} more {}]…", if cut == 1 { "line" } else { "lines" }));
+    let omitted_lines = total - lines.len() - last.len();
+    if omitted_lines > 0 {
+        lines.push(format!("…[{omitted_lines} more {}]…", if omitted_lines == 1 { "line" } else { "lines" }));
     }
     lines.extend(last.into_iter().rev());
-    EscapedBlock { text: lines.join("\n") + end, omitted_lines: cut }
+    EscapedBlock { text: lines.join("\n") + end, omitted_lines }
 }
 
 /// Longer runs of blanks, deeper indentation and more empty lines are replaced by their count.
@@ -184,11 +184,11 @@ enum TabMode {
 
 fn escape_text(text: &str, cap: usize, tabs: TabMode) -> String {
     let mut pieces = EscapedChars::new(text, tabs);
-    let mut whole = String::new();
+    let mut full = String::new();
     loop {
-        let Some((_, character, escaped)) = pieces.next() else { return whole };
-        push_escaped(&mut whole, character, escaped);
-        if whole.len() > cap {
+        let Some((_, character, escaped)) = pieces.next() else { return full };
+        push_escaped(&mut full, character, escaped);
+        if full.len() > cap {
             break;
         }
     }
@@ -222,18 +222,18 @@ fn escape_text(text: &str, cap: usize, tabs: TabMode) -> String {
         end = *at;
         kept -= 1;
     }
-    let left_out = text[start..end].chars().count();
+    let omitted = text[start..end].chars().count();
     // Writing to a string cannot fail.
-    _ = write!(head, "…[{left_out} more]…");
+    _ = write!(head, "…[{omitted} more]…");
     tail[kept..].iter().for_each(|(_, character, escaped)| push_escaped(&mut head, *character, *escaped));
     head
 }
 
-fn push_escaped(to: &mut String, character: char, escaped: bool) {
+fn push_escaped(out: &mut String, character: char, escaped: bool) {
     if escaped {
-        to.extend(character.escape_default());
+        out.extend(character.escape_default());
     } else {
-        to.push(character);
+        out.push(character);
     }
 }
 
@@ -288,20 +288,20 @@ struct BlockLimits {
 impl BlockLimits {
     /// Takes lines while there is room. Also returns whether lines remain.
     fn take_lines<'a>(self, lines: impl Iterator<Item = &'a str>, per_line: usize) -> (Vec<String>, bool) {
-        let mut taken = Vec::new();
+        let mut kept = Vec::new();
         let mut bytes = 0;
         for line in lines {
-            if taken.len() == self.lines {
-                return (taken, true);
+            if kept.len() == self.lines {
+                return (kept, true);
             }
             let line = escape_text(line, per_line, TabMode::Kept);
             bytes += line.len() + 1;
-            if bytes > self.bytes && !taken.is_empty() {
-                return (taken, true);
+            if bytes > self.bytes && !kept.is_empty() {
+                return (kept, true);
             }
-            taken.push(line);
+            kept.push(line);
         }
-        (taken, false)
+        (kept, false)
     }
 }
 

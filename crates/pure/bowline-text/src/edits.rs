@@ -126,28 +126,28 @@ pub enum EditError {
 pub fn apply_search_replace(text: &str, edits: &[SearchReplaceEdit]) -> Result<EditOutcome, EditError> {
     validate_edits(edits)?;
     let view = NormalisedText::new(text);
-    let mut places: Vec<EditMatch> = Vec::new();
+    let mut matches: Vec<EditMatch> = Vec::new();
     for (index, edit) in edits.iter().enumerate() {
-        find_matches(&view, edits, index, edit, &mut places)?;
+        find_matches(&view, edits, index, edit, &mut matches)?;
     }
-    places.sort_by_key(|place| (place.range.start, place.range.end));
+    matches.sort_by_key(|edit_match| (edit_match.range.start, edit_match.range.end));
     let overlaps = |pair: &&[EditMatch]| pair[1].range.start < pair[0].range.end;
-    if let Some([one, other]) = places.windows(2).find(overlaps) {
+    if let Some([earlier, later]) = matches.windows(2).find(overlaps) {
         let (first, second) =
-            (one.edit_index.min(other.edit_index) + 1, one.edit_index.max(other.edit_index) + 1);
-        return Err(EditError::Overlap { first, second, line: line_number_at(text, other.range.start) });
+            (earlier.edit_index.min(later.edit_index) + 1, earlier.edit_index.max(later.edit_index) + 1);
+        return Err(EditError::Overlap { first, second, line: line_number_at(text, later.range.start) });
     }
     let endings = LineEndingStyle::detect(text);
     let mut edited = String::with_capacity(text.len());
     let mut done = 0;
-    for EditMatch { range, edit_index: edit } in &places {
+    for EditMatch { range, edit_index: edit } in &matches {
         edited.push_str(&text[done..range.start]);
         edited.push_str(&adapt_line_endings(&edits[*edit].new, text, range.clone(), endings));
         done = range.end;
     }
     edited.push_str(&text[done..]);
-    let line = places.first().map_or(1, |place| line_number_at(text, place.range.start));
-    Ok(EditOutcome { text: edited, replacements: places.len(), first_line: line })
+    let first_line = matches.first().map_or(1, |edit_match| line_number_at(text, edit_match.range.start));
+    Ok(EditOutcome { text: edited, replacements: matches.len(), first_line })
 }
 
 /// A match in the text, as a byte range, and its edit.
@@ -170,28 +170,28 @@ impl<'t> NormalisedText<'t> {
             return Self { text: Cow::Borrowed(text), removed_bytes: Vec::new() };
         }
         let mut normal = String::with_capacity(text.len());
-        let mut missing = Vec::new();
-        let mut gone = 0;
+        let mut removed_bytes = Vec::new();
+        let mut removed = 0;
         for line in text.split_inclusive('\n') {
             match line.strip_suffix('\n').map(|body| (body, body.trim_end_matches('\r'))) {
-                Some((with, without)) => {
-                    normal.push_str(without);
-                    if with.len() > without.len() {
-                        gone += with.len() - without.len();
-                        missing.push((normal.len(), gone));
+                Some((untrimmed, trimmed)) => {
+                    normal.push_str(trimmed);
+                    if untrimmed.len() > trimmed.len() {
+                        removed += untrimmed.len() - trimmed.len();
+                        removed_bytes.push((normal.len(), removed));
                     }
                     normal.push('\n');
                 }
                 None => normal.push_str(line),
             }
         }
-        Self { text: Cow::Owned(normal), removed_bytes: missing }
+        Self { text: Cow::Owned(normal), removed_bytes }
     }
 
     /// Returns the original offset of an offset in the normalised text: before an ending if it is before the `\n`,
     /// otherwise after it.
     fn original_offset(&self, at: usize) -> usize {
-        let before = self.removed_bytes.partition_point(|(ending, _)| *ending < at);
+        let before = self.removed_bytes.partition_point(|(offset, _)| *offset < at);
         at + before.checked_sub(1).map_or(0, |last| self.removed_bytes[last].1)
     }
 }
@@ -229,26 +229,30 @@ fn find_matches(
     edits: &[SearchReplaceEdit],
     index: usize,
     edit: &SearchReplaceEdit,
-    places: &mut Vec<EditMatch>,
+    matches: &mut Vec<EditMatch>,
 ) -> Result<(), EditError> {
     let old = normalise(&edit.old);
     let (text, finder) = (view.text.as_ref(), memmem::Finder::new(old.as_bytes()));
-    let place = |start: usize| EditMatch {
+    let edit_match = |start: usize| EditMatch {
         range: view.original_offset(start)..view.original_offset(start + old.len()),
         edit_index: index,
     };
     let number = index + 1;
     let first = finder.find(text.as_bytes()).ok_or_else(|| {
-        let makes = |other: &SearchReplaceEdit| normalise(&other.new).contains(old.as_ref());
-        let made_by = edits.iter().position(makes).filter(|by| *by != index).map(|by| by + 1);
-        EditError::NotFound { edit: number, produced_by: made_by, nearest: nearest::find_nearest(text, &old) }
+        let produces = |other: &SearchReplaceEdit| normalise(&other.new).contains(old.as_ref());
+        let produced_by = edits
+            .iter()
+            .position(produces)
+            .filter(|position| *position != index)
+            .map(|position| position + 1);
+        EditError::NotFound { edit: number, produced_by, nearest: nearest::find_nearest(text, &old) }
     })?;
     if edit.selection == MatchSelection::All {
         for start in finder.find_iter(text.as_bytes()) {
-            if places.len() >= MAX_REPLACEMENTS {
+            if matches.len() >= MAX_REPLACEMENTS {
                 return Err(EditError::TooManyReplacements);
             }
-            places.push(place(start));
+            matches.push(edit_match(start));
         }
         return Ok(());
     }
@@ -266,7 +270,7 @@ fn find_matches(
         }
         return Err(EditError::Ambiguous { edit: number, lines, total });
     }
-    places.push(place(first));
+    matches.push(edit_match(first));
     Ok(())
 }
 
@@ -295,7 +299,7 @@ impl LineEndingStyle {
 fn adapt_line_endings<'n>(
     new: &'n str,
     text: &str,
-    place: Range<usize>,
+    range: Range<usize>,
     endings: LineEndingStyle,
 ) -> Cow<'n, str> {
     if !new.contains('\n') || endings == LineEndingStyle::None {
@@ -305,13 +309,13 @@ fn adapt_line_endings<'n>(
     if endings == LineEndingStyle::Lf {
         return new;
     }
-    let replaced = &text[place.clone()];
+    let replaced = &text[range.clone()];
     if replaced.contains('\n') {
         return Cow::Owned(fit_line_endings(&new, replaced).into_owned());
     }
     let ending_of = |line: &str| if line.ends_with("\r\n") { "\r\n" } else { "\n" };
-    let after = text[place.end..].split_inclusive('\n').next().filter(|line| line.ends_with('\n'));
-    let before = || text[..place.start].split_inclusive('\n').rfind(|line| line.ends_with('\n'));
+    let after = text[range.end..].split_inclusive('\n').next().filter(|line| line.ends_with('\n'));
+    let before = || text[..range.start].split_inclusive('\n').rfind(|line| line.ends_with('\n'));
     match after.or_else(before).map(ending_of) {
         Some("\r\n") => Cow::Owned(new.replace('\n', "\r\n")),
         _ => new,
@@ -325,13 +329,15 @@ fn line_number_at(text: &str, at: usize) -> u64 {
 
 fn format_line_list(lines: &[u64], total: usize) -> String {
     let named: Vec<String> = lines.iter().map(u64::to_string).collect();
-    let more = if total > lines.len() { ", …" } else { "" };
-    format!("{}{more}", named.join(", "))
+    let ellipsis = if total > lines.len() { ", …" } else { "" };
+    format!("{}{ellipsis}", named.join(", "))
 }
 
-fn describe_producer(made_by: &Option<usize>) -> String {
-    made_by.map_or_else(String::new, |by| {
-        format!(": edit {by} puts it there, but all edits are made on the text as it is now, so join the two")
+fn describe_producer(produced_by: &Option<usize>) -> String {
+    produced_by.map_or_else(String::new, |number| {
+        format!(
+            ": edit {number} puts it there, but all edits are made on the text as it is now, so join the two"
+        )
     })
 }
 

@@ -109,16 +109,16 @@ impl WindowScanner {
             return 0..0;
         }
         let start = self.skip_to_window(bytes);
-        let wanted = &bytes[start..];
-        if wanted.is_empty() {
+        let rest = &bytes[start..];
+        if rest.is_empty() {
             return start..start;
         }
         self.has_started = true;
         let end = match self.lines_left {
-            None => wanted.len(),
-            Some(left) => find_end_of_lines(wanted, left).unwrap_or(wanted.len()),
+            None => rest.len(),
+            Some(left) => find_end_of_lines(rest, left).unwrap_or(rest.len()),
         };
-        let within = &wanted[..end];
+        let within = &rest[..end];
         self.lines_left = self.lines_left.map(|left| left - count_newlines(within));
         self.counter.feed(within);
         start..start + end

@@ -57,8 +57,8 @@ pub struct ConflictHunk {
 /// Returns [`MergeConflict`] if both sides changed the same or adjacent regions differently.
 pub fn merge(base: &str, ours: &str, theirs: &str) -> Result<MergeOutcome, MergeConflict> {
     let mut conflict = MergeConflict { hunks: Vec::new(), total: 0 };
-    let merged = merge_with_resolver(base, ours, theirs, &mut |place| {
-        conflict.add_region(place);
+    let merged = merge_with_resolver(base, ours, theirs, &mut |region| {
+        conflict.add_region(region);
         String::new()
     });
     if conflict.total > 0 { Err(conflict) } else { Ok(merged) }
@@ -116,8 +116,8 @@ pub fn merge_with_resolver(
             merged.text.push_str(in_theirs);
             merged.has_their_changes = true;
         } else {
-            let place = ConflictRegion { line: ours_start, base: in_base, ours: in_ours, theirs: in_theirs };
-            merged.text.push_str(&resolve(place));
+            let region = ConflictRegion { line: ours_start, base: in_base, ours: in_ours, theirs: in_theirs };
+            merged.text.push_str(&resolve(region));
             (merged.has_our_changes, merged.has_their_changes) = (true, true);
         }
     }
@@ -126,8 +126,8 @@ pub fn merge_with_resolver(
 }
 
 impl MergeConflict {
-    fn add_region(&mut self, place: ConflictRegion<'_>) {
-        let ConflictRegion { line, base, ours, theirs } = place;
+    fn add_region(&mut self, region: ConflictRegion<'_>) {
+        let ConflictRegion { line, base, ours, theirs } = region;
         self.total += 1;
         if self.hunks.len() < MAX_CONFLICT_HUNKS {
             let line = line as u64 + 1;

@@ -14,25 +14,25 @@ pub enum UnsavedMerge {
 impl UnsavedMerge {
     /// Returns the text to write, given the agent's.
     #[must_use]
-    pub fn into_text(self, wants: String) -> String {
+    pub fn into_text(self, requested: String) -> String {
         match self {
-            Self::AsRequested => wants,
+            Self::AsRequested => requested,
             Self::Merged(text) => text,
         }
     }
 }
 
 /// Decides a write by an agent that knows a file as `base`, usually the text on disk, while the editor holds the text
-/// `had`.
+/// `unsaved`.
 ///
 /// # Errors
 /// Returns [`MergeConflict`] if both changed the same lines: then nothing may be written. Its `ours` is the user's
 /// side.
-pub fn merge_unsaved(base: &str, had: &str, wants: &str) -> Result<UnsavedMerge, MergeConflict> {
-    if had == base || had == wants {
+pub fn merge_unsaved(base: &str, unsaved: &str, requested: &str) -> Result<UnsavedMerge, MergeConflict> {
+    if unsaved == base || unsaved == requested {
         return Ok(UnsavedMerge::AsRequested);
     }
-    merge(base, had, wants).map(|merged| UnsavedMerge::Merged(merged.text))
+    merge(base, unsaved, requested).map(|merged| UnsavedMerge::Merged(merged.text))
 }
 
 #[cfg(test)]

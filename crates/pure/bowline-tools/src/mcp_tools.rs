@@ -222,11 +222,11 @@ pub struct ToolNameAllocator {
 impl ToolNameAllocator {
     /// Returns names for the tools of a server, in order. `server` is the result of [`unique_server_name`].
     pub fn assign(&mut self, server: &str, tools: &[&str]) -> Vec<String> {
-        let wanted: Vec<(String, bool)> = tools.iter().map(|tool| make_tool_name(server, tool)).collect();
+        let candidates: Vec<(String, bool)> = tools.iter().map(|tool| make_tool_name(server, tool)).collect();
         let mut names = vec![None; tools.len()];
         // Tools that keep their exact names take precedence.
         for exact in [true, false] {
-            for (at, (name, is_exact)) in wanted.iter().enumerate() {
+            for (at, (name, is_exact)) in candidates.iter().enumerate() {
                 if *is_exact == exact {
                     names[at] = Some(self.take_unique(name, server, tools[at]));
                 }

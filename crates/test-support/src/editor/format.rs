@@ -57,26 +57,26 @@ fn format_tool_call(call: &ToolCall) -> String {
 fn format_tool_call_update(update: &ToolCallUpdate) -> String {
     let fields = &update.fields;
     let status = fields.status.map(|status| format!(" {status:?}")).unwrap_or_default();
-    let places = fields.locations.as_deref().map(format_locations).unwrap_or_default();
+    let locations = fields.locations.as_deref().map(format_locations).unwrap_or_default();
     let contents = match fields.content.as_deref() {
         Some([]) => " no content".to_owned(),
         Some(content) => format_contents(content),
         None => String::new(),
     };
     let output = fields.raw_output.as_ref().map(|output| format!("\n    output {}", format_raw(output)));
-    format!("> update {}{status}{places}{contents}{}", update.tool_call_id, output.unwrap_or_default())
+    format!("> update {}{status}{locations}{contents}{}", update.tool_call_id, output.unwrap_or_default())
 }
 
 fn format_locations(locations: &[ToolCallLocation]) -> String {
-    let place = |location: &ToolCallLocation| {
+    let format_location = |location: &ToolCallLocation| {
         let line = location.line.map(|line| format!(":{line}")).unwrap_or_default();
         format!(" @{}{line}", location.path.display())
     };
-    locations.iter().map(place).collect()
+    locations.iter().map(format_location).collect()
 }
 
 fn format_contents(content: &[ToolCallContent]) -> String {
-    let one = |content: &ToolCallContent| match content {
+    let format_content = |content: &ToolCallContent| match content {
         ToolCallContent::Content(content) => format!("\n    text {}", format_block(&content.content)),
         ToolCallContent::Diff(diff) => format!(
             "\n    diff {} {} -> {}",
@@ -87,7 +87,7 @@ fn format_contents(content: &[ToolCallContent]) -> String {
         ToolCallContent::Terminal(terminal) => format!("\n    terminal {}", terminal.terminal_id),
         other => format!("\n    {other:?}"),
     };
-    content.iter().map(one).collect()
+    content.iter().map(format_content).collect()
 }
 
 fn format_block(block: &ContentBlock) -> String {

@@ -8,8 +8,8 @@ const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
 
 /// Returns a response of the Gemini API and its content type, as events or as one object.
-pub(super) fn gemini_reply(said: &ModelReply, events: bool) -> (&'static str, String) {
-    let part = match said {
+pub(super) fn gemini_reply(reply: &ModelReply, events: bool) -> (&'static str, String) {
+    let part = match reply {
         ModelReply::Text(text) => json!({"text": text}),
         ModelReply::Call { name, args } => json!({"functionCall": {"name": name, "args": args}}),
     };
@@ -22,8 +22,8 @@ pub(super) fn gemini_reply(said: &ModelReply, events: bool) -> (&'static str, St
 
 /// Returns a response of Anthropic's Messages API and its content type, as events or as one object. The number makes
 /// ids unique.
-pub(super) fn anthropic_reply(said: &ModelReply, number: usize, events: bool) -> (&'static str, String) {
-    let (begun, delta, whole, stop) = match said {
+pub(super) fn anthropic_reply(reply: &ModelReply, number: usize, events: bool) -> (&'static str, String) {
+    let (block_start, delta, block, stop) = match reply {
         ModelReply::Text(text) => (
             json!({"type": "text", "text": ""}),
             json!({"type": "text_delta", "text": text}),
@@ -41,14 +41,14 @@ pub(super) fn anthropic_reply(said: &ModelReply, number: usize, events: bool) ->
         "stop_reason": null, "stop_sequence": null, "usage": {"input_tokens": 1, "output_tokens": 1},
     });
     if !events {
-        message["content"] = json!([whole]);
+        message["content"] = json!([block]);
         message["stop_reason"] = json!(stop);
         return (JSON, message.to_string());
     }
     let end = json!({"stop_reason": stop, "stop_sequence": null});
     let events = [
         json!({"type": "message_start", "message": message}),
-        json!({"type": "content_block_start", "index": 0, "content_block": begun}),
+        json!({"type": "content_block_start", "index": 0, "content_block": block_start}),
         json!({"type": "content_block_delta", "index": 0, "delta": delta}),
         json!({"type": "content_block_stop", "index": 0}),
         json!({"type": "message_delta", "delta": end, "usage": {"output_tokens": 1}}),
@@ -59,8 +59,8 @@ pub(super) fn anthropic_reply(said: &ModelReply, number: usize, events: bool) ->
 
 /// Returns a response of OpenAI's Chat Completions API and its content type, as events or as one object. The number
 /// makes ids unique.
-pub(super) fn chat_reply(said: &ModelReply, number: usize, events: bool) -> (&'static str, String) {
-    let (delta, stop) = match said {
+pub(super) fn chat_reply(reply: &ModelReply, number: usize, events: bool) -> (&'static str, String) {
+    let (delta, stop) = match reply {
         ModelReply::Text(text) => (json!({"role": "assistant", "content": text}), "stop"),
         ModelReply::Call { name, args } => {
             let function = json!({"name": name, "arguments": args.to_string()});
@@ -73,14 +73,14 @@ pub(super) fn chat_reply(said: &ModelReply, number: usize, events: bool) -> (&'s
         let choice = json!({"index": 0, "message": delta, "finish_reason": stop});
         return (JSON, json!({"object": "chat.completion", "choices": [choice]}).to_string());
     }
-    let said = json!({"choices": [{"index": 0, "delta": delta}]});
+    let chunk = json!({"choices": [{"index": 0, "delta": delta}]});
     let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": stop}]});
-    (EVENT_STREAM, format!("data: {said}\n\ndata: {end}\n\ndata: [DONE]\n\n"))
+    (EVENT_STREAM, format!("data: {chunk}\n\ndata: {end}\n\ndata: [DONE]\n\n"))
 }
 
 /// Returns a response of OpenAI's Responses API and its content type. The number makes ids unique.
-pub(super) fn responses_reply(said: &ModelReply, number: usize) -> (&'static str, String) {
-    let item = match said {
+pub(super) fn responses_reply(reply: &ModelReply, number: usize) -> (&'static str, String) {
+    let item = match reply {
         ModelReply::Text(text) => json!({
             "type": "message", "id": format!("msg_{number}"), "role": "assistant", "status": "completed",
             "content": [{"type": "output_text", "text": text, "annotations": []}],
@@ -105,12 +105,12 @@ pub(super) fn responses_reply(said: &ModelReply, number: usize) -> (&'static str
         "input_tokens": 1, "input_tokens_details": {"cached_tokens": 0},
         "output_tokens": 1, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 2,
     });
-    let whole =
+    let response =
         json!({"id": id, "object": "response", "status": "completed", "output": [item], "usage": usage});
     let events = [
         json!({"type": "response.created", "response": {"id": id}}),
         json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
-        json!({"type": "response.completed", "response": whole}),
+        json!({"type": "response.completed", "response": response}),
     ];
     (EVENT_STREAM, named_events(&events))
 }

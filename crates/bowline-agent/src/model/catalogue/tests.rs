@@ -6,8 +6,8 @@ use expect_test::expect;
 
 use super::*;
 
-fn new_catalogue(settings: CatalogueOptions) -> ModelCatalogue {
-    ModelCatalogue::new(settings)
+fn new_catalogue(options: CatalogueOptions) -> ModelCatalogue {
+    ModelCatalogue::new(options)
 }
 
 #[test]
@@ -16,7 +16,7 @@ fn names_that_cannot_be_opened_say_why() {
     let mut out = String::new();
     for name in [
         "gpt-5",
-        "nobody/x",
+        "unknown/x",
         "anthropic/",
         "anthropic/a b",
         "anthropic/claude-sonnet-4-5",
@@ -31,7 +31,7 @@ fn names_that_cannot_be_opened_say_why() {
     }
     expect![[r#"
         ! there is no model gpt-5: names are `offline`, `anthropic/NAME`, `openai/NAME`, `gemini/NAME`, `ollama/NAME`, `compatible/NAME`, `script:FILE` and `replay:FILE`
-        ! there is no model nobody/x: names are `offline`, `anthropic/NAME`, `openai/NAME`, `gemini/NAME`, `ollama/NAME`, `compatible/NAME`, `script:FILE` and `replay:FILE`
+        ! there is no model unknown/x: names are `offline`, `anthropic/NAME`, `openai/NAME`, `gemini/NAME`, `ollama/NAME`, `compatible/NAME`, `script:FILE` and `replay:FILE`
         ! there is no model anthropic/: names are `offline`, `anthropic/NAME`, `openai/NAME`, `gemini/NAME`, `ollama/NAME`, `compatible/NAME`, `script:FILE` and `replay:FILE`
         ! there is no model anthropic/a b: names are `offline`, `anthropic/NAME`, `openai/NAME`, `gemini/NAME`, `ollama/NAME`, `compatible/NAME`, `script:FILE` and `replay:FILE`
         ! there is no key for anthropic: set ANTHROPIC_API_KEY, or store one with `bowline agent --login anthropic`
@@ -43,7 +43,7 @@ fn names_that_cannot_be_opened_say_why() {
 }
 
 #[test]
-fn what_is_offered_follows_the_keys() {
+fn offered_models_depend_on_the_keys() {
     let names = |models: &ModelCatalogue| {
         let offered: Vec<_> = models.offered_models().into_iter().map(|info| info.name).collect();
         format!("{} of {}", models.default_name().unwrap(), offered.join(", "))
@@ -51,13 +51,13 @@ fn what_is_offered_follows_the_keys() {
     let none = new_catalogue(CatalogueOptions::default());
     let keys = Keyring::default().with_key(Provider::Gemini, "g");
     let gemini = new_catalogue(CatalogueOptions { keys: keys.clone(), ..CatalogueOptions::default() });
-    let own = ModelInfo {
+    let model = ModelInfo {
         context_window: 8_000,
         ..unknown_model_info(Provider::Compatible, "compatible/mine", "mine")
     };
     let extra = new_catalogue(CatalogueOptions {
         keys,
-        extra_models: vec![own.clone()],
+        extra_models: vec![model.clone()],
         ..CatalogueOptions::default()
     });
     expect![[r#"
@@ -66,7 +66,7 @@ fn what_is_offered_follows_the_keys() {
         compatible/mine of compatible/mine, gemini/gemini-2.5-pro, gemini/gemini-2.5-flash, offline
     "#]]
     .assert_eq(&[&none, &gemini, &extra].map(|models| names(models) + "\n").concat());
-    assert_eq!(extra.info("compatible/mine"), Some(own));
+    assert_eq!(extra.info("compatible/mine"), Some(model));
     assert_eq!(
         extra.info("ollama/qwen3:8b").map(|info| (info.context_window, info.supports_images)),
         Some((OLLAMA_WINDOW, false))
@@ -75,13 +75,13 @@ fn what_is_offered_follows_the_keys() {
 }
 
 #[test]
-fn keys_that_cannot_be_used_are_no_reason_to_work_offline() {
+fn an_invalid_key_is_an_error_and_not_offline_mode() {
     let keys = Keyring::default().with_key(Provider::OpenAi, "sk-abc def");
     let bad = new_catalogue(CatalogueOptions { keys: keys.clone(), ..CatalogueOptions::default() });
-    let told = bad.default_name().unwrap_err().to_string();
+    let message = bad.default_name().unwrap_err().to_string();
     expect!["OPENAI_API_KEY is set, but holds no key: a key is printable and has no blanks; set it again or unset it"]
-        .assert_eq(&told);
-    assert_eq!(bad.open("openai/gpt-5").map(drop).unwrap_err().to_string(), told);
+        .assert_eq(&message);
+    assert_eq!(bad.open("openai/gpt-5").map(drop).unwrap_err().to_string(), message);
     let keys = keys.with_key(Provider::Gemini, "g");
     let good = new_catalogue(CatalogueOptions { keys, ..CatalogueOptions::default() });
     assert_eq!(good.default_name().unwrap(), "gemini/gemini-2.5-pro");

@@ -49,15 +49,15 @@ pub(super) fn describe_result(step: &OfflineCommand, result: &ToolResult) -> Str
 
 /// Explains that no tool for a step is offered.
 pub(super) fn describe_missing_tool(step: &OfflineCommand, names: &[&str]) -> String {
-    let needs = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
-    let why = match step {
+    let required = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
+    let reason = match step {
         OfflineCommand::Run(_) => {
             "the session may be read-only, or the agent was started without `--shell`, as `--no-terminal` has it"
         }
         OfflineCommand::Write { .. } | OfflineCommand::Replace { .. } => "the session may be read-only",
         _ => "this session does not have it",
     };
-    format!("{} needs {needs}, which is not offered: {why}.", describe_step(step))
+    format!("{} needs {required}, which is not offered: {reason}.", describe_step(step))
 }
 
 /// Describes how many commands were skipped.
@@ -105,7 +105,7 @@ fn fence(language: &str, text: &str) -> String {
 
 fn truncate(text: &str) -> &str {
     let bytes = text.floor_char_boundary(MAX_BYTES);
-    let lines = text.match_indices('\n').nth(MAX_LINES - 1).map_or(text.len(), |(at, _)| at);
+    let lines = text.match_indices('\n').nth(MAX_LINES - 1).map_or(text.len(), |(index, _)| index);
     &text[..bytes.min(lines)]
 }
 
@@ -115,7 +115,11 @@ fn fence_language(path: &str) -> &str {
         Some((_, "rs")) => "rust",
         Some((_, "py")) => "python",
         Some((_, "md")) => "markdown",
-        Some((_, ending)) if ending.len() <= 8 && ending.bytes().all(|b| b.is_ascii_alphanumeric()) => ending,
+        Some((_, extension))
+            if extension.len() <= 8 && extension.bytes().all(|b| b.is_ascii_alphanumeric()) =>
+        {
+            extension
+        }
         _ => "",
     }
 }

@@ -26,31 +26,31 @@ async fn check(prompt: &str, tools: &[&str], answers: &[&str], expected: Expect)
     let mut answers = answers.iter();
     let mut out = String::new();
     loop {
-        let mut said = ConversationMessage { role: MessageRole::Assistant, parts: Vec::new() };
+        let mut message = ConversationMessage { role: MessageRole::Assistant, parts: Vec::new() };
         let mut reply = model.stream_reply(request(messages.clone(), tools));
         let mut text = String::new();
         while let Some(event) = reply.next().await {
             match event.unwrap() {
-                ReplyEvent::Text(piece) => text.push_str(&piece),
+                ReplyEvent::Text(chunk) => text.push_str(&chunk),
                 ReplyEvent::Thought { text, .. } => writeln!(out, "(thinks {text:?})").unwrap(),
-                ReplyEvent::Call(call) => said.parts.push(MessagePart::Call(call)),
+                ReplyEvent::Call(call) => message.parts.push(MessagePart::Call(call)),
                 ReplyEvent::Usage(_) | ReplyEvent::Retrying { .. } => (),
                 ReplyEvent::End(stop) => assert_eq!(stop, ReplyStop::Done),
             }
         }
         if !text.is_empty() {
             writeln!(out, "{text}").unwrap();
-            said.parts.push(MessagePart::Text { text });
+            message.parts.push(MessagePart::Text { text });
         }
-        let Some(call) = said.tool_uses().next().cloned() else { break };
+        let Some(call) = message.tool_uses().next().cloned() else { break };
         let ToolUseInput::Value(input) = &call.input else { panic!("broken") };
         writeln!(out, "> {} {} {input}", call.id, call.name).unwrap();
         let answer = answers.next().copied().unwrap_or("ok");
         let result = match answer.strip_prefix('!') {
-            Some(why) => ToolResult::failure(&call, why),
+            Some(error) => ToolResult::failure(&call, error),
             None => ToolResult::success(&call, answer),
         };
-        messages.push(said);
+        messages.push(message);
         messages
             .push(ConversationMessage { role: MessageRole::Tool, parts: vec![MessagePart::Result(result)] });
     }
@@ -165,7 +165,7 @@ async fn with_two_sets_of_tools_the_editors_come_first() {
 }
 
 #[tokio::test]
-async fn to_replace_every_place_it_has_to_be_told() {
+async fn replacing_every_occurrence_must_be_requested() {
     check(
         "replace 'a' with 'b' in c",
         &["edit_file"],
@@ -462,15 +462,15 @@ async fn other_prompts_get_help() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_takes_its_time_and_streams_have_their_pieces() {
+async fn wait_delays_and_stream_sends_chunks() {
     let model = OfflineModel::new();
     let mut reply = model.stream_reply(request(
         vec![ConversationMessage::from_text(MessageRole::User, "wait 90\nstream 1000")],
         ALL_TOOLS,
     ));
-    let began = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     assert_eq!(reply.next().await, Some(Ok(ReplyEvent::Text("Waited 90s.".into()))));
-    assert_eq!(began.elapsed(), Duration::from_secs(90));
+    assert_eq!(start.elapsed(), Duration::from_secs(90));
     let events: Vec<_> = reply.collect().await;
     let texts = events.iter().filter(|event| matches!(event, Ok(ReplyEvent::Text(_)))).count();
     assert_eq!(texts, 1001);
@@ -478,7 +478,7 @@ async fn waiting_takes_its_time_and_streams_have_their_pieces() {
 }
 
 #[tokio::test]
-async fn what_comes_beside_the_prompt_does_not_disturb() {
+async fn text_parts_around_the_prompt_are_ignored() {
     let model = OfflineModel::new();
     let parts = ["<context>\nsome file\n</context>", "say hello", "a reminder"];
     let parts = parts.map(|text| MessagePart::Text { text: text.to_owned() });
@@ -488,11 +488,11 @@ async fn what_comes_beside_the_prompt_does_not_disturb() {
 }
 
 #[test]
-fn what_is_attached_is_seen_even_if_nobody_says_what_to_do_with_it() {
+fn attachments_without_a_command_are_mentioned() {
     let text = |text: &str| MessagePart::Text { text: text.to_owned() };
-    let told = |parts: Vec<MessagePart>| {
+    let describe = |parts: Vec<MessagePart>| {
         let steps = parse_steps(&ConversationMessage { role: MessageRole::User, parts });
-        steps.map(|steps| format!("{steps:?}")).unwrap_or_else(|said| said.replace(HELP_TEXT, "HELP"))
+        steps.map(|steps| format!("{steps:?}")).unwrap_or_else(|message| message.replace(HELP_TEXT, "HELP"))
     };
     let file = || text("<file path=\"/p/a.txt\">\nread secret\n</file>");
     let picture = || MessagePart::Image { mime: "image/png".to_owned(), data: "x".into() };
@@ -509,8 +509,8 @@ fn what_is_attached_is_seen_even_if_nobody_says_what_to_do_with_it() {
     "#]]
     .assert_eq(&format!(
         "{}\n{}\n{}\n",
-        told(vec![text("sum up")]),
-        told(vec![text("sum up `/p/a.txt`"), picture(), file()]),
-        told(vec![text("read `/p/a.txt`"), file()])
+        describe(vec![text("sum up")]),
+        describe(vec![text("sum up `/p/a.txt`"), picture(), file()]),
+        describe(vec![text("read `/p/a.txt`"), file()])
     ));
 }

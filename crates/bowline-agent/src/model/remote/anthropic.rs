@@ -18,13 +18,14 @@ const HIDDEN_THOUGHT_PREFIX: &str = "anthropic-hidden:";
 
 /// Returns the body of a request.
 pub(super) fn request_body(name: &str, info: &ModelInfo, request: &ModelRequest) -> Value {
-    let cached = || json!({"type": "ephemeral"});
-    let system = |system| json!([{"type": "text", "text": system, "cache_control": cached()}]);
+    let cache_control = || json!({"type": "ephemeral"});
+    let system = |system| json!([{"type": "text", "text": system, "cache_control": cache_control()}]);
     let messages = content::request_messages(request);
-    let mut messages: Vec<_> = messages.iter().filter_map(|one| message_json(info, request, one)).collect();
+    let mut messages: Vec<_> =
+        messages.iter().filter_map(|message| message_json(info, request, message)).collect();
     if let Some(block) = messages.last_mut().and_then(|last| last["content"].as_array_mut()?.last_mut()) {
         // Caches the conversation so far, as the next request begins with it; also the tools and the system prompt.
-        block["cache_control"] = cached();
+        block["cache_control"] = cache_control();
     }
     let max_tokens = request.max_output.unwrap_or_else(|| max_tokens(name));
     let (thinking, output_config) = thinking(name, info, request, max_tokens);
@@ -116,12 +117,12 @@ fn thinking(
         ThinkingLevel::High => ("high", 24_000),
     };
     let always_thinks = name.contains("fable") || name.contains("mythos");
-    let is_since = |since: (u32, u32)| model_version(name).is_some_and(|version| version >= since);
+    let is_at_least = |minimum: (u32, u32)| model_version(name).is_some_and(|version| version >= minimum);
     // The API rejects a token limit that does not exceed the thinking budget.
     if budget == 0 || limit <= budget || !has_signed_thoughts(request) {
         // The newest models think by default.
-        ((is_since((5, 0)) && !always_thinks).then(|| json!({"type": "disabled"})), None)
-    } else if is_since((4, 6)) || always_thinks {
+        ((is_at_least((5, 0)) && !always_thinks).then(|| json!({"type": "disabled"})), None)
+    } else if is_at_least((4, 6)) || always_thinks {
         (Some(json!({"type": "adaptive", "display": "summarized"})), Some(json!({"effort": effort})))
     } else {
         (Some(json!({"type": "enabled", "budget_tokens": budget})), None)
@@ -131,12 +132,13 @@ fn thinking(
 /// Returns whether each call since the user's last message has a thought signed by Anthropic. The API rejects thinking
 /// in the middle of a turn that began without it.
 fn has_signed_thoughts(request: &ModelRequest) -> bool {
-    let asked = request.messages.iter().rposition(|message| message.role == MessageRole::User).unwrap_or(0);
+    let prompt_index =
+        request.messages.iter().rposition(|message| message.role == MessageRole::User).unwrap_or(0);
     let is_signed = |part: &MessagePart| {
         matches!(part, MessagePart::Thought { signature: Some(signature), .. }
             if content::untag_signature(Provider::Anthropic, signature).is_some() || signature.starts_with(HIDDEN_THOUGHT_PREFIX))
     };
-    let mut messages = request.messages.iter().skip(asked);
+    let mut messages = request.messages.iter().skip(prompt_index);
     messages.all(|message| message.tool_uses().next().is_none() || message.parts.iter().any(is_signed))
 }
 
@@ -172,8 +174,8 @@ impl EventReader {
     /// Parses an event. Unknown types of events and blocks are ignored.
     pub(super) fn read(&mut self, kind: &str, event: &Value) -> Vec<ReplyPiece> {
         let index = event.get("index").and_then(Value::as_u64).unwrap_or(u64::MAX);
-        let at = |place: &str| string_at(event, place);
-        let piece = match (kind, at("/content_block/type").as_str(), at("/delta/type").as_str()) {
+        let text_at = |pointer: &str| string_at(event, pointer);
+        let piece = match (kind, text_at("/content_block/type").as_str(), text_at("/delta/type").as_str()) {
             ("message_start", ..) => self.update_usage(event.pointer("/message/usage")),
             ("message_delta", ..) => {
                 let reason = event.pointer("/delta/stop_reason").and_then(Value::as_str);
@@ -182,7 +184,7 @@ impl EventReader {
             }
             ("content_block_start", "tool_use", _) => {
                 self.open_calls.insert(index);
-                let (id, name) = (at("/content_block/id"), at("/content_block/name"));
+                let (id, name) = (text_at("/content_block/id"), text_at("/content_block/name"));
                 Some(ReplyPiece::Call(ToolCallDelta {
                     index: Some(index),
                     id,
@@ -191,21 +193,24 @@ impl EventReader {
                 }))
             }
             ("content_block_start", "thinking", _) => {
-                self.signature = at("/content_block/signature");
-                Some(ReplyPiece::Thought(at("/content_block/thinking")))
+                self.signature = text_at("/content_block/signature");
+                Some(ReplyPiece::Thought(text_at("/content_block/thinking")))
             }
-            ("content_block_start", "redacted_thinking", _) => {
-                Some(ReplyPiece::Signature(format!("{HIDDEN_THOUGHT_PREFIX}{}", at("/content_block/data"))))
+            ("content_block_start", "redacted_thinking", _) => Some(ReplyPiece::Signature(format!(
+                "{HIDDEN_THOUGHT_PREFIX}{}",
+                text_at("/content_block/data")
+            ))),
+            ("content_block_start", "text", _) => Some(ReplyPiece::Text(text_at("/content_block/text"))),
+            ("content_block_delta", _, "text_delta") => Some(ReplyPiece::Text(text_at("/delta/text"))),
+            ("content_block_delta", _, "thinking_delta") => {
+                Some(ReplyPiece::Thought(text_at("/delta/thinking")))
             }
-            ("content_block_start", "text", _) => Some(ReplyPiece::Text(at("/content_block/text"))),
-            ("content_block_delta", _, "text_delta") => Some(ReplyPiece::Text(at("/delta/text"))),
-            ("content_block_delta", _, "thinking_delta") => Some(ReplyPiece::Thought(at("/delta/thinking"))),
             ("content_block_delta", _, "signature_delta") => {
-                self.signature.push_str(&at("/delta/signature"));
+                self.signature.push_str(&text_at("/delta/signature"));
                 None
             }
             ("content_block_delta", _, "input_json_delta") if self.open_calls.contains(&index) => {
-                let arguments = at("/delta/partial_json");
+                let arguments = text_at("/delta/partial_json");
                 Some(ReplyPiece::Call(ToolCallDelta {
                     index: Some(index),
                     arguments,
@@ -228,10 +233,11 @@ impl EventReader {
 
     /// Returns the usage so far: the end of a reply completes or repeats the values of its beginning.
     fn update_usage(&mut self, usage: Option<&Value>) -> Option<ReplyPiece> {
-        let said = usage?;
+        let usage = usage?;
         let TokenUsage { input, output, cache_read, cache_write, thought } = &mut self.usage;
-        let set =
-            |count: &mut u64, place| *count = said.pointer(place).and_then(Value::as_u64).unwrap_or(*count);
+        let set = |count: &mut u64, pointer| {
+            *count = usage.pointer(pointer).and_then(Value::as_u64).unwrap_or(*count)
+        };
         set(input, "/input_tokens");
         set(output, "/output_tokens");
         set(cache_read, "/cache_read_input_tokens");

@@ -69,8 +69,8 @@ pub(super) fn user_content<'a>(info: &ModelInfo, message: &'a ConversationMessag
 }
 
 fn image_content<'a>(info: &ModelInfo, mime: &'a str, data: &'a str) -> UserContent<'a> {
-    let hidden = UserContent::Text("(a picture, which this model cannot see)");
-    if info.supports_images { UserContent::Image { mime, data } } else { hidden }
+    let placeholder = UserContent::Text("(a picture, which this model cannot see)");
+    if info.supports_images { UserContent::Image { mime, data } } else { placeholder }
 }
 
 /// Returns the results in a tool message, which has no other parts.
@@ -108,8 +108,8 @@ pub(super) fn call_arguments(input: &ToolUseInput) -> Value {
 
 /// Returns a tool's name in a form that every provider accepts, even if the model invented it.
 pub(super) fn sanitize_tool_name(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
-    let name: String = name.chars().take(64).map(plain).collect();
+    let sanitize = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    let name: String = name.chars().take(64).map(sanitize).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 

@@ -64,7 +64,7 @@ fn tool_declaration(tool: &ToolSpec) -> Value {
 /// Returns a message: none if it is empty, two if tools returned images, which results cannot contain.
 fn message_contents(name: &str, info: &ModelInfo, message: &ConversationMessage) -> Vec<Value> {
     let parts = |contents: Vec<UserContent<'_>>| contents.into_iter().map(content_part).collect();
-    let all: Vec<(_, Vec<Value>)> = match message.role {
+    let groups: Vec<(_, Vec<Value>)> = match message.role {
         MessageRole::User => vec![("user", parts(content::user_content(info, message)))],
         MessageRole::Assistant => vec![("model", model_parts(name, message))],
         MessageRole::Tool => vec![
@@ -73,7 +73,7 @@ fn message_contents(name: &str, info: &ModelInfo, message: &ConversationMessage)
         ],
     };
     let content = |(role, parts)| Some(json!({"role": role, "parts": content::non_empty_array(parts)?}));
-    all.into_iter().filter_map(content).collect()
+    groups.into_iter().filter_map(content).collect()
 }
 
 fn content_part(content: UserContent<'_>) -> Value {
@@ -87,7 +87,7 @@ fn content_part(content: UserContent<'_>) -> Value {
 /// it.
 fn model_parts(name: &str, message: &ConversationMessage) -> Vec<Value> {
     let (mut parts, mut signature) = (Vec::new(), None);
-    let mut needed = Some(NO_SIGNATURE).filter(|_| name.contains("gemini-3"));
+    let mut fallback = Some(NO_SIGNATURE).filter(|_| name.contains("gemini-3"));
     for part in &message.parts {
         match part {
             MessagePart::Text { text } if text.trim().is_empty() => (),
@@ -99,8 +99,8 @@ fn model_parts(name: &str, message: &ConversationMessage) -> Vec<Value> {
                 signature = content::untag_signature(Provider::Gemini, tagged).or(signature);
             }
             MessagePart::Call(call) => {
-                parts.push(with_signature(function_call(call), signature.take().or(needed)));
-                needed = None;
+                parts.push(with_signature(function_call(call), signature.take().or(fallback)));
+                fallback = None;
             }
             // Thoughts without a signature are dropped; models send none of the others.
             MessagePart::Thought { .. } | MessagePart::Image { .. } | MessagePart::Result(_) => (),
@@ -141,7 +141,8 @@ pub(super) fn read_event(event: &Value) -> Vec<ReplyPiece> {
     for part in candidate.pointer("/content/parts").and_then(Value::as_array).into_iter().flatten() {
         let signature = part.get("thoughtSignature").and_then(Value::as_str);
         pieces.extend(
-            signature.map(|own| ReplyPiece::Signature(content::tag_signature(Provider::Gemini, own))),
+            signature
+                .map(|signature| ReplyPiece::Signature(content::tag_signature(Provider::Gemini, signature))),
         );
         let is_thought = part.get("thought").and_then(Value::as_bool) == Some(true);
         pieces.push(match part.get("functionCall") {

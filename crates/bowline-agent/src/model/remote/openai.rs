@@ -27,13 +27,15 @@ pub(super) fn request_body(
     request: &ModelRequest,
 ) -> Value {
     let conversation = content::request_messages(request);
-    let asked = conversation.iter().rposition(|message| message.role == MessageRole::User).unwrap_or(0);
+    let prompt_index =
+        conversation.iter().rposition(|message| message.role == MessageRole::User).unwrap_or(0);
     let system = content::system_prompt(request).map(|system| json!({"role": "system", "content": system}));
     // Some servers require the thoughts of the current turn.
-    let with_thoughts = |at| provider == Provider::Compatible && at > asked;
+    let with_thoughts = |index| provider == Provider::Compatible && index > prompt_index;
     let messages = conversation.iter().enumerate();
-    let messages = messages.flat_map(|(at, message)| to_messages(info, message, with_thoughts(at)));
-    let renamed = ["gpt-5", "gpt-6", "o1", "o3", "o4"].iter().any(|family| name.starts_with(family));
+    let messages = messages.flat_map(|(index, message)| to_messages(info, message, with_thoughts(index)));
+    let uses_completion_limit =
+        ["gpt-5", "gpt-6", "o1", "o3", "o4"].iter().any(|family| name.starts_with(family));
     content::json_object([
         ("model", Some(name.into())),
         ("stream", Some(true.into())),
@@ -41,7 +43,10 @@ pub(super) fn request_body(
         ("tools", content::tool_declarations(request, tool_declaration)),
         ("messages", Some(system.into_iter().chain(messages).collect())),
         ("stream_options", Some(json!({"include_usage": true}))),
-        (if renamed { "max_completion_tokens" } else { "max_tokens" }, request.max_output.map(Into::into)),
+        (
+            if uses_completion_limit { "max_completion_tokens" } else { "max_tokens" },
+            request.max_output.map(Into::into),
+        ),
     ])
 }
 
@@ -113,8 +118,8 @@ fn assistant_message(message: &ConversationMessage, with_thoughts: bool) -> Opti
             | MessagePart::Result(_) => (),
         }
     }
-    let says_something = !(texts.is_empty() && calls.is_empty() && thoughts.is_empty());
-    says_something.then(|| {
+    let has_content = !(texts.is_empty() && calls.is_empty() && thoughts.is_empty());
+    has_content.then(|| {
         content::json_object([
             ("role", Some("assistant".into())),
             ("content", Some(texts.join("\n\n").into())),
@@ -135,7 +140,7 @@ pub(super) fn read_event(event: &Value) -> Vec<ReplyPiece> {
     let usage = event.get("usage").filter(|usage| usage.is_object()).map(parse_usage);
     let mut pieces: Vec<_> = usage.into_iter().collect();
     let Some(choice) = event.pointer("/choices/0") else { return pieces };
-    let thoughts = ["/delta/reasoning_content", "/delta/reasoning"].map(|place| string_at(choice, place));
+    let thoughts = ["/delta/reasoning_content", "/delta/reasoning"].map(|pointer| string_at(choice, pointer));
     pieces.extend(thoughts.into_iter().find(|thought| !thought.is_empty()).map(ReplyPiece::Thought));
     pieces.push(ReplyPiece::Text(string_at(choice, "/delta/content")));
     // Mistral's thinking models send lists of typed chunks.
@@ -160,7 +165,7 @@ pub(super) fn read_event(event: &Value) -> Vec<ReplyPiece> {
 }
 
 fn parse_usage(usage: &Value) -> ReplyPiece {
-    let count = |place: &str| usage.pointer(place).and_then(Value::as_u64).unwrap_or(0);
+    let count = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
     ReplyPiece::Usage(TokenUsage {
         input: count("/prompt_tokens"),
         output: count("/completion_tokens"),

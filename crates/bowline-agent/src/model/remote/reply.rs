@@ -2,10 +2,9 @@
 
 use std::collections::HashSet;
 
-use bowline_conversation::conversation::{ConversationMessage, TokenUsage, ToolUse, ToolUseInput};
+use bowline_conversation::conversation::{ConversationMessage, TokenUsage};
 use bowline_conversation::retry::{self, RequestFailure};
-use bowline_conversation::text_tool_calls::{TextToolCall, ToolCallExtractor};
-use bowline_conversation::tool_call_assembler::{ToolCallAssembler, ToolCallDelta, unique_call_id};
+use bowline_conversation::tool_call_assembler::{ToolCallAssembler, ToolCallDelta};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
@@ -15,7 +14,8 @@ use crate::model::endpoint::EndpointError;
 use crate::model::http_clients::Timeouts;
 use crate::model::provider::Provider;
 use crate::model::reply_sender::ReplySender;
-use crate::model::{ModelRequest, ReplyEvent, ReplyStop, tools_as_text};
+use crate::model::tools_as_text::TextToolCalls;
+use crate::model::{ModelRequest, ReplyEvent, ReplyStop};
 
 /// The content of a provider's event, in any wire format.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,8 +42,8 @@ impl ReplyPiece {
 }
 
 /// Returns a string in an event, or an empty one.
-pub(super) fn string_at(event: &Value, place: &str) -> String {
-    event.pointer(place).and_then(Value::as_str).unwrap_or_default().to_owned()
+pub(super) fn string_at(event: &Value, pointer: &str) -> String {
+    event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// A reply being read.
@@ -54,9 +54,7 @@ pub(super) struct ReplyReader<'v> {
     calls: ToolCallAssembler,
     usage: Option<TokenUsage>,
     stop_reason: Option<String>,
-    // Holds back text that may be a call, for models that write calls as text.
-    call_extractor: Option<ToolCallExtractor>,
-    tools_as_text: bool,
+    text_calls: TextToolCalls,
     // The ids of calls in the conversation.
     used_call_ids: HashSet<String>,
     sender: &'v mut ReplySender,
@@ -66,8 +64,8 @@ pub(super) struct ReplyReader<'v> {
 
 impl<'v> ReplyReader<'v> {
     /// Prepares to read the reply to a request.
-    pub(super) fn new(provider: Provider, request: &ModelRequest, voice: &'v mut ReplySender) -> Self {
-        let taken =
+    pub(super) fn new(provider: Provider, request: &ModelRequest, sender: &'v mut ReplySender) -> Self {
+        let used_call_ids =
             request.messages.iter().flat_map(ConversationMessage::tool_uses).map(|call| call.id.clone());
         Self {
             provider,
@@ -75,10 +73,9 @@ impl<'v> ReplyReader<'v> {
             calls: ToolCallAssembler::default(),
             usage: None,
             stop_reason: None,
-            call_extractor: tools_as_text::new_call_extractor(provider, request),
-            tools_as_text: request.tools_as_text,
-            used_call_ids: taken.collect(),
-            sender: voice,
+            text_calls: TextToolCalls::new(provider, request),
+            used_call_ids: used_call_ids.collect(),
+            sender,
             has_output: false,
         }
     }
@@ -87,19 +84,19 @@ impl<'v> ReplyReader<'v> {
     pub(super) async fn read(
         &mut self,
         events: &mut EventStream,
-        first: Timeouts,
-        usual: Timeouts,
+        first_timeouts: Timeouts,
+        timeouts: Timeouts,
     ) -> Result<(), EndpointError> {
-        let (mut limits, mut last) = (first, Instant::now());
+        let (mut limits, mut last) = (first_timeouts, Instant::now());
         loop {
             let Timeouts { idle, silence, .. } = limits;
-            let late = |_| {
+            let timed_out = |_| {
                 EndpointError::new(
                     RequestFailure::TimedOut,
                     format!("nothing of the reply came for {silence:?}"),
                 )
             };
-            let event = timeout_at(last + silence, events.next(idle)).await.map_err(late)??;
+            let event = timeout_at(last + silence, events.next(idle)).await.map_err(timed_out)??;
             let pieces = match event {
                 Some((kind, data)) => self.parse_event(kind.as_deref(), &data)?,
                 None if self.provider == Provider::Anthropic => return Err(cut_short_error()),
@@ -107,7 +104,7 @@ impl<'v> ReplyReader<'v> {
                 None => vec![ReplyPiece::End { has_open_calls: false }],
             };
             for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
-                (limits, last) = (usual, Instant::now());
+                (limits, last) = (timeouts, Instant::now());
                 if let Some(stop) = self.handle_piece(piece).await? {
                     self.finish(stop).await;
                     return Ok(());
@@ -134,8 +131,8 @@ impl<'v> ReplyReader<'v> {
         }
         Ok(match self.provider {
             Provider::Anthropic => {
-                let own = event.get("type").and_then(Value::as_str);
-                self.anthropic.read(own.or(kind).unwrap_or_default(), &event)
+                let event_type = event.get("type").and_then(Value::as_str);
+                self.anthropic.read(event_type.or(kind).unwrap_or_default(), &event)
             }
             Provider::Gemini => gemini::read_event(&event),
             Provider::OpenAi | Provider::Ollama | Provider::Compatible => openai::read_event(&event),
@@ -147,16 +144,10 @@ impl<'v> ReplyReader<'v> {
         self.has_output |= matches!(piece, ReplyPiece::Thought(_) | ReplyPiece::Signature(_));
         match piece {
             ReplyPiece::Text(text) => {
-                let text = match &mut self.call_extractor {
-                    Some(sieve) => sieve.push(&text),
-                    None => text,
-                };
+                let text = self.text_calls.push(text);
                 self.has_output |= !text.is_empty();
                 self.sender.send_text(text).await;
-                // A model that invents the results of its calls may continue for minutes.
-                let is_over = self.tools_as_text
-                    && self.call_extractor.as_ref().is_some_and(ToolCallExtractor::is_finished);
-                return Ok(is_over.then_some(ReplyStop::Done));
+                return Ok(self.text_calls.is_finished().then_some(ReplyStop::Done));
             }
             ReplyPiece::Thought(text) => {
                 self.sender.send(ReplyEvent::Thought { text, signature: None }).await
@@ -165,8 +156,8 @@ impl<'v> ReplyReader<'v> {
                 let (text, signature) = (String::new(), Some(signature));
                 self.sender.send(ReplyEvent::Thought { text, signature }).await;
             }
-            ReplyPiece::Call(piece) => {
-                let added = self.calls.add_delta(piece);
+            ReplyPiece::Call(delta) => {
+                let added = self.calls.add_delta(delta);
                 added.map_err(|error| EndpointError::new(RequestFailure::Unusable, error.to_string()))?;
             }
             ReplyPiece::Usage(usage) => self.usage = Some(usage),
@@ -187,20 +178,9 @@ impl<'v> ReplyReader<'v> {
 
     /// Sends what is left at the end of a successful reply.
     async fn finish(&mut self, stop: ReplyStop) {
-        let mut calls = std::mem::take(&mut self.calls).finish(&mut self.used_call_ids);
-        if let Some(sieve) = self.call_extractor.take() {
-            let ending = sieve.finish();
-            self.sender.send_text(ending.text).await;
-            if calls.is_empty() {
-                let call = |TextToolCall { name, input }| {
-                    let id = unique_call_id(String::new(), &mut self.used_call_ids);
-                    ToolUse { id, name, input: ToolUseInput::Value(input) }
-                };
-                calls = ending.calls.into_iter().map(call).collect();
-            } else {
-                self.sender.send_text(ending.withheld).await;
-            }
-        }
+        let real_calls = std::mem::take(&mut self.calls).finish(&mut self.used_call_ids);
+        let (text, calls) = self.text_calls.finish(real_calls, &mut self.used_call_ids);
+        self.sender.send_text(text).await;
         // The last call of a reply cut off by a limit may be incomplete, which cannot be detected. No call is run then,
         // but the model has to see them.
         if stop != ReplyStop::Refused {
@@ -222,17 +202,16 @@ fn cut_short_error() -> EndpointError {
 /// Converts the provider's reason for the end. An unknown reason counts as a normal end.
 fn parse_stop(reason: &str) -> Result<ReplyStop, EndpointError> {
     let lower = reason.to_ascii_lowercase();
-    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    let contains_any = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     match lower.as_str() {
         "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => Ok(ReplyStop::Length),
         "refusal" | "content_filter" | "blocklist" | "spii" | "language" | "error_toxic" => {
             Ok(ReplyStop::Refused)
         }
-        _ if has(&["safety", "recitation", "prohibited"]) => Ok(ReplyStop::Refused),
-        _ if has(&["error", "fail", "cancel", "malformed", "unexpected"]) => Err(EndpointError::new(
-            RequestFailure::Unreadable,
-            format!("the provider ended it with {reason}"),
-        )),
+        _ if contains_any(&["safety", "recitation", "prohibited"]) => Ok(ReplyStop::Refused),
+        _ if contains_any(&["error", "fail", "cancel", "malformed", "unexpected"]) => Err(
+            EndpointError::new(RequestFailure::Unreadable, format!("the provider ended it with {reason}")),
+        ),
         _ => Ok(ReplyStop::Done),
     }
 }

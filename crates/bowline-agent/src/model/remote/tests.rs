@@ -71,26 +71,27 @@ fn http_clients(timeouts: Timeouts) -> HttpClients {
 }
 
 /// Returns a model of this server.
-fn remote_model(net: &HttpClients, provider: Provider, url: &str) -> RemoteModel {
-    let own = match provider {
+fn remote_model(http: &HttpClients, provider: Provider, url: &str) -> RemoteModel {
+    let provider_name = match provider {
         Provider::Anthropic => "claude-sonnet-4-5",
         Provider::OpenAi => "gpt-5",
         Provider::Gemini => "gemini-2.5-pro",
         Provider::Ollama => "qwen3",
         Provider::Compatible => "some-model-max",
     };
-    let info =
-        ModelCatalogue::new(CatalogueOptions::default()).info(&format!("{}/{own}", provider.id())).unwrap();
+    let info = ModelCatalogue::new(CatalogueOptions::default())
+        .info(&format!("{}/{provider_name}", provider.id()))
+        .unwrap();
     let key = provider.needs_key().then(|| (ApiKey::new("sk-secret").unwrap(), KeySource::Provided));
-    RemoteModel::new(net.clone(), info, provider, own, url, key).unwrap()
+    RemoteModel::new(http.clone(), info, provider, provider_name, url, key).unwrap()
 }
 
 /// Sends one request and formats the reply.
-async fn ask_once(net: &HttpClients, provider: Provider, server: &MisbehavingServer) -> String {
-    let model = remote_model(net, provider, &server.url);
+async fn ask_once(http: &HttpClients, provider: Provider, server: &MisbehavingServer) -> String {
+    let model = remote_model(http, provider, &server.url);
     let messages = vec![ConversationMessage::from_text(MessageRole::User, "Read a.")];
-    let told = format_reply(model.stream_reply(request(messages, &["read", "write"]))).await;
-    told.replace(&server.url, "$SERVER")
+    let reply = format_reply(model.stream_reply(request(messages, &["read", "write"]))).await;
+    reply.replace(&server.url, "$SERVER")
 }
 
 async fn check(provider: Provider, answers: impl IntoIterator<Item = Vec<ConnectionStep>>, expected: Expect) {
@@ -169,15 +170,15 @@ async fn ollama_streams_thoughts_text_and_a_call() {
 
 #[tokio::test]
 async fn calls_that_were_written_as_text_are_calls() {
-    let pieces = [
+    let chunks = [
         "I look.\\n",
         "```json\\n{\\\"name\\\":",
         " \\\"read\\\", \\\"arguments\\\": {\\\"path\\\": \\\"a\\\"}}\\n```",
         "\\nResult: 7.",
     ];
     let mut stream = String::new();
-    for piece in pieces {
-        stream.push_str(&format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{piece}\"}}}}]}}\n\n"));
+    for chunk in chunks {
+        stream.push_str(&format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{chunk}\"}}}}]}}\n\n"));
     }
     stream.push_str("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n");
     check(
@@ -206,13 +207,13 @@ async fn calls_that_were_written_as_text_are_calls() {
 }
 
 /// Joins consecutive texts: how a stream is split into pieces is arbitrary.
-fn join_texts(told: &str) -> String {
+fn join_texts(reply: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
-    for line in told.lines() {
+    for line in reply.lines() {
         match (lines.last_mut(), line.strip_prefix("text \"")) {
-            (Some(last), Some(more)) if last.starts_with("text \"") => {
+            (Some(last), Some(rest)) if last.starts_with("text \"") => {
                 last.pop();
-                last.push_str(more);
+                last.push_str(rest);
             }
             _ => lines.push(line.to_owned()),
         }
@@ -223,19 +224,20 @@ fn join_texts(told: &str) -> String {
 #[tokio::test]
 async fn a_call_that_is_quoted_is_text() {
     let call = r#"{"name": "read", "arguments": {"path": "a"}}"#;
-    let says = |text: &str| {
+    let answer_with = |text: &str| {
         let frame = serde_json::json!({"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]});
         streaming_answer(format!("data: {frame}\n\ndata: [DONE]\n\n"))
     };
     let example = format!("It says:\n{call}\nThat is an example.");
     let echo = format!("It says:\n{call}");
-    let server = MisbehavingServer::start([says(&example), says(&echo), says(&echo)]).await;
+    let server =
+        MisbehavingServer::start([answer_with(&example), answer_with(&echo), answer_with(&echo)]).await;
     let model = remote_model(&http_clients(Timeouts::default()), Provider::Compatible, &server.url);
     let mut out = String::new();
-    for asked in ["Look.".to_owned(), format!("What is `{call}`?"), "Look.".to_owned()] {
+    for prompt in ["Look.".to_owned(), format!("What is `{call}`?"), "Look.".to_owned()] {
         out.push_str(
             &format_reply(model.stream_reply(request(
-                vec![ConversationMessage::from_text(MessageRole::User, asked)],
+                vec![ConversationMessage::from_text(MessageRole::User, prompt)],
                 &["read"],
             )))
             .await,
@@ -337,8 +339,8 @@ async fn base_urls_are_taken_as_people_write_them() {
 fn a_wrong_base_url_is_told_without_what_is_secret_in_it() {
     let info = ModelCatalogue::new(CatalogueOptions::default()).info("openai/x").unwrap();
     let url = "ftp://me:secret@host/v1?key=secret";
-    let net = http_clients(Timeouts::default());
-    let error = RemoteModel::new(net, info, Provider::OpenAi, "x", url, None).unwrap_err();
+    let http = http_clients(Timeouts::default());
+    let error = RemoteModel::new(http, info, Provider::OpenAi, "x", url, None).unwrap_err();
     expect!["there is no model openai/x: `ftp://…@host/v1` is no base URL (it is not on the web): give another with `--base-url` or OPENAI_BASE_URL"]
         .assert_eq(&error.to_string());
 }
@@ -349,45 +351,45 @@ async fn a_machine_without_certificates_can_talk_to_servers_that_need_none() {
     const MARK: &str = "BOWLINE_TEST_WITHOUT_CERTIFICATES";
     if std::env::var_os(MARK).is_none() {
         let name = "model::remote::tests::a_machine_without_certificates_can_talk_to_servers_that_need_none";
-        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-        again.args(["--exact", name]).env(MARK, "1");
-        again.env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", "/nowhere");
-        let output = again.output().unwrap();
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", name]).env(MARK, "1");
+        child.env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", "/nowhere");
+        let output = child.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         return;
     }
     let server = MisbehavingServer::start([streaming_answer(streams::OPENAI)]).await;
-    let net = http_clients(Timeouts::default());
-    assert!(ask_once(&net, Provider::Compatible, &server).await.ends_with("end Done\n"));
+    let http = http_clients(Timeouts::default());
+    assert!(ask_once(&http, Provider::Compatible, &server).await.ends_with("end Done\n"));
     let info = ModelCatalogue::new(CatalogueOptions::default()).info("openai/x").unwrap();
-    let far = |url| RemoteModel::new(net.clone(), info.clone(), Provider::OpenAi, "x", url, None);
-    assert!(far("http://a.example/v1").is_ok());
-    let error = far("https://a.example/v1").unwrap_err().to_string();
+    let model_at = |url| RemoteModel::new(http.clone(), info.clone(), Provider::OpenAi, "x", url, None);
+    assert!(model_at("http://a.example/v1").is_ok());
+    let error = model_at("https://a.example/v1").unwrap_err().to_string();
     assert!(error.ends_with("; install ca-certificates or set SSL_CERT_FILE"), "{error}");
 }
 
 #[test]
 fn chance_is_a_number_from_0_to_1() {
-    let some: Vec<f64> = (0..100).map(|_| random_fraction()).collect();
-    assert!(some.iter().all(|chance| (0.0..=1.0).contains(chance)));
-    assert!(some.iter().any(|chance| *chance != some[0]));
+    let fractions: Vec<f64> = (0..100).map(|_| random_fraction()).collect();
+    assert!(fractions.iter().all(|fraction| (0.0..=1.0).contains(fraction)));
+    assert!(fractions.iter().any(|fraction| *fraction != fractions[0]));
 }
 
 #[tokio::test]
 async fn a_model_that_goes_on_as_if_it_had_seen_results_is_not_listened_to() {
     let call = r#"```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n```\n"#;
-    let piece = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{call}\"}}}}]}}\n\n");
-    let mut answer = streaming_answer(piece.repeat(2));
+    let event = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{call}\"}}}}]}}\n\n");
+    let mut answer = streaming_answer(event.repeat(2));
     answer.push(ConnectionStep::Stall);
     let server = MisbehavingServer::start([answer]).await;
     let model = remote_model(&http_clients(Timeouts::default()), Provider::Compatible, &server.url);
     let messages = vec![ConversationMessage::from_text(MessageRole::User, "Read a.")];
-    let asked = ModelRequest { tools_as_text: true, ..request(messages, &["read"]) };
+    let request = ModelRequest { tools_as_text: true, ..request(messages, &["read"]) };
     expect![[r#"
         call call_1 read {"path":"a"}
         end Done
     "#]]
-    .assert_eq(&format_reply(model.stream_reply(asked)).await);
+    .assert_eq(&format_reply(model.stream_reply(request)).await);
     // The server notices the disconnect.
     server.disconnected.notified().await;
 }
@@ -395,23 +397,23 @@ async fn a_model_that_goes_on_as_if_it_had_seen_results_is_not_listened_to() {
 #[tokio::test]
 async fn a_call_that_a_file_holds_is_a_quote_also_when_the_model_was_asked_again() {
     let call = r#"{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}"#;
-    let said = format!(r#"{{"choices":[{{"delta":{{"content":"{call}"}},"finish_reason":"stop"}}]}}"#);
+    let event = format!(r#"{{"choices":[{{"delta":{{"content":"{call}"}},"finish_reason":"stop"}}]}}"#);
     let server =
-        MisbehavingServer::start([streaming_answer(format!("data: {said}\n\ndata: [DONE]\n\n"))]).await;
+        MisbehavingServer::start([streaming_answer(format!("data: {event}\n\ndata: [DONE]\n\n"))]).await;
     let model = remote_model(&http_clients(Timeouts::default()), Provider::Compatible, &server.url);
     let input = ToolUseInput::Value(serde_json::json!({ "path": "b" }));
-    let made = ToolUse { id: "c1".to_owned(), name: "read".to_owned(), input };
-    let found = ToolResult::success(&made, call.replace('\\', ""));
+    let tool_use = ToolUse { id: "c1".to_owned(), name: "read".to_owned(), input };
+    let result = ToolResult::success(&tool_use, call.replace('\\', ""));
     let messages = vec![
         ConversationMessage::from_text(MessageRole::User, "Read b."),
-        ConversationMessage { role: MessageRole::Assistant, parts: vec![MessagePart::Call(made)] },
-        ConversationMessage { role: MessageRole::Tool, parts: vec![MessagePart::Result(found)] },
+        ConversationMessage { role: MessageRole::Assistant, parts: vec![MessagePart::Call(tool_use)] },
+        ConversationMessage { role: MessageRole::Tool, parts: vec![MessagePart::Result(result)] },
         ConversationMessage::from_text(MessageRole::User, bowline_conversation::turn::EMPTY_REPLY_PROMPT),
     ];
-    let asked = ModelRequest { tools_as_text: true, ..request(messages, &["read"]) };
+    let request = ModelRequest { tools_as_text: true, ..request(messages, &["read"]) };
     expect![[r#"
         text "{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}"
         end Done
     "#]]
-    .assert_eq(&format_reply(model.stream_reply(asked)).await);
+    .assert_eq(&format_reply(model.stream_reply(request)).await);
 }

@@ -38,13 +38,14 @@ impl EventStream {
         timeouts: Timeouts,
     ) -> Result<Self, EndpointError> {
         let Timeouts { headers, idle, .. } = timeouts;
-        let late = |_| EndpointError::new(RequestFailure::TimedOut, format!("no answer within {headers:?}"));
+        let timed_out =
+            |_| EndpointError::new(RequestFailure::TimedOut, format!("no answer within {headers:?}"));
         let unreachable = |error: reqwest::Error| {
-            let trouble =
+            let kind =
                 if error.is_timeout() { RequestFailure::TimedOut } else { RequestFailure::Unreachable };
-            EndpointError::new(trouble, error_chain(error))
+            EndpointError::new(kind, error_chain(error))
         };
-        let response = timeout(headers, request.send()).await.map_err(late)?.map_err(unreachable)?;
+        let response = timeout(headers, request.send()).await.map_err(timed_out)?.map_err(unreachable)?;
         if !response.status().is_success() {
             return Err(read_refusal(response, endpoint, idle).await);
         }
@@ -69,12 +70,13 @@ impl EventStream {
                     |error| EndpointError::new(RequestFailure::Unusable, format!("it is not text ({error})"));
                 return Ok(Some((event, String::from_utf8(data).map_err(not_text)?)));
             }
-            let late = |_| EndpointError::new(RequestFailure::TimedOut, format!("nothing came for {idle:?}"));
-            let cut = |error| EndpointError::new(RequestFailure::Truncated, error_chain(error));
-            let chunk = timeout(idle, self.response.chunk()).await.map_err(late)?.map_err(cut)?;
+            let timed_out =
+                |_| EndpointError::new(RequestFailure::TimedOut, format!("nothing came for {idle:?}"));
+            let truncated = |error| EndpointError::new(RequestFailure::Truncated, error_chain(error));
+            let chunk = timeout(idle, self.response.chunk()).await.map_err(timed_out)?.map_err(truncated)?;
             let Some(chunk) = chunk else { return Ok(None) };
-            let too_large = |what: &str, limit: usize| {
-                EndpointError::new(RequestFailure::Unusable, format!("{what} has more than {limit} bytes"))
+            let too_large = |subject: &str, limit: usize| {
+                EndpointError::new(RequestFailure::Unusable, format!("{subject} has more than {limit} bytes"))
             };
             self.received_bytes = self.received_bytes.saturating_add(chunk.len());
             if self.received_bytes > MAX_REPLY_BYTES {
@@ -90,7 +92,7 @@ impl EventStream {
 fn check_content_type(headers: &HeaderMap, endpoint: &Endpoint) -> Result<(), EndpointError> {
     let (encoding, kind) = (header_text(headers, CONTENT_ENCODING), header_text(headers, CONTENT_TYPE));
     let origin = endpoint.origin();
-    let why = if !matches!(encoding, "" | "identity") {
+    let reason = if !matches!(encoding, "" | "identity") {
         format!("it is compressed ({encoding}), which was not asked for")
     } else if kind.starts_with("text/html") {
         format!("{origin} answers with a web page: is the base URL right?")
@@ -99,27 +101,32 @@ fn check_content_type(headers: &HeaderMap, endpoint: &Endpoint) -> Result<(), En
     } else {
         return Ok(());
     };
-    Err(EndpointError::new(RequestFailure::Unusable, why))
+    Err(EndpointError::new(RequestFailure::Unusable, reason))
 }
 
 /// Returns the provider's error.
 async fn read_refusal(response: Response, endpoint: &Endpoint, idle: Duration) -> EndpointError {
     let status = response.status();
     if status.is_redirection() {
-        let to =
-            endpoint.base_url.join(header_text(response.headers(), LOCATION)).map(|to| base_url::origin(&to));
-        let to = to.unwrap_or_default();
-        let why = format!(
-            "it redirects to {to}, where the key is not sent: if that is right, make it the base URL"
+        let target = endpoint
+            .base_url
+            .join(header_text(response.headers(), LOCATION))
+            .map(|target| base_url::origin(&target));
+        let target = target.unwrap_or_default();
+        let message = format!(
+            "it redirects to {target}, where the key is not sent: if that is right, make it the base URL"
         );
-        return EndpointError::new(RequestFailure::Refused, why);
+        return EndpointError::new(RequestFailure::Refused, message);
     }
     let retry_after = retry_after(response.headers());
     let body = read_body(response, MAX_ERROR_BYTES, idle).await;
     let body = String::from_utf8_lossy(&body);
     let reason = retry::error_message(&body);
-    let why = if reason.is_empty() { status.to_string() } else { format!("{status}: {reason}") };
-    EndpointError { retry_after, ..EndpointError::new(retry::classify_status(status.as_u16(), &body), why) }
+    let message = if reason.is_empty() { status.to_string() } else { format!("{status}: {reason}") };
+    EndpointError {
+        retry_after,
+        ..EndpointError::new(retry::classify_status(status.as_u16(), &body), message)
+    }
 }
 
 /// Returns how long the provider asks to wait.

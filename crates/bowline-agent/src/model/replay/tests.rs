@@ -10,8 +10,8 @@ use crate::model::tests::{format_reply, request};
 
 #[tokio::test]
 async fn what_was_recorded_is_played_back() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("tape.jsonl");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tape.jsonl");
     let script = r#"{"thought": "t", "text": "a", "calls": [{"name": "x", "input": {"p": 1}}], "usage": {"input": 2, "output": 1}}
 {"text": "b", "error": {"timed_out": "late"}}
 {"chunks": ["c", "d"]}"#;
@@ -23,9 +23,9 @@ async fn what_was_recorded_is_played_back() {
         first.push_str(&format_reply(model.stream_reply(request(vec![], &[]))).await);
     }
     // A reply that is dropped is written as far as it came.
-    let mut cut = model.stream_reply(request(vec![], &[]));
-    assert_eq!(cut.next().await, Some(Ok(ReplyEvent::Text("c".into()))));
-    drop(cut);
+    let mut reply = model.stream_reply(request(vec![], &[]));
+    assert_eq!(reply.next().await, Some(Ok(ReplyEvent::Text("c".into()))));
+    drop(reply);
     first.push_str("text \"c\"\n");
 
     #[cfg(unix)]
@@ -34,11 +34,11 @@ async fn what_was_recorded_is_played_back() {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
     let replay = ReplayModel::open(&path).unwrap();
-    let mut again = String::new();
+    let mut second = String::new();
     for _ in 0..3 {
-        again.push_str(&format_reply(replay.stream_reply(request(vec![], &[]))).await);
+        second.push_str(&format_reply(replay.stream_reply(request(vec![], &[]))).await);
     }
-    assert_eq!(first, again);
+    assert_eq!(first, second);
     expect![[r#"
         thought "t"
         text "a"
@@ -49,7 +49,7 @@ async fn what_was_recorded_is_played_back() {
         ! the model did not answer in time: late
         text "c"
     "#]]
-    .assert_eq(&again);
+    .assert_eq(&second);
     expect!["! the reply cannot be used: the recording has only 3 replies\n"]
         .assert_eq(&format_reply(replay.stream_reply(request(vec![], &[]))).await);
 }
@@ -68,13 +68,13 @@ async fn the_replies_of_a_conversation_are_a_recording() {
         ConversationMessage::from_text(MessageRole::Assistant, "and a note"),
         ConversationMessage::from_text(MessageRole::User, "thanks"),
     ];
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("tape.jsonl");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tape.jsonl");
     std::fs::write(&path, recording_from_conversation("offline", &conversation).unwrap()).unwrap();
     let replay = ReplayModel::open(&path).unwrap();
-    let mut again = String::new();
+    let mut out = String::new();
     for _ in 0..2 {
-        again.push_str(&format_reply(replay.stream_reply(request(vec![], &[]))).await);
+        out.push_str(&format_reply(replay.stream_reply(request(vec![], &[]))).await);
     }
     expect![[r#"
         thought "t" signed "s"
@@ -84,5 +84,5 @@ async fn the_replies_of_a_conversation_are_a_recording() {
         text "and a note"
         end Done
     "#]]
-    .assert_eq(&again);
+    .assert_eq(&out);
 }

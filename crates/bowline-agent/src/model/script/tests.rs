@@ -7,17 +7,15 @@ use futures_util::StreamExt as _;
 use super::*;
 use crate::model::tests::{format_reply, request};
 
-async fn check(script: &str, asked: &[&str], expected: Expect) {
+async fn check(script: &str, prompts: &[&str], expected: Expect) {
     let script = ScriptedModel::parse("script:test", script).unwrap();
     let mut out = String::new();
-    for text in asked {
+    for prompt in prompts {
         out.push_str(
-            &format_reply(
-                script.stream_reply(request(
-                    vec![ConversationMessage::from_text(MessageRole::User, *text)],
-                    &[],
-                )),
-            )
+            &format_reply(script.stream_reply(request(
+                vec![ConversationMessage::from_text(MessageRole::User, *prompt)],
+                &[],
+            )))
             .await,
         );
         out.push_str("--\n");
@@ -87,9 +85,9 @@ async fn what_is_expected_must_have_been_said() {
 
 #[test]
 fn a_wrong_script_is_told() {
-    let told = |text| ScriptedModel::parse("script:a", text).unwrap_err().to_string();
+    let parse_error = |text| ScriptedModel::parse("script:a", text).unwrap_err().to_string();
     expect!["there is no model script:a: line 2: unknown field `txt`, expected one of `expect`, `delay_ms`, `thought`, `text`, `chunks`, `chunk_ms`, `calls`, `usage`, `error`, `stop` at line 1 column 6"]
-        .assert_eq(&told("{}\n{\"txt\": 1}"));
+        .assert_eq(&parse_error("{}\n{\"txt\": 1}"));
     let missing = ScriptedModel::open(Path::new("/nowhere/at/all")).unwrap_err().to_string();
     expect!["there is no model script:/nowhere/at/all: No such file or directory (os error 2)"]
         .assert_eq(&missing);
@@ -99,23 +97,26 @@ fn a_wrong_script_is_told() {
 async fn nothing_happens_before_it_is_asked() {
     let script = ScriptedModel::parse("script:test", r#"{"text": "a", "delay_ms": 60000}"#).unwrap();
     let mut reply = script.stream_reply(request(vec![], &[]));
-    let began = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     assert_eq!(reply.next().await, Some(Ok(ReplyEvent::Text("a".into()))));
-    assert_eq!(began.elapsed(), Duration::from_secs(60));
+    assert_eq!(start.elapsed(), Duration::from_secs(60));
 }
 
 #[tokio::test]
 async fn a_script_goes_on_where_the_conversation_is() {
-    let said = |role, text: &str| ConversationMessage::from_text(role, text);
-    let mut conversation =
-        vec![said(MessageRole::User, "1"), said(MessageRole::Assistant, "a"), said(MessageRole::User, "2")];
+    let message = |role, text: &str| ConversationMessage::from_text(role, text);
+    let mut conversation = vec![
+        message(MessageRole::User, "1"),
+        message(MessageRole::Assistant, "a"),
+        message(MessageRole::User, "2"),
+    ];
     // A failed turn has consumed a reply; a note after a thought has not consumed another.
-    conversation.push(said(MessageRole::Assistant, "(This turn failed before there was an answer.)"));
-    conversation.push(said(MessageRole::User, "3"));
+    conversation.push(message(MessageRole::Assistant, "(This turn failed before there was an answer.)"));
+    conversation.push(message(MessageRole::User, "3"));
     let thought = vec![MessagePart::Thought { text: "hm".into(), signature: None }];
     conversation.push(ConversationMessage { role: MessageRole::Assistant, parts: thought });
-    conversation.push(said(MessageRole::Assistant, "(There was no answer.)"));
-    conversation.push(said(MessageRole::User, "4"));
+    conversation.push(message(MessageRole::Assistant, "(There was no answer.)"));
+    conversation.push(message(MessageRole::User, "4"));
     let texts = r#"{"text": "a"}
 {"text": "b"}
 {"text": "c"}

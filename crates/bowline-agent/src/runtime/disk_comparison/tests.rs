@@ -11,8 +11,8 @@ fn time_at(seconds: u64) -> SystemTime {
 }
 
 /// A file last modified in a given second. The base was checked in second 10; commands may have run then.
-fn disk_file(bytes: &[u8], changed: u64) -> DiskContent {
-    DiskContent::File(bytes.to_vec(), time_at(changed))
+fn disk_file(bytes: &[u8], changed_at: u64) -> DiskContent {
+    DiskContent::File(bytes.to_vec(), time_at(changed_at))
 }
 
 fn commands_between(first: u64, last: u64) -> CommandTimes {
@@ -21,13 +21,13 @@ fn commands_between(first: u64, last: u64) -> CommandTimes {
 
 #[test]
 fn what_tells_unsaved_text_from_a_stale_buffer() {
-    let quiet = CommandTimes::default();
+    let no_commands = CommandTimes::default();
     let rows: &[(&str, &str, DiskContent, Option<&str>, CommandTimes)] = &[
         ("the same", "one\ntwo\n", disk_file(b"one\ntwo\n", 5), Some("one\n"), commands_between(1, 20)),
         ("not here", "one\n", DiskContent::Unknown, None, commands_between(1, 20)),
         ("new and not saved", "one\n", DiskContent::Missing, None, commands_between(1, 20)),
-        ("deleted", "one\n", DiskContent::Missing, Some("one\n"), quiet),
-        ("not saved, never looked at", "one\nmine\n", disk_file(b"one\n", 5), None, quiet),
+        ("deleted", "one\n", DiskContent::Missing, Some("one\n"), no_commands),
+        ("not saved, never looked at", "one\nmine\n", disk_file(b"one\n", 5), None, no_commands),
         (
             "not saved, no command touched it",
             "one\nmine\n",
@@ -44,7 +44,7 @@ fn what_tells_unsaved_text_from_a_stale_buffer() {
         ),
         ("not saved", "one\nmine\n", disk_file(b"one\n", 5), Some("one\n"), commands_between(7, 20)),
         ("stale", "one\ntwo\n", disk_file(b"ONE\ntwo\n", 15), Some("one\ntwo\n"), commands_between(15, 15)),
-        ("changed by others, stale", "one\n", disk_file(b"ONE\n", 15), Some("one\n"), quiet),
+        ("changed by others, stale", "one\n", disk_file(b"ONE\n", 15), Some("one\n"), no_commands),
         ("both", "a\nb\nc\nmine\n", disk_file(b"A\nb\nc\n", 15), Some("a\nb\nc\n"), commands_between(15, 15)),
         ("both, at one place", "mine\n", disk_file(b"ONE\n", 15), Some("one\n"), commands_between(15, 15)),
         (
@@ -77,11 +77,12 @@ fn what_tells_unsaved_text_from_a_stale_buffer() {
         ),
         ("another encoding", "café\n", disk_file(b"caf\xe9\n", 5), None, commands_between(1, 20)),
     ];
-    let mut told = String::new();
-    for (name, client, disk, base, commanded) in rows {
+    let mut out = String::new();
+    for (name, client, disk, base, command_times) in rows {
         let base =
             base.map(|text| ComparisonBase { text: Arc::new(text.to_owned()), checked_at: time_at(10) });
-        writeln!(told, "{name}: {:?}", compare_with_disk(client, disk, base.as_ref(), *commanded)).unwrap();
+        writeln!(out, "{name}: {:?}", compare_with_disk(client, disk, base.as_ref(), *command_times))
+            .unwrap();
     }
     expect![[r#"
         the same: UpToDate
@@ -102,7 +103,7 @@ fn what_tells_unsaved_text_from_a_stale_buffer() {
         stale, other endings: Merged("ONE\ntwo\n")
         another encoding: UpToDate
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&out);
 }
 
 #[test]
@@ -118,9 +119,9 @@ fn text_that_a_client_could_not_read_is_known() {
         ("really so, with other endings", "\u{fffd}\n", disk_file("\u{fffd}\r\n".as_bytes(), 5)),
         ("another file here", "\u{fffd}\n", disk_file(b"one\n", 5)),
     ];
-    let mut told = String::new();
+    let mut out = String::new();
     for (name, client, disk) in rows {
-        writeln!(told, "{name}: {:?}", compare_with_disk(client, disk, None, CommandTimes::default()))
+        writeln!(out, "{name}: {:?}", compare_with_disk(client, disk, None, CommandTimes::default()))
             .unwrap();
     }
     expect![[r#"
@@ -134,27 +135,27 @@ fn text_that_a_client_could_not_read_is_known() {
         really so, with other endings: UpToDate
         another file here: Lossy
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&out);
 }
 
-/// F25: later changes have earlier times then, and a command's change must not pass for the user's.
+/// Later changes have earlier times then, and a command's change must not pass for the user's.
 #[test]
 fn after_the_clock_was_put_back_times_acquit_no_command() {
     let day = 24 * 60 * 60;
-    let mut told = String::new();
-    for (name, then) in [("goes on", day + 10), ("put back", 10)] {
-        let mut commanded = CommandTimes::default();
-        commanded.record_run(time_at(day));
-        commanded.record_clock(time_at(day + 5));
-        commanded.record_clock(time_at(then));
+    let mut out = String::new();
+    for (name, clock) in [("goes on", day + 10), ("put back", 10)] {
+        let mut command_times = CommandTimes::default();
+        command_times.record_run(time_at(day));
+        command_times.record_clock(time_at(day + 5));
+        command_times.record_clock(time_at(clock));
         let base = ComparisonBase { text: Arc::new("one\n".to_owned()), checked_at: time_at(day + 5) };
-        let untouched = compare_with_disk("mine\n", &disk_file(b"theirs\n", 20), None, commanded);
-        let both = compare_with_disk("mine\n", &disk_file(b"theirs\n", 20), Some(&base), commanded);
-        writeln!(told, "{name}: {untouched:?}, {both:?}").unwrap();
+        let untouched = compare_with_disk("mine\n", &disk_file(b"theirs\n", 20), None, command_times);
+        let both = compare_with_disk("mine\n", &disk_file(b"theirs\n", 20), Some(&base), command_times);
+        writeln!(out, "{name}: {untouched:?}, {both:?}").unwrap();
     }
     expect![[r#"
         goes on: UpToDate, UpToDate
         put back: Stale, Stale
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&out);
 }

@@ -30,14 +30,14 @@ pub(crate) fn split_command_line(command: &str, args: &[String]) -> (String, Vec
 /// Returns the words of a line that is a single program with literal arguments.
 fn literal_words(line: &str) -> Option<Vec<String>> {
     let mut commands = shell::parse(line).ok()?.commands;
-    let only = commands.pop().filter(|_| commands.is_empty())?;
+    let command = commands.pop().filter(|_| commands.is_empty())?;
     // A command that is not the whole line is followed by an `&` or the like.
-    let is_plain = only.text.trim() == line.trim()
-        && only.assignments.is_empty()
-        && only.redirections.is_empty()
-        && only.words.iter().all(|word| word.is_literal)
-        && only.words.first().is_some_and(|program| !SHELL_BUILTINS.contains(&program.text.as_str()));
-    is_plain.then(|| only.words.into_iter().map(|word| word.text).collect())
+    let is_plain = command.text.trim() == line.trim()
+        && command.assignments.is_empty()
+        && command.redirections.is_empty()
+        && command.words.iter().all(|word| word.is_literal)
+        && command.words.first().is_some_and(|program| !SHELL_BUILTINS.contains(&program.text.as_str()));
+    is_plain.then(|| command.words.into_iter().map(|word| word.text).collect())
 }
 
 #[cfg(test)]

@@ -118,8 +118,8 @@ impl CommandRegistry {
     /// Starts a command. If the future is dropped, the next [`CommandRegistry::clean_up`] kills the command.
     pub(crate) async fn create_terminal(
         &self,
-        commands: &RuntimeTerminals,
-        asked: CommandRequest,
+        terminals: &RuntimeTerminals,
+        request: CommandRequest,
     ) -> Result<OwnedTerminal, RuntimeError> {
         let key = {
             let mut state = self.state();
@@ -127,7 +127,7 @@ impl CommandRegistry {
             let key = state.last_key;
             state.commands.push(RegisteredCommand {
                 key,
-                terminals: commands.clone(),
+                terminals: terminals.clone(),
                 terminal: None,
                 creation: None,
                 background: None,
@@ -136,40 +136,40 @@ impl CommandRegistry {
             key
         };
         let mut guard = OrphanGuard { registry: self, key, is_armed: true };
-        let (book, its) = (self.clone(), commands.clone());
-        let (wanted, unwanted) = oneshot::channel::<()>();
+        let (registry, task_terminals) = (self.clone(), terminals.clone());
+        let (sender, receiver) = oneshot::channel::<()>();
         let mut task = tokio::spawn(async move {
             // No value is ever sent: dropping the sender is the signal.
-            let given_up = async { unwanted.await.unwrap_or_default() };
-            let created = its.create(asked, given_up).await;
-            if !book.record_created(key, created.as_ref().ok())
+            let cancelled = async { receiver.await.unwrap_or_default() };
+            let created = task_terminals.create(request, cancelled).await;
+            if !registry.record_created(key, created.as_ref().ok())
                 && let Ok(terminal) = &created
             {
                 // The call was dropped in the meantime.
-                kill_and_release(&its, terminal).await;
+                kill_and_release(&task_terminals, terminal).await;
             }
             created
         });
-        let creating = TerminalCreation { task: task.abort_handle(), _wanted: wanted };
-        self.update_command(key, |running| running.creation = Some(creating));
-        let created = match commands.create_timeout() {
+        let creation = TerminalCreation { task: task.abort_handle(), _wanted: sender };
+        self.update_command(key, |command| command.creation = Some(creation));
+        let created = match terminals.create_timeout() {
             Some(limit) => timeout(limit, &mut task).await.map_err(|_| limit),
             None => Ok((&mut task).await),
         };
         guard.is_armed = false;
         match created {
             Ok(Ok(Ok(terminal))) => {
-                let (book, commands) = (self.clone(), commands.clone());
-                Ok(OwnedTerminal { registry: book, key, terminals: commands, terminal, is_detached: false })
+                let (registry, terminals) = (self.clone(), terminals.clone());
+                Ok(OwnedTerminal { registry, key, terminals, terminal, is_detached: false })
             }
-            Ok(Ok(Err(fault))) => Err(fault),
-            Ok(Err(ended)) => {
+            Ok(Ok(Err(error))) => Err(error),
+            Ok(Err(error)) => {
                 self.remove(key);
-                Err(RuntimeError::EngineUnavailable(ended.to_string()))
+                Err(RuntimeError::EngineUnavailable(error.to_string()))
             }
             Err(after) => {
-                if let Some(running) = self.remove(key) {
-                    self.abandon(running).await;
+                if let Some(command) = self.remove(key) {
+                    self.abandon(command).await;
                 }
                 Err(RuntimeError::TimedOut { method: ClientMethod::CreateTerminal.wire_name(), after })
             }
@@ -177,14 +177,14 @@ impl CommandRegistry {
     }
 
     /// Kills a command removed from the registry: now, or once its terminal exists.
-    async fn abandon(&self, running: RegisteredCommand) {
-        let RegisteredCommand { terminals: commands, terminal, creation: creating, .. } = running;
+    async fn abandon(&self, command: RegisteredCommand) {
+        let RegisteredCommand { terminals, terminal, creation, .. } = command;
         if let Some(terminal) = terminal {
-            let ending = tokio::spawn(async move { kill_and_release(&commands, &terminal).await });
-            timeout(STEP_TIMEOUT, ending).await.ok();
-        } else if let Some(TerminalCreation { task, .. }) = creating {
+            let cleanup = tokio::spawn(async move { kill_and_release(&terminals, &terminal).await });
+            timeout(STEP_TIMEOUT, cleanup).await.ok();
+        } else if let Some(TerminalCreation { task, .. }) = creation {
             let mut state = self.state();
-            state.late_creations.retain(|late| !late.is_finished());
+            state.late_creations.retain(|handle| !handle.is_finished());
             if state.late_creations.len() >= MAX_LATE_CREATIONS
                 && let Some(oldest) = state.late_creations.pop_front()
             {
@@ -196,12 +196,12 @@ impl CommandRegistry {
 
     /// Records that a terminal was created, or will not be. Returns whether the command is still registered.
     fn record_created(&self, key: u64, terminal: Option<&TerminalId>) -> bool {
-        let known = match terminal {
-            Some(terminal) => self.update_command(key, |running| running.terminal = Some(terminal.clone())),
+        let was_registered = match terminal {
+            Some(terminal) => self.update_command(key, |command| command.terminal = Some(terminal.clone())),
             None => self.remove(key).is_some(),
         };
         self.inner.changed.notify_waiters();
-        known
+        was_registered
     }
 
     /// Returns a name for a background command; `None` if there are too many. Ended ones make room.
@@ -210,8 +210,8 @@ impl CommandRegistry {
             self.release_ended().await;
         }
         let mut state = self.state();
-        let there = state.commands.iter().filter(|running| running.background.is_some()).count();
-        if there >= MAX_BACKGROUND {
+        let count = state.commands.iter().filter(|command| command.background.is_some()).count();
+        if count >= MAX_BACKGROUND {
             return None;
         }
         state.last_background_number += 1;
@@ -220,12 +220,12 @@ impl CommandRegistry {
 
     /// Releases the terminals of background commands that have ended.
     async fn release_ended(&self) {
-        let there = self.backgrounds();
-        join_all(there.iter().map(|found| async {
-            let shown = timeout(STEP_TIMEOUT, found.terminals.output(&found.terminal)).await;
-            if matches!(shown, Ok(Ok(RuntimeTerminalOutput { end: Some(_), .. }))) {
+        let backgrounds = self.backgrounds();
+        join_all(backgrounds.iter().map(|handle| async {
+            let output = timeout(STEP_TIMEOUT, handle.terminals.output(&handle.terminal)).await;
+            if matches!(output, Ok(Ok(RuntimeTerminalOutput { end: Some(_), .. }))) {
                 // A terminal that the client does not release in time stays registered.
-                timeout(STEP_TIMEOUT, self.release(found.key)).await.ok();
+                timeout(STEP_TIMEOUT, self.release(handle.key)).await.ok();
             }
         }))
         .await;
@@ -233,33 +233,33 @@ impl CommandRegistry {
 
     /// Finds a background command.
     pub(crate) fn find_background(&self, name: &str) -> Option<BackgroundHandle> {
-        self.backgrounds().into_iter().find(|found| found.background.name == name)
+        self.backgrounds().into_iter().find(|handle| handle.background.name == name)
     }
 
     fn backgrounds(&self) -> Vec<BackgroundHandle> {
         let state = self.state();
-        let found = state.commands.iter().filter_map(|running| {
+        let handles = state.commands.iter().filter_map(|command| {
             Some(BackgroundHandle {
-                key: running.key,
-                terminals: running.terminals.clone(),
-                terminal: running.terminal.clone()?,
-                background: running.background.clone()?,
+                key: command.key,
+                terminals: command.terminals.clone(),
+                terminal: command.terminal.clone()?,
+                background: command.background.clone()?,
             })
         });
-        found.collect()
+        handles.collect()
     }
 
     /// Returns the names of the background commands.
     pub(crate) fn background_names(&self) -> Vec<String> {
         let state = self.state();
-        let names = state.commands.iter().filter_map(|running| running.background.as_ref());
+        let names = state.commands.iter().filter_map(|command| command.background.as_ref());
         names.map(|background| background.name.clone()).collect()
     }
 
     /// Records the output of a command that the model has seen.
     pub(crate) fn record_seen_output(&self, key: u64, text: String) {
-        self.update_command(key, |running| {
-            if let Some(background) = &mut running.background {
+        self.update_command(key, |command| {
+            if let Some(background) = &mut command.background {
                 background.seen_output = text;
             }
         });
@@ -267,29 +267,30 @@ impl CommandRegistry {
 
     /// Releases a terminal, within the client's timeout.
     pub(crate) async fn release(&self, key: u64) -> Result<(), RuntimeError> {
-        let its = self
+        let entry = self
             .state()
             .commands
             .iter()
-            .find(|running| running.key == key)
-            .and_then(|running| Some((running.terminals.clone(), running.terminal.clone()?)));
-        let Some((commands, terminal)) = its else { return Ok(()) };
-        let released = commands.release(&terminal).await;
+            .find(|command| command.key == key)
+            .and_then(|command| Some((command.terminals.clone(), command.terminal.clone()?)));
+        let Some((terminals, terminal)) = entry else { return Ok(()) };
+        let released = terminals.release(&terminal).await;
         self.remove(key);
         released
     }
 
     /// Kills orphaned commands, within about a second; slower ones end in the background.
     pub(crate) async fn clean_up(&self) {
-        self.end_matching(|running| running.is_orphan).await;
+        self.end_matching(|command| command.is_orphan).await;
     }
 
     /// Kills the commands of a cancelled turn, including background commands, and orphaned ones as
     /// [`CommandRegistry::clean_up`] does.
     pub(crate) async fn end_turn(&self, turn: u64) {
-        let is_its =
-            |running: &RegisteredCommand| running.background.as_ref().is_some_and(|its| its.turn == turn);
-        self.end_matching(|running| running.is_orphan || is_its(running)).await;
+        let is_of_turn = |command: &RegisteredCommand| {
+            command.background.as_ref().is_some_and(|background| background.turn == turn)
+        };
+        self.end_matching(|command| command.is_orphan || is_of_turn(command)).await;
     }
 
     /// Kills every command.
@@ -297,13 +298,13 @@ impl CommandRegistry {
         self.end_matching(|_| true).await;
     }
 
-    async fn end_matching(&self, which: impl Fn(&RegisteredCommand) -> bool) {
+    async fn end_matching(&self, predicate: impl Fn(&RegisteredCommand) -> bool) {
         let keys: Vec<u64> = self
             .state()
             .commands
             .iter()
-            .filter(|running| which(running))
-            .map(|running| running.key)
+            .filter(|command| predicate(command))
+            .map(|command| command.key)
             .collect();
         join_all(keys.into_iter().map(|key| self.end_one(key))).await;
     }
@@ -311,8 +312,8 @@ impl CommandRegistry {
     async fn end_one(&self, key: u64) {
         // A terminal in creation may exist in a moment, and can then be killed.
         timeout(STEP_TIMEOUT, self.wait_until_created(key)).await.ok();
-        if let Some(running) = self.remove(key) {
-            self.abandon(running).await;
+        if let Some(command) = self.remove(key) {
+            self.abandon(command).await;
         }
     }
 
@@ -322,7 +323,7 @@ impl CommandRegistry {
             tokio::pin!(changed);
             changed.as_mut().enable();
             let is_creating =
-                self.state().commands.iter().any(|running| running.key == key && running.terminal.is_none());
+                self.state().commands.iter().any(|command| command.key == key && command.terminal.is_none());
             if !is_creating {
                 return;
             }
@@ -331,20 +332,20 @@ impl CommandRegistry {
     }
 
     fn mark_orphaned(&self, key: u64) {
-        self.update_command(key, |running| running.is_orphan = true);
+        self.update_command(key, |command| command.is_orphan = true);
     }
 
     /// Changes a command. Returns whether it exists.
     fn update_command(&self, key: u64, change: impl FnOnce(&mut RegisteredCommand)) -> bool {
         let mut state = self.state();
-        let running = state.commands.iter_mut().find(|running| running.key == key);
-        running.map(change).is_some()
+        let command = state.commands.iter_mut().find(|command| command.key == key);
+        command.map(change).is_some()
     }
 
     fn remove(&self, key: u64) -> Option<RegisteredCommand> {
         let mut state = self.state();
-        let at = state.commands.iter().position(|running| running.key == key)?;
-        Some(state.commands.swap_remove(at))
+        let index = state.commands.iter().position(|command| command.key == key)?;
+        Some(state.commands.swap_remove(index))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -361,7 +362,7 @@ async fn kill_and_release(commands: &RuntimeTerminals, terminal: &TerminalId) {
 impl OwnedTerminal {
     /// Lets the command run on in the background.
     pub(crate) fn detach(mut self, background: BackgroundCommand) {
-        self.registry.update_command(self.key, |running| running.background = Some(background));
+        self.registry.update_command(self.key, |command| command.background = Some(background));
         self.is_detached = true;
     }
 

@@ -90,10 +90,10 @@ fn that_something_is_cut_is_said_first() {
 
 #[test]
 fn a_text_that_replaces_one_that_is_not_known_is_shown_whole_or_said_to_be_cut() {
-    let shown = preview_replacement("a\u{202e}.txt", "one\n```\ntwo\u{1b}[2J\n");
-    check(&shown[..1], expect![[r#"Replaces all of a\u{202e}.txt:"#]]);
+    let content = preview_replacement("a\u{202e}.txt", "one\n```\ntwo\u{1b}[2J\n");
+    check(&content[..1], expect![[r#"Replaces all of a\u{202e}.txt:"#]]);
     check(
-        &shown[1..],
+        &content[1..],
         expect![[r#"
             ````
             one

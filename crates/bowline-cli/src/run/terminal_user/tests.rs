@@ -31,7 +31,7 @@ fn question() -> Question {
 
 fn check(lines: &[&str], expected: Expect) {
     let question = question();
-    let told = lines.iter().map(|line| match parse_reply(line, &question) {
+    let output = lines.iter().map(|line| match parse_reply(line, &question) {
         Ok(QuestionReply::Answered(answer)) => format!(
             "{line:?}: {:?} {:?} {:?} {:?}\n",
             answer.choice,
@@ -41,7 +41,7 @@ fn check(lines: &[&str], expected: Expect) {
         ),
         other => format!("{line:?}: {other:?}\n"),
     });
-    expected.assert_eq(&told.collect::<String>());
+    expected.assert_eq(&output.collect::<String>());
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn an_answer_of_the_agents_own_is_a_number() {
 
 #[test]
 fn a_question_shows_everything_and_steers_nothing() {
-    let person = TerminalUser::new(RunOutput::start().0, AnsiStyler::Plain);
+    let user = TerminalUser::new(RunOutput::start().0, AnsiStyler::Plain);
     expect![[r#"
 
         agent asks: Fetch\u{1b}[2J
@@ -141,7 +141,7 @@ fn a_question_shows_everything_and_steers_nothing() {
         y allow once   s this session   p this project   n reject   N always reject   r reject and say why
         s, p and N hold for addresses at example.org
     "#]]
-    .assert_eq(&person.render_question(&question(), &[]));
+    .assert_eq(&user.render_question(&question(), &[]));
 }
 
 #[test]
@@ -155,9 +155,9 @@ fn fields_are_read_as_what_they_are() {
     }});
     let form = Form::from_schema(&serde_json::from_value(schema).unwrap()).unwrap();
     let defaults = form.defaults();
-    let mut told = String::new();
+    let mut output = String::new();
     for (field, typed) in form.fields.iter().zip(["Ada", "x", "2", "1.5", "yes"]) {
-        told += &format!(
+        output += &format!(
             "{}{:?}\n",
             describe_field(field, defaults.get(&field.name)),
             parse_value(&field.input, typed)
@@ -173,5 +173,5 @@ fn fields_are_read_as_what_they_are() {
         size number (may be left out): Number(1.5)
         sure y/n (may be left out): Boolean(true)
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&output);
 }

@@ -10,25 +10,25 @@ fn check(updates: &str, expected: Expect) {
     expected.assert_eq(&print_updates(updates, AnsiStyler::Plain));
 }
 
-fn print_updates(updates: &str, paint: AnsiStyler) -> String {
+fn print_updates(updates: &str, styler: AnsiStyler) -> String {
     let mut session = SessionAccumulator::new();
-    let mut story = TurnPrinter::new(paint, Path::new("/work"));
+    let mut printer = TurnPrinter::new(styler, Path::new("/work"));
     let mut now = Instant::now();
-    let mut told = String::new();
+    let mut printed = String::new();
     for line in updates.lines().filter(|line| !line.is_empty()) {
         if let Some(millis) = line.strip_prefix("wait ") {
             now += Duration::from_millis(millis.parse().unwrap());
-            told += &story.render_slow_calls(&session.snapshot(), now);
+            printed += &printer.render_slow_calls(&session.snapshot(), now);
             continue;
         }
         let update: SessionUpdate = serde_json::from_str(line).unwrap();
         let notification = SessionNotification::new("s", update);
         let change = session.apply(&notification).unwrap();
         let output = |id: &str| (id == "t").then(|| "out\nput\n".to_owned());
-        told += &story.render_update(&notification, &change, &session.snapshot(), now, output);
+        printed += &printer.render_update(&notification, &change, &session.snapshot(), now, output);
     }
     session.cancel_open_tool_calls();
-    told + &story.finish(&session.snapshot(), now)
+    printed + &printer.finish(&session.snapshot(), now)
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn output_is_cut_to_its_end() {
 
 #[test]
 fn colours_are_for_terminals() {
-    let told = print_updates(
+    let output = print_updates(
         r#"{"sessionUpdate":"tool_call","toolCallId":"1","title":"Edit","kind":"edit","status":"completed","content":[{"type":"diff","path":"/work/a","newText":"x\n"}]}"#,
         AnsiStyler::Colours,
     );
@@ -163,7 +163,7 @@ fn colours_are_for_terminals() {
             ESC[36m@@ -0,0 +1 @@ESC[0m
             ESC[32m+xESC[0m
     "#]]
-    .assert_eq(&told.replace('\x1b', "ESC"));
+    .assert_eq(&output.replace('\x1b', "ESC"));
 }
 
 #[test]

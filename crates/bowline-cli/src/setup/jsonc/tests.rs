@@ -12,15 +12,15 @@ fn entry() -> Value {
 }
 
 fn check(text: &str, expected: Expect) {
-    let shown = match add(text, "agent_servers", "Bowline", &entry()) {
-        Ok(JsoncEdit::Changed(with)) => {
-            assert_eq!(add(&with, "agent_servers", "Bowline", &entry()), Ok(JsoncEdit::Unchanged));
-            with
+    let output = match add(text, "agent_servers", "Bowline", &entry()) {
+        Ok(JsoncEdit::Changed(edited)) => {
+            assert_eq!(add(&edited, "agent_servers", "Bowline", &entry()), Ok(JsoncEdit::Unchanged));
+            edited
         }
         Ok(JsoncEdit::Unchanged) => "same".to_owned(),
-        Err(refused) => format!("! {refused}"),
+        Err(error) => format!("! {error}"),
     };
-    expected.assert_eq(&shown.replace('\r', "␍").replace(BOM, "␟"));
+    expected.assert_eq(&output.replace('\r', "␍").replace(BOM, "␟"));
 }
 
 #[test]
@@ -286,12 +286,12 @@ fn what_cannot_be_understood_is_refused() {
 #[test]
 fn a_removal_leaves_the_rest() {
     let check = |text: &str, expected: Expect| {
-        let shown = match remove(text, "agent_servers", "Bowline") {
+        let output = match remove(text, "agent_servers", "Bowline") {
             Ok(JsoncEdit::Changed(without)) => without,
             Ok(JsoncEdit::Unchanged) => "same".to_owned(),
-            Err(refused) => format!("! {refused}"),
+            Err(error) => format!("! {error}"),
         };
-        expected.assert_eq(&shown);
+        expected.assert_eq(&output);
     };
     check("", expect!["same"]);
     check("{\"a\": 1}", expect!["same"]);
@@ -386,9 +386,9 @@ proptest! {
         prop_assert!(old.is_some(), "{text:?}");
         if let Ok(JsoncEdit::Changed(new)) = add(&text, "agent_servers", "Bowline", &entry()) {
             prop_assert!(contains_in_order(&text, &new), "{new}");
-            let mut wanted = old.unwrap();
-            wanted["agent_servers"]["Bowline"] = entry();
-            prop_assert_eq!(parse_value(&new), Some(wanted));
+            let mut expected = old.unwrap();
+            expected["agent_servers"]["Bowline"] = entry();
+            prop_assert_eq!(parse_value(&new), Some(expected));
             prop_assert_eq!(add(&new, "agent_servers", "Bowline", &entry()), Ok(JsoncEdit::Unchanged));
         }
     }

@@ -19,7 +19,7 @@ fn messages_broken_answers_and_noise_are_told_apart() {
         "[]",
         "",
     ];
-    let shown: Vec<String> = lines
+    let output: Vec<String> = lines
         .iter()
         .map(|line| match decode(line.as_bytes()) {
             DecodedLine::Message(message) => format!("message {}", serde_json::to_string(&message).unwrap()),
@@ -39,5 +39,5 @@ fn messages_broken_answers_and_noise_are_told_apart() {
         noise listening on port 8080
         noise []
         noise "#]]
-    .assert_eq(&shown.join("\n"));
+    .assert_eq(&output.join("\n"));
 }

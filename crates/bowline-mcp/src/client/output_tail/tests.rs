@@ -4,10 +4,10 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-fn check(pieces: &[&[u8]], expected: Expect) {
-    let ring = OutputTail::default();
-    pieces.iter().for_each(|piece| ring.push(piece));
-    expected.assert_eq(&ring.display_lines().join("\n"));
+fn check(chunks: &[&[u8]], expected: Expect) {
+    let tail = OutputTail::default();
+    chunks.iter().for_each(|chunk| tail.push(chunk));
+    expected.assert_eq(&tail.display_lines().join("\n"));
 }
 
 #[test]
@@ -23,27 +23,32 @@ fn lines_are_put_together_and_made_safe() {
 
 #[test]
 fn a_note_is_a_line_of_its_own() {
-    let ring = OutputTail::default();
-    ring.push(b"half a");
-    ring.push_line("note");
-    ring.push(b" line\n");
+    let tail = OutputTail::default();
+    tail.push(b"half a");
+    tail.push_line("note");
+    tail.push(b" line\n");
     expect![[r#"
         half a
         note
          line"#]]
-    .assert_eq(&ring.display_lines().join("\n"));
+    .assert_eq(&tail.display_lines().join("\n"));
 }
 
 #[test]
 fn only_the_last_are_kept() {
-    let ring = OutputTail::default();
+    let tail = OutputTail::default();
     for number in 0..1000 {
-        ring.push(format!("line {number}\n").as_bytes());
+        tail.push(format!("line {number}\n").as_bytes());
     }
-    let shown = ring.display_lines();
-    expect!["64 line 936 line 999"].assert_eq(&format!("{} {} {}", shown.len(), shown[0], shown[63]));
-    ring.push(&vec![b'x'; 1 << 20]);
-    ring.push(b"\nend");
-    let lines = ring.lines();
+    let displayed = tail.display_lines();
+    expect!["64 line 936 line 999"].assert_eq(&format!(
+        "{} {} {}",
+        displayed.len(),
+        displayed[0],
+        displayed[63]
+    ));
+    tail.push(&vec![b'x'; 1 << 20]);
+    tail.push(b"\nend");
+    let lines = tail.lines();
     assert!(lines.bytes <= MAX_BYTES && lines.rest == b"end" && lines.complete.len() == 1);
 }

@@ -9,7 +9,7 @@ fn three_restarts_in_five_minutes_are_enough() {
     let start = Instant::now();
     let mut restarts = Restarts::default();
     let at = [0, 1, 2, 3, 299, 300, 301, 302, 303];
-    let decided: Vec<String> = at
+    let decisions: Vec<String> = at
         .iter()
         .map(|second| format!("{second}: {:?}", restarts.next_delay(start + Duration::from_secs(*second))))
         .collect();
@@ -23,5 +23,5 @@ fn three_restarts_in_five_minutes_are_enough() {
         301: Some(1.6s)
         302: Some(1.6s)
         303: None"#]]
-    .assert_eq(&decided.join("\n"));
+    .assert_eq(&decisions.join("\n"));
 }

@@ -6,11 +6,11 @@ use super::{MAX_BATCH, refuse_part, split_batch};
 
 fn describe_batch(text: &str) -> String {
     let Some(parts) = split_batch(text.as_bytes()) else { return "no batch\n".to_owned() };
-    let told = parts.iter().map(|part| {
+    let lines = parts.iter().map(|part| {
         let answer = refuse_part(part).map(|answer| serde_json::to_string(&answer).unwrap());
         format!("{} -> {}\n", part.get(), answer.unwrap_or_else(|| "nothing".to_owned()))
     });
-    told.collect()
+    lines.collect()
 }
 
 #[test]

@@ -18,9 +18,9 @@ fn the_oldest_that_never_showed_the_secret_is_closed_first() {
     drop(idle.begin_request());
     let later_silent = admit();
     let _fourth = admit();
-    assert_eq!([&silent, &idle, &later_silent].map(|each| is_closed(each)), [true, false, false]);
+    assert_eq!([&silent, &idle, &later_silent].map(|connection| is_closed(connection)), [true, false, false]);
     let _fifth = admit();
-    assert_eq!([&idle, &later_silent].map(|each| is_closed(each)), [false, true]);
+    assert_eq!([&idle, &later_silent].map(|connection| is_closed(connection)), [false, true]);
 }
 
 #[test]
@@ -28,11 +28,11 @@ fn of_those_that_showed_it_the_longest_idle_is_closed() {
     let connections = Connections::new(2);
     let admit = || Arc::new(connections.admit().unwrap());
     let (first, second) = (admit(), admit());
-    let held = first.begin_request();
+    let request = first.begin_request();
     drop(second.begin_request());
-    drop(held);
+    drop(request);
     let third = admit();
-    assert_eq!([&first, &second].map(|each| is_closed(each)), [false, true]);
+    assert_eq!([&first, &second].map(|connection| is_closed(connection)), [false, true]);
     drop(third.begin_request());
 }
 

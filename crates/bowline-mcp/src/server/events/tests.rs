@@ -6,14 +6,14 @@ use super::{EmptyEventSupport, strip_empty_data};
 
 #[test]
 fn only_clients_of_later_revisions_get_events_without_data() {
-    for (wanted, goes) in [
+    for (revision, expected) in [
         ("", EmptyEventSupport::Unsupported),
         ("2024-11-05", EmptyEventSupport::Unsupported),
         ("2025-06-18", EmptyEventSupport::Unsupported),
         ("2025-11-25", EmptyEventSupport::Supported),
         ("2026-03-01", EmptyEventSupport::Supported),
     ] {
-        assert_eq!(EmptyEventSupport::from_revision(wanted), goes, "{wanted}");
+        assert_eq!(EmptyEventSupport::from_revision(revision), expected, "{revision}");
     }
 }
 

@@ -3,61 +3,61 @@
 use super::{EmptyEventSupport, HttpSessions, SessionUseGuard};
 use std::sync::Arc;
 
-fn open_session(visits: &Arc<HttpSessions>, id: &str) -> String {
-    match visits.reserve() {
+fn open_session(sessions: &Arc<HttpSessions>, id: &str) -> String {
+    match sessions.reserve() {
         None => "no room".to_owned(),
-        Some((opening, ends)) => {
-            opening.commit(id, EmptyEventSupport::Unsupported);
-            ends.map_or_else(|| "opened".to_owned(), |ends| format!("opened for {ends}"))
+        Some((reservation, evicted)) => {
+            reservation.commit(id, EmptyEventSupport::Unsupported);
+            evicted.map_or_else(|| "opened".to_owned(), |evicted| format!("opened for {evicted}"))
         }
     }
 }
 
 #[test]
-fn the_session_that_nobody_used_for_longest_makes_room() {
-    let visits = HttpSessions::new(2);
-    assert_eq!([open_session(&visits, "a"), open_session(&visits, "b")], ["opened", "opened"]);
-    drop(visits.begin_use("a"));
-    assert_eq!(open_session(&visits, "c"), "opened for b");
-    assert_eq!(open_session(&visits, "d"), "opened for a");
+fn the_least_recently_used_session_is_evicted() {
+    let sessions = HttpSessions::new(2);
+    assert_eq!([open_session(&sessions, "a"), open_session(&sessions, "b")], ["opened", "opened"]);
+    drop(sessions.begin_use("a"));
+    assert_eq!(open_session(&sessions, "c"), "opened for b");
+    assert_eq!(open_session(&sessions, "d"), "opened for a");
 }
 
 #[test]
 fn a_session_in_use_does_not_end() {
-    let visits = HttpSessions::new(2);
-    open_session(&visits, "a");
-    open_session(&visits, "b");
-    let stays: Vec<SessionUseGuard> = ["a", "a", "b"].iter().map(|id| visits.begin_use(id)).collect();
-    assert_eq!(open_session(&visits, "c"), "no room");
-    let mut stays = stays.into_iter();
-    drop(stays.next());
-    assert_eq!(open_session(&visits, "c"), "no room", "it is used twice");
-    drop(stays.next());
-    assert_eq!(open_session(&visits, "c"), "opened for a");
+    let sessions = HttpSessions::new(2);
+    open_session(&sessions, "a");
+    open_session(&sessions, "b");
+    let guards: Vec<SessionUseGuard> = ["a", "a", "b"].iter().map(|id| sessions.begin_use(id)).collect();
+    assert_eq!(open_session(&sessions, "c"), "no room");
+    let mut guards = guards.into_iter();
+    drop(guards.next());
+    assert_eq!(open_session(&sessions, "c"), "no room", "it is used twice");
+    drop(guards.next());
+    assert_eq!(open_session(&sessions, "c"), "opened for a");
 }
 
 #[test]
-fn one_that_opens_has_its_place_until_it_is_open_or_did_not_open() {
-    let visits = HttpSessions::new(1);
-    let opening = visits.reserve();
-    assert_eq!(open_session(&visits, "a"), "no room");
-    drop(opening);
-    assert_eq!(open_session(&visits, "a"), "opened");
-    visits.remove("a");
-    assert_eq!(open_session(&visits, "b"), "opened");
+fn a_reservation_holds_its_place_until_committed_or_dropped() {
+    let sessions = HttpSessions::new(1);
+    let reservation = sessions.reserve();
+    assert_eq!(open_session(&sessions, "a"), "no room");
+    drop(reservation);
+    assert_eq!(open_session(&sessions, "a"), "opened");
+    sessions.remove("a");
+    assert_eq!(open_session(&sessions, "b"), "opened");
     // Using an unknown or ended session has no effect.
-    drop(visits.begin_use("a"));
-    assert_eq!(open_session(&visits, "c"), "opened for b");
+    drop(sessions.begin_use("a"));
+    assert_eq!(open_session(&sessions, "c"), "opened for b");
 }
 
 #[test]
-fn what_a_client_can_read_is_kept_with_its_session() {
-    let visits = HttpSessions::new(2);
-    open_session(&visits, "old");
-    visits.reserve().unwrap().0.commit("new", EmptyEventSupport::Supported);
-    let kept = ["old", "new", "none"].map(|id| visits.empty_event_support(id));
+fn empty_event_support_is_kept_per_session() {
+    let sessions = HttpSessions::new(2);
+    open_session(&sessions, "old");
+    sessions.reserve().unwrap().0.commit("new", EmptyEventSupport::Supported);
+    let support = ["old", "new", "none"].map(|id| sessions.empty_event_support(id));
     assert_eq!(
-        kept,
+        support,
         [EmptyEventSupport::Unsupported, EmptyEventSupport::Supported, EmptyEventSupport::Unsupported]
     );
 }

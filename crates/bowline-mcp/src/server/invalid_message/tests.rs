@@ -73,12 +73,12 @@ fn the_id_of_a_long_message_is_found_where_clients_put_it() {
 
 #[test]
 fn a_method_that_there_is_has_wrong_parameters_and_no_other() {
-    let said = |method| {
+    let describe = |method| {
         let error = invalid_params_error(method);
         format!("{} {}\n", error.code.0, error.message)
     };
     let text: String =
-        ["initialize", "tools/call", "resources/read", "x/y", "x\n\u{1b}[31m"].map(said).concat();
+        ["initialize", "tools/call", "resources/read", "x/y", "x\n\u{1b}[31m"].map(describe).concat();
     expect![[r#"
         -32602 the parameters of initialize cannot be used: it needs protocolVersion, capabilities, and clientInfo with name and version
         -32602 the parameters of tools/call cannot be used: it needs name, and arguments as an object

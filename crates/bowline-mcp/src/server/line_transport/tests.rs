@@ -11,14 +11,14 @@ const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"
 
 /// Checks the messages that are let through, followed by the transport's own replies.
 async fn check(input: String, expected: Expect) {
-    let (mut ours, theirs) = tokio::io::duplex(1 << 20);
-    let mut lines = LineTransport::new(std::io::Cursor::new(input.into_bytes()), theirs);
+    let (mut reader, writer) = tokio::io::duplex(1 << 20);
+    let mut lines = LineTransport::new(std::io::Cursor::new(input.into_bytes()), writer);
     let mut text = String::new();
     while let Some(message) = Transport::<RoleServer>::receive(&mut lines).await {
         text += &format!("> {}\n", serde_json::to_string(&message).unwrap());
     }
     drop(lines);
-    ours.read_to_string(&mut text).await.unwrap();
+    reader.read_to_string(&mut text).await.unwrap();
     expected.assert_eq(&text);
 }
 

@@ -15,12 +15,12 @@ proptest! {
         let uri = file_uri(&path);
         let escaped = uri.strip_prefix("file://").unwrap();
         let (mut bytes, mut rest) = (Vec::new(), escaped.as_bytes());
-        while let [first, more @ ..] = rest {
-            rest = more;
+        while let [first, tail @ ..] = rest {
+            rest = tail;
             if *first == b'%' {
-                let digits = std::str::from_utf8(&more[..2]).unwrap();
+                let digits = std::str::from_utf8(&tail[..2]).unwrap();
                 bytes.push(u8::from_str_radix(digits, 16).unwrap());
-                rest = &more[2..];
+                rest = &tail[2..];
             } else {
                 bytes.push(*first);
             }

@@ -45,27 +45,31 @@ const SLACK: usize = 4 << 20;
 async fn an_editor_that_floods_a_stalled_agent_waits_and_loses_nothing() {
     const LINES: usize = 250_000;
     let settings = ProxyOptions::default();
-    let ((mut editor, near_editor), (mut agent, near_agent)) = (peer_pair(1 << 10), peer_pair(1 << 10));
-    let taken = Arc::new(AtomicUsize::new(0));
+    let ((mut editor, editor_streams), (mut agent, agent_streams)) = (peer_pair(1 << 10), peer_pair(1 << 10));
+    let read_count = Arc::new(AtomicUsize::new(0));
     let (_open, then) = tokio::io::duplex(1);
-    let flood = NumberedLinesReader { next: 0, last: LINES, read_count: taken.clone(), then };
-    let near_editor = PeerStreams { reader: Box::new(flood), ..near_editor };
+    let flood = NumberedLinesReader { next: 0, last: LINES, read_count: read_count.clone(), then };
+    let editor_streams = PeerStreams { reader: Box::new(flood), ..editor_streams };
     let (_caller, proxy) = Proxy::new(InterceptorChain::default(), EchoService, settings);
-    let running =
-        tokio::spawn(proxy.run(near_editor, near_agent, async { String::new() }, std::future::pending()));
+    let running = tokio::spawn(proxy.run(
+        editor_streams,
+        agent_streams,
+        async { String::new() },
+        std::future::pending(),
+    ));
     let all: String = (0..LINES).map(numbered_line).collect();
-    let most = settings.high_water + SLACK;
-    assert!(all.len() > 2 * most, "{} bytes are no flood", all.len());
+    let limit = settings.high_water + SLACK;
+    assert!(all.len() > 2 * limit, "{} bytes are no flood", all.len());
     // The agent reads nothing, yet its own messages arrive in order.
     for number in 0..100 {
-        let said = format!(r#"{{"jsonrpc":"2.0","method":"n{number}"}}"#);
-        agent.send(&said).await;
-        assert_eq!(editor.receive().await, said);
-        assert!(taken.load(Ordering::Relaxed) < most, "{} bytes", taken.load(Ordering::Relaxed));
+        let message = format!(r#"{{"jsonrpc":"2.0","method":"n{number}"}}"#);
+        agent.send(&message).await;
+        assert_eq!(editor.receive().await, message);
+        assert!(read_count.load(Ordering::Relaxed) < limit, "{} bytes", read_count.load(Ordering::Relaxed));
     }
-    let mut heard = vec![0; all.len()];
-    agent.reader.read_exact(&mut heard).await.unwrap();
-    assert!(heard == all.as_bytes());
+    let mut received = vec![0; all.len()];
+    agent.reader.read_exact(&mut received).await.unwrap();
+    assert!(received == all.as_bytes());
     running.abort();
 }
 
@@ -78,21 +82,25 @@ async fn an_answer_to_a_call_of_ours_is_heard_behind_a_flood_that_the_agent_does
         all += &numbered_line(last);
         last += 1;
     }
-    let ((mut editor, near_editor), (mut agent, near_agent)) = (peer_pair(1 << 10), peer_pair(1 << 10));
+    let ((mut editor, editor_streams), (mut agent, agent_streams)) = (peer_pair(1 << 10), peer_pair(1 << 10));
     let (mut answers, then) = tokio::io::duplex(1 << 10);
     let flood = NumberedLinesReader { next: 0, last, read_count: Arc::default(), then };
-    let near_editor = PeerStreams { reader: Box::new(flood), ..near_editor };
+    let editor_streams = PeerStreams { reader: Box::new(flood), ..editor_streams };
     let (caller, proxy) = Proxy::new(InterceptorChain::default(), EchoService, settings);
-    let running =
-        tokio::spawn(proxy.run(near_editor, near_agent, async { String::new() }, std::future::pending()));
+    let running = tokio::spawn(proxy.run(
+        editor_streams,
+        agent_streams,
+        async { String::new() },
+        std::future::pending(),
+    ));
     let call =
         tokio::spawn(async move { caller.call_raw("x", JsonBody::from_value(&json!({})).unwrap()).await });
-    let asked: serde_json::Value = serde_json::from_str(&editor.receive().await).unwrap();
-    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": "heard" });
+    let request: serde_json::Value = serde_json::from_str(&editor.receive().await).unwrap();
+    let answer = json!({ "jsonrpc": "2.0", "id": request["id"], "result": "heard" });
     answers.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
     assert_eq!(call.await.unwrap().unwrap().get(), "\"heard\"");
-    let mut heard = vec![0; all.len()];
-    agent.reader.read_exact(&mut heard).await.unwrap();
-    assert!(heard == all.as_bytes());
+    let mut received = vec![0; all.len()];
+    agent.reader.read_exact(&mut received).await.unwrap();
+    assert!(received == all.as_bytes());
     running.abort();
 }

@@ -62,7 +62,7 @@ fn traffic() -> impl Strategy<Value = Vec<SentLine>> {
 }
 
 fn message_line(kind: TrafficKind, id: i64, params: &str) -> SentLine {
-    let (members, event, asked) = match kind {
+    let (members, event, request_id) = match kind {
         TrafficKind::Request => (
             format!(r#""id":{id},"method":"m","params":{params}"#),
             format!("request {id} m {params}"),
@@ -91,7 +91,7 @@ fn message_line(kind: TrafficKind, id: i64, params: &str) -> SentLine {
         ),
     };
     let text = format!(r#"{{"jsonrpc":"2.0",{members}}}"#);
-    SentLine { text, events: vec![event], request_ids: asked.into_iter().collect() }
+    SentLine { text, events: vec![event], request_ids: request_id.into_iter().collect() }
 }
 
 fn join_messages(messages: Vec<SentLine>, is_batch: bool, end: &str) -> SentLine {
@@ -160,9 +160,9 @@ impl PeerAction {
     }
 
     /// Handles a message whose body is JSON.
-    fn from_unchecked(guess: UncheckedMessage<'_>) -> Option<Self> {
-        let body = serde_json::from_str::<&RawValue>(guess.body).ok()?.get();
-        Some(match guess.head {
+    fn from_unchecked(message: UncheckedMessage<'_>) -> Option<Self> {
+        let body = serde_json::from_str::<&RawValue>(message.body).ok()?.get();
+        Some(match message.head {
             MessageHead::Request { id, method } => {
                 let text = format!("request {} {method} {body}", serde_json::to_string(&id).unwrap());
                 PeerAction { text, kind: PeerActionKind::Request(id) }
@@ -195,13 +195,13 @@ struct TrafficChecker {
 }
 
 impl TrafficChecker {
-    fn new(limits: ConnectionLimits, requests: i64, haste: ParseMode) -> Self {
+    fn new(limits: ConnectionLimits, requests: i64, parse_mode: ParseMode) -> Self {
         let mut peer = Peer::new(limits);
         let waiting = (0..requests).map(|_| peer.request("m", JsonBody::empty_object()).unwrap()).collect();
         peer.take_output();
         TrafficChecker {
             peer,
-            parse_mode: haste,
+            parse_mode,
             events: vec![],
             unanswered: vec![],
             given_responses: vec![],
@@ -223,19 +223,23 @@ impl TrafficChecker {
         self.receive(&bytes[from..], usize::MAX);
     }
 
-    fn receive(&mut self, bytes: &[u8], most_events: usize) {
+    fn receive(&mut self, bytes: &[u8], max_events: usize) {
         self.peer.receive(bytes);
-        for _ in 0..most_events {
-            let take = |guess: UncheckedMessage<'_>| {
-                if self.parse_mode == ParseMode::Unchecked { PeerAction::from_unchecked(guess) } else { None }
+        for _ in 0..max_events {
+            let handle = |message: UncheckedMessage<'_>| {
+                if self.parse_mode == ParseMode::Unchecked {
+                    PeerAction::from_unchecked(message)
+                } else {
+                    None
+                }
             };
-            let deed = match self.peer.next_message(take) {
-                Some(NextMessage::Handled(deed)) => deed,
+            let action = match self.peer.next_message(handle) {
+                Some(NextMessage::Handled(action)) => action,
                 Some(NextMessage::Event(event)) => PeerAction::from_event(event),
                 None => break,
             };
-            self.events.push(deed.text);
-            match deed.kind {
+            self.events.push(action.text);
+            match action.kind {
                 PeerActionKind::Request(id) => {
                     assert!(!self.unanswered.contains(&id), "{id} came while it was owed");
                     self.unanswered.push(id);
@@ -255,9 +259,9 @@ impl TrafficChecker {
 
     fn answer_oldest(&mut self, count: usize) {
         for id in self.unanswered.drain(..count.min(self.unanswered.len())) {
-            let again = JsonBody::from_value("again").unwrap();
+            let duplicate = JsonBody::from_value("again").unwrap();
             self.peer.respond(&id, Ok(JsonBody::empty_object())).unwrap();
-            assert_eq!(self.peer.respond(&id, Ok(again)), Err(RespondError(id.clone())));
+            assert_eq!(self.peer.respond(&id, Ok(duplicate)), Err(RespondError(id.clone())));
             self.given_responses.push(id);
         }
         self.check_output();
@@ -285,8 +289,8 @@ impl TrafficChecker {
         assert_eq!(answer["jsonrpc"], "2.0");
         let id: RequestId = serde_json::from_value(answer["id"].clone()).unwrap();
         if answer.get("result").is_some() {
-            let given = self.given_responses.iter().position(|given| *given == id);
-            self.given_responses.remove(given.expect("an answer that was given"));
+            let at = self.given_responses.iter().position(|response| *response == id);
+            self.given_responses.remove(at.expect("an answer that was given"));
         } else {
             // A refusal in a batch waits for the rest of it, and a new request may have the same id.
             assert!(is_batch || !self.unanswered.contains(&id), "{id} is owed an answer, and another came");
@@ -304,49 +308,49 @@ proptest! {
     fn any_order_and_chunking_of_valid_traffic_gives_the_same_events(
         traffic in traffic(),
         cuts in cuts(),
-        haste in parse_mode(),
+        parse_mode in parse_mode(),
     ) {
-        let text: String = traffic.iter().map(|sent| sent.text.as_str()).collect();
-        let mut judge = TrafficChecker::new(ConnectionLimits::DEFAULT, 48, haste);
-        judge.receive_in_chunks(text.as_bytes(), &cuts);
-        judge.answer_oldest(usize::MAX);
+        let text: String = traffic.iter().map(|line| line.text.as_str()).collect();
+        let mut checker = TrafficChecker::new(ConnectionLimits::DEFAULT, 48, parse_mode);
+        checker.receive_in_chunks(text.as_bytes(), &cuts);
+        checker.answer_oldest(usize::MAX);
 
-        let events: Vec<_> = traffic.iter().flat_map(|sent| sent.events.clone()).collect();
-        prop_assert_eq!(judge.events, events);
-        let asked = traffic.iter().map(|sent| sent.request_ids.clone()).filter(|ids| !ids.is_empty());
-        let mut asked: Vec<_> = asked.map(|ids| serde_json::to_string(&ids).unwrap()).collect();
-        let mut answered: Vec<_> = judge.answered_ids.iter().map(|ids| serde_json::to_string(ids).unwrap()).collect();
-        asked.sort_unstable();
+        let events: Vec<_> = traffic.iter().flat_map(|line| line.events.clone()).collect();
+        prop_assert_eq!(checker.events, events);
+        let requested = traffic.iter().map(|line| line.request_ids.clone()).filter(|ids| !ids.is_empty());
+        let mut requested: Vec<_> = requested.map(|ids| serde_json::to_string(&ids).unwrap()).collect();
+        let mut answered: Vec<_> = checker.answered_ids.iter().map(|ids| serde_json::to_string(ids).unwrap()).collect();
+        requested.sort_unstable();
         answered.sort_unstable();
-        prop_assert_eq!(answered, asked);
-        prop_assert_eq!(judge.given_responses, vec![]);
+        prop_assert_eq!(answered, requested);
+        prop_assert_eq!(checker.given_responses, vec![]);
     }
 
     #[test]
     fn no_garbage_is_answered_twice_or_stops_what_comes_after_it(
         garbage in garbage(),
         cuts in cuts(),
-        haste in parse_mode(),
+        parse_mode in parse_mode(),
     ) {
-        let mut judge = TrafficChecker::new(SMALL_LIMITS, 2, haste);
-        judge.receive_in_chunks(&garbage, &cuts);
-        judge.receive(b"\n", usize::MAX);
-        judge.answer_oldest(usize::MAX);
-        judge.receive(b"{\"jsonrpc\":\"2.0\",\"id\":\"after\",\"method\":\"m\"}\n", usize::MAX);
-        prop_assert_eq!(judge.events.last().map(String::as_str), Some(r#"request "after" m -"#));
-        judge.answer_oldest(usize::MAX);
-        prop_assert_eq!(judge.answered_ids.last().unwrap(), &[Value::from("after")]);
-        prop_assert_eq!(judge.given_responses, vec![]);
+        let mut checker = TrafficChecker::new(SMALL_LIMITS, 2, parse_mode);
+        checker.receive_in_chunks(&garbage, &cuts);
+        checker.receive(b"\n", usize::MAX);
+        checker.answer_oldest(usize::MAX);
+        checker.receive(b"{\"jsonrpc\":\"2.0\",\"id\":\"after\",\"method\":\"m\"}\n", usize::MAX);
+        prop_assert_eq!(checker.events.last().map(String::as_str), Some(r#"request "after" m -"#));
+        checker.answer_oldest(usize::MAX);
+        prop_assert_eq!(checker.answered_ids.last().unwrap(), &[Value::from("after")]);
+        prop_assert_eq!(checker.given_responses, vec![]);
     }
 
     #[test]
     fn haste_changes_nothing(garbage in garbage(), cuts in cuts()) {
-        let [hasty, careful] = [ParseMode::Unchecked, ParseMode::Checked].map(|haste| {
-            let mut judge = TrafficChecker::new(SMALL_LIMITS, 2, haste);
-            judge.receive_in_chunks(&garbage, &cuts);
-            (judge.events, judge.answered_ids)
+        let [unchecked, checked] = [ParseMode::Unchecked, ParseMode::Checked].map(|parse_mode| {
+            let mut checker = TrafficChecker::new(SMALL_LIMITS, 2, parse_mode);
+            checker.receive_in_chunks(&garbage, &cuts);
+            (checker.events, checker.answered_ids)
         });
-        prop_assert_eq!(hasty, careful);
+        prop_assert_eq!(unchecked, checked);
     }
 }
 
@@ -359,15 +363,16 @@ fn garbage() -> impl Strategy<Value = Vec<u8>> {
         };
         messages.into_iter().map(line).collect::<String>().into_bytes()
     });
-    let hurt = (lines, prop::collection::vec(corruption(), 0..6)).prop_map(|(mut bytes, accidents)| {
-        for (at, length, instead) in accidents {
-            let at = at.index(bytes.len() + 1);
-            let end = bytes.len().min(at + length);
-            bytes.splice(at..end, instead);
-        }
-        bytes
-    });
-    prop::collection::vec(prop_oneof![1 => noise, 4 => hurt], 1..4).prop_map(|parts| parts.concat())
+    let corrupted =
+        (lines, prop::collection::vec(corruption(), 0..6)).prop_map(|(mut bytes, corruptions)| {
+            for (at, length, replacement) in corruptions {
+                let at = at.index(bytes.len() + 1);
+                let end = bytes.len().min(at + length);
+                bytes.splice(at..end, replacement);
+            }
+            bytes
+        });
+    prop::collection::vec(prop_oneof![1 => noise, 4 => corrupted], 1..4).prop_map(|parts| parts.concat())
 }
 
 /// An offset, the number of bytes lost there, and their replacement.
@@ -388,10 +393,10 @@ fn corruption() -> impl Strategy<Value = (Index, usize, Vec<u8>)> {
         b"null",
         b"\"id\":1,",
     ];
-    let instead = prop_oneof![
+    let replacement = prop_oneof![
         prop::sample::select(parts).prop_map(<[u8]>::to_vec),
         Just(vec![b' '; SMALL_LIMITS.max_line]),
         any::<u8>().prop_map(|byte| vec![byte]),
     ];
-    (any::<Index>(), 0usize..4, instead)
+    (any::<Index>(), 0usize..4, replacement)
 }

@@ -12,10 +12,10 @@ use std::path::Path;
 use rustix::fs::Stat;
 
 use super::{PlannedChange, ProgressCallback};
-use crate::disk_calls::DiskCalls;
-use crate::displaced_files::DisplacedDir;
-use crate::replace::{self, ExpectedFile, LateWrite, ReplaceError, Replacement, TempRemoval};
+use crate::disk::displaced_files::DisplacedDir;
+use crate::disk::replace::{self, ExpectedFile, LateWrite, ReplaceError, Replacement, TempRemoval};
 use crate::roots::{AdmitError, FileLocation, Roots};
+use bowline_storage::disk_calls::DiskCalls;
 
 /// How many files are open at a time: a group may have more files than a process may have handles.
 const MAX_OPEN_FILES: usize = 64;

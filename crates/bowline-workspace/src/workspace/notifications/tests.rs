@@ -30,7 +30,7 @@ fn drain_notifications(project: &TestProject, news: &mut Receiver<WorkspaceNotif
 }
 
 #[test]
-fn whoever_changes_a_document_is_told_of_and_nothing_else_is() {
+fn every_document_change_is_announced_and_nothing_else() {
     let project = TestProject::new(&[("a", "one\n")]);
     let (workspace, path) = (&project.workspace, project.path("a"));
     let mut news = workspace.subscribe();
@@ -59,7 +59,7 @@ fn whoever_changes_a_document_is_told_of_and_nothing_else_is() {
 }
 
 #[test]
-fn diagnostics_are_told_of_and_who_sleeps_is_told_how_much_was_missed() {
+fn diagnostics_are_announced_and_missed_notifications_counted() {
     let project = TestProject::new(&[("a", "one\n")]);
     let (workspace, path) = (&project.workspace, project.path("a"));
     let mut news = workspace.subscribe();
@@ -78,7 +78,7 @@ fn diagnostics_are_told_of_and_who_sleeps_is_told_how_much_was_missed() {
 }
 
 #[test]
-fn what_is_taken_back_or_done_again_is_told_of_and_what_cannot_be_is_not() {
+fn only_successful_undo_and_redo_are_announced() {
     let project = TestProject::new(&[("a", "one\n")]);
     let (workspace, path) = (&project.workspace, project.path("a"));
     let mut news = workspace.subscribe();

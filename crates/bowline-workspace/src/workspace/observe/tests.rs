@@ -7,6 +7,7 @@ use bowline_history::observation::RACY_WINDOW_NS;
 
 use super::*;
 use crate::workspace::fixture::TestProject;
+use bowline_storage::file_clock;
 
 /// Scans the disk, and returns the number of changes found.
 fn scan_change_count(project: &TestProject, clock: &mut dyn FnMut() -> i64) -> usize {
@@ -26,7 +27,7 @@ fn a_file_that_is_created_as_a_look_begins_is_found() {
         let path = project.path("made");
         let mut slow_clock = || {
             fs::write(&path, "made\n").unwrap();
-            walker::file_stamp(&rustix::fs::stat(&path).unwrap()).ctime_ns + 1_000_000_000
+            file_clock::file_stamp(&rustix::fs::stat(&path).unwrap()).ctime_ns + 1_000_000_000
         };
         let first = scan_change_count(&project, &mut slow_clock);
         let next = scan_change_count(&project, &mut now_ns);
@@ -38,7 +39,7 @@ fn a_file_that_is_created_as_a_look_begins_is_found() {
 fn what_the_engine_wrote_is_compared_by_its_bytes_at_the_next_look() {
     let project = TestProject::with_watching(&[("a", "a\n")], WatchMode::Off);
     let path = project.path("a");
-    let stamp = walker::file_stamp(&rustix::fs::stat(&path).unwrap());
+    let stamp = file_clock::file_stamp(&rustix::fs::stat(&path).unwrap());
     test_support::file_clock::wait_past(Duration::from_nanos(RACY_WINDOW_NS.cast_unsigned()));
     // The engine wrote these bytes, and within the same clock tick another program wrote different ones of the same
     // length.

@@ -38,8 +38,12 @@ pub struct SummaryPlan {
 }
 
 impl SummaryPlan {
-    pub(super) fn new(old: Vec<ConversationMessage>, kept: Vec<ConversationMessage>, room: u64) -> Self {
-        Self { old, kept, max_tokens: room }
+    pub(super) fn new(
+        old: Vec<ConversationMessage>,
+        kept: Vec<ConversationMessage>,
+        max_tokens: u64,
+    ) -> Self {
+        Self { old, kept, max_tokens }
     }
 
     /// Returns the messages to summarise; long outputs are already trimmed.
@@ -91,7 +95,7 @@ impl SummaryPlan {
         let calls = self.old.iter().flat_map(ConversationMessage::tool_uses);
         let calls = calls.map(|call| describe_call(call, failed.contains(call.id.as_str()))).collect();
         push_list(&mut lines, "Tool calls:", calls);
-        if let Some(said) = self
+        if let Some(text) = self
             .old
             .iter()
             .rev()
@@ -99,7 +103,7 @@ impl SummaryPlan {
             .find_map(assistant_text)
         {
             lines.push("Said last:".to_owned());
-            lines.push(display::escape_line(&said, MAX_LINE_BYTES * 4));
+            lines.push(display::escape_line(&text, MAX_LINE_BYTES * 4));
         }
         lines.join("\n")
     }
@@ -172,9 +176,9 @@ pub(super) fn is_summary(message: &ConversationMessage) -> bool {
     find_section(message, FIRST_REQUEST_HEADING).is_some() && find_section(message, SUMMARY_HEADING).is_some()
 }
 
-fn find_section<'a>(message: &'a ConversationMessage, mark: &str) -> Option<&'a str> {
+fn find_section<'a>(message: &'a ConversationMessage, heading: &str) -> Option<&'a str> {
     message.parts.iter().find_map(|part| match part {
-        MessagePart::Text { text } => text.strip_prefix(mark)?.strip_prefix('\n'),
+        MessagePart::Text { text } => text.strip_prefix(heading)?.strip_prefix('\n'),
         _ => None,
     })
 }
@@ -214,8 +218,8 @@ fn describe_call(call: &ToolUse, failed: bool) -> String {
 
 /// Returns the most telling part of a call's input: the path, the command, or otherwise all of it.
 fn describe_input(input: &Value) -> String {
-    let telling = ["path", "command", "query", "pattern"];
-    let found = telling.iter().find_map(|name| input.get(name)?.as_str());
+    let keys = ["path", "command", "query", "pattern"];
+    let found = keys.iter().find_map(|name| input.get(name)?.as_str());
     found.map_or_else(|| input.to_string(), str::to_owned)
 }
 

@@ -105,9 +105,9 @@ fn check(window: u64, text: &str, expected: Expect) {
     match plan_compaction(&messages, &budget) {
         None => out.push_str("nothing to do\n"),
         Some(plan) => {
-            let how = if matches!(plan, CompactionPlan::Trimmed(_)) { "trimmed" } else { "summed up" };
+            let kind = if matches!(plan, CompactionPlan::Trimmed(_)) { "trimmed" } else { "summed up" };
             let after = carry_out(plan);
-            writeln!(out, "{how}: {}", budget.request_tokens(&after)).unwrap();
+            writeln!(out, "{kind}: {}", budget.request_tokens(&after)).unwrap();
             out.push_str(&describe_messages(&after));
         }
     }
@@ -331,30 +331,30 @@ fn a_transcript_says_who_said_what() {
 
 #[test]
 fn counts_of_the_provider_move_the_estimate() {
-    let mut gauge = TokenCalibration::default();
+    let mut calibration = TokenCalibration::default();
     let used = |input| TokenUsage { input, ..TokenUsage::default() };
-    let mut seen = Vec::new();
+    let mut estimates = Vec::new();
     for (estimated, counted) in [(1000, 1500), (1000, 0), (0, 1000), (1000, 1), (1000, u64::MAX)] {
-        gauge.record_usage(estimated, &used(counted));
-        seen.push(gauge.to_provider_tokens(1000));
+        calibration.record_usage(estimated, &used(counted));
+        estimates.push(calibration.to_provider_tokens(1000));
     }
-    assert_eq!(seen, [1500, 1500, 1500, 500, 4000]);
-    let mut gauge = TokenCalibration::default();
-    gauge.record_overflow(5000, 8000);
-    assert_eq!(gauge.to_provider_tokens(5000), 10_000);
-    gauge.record_overflow(0, u64::MAX);
-    assert_eq!(gauge.to_provider_tokens(u64::MAX), u64::MAX / 1000);
+    assert_eq!(estimates, [1500, 1500, 1500, 500, 4000]);
+    let mut calibration = TokenCalibration::default();
+    calibration.record_overflow(5000, 8000);
+    assert_eq!(calibration.to_provider_tokens(5000), 10_000);
+    calibration.record_overflow(0, u64::MAX);
+    assert_eq!(calibration.to_provider_tokens(u64::MAX), u64::MAX / 1000);
 }
 
 #[test]
 fn estimates_are_about_right() {
     assert_eq!(estimate_text("fn main() {}"), 3);
     assert_eq!(estimate_text("日本語"), 5);
-    let picture = ConversationMessage {
+    let image = ConversationMessage {
         role: MessageRole::User,
         parts: vec![MessagePart::Image { mime: "image/png".into(), data: Arc::from("x".repeat(99_999)) }],
     };
-    assert_eq!(estimate_messages(&[picture]), 1608);
+    assert_eq!(estimate_messages(&[image]), 1608);
     let tool =
         ToolSpec { name: "read".into(), description: "Reads.".into(), schema: json!({"type": "object"}) };
     assert_eq!(estimate_fixed_tokens("You are.", &[tool]), 19);
@@ -416,15 +416,15 @@ fn is_valid_conversation(messages: &[ConversationMessage]) -> bool {
         let results = messages.get(at + 1).map(|next| ids(next).1).unwrap_or_default();
         calls == results
     });
-    let begins = messages.first().is_none_or(|first| first.role == MessageRole::User);
-    answered && begins && messages.iter().all(|message| !message.parts.is_empty())
+    let starts_with_user = messages.first().is_none_or(|first| first.role == MessageRole::User);
+    answered && starts_with_user && messages.iter().all(|message| !message.parts.is_empty())
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn what_comes_of_it_is_valid_smaller_and_enough(messages in any_turns(), window in 2048..6000_u64, said in any_text()) {
+    fn what_comes_of_it_is_valid_smaller_and_enough(messages in any_turns(), window in 2048..6000_u64, summary in any_text()) {
         let budget = budget(window);
         prop_assert!(is_valid_conversation(&messages));
         let Some(plan) = plan_compaction(&messages, &budget) else {
@@ -433,7 +433,7 @@ proptest! {
         };
         let after = match plan {
             CompactionPlan::Trimmed(after) => after,
-            CompactionPlan::Summarise(plan) => plan.apply(&said, &said),
+            CompactionPlan::Summarise(plan) => plan.apply(&summary, &summary),
         };
         prop_assert!(is_valid_conversation(&after), "{}", describe_messages(&after));
         prop_assert!(budget.request_tokens(&after) < budget.request_tokens(&messages));
@@ -450,19 +450,19 @@ proptest! {
     fn what_goes_with_every_request_counts_too(
         messages in any_turns(), window in 6000..12_000_u64, part in 0..25_u64, counted in 700..1500_u64,
     ) {
-        let mut gauge = TokenCalibration::default();
-        gauge.record_usage(1000, &TokenUsage { input: counted, ..TokenUsage::default() });
-        let budget = TokenBudget { window, fixed_tokens: window * part / 100, calibration: gauge };
+        let mut calibration = TokenCalibration::default();
+        calibration.record_usage(1000, &TokenUsage { input: counted, ..TokenUsage::default() });
+        let budget = TokenBudget { window, fixed_tokens: window * part / 100, calibration };
         let after = plan_compaction(&messages, &budget).map_or_else(|| messages.clone(), carry_out);
         prop_assert!(budget.request_tokens(&after) <= budget.request_limit());
         prop_assert_eq!(plan_compaction(&after, &budget), None);
     }
 
     #[test]
-    fn a_wanted_summary_is_smaller_too(messages in any_turns(), said in any_text()) {
+    fn a_wanted_summary_is_smaller_too(messages in any_turns(), summary in any_text()) {
         let budget = budget(6000);
         if let Some(plan) = plan_requested_summary(&messages, &budget) {
-            let after = plan.apply(&said, &said);
+            let after = plan.apply(&summary, &summary);
             prop_assert!(is_valid_conversation(&after));
             prop_assert!(estimate_messages(&after) < estimate_messages(&messages));
         }
@@ -470,7 +470,7 @@ proptest! {
 
     #[test]
     fn to_trim_again_changes_nothing(messages in any_turns()) {
-        let once = trim::trim_old_messages(&messages);
-        prop_assert_eq!(trim::trim_old_messages(&once), once);
+        let trimmed = trim::trim_old_messages(&messages);
+        prop_assert_eq!(trim::trim_old_messages(&trimmed), trimmed);
     }
 }

@@ -81,17 +81,17 @@ pub(super) fn truncate_middle(text: &str, tokens: u64) -> Cow<'_, str> {
     let room = tokens.saturating_sub(OMISSION_NOTE_TOKENS) * 4;
     let head = bytes_that_fit(text.chars(), room * 2 / 3);
     let tail = bytes_that_fit(text[head..].chars().rev(), room / 3);
-    let left_out = text.len() - head - tail;
-    format!("{}\n[{left_out} bytes left out]\n{}", &text[..head], &text[text.len() - tail..]).into()
+    let omitted = text.len() - head - tail;
+    format!("{}\n[{omitted} bytes left out]\n{}", &text[..head], &text[text.len() - tail..]).into()
 }
 
 /// Returns the byte length of the leading characters that fit into `room` quarters of a token.
 fn bytes_that_fit(characters: impl Iterator<Item = char>, room: u64) -> usize {
-    let mut taken = 0;
+    let mut used = 0;
     let mut bytes = 0;
     for character in characters {
-        taken += quarter_tokens(character.is_ascii(), character.len_utf8() as u64);
-        if taken > room {
+        used += quarter_tokens(character.is_ascii(), character.len_utf8() as u64);
+        if used > room {
             break;
         }
         bytes += character.len_utf8();

@@ -7,15 +7,15 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn attempt(number: u32, trouble: RequestFailure) -> FailedAttempt {
-    FailedAttempt { number, failure: trouble, retry_after: None, is_reply_shown: false }
+fn attempt(number: u32, failure: RequestFailure) -> FailedAttempt {
+    FailedAttempt { number, failure, retry_after: None, is_reply_shown: false }
 }
 
 fn check(attempts: &[(&str, FailedAttempt)], expected: Expect) {
     let mut out = String::new();
-    for (what, attempt) in attempts {
+    for (case, attempt) in attempts {
         let decided = decide_retry(&RetryLimits::default(), attempt, 1.0);
-        writeln!(out, "{what}: {decided:?}").unwrap();
+        writeln!(out, "{case}: {decided:?}").unwrap();
     }
     expected.assert_eq(&out);
 }
@@ -38,12 +38,12 @@ fn waits_grow_up_to_a_limit_and_attempts_are_counted() {
 
 #[test]
 fn a_wait_that_was_asked_for_is_kept_or_told() {
-    let asked = |seconds| FailedAttempt {
+    let after = |seconds| FailedAttempt {
         retry_after: Some(Duration::from_secs(seconds)),
         ..attempt(1, RequestFailure::RateLimited)
     };
     check(
-        &[("2 s", asked(2)), ("120 s", asked(120)), ("a day", asked(86_400)), ("0 s", asked(0))],
+        &[("2 s", after(2)), ("120 s", after(120)), ("a day", after(86_400)), ("0 s", after(0))],
         expect![[r#"
             2 s: RetryAfter(2.2s)
             120 s: RetryAfter(132s)
@@ -176,16 +176,16 @@ proptest! {
 
     #[test]
     fn any_header_is_read_or_not_and_no_wait_exceeds_its_limit(
-        value in ".{0,40}", now in any::<u64>(), number in any::<u32>(), chance in any::<f64>(), asked in any::<u64>(),
+        value in ".{0,40}", now in any::<u64>(), number in any::<u32>(), chance in any::<f64>(), seconds in any::<u64>(),
     ) {
         let _read = parse_retry_after(&value, now);
         let limits = RetryLimits::default();
-        let own = decide_retry(&limits, &attempt(number, RequestFailure::TimedOut), chance);
-        if let RetryDecision::RetryAfter(wait) = own {
+        let decision = decide_retry(&limits, &attempt(number, RequestFailure::TimedOut), chance);
+        if let RetryDecision::RetryAfter(wait) = decision {
             prop_assert!(wait <= limits.max_delay);
         }
-        let asked = FailedAttempt { retry_after: Some(Duration::from_secs(asked)), ..attempt(number, RequestFailure::RateLimited) };
-        if let RetryDecision::RetryAfter(wait) = decide_retry(&limits, &asked, chance) {
+        let limited = FailedAttempt { retry_after: Some(Duration::from_secs(seconds)), ..attempt(number, RequestFailure::RateLimited) };
+        if let RetryDecision::RetryAfter(wait) = decide_retry(&limits, &limited, chance) {
             prop_assert!(wait <= limits.max_retry_after.mul_f64(1.1));
         }
     }

@@ -70,10 +70,10 @@ pub(super) fn strip_fence(text: &str, range: Range<usize>) -> Range<usize> {
 /// Returns whether a text begins like a result that a model made up.
 pub(super) fn is_invented_result(text: &str) -> bool {
     let line = text.lines().next().unwrap_or_default();
-    let mark = |c: char| matches!(c, '<' | '>' | '[' | ']' | '`' | '~' | '#' | '*');
-    let plain: String = line.chars().filter(|c| !mark(*c)).collect();
+    let is_markup = |c: char| matches!(c, '<' | '>' | '[' | ']' | '`' | '~' | '#' | '*');
+    let plain: String = line.chars().filter(|c| !is_markup(*c)).collect();
     let plain = plain.trim().to_lowercase().replace('_', " ");
-    INVENTED_RESULT_PREFIXES.iter().any(|begins| plain.starts_with(begins))
+    INVENTED_RESULT_PREFIXES.iter().any(|prefix| plain.starts_with(prefix))
 }
 
 impl CodeFence {

@@ -10,16 +10,20 @@ use super::{MAX_CALLS, TextToolCall};
 ///
 /// `{"name": TOOL, "arguments": {…}}` counts, with `parameters`, `input` or `args` for the arguments, which may be
 /// JSON in a string; also inside `{"function": …}`, `{"tool_calls": […]}` and arrays, and several in sequence; and
-/// `<function name="TOOL" arguments='{…}'/>` and `<function=TOOL>{…}</function>`. `knows` recognises the known tools;
+/// `<function name="TOOL" arguments='{…}'/>` and `<function=TOOL>{…}</function>`. `is_known` recognises the known tools;
 /// with `any`, unknown tools count too, if their input is named `arguments`.
-pub(super) fn parse_calls(text: &str, knows: &impl Fn(&str) -> bool, any: bool) -> Option<Vec<TextToolCall>> {
+pub(super) fn parse_calls(
+    text: &str,
+    is_known: &impl Fn(&str) -> bool,
+    any: bool,
+) -> Option<Vec<TextToolCall>> {
     let read = |text: &str| parse_values(text).or_else(|| parse_element(text).map(|value| vec![value]));
     let values = read(text).or_else(|| read(&repair_json(text)))?;
     let mut found = Vec::new();
     for value in values {
         collect_calls(
             value,
-            &|object, name| knows(name) || any && object.contains_key("arguments"),
+            &|object, name| is_known(name) || any && object.contains_key("arguments"),
             &mut found,
         )?;
     }
@@ -63,31 +67,31 @@ fn parse_attribute<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     Some(&value[..end])
 }
 
-fn collect_calls(value: Value, knows: &CallPredicate<'_>, found: &mut Vec<TextToolCall>) -> Option<()> {
+fn collect_calls(value: Value, is_call: &CallPredicate<'_>, found: &mut Vec<TextToolCall>) -> Option<()> {
     match value {
         Value::Array(values) if !values.is_empty() => {
-            values.into_iter().try_for_each(|value| collect_calls(value, knows, found))
+            values.into_iter().try_for_each(|value| collect_calls(value, is_call, found))
         }
         Value::Object(mut object) => {
             if let Some(calls @ Value::Array(_)) = object.get_mut("tool_calls") {
-                return collect_calls(calls.take(), knows, found);
+                return collect_calls(calls.take(), is_call, found);
             }
             if let Some(Value::Object(function)) = object.get_mut("function") {
                 object = std::mem::take(function);
             }
-            found.push(parse_call(object, knows)?);
+            found.push(parse_call(object, is_call)?);
             Some(())
         }
         _ => None,
     }
 }
 
-fn parse_call(mut object: Map<String, Value>, knows: &CallPredicate<'_>) -> Option<TextToolCall> {
+fn parse_call(mut object: Map<String, Value>, is_call: &CallPredicate<'_>) -> Option<TextToolCall> {
     let name = ["name", "tool", "tool_name", "function"]
         .iter()
         .find_map(|key| object.get(*key).and_then(Value::as_str))?;
     let name = name.strip_prefix("functions.").unwrap_or(name);
-    if !knows(&object, name) {
+    if !is_call(&object, name) {
         return None;
     }
     let name = name.to_owned();

@@ -13,34 +13,34 @@ fn extractor() -> ToolCallExtractor {
 
 /// Extracts from a reply in pieces of every size, which must not matter, and shows the result.
 fn check(reply: &str, expected: Expect) {
-    let (shown, ending) = extract(&[reply]);
-    let whole = format!("{shown}{}", ending.text);
+    let (shown, outcome) = extract(&[reply]);
+    let full = format!("{shown}{}", outcome.text);
     for size in [1, 2, 3, 7] {
         let chars: Vec<char> = reply.chars().collect();
         let pieces: Vec<String> = chars.chunks(size).map(|piece| piece.iter().collect()).collect();
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
         let (shown, again) = extract(&pieces);
-        assert_eq!(format!("{shown}{}", again.text), whole, "in pieces of {size}");
-        assert_eq!(again.calls, ending.calls, "in pieces of {size}");
-        assert_eq!(again.withheld, ending.withheld, "in pieces of {size}");
+        assert_eq!(format!("{shown}{}", again.text), full, "in pieces of {size}");
+        assert_eq!(again.calls, outcome.calls, "in pieces of {size}");
+        assert_eq!(again.withheld, outcome.withheld, "in pieces of {size}");
     }
     let mut out = String::new();
-    writeln!(out, "text: {whole:?}").unwrap();
-    for call in &ending.calls {
+    writeln!(out, "text: {full:?}").unwrap();
+    for call in &outcome.calls {
         writeln!(out, "call: {} {}", call.name, call.input).unwrap();
     }
     expected.assert_eq(&out);
-    if ending.calls.is_empty() {
-        assert_eq!(whole, reply);
+    if outcome.calls.is_empty() {
+        assert_eq!(full, reply);
     } else {
-        assert_eq!(format!("{whole}{}", ending.withheld), reply);
+        assert_eq!(format!("{full}{}", outcome.withheld), reply);
     }
 }
 
 fn extract(pieces: &[&str]) -> (String, ExtractionOutcome) {
-    let mut sieve = extractor();
-    let shown = pieces.iter().map(|piece| sieve.push(piece)).collect();
-    (shown, sieve.finish())
+    let mut extractor = extractor();
+    let shown = pieces.iter().map(|piece| extractor.push(piece)).collect();
+    (shown, extractor.finish())
 }
 
 #[test]
@@ -135,8 +135,8 @@ fn a_call_in_tags_that_is_only_quoted_is_not_run() {
         "<tools>",
         "<toolset>",
     ] {
-        let (shown, ending) = extract(&[reply]);
-        assert_eq!((format!("{shown}{}", ending.text), ending.calls), (reply.to_owned(), vec![]));
+        let (shown, outcome) = extract(&[reply]);
+        assert_eq!((format!("{shown}{}", outcome.text), outcome.calls), (reply.to_owned(), vec![]));
     }
 }
 
@@ -205,8 +205,8 @@ fn only_what_a_reply_ends_with_is_a_call() {
     let call = "```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n```\n";
     for behind in ["That is an example; do not run it.", "x", "```rust\nlet a = 1;\n```\n", "[1, 2]\n\n"] {
         let reply = format!("The file says:\n{call}\n{behind}");
-        let (shown, ending) = extract(&[&reply]);
-        assert_eq!((format!("{shown}{}", ending.text), ending.calls), (reply, vec![]));
+        let (shown, outcome) = extract(&[&reply]);
+        assert_eq!((format!("{shown}{}", outcome.text), outcome.calls), (reply, vec![]));
     }
     check(
         &format!("First:\n{call}Then:\n{}  \n", call.replace("\"a\"", "\"b\"")),
@@ -220,26 +220,26 @@ fn only_what_a_reply_ends_with_is_a_call() {
 #[test]
 fn what_a_model_was_told_is_a_quote() {
     let reply = "It says:\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}";
-    for (told, calls) in [
+    for (prompt_text, calls) in [
         ("x\n  {\n  \"name\": \"read\",\n  \"arguments\": {\"path\": \"a\"}\n}\ny", 0),
         ("{\"name\": \"read\", \"arguments\": {\"path\": \"b\"}}", 1),
     ] {
-        let mut sieve = extractor().with_prompt_texts([told.to_owned()]);
-        let shown = sieve.push(reply);
-        let ending = sieve.finish();
-        assert_eq!(ending.calls.len(), calls, "{told}");
-        assert_eq!(format!("{shown}{}{}", ending.text, ending.withheld), reply);
+        let mut extractor = extractor().with_prompt_texts([prompt_text.to_owned()]);
+        let shown = extractor.push(reply);
+        let outcome = extractor.finish();
+        assert_eq!(outcome.calls.len(), calls, "{prompt_text}");
+        assert_eq!(format!("{shown}{}{}", outcome.text, outcome.withheld), reply);
     }
 }
 
 #[test]
 fn blanks_behind_a_call_are_no_burden() {
-    let mut sieve = extractor();
-    assert_eq!(sieve.push("{\"name\":\"read\",\"arguments\":{}}\n"), "");
+    let mut extractor = extractor();
+    assert_eq!(extractor.push("{\"name\":\"read\",\"arguments\":{}}\n"), "");
     for _ in 0..100_000 {
-        sieve.push("\n");
+        extractor.push("\n");
     }
-    assert_eq!(sieve.finish().calls.len(), 1);
+    assert_eq!(extractor.finish().calls.len(), 1);
 }
 
 #[test]
@@ -262,20 +262,20 @@ fn code_and_other_json_is_text() {
         "",
         "~~~\n{}\n~~~~\nend",
     ] {
-        let (shown, ending) = extract(&[reply]);
-        assert_eq!((format!("{shown}{}", ending.text), ending.calls), (reply.to_owned(), vec![]));
+        let (shown, outcome) = extract(&[reply]);
+        assert_eq!((format!("{shown}{}", outcome.text), outcome.calls), (reply.to_owned(), vec![]));
     }
 }
 
 #[test]
 fn text_passes_at_once_and_only_what_may_be_a_call_waits() {
-    let mut sieve = extractor();
+    let mut extractor = extractor();
     let mut out = String::new();
     for piece in [
         "Hello", " wor", "ld\n", "  ", "{", "\"na", "me\":1}", " x\n``", "`py\nif", " a:\n", "`", "``\n",
         "end",
     ] {
-        writeln!(out, "{piece:?} -> {:?}", sieve.push(piece)).unwrap();
+        writeln!(out, "{piece:?} -> {:?}", extractor.push(piece)).unwrap();
     }
     expect![[r#"
         "Hello" -> "Hello"
@@ -297,32 +297,32 @@ fn text_passes_at_once_and_only_what_may_be_a_call_waits() {
 
 #[test]
 fn what_never_ends_is_let_go() {
-    let mut sieve = extractor();
-    let mut shown = sieve.push("```json\n{\"a\": \"");
+    let mut extractor = extractor();
+    let mut shown = extractor.push("```json\n{\"a\": \"");
     for _ in 0..1100 {
-        shown.push_str(&sieve.push(&"x".repeat(1024)));
+        shown.push_str(&extractor.push(&"x".repeat(1024)));
     }
     assert!(shown.len() > MAX_HELD_BYTES, "{}", shown.len());
 }
 
 #[test]
 fn many_small_pieces_are_no_burden() {
-    let mut sieve = extractor();
-    assert_eq!(sieve.push("<tool_call>{\"a\": \"<"), "");
+    let mut extractor = extractor();
+    assert_eq!(extractor.push("<tool_call>{\"a\": \"<"), "");
     for _ in 0..100_000 {
-        sieve.push("x");
+        extractor.push("x");
     }
-    assert!(sieve.finish().calls.is_empty());
+    assert!(extractor.finish().calls.is_empty());
 }
 
 #[test]
 fn many_short_lines_at_once_are_no_burden() {
     let lines = "\n".repeat(200_000);
-    let mut sieve = extractor();
-    assert_eq!(sieve.push(&lines).len(), lines.len());
-    assert_eq!(sieve.push("```json\n{"), "");
-    let shown = sieve.push(&lines).len() + sieve.push(&lines).len() + sieve.push(&lines).len();
-    assert_eq!(shown + sieve.finish().text.len(), 3 * lines.len() + 9);
+    let mut extractor = extractor();
+    assert_eq!(extractor.push(&lines).len(), lines.len());
+    assert_eq!(extractor.push("```json\n{"), "");
+    let shown = extractor.push(&lines).len() + extractor.push(&lines).len() + extractor.push(&lines).len();
+    assert_eq!(shown + extractor.finish().text.len(), 3 * lines.len() + 9);
 }
 
 proptest! {
@@ -340,11 +340,11 @@ proptest! {
         ),
     ) {
         let reply = pieces.concat();
-        let (shown, ending) = extract(&pieces.iter().map(String::as_str).collect::<Vec<_>>());
-        prop_assert_eq!(format!("{shown}{}{}", ending.text, ending.withheld), reply.clone());
+        let (shown, outcome) = extract(&pieces.iter().map(String::as_str).collect::<Vec<_>>());
+        prop_assert_eq!(format!("{shown}{}{}", outcome.text, outcome.withheld), reply.clone());
         let (shown_at_once, at_once) = extract(&[&reply]);
-        prop_assert_eq!(format!("{shown_at_once}{}", at_once.text), format!("{shown}{}", ending.text));
-        prop_assert_eq!(at_once.calls, ending.calls);
+        prop_assert_eq!(format!("{shown_at_once}{}", at_once.text), format!("{shown}{}", outcome.text));
+        prop_assert_eq!(at_once.calls, outcome.calls);
     }
 }
 
@@ -409,22 +409,22 @@ fn a_fence_that_was_never_opened_is_nothing() {
 /// Extracts from a reply of a model with text instructions, in pieces of every size, and shows the result.
 fn extract_text_instructed(reply: &str) -> String {
     let chars: Vec<char> = reply.chars().collect();
-    let sifted = |size: usize| {
-        let mut sieve = extractor().with_text_instructions();
+    let extract_chunks = |size: usize| {
+        let mut extractor = extractor().with_text_instructions();
         let shown: String =
-            chars.chunks(size).map(|piece| sieve.push(&piece.iter().collect::<String>())).collect();
-        let over = sieve.is_finished();
-        let ending = sieve.finish();
+            chars.chunks(size).map(|piece| extractor.push(&piece.iter().collect::<String>())).collect();
+        let finished = extractor.is_finished();
+        let outcome = extractor.finish();
         let calls: String =
-            ending.calls.iter().map(|call| format!(" {} {}", call.name, call.input)).collect();
-        let over = if over { " and is over" } else { "" };
-        format!("{:?}{calls}{over}\n", format!("{shown}{}", ending.text))
+            outcome.calls.iter().map(|call| format!(" {} {}", call.name, call.input)).collect();
+        let finished = if finished { " and is over" } else { "" };
+        format!("{:?}{calls}{finished}\n", format!("{shown}{}", outcome.text))
     };
-    let whole = sifted(chars.len());
+    let expected = extract_chunks(chars.len());
     for size in [1, 3] {
-        assert_eq!(sifted(size), whole, "in pieces of {size}");
+        assert_eq!(extract_chunks(size), expected, "in pieces of {size}");
     }
-    whole
+    expected
 }
 
 #[test]
@@ -449,7 +449,7 @@ fn by_words_the_first_block_of_calls_counts() {
         format!("```json\n{a}\n```\nreads a file."),
         format!("For example:\n```json\n{a}\n```\n```json\n{b}\n```\nThese read files."),
     ];
-    let told: String = replies.iter().map(|reply| extract_text_instructed(reply)).collect();
+    let out: String = replies.iter().map(|reply| extract_text_instructed(reply)).collect();
     expect![[r#"
         "Both:\n" read {"path":"a"} read {"path":"b"}
         "" read {"path":"a"} read {"path":"b"}
@@ -464,5 +464,5 @@ fn by_words_the_first_block_of_calls_counts() {
         "```json\n{\"name\":\"read\",\"arguments\":{\"path\":\"a\"}}\n```\nreads a file."
         "For example:\n```json\n{\"name\":\"read\",\"arguments\":{\"path\":\"a\"}}\n```\n```json\n{\"name\":\"read\",\"arguments\":{\"path\":\"b\"}}\n```\nThese read files."
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&out);
 }

@@ -23,12 +23,12 @@ pub const LOST_BEGINNING_TEXT: &str = "(the beginning of the conversation is los
 pub fn repair_conversation(
     messages: impl IntoIterator<Item = ConversationMessage>,
 ) -> Vec<ConversationMessage> {
-    let mut mended = ConversationRepair::default();
+    let mut repair = ConversationRepair::default();
     for message in messages {
-        mended.push(message);
+        repair.push(message);
     }
-    mended.answer_open_calls();
-    mended.messages
+    repair.answer_open_calls();
+    repair.messages
 }
 
 #[derive(Default)]

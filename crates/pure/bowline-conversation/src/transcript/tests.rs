@@ -78,7 +78,7 @@ fn a_terminal_that_is_gone_is_replaced_by_its_output() {
 }
 
 #[test]
-fn of_the_plans_of_a_turn_the_last_is_left() {
+fn only_the_last_plan_of_a_turn_is_kept() {
     check(
         r#"
 {"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"one"}}
@@ -99,7 +99,7 @@ fn of_the_plans_of_a_turn_the_last_is_left() {
 }
 
 #[test]
-fn what_is_told_of_a_call_that_nobody_announced_is_left_out() {
+fn updates_of_unannounced_calls_are_left_out() {
     check(
         r#"
 {"sessionUpdate":"tool_call_update","toolCallId":"t0","status":"completed"}
@@ -226,7 +226,9 @@ fn any_live_session() -> impl Strategy<Value = (Vec<SessionUpdate>, String)> {
             let failed = ToolCallUpdate::new(call.id.clone(), fields);
             assert!(apply(&mut session, &SessionUpdate::ToolCallUpdate(failed)));
         }
-        for compaction in snapshot.compactions().filter(|one| one.status == CompactionStatus::InProgress) {
+        for compaction in
+            snapshot.compactions().filter(|compaction| compaction.status == CompactionStatus::InProgress)
+        {
             let failed = CompactionUpdate::new(compaction.id.clone(), CompactionStatus::Failed);
             assert!(apply(&mut session, &SessionUpdate::CompactionUpdate(failed)));
         }
@@ -238,16 +240,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn a_client_that_loads_a_session_sees_what_one_saw_that_was_there((updates, seen) in any_live_session()) {
+    fn a_loaded_session_looks_like_the_live_one((updates, expected) in any_live_session()) {
         let replayed = replay(updates);
-        prop_assert_eq!(fold_updates(&replayed), seen);
+        prop_assert_eq!(fold_updates(&replayed), expected);
         // Replaying is idempotent.
         prop_assert_eq!(&replay(replayed.clone()), &replayed);
     }
 
     #[test]
     fn what_is_kept_in_pieces_replays_the_same(
-        (updates, seen) in any_live_session(),
+        (updates, expected) in any_live_session(),
         cuts in proptest::collection::vec(1..10_usize, 40),
     ) {
         let mut rest = updates.as_slice();
@@ -258,7 +260,7 @@ proptest! {
             rest = later;
         }
         kept.extend(condense(rest.to_vec()));
-        prop_assert_eq!(fold_updates(&replay(kept)), seen);
+        prop_assert_eq!(fold_updates(&replay(kept)), expected);
     }
 }
 
@@ -324,13 +326,13 @@ fn show_conversation(messages: &[ConversationMessage]) -> String {
     out
 }
 
-fn check_mended(messages: &str, expected: Expect) {
+fn check_repaired(messages: &str, expected: Expect) {
     expected.assert_eq(&show_conversation(&repair_conversation(conversation(messages))));
 }
 
 #[test]
 fn calls_without_an_answer_are_answered() {
-    check_mended(
+    check_repaired(
         "
 user hi
 model ?hm ok !a !b !c
@@ -350,8 +352,8 @@ model !d
 }
 
 #[test]
-fn answers_to_nothing_go() {
-    check_mended(
+fn answers_without_a_call_are_removed() {
+    check_repaired(
         "
 tool x=early
 user hi x=odd !odd
@@ -373,7 +375,7 @@ tool a=5
 
 #[test]
 fn messages_of_one_speaker_become_one() {
-    check_mended(
+    check_repaired(
         "
 user hi
 user there #
@@ -395,8 +397,8 @@ user bye
 }
 
 #[test]
-fn a_reply_that_ended_in_thought_is_no_reply() {
-    check_mended(
+fn trailing_thoughts_are_removed() {
+    check_repaired(
         "
 user hi
 model ?well
@@ -417,7 +419,7 @@ model !a ?still
 
 #[test]
 fn a_conversation_begins_with_the_user() {
-    check_mended(
+    check_repaired(
         "
 model hello
 user hi
@@ -474,8 +476,8 @@ fn any_complete_conversation() -> impl Strategy<Value = Vec<ConversationMessage>
     proptest::collection::vec(turn, 0..4).prop_map(|turns| {
         let mut text = String::new();
         let mut id = 0;
-        for (said, replies) in turns {
-            (0..said).for_each(|_| text.push_str("user hi\n"));
+        for (prompts, replies) in turns {
+            (0..prompts).for_each(|_| text.push_str("user hi\n"));
             for (calls, thinks, together) in replies {
                 text.push_str(if thinks { "model ?so yes" } else { "model yes" });
                 let ids: Vec<_> = (id..id + calls).collect();
@@ -506,23 +508,23 @@ proptest! {
     #[test]
     fn a_conversation_cut_anywhere_is_mended(messages in any_complete_conversation()) {
         for cut in 0..=messages.len() {
-            let mended = repair_conversation(messages[..cut].to_vec());
-            prop_assert_eq!(find_violation(&mended), None, "{}", show_conversation(&messages[..cut]));
-            prop_assert_eq!(&repair_conversation(mended.clone()), &mended);
+            let repaired = repair_conversation(messages[..cut].to_vec());
+            prop_assert_eq!(find_violation(&repaired), None, "{}", show_conversation(&messages[..cut]));
+            prop_assert_eq!(&repair_conversation(repaired.clone()), &repaired);
             // No content is lost.
             let parts = |messages: &[ConversationMessage]| -> usize {
                 messages.iter().flat_map(|message| &message.parts).filter(|part| {
                     !matches!(part, MessagePart::Result(result) if result.text == INTERRUPTED_RESULT)
                 }).count()
             };
-            prop_assert_eq!(parts(&mended), parts(&messages[..cut]));
+            prop_assert_eq!(parts(&repaired), parts(&messages[..cut]));
         }
     }
 
     #[test]
-    fn whatever_it_is_it_is_mended(messages in proptest::collection::vec(any_message(), 0..12)) {
-        let mended = repair_conversation(messages.clone());
-        prop_assert_eq!(find_violation(&mended), None, "{}", show_conversation(&messages));
-        prop_assert_eq!(&repair_conversation(mended.clone()), &mended);
+    fn any_conversation_is_repaired(messages in proptest::collection::vec(any_message(), 0..12)) {
+        let repaired = repair_conversation(messages.clone());
+        prop_assert_eq!(find_violation(&repaired), None, "{}", show_conversation(&messages));
+        prop_assert_eq!(&repair_conversation(repaired.clone()), &repaired);
     }
 }

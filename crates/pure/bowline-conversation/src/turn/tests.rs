@@ -40,7 +40,7 @@ fn event(line: &str) -> TurnEvent {
         ("length", _) => TurnEvent::ReplyEnded(ReplyEnd::LengthLimit),
         ("refused", _) => TurnEvent::ReplyEnded(ReplyEnd::Refused),
         ("too", _) => TurnEvent::ReplyFailed(ReplyError::TooLong("too long".to_owned())),
-        ("fail", why) => TurnEvent::ReplyFailed(ReplyError::Failed(why.to_owned())),
+        ("fail", reason) => TurnEvent::ReplyFailed(ReplyError::Failed(reason.to_owned())),
         ("done", id) => TurnEvent::CallFinished(ToolResult::success(&call(id), "fine")),
         ("failed", id) => TurnEvent::CallFinished(ToolResult::failure(&call(id), "no")),
         ("compacted", _) => TurnEvent::Compacted,
@@ -54,9 +54,9 @@ fn call(id: &str) -> ToolUse {
     ToolUse { id: id.to_owned(), name: "read".to_owned(), input: ToolUseInput::Value(json!({})) }
 }
 
-fn show_actions(shown: &mut String, what: &str, actions: &[TurnAction]) {
+fn show_actions(shown: &mut String, label: &str, actions: &[TurnAction]) {
     use std::fmt::Write as _;
-    writeln!(shown, "{what}").unwrap();
+    writeln!(shown, "{label}").unwrap();
     for action in actions {
         let text = match action {
             TurnAction::Record(message) => format!("record {}", message_text(message)),
@@ -181,7 +181,7 @@ fn a_cancelled_turn_answers_every_call() {
 }
 
 #[test]
-fn of_a_call_that_was_cut_off_nobody_knows_what_it_did() {
+fn the_outcome_of_an_interrupted_call_is_unknown() {
     check(
         9,
         "
@@ -206,7 +206,7 @@ fn of_a_call_that_was_cut_off_nobody_knows_what_it_did() {
 }
 
 #[test]
-fn of_a_reply_that_is_cut_short_only_its_words_are_kept() {
+fn only_the_text_of_an_interrupted_reply_is_kept() {
     check(
         9,
         "
@@ -288,17 +288,17 @@ fn calls_of_a_reply_that_was_too_long_are_not_run() {
 #[test]
 fn a_model_whose_replies_are_always_cut_off_is_not_asked_for_ever() {
     let mut turn = TurnMachine::begin(&[], 100).0;
-    let mut asked = 1;
+    let mut requests = 1;
     loop {
         assert_eq!(turn.handle_event(event("call a")), []);
         let actions = turn.handle_event(event("length"));
         match actions.last() {
-            Some(TurnAction::AskModel) => asked += 1,
+            Some(TurnAction::AskModel) => requests += 1,
             Some(TurnAction::End(TurnOutcome::LengthLimit)) => break,
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(asked, super::MAX_CUT_REPLIES);
+    assert_eq!(requests, super::MAX_CUT_REPLIES);
 }
 
 #[test]
@@ -443,8 +443,8 @@ fn the_same_failure_again_and_again_ends_the_turn() {
     for _ in 0..5 {
         assert_eq!(actions.iter().filter(|action| matches!(action, TurnAction::End(_))).count(), 0);
         let _asked = turn.handle_event(event("call a"));
-        let begun = turn.handle_event(event("end"));
-        let Some(TurnAction::RunTool(call)) = begun.last() else { panic!("nothing to run: {begun:?}") };
+        let started = turn.handle_event(event("end"));
+        let Some(TurnAction::RunTool(call)) = started.last() else { panic!("nothing to run: {started:?}") };
         actions = turn.handle_event(TurnEvent::CallFinished(ToolResult::failure(call, "no")));
     }
     let Some(TurnAction::End(TurnOutcome::Failed(_))) = actions.last() else {
@@ -490,8 +490,8 @@ proptest! {
         prop_assert!(matches!(actions.last(), Some(TurnAction::End(_))));
         let messages: Vec<&ConversationMessage> =
             actions.iter().filter_map(|action| if let TurnAction::Record(m) = action { Some(m) } else { None }).collect();
-        let speaks = |part: &MessagePart| matches!(part, MessagePart::Text { .. } | MessagePart::Call(_));
-        prop_assert!(messages.iter().any(|message| message.parts.iter().any(speaks)), "{:?}", messages);
+        let is_reply = |part: &MessagePart| matches!(part, MessagePart::Text { .. } | MessagePart::Call(_));
+        prop_assert!(messages.iter().any(|message| message.parts.iter().any(is_reply)), "{:?}", messages);
         for (at, message) in messages.iter().enumerate() {
             let mut called: Vec<&str> = message.tool_uses().map(|call| call.id.as_str()).collect();
             if called.is_empty() {

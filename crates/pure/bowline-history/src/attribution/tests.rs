@@ -10,18 +10,18 @@ use super::*;
 /// gone; `= a` shows the call to which a change by one of Bowline's tools is attributed.
 fn check(script: &str, expected: Expect) {
     let session = SessionId::new("s");
-    let place = SessionDirectory { editor_path: "/link".to_owned(), canonical_path: "/w".to_owned() };
-    let mut watching = AttributionTracker::new(&session, place);
-    let mut told = String::new();
+    let directory = SessionDirectory { editor_path: "/link".to_owned(), canonical_path: "/w".to_owned() };
+    let mut tracker = AttributionTracker::new(&session, directory);
+    let mut out = String::new();
     let mut last = None;
     for line in script.lines().filter(|line| !line.trim().is_empty()) {
         if let Some(file) = line.strip_prefix("= ") {
-            let call = watching.open_call_naming(&format!("/w/{file}"));
-            writeln!(told, "  {file} is changed for {}", call.as_deref().unwrap_or("nobody")).unwrap();
+            let call = tracker.open_call_naming(&format!("/w/{file}"));
+            writeln!(out, "  {file} is changed for {}", call.as_deref().unwrap_or("no call")).unwrap();
             continue;
         }
         if let Some(files) = line.strip_prefix('?') {
-            let owners = watching.take_attribution(last.as_ref());
+            let owners = tracker.take_attribution(last.as_ref());
             let mut found = Vec::new();
             for file in files.split_whitespace() {
                 let (file, after) = match file.strip_prefix('~') {
@@ -30,7 +30,7 @@ fn check(script: &str, expected: Expect) {
                 };
                 let path = format!("/w/{file}");
                 let call = owners.call_for_path(&path).map(|id| id.0.to_string());
-                writeln!(told, "  {file} is of {}", call.as_deref().unwrap_or("nobody")).unwrap();
+                writeln!(out, "  {file} is of {}", call.as_deref().unwrap_or("no call")).unwrap();
                 found.push(AttributedChange {
                     change: ChangeId(1),
                     path,
@@ -42,11 +42,11 @@ fn check(script: &str, expected: Expect) {
             let mut calls: Vec<String> = found.iter().filter_map(|found| found.call.clone()).collect();
             calls.dedup();
             for call in calls {
-                let its: Vec<&AttributedChange> =
+                let changes: Vec<&AttributedChange> =
                     found.iter().filter(|found| found.call.as_ref() == Some(&call)).collect();
-                match watching.report_changes(&ToolCallId::new(call), &its) {
-                    Some(update) => writeln!(told, "  {}", show_update(&update)).unwrap(),
-                    None => told.push_str("  nothing to show\n"),
+                match tracker.report_changes(&ToolCallId::new(call), &changes) {
+                    Some(update) => writeln!(out, "  {}", show_update(&update)).unwrap(),
+                    None => out.push_str("  nothing to show\n"),
                 }
             }
             continue;
@@ -55,17 +55,17 @@ fn check(script: &str, expected: Expect) {
         let id = ToolCallId::new(update["toolCallId"].as_str().unwrap());
         let session = update.get("other").map_or("s", |_| "other");
         let params = json!({ "sessionId": session, "update": update });
-        let boundary = watching.update(&id, &serde_json::from_value(params.clone()).unwrap());
-        writeln!(told, "{} {boundary:?}", id.0).unwrap();
+        let boundary = tracker.update(&id, &serde_json::from_value(params.clone()).unwrap());
+        writeln!(out, "{} {boundary:?}", id.0).unwrap();
         let message = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }).to_string();
-        if let Some(line) = watching.with_shown_diffs(&id, message.as_bytes()) {
+        if let Some(line) = tracker.with_shown_diffs(&id, message.as_bytes()) {
             let kept: Value = serde_json::from_slice(&line).unwrap();
             let update = serde_json::from_value(kept["params"]["update"].clone()).unwrap();
-            writeln!(told, "  with {}", show_update(&update)).unwrap();
+            writeln!(out, "  with {}", show_update(&update)).unwrap();
         }
         last = (boundary != CallBoundary::Within).then_some(id);
     }
-    expected.assert_eq(&told);
+    expected.assert_eq(&out);
 }
 
 fn show_update(update: &ToolCallUpdate) -> String {
@@ -79,7 +79,7 @@ fn show_update(update: &ToolCallUpdate) -> String {
 }
 
 #[test]
-fn what_changed_is_of_the_call_that_ended_and_shown_after_its_own_content() {
+fn changes_are_attributed_to_the_ended_call_and_shown_after_its_content() {
     check(
         r#"
 {"sessionUpdate":"tool_call","toolCallId":"r","title":"Read","kind":"read"}
@@ -96,7 +96,7 @@ fn what_changed_is_of_the_call_that_ended_and_shown_after_its_own_content() {
 "#,
         expect![[r#"
             r Start
-              before is of nobody
+              before is of no call
             a Start
               soon is of a
               a: diff /link/soon Some("old\n") -> "new\n"
@@ -110,7 +110,7 @@ fn what_changed_is_of_the_call_that_ended_and_shown_after_its_own_content() {
             a Within
               with a: diff /link/soon Some("old\n") -> "new\n", diff /link/f Some("old\n") -> "new\n", diff /link/g Some("old\n") -> ""
             a Within
-              h is of nobody
+              h is of no call
         "#]],
     );
 }
@@ -190,11 +190,11 @@ fn content_that_an_agent_gives_later_does_not_replace_what_was_shown() {
 }
 
 #[test]
-fn every_other_byte_of_such_a_message_stays() {
-    let mut watching = AttributionTracker::new(&SessionId::new("s"), SessionDirectory::default());
+fn all_other_bytes_of_the_message_stay() {
+    let mut tracker = AttributionTracker::new(&SessionId::new("s"), SessionDirectory::default());
     let id = ToolCallId::new("a");
     let call = json!({ "sessionId": "s", "update": { "sessionUpdate": "tool_call", "toolCallId": "a", "title": "" } });
-    watching.update(&id, &serde_json::from_value(call).unwrap());
+    tracker.update(&id, &serde_json::from_value(call).unwrap());
     let found = AttributedChange {
         change: ChangeId(1),
         path: "/f".to_owned(),
@@ -202,9 +202,9 @@ fn every_other_byte_of_such_a_message_stays() {
         before: None,
         after: Some("new\n".to_owned()),
     };
-    assert!(watching.report_changes(&id, &[&found]).is_some());
+    assert!(tracker.report_changes(&id, &[&found]).is_some());
     let kept = |line: &str| {
-        watching.with_shown_diffs(&id, line.as_bytes()).map(|line| String::from_utf8(line).unwrap())
+        tracker.with_shown_diffs(&id, line.as_bytes()).map(|line| String::from_utf8(line).unwrap())
     };
     let unknown =
         r#"{"params" : {"update":{"content":[ {"type":"_chart","at":1.50} ], "n":1e400, "_meta":null}}}"#;
@@ -217,7 +217,7 @@ fn every_other_byte_of_such_a_message_stays() {
 }
 
 #[test]
-fn what_the_protocol_does_not_allow_changes_nothing() {
+fn invalid_updates_change_nothing() {
     check(
         r#"
 {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed","other":1}
@@ -237,10 +237,10 @@ fn what_the_protocol_does_not_allow_changes_nothing() {
 
 #[test]
 fn large_texts_and_many_files_are_not_shown() {
-    let mut watching = AttributionTracker::new(&SessionId::new("s"), SessionDirectory::default());
+    let mut tracker = AttributionTracker::new(&SessionId::new("s"), SessionDirectory::default());
     let id = ToolCallId::new("a");
     let call = json!({ "sessionId": "s", "update": { "sessionUpdate": "tool_call", "toolCallId": "a", "title": "" } });
-    watching.update(&id, &serde_json::from_value(call).unwrap());
+    tracker.update(&id, &serde_json::from_value(call).unwrap());
     let found = |number: usize, size: usize| AttributedChange {
         change: ChangeId(1),
         path: format!("/{number}"),
@@ -249,10 +249,10 @@ fn large_texts_and_many_files_are_not_shown() {
         after: Some("x".repeat(size)),
     };
     let large = found(0, MAX_TEXT_BYTES + 1);
-    assert_eq!(watching.report_changes(&id, &[&large]), None);
+    assert_eq!(tracker.report_changes(&id, &[&large]), None);
     let many: Vec<AttributedChange> =
         (0..9).map(|number| found(number, MAX_TEXT_BYTES)).chain((9..300).map(|n| found(n, 1))).collect();
-    let update = watching.report_changes(&id, &many.iter().collect::<Vec<_>>()).unwrap();
+    let update = tracker.report_changes(&id, &many.iter().collect::<Vec<_>>()).unwrap();
     let bytes: usize = update
         .fields
         .content
@@ -269,7 +269,7 @@ fn large_texts_and_many_files_are_not_shown() {
 }
 
 #[test]
-fn a_tool_of_ours_works_for_the_newest_open_call_that_names_the_file_or_for_the_only_one() {
+fn an_own_tool_works_for_the_newest_open_call_that_names_the_file() {
     check(
         r#"
 = a
@@ -286,12 +286,12 @@ fn a_tool_of_ours_works_for_the_newest_open_call_that_names_the_file_or_for_the_
 = a
 "#,
         expect![[r#"
-              a is changed for nobody
+              a is changed for no call
             one Start
               a is changed for one
             two Start
               a is changed for two
-              b is changed for nobody
+              b is changed for no call
             three Start
               a is changed for three
             three End
@@ -304,16 +304,16 @@ fn a_tool_of_ours_works_for_the_newest_open_call_that_names_the_file_or_for_the_
 
 #[test]
 fn a_session_is_at_rest_when_no_call_is_open() {
-    let mut watching = AttributionTracker::new(&SessionId::new("s"), SessionDirectory::default());
-    let mut told = vec![watching.idle_call_count()];
+    let mut tracker = AttributionTracker::new(&SessionId::new("s"), SessionDirectory::default());
+    let mut counts = vec![tracker.idle_call_count()];
     for (call, update) in [
         ("a", r#"{"sessionUpdate":"tool_call","toolCallId":"a","title":"","status":"in_progress"}"#),
         ("b", r#"{"sessionUpdate":"tool_call","toolCallId":"b","title":"","status":"completed"}"#),
         ("a", r#"{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"failed"}"#),
     ] {
         let update = serde_json::from_str(update).unwrap();
-        watching.update(&ToolCallId::new(call), &SessionNotification::new(SessionId::new("s"), update));
-        told.push(watching.idle_call_count());
+        tracker.update(&ToolCallId::new(call), &SessionNotification::new(SessionId::new("s"), update));
+        counts.push(tracker.idle_call_count());
     }
-    assert_eq!(told, [Some(0), None, None, Some(2)]);
+    assert_eq!(counts, [Some(0), None, None, Some(2)]);
 }

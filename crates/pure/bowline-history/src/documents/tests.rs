@@ -39,15 +39,15 @@ fn the_truth_is_the_document_with_unsaved_text_else_the_disk() {
 #[test]
 fn a_document_is_dirty_while_its_file_has_other_text() {
     let mut document = Document::new(Some(text("a")), VERSION_ONE);
-    let mut seen = vec![(document.is_dirty(), document.revision())];
+    let mut states = vec![(document.is_dirty(), document.revision())];
     for typed in ["b", "b", "a"] {
         document.apply_change(text(typed), document.revision()).unwrap();
-        seen.push((document.is_dirty(), document.revision()));
+        states.push((document.is_dirty(), document.revision()));
     }
     document.apply_change(text("c"), 2).unwrap();
     document.mark_synced(text("c"), VERSION_TWO);
-    seen.push((document.is_dirty(), document.revision()));
-    assert_eq!(seen, [(false, 0), (true, 1), (true, 1), (false, 2), (false, 3)]);
+    states.push((document.is_dirty(), document.revision()));
+    assert_eq!(states, [(false, 0), (true, 1), (true, 1), (false, 2), (false, 3)]);
 }
 
 #[test]

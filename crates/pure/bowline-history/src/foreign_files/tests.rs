@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn check(files: &ForeignFiles, theirs: &[&str], ours: &[&str]) {
-    for path in theirs {
+fn check(files: &ForeignFiles, foreign: &[&str], recorded: &[&str]) {
+    for path in foreign {
         assert!(files.matches(path), "{path}");
     }
-    for path in ours {
+    for path in recorded {
         assert!(!files.matches(path), "{path}");
     }
 }
@@ -56,10 +56,13 @@ fn a_pattern_of_the_user_matches_at_any_depth_unless_it_begins_at_the_root() {
 
 #[test]
 fn a_pattern_that_cannot_be_meant_is_refused() {
-    let fault = |pattern: &str| ForeignFiles::with_patterns(&[pattern]).unwrap_err().to_string();
-    assert_eq!(fault("[a"), "the pattern \"[a\" cannot be used: unclosed character class; missing ']'");
+    let error_text = |pattern: &str| ForeignFiles::with_patterns(&[pattern]).unwrap_err().to_string();
+    assert_eq!(error_text("[a"), "the pattern \"[a\" cannot be used: unclosed character class; missing ']'");
     for pattern in ["", "/", "*", "**", "/**/*"] {
-        assert!(fault(pattern).ends_with("matches every file: name the files to pass over"), "{pattern}");
+        assert!(
+            error_text(pattern).ends_with("matches every file: name the files to pass over"),
+            "{pattern}"
+        );
     }
     let many = vec!["a"; MAX_PATTERNS + 1];
     assert_eq!(

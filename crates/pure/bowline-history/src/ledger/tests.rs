@@ -48,7 +48,7 @@ fn check(rows: Vec<WriteCase<'_>>, expected: Expect) {
     let mut shown = String::new();
     for WriteCase { name, knowledge, disk, document, content, unseen } in rows {
         let document = document.as_ref();
-        let situation = WriteContext {
+        let context = WriteContext {
             knowledge,
             disk_text: disk,
             version: TextVersion(1),
@@ -56,14 +56,14 @@ fn check(rows: Vec<WriteCase<'_>>, expected: Expect) {
             content,
             unseen_writes: unseen,
         };
-        match decide_write(&situation) {
-            Ok(LedgerDecision { text, known_text: known, verdict }) if text == known => {
+        match decide_write(&context) {
+            Ok(LedgerDecision { text, known_text, verdict }) if text == known_text => {
                 writeln!(shown, "{name}: {verdict:?} {text:?}").unwrap();
             }
-            Ok(LedgerDecision { text, known_text: known, verdict }) => {
-                writeln!(shown, "{name}: {verdict:?} {text:?}, knows {known:?}").unwrap();
+            Ok(LedgerDecision { text, known_text, verdict }) => {
+                writeln!(shown, "{name}: {verdict:?} {text:?}, knows {known_text:?}").unwrap();
             }
-            Err(why) => writeln!(shown, "{name}: ! {why}").unwrap(),
+            Err(error) => writeln!(shown, "{name}: ! {error}").unwrap(),
         }
     }
     expected.assert_eq(&shown);
@@ -167,78 +167,78 @@ fn what_was_not_seen_may_be_refused() {
 
 #[test]
 fn unsaved_text_is_never_written_over() {
-    let with = |name, knowledge, disk, document, content| WriteCase {
+    let case = |name, knowledge, disk, document, content| WriteCase {
         document: Some(document),
         ..write_case(name, knowledge, disk, content)
     };
     let three = "a\nb\nc\n";
     check(
         vec![
-            with(
+            case(
                 "seen with its unsaved text",
                 whole_knowledge("A\nb\nc\n"),
                 Some(three),
                 dirty_document(Some(three), "A\nb\nc\n"),
                 "A\nb\nC\n",
             ),
-            with(
+            case(
                 "seen before it was typed",
                 whole_knowledge(three),
                 Some(three),
                 dirty_document(Some(three), "A\nb\nc\n"),
                 "a\nb\nC\n",
             ),
-            with(
+            case(
                 "never seen",
                 Knowledge::Nothing,
                 Some(three),
                 dirty_document(Some(three), "A\nb\nc\n"),
                 "a\nb\nC\n",
             ),
-            with(
+            case(
                 "partly seen, same place",
                 partial_knowledge(None),
                 Some(three),
                 dirty_document(Some(three), "A\nb\nc\n"),
                 "x\nb\nc\n",
             ),
-            with(
+            case(
                 "a file that is not there yet",
                 Knowledge::Nothing,
                 None,
                 dirty_document(None, "typed\n"),
                 "sent\n",
             ),
-            with("typed just that", Knowledge::Nothing, None, dirty_document(None, "sent\n"), "sent\n"),
-            with(
+            case("typed just that", Knowledge::Nothing, None, dirty_document(None, "sent\n"), "sent\n"),
+            case(
                 "disk changed too",
                 whole_knowledge("A\nb\nc\n"),
                 Some("a\nb\nc2\n"),
                 dirty_document(Some(three), "A\nb\nc\n"),
                 "A2\nb\nc\n",
             ),
-            with(
+            case(
                 "disk changed at the same place",
                 whole_knowledge("A\nb\nc\n"),
                 Some("a3\nb\nc\n"),
                 dirty_document(Some(three), "A\nb\nc\n"),
                 "A2\nb\nc\n",
             ),
-            with(
+            case(
                 "disk changed to the same",
                 whole_knowledge("A\nb\nc\n"),
                 Some("A2\nb\nc\n"),
                 dirty_document(Some(three), "A\nb\nc\n"),
                 "A2\nb\nc\n",
             ),
-            with(
+            case(
                 "clean document",
                 whole_knowledge(three),
                 Some(three),
                 Document::new(Some(text(three)), None),
                 "a\nb\nC\n",
             ),
-            with(
+            case(
                 "clean document, disk changed since it was loaded",
                 whole_knowledge("A\nb\nc\n"),
                 Some("A\nb\nc\n"),
@@ -295,7 +295,7 @@ fn what_others_changed_is_not_deleted() {
     ];
     for (knowledge, document, unseen, expected) in rows {
         let disk = Some("a\n");
-        let situation = WriteContext {
+        let context = WriteContext {
             knowledge,
             disk_text: disk,
             version: TextVersion(1),
@@ -303,7 +303,7 @@ fn what_others_changed_is_not_deleted() {
             content: "",
             unseen_writes: unseen,
         };
-        assert_eq!(decide_deletion(&situation), expected, "{situation:?}");
+        assert_eq!(decide_deletion(&context), expected, "{context:?}");
     }
 }
 
@@ -329,16 +329,16 @@ fn line_endings_are_the_files() {
 #[test]
 fn windows_that_join_are_a_whole() {
     let mut ledger = Ledger::default();
-    let mut seen = Vec::new();
+    let mut knowledge = Vec::new();
     for (version, window) in [(1, 0..3), (1, 7..9), (1, 3..5), (1, 4..8), (1, 9..10), (2, 0..3), (2, 0..10)] {
         ledger.record_window_read("/a", TextVersion(version), window, 10);
-        seen.push(ledger.knowledge("/a", TextVersion(version)));
+        knowledge.push(ledger.knowledge("/a", TextVersion(version)));
     }
     let all = |version| Knowledge::Windows(TextVersion(version));
     let is_part = |known: &Knowledge| matches!(known, Knowledge::Partial(_));
-    let parts: Vec<bool> = seen.iter().map(is_part).collect();
+    let parts: Vec<bool> = knowledge.iter().map(is_part).collect();
     assert_eq!(parts, [true, true, true, true, false, true, false]);
-    assert_eq!((&seen[4], &seen[6]), (&all(1), &all(2)));
+    assert_eq!((&knowledge[4], &knowledge[6]), (&all(1), &all(2)));
     assert_eq!(ledger.knowledge("/a", TextVersion(3)), all(2), "also if it is another text by now");
     ledger.record_absent("/a");
     assert_eq!(ledger.knowledge("/a", TextVersion(2)), Knowledge::Absent);
@@ -369,7 +369,7 @@ fn stretches_have_a_cap_and_then_less_is_known_than_was_seen() {
     for at in 0..MAX_READ_RANGES as u64 + 5 {
         ledger.record_window_read("/a", TextVersion(1), 2 * at..2 * at + 1, size);
     }
-    let windows = ledger.files.get("/a").and_then(|seen| seen.windows.as_ref());
+    let windows = ledger.files.get("/a").and_then(|entry| entry.windows.as_ref());
     assert_eq!(windows.map(|windows| windows.ranges.len()), Some(MAX_READ_RANGES));
     ledger.record_window_read("/a", TextVersion(1), 0..size, size);
     assert_eq!(ledger.knowledge("/a", TextVersion(1)), Knowledge::Windows(TextVersion(1)));
@@ -422,18 +422,18 @@ proptest! {
     fn stretches_cover_what_was_seen_and_nothing_else(
         windows in proptest::collection::vec((0u64..40, 0u64..10), 0..20)
     ) {
-        let mut stretches = Vec::new();
+        let mut ranges = Vec::new();
         let mut seen = [false; 60];
         for (start, length) in windows {
-            add_range(&mut stretches, start..start + length);
+            add_range(&mut ranges, start..start + length);
             for at in start..start + length {
                 seen[at as usize] = true;
             }
         }
         for (at, seen) in seen.iter().enumerate() {
-            let covered = stretches.iter().any(|stretch| stretch.contains(&(at as u64)));
-            prop_assert_eq!(covered, *seen, "{} in {:?}", at, stretches);
+            let covered = ranges.iter().any(|range| range.contains(&(at as u64)));
+            prop_assert_eq!(covered, *seen, "{} in {:?}", at, ranges);
         }
-        prop_assert!(stretches.windows(2).all(|pair| pair[0].end < pair[1].start));
+        prop_assert!(ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
     }
 }

@@ -137,8 +137,8 @@ fn text_has_no_nul_unless_it_is_utf_16() {
     let early = [vec![b'a'; SNIFF_BYTES - 1], vec![0]].concat();
     let cases: [&[u8]; 7] =
         [b"", b"text", b"\xe9t\xe9", b"a\0b", b"\xff\xfea\0", b"\xfe\xff\0a", b"\xef\xbb\xbfa"];
-    let told: Vec<bool> = cases.into_iter().chain([&*late, &*early]).map(looks_like_text).collect();
-    assert_eq!(told, [true, true, true, false, true, true, true, true, false]);
+    let results: Vec<bool> = cases.into_iter().chain([&*late, &*early]).map(looks_like_text).collect();
+    assert_eq!(results, [true, true, true, false, true, true, true, true, false]);
 }
 
 proptest! {

@@ -21,9 +21,9 @@ pub fn find_emptied_directories<'p>(
     files: impl IntoIterator<Item = &'p str>,
     paths: &[&str],
 ) -> Vec<&'p str> {
-    let wanted: BTreeSet<&str> = paths.iter().copied().collect();
+    let targets: BTreeSet<&str> = paths.iter().copied().collect();
     let is_in_place = |directory: &str| {
-        wanted.contains(directory) || ancestors(directory).any(|above| wanted.contains(above))
+        targets.contains(directory) || ancestors(directory).any(|above| targets.contains(above))
     };
     let directories: BTreeSet<&str> =
         files.into_iter().flat_map(ancestors).filter(|path| is_in_place(path)).collect();

@@ -36,11 +36,11 @@ impl ConflictResolver {
         if self.resolution == ConflictResolution::Refuse {
             return Ok(merge(after, now, before)?.text);
         }
-        let merged = merge_with_resolver(after, now, before, &mut |place| {
+        let merged = merge_with_resolver(after, now, before, &mut |region| {
             self.resolved_count += 1;
             match self.resolution {
-                ConflictResolution::Markers => with_markers(place),
-                ConflictResolution::Refuse | ConflictResolution::Force => place.theirs.to_owned(),
+                ConflictResolution::Markers => with_markers(region),
+                ConflictResolution::Refuse | ConflictResolution::Force => region.theirs.to_owned(),
             }
         });
         Ok(merged.text)
@@ -52,13 +52,13 @@ impl ConflictResolver {
         &mut self,
         file: Option<FileSnapshot<'a>>,
         before: Option<FileSnapshot<'a>>,
-        why: ReversalErrorReason,
+        reason: ReversalErrorReason,
     ) -> Result<Option<FileSnapshot<'a>>, ReversalErrorReason> {
         // Unknown content cannot be restored.
         if self.resolution != ConflictResolution::Force
-            || matches!(why, ReversalErrorReason::ContentUnavailable | ReversalErrorReason::Pruned)
+            || matches!(reason, ReversalErrorReason::ContentUnavailable | ReversalErrorReason::Pruned)
         {
-            return Err(why);
+            return Err(reason);
         }
         self.resolved_count += 1;
         let mode = file.map(|file| file.mode);
@@ -66,18 +66,18 @@ impl ConflictResolver {
     }
 }
 
-fn with_markers(place: ConflictRegion<'_>) -> String {
+fn with_markers(region: ConflictRegion<'_>) -> String {
     let mut text = String::new();
     let sides =
-        [("<<<<<<< now", place.ours), ("||||||| after the change", place.base), ("=======", place.theirs)];
+        [("<<<<<<< now", region.ours), ("||||||| after the change", region.base), ("=======", region.theirs)];
     // The marker lines use the line ending of the conflicting lines.
-    let end = if [place.ours, place.base, place.theirs].iter().any(|side| side.ends_with("\r\n")) {
+    let end = if [region.ours, region.base, region.theirs].iter().any(|side| side.ends_with("\r\n")) {
         "\r\n"
     } else {
         "\n"
     };
-    for (mark, side) in sides {
-        text.push_str(mark);
+    for (marker, side) in sides {
+        text.push_str(marker);
         text.push_str(end);
         text.push_str(side);
         if !side.is_empty() && !side.ends_with('\n') {

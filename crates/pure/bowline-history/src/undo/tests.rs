@@ -74,10 +74,10 @@ impl TestJournal {
     /// Reverts the whole selection, or nothing. Returns the reverted changes.
     fn reverse_selected(
         &mut self,
-        way: ReversalDirection,
+        direction: ReversalDirection,
         selection: &ChangeSelection,
     ) -> Result<Vec<ChangeId>, ReversalError> {
-        let (ids, hunks) = match way {
+        let (ids, hunks) = match direction {
             ReversalDirection::Undo => {
                 let hunks = selection.change.as_ref().and_then(|change| change.hunks.clone());
                 (changes_to_undo(&self.history, selection), hunks)
@@ -114,8 +114,8 @@ impl TestJournal {
         Ok(ids)
     }
 
-    fn reverse_all(&mut self, way: ReversalDirection) -> Result<Vec<ChangeId>, ReversalError> {
-        self.reverse_selected(way, &ChangeSelection::default())
+    fn reverse_all(&mut self, direction: ReversalDirection) -> Result<Vec<ChangeId>, ReversalError> {
+        self.reverse_selected(direction, &ChangeSelection::default())
     }
 }
 
@@ -166,12 +166,12 @@ fn check(script: &str, expected: Expect) {
     let mut journal = TestJournal::default();
     let mut out = String::new();
     for line in script.trim().lines() {
-        if let Some((who, file)) = line.split_once(" = ") {
-            let (who, path) = who.rsplit_once(' ').unwrap();
+        if let Some((actor, file)) = line.split_once(" = ") {
+            let (actor, path) = actor.rsplit_once(' ').unwrap();
             let text = file.trim_end_matches('*').replace('/', "\n");
             let mode = if file.ends_with('*') { 0o755 } else { PLAIN };
             let file = (file != "gone").then_some((text.into_bytes(), mode));
-            match who.split_once(' ') {
+            match actor.split_once(' ') {
                 None => journal.set_file(path, file),
                 Some((turn, call)) => {
                     let at = journal.history.len() as i64;
@@ -185,12 +185,12 @@ fn check(script: &str, expected: Expect) {
             journal.blobs.remove(&before.hash);
             continue;
         }
-        let (way, words) = match line.strip_prefix("undo") {
+        let (direction, words) = match line.strip_prefix("undo") {
             Some(words) => (ReversalDirection::Undo, words),
             None => (ReversalDirection::Redo, line.strip_prefix("redo").unwrap()),
         };
         write!(out, "{line}:").unwrap();
-        match journal.reverse_selected(way, &selection(words)) {
+        match journal.reverse_selected(direction, &selection(words)) {
             Ok(ids) => {
                 ids.iter().for_each(|id| write!(out, " {id}").unwrap());
                 for (path, (bytes, mode)) in &journal.files {
@@ -242,7 +242,7 @@ redo
 }
 
 #[test]
-fn what_is_meant_is_told_by_file_call_turn_and_session() {
+fn changes_are_selected_by_file_call_turn_and_session() {
     let script = "
 1 t1 a = 1/
 1 t1 b = 1/
@@ -340,7 +340,7 @@ fn what_is_meant_is_told_by_file_call_turn_and_session() {
 }
 
 #[test]
-fn what_was_undone_at_once_is_redone_at_once() {
+fn changes_undone_together_are_redone_together() {
     check(
         "
 1 t1 a = 1/
@@ -533,18 +533,18 @@ redo change 16
 }
 
 #[test]
-fn no_hunks_are_nothing() {
+fn an_empty_hunk_list_undoes_nothing() {
     let mut journal = TestJournal::default();
     for (at, mode) in [PLAIN, 0o755].into_iter().enumerate() {
         journal.change("a", Some((b"1".to_vec(), mode)), agent(1, "t"), vec![], at as i64);
     }
-    let one = |hunks| ChangeSelection {
+    let select = |hunks| ChangeSelection {
         change: Some(Reversal { change: ChangeId(2), hunks }),
         ..ChangeSelection::default()
     };
-    journal.reverse_selected(ReversalDirection::Undo, &one(Some(vec![]))).unwrap();
+    journal.reverse_selected(ReversalDirection::Undo, &select(Some(vec![]))).unwrap();
     assert_eq!(journal.files["a"].1, 0o755);
-    journal.reverse_selected(ReversalDirection::Undo, &one(None)).unwrap();
+    journal.reverse_selected(ReversalDirection::Undo, &select(None)).unwrap();
     assert_eq!(journal.files["a"].1, PLAIN);
 }
 
@@ -668,7 +668,7 @@ proptest! {
 
     #[test]
     fn an_undo_gives_what_the_user_alone_would_have_made_or_nothing(
-        touches in proptest::collection::vec(any_line_edit(), 0..8),
+        edits in proptest::collection::vec(any_line_edit(), 0..8),
         lines in 0usize..40,
     ) {
         let mut journal = TestJournal::default();
@@ -676,14 +676,14 @@ proptest! {
         journal.set_file("a", Some((base.concat().into_bytes(), PLAIN)));
         let mut text = base.clone();
         let mut expected: BTreeSet<String> = base.into_iter().collect();
-        for (turn, touch) in touches.iter().enumerate() {
-            let at = touch.at.index(text.len() + 1);
-            let name = if touch.by_user { "user" } else { "agent" };
-            let added: Vec<String> = (0..touch.adds).map(|line| format!("{name} {turn} {line}\n")).collect();
-            let end = text.len().min(at + touch.removes);
+        for (turn, edit) in edits.iter().enumerate() {
+            let at = edit.at.index(text.len() + 1);
+            let name = if edit.by_user { "user" } else { "agent" };
+            let added: Vec<String> = (0..edit.adds).map(|line| format!("{name} {turn} {line}\n")).collect();
+            let end = text.len().min(at + edit.removes);
             let removed: Vec<String> = text.splice(at..end, added.clone()).collect();
             let file = Some((text.concat().into_bytes(), PLAIN));
-            if touch.by_user {
+            if edit.by_user {
                 journal.set_file("a", file);
                 expected.retain(|line| !removed.contains(line));
                 expected.extend(added);
@@ -709,9 +709,9 @@ proptest! {
         let mut journal = TestJournal::default();
         let mut undone: BTreeMap<ChangeId, bool> = BTreeMap::new();
         for (step, turn, last) in steps {
-            let mut meant = selection(&format!("turn {turn}"));
-            meant.limit = last;
-            let (way, undoes) = match step {
+            let mut selected = selection(&format!("turn {turn}"));
+            selected.limit = last;
+            let (direction, undoes) = match step {
                 0 => (ReversalDirection::Undo, true),
                 1 => (ReversalDirection::Redo, false),
                 _ => {
@@ -730,7 +730,7 @@ proptest! {
                 let change = &journal.history[id.0 as usize - 1];
                 if undoes { vec![id] } else { change.reverses.iter().map(|reversal| reversal.change).collect() }
             };
-            for id in journal.reverse_selected(way, &meant).unwrap() {
+            for id in journal.reverse_selected(direction, &selected).unwrap() {
                 for edit in edits_of(&journal, id) {
                     prop_assert_eq!(undone.insert(edit, undoes), Some(!undoes));
                 }
@@ -790,7 +790,7 @@ fn a_hunk_that_is_taken_back_is_not_taken_back_again() {
 }
 
 #[test]
-fn what_is_taken_back_is_not_in_effect_and_what_takes_it_back_is() {
+fn an_undone_change_is_not_in_effect_but_its_undo_is() {
     let file = |text: &str| Some((text.as_bytes().to_vec(), PLAIN));
     let mut journal = TestJournal::default();
     journal.change("a", file("1\n"), agent(1, "t1"), vec![], 1);
@@ -805,7 +805,7 @@ fn what_is_taken_back_is_not_in_effect_and_what_takes_it_back_is() {
 }
 
 #[test]
-fn a_mode_comes_back_unless_somebody_changed_it_since() {
+fn a_mode_is_restored_unless_it_changed_since() {
     let (before, after, other) = (0o644, 0o755, 0o700);
     let state = |mode| Some(FileState { hash: ContentHash::digest(b"x\n"), size: 2, mode });
     let change = Change {
@@ -825,20 +825,20 @@ fn a_mode_comes_back_unless_somebody_changed_it_since() {
         after: content(b"x\n", after),
         hunks: None,
     };
-    let taken = |bytes, mode| plan_reversal(content(bytes, mode), &[step]).unwrap();
+    let plan = |bytes, mode| plan_reversal(content(bytes, mode), &[step]).unwrap();
     let write = |bytes: &[u8], mode| ReversalPlan::Write { bytes: bytes.to_vec(), mode };
-    assert_eq!(taken(b"x\n", after), write(b"x\n", before));
-    assert_eq!(taken(b"x\n", other), ReversalPlan::Unchanged);
-    assert_eq!(taken(b"x\n", before), ReversalPlan::Unchanged);
+    assert_eq!(plan(b"x\n", after), write(b"x\n", before));
+    assert_eq!(plan(b"x\n", other), ReversalPlan::Unchanged);
+    assert_eq!(plan(b"x\n", before), ReversalPlan::Unchanged);
     // The bytes are the user's by now; the mode is still the change's.
-    assert_eq!(taken(b"y\n", after), write(b"y\n", before));
-    assert_eq!(taken(b"y\n", other), ReversalPlan::Unchanged);
+    assert_eq!(plan(b"y\n", after), write(b"y\n", before));
+    assert_eq!(plan(b"y\n", other), ReversalPlan::Unchanged);
     // No text has to be merged, so the content need not be text.
-    assert_eq!(taken(b"\xff\0\xff", after), write(b"\xff\0\xff", before));
+    assert_eq!(plan(b"\xff\0\xff", after), write(b"\xff\0\xff", before));
 }
 
 #[test]
-fn what_agents_did_is_not_what_others_did_beside_them() {
+fn selecting_agents_excludes_other_changes() {
     let mut journal = TestJournal::default();
     for (at, origin) in [agent(1, "c1"), ChangeOrigin::default(), agent(2, "c2")].into_iter().enumerate() {
         let path = format!("f{at}");
@@ -852,7 +852,7 @@ fn what_agents_did_is_not_what_others_did_beside_them() {
 }
 
 #[test]
-fn what_was_found_changed_is_left_alone_where_only_what_was_written_is_meant() {
+fn changes_are_selected_by_source() {
     let mut journal = TestJournal::default();
     for (at, source) in
         [ChangeSource::Written, ChangeSource::Observed, ChangeSource::Claimed].into_iter().enumerate()
@@ -861,11 +861,11 @@ fn what_was_found_changed_is_left_alone_where_only_what_was_written_is_meant() {
         journal.change(&path, Some((b"x\n".to_vec(), PLAIN)), agent(1, "c1"), Vec::new(), at as i64);
         journal.history[at].source = source;
     }
-    let meant = |source| ChangeSelection { source, ..ChangeSelection::turn("s", 1) };
-    assert_eq!(changes_to_undo(&journal.history, &meant(Some(ChangeSource::Written))), [ChangeId(1)]);
-    assert_eq!(changes_to_undo(&journal.history, &meant(Some(ChangeSource::Observed))), [ChangeId(2)]);
-    assert_eq!(changes_to_undo(&journal.history, &meant(None)), [ChangeId(3), ChangeId(2), ChangeId(1)]);
-    journal.reverse_selected(ReversalDirection::Undo, &meant(Some(ChangeSource::Written))).unwrap();
+    let by_source = |source| ChangeSelection { source, ..ChangeSelection::turn("s", 1) };
+    assert_eq!(changes_to_undo(&journal.history, &by_source(Some(ChangeSource::Written))), [ChangeId(1)]);
+    assert_eq!(changes_to_undo(&journal.history, &by_source(Some(ChangeSource::Observed))), [ChangeId(2)]);
+    assert_eq!(changes_to_undo(&journal.history, &by_source(None)), [ChangeId(3), ChangeId(2), ChangeId(1)]);
+    journal.reverse_selected(ReversalDirection::Undo, &by_source(Some(ChangeSource::Written))).unwrap();
     assert_eq!(journal.files.keys().collect::<Vec<_>>(), ["f1", "f2"]);
 }
 
@@ -875,12 +875,12 @@ fn a_directory_means_what_lies_below_it() {
     for (at, path) in ["/w/a", "/w/ab", "/w/a/b", "/w/a/b/c", "/x"].into_iter().enumerate() {
         journal.change(path, Some((b"x\n".to_vec(), PLAIN)), agent(1, "c1"), Vec::new(), at as i64);
     }
-    let mut told = String::new();
+    let mut out = String::new();
     for path in ["/w/a", "/w/a/", "/w/a/b", "/w", "/", "/w/a/c"] {
-        let meant = ChangeSelection { path: Some(path.to_owned()), ..ChangeSelection::default() };
-        let files = journal.history.iter().filter(|change| meant.matches(change));
+        let selection = ChangeSelection { path: Some(path.to_owned()), ..ChangeSelection::default() };
+        let files = journal.history.iter().filter(|change| selection.matches(change));
         let files: Vec<&str> = files.map(|change| change.path.as_str()).collect();
-        told += &format!("{path}: {}\n", files.join(" "));
+        out += &format!("{path}: {}\n", files.join(" "));
     }
     expect![[r#"
         /w/a: /w/a /w/a/b /w/a/b/c
@@ -890,7 +890,7 @@ fn a_directory_means_what_lies_below_it() {
         /: /w/a /w/ab /w/a/b /w/a/b/c /x
         /w/a/c: 
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&out);
 }
 
 /// Reverts one change of a file, and returns the result and the number of resolved conflicts.
@@ -925,17 +925,17 @@ fn resolve(
     let step =
         ReversalStep { change: &change, before: content_of(&before), after: content_of(&after), hunks: None };
     match plan_resolved_reversal(content_of(&now), &[step], resolution) {
-        Ok((ReversalPlan::Write { bytes, .. }, places)) => {
-            format!("{places}: {}", String::from_utf8_lossy(&bytes))
+        Ok((ReversalPlan::Write { bytes, .. }, conflicts)) => {
+            format!("{conflicts}: {}", String::from_utf8_lossy(&bytes))
         }
-        Ok((planned, places)) => format!("{places}: {planned:?}\n"),
+        Ok((plan, conflicts)) => format!("{conflicts}: {plan:?}\n"),
         Err(error) => format!("! {error}\n"),
     }
 }
 
 #[test]
 fn conflicts_are_marked_or_forced() {
-    let mut told = String::new();
+    let mut out = String::new();
     let cases = [
         ("lines", Some("a\nb\nc\n"), Some("a\nB\nc\n"), Some("top\na\nmine\nc\n")),
         ("no conflict", Some("a\nb\nc\n"), Some("a\nB\nc\n"), Some("a\nB\nc\nmine\n")),
@@ -946,8 +946,8 @@ fn conflicts_are_marked_or_forced() {
     ];
     for (name, before, after, now) in cases {
         for resolution in [ConflictResolution::Markers, ConflictResolution::Force] {
-            let became = resolve(before, after, now, resolution);
-            _ = writeln!(told, "{name}, {resolution:?} {}", became.trim_end());
+            let result = resolve(before, after, now, resolution);
+            _ = writeln!(out, "{name}, {resolution:?} {}", result.trim_end());
         }
     }
     expect![[r#"
@@ -987,5 +987,5 @@ fn conflicts_are_marked_or_forced() {
         deleted, and another one, Force 1: old
         edited and deleted, Markers ! cannot take back change 1 of /a: the file was deleted since, restore it first
         edited and deleted, Force 1: old
-    "#]].assert_eq(&told);
+    "#]].assert_eq(&out);
 }

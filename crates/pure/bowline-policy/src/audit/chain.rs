@@ -71,14 +71,14 @@ impl ChainLink {
     pub fn parse(line: &[u8]) -> Option<Self> {
         let body_end = line.len().checked_sub(HASH_FIELD.len() + HASH_DIGITS + LINE_SUFFIX.len())?;
         let (body, tail) = line.split_at(body_end);
-        let said = tail.strip_prefix(HASH_FIELD.as_bytes())?.strip_suffix(LINE_SUFFIX.as_bytes())?;
-        let said = std::str::from_utf8(said).ok()?;
+        let stored = tail.strip_prefix(HASH_FIELD.as_bytes())?.strip_suffix(LINE_SUFFIX.as_bytes())?;
+        let stored = std::str::from_utf8(stored).ok()?;
         let (seq, rest) = parse_number(body.strip_prefix(br#"{"seq":"#)?)?;
         let prev = rest.strip_prefix(br#","prev":""#)?.get(..HASH_DIGITS)?;
         let prev = std::str::from_utf8(prev).ok()?.parse().ok()?;
-        let computed = hash_line(body);
-        let hash = said.parse().ok()?;
-        Some(Self { seq, prev, hash, computed_hash: computed, is_intact: computed.to_string() == said })
+        let computed_hash = hash_line(body);
+        let hash = stored.parse().ok()?;
+        Some(Self { seq, prev, hash, computed_hash, is_intact: computed_hash.to_string() == stored })
     }
 }
 

@@ -90,8 +90,8 @@ pub(super) fn encode_body(seq: u64, prev: &ContentHash, entry: &AuditEntry) -> S
     };
     match &entry.subject {
         AuditSubject::None => {}
-        AuditSubject::Path { requested: asked, resolved } => {
-            wire.asked = Some(truncate_text(asked.into()));
+        AuditSubject::Path { requested, resolved } => {
+            wire.asked = Some(truncate_text(requested.into()));
             wire.resolved = resolved.as_deref().map(|text| truncate_text(text.into()));
         }
         AuditSubject::Command { line, cwd, env } => {
@@ -115,13 +115,13 @@ pub(super) fn encode_body(seq: u64, prev: &ContentHash, entry: &AuditEntry) -> S
 
 pub(super) fn decode_line(line: &[u8]) -> Option<AuditRecord> {
     let wire: AuditLine<'_> = serde_json::from_slice(line).ok()?;
-    let own = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
+    let owned = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
     let hash = |text: Option<Cow<'_, str>>| text.and_then(|text| text.parse().ok());
     let subject = if let Some(line) = wire.command {
         let env = wire.env.into_iter().map(Cow::into_owned).collect();
-        AuditSubject::Command { line: line.into_owned(), cwd: own(wire.cwd).unwrap_or_default(), env }
-    } else if let Some(asked) = wire.asked {
-        AuditSubject::Path { requested: asked.into_owned(), resolved: own(wire.resolved) }
+        AuditSubject::Command { line: line.into_owned(), cwd: owned(wire.cwd).unwrap_or_default(), env }
+    } else if let Some(requested) = wire.asked {
+        AuditSubject::Path { requested: requested.into_owned(), resolved: owned(wire.resolved) }
     } else if let Some(url) = wire.url {
         AuditSubject::Url(url.into_owned())
     } else if let Some(text) = wire.text {
@@ -131,35 +131,35 @@ pub(super) fn decode_line(line: &[u8]) -> Option<AuditRecord> {
     };
     let entry = AuditEntry {
         at: Timestamp(wire.at),
-        session: own(wire.session),
+        session: owned(wire.session),
         turn: wire.turn,
-        call: own(wire.call),
+        call: owned(wire.call),
         action: AuditAction::from(&*wire.operation),
         subject,
         decision: AuditDecision::from(&*wire.decision),
         decided_by: DecisionSource::parse(&wire.by),
-        reason: own(wire.reason),
+        reason: owned(wire.reason),
         latency_us: wire.latency_us,
         before: hash(wire.before),
         after: hash(wire.after),
         bytes: wire.bytes,
-        exit: own(wire.exit),
+        exit: owned(wire.exit),
     };
     Some(AuditRecord { seq: wire.seq, entry })
 }
 
 /// Returns the encoded source of a decision. Only rule texts and unknown words may contain a secret.
-fn encode_decision_source(by: &DecisionSource) -> Cow<'_, str> {
-    match by {
+fn encode_decision_source(source: &DecisionSource) -> Cow<'_, str> {
+    match source {
         DecisionSource::Rule(_) | DecisionSource::Other(_) => {
-            redact_and_truncate(&by.to_text()).into_owned().into()
+            redact_and_truncate(&source.to_text()).into_owned().into()
         }
         DecisionSource::Preset(_)
         | DecisionSource::Person
         | DecisionSource::User
         | DecisionSource::Client
         | DecisionSource::Grant
-        | DecisionSource::Nobody => truncate_text(by.to_text()),
+        | DecisionSource::NotDecided => truncate_text(source.to_text()),
     }
 }
 

@@ -150,7 +150,7 @@ pub struct AuditFinding {
 impl fmt::Display for AuditFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.position {
-            Some(place) => write!(f, "{place}: {}", self.defect),
+            Some(position) => write!(f, "{position}: {}", self.defect),
             None => self.defect.fmt(f),
         }
     }
@@ -197,9 +197,9 @@ impl VerificationReport {
         self.omitted_findings == 0 && self.findings.iter().all(|finding| finding.defect.is_crash_artifact())
     }
 
-    pub(super) fn add_finding(&mut self, place: Option<LogPosition>, fault: AuditDefect) {
+    pub(super) fn add_finding(&mut self, position: Option<LogPosition>, defect: AuditDefect) {
         if self.findings.len() < MAX_FINDINGS {
-            self.findings.push(AuditFinding { position: place, defect: fault });
+            self.findings.push(AuditFinding { position, defect });
         } else {
             self.omitted_findings += 1;
         }

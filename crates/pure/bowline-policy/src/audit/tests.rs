@@ -31,7 +31,7 @@ fn full_entry() -> AuditEntry {
 }
 
 #[test]
-fn a_line_says_it_all_and_no_secret() {
+fn a_line_has_every_field_and_no_secret() {
     let mut chain = ChainHead::EMPTY;
     let first = chain.seal_entry(&AuditEntry::new(Timestamp(1), AuditAction::SessionStart));
     let second = chain.seal_entry(&full_entry());

@@ -130,25 +130,25 @@ impl AuditVerifier {
             self.report.add_finding(Some(gap.position), AuditDefect::Removed { from: gap.from, to: gap.to });
         }
         self.report.findings.sort_by(|a, b| a.position.cmp(&b.position));
-        let place = (self.position.line > 0).then(|| self.position.clone());
+        let position = (self.position.line > 0).then(|| self.position.clone());
         let last = self.head.map_or(0, |head| head.seq);
         match self.anchor {
-            None if self.report.files > 0 => self.report.add_finding(place, AuditDefect::NoAnchor),
+            None if self.report.files > 0 => self.report.add_finding(position, AuditDefect::NoAnchor),
             Some(anchor) if last < anchor.head.seq => {
                 let from = anchor.first_seq.max(last + 1);
-                self.report.add_finding(place, AuditDefect::TailRemoved { from, to: anchor.head.seq });
+                self.report.add_finding(position, AuditDefect::TailRemoved { from, to: anchor.head.seq });
             }
             _ => {
                 if let Some(from) = self.first_unanchored {
-                    self.report.add_finding(place, AuditDefect::Unanchored { from, to: last.max(from) });
+                    self.report.add_finding(position, AuditDefect::Unanchored { from, to: last.max(from) });
                 }
             }
         }
         self.report
     }
 
-    fn report_defect(&mut self, fault: AuditDefect) {
-        self.report.add_finding(Some(self.position.clone()), fault);
+    fn report_defect(&mut self, defect: AuditDefect) {
+        self.report.add_finding(Some(self.position.clone()), defect);
     }
 
     /// Records whether a line comes after the anchor.
@@ -209,17 +209,17 @@ impl AuditVerifier {
             }
             self.last_seq = seq;
             let gap = self.gaps.swap_remove(at);
-            let place = gap.position.clone();
+            let position = gap.position.clone();
             if gap.from < seq {
-                self.gaps.push(SequenceGap { from: gap.from, to: seq - 1, position: place.clone() });
+                self.gaps.push(SequenceGap { from: gap.from, to: seq - 1, position: position.clone() });
             }
             if seq < gap.to {
-                self.gaps.push(SequenceGap { from: seq + 1, to: gap.to, position: place });
+                self.gaps.push(SequenceGap { from: seq + 1, to: gap.to, position });
             }
             return;
         }
         let known = self.recent_hashes.iter().find(|(known, _)| *known == seq);
-        let fault = match known {
+        let defect = match known {
             Some((_, hash)) if *hash == frame.hash => AuditDefect::Duplicated { seq },
             Some(_) => AuditDefect::Inserted { seq },
             None if self.report.range.is_some_and(|(first, _)| seq < first) => {
@@ -227,7 +227,7 @@ impl AuditVerifier {
             }
             None => AuditDefect::Repeated { seq },
         };
-        self.report_defect(fault);
+        self.report_defect(defect);
     }
 
     /// Processes a line that has the form of an entry but was altered.
@@ -279,8 +279,9 @@ impl AuditVerifier {
         else {
             return self.report_unexplained_line();
         };
-        let explained =
-            |scrap: &UnreadableLine| entry.before == Some(scrap.hash) && entry.bytes == Some(scrap.bytes);
+        let explained = |unreadable: &UnreadableLine| {
+            entry.before == Some(unreadable.hash) && entry.bytes == Some(unreadable.bytes)
+        };
         if self.unexplained_line.as_ref().is_some_and(explained) {
             self.unexplained_line = None;
             self.unreadable_since_head = self.unreadable_since_head.saturating_sub(1);
@@ -294,8 +295,8 @@ impl AuditVerifier {
 
     /// Reports the pending unreadable line, which no note explained.
     fn report_unexplained_line(&mut self) {
-        if let Some(scrap) = self.unexplained_line.take() {
-            self.report.add_finding(Some(scrap.position), AuditDefect::Unreadable);
+        if let Some(unreadable) = self.unexplained_line.take() {
+            self.report.add_finding(Some(unreadable.position), AuditDefect::Unreadable);
         }
     }
 }

@@ -8,16 +8,16 @@ use expect_test::{Expect, expect};
 use super::*;
 
 fn check(calls: &str, expected: Expect) {
-    let mut seen = String::new();
+    let mut out = String::new();
     for line in calls.lines().filter(|line| !line.trim().is_empty()) {
         let update: ToolCallUpdate = serde_json::from_str(line).unwrap();
         let view = ToolCallView::from_update(None, &update);
-        writeln!(seen, "{}", update.tool_call_id.0).unwrap();
+        writeln!(out, "{}", update.tool_call_id.0).unwrap();
         for claim in extract_claims(&view) {
-            writeln!(seen, "  {claim:?}").unwrap();
+            writeln!(out, "  {claim:?}").unwrap();
         }
     }
-    expected.assert_eq(&seen);
+    expected.assert_eq(&out);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_part_is_known_by_standing_in_the_file_once() {
         ("a part that does not stand there", text(Some("a"), "b"), Some("x"), None),
         ("a part of what is not there", text(Some("a"), "b"), None, Some("b")),
     ];
-    for (what, text, current, whole) in cases {
-        assert_eq!(text.apply_to(current).as_deref(), whole, "{what}");
+    for (case, text, current, expected) in cases {
+        assert_eq!(text.apply_to(current).as_deref(), expected, "{case}");
     }
 }

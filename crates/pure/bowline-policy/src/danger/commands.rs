@@ -20,13 +20,13 @@ const MAX_WORDS: usize = 5000;
 const MAX_DEPTH: usize = 4;
 
 /// Checks a command with its environment.
-pub(super) fn scan_command(found: &mut DangerScan<'_>, command: &CommandSpec) {
+pub(super) fn scan_command(dangers: &mut DangerScan<'_>, command: &CommandSpec) {
     for (name, value) in &command.env {
-        scan_variable(found, name, value);
+        scan_variable(dangers, name, value);
     }
     let text = format_invocation(&command.invocation);
     let mut scan = CommandScan {
-        dangers: found,
+        dangers,
         cwd: &command.cwd,
         word_count: 0,
         has_download: false,
@@ -37,32 +37,32 @@ pub(super) fn scan_command(found: &mut DangerScan<'_>, command: &CommandSpec) {
     let (downloads, decodes, bare, words) =
         (scan.has_download, scan.has_decoding, scan.has_bare_shell, scan.word_count);
     if bare && downloads {
-        found.add(Grave, "downloads something and runs it");
+        dangers.add(Grave, "downloads something and runs it");
     }
     if bare && decodes {
-        found.add(Grave, "decodes something and runs it");
+        dangers.add(Grave, "decodes something and runs it");
     }
     if words > MAX_WORDS {
-        found.add(Serious, "is too long to be looked at as a whole");
+        dangers.add(Serious, "is too long to be looked at as a whole");
     }
     let packed: String =
         text.chars().filter(|character| !character.is_whitespace()).take(MAX_WORDS).collect();
     if packed.contains("(){") && packed.contains("|:&") {
-        found.add(Grave, "starts itself until the machine stops (fork bomb)");
+        dangers.add(Grave, "starts itself until the machine stops (fork bomb)");
     }
     if matches!(redact(&text), Cow::Owned(_)) {
-        found.add(Mild, "has a secret in its text, which other programs can see");
+        dangers.add(Mild, "has a secret in its text, which other programs can see");
     }
     let values = command.env.iter().map(|(_, value)| value.as_str());
     if std::iter::once(&*text).chain(values).any(|text| matches!(collapse_whitespace(text), Cow::Owned(_))) {
-        found.add(Serious, "has many blanks or empty lines in a row: look at what comes after them");
+        dangers.add(Serious, "has many blanks or empty lines in a row: look at what comes after them");
     }
-    found.check_confusables(&text);
+    dangers.check_confusables(&text);
 }
 
-fn scan_variable(found: &mut DangerScan<'_>, name: &str, value: &str) {
-    if let EnvironmentRisk::RunsCode(how) = assess_variable(name, value) {
-        found.add(Serious, format!("sets {}: {how}", escape_name(name)));
+fn scan_variable(dangers: &mut DangerScan<'_>, name: &str, value: &str) {
+    if let EnvironmentRisk::RunsCode(reason) = assess_variable(name, value) {
+        dangers.add(Serious, format!("sets {}: {reason}", escape_name(name)));
     }
 }
 
@@ -131,10 +131,10 @@ impl CommandScan<'_, '_> {
         {
             // An option may appear anywhere, a subcommand only first.
             let first = rest.iter().find(|word| !word.starts_with('-'));
-            let given = rest.iter().find(|word| {
+            let subcommand = rest.iter().find(|word| {
                 subcommands.contains(&word.as_str()) && (word.starts_with('-') || first == Some(word))
             });
-            if let Some(word) = given {
+            if let Some(word) = subcommand {
                 self.dangers.add(*severity, format!("{text} ({} {word})", escape_name(name)));
             } else if subcommands.is_empty() {
                 self.dangers.add(*severity, format!("{text} ({})", escape_name(name)));
@@ -144,10 +144,10 @@ impl CommandScan<'_, '_> {
 
     /// Checks programs that only certain options make dangerous.
     fn scan_options(&mut self, name: &str, rest: &[String]) {
-        let has = |words: &[&str]| rest.iter().any(|word| words.contains(&word.as_str()));
+        let has_any = |words: &[&str]| rest.iter().any(|word| words.contains(&word.as_str()));
         match name {
             "rm" | "unlink" | "rmdir" => self.scan_remove(rest),
-            "find" if has(&["-delete"]) => {
+            "find" if has_any(&["-delete"]) => {
                 self.dangers.add(Serious, "removes every file that it finds (find -delete)")
             }
             "find" => {
@@ -179,10 +179,10 @@ impl CommandScan<'_, '_> {
             "kill" if rest.iter().skip(1).any(|word| word == "-1") => {
                 self.dangers.add(Grave, "ends every process of the user (kill -1)");
             }
-            "systemctl" if !has(&["status", "is-active", "is-enabled", "show", "list-units", "cat"]) => {
+            "systemctl" if !has_any(&["status", "is-active", "is-enabled", "show", "list-units", "cat"]) => {
                 self.dangers.add(Serious, "changes the services of this machine (systemctl)");
             }
-            "init" if has(&["0", "6"]) => self.dangers.add(Grave, "ends this machine's work (init)"),
+            "init" if has_any(&["0", "6"]) => self.dangers.add(Grave, "ends this machine's work (init)"),
             "docker" | "podman" => self.scan_container(rest),
             "nc" | "ncat" | "netcat" if has_flag(rest, 'l', "--listen") => {
                 self.dangers.add(Mild, "lets others connect to this machine")
@@ -234,27 +234,27 @@ impl CommandScan<'_, '_> {
     fn scan_remove(&mut self, rest: &[String]) {
         let targets: Vec<&String> = rest.iter().filter(|word| !word.starts_with('-')).collect();
         let recursive = has_flag(rest, 'r', "--recursive") || has_flag(rest, 'R', "--recursive");
-        let what = if recursive { " with everything in it" } else { "" };
+        let suffix = if recursive { " with everything in it" } else { "" };
         for target in targets.iter().take(super::MAX_DANGERS) {
-            let place = self.locate_path(target);
+            let location = self.locate_path(target);
             let bare = target.trim_end_matches(['/', '*']);
             let all = ["", "~", "$HOME", "${HOME}", ".", ".."].contains(&bare) || bare.ends_with("/..");
-            let severity = match (all || place == PathLocation::Outside, recursive) {
+            let severity = match (all || location == PathLocation::Outside, recursive) {
                 (true, _) => Grave,
                 (false, true) => Serious,
                 (false, false) => Mild,
             };
-            let outside = if place == PathLocation::Outside { ", outside the workspace" } else { "" };
-            self.dangers.add(severity, format!("removes {}{what}{outside}", escape_name(target)));
+            let outside = if location == PathLocation::Outside { ", outside the workspace" } else { "" };
+            self.dangers.add(severity, format!("removes {}{suffix}{outside}", escape_name(target)));
         }
     }
 
     fn scan_git(&mut self, rest: &[String]) {
-        let has = |words: &[&str]| rest.iter().any(|word| words.contains(&word.as_str()));
-        let rest_is = |word: &str| rest.iter().any(|it| it == word);
-        if rest_is("push") {
+        let has_any = |words: &[&str]| rest.iter().any(|word| words.contains(&word.as_str()));
+        let has_word = |word: &str| rest.iter().any(|argument| argument == word);
+        if has_word("push") {
             let forced =
-                has_flag(rest, 'f', "--force") || has(&["--force-with-lease", "--mirror", "--delete"]);
+                has_flag(rest, 'f', "--force") || has_any(&["--force-with-lease", "--mirror", "--delete"]);
             let forced =
                 forced || rest.iter().any(|word| word.starts_with('+') || word.starts_with("--force"));
             let text = if forced {
@@ -264,22 +264,22 @@ impl CommandScan<'_, '_> {
             };
             self.dangers.add(if forced { Serious } else { Mild }, text);
         }
-        if rest_is("reset") && rest_is("--hard") {
+        if has_word("reset") && has_word("--hard") {
             self.dangers.add(Serious, "throws away changes that are not committed (git reset --hard)");
         }
-        if rest_is("clean") && has_flag(rest, 'f', "--force") {
+        if has_word("clean") && has_flag(rest, 'f', "--force") {
             self.dangers.add(Serious, "removes files that git does not know (git clean)");
         }
-        if (rest_is("checkout") || rest_is("restore")) && has(&["--", ".", "-f", "--force"]) {
+        if (has_word("checkout") || has_word("restore")) && has_any(&["--", ".", "-f", "--force"]) {
             self.dangers.add(Serious, "throws away changes that are not committed (git checkout)");
         }
-        if rest_is("stash") && has(&["drop", "clear"]) || rest_is("branch") && rest_is("-D") {
+        if has_word("stash") && has_any(&["drop", "clear"]) || has_word("branch") && has_word("-D") {
             self.dangers.add(Serious, "throws away work that git keeps (git stash or branch)");
         }
-        if has(&["filter-branch", "filter-repo", "rebase"]) {
+        if has_any(&["filter-branch", "filter-repo", "rebase"]) {
             self.dangers.add(Serious, "writes history anew (git)");
         }
-        if rest_is("config") || rest_is("-c") || rest.iter().any(|word| word.starts_with("--exec-path=")) {
+        if changes_git_settings(rest) {
             self.dangers.add(Serious, "changes git's settings: they can name commands that run");
         }
     }
@@ -287,21 +287,25 @@ impl CommandScan<'_, '_> {
     fn scan_chmod(&mut self, rest: &[String]) {
         let mode = rest.iter().find(|word| !word.starts_with('-')).map_or("", String::as_str);
         let recursive = has_flag(rest, 'R', "--recursive");
-        let open = mode.ends_with("777")
+        let is_open = mode.ends_with("777")
             || mode.ends_with("666")
             || mode.contains("o+w")
             || mode.contains("a+w")
             || mode.contains("a+rwx");
-        if mode.contains("+s") || (mode.len() == 4 && matches!(mode.as_bytes()[0], b'2' | b'4' | b'6')) {
+        // The first of four octal digits has setuid (4) and setgid (2).
+        let special = mode.trim_start_matches('0').as_bytes();
+        let sets_id = special.len() == 4 && matches!(special[0], b'2'..=b'7');
+        let adds_id = mode.split(',').filter_map(|part| part.split_once(['+', '=']));
+        if sets_id || adds_id.into_iter().any(|(_, rights)| rights.contains('s')) {
             self.dangers
                 .add(Grave, format!("lets everyone run {} with its owner's rights", describe_operands(rest)));
         }
-        if open {
-            let what = if recursive { " and everything in it" } else { "" };
+        if is_open {
+            let suffix = if recursive { " and everything in it" } else { "" };
             self.dangers.add(
                 Serious,
                 format!(
-                    "lets everyone change {}{what} (chmod {})",
+                    "lets everyone change {}{suffix} (chmod {})",
                     describe_operands(rest),
                     escape_name(mode)
                 ),
@@ -313,18 +317,26 @@ impl CommandScan<'_, '_> {
     }
 
     fn scan_container(&mut self, rest: &[String]) {
-        let whole = |word: &String| {
+        let mounts_root = |word: &String| {
             word.starts_with("/:")
                 || word.contains("=/:")
                 || word.contains("docker.sock")
                 || word.contains("source=/,")
                 || word.contains("src=/,")
         };
-        let host = |word: &String| {
-            matches!(word.as_str(), "--privileged" | "--pid=host" | "--cap-add=ALL" | "--userns=host")
-                || whole(word)
+        // An option's value follows `=` or is the next word.
+        let is_unconfined = |(at, word): &(usize, &String)| {
+            let (name, value) =
+                word.split_once('=').unwrap_or((word, rest.get(at + 1).map_or("", String::as_str)));
+            let opens = match name {
+                "--privileged" => !word.contains('=') || value != "false",
+                "--pid" | "--userns" | "--ipc" | "--uts" => value == "host",
+                "--cap-add" => value.eq_ignore_ascii_case("all"),
+                _ => false,
+            };
+            opens || mounts_root(word)
         };
-        if let Some(word) = rest.iter().find(|word| host(word)) {
+        if let Some((_, word)) = rest.iter().enumerate().find(is_unconfined) {
             self.dangers.add(
                 Grave,
                 format!("starts a container that can do anything to this machine ({})", escape_name(word)),
@@ -337,8 +349,9 @@ impl CommandScan<'_, '_> {
 
     /// Checks the arguments of a shell or another interpreter.
     fn scan_shell(&mut self, name: &str, rest: &[String], depth: usize) {
-        let interpreter = ["python", "python3", "perl", "ruby", "node", "deno", "php", "lua"].contains(&name);
-        if interpreter {
+        let is_interpreter =
+            ["python", "python3", "perl", "ruby", "node", "deno", "php", "lua"].contains(&name);
+        if is_interpreter {
             if rest.iter().any(|word| matches!(word.as_str(), "-c" | "-e" | "--eval" | "-r" | "eval")) {
                 self.dangers.add(Mild, format!("runs code that is given on the command line ({name})"));
             }
@@ -356,10 +369,10 @@ impl CommandScan<'_, '_> {
         if !SHELLS.contains(&name) {
             return;
         }
-        let given = rest
+        let option = rest
             .iter()
             .position(|word| word.starts_with('-') && !word.starts_with("--") && word.contains('c'));
-        match given.and_then(|at| rest.get(at + 1)) {
+        match option.and_then(|at| rest.get(at + 1)) {
             Some(line) if depth < MAX_DEPTH => {
                 let commands = split_commands(line);
                 // `sh -c "$(curl …)"` runs the output of the substitution.
@@ -477,4 +490,20 @@ fn describe_operands(words: &[String]) -> String {
     let names: Vec<&str> =
         words.iter().map(String::as_str).filter(|word| !word.starts_with('-')).skip(1).collect();
     if names.is_empty() { "a file".to_owned() } else { escape_name(&names.join(" ")) }
+}
+
+/// Returns whether git runs with other settings or changes them. Before the command's name, `-c` sets a value; after it,
+/// `-c` is an option of the command.
+fn changes_git_settings(rest: &[String]) -> bool {
+    let mut words = rest.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        match word {
+            "-c" => return true,
+            "-C" | "--git-dir" | "--work-tree" | "--namespace" => drop(words.next()),
+            _ if word.starts_with("--config-env") || word.starts_with("--exec-path=") => return true,
+            _ if word.starts_with('-') => {}
+            _ => return word == "config",
+        }
+    }
+    false
 }

@@ -40,14 +40,14 @@ fn check(lines: &str, expected: Expect) {
 
 fn file_operation(
     kind: OperationKind,
-    asked: &str,
+    requested: &str,
     resolved: &str,
     protection: Option<Protection>,
 ) -> Operation {
     Operation {
         kind,
         target: OperationTarget::File {
-            requested: asked.to_owned(),
+            requested: requested.to_owned(),
             resolved: resolved.to_owned(),
             protection,
         },
@@ -58,22 +58,22 @@ fn file_operation(
 fn what_a_shell_opens_through_links_is_told() {
     let file =
         |resolved: &str, protection| PathResolution::InsideRoot { resolved: resolved.to_owned(), protection };
-    let reached = |asked: &str, leads| NamedPath {
-        requested: asked.to_owned(),
+    let named_path = |requested: &str, resolution| NamedPath {
+        requested: requested.to_owned(),
         access: Access::Write,
-        resolution: leads,
+        resolution,
     };
     let command = CommandSpec {
         invocation: Invocation::Shell("true".to_owned()),
         cwd: "/project".to_owned(),
         env: Vec::new(),
         named_paths: vec![
-            reached("/project/a", file("/project/a", None)),
-            reached("/project/b", file("/project/a", None)),
-            reached("/project/hook", file("/project/.git/hooks/x", Some(Protection::VcsHook))),
-            reached("/project/notes", PathResolution::OutsideRoots),
-            reached("/project/ro/f", PathResolution::ReadOnlyRoot),
-            reached("/etc/x", PathResolution::OutsideRoots),
+            named_path("/project/a", file("/project/a", None)),
+            named_path("/project/b", file("/project/a", None)),
+            named_path("/project/hook", file("/project/.git/hooks/x", Some(Protection::VcsHook))),
+            named_path("/project/notes", PathResolution::OutsideRoots),
+            named_path("/project/ro/f", PathResolution::ReadOnlyRoot),
+            named_path("/etc/x", PathResolution::OutsideRoots),
         ],
     };
     let operation = Operation { kind: OperationKind::Execute, target: OperationTarget::Command(command) };
@@ -163,11 +163,17 @@ fn what_harms_the_machine_is_named() {
         cat image > /dev/sdb
         chmod -R 777 .
         chmod 4755 tool
+        chmod 3755 tool
+        chmod 0755 tool
+        chmod u=rwxs,g=x tool
         chown -R me .
         kill -9 -1
         shutdown -h now
         :(){ :|:& };:
         docker run --privileged -it alpine
+        docker run --privileged=true alpine
+        docker run --pid host --cap-add ALL alpine
+        docker run --privileged=false --pid container:x alpine
         docker run -v /:/host alpine
         systemctl enable evil
         crontab -
@@ -183,6 +189,11 @@ fn what_harms_the_machine_is_named() {
                 Serious: lets everyone change . and everything in it (chmod 777)
             chmod 4755 tool
                 Grave: lets everyone run tool with its owner's rights
+            chmod 3755 tool
+                Grave: lets everyone run tool with its owner's rights
+            chmod 0755 tool
+            chmod u=rwxs,g=x tool
+                Grave: lets everyone run tool with its owner's rights
             chown -R me .
                 Serious: gives everything in . to another owner
             kill -9 -1
@@ -193,6 +204,11 @@ fn what_harms_the_machine_is_named() {
                 Grave: starts itself until the machine stops (fork bomb)
             docker run --privileged -it alpine
                 Grave: starts a container that can do anything to this machine (--privileged)
+            docker run --privileged=true alpine
+                Grave: starts a container that can do anything to this machine (--privileged=true)
+            docker run --pid host --cap-add ALL alpine
+                Grave: starts a container that can do anything to this machine (--pid)
+            docker run --privileged=false --pid container:x alpine
             docker run -v /:/host alpine
                 Grave: starts a container that can do anything to this machine (/:/host)
             systemctl enable evil
@@ -270,6 +286,9 @@ fn git_commands_that_lose_work_are_named() {
         git branch -D feature
         git -c core.pager=evil log
         git config core.hooksPath .evil
+        git -C sub config core.pager evil
+        git switch -c topic
+        git add config
         ",
         expect![[r#"
             git push
@@ -290,6 +309,10 @@ fn git_commands_that_lose_work_are_named() {
                 Serious: changes git's settings: they can name commands that run
             git config core.hooksPath .evil
                 Serious: changes git's settings: they can name commands that run
+            git -C sub config core.pager evil
+                Serious: changes git's settings: they can name commands that run
+            git switch -c topic
+            git add config
         "#]],
     );
 }
@@ -354,27 +377,27 @@ fn variables_that_run_code_are_named() {
 
 #[test]
 fn files_are_named_by_what_is_done_to_them() {
-    let one = |operation: Operation| describe_dangers(&[operation]);
+    let describe = |operation: Operation| describe_dangers(&[operation]);
     let mut all = String::new();
-    all += &one(file_operation(
+    all += &describe(file_operation(
         OperationKind::Write,
         "/project/.git/hooks/x",
         "/project/.git/hooks/x",
         Some(Protection::VcsHook),
     ));
-    all += &one(file_operation(OperationKind::Write, "/project/link/x", "/etc/x", None));
-    all += &one(file_operation(OperationKind::Read, "/project/a/../b", "/project/b", None));
-    all += &one(file_operation(OperationKind::Read, "/project/a", "/project/\u{202e}b", None));
-    all += &one(file_operation(OperationKind::Delete, "/project/a", "/project/a", None));
-    all += &one(Operation {
+    all += &describe(file_operation(OperationKind::Write, "/project/link/x", "/etc/x", None));
+    all += &describe(file_operation(OperationKind::Read, "/project/a/../b", "/project/b", None));
+    all += &describe(file_operation(OperationKind::Read, "/project/a", "/project/\u{202e}b", None));
+    all += &describe(file_operation(OperationKind::Delete, "/project/a", "/project/a", None));
+    all += &describe(Operation {
         kind: OperationKind::Read,
         target: OperationTarget::OutsideRoots { requested: "/etc/passwd".to_owned() },
     });
-    all += &one(Operation {
+    all += &describe(Operation {
         kind: OperationKind::Fetch,
         target: OperationTarget::Url("http://user@127.0.0.1:80/x".to_owned()),
     });
-    all += &one(Operation {
+    all += &describe(Operation {
         kind: OperationKind::Fetch,
         target: OperationTarget::Url("https://ex\u{430}mple.org/".to_owned()),
     });
@@ -390,14 +413,14 @@ fn files_are_named_by_what_is_done_to_them() {
             Serious: exа[U+0430]mple.org has letters that may look like others
     "#]]
     .assert_eq(&all);
-    let many: Vec<Operation> = (0..12)
+    let deletions: Vec<Operation> = (0..12)
         .map(|number| format!("/project/{number}"))
         .map(|name| file_operation(OperationKind::Delete, &name, &name, None))
         .collect();
     expect![[r#"
             Serious: deletes 12 files
     "#]]
-    .assert_eq(&describe_dangers(&many));
+    .assert_eq(&describe_dangers(&deletions));
 }
 
 proptest! {

@@ -27,9 +27,9 @@ fn run_operation(line: &str, cwd: &str) -> ResolvedOperation {
 #[test]
 fn a_grant_is_used_up_by_one_operation() {
     let mut grants = Grants::default();
-    let given = grants.add(&holder("s", 1), Some("t1"), [run_operation("make", "/w")]);
-    let taken = grants.take(&holder("s", 1), &run_operation("make", "/w"));
-    assert_eq!(taken, Some(UsedGrant { id: given[0], call: Some("t1".to_owned()) }));
+    let ids = grants.add(&holder("s", 1), Some("t1"), [run_operation("make", "/w")]);
+    let used = grants.take(&holder("s", 1), &run_operation("make", "/w"));
+    assert_eq!(used, Some(UsedGrant { id: ids[0], call: Some("t1".to_owned()) }));
     assert_eq!(grants.take(&holder("s", 1), &run_operation("make", "/w")), None);
 }
 
@@ -53,14 +53,14 @@ fn a_grant_covers_what_was_shown_and_nothing_else() {
             false,
         ),
     ];
-    for (what, act, covered) in cases {
+    for (case, operation, covered) in cases {
         let mut grants = Grants::default();
         grants.add(&holder("s", 1), None, [shown.clone()]);
-        let same_file = matches!(&act, ResolvedOperation::Write { path, .. } if path == "/w/f");
-        assert_eq!(grants.has_similar(&holder("s", 1), &act), same_file, "{what}");
-        assert!(!grants.has_similar(&holder("s", 2), &act), "{what}");
-        assert_eq!(grants.take(&holder("s", 1), &act).is_some(), covered, "{what}");
-        assert_eq!(grants.is_empty(), covered, "{what}: used up only if it covers");
+        let same_file = matches!(&operation, ResolvedOperation::Write { path, .. } if path == "/w/f");
+        assert_eq!(grants.has_similar(&holder("s", 1), &operation), same_file, "{case}");
+        assert!(!grants.has_similar(&holder("s", 2), &operation), "{case}");
+        assert_eq!(grants.take(&holder("s", 1), &operation).is_some(), covered, "{case}");
+        assert_eq!(grants.is_empty(), covered, "{case}: used up only if it covers");
     }
 }
 

@@ -199,15 +199,17 @@ pub(super) const REQUEST_SHAPES: &[RequestShape] = &[
 
 impl RequestMark {
     /// Returns whether a request has this mark.
-    pub(super) fn is_in(&self, asked: &PermissionRequestParams<'_>) -> bool {
-        let (call, request) = (asked.tool_call.meta.as_ref(), asked.meta.as_ref());
-        let is_bare = call.is_none() && request.is_none();
-        let ids = || asked.options.iter().map(|option| &*option.option_id.0);
+    pub(super) fn is_in(&self, request: &PermissionRequestParams<'_>) -> bool {
+        let (call_meta, request_meta) = (request.tool_call.meta.as_ref(), request.meta.as_ref());
+        let is_bare = call_meta.is_none() && request_meta.is_none();
+        let ids = || request.options.iter().map(|option| &*option.option_id.0);
         match self {
-            Self::ClaudeCode => call.is_some_and(|meta| meta.claude_code.is_some()),
-            Self::ToolName => call.is_some_and(|meta| meta.tool_name.is_some()) && request.is_none(),
+            Self::ClaudeCode => call_meta.is_some_and(|meta| meta.claude_code.is_some()),
+            Self::ToolName => {
+                call_meta.is_some_and(|meta| meta.tool_name.is_some()) && request_meta.is_none()
+            }
             Self::McpToolApproval => {
-                call.is_none() && request.and_then(|meta| meta.is_mcp_tool_approval) == Some(true)
+                call_meta.is_none() && request_meta.and_then(|meta| meta.is_mcp_tool_approval) == Some(true)
             }
             Self::Options(some) => is_bare && some.iter().all(|id| ids().any(|known| known == *id)),
             Self::OnlyOptions(all) => is_bare && ids().eq(all.iter().copied()),
@@ -218,8 +220,8 @@ impl RequestMark {
 
 impl TextLocation {
     /// Returns this text of a request.
-    pub(super) fn text_in<'a>(&self, asked: &'a PermissionRequestParams<'_>) -> Option<&'a str> {
-        let call = &asked.tool_call;
+    pub(super) fn text_in<'a>(&self, request: &'a PermissionRequestParams<'_>) -> Option<&'a str> {
+        let call = &request.tool_call;
         let meta = call.meta.as_ref();
         match self {
             Self::ClaudeToolName => meta.and_then(|meta| Some(meta.claude_code.as_ref()?.tool_name.as_str())),

@@ -10,9 +10,9 @@ use super::*;
 use bowline_protocol::relay::{ProxySide, Relay, RelayEvent, RelayedMessage, Route};
 
 fn tools() -> OwnTools {
-    let tool = |name, care, arguments: &[&str]| {
+    let tool = |name, prompt_behavior, arguments: &[&str]| {
         let arguments = arguments.iter().map(|name| (*name).to_owned()).collect();
-        OwnTool { name, prompt_behavior: care, arguments }
+        OwnTool { name, prompt_behavior, arguments }
     };
     let tools = vec![
         tool("read_text_file", PromptBehavior::Never, &["path", "line", "limit"]),
@@ -26,11 +26,11 @@ fn tools() -> OwnTools {
 fn event(line: &str) -> RelayEvent {
     let message: Value = serde_json::from_str(line).unwrap();
     let (id, method) = (RequestId::Number(1), message["method"].as_str().unwrap());
-    let seen = match message.get("id") {
+    let relayed = match message.get("id") {
         Some(_) => RelayedMessage::Request(&id, method),
         None => RelayedMessage::Notification(method),
     };
-    match Relay::default().route(ProxySide::Agent, seen, line.as_bytes()) {
+    match Relay::default().route(ProxySide::Agent, relayed, line.as_bytes()) {
         Route::Inspect(fact, _) => *fact,
         route => panic!("{route:?}"),
     }
@@ -38,22 +38,24 @@ fn event(line: &str) -> RelayEvent {
 
 /// Feeds an agent's messages, and shows the answer to each request: without rules, and where they leave it open.
 fn check(lines: &[Value], expect: Expect) {
-    let (mut tools, mut told) = (tools(), String::new());
+    let (mut tools, mut out) = (tools(), String::new());
     for line in lines {
         let line = line.to_string();
         match event(&line) {
-            RelayEvent::ToolCall(seen) => tools.record_tool_call(&seen, line.as_bytes()),
+            RelayEvent::ToolCall(message) => tools.record_tool_call(&message, line.as_bytes()),
             RelayEvent::PermissionRequested(..) => {
                 let answers = [PolicyStatus::Off, PolicyStatus::Undecided].map(|rules| {
                     let answer = tools.answer_permission_request(line.as_bytes(), rules);
-                    answer.map_or("passes".to_owned(), |once| format!("{} {}", once.tool, once.option))
+                    answer.map_or("passes".to_owned(), |approval| {
+                        format!("{} {}", approval.tool, approval.option)
+                    })
                 });
-                writeln!(told, "{}", answers.join(", ")).unwrap();
+                writeln!(out, "{}", answers.join(", ")).unwrap();
             }
             other => panic!("{other:?}"),
         }
     }
-    expect.assert_eq(&told);
+    expect.assert_eq(&out);
 }
 
 fn update(update: Value) -> Value {
@@ -102,18 +104,19 @@ fn with_path(tool: &str, path: Value) -> Value {
 
 /// Returns the answer to an agent's last request where there are no rules.
 fn answer(lines: &[Value]) -> String {
-    let (mut tools, mut told) = (tools(), String::new());
+    let (mut tools, mut result) = (tools(), String::new());
     for line in lines.iter().map(Value::to_string) {
         match event(&line) {
-            RelayEvent::ToolCall(seen) => tools.record_tool_call(&seen, line.as_bytes()),
+            RelayEvent::ToolCall(message) => tools.record_tool_call(&message, line.as_bytes()),
             RelayEvent::PermissionRequested(..) => {
                 let answer = tools.answer_permission_request(line.as_bytes(), PolicyStatus::Off);
-                told = answer.map_or("passes".to_owned(), |once| format!("{} {}", once.tool, once.option));
+                result = answer
+                    .map_or("passes".to_owned(), |approval| format!("{} {}", approval.tool, approval.option));
             }
             other => panic!("{other:?}"),
         }
     }
-    told
+    result
 }
 
 #[test]
@@ -292,9 +295,9 @@ fn a_request_of_codex_is_ours_by_the_call_that_it_announced() {
 /// The announcement of fast-agent 0.10.46 while its model writes the call, and its request.
 fn fast(id: &str, title: &str, kind: &str, input: Value) -> [Value; 2] {
     let call = json!({"toolCallId": id, "title": title, "kind": kind, "status": "pending"});
-    let mut asked = call.clone();
-    asked["rawInput"] = input;
-    [announce(call), permission_request(asked)]
+    let mut request = call.clone();
+    request["rawInput"] = input;
+    [announce(call), permission_request(request)]
 }
 
 #[test]
@@ -303,11 +306,11 @@ fn a_request_of_fast_agent_is_ours_by_a_title_that_no_command_can_have() {
     let streaming = json!({
         "sessionUpdate": "tool_call_update", "toolCallId": "1", "title": "bowline/edit_text_file (streaming: 3)",
     });
-    let [announced, asked] = fast("1", "bowline/edit_text_file", "edit", input());
+    let [announced, request] = fast("1", "bowline/edit_text_file", "edit", input());
     let becomes_other =
         json!({"sessionUpdate": "tool_call_update", "toolCallId": "1", "title": "other/edit_text_file"});
     let lines = [
-        vec![asked.clone(), announced, update(streaming), asked.clone(), update(becomes_other), asked],
+        vec![request.clone(), announced, update(streaming), request.clone(), update(becomes_other), request],
         fast("2", "bowline/read_text_file", "read", json!({"path": "a.txt"})).to_vec(),
         // A program of the project: by its title alone, with the kind of a command, or with the input of one.
         vec![permission_request(
@@ -361,7 +364,7 @@ fn a_call_that_may_be_a_command_at_any_point_is_asked_about() {
         }
         call
     };
-    let becomes = |id: &str, kind: &str| {
+    let change_kind = |id: &str, kind: &str| {
         update(json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "kind": kind}))
     };
     let mut unannounced = call("5", Some("edit"));
@@ -375,7 +378,7 @@ fn a_call_that_may_be_a_command_at_any_point_is_asked_about() {
         // It becomes a command.
         vec![
             announce(call("4", Some("edit"))),
-            becomes("4", "execute"),
+            change_kind("4", "execute"),
             permission_request(call("4", Some("edit"))),
         ],
         // An update announces nothing.
@@ -475,15 +478,18 @@ fn so_many_calls_are_known_and_no_more() {
         let id = number.to_string();
         let [announced, _] = fast(&id, "bowline/edit_text_file", "edit", Value::Null);
         let line = announced.to_string();
-        let RelayEvent::ToolCall(seen) = event(&line) else { panic!("{line}") };
-        tools.record_tool_call(&seen, line.as_bytes());
+        let RelayEvent::ToolCall(message) = event(&line) else { panic!("{line}") };
+        tools.record_tool_call(&message, line.as_bytes());
     }
     assert_eq!(tools.calls.len(), MAX_CALLS);
-    let asked = |id: &str| {
-        let [_, asked] = fast(id, "bowline/edit_text_file", "edit", json!({"path": "a"}));
-        tools.answer_permission_request(asked.to_string().as_bytes(), PolicyStatus::Off).is_some()
+    let is_answered = |id: &str| {
+        let [_, request] = fast(id, "bowline/edit_text_file", "edit", json!({"path": "a"}));
+        tools.answer_permission_request(request.to_string().as_bytes(), PolicyStatus::Off).is_some()
     };
-    assert_eq!((asked("0"), asked("1"), asked(&MAX_CALLS.to_string())), (false, true, true));
+    assert_eq!(
+        (is_answered("0"), is_answered("1"), is_answered(&MAX_CALLS.to_string())),
+        (false, true, true)
+    );
 }
 
 /// A request of gemini 0.61.0 for an MCP tool.
@@ -566,9 +572,9 @@ fn a_request_of_gemini_is_ours_by_its_title_if_no_command_can_be_in_it() {
 
 /// A request of gemini 0.61.0 for an MCP tool with a command, which then becomes the title.
 fn gemini_command(id: &str, command: &str, text: &str) -> Value {
-    let mut asked = gemini(command, "other", text);
-    asked["params"]["toolCall"]["toolCallId"] = json!(id);
-    asked
+    let mut request = gemini(command, "other", text);
+    request["params"]["toolCall"]["toolCallId"] = json!(id);
+    request
 }
 
 #[test]
@@ -697,20 +703,20 @@ fn kimi(id: &str, title: &str) -> Value {
 
 #[test]
 fn a_request_of_kimi_is_ours_by_its_title_and_a_read_by_the_call_that_it_announced() {
-    let begins = |id: &str, title: &str| {
+    let started = |id: &str, title: &str| {
         announce(
             json!({"toolCallId": id, "title": title, "kind": "other", "status": "pending", "content": []}),
         )
     };
-    let goes_on = |id: &str, path: Value| {
+    let in_progress = |id: &str, path: Value| {
         update(json!({
             "sessionUpdate": "tool_call_update", "toolCallId": id, "title": "Read", "kind": "read",
             "status": "in_progress", "rawInput": {"path": path},
         }))
     };
     let (read, edit) = ("mcp__bowline__read_text_file", "mcp__bowline__edit_text_file");
-    let mut of_another = kimi("1:d", edit);
-    of_another["params"]["options"] = options();
+    let mut with_other_options = kimi("1:d", edit);
+    with_other_options["params"]["options"] = options();
     let mut as_command = kimi("1:d", edit);
     as_command["params"]["toolCall"]["kind"] = json!("execute");
     let mut with_input = kimi("1:d", edit);
@@ -721,11 +727,11 @@ fn a_request_of_kimi_is_ours_by_its_title_and_a_read_by_the_call_that_it_announc
             kimi("1:a", "mcp__bowline__execute"),
             // The file it reads is unknown, known, a secret.
             kimi("1:b", read),
-            begins("1:b", read),
+            started("1:b", read),
             kimi("1:b", read),
-            goes_on("1:b", json!("a.txt")),
+            in_progress("1:b", json!("a.txt")),
             kimi("1:b", read),
-            goes_on("1:b", json!(".env")),
+            in_progress("1:b", json!(".env")),
             kimi("1:b", read),
             announce(json!({"toolCallId": "1:c", "title": "Read a file", "rawInput": {"path": "a.txt"}})),
             kimi("1:c", read),
@@ -733,7 +739,7 @@ fn a_request_of_kimi_is_ours_by_its_title_and_a_read_by_the_call_that_it_announc
             kimi("1:d", "Bash"),
             kimi("1:d", "mcp__other__edit_text_file"),
             kimi("1:d", "mcp__bowline__publish"),
-            of_another,
+            with_other_options,
             as_command,
             with_input,
         ],

@@ -128,13 +128,14 @@ impl PatternComponent {
         let (start, protected) = (fold_name(&self.prefix), fold_name(protected));
         let Some(end) = &self.suffix else { return start == protected };
         let end = end.to_lowercase();
-        let has = |name: (&str, &str), affix: (&str, &str)| {
+        let has_affixes = |name: (&str, &str), affix: (&str, &str)| {
             name.0.starts_with(affix.0) && name.1.ends_with(affix.1)
         };
-        let protecting = |begins: &str, ends: &str| {
-            has((&protected, &protected), (begins, ends)) && has((&start, &end), (begins, ends))
+        let protecting = |prefix: &str, suffix: &str| {
+            has_affixes((&protected, &protected), (prefix, suffix))
+                && has_affixes((&start, &end), (prefix, suffix))
         };
-        PROTECTED_AFFIXES.iter().any(|(begins, ends, _)| protecting(begins, ends))
+        PROTECTED_AFFIXES.iter().any(|(prefix, suffix, _)| protecting(prefix, suffix))
     }
 }
 
@@ -189,8 +190,9 @@ fn classify_name(name: &str) -> Option<Protection> {
     if is_private_key_name(name) {
         return Some(Protection::PrivateKey);
     }
-    let affix =
-        PROTECTED_AFFIXES.iter().find(|(begins, ends, _)| name.starts_with(begins) && name.ends_with(ends));
+    let affix = PROTECTED_AFFIXES
+        .iter()
+        .find(|(prefix, suffix, _)| name.starts_with(prefix) && name.ends_with(suffix));
     affix.map(|(_, _, protection)| *protection)
 }
 
@@ -221,12 +223,12 @@ fn is_short_name_for(name: &str, protected: &str) -> bool {
 /// Returns a name as the most lenient file system reads it.
 fn fold_name(name: &str) -> String {
     let stream = name.find(':').unwrap_or(name.len());
-    let seen: String = name[..stream]
+    let folded: String = name[..stream]
         .chars()
         .filter(|character| !HFS_IGNORED.contains(character))
         .flat_map(char::to_lowercase)
         // The long s has no lower case, but file systems that fold case treat it as an s.
         .map(|character| if character == 'ſ' { 's' } else { character })
         .collect();
-    seen.trim_end_matches(['.', ' ']).to_owned()
+    folded.trim_end_matches(['.', ' ']).to_owned()
 }

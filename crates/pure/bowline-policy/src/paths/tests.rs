@@ -17,10 +17,10 @@ fn root(text: &str, mode: RootMode) -> Root {
 
 fn check_parse(paths: &[&str], expected: Expect) {
     let mut out = String::new();
-    for asked in paths {
-        match LexicalPath::parse(asked) {
-            Ok(path) => writeln!(out, "{asked} -> {path}").unwrap(),
-            Err(fault) => writeln!(out, "! {fault}").unwrap(),
+    for requested in paths {
+        match LexicalPath::parse(requested) {
+            Ok(path) => writeln!(out, "{requested} -> {path}").unwrap(),
+            Err(error) => writeln!(out, "! {error}").unwrap(),
         }
     }
     expected.assert_eq(&out);
@@ -138,8 +138,8 @@ fn a_path_is_capped_in_bytes_and_in_components() {
 #[test]
 fn a_path_that_no_message_can_hold_is_refused() {
     use std::os::unix::ffi::OsStrExt as _;
-    let odd = Path::new(std::ffi::OsStr::from_bytes(b"/a\xff"));
-    assert_eq!(LexicalPath::parse(odd), Err(PathError::NotUtf8));
+    let not_utf8 = Path::new(std::ffi::OsStr::from_bytes(b"/a\xff"));
+    assert_eq!(LexicalPath::parse(not_utf8), Err(PathError::NotUtf8));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_path_knows_its_names_and_what_was_asked() {
 }
 
 /// Roots as `<mode> <path>`, the cwd first; paths as `<access> <path>`.
-fn check_admit(roots: &[&str], asked: &[&str], expected: Expect) {
+fn check_admit(roots: &[&str], requests: &[&str], expected: Expect) {
     let mut roots = roots.iter().map(|line| match line.split_once(' ').unwrap() {
         ("rw", path) => root(path, RootMode::Writable),
         (_, path) => root(path, RootMode::ReadOnly),
@@ -164,7 +164,7 @@ fn check_admit(roots: &[&str], asked: &[&str], expected: Expect) {
         all.admit(&LexicalPath::parse(path)?, access)
     };
     let mut out = String::new();
-    for line in asked {
+    for line in requests {
         match admit(line) {
             Ok(admitted) => writeln!(
                 out,
@@ -285,8 +285,8 @@ fn the_number_of_roots_is_capped() {
 fn check_protected(paths: &[&str], expected: Expect) {
     let mut out = String::new();
     for text in paths {
-        let of = |access| find_protection(&path(text), access);
-        let (read, write) = (of(Access::Read), of(Access::Write));
+        let protection_for = |access| find_protection(&path(text), access);
+        let (read, write) = (protection_for(Access::Read), protection_for(Access::Write));
         let text = text.escape_default();
         match (read, write) {
             (None, None) => writeln!(out, "{text}: -"),
@@ -459,12 +459,12 @@ fn settings_of_tools_agents_and_servers_are_protected() {
 
 #[test]
 fn a_write_below_what_git_keeps_in_a_repository_names_the_directory() {
-    let of = |path| find_possible_repositories(path).join(" ");
-    assert_eq!(of("a/b/config"), "a/b");
-    assert_eq!(of("config"), "");
+    let repositories = |path| find_possible_repositories(path).join(" ");
+    assert_eq!(repositories("a/b/config"), "a/b");
+    assert_eq!(repositories("config"), "");
     assert_eq!(find_possible_repositories("config"), [""]);
-    assert_eq!(of("a/objects/ab/hooks"), "a a/objects/ab");
-    assert_eq!(of("a/HOOKS/pre-commit"), "a");
+    assert_eq!(repositories("a/objects/ab/hooks"), "a a/objects/ab");
+    assert_eq!(repositories("a/HOOKS/pre-commit"), "a");
     assert!(find_possible_repositories("a/b/c.txt").is_empty());
     assert!(find_possible_repositories("a/configs").is_empty());
 }
@@ -634,9 +634,9 @@ fn any_path() -> impl Strategy<Value = String> {
 }
 
 /// Resolves a path by another algorithm than the code's: one step at a time, from the whole text.
-fn resolve(asked: &str) -> Option<Vec<&str>> {
+fn resolve(path: &str) -> Option<Vec<&str>> {
     let mut names = vec![];
-    for name in asked.split('/') {
+    for name in path.split('/') {
         if name == ".." {
             names.pop()?;
         } else if name != "." && !name.is_empty() {
@@ -648,31 +648,31 @@ fn resolve(asked: &str) -> Option<Vec<&str>> {
 
 proptest! {
     #[test]
-    fn the_normal_form_is_its_own_normal_form(asked in any_path()) {
-        match LexicalPath::parse(&asked) {
+    fn the_normal_form_is_its_own_normal_form(requested in any_path()) {
+        match LexicalPath::parse(&requested) {
             Ok(path) => {
-                prop_assert_eq!(path.components().collect::<Vec<_>>(), resolve(&asked).unwrap());
+                prop_assert_eq!(path.components().collect::<Vec<_>>(), resolve(&requested).unwrap());
                 let again = LexicalPath::parse(path.as_str()).unwrap();
                 prop_assert_eq!(again.as_str(), path.as_str());
             }
-            Err(fault) => {
-                prop_assert_eq!(resolve(&asked), None);
-                prop_assert_eq!(fault, PathError::AboveRoot(asked));
+            Err(error) => {
+                prop_assert_eq!(resolve(&requested), None);
+                prop_assert_eq!(error, PathError::AboveRoot(requested));
             }
         }
     }
 
     #[test]
-    fn a_path_is_admitted_if_its_names_start_with_those_of_a_root(asked in any_path(), given in any_path()) {
-        let (Ok(asked), Ok(given)) = (LexicalPath::parse(&asked), LexicalPath::parse(&given)) else {
+    fn a_path_is_admitted_if_its_names_start_with_those_of_a_root(path in any_path(), root_path in any_path()) {
+        let (Ok(path), Ok(root_path)) = (LexicalPath::parse(&path), LexicalPath::parse(&root_path)) else {
             return Ok(());
         };
-        let names: Vec<_> = asked.components().collect();
-        let root: Vec<_> = given.components().collect();
-        let admitted = Roots::new(Root { path: given.clone(), mode: RootMode::Writable }).admit(&asked, Access::Write);
-        prop_assert_eq!(admitted.is_ok(), names.starts_with(&root));
+        let names: Vec<_> = path.components().collect();
+        let root_names: Vec<_> = root_path.components().collect();
+        let admitted = Roots::new(Root { path: root_path.clone(), mode: RootMode::Writable }).admit(&path, Access::Write);
+        prop_assert_eq!(admitted.is_ok(), names.starts_with(&root_names));
         if let Ok(admitted) = admitted {
-            prop_assert_eq!(admitted.relative_path(), names[root.len()..].join("/"));
+            prop_assert_eq!(admitted.relative_path(), names[root_names.len()..].join("/"));
         }
     }
 
@@ -688,9 +688,9 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_odd(asked in "[/.~:\\\\\\x00a-z\u{0}-\u{10ffff}]{0,40}") {
-        if let Ok(path) = LexicalPath::parse(&asked) {
-            prop_assert_eq!(path.requested(), asked);
+    fn no_text_is_too_odd(text in "[/.~:\\\\\\x00a-z\u{0}-\u{10ffff}]{0,40}") {
+        if let Ok(path) = LexicalPath::parse(&text) {
+            prop_assert_eq!(path.requested(), text);
             prop_assert_eq!(path.components().find(|name| matches!(*name, "" | "." | "..")), None);
             prop_assert_eq!(find_protection(&path, Access::Read).is_some_and(|kind| !kind.guards_against(Access::Write)), false);
         }

@@ -225,13 +225,13 @@ pub(super) fn file_arguments(words: &[ShellWord]) -> Vec<FileArgument<'_>> {
     else {
         return Vec::new();
     };
-    let mut given = ArgumentParser { words, program: &program, arguments: Vec::new(), operands: Vec::new() };
-    given.split_options();
-    given.classify_operands(*operands);
-    given
+    let mut parser = ArgumentParser { words, program: &program, arguments: Vec::new(), operands: Vec::new() };
+    parser.split_options();
+    parser.classify_operands(*operands);
+    parser
         .arguments
         .retain(|argument| !argument.name.is_empty() && !COMMON_DEVICES.contains(&&*argument.name));
-    given.arguments
+    parser.arguments
 }
 
 /// Returns whether a program's arguments are known.
@@ -244,23 +244,25 @@ pub(super) fn is_known_program(program: &str) -> bool {
 pub(super) fn writes_unnamed_files(words: &[ShellWord]) -> bool {
     let Some(program) = words.first().map(|word| base_name(&word.text)) else { return false };
     let options = || words.iter().skip(1).map(|word| word.text.as_str());
-    let lists = |list: &[&str]| options().any(|option| list.contains(&option));
+    let has_any = |list: &[&str]| options().any(|option| list.contains(&option));
     match program.as_str() {
         "tar" | "bsdtar" | "gtar" => {
             let first = words.get(1).map_or("", |word| word.text.as_str());
             let old_style = !first.starts_with('-') && first.contains('x');
             let is_short = |option: &str| option.starts_with('-') && !option.starts_with("--");
             old_style
-                || options().any(|it| {
-                    (is_short(it) && it.contains('x')) || is_long_option(it, "--extract") || it == "--get"
+                || options().any(|option| {
+                    (is_short(option) && option.contains('x'))
+                        || is_long_option(option, "--extract")
+                        || option == "--get"
                 })
         }
-        "unzip" => !lists(&["-l", "-t", "-v", "-Z"]),
+        "unzip" => !has_any(&["-l", "-t", "-v", "-Z"]),
         "cpio" => options().any(|option| option.starts_with('-') && option.contains(['i', 'p'])),
-        "7z" | "7za" | "7zr" => lists(&["x", "e"]),
-        "unrar" => lists(&["x", "e"]),
-        "patch" => !lists(&["--dry-run"]),
-        "git" => lists(&["apply", "am"]),
+        "7z" | "7za" | "7zr" => has_any(&["x", "e"]),
+        "unrar" => has_any(&["x", "e"]),
+        "patch" => !has_any(&["--dry-run"]),
+        "git" => has_any(&["apply", "am"]),
         _ => false,
     }
 }
@@ -306,17 +308,17 @@ impl<'w> ArgumentParser<'w, '_> {
 
     /// Returns the access of an option whose value is a file, and that value if it is joined to the option.
     fn file_option(&self, text: &'w str) -> Option<(Access, Option<&'w str>)> {
-        let own = FILE_OPTIONS.iter().filter(|(program, _, _)| *program == self.program);
-        for (_, option, access) in own {
+        let candidates = FILE_OPTIONS.iter().filter(|(program, _, _)| *program == self.program);
+        for (_, option, access) in candidates {
             if option.starts_with("--") {
                 if is_long_option(text, option) {
                     return Some((*access, text.split_once('=').map(|(_, value)| value)));
                 }
             } else if !text.starts_with("--")
-                && let Some(place) = text.find(&option[1..])
+                && let Some(index) = text.find(&option[1..])
             {
                 // The letters before it are assumed to be flags.
-                let value = &text[place + 1..];
+                let value = &text[index + 1..];
                 return Some((*access, (!value.is_empty()).then_some(value)));
             }
         }
@@ -349,39 +351,39 @@ impl<'w> ArgumentParser<'w, '_> {
         })
     }
 
-    fn classify_operands(&mut self, operands: OperandRole) {
-        let places = std::mem::take(&mut self.operands);
-        let after_first = |has_option: bool| if has_option { 0 } else { places.len().min(1) };
-        match operands {
-            OperandRole::Read => self.add_all(&places, Read),
-            OperandRole::Write => self.add_all(&places, Write),
+    fn classify_operands(&mut self, role: OperandRole) {
+        let operands = std::mem::take(&mut self.operands);
+        let after_first = |has_option: bool| if has_option { 0 } else { operands.len().min(1) };
+        match role {
+            OperandRole::Read => self.add_all(&operands, Read),
+            OperandRole::Write => self.add_all(&operands, Write),
             OperandRole::ReadAfterExpression => {
-                let given =
+                let has_expression =
                     self.has_option("ef", &["--regexp", "--file", "--files", "--from-file", "--expression"]);
-                self.add_all(&places[after_first(given)..], Read);
+                self.add_all(&operands[after_first(has_expression)..], Read);
             }
             OperandRole::ReadWrite => {
-                self.add_all(&places, Read);
-                self.add_all(&places, Write);
+                self.add_all(&operands, Read);
+                self.add_all(&operands, Write);
             }
             OperandRole::Edit => {
-                let given = self.has_option("ef", &["--expression", "--file"]);
+                let has_expression = self.has_option("ef", &["--expression", "--file"]);
                 let access = if self.has_option("i", &["--in-place"]) { Write } else { Read };
-                self.add_all(&places[after_first(given)..], access);
+                self.add_all(&operands[after_first(has_expression)..], access);
             }
-            OperandRole::Copy => self.add_copy_operands(&places, Read),
-            OperandRole::Move => self.add_copy_operands(&places, Write),
+            OperandRole::Copy => self.add_copy_operands(&operands, Read),
+            OperandRole::Move => self.add_copy_operands(&operands, Write),
             OperandRole::Search => {
-                let is_place = |at: &&usize| !self.words[**at].text.starts_with(['-', '(', '!', ')']);
-                let before = places.iter().take_while(|at| {
+                let is_path = |at: &&usize| !self.words[**at].text.starts_with(['-', '(', '!', ')']);
+                let before = operands.iter().take_while(|at| {
                     // Words after the first expression belong to it.
                     self.words[1..**at].iter().all(|word| !word.text.starts_with('-') || word.text.len() == 2)
                 });
-                let places: Vec<usize> = before.filter(is_place).copied().collect();
-                self.add_all(&places, Read);
+                let operands: Vec<usize> = before.filter(is_path).copied().collect();
+                self.add_all(&operands, Read);
             }
             OperandRole::KeyValue => {
-                for at in places {
+                for at in operands {
                     let text = self.words[at].text.as_str();
                     let named = [("if=", Read), ("of=", Write)];
                     if let Some((name, access)) =
@@ -392,11 +394,11 @@ impl<'w> ArgumentParser<'w, '_> {
                 }
             }
             OperandRole::Upload => self.add_uploads(),
-            OperandRole::Git => self.add_git_operands(&places),
+            OperandRole::Git => self.add_git_operands(&operands),
         }
     }
 
-    fn add_copy_operands(&mut self, places: &[usize], sources: Access) {
+    fn add_copy_operands(&mut self, operands: &[usize], sources: Access) {
         let target = self.arguments.iter().find(|argument| argument.access == Write);
         let target = target.map(|argument| (argument.word_index, argument.name.clone(), argument.is_literal));
         let is_remote = |name: &str| {
@@ -404,14 +406,14 @@ impl<'w> ArgumentParser<'w, '_> {
                 && name.split('/').next().is_some_and(|host| host.contains(':'))
         };
         let local: Vec<usize> =
-            places.iter().copied().filter(|at| !is_remote(&self.words[*at].text)).collect();
+            operands.iter().copied().filter(|at| !is_remote(&self.words[*at].text)).collect();
         let makes_directories = self.program == "install" && self.has_option("d", &["--directory"]);
         if makes_directories {
             return self.add_all(&local, Write);
         }
         let (from, into) = match (target, local.split_last()) {
             (Some((at, name, is_literal)), _) => (local.as_slice(), Some((at, name, is_literal))),
-            (None, Some((last, from))) if places.last() == Some(last) && places.len() > 1 => {
+            (None, Some((last, from))) if operands.last() == Some(last) && operands.len() > 1 => {
                 let word = &self.words[*last];
                 (from, Some((*last, Cow::Borrowed(word.text.as_str()), word.is_literal)))
             }
@@ -448,7 +450,7 @@ impl<'w> ArgumentParser<'w, '_> {
             let text = word.text.as_str();
             // A URL may have a user name before its host.
             let is_address = text.contains("://") && !text.contains("=@");
-            let sent = ["=@", "=<"].iter().find_map(|mark| text.split_once(mark));
+            let sent = ["=@", "=<"].iter().find_map(|separator| text.split_once(separator));
             let sent = sent.or_else(|| text.split_once('@').filter(|_| !is_address));
             if let Some((_, name)) = sent {
                 let name = name.split(';').next().unwrap_or(name);
@@ -462,19 +464,19 @@ impl<'w> ArgumentParser<'w, '_> {
         }
     }
 
-    fn add_git_operands(&mut self, places: &[usize]) {
-        let is = |wanted: &str| places.iter().position(|at| self.words[*at].text == wanted);
+    fn add_git_operands(&mut self, operands: &[usize]) {
+        let find_operand = |name: &str| operands.iter().position(|at| self.words[*at].text == name);
         if self.words.iter().any(|word| is_long_option(&word.text, "--no-index")) {
-            return self.add_all(places, Read);
+            return self.add_all(operands, Read);
         }
         for (subcommand, access) in [("add", Read), ("stage", Read), ("hash-object", Read)] {
-            if let Some(at) = is(subcommand) {
-                return self.add_all(&places[at + 1..], access);
+            if let Some(at) = find_operand(subcommand) {
+                return self.add_all(&operands[at + 1..], access);
             }
         }
         for subcommand in ["mv", "rm"] {
-            if let Some(at) = is(subcommand) {
-                return self.add_all(&places[at + 1..], Write);
+            if let Some(at) = find_operand(subcommand) {
+                return self.add_all(&operands[at + 1..], Write);
             }
         }
     }

@@ -61,12 +61,12 @@ pub fn canonical_invocation_in(invocation: &Invocation, cwd: &str) -> Invocation
     let form = canonical_invocation(invocation);
     let rest = match &form {
         Invocation::Shell(line) if is_plain_path(cwd) => {
-            let moved = [format!("cd '{cwd}' && "), format!("cd {cwd} && ")];
-            moved.iter().find_map(|moved| line.strip_prefix(moved.as_str()))
+            let prefixes = [format!("cd '{cwd}' && "), format!("cd {cwd} && ")];
+            prefixes.iter().find_map(|prefix| line.strip_prefix(prefix.as_str()))
         }
         _ => None,
     };
-    let rest = rest.filter(|rest| !PREVIOUS_DIRECTORY_MARKERS.iter().any(|told| rest.contains(told)));
+    let rest = rest.filter(|rest| !PREVIOUS_DIRECTORY_MARKERS.iter().any(|marker| rest.contains(marker)));
     rest.map(|rest| canonical_invocation(&Invocation::Shell(rest.to_owned()))).unwrap_or(form)
 }
 
@@ -126,7 +126,7 @@ pub(super) fn evaluate_command(
     command: &CommandSpec,
     context: &PolicyContext,
 ) -> Vec<PolicyReason> {
-    let judge = CommandEvaluator {
+    let evaluator = CommandEvaluator {
         policy,
         context,
         kind,
@@ -135,7 +135,7 @@ pub(super) fn evaluate_command(
         allows_arbitrary_code: policy.allows_arbitrary_code(kind, context),
         unreviewed_files: policy.unreviewed_for_command(command, context),
     };
-    judge.evaluate()
+    evaluator.evaluate()
 }
 
 impl Policy {
@@ -202,8 +202,8 @@ impl CommandEvaluator<'_> {
             Invocation::Argv(words) => {
                 let text = words.join(" ");
                 if words.len() > shell::MAX_WORDS {
-                    let why = ShellParseError::TooManyWords.to_string();
-                    self.evaluate_unparsed(&text, &why, is_allowed, &mut reasons);
+                    let error = ShellParseError::TooManyWords.to_string();
+                    self.evaluate_unparsed(&text, &error, is_allowed, &mut reasons);
                 } else {
                     let part =
                         SimpleCommand { words: literal_words(words), text, ..SimpleCommand::default() };
@@ -221,12 +221,12 @@ impl CommandEvaluator<'_> {
     fn evaluate_line(
         &self,
         line: &str,
-        mut place: CommandPosition<'_>,
+        mut position: CommandPosition<'_>,
         is_allowed: bool,
         reasons: &mut Vec<PolicyReason>,
     ) {
         let parsed = match shell::parse(line) {
-            Ok(parsed) if place.depth < MAX_DEPTH => parsed,
+            Ok(parsed) if position.depth < MAX_DEPTH => parsed,
             Ok(_) => {
                 return self.evaluate_unparsed(
                     line,
@@ -235,22 +235,22 @@ impl CommandEvaluator<'_> {
                     reasons,
                 );
             }
-            Err(why) => return self.evaluate_unparsed(line, &why.to_string(), is_allowed, reasons),
+            Err(error) => return self.evaluate_unparsed(line, &error.to_string(), is_allowed, reasons),
         };
-        let mut directories = place.directories.to_vec();
+        let mut directories = position.directories.to_vec();
         if directories.is_empty() {
             directories.push(self.command.cwd.clone());
         }
         for command in &parsed.commands {
             self.evaluate_simple_command(
                 command,
-                CommandPosition { directories: &directories, ..place },
+                CommandPosition { directories: &directories, ..position },
                 is_allowed,
                 reasons,
             );
             let moves = may_change_directory(&command.words);
             add_possible_directories(&mut directories, &command.words, moves);
-            place.may_have_moved |= moves;
+            position.may_have_moved |= moves;
         }
     }
 
@@ -258,7 +258,7 @@ impl CommandEvaluator<'_> {
     fn evaluate_simple_command(
         &self,
         part: &SimpleCommand,
-        place: CommandPosition<'_>,
+        position: CommandPosition<'_>,
         is_allowed: bool,
         reasons: &mut Vec<PolicyReason>,
     ) {
@@ -266,7 +266,7 @@ impl CommandEvaluator<'_> {
             self.evaluate_variable(name, &value.text, reasons);
         }
         for redirection in &part.redirections {
-            self.evaluate_redirection(redirection, place, reasons);
+            self.evaluate_redirection(redirection, position, reasons);
         }
         // A shell that only reads a line is equivalent to the line.
         if let InnerCommand::Text { text, is_shell: true, at } = inner_command(&part.words)
@@ -276,21 +276,23 @@ impl CommandEvaluator<'_> {
                 VisibleCommands { commands: vec![word_texts(&part.words)], ..VisibleCommands::default() };
             self.add_restrictions(&part.words, &shell, &part.text, reasons);
             // A login shell reads the user's own files first, which may change the directory.
-            let has_moved = place.may_have_moved || is_login_shell(&part.words[..at]);
-            let inner = CommandPosition { depth: place.depth + 1, may_have_moved: has_moved, ..place };
+            let may_have_moved = position.may_have_moved || is_login_shell(&part.words[..at]);
+            let inner = CommandPosition { depth: position.depth + 1, may_have_moved, ..position };
             return self.evaluate_line(&text, inner, is_allowed, reasons);
         }
         self.evaluate_wrapper_variables(&part.words, reasons);
-        self.evaluate_arguments(&part.words, place, is_allowed, reasons);
-        let mut seen = VisibleCommands::default();
-        seen.collect(&part.words, place.depth);
-        self.add_unreviewed_files(|is_it| seen.runs_program(is_it), &part.text, reasons);
-        let is_ruled = self.add_restrictions(&part.words, &seen, &part.text, reasons);
+        self.evaluate_arguments(&part.words, position, is_allowed, reasons);
+        let mut visible = VisibleCommands::default();
+        visible.collect(&part.words, position.depth);
+        self.add_unreviewed_files(|is_program| visible.runs_program(is_program), &part.text, reasons);
+        let is_ruled = self.add_restrictions(&part.words, &visible, &part.text, reasons);
         if is_ruled || is_allowed {
             return;
         }
         let may_be_ruled = |rule: &Rule| match &rule.spec().matcher {
-            RuleMatcher::Command(prefix) => rule.effect() != Effect::Allow && seen.may_match_prefix(prefix),
+            RuleMatcher::Command(prefix) => {
+                rule.effect() != Effect::Allow && visible.may_match_prefix(prefix)
+            }
             _ => false,
         };
         if self.policy.active_rules(self.kind, self.context).any(|(_, rule)| may_be_ruled(rule)) {
@@ -299,7 +301,7 @@ impl CommandEvaluator<'_> {
             );
         }
         let guarded = self.policy.preset.guarded_effect(self.kind);
-        let reason = match self.find_coverage(&part.words, place) {
+        let reason = match self.find_coverage(&part.words, position) {
             RuleCoverage::Full(reason) => reason,
             RuleCoverage::DirectoryChange => {
                 PolicyReason::built_in(Effect::Allow, BuiltInRule::ChangesDirectory)
@@ -318,7 +320,7 @@ impl CommandEvaluator<'_> {
     /// arbitrary code covers them.
     fn add_unreviewed_files(
         &self,
-        runs: impl Fn(&dyn Fn(&str) -> bool) -> bool,
+        runs_program: impl Fn(&dyn Fn(&str) -> bool) -> bool,
         text: &str,
         reasons: &mut Vec<PolicyReason>,
     ) {
@@ -326,8 +328,10 @@ impl CommandEvaluator<'_> {
             return;
         }
         let guarded = self.policy.preset.guarded_effect(self.kind);
-        for file in
-            self.unreviewed_files.iter().filter(|file| runs(&|program: &str| may_execute(program, file)))
+        for file in self
+            .unreviewed_files
+            .iter()
+            .filter(|file| runs_program(&|program: &str| may_execute(program, file)))
         {
             // It goes before all other reasons to ask, because it is what the person needs to know.
             reasons.insert(
@@ -343,37 +347,37 @@ impl CommandEvaluator<'_> {
     fn add_restrictions(
         &self,
         words: &[ShellWord],
-        seen: &VisibleCommands,
+        visible: &VisibleCommands,
         text: &str,
         reasons: &mut Vec<PolicyReason>,
     ) -> bool {
-        let mut speaks = false;
+        let mut is_ruled = false;
         for (index, rule) in self
             .policy
             .active_rules(self.kind, self.context)
             .filter(|(_, rule)| rule.effect() != Effect::Allow)
         {
-            let (hit, surely) = match &rule.spec().matcher {
+            let (matches, is_certain) = match &rule.spec().matcher {
                 RuleMatcher::Everything => (true, true),
                 RuleMatcher::Command(prefix) => {
-                    (seen.matches_prefix(prefix), has_literal_prefix(prefix, words))
+                    (visible.matches_prefix(prefix), has_literal_prefix(prefix, words))
                 }
                 _ => (false, false),
             };
-            if hit {
-                speaks |= surely || rule.effect() == Effect::Deny;
+            if matches {
+                is_ruled |= is_certain || rule.effect() == Effect::Deny;
                 reasons.push(rule_reason(index, rule).with_subject(text));
             }
         }
-        speaks
+        is_ruled
     }
 
     /// Returns how far rules allow a command.
-    fn find_coverage(&self, words: &[ShellWord], place: CommandPosition<'_>) -> RuleCoverage {
-        let reach = self.required_prefix_len(words, place);
+    fn find_coverage(&self, words: &[ShellWord], position: CommandPosition<'_>) -> RuleCoverage {
+        let required_len = self.required_prefix_len(words, position);
         // The inner command is evaluated once, however many rules match the outer one.
         let mut is_inner_allowed = None;
-        let mut partly = false;
+        let mut is_partial = false;
         let allowing = self
             .policy
             .active_rules(self.kind, self.context)
@@ -382,18 +386,19 @@ impl CommandEvaluator<'_> {
             match &rule.spec().matcher {
                 RuleMatcher::Everything => return RuleCoverage::Full(rule_reason(index, rule)),
                 RuleMatcher::Command(prefix) if has_literal_prefix(prefix, words) => {
-                    let covers = prefix.len() >= reach
-                        || *is_inner_allowed.get_or_insert_with(|| self.allows_inner_command(words, place));
+                    let covers = prefix.len() >= required_len
+                        || *is_inner_allowed
+                            .get_or_insert_with(|| self.allows_inner_command(words, position));
                     if covers {
                         return RuleCoverage::Full(rule_reason(index, rule));
                     }
-                    partly = true;
+                    is_partial = true;
                 }
                 _ => {}
             }
         }
-        match self.is_directory_change_inside(words, place) {
-            _ if partly => RuleCoverage::Partial,
+        match self.is_directory_change_inside(words, position) {
+            _ if is_partial => RuleCoverage::Partial,
             Some(true) if self.policy.preset.effect(self.kind) != Effect::Deny => {
                 RuleCoverage::DirectoryChange
             }
@@ -402,51 +407,51 @@ impl CommandEvaluator<'_> {
     }
 
     /// Returns the number of words that a rule needs to cover everything a command runs.
-    fn required_prefix_len(&self, words: &[ShellWord], place: CommandPosition<'_>) -> usize {
-        match (self.is_directory_change_inside(words, place), inner_command(words)) {
+    fn required_prefix_len(&self, words: &[ShellWord], position: CommandPosition<'_>) -> usize {
+        match (self.is_directory_change_inside(words, position), inner_command(words)) {
             (Some(false), _) => usize::MAX,
             (Some(true), _) | (None, InnerCommand::None) => 1,
-            (None, InnerCommand::Hidden { min_prefix_len: reach }) => reach,
+            (None, InnerCommand::Hidden { min_prefix_len }) => min_prefix_len,
             (None, InnerCommand::Text { at, .. }) => at + 1,
-            (None, InnerCommand::Words { at, .. }) if place.depth < MAX_DEPTH => {
-                at.saturating_add(self.required_prefix_len(&words[at..], place.nested()))
+            (None, InnerCommand::Words { at, .. }) if position.depth < MAX_DEPTH => {
+                at.saturating_add(self.required_prefix_len(&words[at..], position.nested()))
             }
             (None, InnerCommand::Words { .. }) => usize::MAX,
         }
     }
 
     /// Returns whether the inner command is allowed by itself.
-    fn allows_inner_command(&self, words: &[ShellWord], place: CommandPosition<'_>) -> bool {
-        let may_look = place.depth < MAX_DEPTH;
+    fn allows_inner_command(&self, words: &[ShellWord], position: CommandPosition<'_>) -> bool {
+        let may_descend = position.depth < MAX_DEPTH;
         match inner_command(words) {
-            InnerCommand::Words { at, .. } if may_look => {
+            InnerCommand::Words { at, .. } if may_descend => {
                 matches!(
-                    self.find_coverage(&words[at..], place.nested()),
+                    self.find_coverage(&words[at..], position.nested()),
                     RuleCoverage::Full(_) | RuleCoverage::DirectoryChange
                 )
             }
-            InnerCommand::Text { text, .. } if may_look => self.allows_text(&text, place.nested()),
+            InnerCommand::Text { text, .. } if may_descend => self.allows_text(&text, position.nested()),
             _ => false,
         }
     }
 
-    fn allows_text(&self, text: &str, place: CommandPosition<'_>) -> bool {
+    fn allows_text(&self, text: &str, position: CommandPosition<'_>) -> bool {
         let mut reasons = Vec::new();
-        self.evaluate_line(text, place, false, &mut reasons);
+        self.evaluate_line(text, position, false, &mut reasons);
         reasons.iter().all(|reason| reason.effect == Effect::Allow)
     }
 
     /// Returns whether a command changes to a directory of the workspace; `None` if it does not change the directory.
-    fn is_directory_change_inside(&self, words: &[ShellWord], place: CommandPosition<'_>) -> Option<bool> {
+    fn is_directory_change_inside(&self, words: &[ShellWord], position: CommandPosition<'_>) -> Option<bool> {
         if !is_cd(&words.first()?.text) {
             return None;
         }
         let Some(target) = cd_target(words) else { return Some(false) };
-        let is_plain = !place.may_have_moved || target.text.starts_with('/');
+        let is_plain = !position.may_have_moved || target.text.starts_with('/');
         let path =
             lexical_path_in(&self.command.cwd, &target.text).filter(|_| is_lexically_stable(&target.text));
-        let leads = path.as_ref().and_then(|path| self.find_resolution(path, paths::Access::Read));
-        let is_inside = matches!(leads, Some(PathResolution::InsideRoot { resolved, .. }) if self.is_inside_roots(resolved));
+        let resolution = path.as_ref().and_then(|path| self.find_resolution(path, paths::Access::Read));
+        let is_inside = matches!(resolution, Some(PathResolution::InsideRoot { resolved, .. }) if self.is_inside_roots(resolved));
         Some(is_plain && is_inside)
     }
 
@@ -471,8 +476,8 @@ impl CommandEvaluator<'_> {
         let guarded = self.policy.preset.guarded_effect(self.kind);
         match assess_variable(name, value) {
             _ if is_allowed => {}
-            EnvironmentRisk::RunsCode(how) => reasons.push(
-                PolicyReason::built_in(guarded, BuiltInRule::CodeLoadingVariable(how)).with_subject(name),
+            EnvironmentRisk::RunsCode(reason) => reasons.push(
+                PolicyReason::built_in(guarded, BuiltInRule::CodeLoadingVariable(reason)).with_subject(name),
             ),
             EnvironmentRisk::Unknown if !self.allows_arbitrary_code => {
                 reasons
@@ -483,7 +488,7 @@ impl CommandEvaluator<'_> {
     }
 
     /// Evaluates a line that cannot be parsed.
-    fn evaluate_unparsed(&self, line: &str, why: &str, is_allowed: bool, reasons: &mut Vec<PolicyReason>) {
+    fn evaluate_unparsed(&self, line: &str, reason: &str, is_allowed: bool, reasons: &mut Vec<PolicyReason>) {
         let policy = self.policy;
         let guarded = policy.preset.guarded_effect(self.kind);
         let mut has_narrower = false;
@@ -501,19 +506,19 @@ impl CommandEvaluator<'_> {
             }
         }
         self.evaluate_visible_parts(line, reasons);
-        self.add_unreviewed_files(|is_it| tokens.may_run_program(is_it), line, reasons);
-        let law = |effect| {
-            PolicyReason::built_in(effect, BuiltInRule::UnparsedCommand(why.to_owned())).with_subject(line)
+        self.add_unreviewed_files(|is_program| tokens.may_run_program(is_program), line, reasons);
+        let unparsed = |effect| {
+            PolicyReason::built_in(effect, BuiltInRule::UnparsedCommand(reason.to_owned())).with_subject(line)
         };
         match (is_allowed, self.allows_arbitrary_code, has_narrower) {
             (true, ..) => {}
-            (false, true, false) => reasons.push(law(Effect::Allow)),
+            (false, true, false) => reasons.push(unparsed(Effect::Allow)),
             (false, true, true) => {
                 reasons
                     .push(PolicyReason::built_in(Effect::Ask, BuiltInRule::Incomparable).with_subject(line));
-                reasons.push(law(Effect::Ask));
+                reasons.push(unparsed(Effect::Ask));
             }
-            (false, false, _) => reasons.push(law(guarded)),
+            (false, false, _) => reasons.push(unparsed(guarded)),
         }
     }
 
@@ -539,8 +544,8 @@ impl CommandEvaluator<'_> {
             let target = target.as_str();
             // Past the cap the line is denied, so that a file that a rule denies cannot hide in a crowd.
             if files.len() > MAX_TARGETS {
-                let why = format!("names more than {MAX_TARGETS} files");
-                reasons.push(PolicyReason::built_in(Effect::Deny, BuiltInRule::UnparsedCommand(why)));
+                let reason = format!("names more than {MAX_TARGETS} files");
+                reasons.push(PolicyReason::built_in(Effect::Deny, BuiltInRule::UnparsedCommand(reason)));
                 return;
             }
             let mut found = self.evaluate_file_access(&self.command.cwd, access, target);

@@ -88,21 +88,21 @@ pub enum BuiltInRule {
 
 impl PolicyDecision {
     /// Returns the decision that a list of reasons amounts to. An empty list denies.
-    pub(super) fn from_reasons(mut because: Vec<PolicyReason>) -> Self {
-        because.sort_by_key(|reason| std::cmp::Reverse(reason.effect));
-        because.dedup();
-        because.truncate(MAX_REASONS);
-        Self { effect: because.first().map_or(Effect::Deny, |reason| reason.effect), reasons: because }
+    pub(super) fn from_reasons(mut reasons: Vec<PolicyReason>) -> Self {
+        reasons.sort_by_key(|reason| std::cmp::Reverse(reason.effect));
+        reasons.dedup();
+        reasons.truncate(MAX_REASONS);
+        Self { effect: reasons.first().map_or(Effect::Deny, |reason| reason.effect), reasons }
     }
 }
 
 impl PolicyReason {
-    pub(super) fn new(effect: Effect, ground: ReasonBasis) -> Self {
-        Self { effect, subject: None, basis: ground }
+    pub(super) fn new(effect: Effect, basis: ReasonBasis) -> Self {
+        Self { effect, subject: None, basis }
     }
 
-    pub(super) fn built_in(effect: Effect, law: BuiltInRule) -> Self {
-        Self::new(effect, ReasonBasis::BuiltIn(law))
+    pub(super) fn built_in(effect: Effect, rule: BuiltInRule) -> Self {
+        Self::new(effect, ReasonBasis::BuiltIn(rule))
     }
 
     pub(super) fn with_subject(mut self, subject: &str) -> Self {
@@ -140,7 +140,7 @@ impl fmt::Display for PolicyReason {
                     kind_plural(*kind)
                 )
             }
-            ReasonBasis::BuiltIn(law) => write!(f, "{law}"),
+            ReasonBasis::BuiltIn(rule) => write!(f, "{rule}"),
         }
     }
 }
@@ -172,14 +172,14 @@ impl fmt::Display for BuiltInRule {
             BuiltInRule::OutsideWorkspace => f.write_str("it lies outside the workspace"),
             BuiltInRule::ReadOnlyRoot => f.write_str("it lies in a directory that may only be read"),
             BuiltInRule::RunsOutsideWorkspace => f.write_str("it runs outside the workspace"),
-            BuiltInRule::UnparsedCommand(why) => {
-                write!(f, "the line {why}, so its commands cannot be told apart")
+            BuiltInRule::UnparsedCommand(reason) => {
+                write!(f, "the line {reason}, so its commands cannot be told apart")
             }
             BuiltInRule::Incomparable => {
                 f.write_str("there are rules that deny or ask, and this cannot be compared to them")
             }
             BuiltInRule::RunsUncoveredCommand => f.write_str("it runs something else that no rule covers"),
-            BuiltInRule::CodeLoadingVariable(how) => write!(f, "the variable is set, and {how}"),
+            BuiltInRule::CodeLoadingVariable(reason) => write!(f, "the variable is set, and {reason}"),
             BuiltInRule::UnknownVariable => f.write_str("the variable is set, and what it does is not known"),
             BuiltInRule::UncertainTarget => f.write_str("which file this is depends on the shell"),
             BuiltInRule::UnnamedTargets => {

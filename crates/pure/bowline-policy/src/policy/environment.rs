@@ -175,7 +175,9 @@ pub fn assess_variable(name: &str, value: &str) -> EnvironmentRisk {
     }
     let by_name = CODE_LOADING_NAMES.iter().find(|(known, _)| *known == upper);
     let by_prefix = || CODE_LOADING_PREFIXES.iter().find(|(prefix, _)| upper.starts_with(prefix));
-    by_name.or_else(by_prefix).map_or(EnvironmentRisk::Unknown, |(_, how)| EnvironmentRisk::RunsCode(how))
+    by_name
+        .or_else(by_prefix)
+        .map_or(EnvironmentRisk::Unknown, |(_, reason)| EnvironmentRisk::RunsCode(reason))
 }
 
 fn is_system_shell(path: &str) -> bool {

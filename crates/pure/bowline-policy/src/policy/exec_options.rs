@@ -158,16 +158,17 @@ pub(super) fn exec_option_command(name: &str, words: &[ShellWord]) -> InnerComma
         // Settings written by `git config` name programs that other git commands run. Options before the subcommand
         // take values.
         let has_options = words.get(1).is_some_and(|word| word.text.starts_with('-'));
-        let mut places = words.iter().enumerate().skip(1).filter(|(at, _)| *at == 1 || has_options);
-        if let Some((at, _)) = places.find(|(_, word)| word.text == "config") {
+        let mut candidates = words.iter().enumerate().skip(1).filter(|(at, _)| *at == 1 || has_options);
+        if let Some((at, _)) = candidates.find(|(_, word)| word.text == "config") {
             return InnerCommand::Hidden { min_prefix_len: at + 2 };
         }
     }
-    let own = EXEC_OPTIONS.iter().filter(|(program, _)| *program == name).map(|(_, option)| *option);
-    let below = SUBCOMMAND_EXEC_OPTIONS.iter().filter(|(program, subcommand, _)| {
+    let program_options =
+        EXEC_OPTIONS.iter().filter(|(program, _)| *program == name).map(|(_, option)| *option);
+    let subcommand_options = SUBCOMMAND_EXEC_OPTIONS.iter().filter(|(program, subcommand, _)| {
         *program == name && words.iter().skip(1).any(|word| word.text == *subcommand)
     });
-    let hooks: Vec<&str> = own.chain(below.map(|(_, _, option)| *option)).collect();
+    let hooks: Vec<&str> = program_options.chain(subcommand_options.map(|(_, _, option)| *option)).collect();
     let writes_second = SECOND_OPERAND_WRITERS.contains(&name);
     if hooks.is_empty() && !writes_second {
         return InnerCommand::None;
@@ -198,9 +199,9 @@ fn matches_option(word: &str, option: &str) -> bool {
         return word == valued || word.starts_with(option);
     }
     if let Some(long) = option.strip_prefix("--") {
-        let Some(given) = word.strip_prefix("--") else { return false };
-        let given = given.split('=').next().unwrap_or_default();
-        return !given.is_empty() && (given.starts_with(long) || long.starts_with(given));
+        let Some(name) = word.strip_prefix("--") else { return false };
+        let name = name.split('=').next().unwrap_or_default();
+        return !name.is_empty() && (name.starts_with(long) || long.starts_with(name));
     }
     match option.strip_prefix('-').and_then(|letters| letters.chars().next()) {
         // Short options may be joined to preceding ones and to their value.

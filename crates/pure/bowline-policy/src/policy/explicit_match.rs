@@ -18,9 +18,9 @@ impl Rule {
         let mut protecting =
             find_protected_components(innermost.unwrap_or(path), access).into_iter().peekable();
         if protecting.peek().is_none() {
-            let whole = || pattern.strip_suffix('/').unwrap_or(pattern);
+            let trimmed = || pattern.strip_suffix('/').unwrap_or(pattern);
             let is_literal = names.iter().all(|name| name.suffix.is_none());
-            let depth = if whole().starts_with('/') { path } else { innermost.unwrap_or(path) };
+            let depth = if trimmed().starts_with('/') { path } else { innermost.unwrap_or(path) };
             return is_literal && names.len() == depth.split('/').filter(|name| !name.is_empty()).count();
         }
         let mut names = names.iter();

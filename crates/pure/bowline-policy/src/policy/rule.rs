@@ -310,9 +310,9 @@ impl Rule {
 
     /// Returns the rule with its number among all rules in force for a workspace, if it comes from a file.
     #[must_use]
-    pub fn with_number(mut self, among_all: usize) -> Self {
+    pub fn with_number(mut self, position: usize) -> Self {
         if let RuleSource::File { number, .. } = &mut self.spec.source {
-            *number = among_all;
+            *number = position;
         }
         self
     }
@@ -332,8 +332,8 @@ impl Rule {
     /// Returns whether it is in force in this session and turn, at this time.
     #[must_use]
     pub fn is_active(&self, context: &PolicyContext) -> bool {
-        let in_time = self.spec.expires.is_none_or(|end| context.now < end);
-        in_time
+        let is_unexpired = self.spec.expires.is_none_or(|end| context.now < end);
+        is_unexpired
             && match &self.spec.lifetime {
                 RuleLifetime::Once => false,
                 RuleLifetime::Turn { session, turn } => {
@@ -349,15 +349,15 @@ impl Rule {
         let (Some(globs), RuleMatcher::Path(pattern)) = (&self.globs, &self.spec.matcher) else {
             return false;
         };
-        let hit =
+        let is_match =
             |path: &str| globs.is_match(path) || (!path.is_ascii() && globs.is_match(path.to_lowercase()));
         if pattern.starts_with('/') {
-            return hit(path);
+            return is_match(path);
         }
         // A path outside every root has no relative name that a relative glob could match, unless it is relative
         // itself.
-        (!path.starts_with('/') && hit(path))
-            || roots.iter().filter_map(|root| strip_root(path, root)).any(hit)
+        (!path.starts_with('/') && is_match(path))
+            || roots.iter().filter_map(|root| strip_root(path, root)).any(is_match)
     }
 
     /// Returns whether it matches a variable. Some programs ignore the case of names, so only a rule that allows is
@@ -386,15 +386,15 @@ pub(super) fn strip_root<'p>(path: &'p str, root: &str) -> Option<&'p str> {
     if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
 }
 
-fn check_text(what: &'static str, text: &str, limit: usize) -> Result<(), RuleError> {
-    if text.is_empty() && what != "note" {
-        return Err(RuleError::Empty(what));
+fn check_text(field: &'static str, text: &str, limit: usize) -> Result<(), RuleError> {
+    if text.is_empty() && field != "note" {
+        return Err(RuleError::Empty(field));
     }
     if text.len() > limit {
-        return Err(RuleError::TooLong { text: what, bytes: text.len(), limit });
+        return Err(RuleError::TooLong { text: field, bytes: text.len(), limit });
     }
-    if what != "note" && text.chars().any(char::is_control) {
-        return Err(RuleError::ControlCharacter(what));
+    if field != "note" && text.chars().any(char::is_control) {
+        return Err(RuleError::ControlCharacter(field));
     }
     Ok(())
 }
@@ -462,9 +462,9 @@ fn compile_globs(pattern: &str, effect: Effect) -> Result<GlobSet, RuleError> {
         let lower = named.to_lowercase();
         globs.extend([lower.clone(), format!("{lower}/**")]);
     }
-    let fault = |why: globset::Error| RuleError::InvalidGlob {
+    let invalid_glob = |error: globset::Error| RuleError::InvalidGlob {
         path: pattern.to_owned(),
-        reason: why.kind().to_string(),
+        reason: error.kind().to_string(),
     };
     let mut set = GlobSet::builder();
     for glob in &globs {
@@ -473,9 +473,9 @@ fn compile_globs(pattern: &str, effect: Effect) -> Result<GlobSet, RuleError> {
             .case_insensitive(wide)
             .backslash_escape(true)
             .build();
-        set.add(glob.map_err(fault)?);
+        set.add(glob.map_err(invalid_glob)?);
     }
-    set.build().map_err(fault)
+    set.build().map_err(invalid_glob)
 }
 
 /// Its content and source: "rule 3 of /…/policy.toml (deny execute: command `rm`)".

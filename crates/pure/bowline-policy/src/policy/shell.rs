@@ -206,7 +206,7 @@ struct RawWord {
 impl ShellParser<'_> {
     fn parse(&mut self) -> Result<(), ShellParseError> {
         // Whether an operator requires another command.
-        let mut wanting = false;
+        let mut needs_command = false;
         loop {
             self.skip_blanks();
             let Some(next) = self.peek() else { break };
@@ -223,7 +223,7 @@ impl ShellParser<'_> {
                     continue;
                 }
                 ';' | '&' | '|' => {
-                    wanting = self.parse_operator()?;
+                    needs_command = self.parse_operator()?;
                     continue;
                 }
                 '<' | '>' => {
@@ -232,9 +232,9 @@ impl ShellParser<'_> {
                 }
                 _ => self.parse_word_or_number()?,
             }
-            wanting = false;
+            needs_command = false;
         }
-        if wanting {
+        if needs_command {
             return Err(ShellParseError::UnexpectedEnd);
         }
         if self.has_command() {
@@ -253,14 +253,14 @@ impl ShellParser<'_> {
         if rest.starts_with("&>") {
             return Err(ShellParseError::AmbiguousRedirection);
         }
-        let (length, wanting) = match rest {
+        let (length, needs_command) = match rest {
             _ if rest.starts_with("&&") || rest.starts_with("||") || rest.starts_with("|&") => (2, true),
             _ if rest.starts_with('|') => (1, true),
             _ => (1, false),
         };
         self.at += length;
         self.finish_command()?;
-        Ok(wanting)
+        Ok(needs_command)
     }
 
     fn has_command(&self) -> bool {

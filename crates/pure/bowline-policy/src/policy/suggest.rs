@@ -107,7 +107,7 @@ pub fn suggest_rules(operation: &Operation, roots: &[String]) -> Vec<RuleSuggest
     suggestions.retain(|(matcher, _)| is_valid_suggestion(matcher, kinds));
     suggestions
         .into_iter()
-        .map(|(matcher, text)| RuleSuggestion { kinds, matcher, description: text })
+        .map(|(matcher, description)| RuleSuggestion { kinds, matcher, description })
         .collect()
 }
 

@@ -34,17 +34,17 @@ pub struct FileTarget {
 #[must_use]
 pub fn file_targets(command: &CommandSpec) -> Vec<FileTarget> {
     let directories = vec![command.cwd.clone()];
-    let mut found =
+    let mut collector =
         TargetCollector { cwd: &command.cwd, directories, targets: Vec::new(), seen: HashSet::new() };
     match &command.invocation {
         Invocation::Argv(words) if words.len() > shell::MAX_WORDS => {}
         Invocation::Argv(words) => {
             let literal = |text: &String| ShellWord { text: text.clone(), is_literal: true };
-            found.collect_words(&words.iter().map(literal).collect::<Vec<_>>(), 0);
+            collector.collect_words(&words.iter().map(literal).collect::<Vec<_>>(), 0);
         }
-        Invocation::Shell(line) => found.collect_line(line, 0),
+        Invocation::Shell(line) => collector.collect_line(line, 0),
     }
-    found.targets
+    collector.targets
 }
 
 /// Returns the file that a name denotes in a directory, by the text alone.

@@ -25,18 +25,18 @@ fn rule(line: &str) -> Result<Rule, RuleError> {
     let (line, limit) = line.split_once(" @").unwrap_or((line, ""));
     let mut parts = line.splitn(4, ' ');
     let mut next = || parts.next().unwrap_or_default();
-    let (effect, kinds, by, what) = (next(), next(), next(), next().to_owned());
+    let (effect, kinds, matcher_kind, pattern) = (next(), next(), next(), next().to_owned());
     let kinds = kinds
         .split(',')
         .filter_map(|word| OperationKind::ALL.into_iter().find(|kind| kind.as_str() == word))
         .collect();
-    let matcher = match by {
+    let matcher = match matcher_kind {
         "everything" => RuleMatcher::Everything,
-        "path" => RuleMatcher::Path(what),
-        "command" => RuleMatcher::Command(words(&what)),
-        "exact" => RuleMatcher::Exact(Invocation::Shell(what)),
-        "variable" => RuleMatcher::Variable(what),
-        _ => RuleMatcher::Host(what),
+        "path" => RuleMatcher::Path(pattern),
+        "command" => RuleMatcher::Command(words(&pattern)),
+        "exact" => RuleMatcher::Exact(Invocation::Shell(pattern)),
+        "variable" => RuleMatcher::Variable(pattern),
+        _ => RuleMatcher::Host(pattern),
     };
     let (lifetime, expires) = match limit.split_once(' ') {
         Some(("turn", turn)) => {
@@ -92,31 +92,31 @@ fn resolve_targets(mut command: CommandSpec) -> CommandSpec {
         let root = |path, mode| Root { path: LexicalPath::parse(path).unwrap(), mode };
         let mut roots = Roots::new(root(ROOT, RootMode::Writable));
         roots.add(root("/project/ro", RootMode::ReadOnly)).unwrap();
-        let leads = match roots.admit(&LexicalPath::parse(&resolved).unwrap(), access) {
+        let resolution = match roots.admit(&LexicalPath::parse(&resolved).unwrap(), access) {
             Ok(admitted) => PathResolution::InsideRoot { protection: admitted.protection(), resolved },
             Err(AdmissionError::ReadOnlyRoot(_)) => PathResolution::ReadOnlyRoot,
             Err(_) => PathResolution::OutsideRoots,
         };
         if !path.ends_with("unseen") {
-            command.named_paths.push(NamedPath { requested: path, access, resolution: leads });
+            command.named_paths.push(NamedPath { requested: path, access, resolution });
         }
     }
     command
 }
 
 fn file(kind: OperationKind, paths: &str) -> Operation {
-    let (asked, resolved) = paths.split_once(" -> ").unwrap_or((paths, paths));
+    let (requested, resolved) = paths.split_once(" -> ").unwrap_or((paths, paths));
     let full = |path: &str| if path.starts_with('/') { path.to_owned() } else { format!("{ROOT}/{path}") };
     let path = LexicalPath::parse(full(resolved)).unwrap();
     let root = Root { path: LexicalPath::parse(ROOT).unwrap(), mode: RootMode::Writable };
     let access = if kind == OperationKind::Read { Access::Read } else { Access::Write };
     let target = match Roots::new(root).admit(&path, access) {
         Ok(admitted) => OperationTarget::File {
-            requested: full(asked),
+            requested: full(requested),
             resolved: path.as_str().to_owned(),
             protection: admitted.protection(),
         },
-        Err(_) => OperationTarget::OutsideRoots { requested: full(asked) },
+        Err(_) => OperationTarget::OutsideRoots { requested: full(requested) },
     };
     Operation { kind, target }
 }
@@ -131,8 +131,8 @@ fn check(preset: Preset, rules: &str, operations: &str, expected: Expect) {
     let policy = policy(preset, rules);
     let mut out = String::new();
     for line in operations.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let ruling = policy.evaluate(&operation(line), &context());
-        writeln!(out, "> {line}\n{ruling}").unwrap();
+        let decision = policy.evaluate(&operation(line), &context());
+        writeln!(out, "> {line}\n{decision}").unwrap();
     }
     expected.assert_eq(&out);
 }
@@ -234,8 +234,8 @@ fn a_rule_speaks_of_its_kinds_and_of_no_other() {
         ("deny write path src/**", "read src/a", Effect::Allow),
     ];
     for (rules, line, effect) in cases {
-        let ruling = policy(Preset::Ask, rules).evaluate(&operation(line), &context());
-        assert_eq!(ruling.effect, effect, "{rules}: {line}");
+        let decision = policy(Preset::Ask, rules).evaluate(&operation(line), &context());
+        assert_eq!(decision.effect, effect, "{rules}: {line}");
     }
 }
 
@@ -254,8 +254,8 @@ fn what_lies_elsewhere_can_be_denied_and_never_allowed() {
         ("allow write everything", "write /etc/passwd", Effect::Deny),
     ];
     for (rules, line, effect) in cases {
-        let ruling = policy(Preset::Full, rules).evaluate(&operation(line), &context());
-        assert_eq!(ruling.effect, effect, "{rules}: {line}");
+        let decision = policy(Preset::Full, rules).evaluate(&operation(line), &context());
+        assert_eq!(decision.effect, effect, "{rules}: {line}");
     }
 }
 
@@ -263,8 +263,8 @@ fn what_lies_elsewhere_can_be_denied_and_never_allowed() {
 fn a_rule_against_the_way_that_a_name_goes_counts_wherever_it_leads() {
     let cases = ["write secret/a -> b", "write src/../secret/a -> b", "write src/.//../secret/a -> b"];
     for line in cases {
-        let ruling = policy(Preset::Full, "deny write path secret").evaluate(&operation(line), &context());
-        assert_eq!(ruling.effect, Effect::Deny, "{line}");
+        let decision = policy(Preset::Full, "deny write path secret").evaluate(&operation(line), &context());
+        assert_eq!(decision.effect, Effect::Deny, "{line}");
     }
 }
 
@@ -489,8 +489,8 @@ fn a_broad_rule_names_no_protected_file() {
         let allowed = operations.iter().filter(|line| {
             let mut operation = operation(line);
             // A file protected by a link, or by the location of the repository, has no protecting name.
-            if let OperationTarget::File { protection, requested: asked, .. } = &mut operation.target
-                && asked.ends_with("link")
+            if let OperationTarget::File { protection, requested, .. } = &mut operation.target
+                && requested.ends_with("link")
             {
                 *protection = Some(Protection::Repository);
             }
@@ -560,17 +560,17 @@ fn rules_end_and_belong_to_their_session_and_turn() {
 
 #[test]
 fn what_runs_in_the_background_is_not_what_runs_in_front() {
-    let of = |line: &str| canonical_invocation(&Invocation::Shell(line.to_owned()));
+    let canonical = |line: &str| canonical_invocation(&Invocation::Shell(line.to_owned()));
     for line in ["make &", "make&", "make & # now"] {
-        assert_eq!(of(line), Invocation::Shell(line.to_owned()), "{line}");
+        assert_eq!(canonical(line), Invocation::Shell(line.to_owned()), "{line}");
     }
     let words = ["echo", "a & b"].map(ToOwned::to_owned).to_vec();
-    assert_eq!(of("echo 'a & b'"), Invocation::Argv(words));
+    assert_eq!(canonical("echo 'a & b'"), Invocation::Argv(words));
 }
 
 #[test]
 fn commands_that_may_do_something_else_differ() {
-    let of = |line: &str| {
+    let canonical = |line: &str| {
         canonical_invocation(&Invocation::Argv(line.split('|').map(ToOwned::to_owned).collect()))
     };
     let mut out = String::new();
@@ -593,8 +593,8 @@ fn commands_that_may_do_something_else_differ() {
         ("cargo test", "bash|-c|-l|"),
         ("bash -lc 'cargo test'", "sh|-c|"),
     ] {
-        let same =
-            of(&format!("{wrapped}{line}")) == canonical_invocation(&Invocation::Shell(line.to_owned()));
+        let same = canonical(&format!("{wrapped}{line}"))
+            == canonical_invocation(&Invocation::Shell(line.to_owned()));
         writeln!(out, "{} {wrapped}{line}", if same { "same  " } else { "differ" }).unwrap();
     }
     expect![[r#"
@@ -1116,12 +1116,12 @@ fn what_agents_wrote_unasked_is_executed_after_a_question() {
         "read Makefile",
     ] {
         let operation = operation(line);
-        let ruling = policy.evaluate(&operation, &context());
+        let decision = policy.evaluate(&operation, &context());
         let (runs, writes) = (
             policy.unreviewed_executions(&operation, &context()),
             policy.unreviewed_writes(&operation, &context()),
         );
-        writeln!(out, "{:5} {line} runs {runs:?} writes {writes:?}", ruling.effect.as_str()).unwrap();
+        writeln!(out, "{:5} {line} runs {runs:?} writes {writes:?}", decision.effect.as_str()).unwrap();
     }
     expect![[r#"
         ask   run make runs ["/project/sub/Makefile"] writes []
@@ -1584,7 +1584,7 @@ fn a_rule_that_cannot_be_is_an_error() {
         let shown = line.get(..40).unwrap_or(line).escape_debug().to_string();
         match rule(line) {
             Ok(rule) => writeln!(out, "{shown}: {rule}").unwrap(),
-            Err(fault) => writeln!(out, "{shown}: ! {fault}").unwrap(),
+            Err(error) => writeln!(out, "{shown}: ! {error}").unwrap(),
         }
     }
     expect![[r#"
@@ -1693,33 +1693,33 @@ fn suggestions_go_from_narrow_to_wide() {
 #[test]
 fn a_flood_is_judged_in_time_and_never_allowed() {
     let policy = policy(Preset::Ask, "allow execute command echo\ndeny execute command rm");
-    let judge = |line: String| {
+    let evaluate = |line: String| {
         let command = CommandSpec {
             invocation: Invocation::Shell(line),
             cwd: ROOT.to_owned(),
             env: Vec::new(),
             named_paths: Vec::new(),
         };
-        let ruling = policy.evaluate(
+        let decision = policy.evaluate(
             &Operation { kind: OperationKind::Execute, target: OperationTarget::Command(command) },
             &context(),
         );
-        assert!(ruling.reasons.len() <= MAX_REASONS);
-        ruling.effect
+        assert!(decision.reasons.len() <= MAX_REASONS);
+        decision.effect
     };
-    assert_eq!(judge("echo a; ".repeat(50)), Effect::Allow);
-    assert_eq!(judge("echo a; ".repeat(10_000)), Effect::Ask);
-    assert_eq!(judge("echo a; ".repeat(10_000) + "rm x"), Effect::Deny);
-    assert_eq!(judge(format!("echo {}", "a ".repeat(2_000))), Effect::Ask);
-    assert_eq!(judge(format!("echo $({}", "rm -a ".repeat(100_000))), Effect::Deny);
-    let mut many = policy.clone();
-    many.rules.extend(vec![rule("allow execute command env").unwrap(); 1_000]);
-    assert_eq!(many.evaluate(&operation("run env env env env env b"), &context()).effect, Effect::Ask);
-    let crowd: String = (0..2_000).map(|at| format!("> {at} ")).collect();
-    assert_eq!(judge(format!("echo $x {crowd}")), Effect::Deny);
-    assert_eq!(judge(format!("echo $x {}", "<p>".repeat(10_000))), Effect::Ask);
-    assert_eq!(judge("env ".repeat(900) + "rm"), Effect::Deny);
-    assert_eq!(judge("sh -c ".repeat(900) + "rm"), Effect::Deny);
+    assert_eq!(evaluate("echo a; ".repeat(50)), Effect::Allow);
+    assert_eq!(evaluate("echo a; ".repeat(10_000)), Effect::Ask);
+    assert_eq!(evaluate("echo a; ".repeat(10_000) + "rm x"), Effect::Deny);
+    assert_eq!(evaluate(format!("echo {}", "a ".repeat(2_000))), Effect::Ask);
+    assert_eq!(evaluate(format!("echo $({}", "rm -a ".repeat(100_000))), Effect::Deny);
+    let mut many_rules = policy.clone();
+    many_rules.rules.extend(vec![rule("allow execute command env").unwrap(); 1_000]);
+    assert_eq!(many_rules.evaluate(&operation("run env env env env env b"), &context()).effect, Effect::Ask);
+    let redirections: String = (0..2_000).map(|at| format!("> {at} ")).collect();
+    assert_eq!(evaluate(format!("echo $x {redirections}")), Effect::Deny);
+    assert_eq!(evaluate(format!("echo $x {}", "<p>".repeat(10_000))), Effect::Ask);
+    assert_eq!(evaluate("env ".repeat(900) + "rm"), Effect::Deny);
+    assert_eq!(evaluate("sh -c ".repeat(900) + "rm"), Effect::Deny);
     let argv = Invocation::Argv(vec!["echo".to_owned(); 100_000]);
     let command =
         CommandSpec { invocation: argv, cwd: ROOT.to_owned(), env: Vec::new(), named_paths: Vec::new() };
@@ -1789,13 +1789,17 @@ fn variables_are_harmless_unknown_or_run_code() {
 
 #[test]
 fn the_stricter_of_two_presets_allows_no_more_than_either() {
-    for one in Preset::ALL {
-        for other in Preset::ALL {
-            let stricter = one.stricter(other);
-            assert_eq!(stricter, other.stricter(one));
+    for first in Preset::ALL {
+        for second in Preset::ALL {
+            let stricter = first.stricter(second);
+            assert_eq!(stricter, second.stricter(first));
             for kind in OperationKind::ALL {
                 let effect = stricter.effect(kind);
-                assert_eq!(effect, one.effect(kind).max(other.effect(kind)), "{one} and {other}, {kind:?}");
+                assert_eq!(
+                    effect,
+                    first.effect(kind).max(second.effect(kind)),
+                    "{first} and {second}, {kind:?}"
+                );
             }
         }
     }
@@ -1855,45 +1859,45 @@ proptest! {
     fn rules_only_ever_add_up(
         parts in prop::collection::vec(any_part(), 1..4),
         rules in prop::collection::vec(any_rule(), 0..5),
-        more in any_rule(),
+        extra in any_rule(),
         preset in prop::sample::select(Preset::ALL.to_vec()),
         joint in prop::sample::select(vec!["; ", " && ", " || ", " | ", " & ", "\n"]),
     ) {
-        let judge = |rules: &[Rule], line: &str| {
+        let evaluate = |rules: &[Rule], line: &str| {
             let policy = Policy { preset, rules: rules.to_vec(), ..policy(preset, "") };
             policy.evaluate(&operation(&format!("run {line}")), &context())
         };
         let line = parts.join(joint);
-        let whole = judge(&rules, &line);
-        prop_assert_eq!(whole.reasons.first().map(|reason| reason.effect), Some(whole.effect));
+        let decision = evaluate(&rules, &line);
+        prop_assert_eq!(decision.reasons.first().map(|reason| reason.effect), Some(decision.effect));
         // The order of rules does not matter.
         let reversed: Vec<Rule> = rules.iter().rev().cloned().collect();
-        prop_assert_eq!(whole.effect, judge(&reversed, &line).effect);
+        prop_assert_eq!(decision.effect, evaluate(&reversed, &line).effect);
         // A line is never freer than its strictest part, unless an exact rule allows the whole line.
         let has_exact = rules.iter().any(|rule| matches!(rule.spec().matcher, RuleMatcher::Exact(_)));
         if !has_exact {
             for part in &parts {
-                prop_assert!(judge(&rules, part).effect <= whole.effect, "{} in {}", part, line);
+                prop_assert!(evaluate(&rules, part).effect <= decision.effect, "{} in {}", part, line);
             }
         }
         // An additional allow rule never makes an operation allowed that a rule denied.
-        let mut with = rules.clone();
-        with.push(more.clone());
-        let after = judge(&with, &line);
-        let denied = whole.reasons.iter().any(|reason| reason.effect == Effect::Deny && matches!(reason.basis, ReasonBasis::Rule { .. }));
+        let mut extended = rules.clone();
+        extended.push(extra.clone());
+        let after = evaluate(&extended, &line);
+        let denied = decision.reasons.iter().any(|reason| reason.effect == Effect::Deny && matches!(reason.basis, ReasonBasis::Rule { .. }));
         if denied {
             prop_assert_eq!(after.effect, Effect::Deny);
         }
-        if more.effect() == Effect::Deny && whole.effect != Effect::Deny {
-            prop_assert!(after.effect >= whole.effect);
+        if extra.effect() == Effect::Deny && decision.effect != Effect::Deny {
+            prop_assert!(after.effect >= decision.effect);
         }
     }
 
     #[test]
     fn nothing_is_allowed_that_was_not_understood(line in ".{0,60}") {
         let policy = policy(Preset::Ask, "allow execute command echo\nallow execute command ls");
-        let ruling = policy.evaluate(&operation(&format!("run {}", line.replace('\\', "/"))), &context());
-        if ruling.effect == Effect::Allow {
+        let decision = policy.evaluate(&operation(&format!("run {}", line.replace('\\', "/"))), &context());
+        if decision.effect == Effect::Allow {
             let understood = shell::parse(&line.replace('\\', "/")).unwrap();
             for command in understood.commands {
                 prop_assert!(["echo", "ls", "cd"].contains(&command.words[0].text.as_str()));

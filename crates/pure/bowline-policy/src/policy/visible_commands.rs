@@ -50,10 +50,10 @@ impl VisibleCommands {
     }
 
     /// Returns whether it may run a program that satisfies a predicate on its lower-case name.
-    pub(super) fn runs_program(&self, is_it: impl Fn(&str) -> bool) -> bool {
+    pub(super) fn runs_program(&self, is_match: impl Fn(&str) -> bool) -> bool {
         let programs = self.commands.iter().filter_map(|words| words.first());
-        programs.into_iter().any(|program| is_it(&base_name(program)))
-            || self.opaque_texts.iter().any(|loose| loose.may_run_program(&is_it))
+        programs.into_iter().any(|program| is_match(&base_name(program)))
+            || self.opaque_texts.iter().any(|loose| loose.may_run_program(&is_match))
     }
 
     /// Returns whether it may run a command that starts with these words, after a shell's expansion or a git alias.
@@ -84,15 +84,17 @@ impl LooseTokens {
     }
 
     /// Returns whether there may be a program that satisfies a predicate on its lower-case name.
-    pub(super) fn may_run_program(&self, is_it: impl Fn(&str) -> bool) -> bool {
-        self.programs.keys().any(|program| is_it(program))
+    pub(super) fn may_run_program(&self, is_match: impl Fn(&str) -> bool) -> bool {
+        self.programs.keys().any(|program| is_match(program))
     }
 
     /// Returns whether there may be a command that starts with these words.
     pub(super) fn mention_prefix(&self, prefix: &[String]) -> bool {
         let Some(program) = prefix.first() else { return false };
-        let places = self.programs.get(&base_name(program));
-        places.is_some_and(|places| places.iter().any(|at| starts_with_prefix(&self.words[*at..], prefix)))
+        let positions = self.programs.get(&base_name(program));
+        positions.is_some_and(|positions| {
+            positions.iter().any(|at| starts_with_prefix(&self.words[*at..], prefix))
+        })
     }
 }
 
@@ -111,7 +113,9 @@ fn sets_git_alias(words: &[ShellWord]) -> bool {
         let joined = ["--config-env=", "-c"].iter().find_map(|option| text.strip_prefix(option));
         let setting = if is_setting { Some(text.as_str()) } else { joined.filter(|value| !value.is_empty()) };
         let names = ["alias.", "core.", "include.", "includeif."];
-        if setting.is_some_and(|it| !word.is_literal || names.iter().any(|name| it.starts_with(name))) {
+        if setting
+            .is_some_and(|setting| !word.is_literal || names.iter().any(|name| setting.starts_with(name)))
+        {
             return true;
         }
         // Values of other options may stand between, and are not subcommands.
@@ -124,9 +128,9 @@ fn sets_git_alias(words: &[ShellWord]) -> bool {
 trait MatchableWord {
     fn text(&self) -> &str;
     /// Returns whether it is this word, or may expand to it.
-    fn may_be(&self, wanted: &str) -> bool;
+    fn may_be(&self, expected: &str) -> bool;
     /// Returns whether it is the name of this program in any directory, or may expand to it.
-    fn may_name(&self, wanted: &str) -> bool;
+    fn may_name(&self, expected: &str) -> bool;
     /// Returns whether it is an option, or may expand to options.
     fn may_be_option(&self) -> bool;
 }
@@ -136,12 +140,12 @@ impl MatchableWord for String {
         self
     }
 
-    fn may_be(&self, wanted: &str) -> bool {
-        self == wanted
+    fn may_be(&self, expected: &str) -> bool {
+        self == expected
     }
 
-    fn may_name(&self, wanted: &str) -> bool {
-        base_name(self) == base_name(wanted)
+    fn may_name(&self, expected: &str) -> bool {
+        base_name(self) == base_name(expected)
     }
 
     fn may_be_option(&self) -> bool {
@@ -154,13 +158,13 @@ impl MatchableWord for ShellWord {
         &self.text
     }
 
-    fn may_be(&self, wanted: &str) -> bool {
-        self.text == wanted || (!self.is_literal && glob_matches(&self.text, wanted))
+    fn may_be(&self, expected: &str) -> bool {
+        self.text == expected || (!self.is_literal && glob_matches(&self.text, expected))
     }
 
-    fn may_name(&self, wanted: &str) -> bool {
-        let (own, wanted) = (base_name(&self.text), base_name(wanted));
-        own == wanted || (!self.is_literal && glob_matches(&own, &wanted))
+    fn may_name(&self, expected: &str) -> bool {
+        let (name, expected) = (base_name(&self.text), base_name(expected));
+        name == expected || (!self.is_literal && glob_matches(&name, &expected))
     }
 
     fn may_be_option(&self) -> bool {
@@ -176,7 +180,7 @@ pub(super) fn glob_matches(pattern: &str, word: &str) -> bool {
         letters.push(match letter {
             '*' => None,
             '[' => {
-                let bracket = rest.clone().skip(1).position(|it| it == ']');
+                let bracket = rest.clone().skip(1).position(|character| character == ']');
                 if let Some(length) = bracket {
                     // The first letter in brackets does not close them.
                     rest.nth(length + 1);
@@ -216,19 +220,20 @@ pub(super) fn glob_matches(pattern: &str, word: &str) -> bool {
 /// Returns whether a command starts with these words, as a rule that denies or asks sees it: in any directory of the
 /// program, and with options between the words.
 fn starts_with_prefix<W: MatchableWord>(words: &[W], prefix: &[String]) -> bool {
-    let (Some(program), Some((wanted, rest))) = (words.first(), prefix.split_first()) else { return false };
-    let is_program = if wanted.contains('/') { program.may_be(wanted) } else { program.may_name(wanted) };
+    let (Some(program), Some((expected, rest))) = (words.first(), prefix.split_first()) else { return false };
+    let is_program =
+        if expected.contains('/') { program.may_be(expected) } else { program.may_name(expected) };
     if !is_program {
         return false;
     }
     let mut at = 1;
     let mut skipped = 0;
     let mut after_option = false;
-    for want in rest {
+    for argument in rest {
         loop {
             let Some(word) = words.get(at) else { return false };
             at += 1;
-            if word.may_be(want) {
+            if word.may_be(argument) {
                 after_option = word.text().starts_with('-');
                 break;
             }
@@ -258,5 +263,5 @@ pub(super) fn is_word_boundary(character: char) -> bool {
 /// Returns whether a command starts with exactly these words.
 pub(super) fn has_literal_prefix(prefix: &[String], words: &[ShellWord]) -> bool {
     prefix.len() <= words.len()
-        && prefix.iter().zip(words).all(|(want, word)| word.is_literal && *want == word.text)
+        && prefix.iter().zip(words).all(|(expected, word)| word.is_literal && *expected == word.text)
 }

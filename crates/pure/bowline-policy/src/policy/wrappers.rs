@@ -35,11 +35,11 @@ struct Wrapper {
 const fn wrapper(
     name: &'static str,
     flags: &'static [&'static str],
-    valued: &'static [&'static str],
+    valued_options: &'static [&'static str],
     positional: usize,
-    assigns: bool,
+    takes_assignments: bool,
 ) -> Wrapper {
-    Wrapper { name, flags, valued_options: valued, positional, takes_assignments: assigns }
+    Wrapper { name, flags, valued_options, positional, takes_assignments }
 }
 
 const WRAPPERS: &[Wrapper] = &[
@@ -277,8 +277,8 @@ fn shell_command(words: &[ShellWord]) -> InnerCommand {
 
 /// Returns whether a shell is the system's own, by a name that no other program has.
 pub(super) fn is_system_shell(program: &str) -> bool {
-    let places = ["/bin/", "/usr/bin/"];
-    let name = places.iter().find_map(|place| program.strip_prefix(place)).unwrap_or(program);
+    let directories = ["/bin/", "/usr/bin/"];
+    let name = directories.iter().find_map(|directory| program.strip_prefix(directory)).unwrap_or(program);
     !name.contains('/') && name == base_name(name)
 }
 

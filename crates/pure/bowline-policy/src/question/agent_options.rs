@@ -39,7 +39,7 @@ impl AgentOption {
     }
 
     fn from_option(option: &PermissionOption) -> Option<Self> {
-        let (choice, lasts) = match option.kind {
+        let (choice, is_persistent) = match option.kind {
             PermissionOptionKind::AllowOnce => (AnswerChoice::Allow, false),
             PermissionOptionKind::AllowAlways => (AnswerChoice::Allow, true),
             PermissionOptionKind::RejectOnce => (AnswerChoice::Deny, false),
@@ -47,7 +47,7 @@ impl AgentOption {
             // A kind of a later protocol is neither a yes nor a no.
             _ => return None,
         };
-        Some(Self { id: option.option_id.clone(), name: option.name.clone(), choice, is_persistent: lasts })
+        Some(Self { id: option.option_id.clone(), name: option.name.clone(), choice, is_persistent })
     }
 
     /// Returns the options that a person should choose from; none if they amount to yes and no. Where a rule can be
@@ -62,12 +62,12 @@ impl AgentOption {
     /// Returns its name and meaning, safe on any terminal.
     #[must_use]
     pub fn label(&self) -> String {
-        let means = match (self.choice, self.is_persistent) {
+        let meaning = match (self.choice, self.is_persistent) {
             (AnswerChoice::Allow, false) => "yes",
             (AnswerChoice::Allow, true) => "yes, always",
             (AnswerChoice::Deny, false) => "no",
             (AnswerChoice::Deny, true) => "no, always",
         };
-        format!("{} ({means})", display::escape_line(&self.name, MAX_NAME))
+        format!("{} ({meaning})", display::escape_line(&self.name, MAX_NAME))
     }
 }

@@ -92,8 +92,8 @@ impl DescriptionText {
             let mark = format!("…[{} more lines]…", end - start);
             kept = [&lines[..start], &[mark.as_str()], &lines[end..]].concat().join("\n");
         }
-        let cut = kept != text;
-        Self { text: kept, is_truncated: cut }
+        let is_truncated = kept != text;
+        Self { text: kept, is_truncated }
     }
 
     /// Returns it line by line, safe on any terminal; no lines if it is empty.

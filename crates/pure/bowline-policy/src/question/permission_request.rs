@@ -35,8 +35,9 @@ impl Question {
             None => ToolKind::Other,
         };
         let named = items().filter_map(|item| match &item.operation.target {
-            OperationTarget::File { requested: asked, .. }
-            | OperationTarget::OutsideRoots { requested: asked } => Some((asked, item.change.as_ref())),
+            OperationTarget::File { requested, .. } | OperationTarget::OutsideRoots { requested } => {
+                Some((requested, item.change.as_ref()))
+            }
             _ => None,
         });
         let mut room = MAX_DIFF_BYTES;

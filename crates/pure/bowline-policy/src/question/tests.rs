@@ -11,11 +11,11 @@ use crate::paths::Protection;
 use bowline_protocol::accumulator::ToolCallView;
 use bowline_protocol::terminal::Invocation;
 
-fn file(kind: OperationKind, asked: &str, resolved: &str, protection: Option<Protection>) -> Operation {
+fn file(kind: OperationKind, requested: &str, resolved: &str, protection: Option<Protection>) -> Operation {
     Operation {
         kind,
         target: OperationTarget::File {
-            requested: asked.to_owned(),
+            requested: requested.to_owned(),
             resolved: resolved.to_owned(),
             protection,
         },
@@ -162,8 +162,8 @@ fn other_things_are_shown_by_what_is_known_of_them() {
 fn an_answer_that_holds_for_longer_makes_rules() {
     let question = question("Run", vec![QuestionItem::new(command("cargo test --all", &[]))]);
     let roots = ["/w".to_owned()];
-    let mut seen = String::new();
-    for keep in [
+    let mut out = String::new();
+    for lifetime in [
         AnswerLifetime::Once,
         AnswerLifetime::Turn,
         AnswerLifetime::Session,
@@ -173,14 +173,14 @@ fn an_answer_that_holds_for_longer_makes_rules() {
         for choice in [AnswerChoice::Allow, AnswerChoice::Deny] {
             let answer = QuestionAnswer {
                 choice,
-                lifetime: keep,
+                lifetime,
                 scope: Vec::new(),
                 reason: None,
                 option_id: None,
                 edited_text: None,
             };
             for rule in question.rules(&answer, &roots).unwrap() {
-                seen += &format!("{keep:?} {choice:?}: {rule}, {:?}\n", rule.spec().lifetime);
+                out += &format!("{lifetime:?} {choice:?}: {rule}, {:?}\n", rule.spec().lifetime);
             }
         }
     }
@@ -193,7 +193,7 @@ fn an_answer_that_holds_for_longer_makes_rules() {
         Project Deny: a rule from an answer (deny execute: exactly `cargo test --all`), Project
         Always Allow: a rule from an answer (allow execute: exactly `cargo test --all`), Always
         Always Deny: a rule from an answer (deny execute: exactly `cargo test --all`), Always
-    "#]].assert_eq(&seen);
+    "#]].assert_eq(&out);
     let outside_of_a_turn =
         Question { holder: GrantHolder { session: "s".to_owned(), turn: None }, ..question };
     let answer = QuestionAnswer {
@@ -236,8 +236,8 @@ fn what_is_neither_a_change_nor_a_command_is_shown_by_what_the_agent_tells() {
             {"type":"content","content":{"type":"text","text":"# Plan\n1. delete the database\u001b[2J"}},
             {"type":"content","content":{"type":"resource_link","name":"more","uri":"https://a.b/c"}}]}"##,
     );
-    let mut asked = question("Ready to code?", vec![plan]);
-    asked.agent_options =
+    let mut prompt = question("Ready to code?", vec![plan]);
+    prompt.agent_options =
         agent_options(&[("auto", "allow_always"), ("by hand", "allow_once"), ("no", "reject_once")], false);
     expect![[r#"
         robot asks: Ready to code?
@@ -251,7 +251,7 @@ fn what_is_neither_a_change_nor_a_command_is_shown_by_what_the_agent_tells() {
           3 no\u{1b} (no)
         Asked because no rule covers it
     "#]]
-    .assert_eq(&asked.to_text());
+    .assert_eq(&prompt.to_text());
     let mail = r#"{"toolCallId":"c","title":"mcp: send_mail","kind":"other","rawInput":{"body":"I quit","to":"boss"}}"#;
     check(
         "mcp: send_mail",
@@ -298,14 +298,14 @@ fn there_is_something_to_choose_only_where_yes_and_no_do_not_say_it() {
     assert_eq!(names(&[("a", "allow_once"), ("a", "allow_once"), ("b", "allow_once")], true), "", "which a?");
     let many: Vec<(String, &str)> = (0..30).map(|number| (number.to_string(), "allow_once")).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|(name, kind)| (name.as_str(), *kind)).collect();
-    let mut asked = question("Many", Vec::new());
-    asked.agent_options = agent_options(&many, true);
+    let mut prompt = question("Many", Vec::new());
+    prompt.agent_options = agent_options(&many, true);
     assert_eq!(
-        [AnswerChoice::Allow, AnswerChoice::Deny].map(|choice| asked.default_option_number(choice)),
+        [AnswerChoice::Allow, AnswerChoice::Deny].map(|choice| prompt.default_option_number(choice)),
         [Some(1), None]
     );
-    assert_eq!(asked.selectable_options().len(), MAX_AGENT_OPTIONS);
-    assert!(asked.to_text().contains("! 21 more answers of the agent's are not shown"));
+    assert_eq!(prompt.selectable_options().len(), MAX_AGENT_OPTIONS);
+    assert!(prompt.to_text().contains("! 21 more answers of the agent's are not shown"));
 }
 
 #[test]

@@ -152,8 +152,8 @@ fn a_private_key_is_replaced_as_a_whole() {
 
 #[test]
 fn what_follows_a_mark_is_no_part_of_it() {
-    let once = redact("--token -----BEGIN PRIVATE KEY-----mysql -p").into_owned();
-    assert_eq!(redact(&once), once);
+    let redacted = redact("--token -----BEGIN PRIVATE KEY-----mysql -p").into_owned();
+    assert_eq!(redact(&redacted), redacted);
 }
 
 #[test]
@@ -252,9 +252,9 @@ proptest! {
 
     #[test]
     fn redacting_twice_changes_nothing(text in any_text()) {
-        let once = redact(&text).into_owned();
-        prop_assert_eq!(redact(&once), once.as_str());
-        prop_assert!(once.len() <= text.len() * (REDACTED.len() + 1));
+        let redacted = redact(&text).into_owned();
+        prop_assert_eq!(redact(&redacted), redacted.as_str());
+        prop_assert!(redacted.len() <= text.len() * (REDACTED.len() + 1));
     }
 }
 

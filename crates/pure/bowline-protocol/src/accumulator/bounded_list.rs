@@ -59,13 +59,13 @@ pub(super) struct BoundedList<T> {
 }
 
 impl<T: ListItem> BoundedList<T> {
-    pub(super) fn new(cap: ListLimits) -> Self {
+    pub(super) fn new(limits: ListLimits) -> Self {
         Self {
             items: PersistentVec::default(),
             index: KeyIndex::default(),
             bytes: 0,
             evicted: EvictionStats::default(),
-            limits: cap,
+            limits,
         }
     }
 

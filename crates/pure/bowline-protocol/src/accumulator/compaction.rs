@@ -47,7 +47,8 @@ impl Compaction {
     fn update_size(&mut self) {
         let status = if let CompactionStatus::Other(status) = &self.status { status.len() } else { 0 };
         let error = self.error.as_ref().map_or(0, |error| error.len());
-        let meta = self.meta.as_deref().map_or(0, |meta| json_size(|to| serde_json::to_writer(to, meta)));
+        let meta =
+            self.meta.as_deref().map_or(0, |meta| json_size(|writer| serde_json::to_writer(writer, meta)));
         self.bytes = COMPACTION_OVERHEAD_BYTES + (self.id.0.len() + status + error) as u64 + meta;
     }
 

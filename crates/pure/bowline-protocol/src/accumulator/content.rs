@@ -98,7 +98,7 @@ impl StreamedContent {
                 self.push_text(text);
             }
             block => {
-                let bytes = PIECE_OVERHEAD_BYTES + json_size(|to| serde_json::to_writer(to, block));
+                let bytes = PIECE_OVERHEAD_BYTES + json_size(|writer| serde_json::to_writer(writer, block));
                 self.pieces.push(StoredPiece::Block(Arc::new(block.clone()), bytes));
                 self.bytes += bytes;
             }

@@ -140,11 +140,11 @@ impl State {
     }
 
     fn apply_info(&mut self, info: &SessionInfoUpdate) -> SessionChange {
-        for (kept, told) in [(&mut self.title, &info.title), (&mut self.updated_at, &info.updated_at)] {
-            match told {
+        for (field, update) in [(&mut self.title, &info.title), (&mut self.updated_at, &info.updated_at)] {
+            match update {
                 MaybeUndefined::Undefined => {}
-                MaybeUndefined::Null => *kept = None,
-                MaybeUndefined::Value(text) => *kept = Some(text.as_str().into()),
+                MaybeUndefined::Null => *field = None,
+                MaybeUndefined::Value(text) => *field = Some(text.as_str().into()),
             }
         }
         SessionChange::Info
@@ -161,7 +161,7 @@ impl ListItem for Notice {
     }
 
     fn bytes(&self) -> u64 {
-        json_size(|to| serde_json::to_writer(to, self))
+        json_size(|writer| serde_json::to_writer(writer, self))
     }
 }
 

@@ -42,8 +42,8 @@ fn check_with(options: AccumulatorOptions, wire: &str, expected: Expect) {
                     );
                 }
             }
-            Err(breach) => {
-                writeln!(out, "! {breach}").unwrap();
+            Err(violation) => {
+                writeln!(out, "! {violation}").unwrap();
                 assert_eq!(describe_snapshot(&session.snapshot()), before, "a breach changes nothing");
             }
         }
@@ -803,16 +803,16 @@ fn a_snapshot_stays_as_it_was() {
 
 #[test]
 fn a_subscriber_hears_of_each_message_that_is_taken_in_until_it_leaves() {
-    let (heard, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let mut session = SessionAccumulator::new();
-    let mut hear = |name: &'static str| {
-        let heard = heard.clone();
+    let mut subscribe = |name: &'static str| {
+        let sender = sender.clone();
         let callback = move |snapshot: &SessionSnapshot, notification: &SessionNotification| {
-            heard.send(format!("{name} {} {:?}", notification.session_id, snapshot.title())).unwrap();
+            sender.send(format!("{name} {} {:?}", notification.session_id, snapshot.title())).unwrap();
         };
         session.subscribe(callback).unwrap()
     };
-    let (first, second) = (hear("first"), hear("second"));
+    let (first, second) = (subscribe("first"), subscribe("second"));
     let title = |session: &mut SessionAccumulator, title: &str| {
         session
             .apply(&notification(&format!(r#"{{"sessionUpdate":"session_info_update","title":"{title}"}}"#)))
@@ -834,7 +834,7 @@ fn a_subscriber_hears_of_each_message_that_is_taken_in_until_it_leaves() {
         second s Some("one")
         second s Some("two")
         second s Some("three")"#]]
-    .assert_eq(&told.try_iter().collect::<Vec<_>>().join("\n"));
+    .assert_eq(&receiver.try_iter().collect::<Vec<_>>().join("\n"));
 }
 
 #[test]
@@ -935,26 +935,26 @@ fn the_text_of_a_message_is_that_of_its_chunks() {
 #[test]
 fn cancelling_marks_the_calls_that_have_not_finished() {
     let mut session = SessionAccumulator::new();
-    let say = |session: &mut SessionAccumulator, update: &str| {
+    let apply = |session: &mut SessionAccumulator, update: &str| {
         let update = format!(r#"{{"sessionId":"s","update":{update}}}"#);
         session.apply(&serde_json::from_str(&update).unwrap()).unwrap();
     };
-    say(
+    apply(
         &mut session,
         r#"{"sessionUpdate":"tool_call","toolCallId":"done","title":"a","status":"completed"}"#,
     );
-    say(
+    apply(
         &mut session,
         r#"{"sessionUpdate":"tool_call","toolCallId":"open","title":"b","status":"in_progress"}"#,
     );
-    say(&mut session, r#"{"sessionUpdate":"tool_call","toolCallId":"last","title":"c"}"#);
+    apply(&mut session, r#"{"sessionUpdate":"tool_call","toolCallId":"last","title":"c"}"#);
     session.cancel_open_tool_calls();
     let cancelled = |session: &SessionAccumulator| -> Vec<String> {
         let snapshot = session.snapshot();
         snapshot.tool_calls().filter(|call| call.cancelled).map(|call| call.id.0.to_string()).collect()
     };
     assert_eq!(cancelled(&session), ["open", "last"]);
-    say(&mut session, r#"{"sessionUpdate":"tool_call_update","toolCallId":"open","title":"still b"}"#);
-    say(&mut session, r#"{"sessionUpdate":"tool_call_update","toolCallId":"last","status":"completed"}"#);
+    apply(&mut session, r#"{"sessionUpdate":"tool_call_update","toolCallId":"open","title":"still b"}"#);
+    apply(&mut session, r#"{"sessionUpdate":"tool_call_update","toolCallId":"last","status":"completed"}"#);
     assert_eq!(cancelled(&session), ["open"]);
 }

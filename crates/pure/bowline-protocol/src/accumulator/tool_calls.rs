@@ -195,13 +195,13 @@ pub(super) fn apply_tool_call_update(
         }
         return Err(SessionViolation::NotAnnounced(id.clone()));
     };
-    let was = call.status;
-    let becomes = update.fields.status.unwrap_or(was);
-    if is_finished(was) && !is_finished(becomes) {
-        return Err(SessionViolation::AlreadyFinished { id: id.clone(), status: was, requested: becomes });
+    let status = call.status;
+    let requested = update.fields.status.unwrap_or(status);
+    if is_finished(status) && !is_finished(requested) {
+        return Err(SessionViolation::AlreadyFinished { id: id.clone(), status, requested });
     }
     calls.update(position, |call| call.merge(update));
-    Ok(if is_finished(becomes) && !is_finished(was) {
+    Ok(if is_finished(requested) && !is_finished(status) {
         SessionChange::ToolCallFinished(id.clone())
     } else {
         SessionChange::ToolCallUpdated(id.clone())
@@ -232,17 +232,17 @@ fn is_finished(status: ToolCallStatus) -> bool {
 }
 
 fn content_size(content: &[ToolCallContent]) -> u64 {
-    json_size(|to| serde_json::to_writer(to, content))
+    json_size(|writer| serde_json::to_writer(writer, content))
 }
 
 fn locations_size(locations: &[ToolCallLocation]) -> u64 {
-    json_size(|to| serde_json::to_writer(to, locations))
+    json_size(|writer| serde_json::to_writer(writer, locations))
 }
 
 fn value_size(value: &Value) -> u64 {
-    json_size(|to| serde_json::to_writer(to, value))
+    json_size(|writer| serde_json::to_writer(writer, value))
 }
 
 fn meta_size(meta: &Meta) -> u64 {
-    json_size(|to| serde_json::to_writer(to, meta))
+    json_size(|writer| serde_json::to_writer(writer, meta))
 }

@@ -58,7 +58,7 @@ fn check_opened_methods<M: Copy + Debug>(
 fn nothing_of_a_client_is_open_before_initialize() {
     check(
         &ClientMethod::ALL,
-        |it| client_gate("").check(it),
+        |method| client_gate("").check(method),
         expect![[r#"
             Update: session/update may not be used before initialize
             Notice: session/update may not be used before initialize
@@ -82,7 +82,7 @@ fn nothing_of_a_client_is_open_before_initialize() {
 fn a_client_that_advertises_nothing_opens_only_what_every_client_has() {
     check(
         &ClientMethod::ALL,
-        |it| client_gate("{}").check(it),
+        |method| client_gate("{}").check(method),
         expect![[r#"
             Update: open
             Notice: a notice needs clientCapabilities.session.notices, which was not advertised
@@ -106,7 +106,7 @@ fn a_client_that_advertises_nothing_opens_only_what_every_client_has() {
 fn a_client_capability_opens_its_methods_and_no_others() {
     check_opened_methods(
         &ClientMethod::ALL,
-        |json, it| client_gate(json).check(it),
+        |json, method| client_gate(json).check(method),
         &[
             r#"{"fs":{"readTextFile":true}}"#,
             r#"{"fs":{"readTextFile":false,"writeTextFile":true}}"#,
@@ -369,7 +369,7 @@ fn a_terminal_login_is_offered_only_to_a_client_that_can_run_it() {
 fn nothing_of_an_agent_but_initialize_is_open_before_it_answered() {
     check(
         &AgentMethod::ALL,
-        |it| agent_gate("").check(it),
+        |method| agent_gate("").check(method),
         expect![[r#"
             Initialize: open
             Authenticate: authenticate may not be used before initialize
@@ -393,7 +393,7 @@ fn nothing_of_an_agent_but_initialize_is_open_before_it_answered() {
 fn an_agent_that_advertises_nothing_opens_only_what_every_agent_has() {
     check(
         &AgentMethod::ALL,
-        |it| agent_gate("{}").check(it),
+        |method| agent_gate("{}").check(method),
         expect![[r#"
             Initialize: open
             Authenticate: open
@@ -417,7 +417,7 @@ fn an_agent_that_advertises_nothing_opens_only_what_every_agent_has() {
 fn an_agent_capability_opens_its_method_and_no_other() {
     check_opened_methods(
         &AgentMethod::ALL,
-        |json, it| agent_gate(json).check(it),
+        |json, method| agent_gate(json).check(method),
         &[
             r#"{"loadSession":true}"#,
             r#"{"loadSession":false}"#,

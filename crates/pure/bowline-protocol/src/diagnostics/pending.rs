@@ -40,9 +40,9 @@ impl PendingDiagnostics {
 
 fn diagnostics_bytes(diagnostics: &[Diagnostic]) -> usize {
     let name = |name: &Option<String>| name.as_ref().map_or(0, String::len);
-    let each = diagnostics
-        .iter()
-        .map(|one| size_of::<Diagnostic>() + one.message.len() + name(&one.source) + name(&one.code));
+    let each = diagnostics.iter().map(|diagnostic| {
+        size_of::<Diagnostic>() + diagnostic.message.len() + name(&diagnostic.source) + name(&diagnostic.code)
+    });
     each.sum()
 }
 

@@ -13,31 +13,36 @@ fn diagnostic(line: u32, severity: DiagnosticSeverity, message: &str) -> Diagnos
 }
 
 fn check(params: &str, expected: Expect) {
-    let told = match DiagnosticsNotification::parse(params) {
+    let out = match DiagnosticsNotification::parse(params) {
         Ok(shared) => {
             let mut known = Diagnostics::default();
-            let mut told = format!(
+            let mut out = format!(
                 "{:?} {:?}\n",
                 shared.session_id,
                 known.replace_file(&shared.path, shared.diagnostics)
             );
-            for (path, of_file) in known.iter() {
-                for one in &of_file.diagnostics {
-                    let (start, end) = (one.range.start, one.range.end);
-                    let (word, message) = (one.severity.as_str(), &one.message);
+            for (path, file) in known.iter() {
+                for diagnostic in &file.diagnostics {
+                    let (start, end) = (diagnostic.range.start, diagnostic.range.end);
+                    let (word, message) = (diagnostic.severity.as_str(), &diagnostic.message);
                     writeln!(
-                        told,
+                        out,
                         "{path}:{}:{}-{}:{} {word} {message} {:?} {:?}",
-                        start.line, start.character, end.line, end.character, one.source, one.code
+                        start.line,
+                        start.character,
+                        end.line,
+                        end.character,
+                        diagnostic.source,
+                        diagnostic.code
                     )
                     .unwrap();
                 }
             }
-            told
+            out
         }
-        Err(unusable) => format!("! {unusable}\n"),
+        Err(error) => format!("! {error}\n"),
     };
-    expected.assert_eq(&told);
+    expected.assert_eq(&out);
 }
 
 #[test]
@@ -113,8 +118,8 @@ fn neither_files_nor_diagnostics_nor_messages_grow_without_end() {
         known.replace_file(&format!("/large-{number}"), many.clone());
         assert!(known.bytes <= MAX_TOTAL_BYTES);
     }
-    let of_file = known.get("/large-19").unwrap();
-    assert_eq!((of_file.diagnostics.len(), of_file.omitted), (MAX_PER_FILE, 5));
-    assert!(of_file.diagnostics.iter().all(|one| one.message.len() <= MAX_MESSAGE_BYTES));
+    let file = known.get("/large-19").unwrap();
+    assert_eq!((file.diagnostics.len(), file.omitted), (MAX_PER_FILE, 5));
+    assert!(file.diagnostics.iter().all(|diagnostic| diagnostic.message.len() <= MAX_MESSAGE_BYTES));
     assert_eq!(known.bytes, known.files.values().map(FileDiagnostics::text_bytes).sum::<usize>());
 }

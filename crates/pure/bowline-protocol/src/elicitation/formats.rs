@@ -4,7 +4,7 @@ use agent_client_protocol_schema::v1::StringFormat;
 
 /// Returns the expected format in words, if the text does not match it.
 pub(super) fn check_format(format: StringFormat, text: &str) -> Option<&'static str> {
-    let (is_it, what) = match format {
+    let (is_valid, expected) = match format {
         StringFormat::Email => (is_email(text), "an e-mail address"),
         StringFormat::Uri => (is_uri(text), "an address with a scheme, like https://example.com"),
         StringFormat::Date => (is_date(text), "a date, like 2026-01-31"),
@@ -12,7 +12,7 @@ pub(super) fn check_format(format: StringFormat, text: &str) -> Option<&'static 
         // The agent checks formats that a later protocol adds.
         _ => return None,
     };
-    (!is_it).then_some(what)
+    (!is_valid).then_some(expected)
 }
 
 fn is_plain(text: &str) -> bool {

@@ -10,32 +10,32 @@ fn check(schema: Json, contents: &[Json], expected: Expect) {
     let schema: ElicitationSchema = serde_json::from_value(schema).unwrap();
     let form = match Form::from_schema(&schema) {
         Ok(form) => form,
-        Err(fault) => return expected.assert_eq(&format!("! {fault}\n")),
+        Err(error) => return expected.assert_eq(&format!("! {error}\n")),
     };
-    let mut seen = String::new();
+    let mut out = String::new();
     for FormField { name, title, required, input, .. } in &form.fields {
         let title = title.as_ref().map(|title| format!(" {title:?}")).unwrap_or_default();
-        seen += &format!("{name}{title}{} {input:?}\n", if *required { " (required)" } else { "" });
+        out += &format!("{name}{title}{} {input:?}\n", if *required { " (required)" } else { "" });
     }
-    seen += &format!("begins with {}\n", serde_json::to_string(&form.defaults()).unwrap());
+    out += &format!("begins with {}\n", serde_json::to_string(&form.defaults()).unwrap());
     for content in contents {
-        let faults = form.check(&serde_json::from_value(content.clone()).unwrap());
-        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        let said = if faults.is_empty() { "fine".to_owned() } else { faults.join(", ") };
-        seen += &format!("{content} {said}\n");
+        let errors = form.check(&serde_json::from_value(content.clone()).unwrap());
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let verdict = if errors.is_empty() { "fine".to_owned() } else { errors.join(", ") };
+        out += &format!("{content} {verdict}\n");
     }
-    expected.assert_eq(&seen);
+    expected.assert_eq(&out);
 }
 
 fn check_urls(urls: &[&str], expected: Expect) {
-    let mut seen = String::new();
+    let mut out = String::new();
     for url in urls {
         match ElicitationUrl::parse(url) {
-            Ok(page) => seen += &(page.display_lines().join("\n") + "\n"),
-            Err(fault) => seen += &format!("{}\n  refused: {fault}\n", display_url(url)),
+            Ok(page) => out += &(page.display_lines().join("\n") + "\n"),
+            Err(error) => out += &format!("{}\n  refused: {error}\n", display_url(url)),
         }
     }
-    expected.assert_eq(&seen);
+    expected.assert_eq(&out);
 }
 
 fn display_url(url: &str) -> String {
@@ -120,7 +120,7 @@ fn options_are_chosen_and_not_made_up() {
 }
 
 #[test]
-fn what_is_not_known_is_not_shown_as_if_it_were() {
+fn unknown_field_types_are_marked_unknown() {
     let properties = json!({
         "shade": { "type": "_colour", "default": "#ffffff" },
         "list": { "type": "array", "items": { "type": "_colour", "enum": ["red"] } },
@@ -153,7 +153,7 @@ fn what_is_not_known_is_not_shown_as_if_it_were() {
 }
 
 #[test]
-fn a_form_that_would_wear_anybody_down_is_refused() {
+fn an_oversized_form_is_refused() {
     let properties: BTreeMap<String, Json> =
         (0..=MAX_FIELDS).map(|number| (format!("f{number}"), json!({ "type": "boolean" }))).collect();
     check(
@@ -216,9 +216,9 @@ fn formats_are_told_simply() {
         ("date-time", "2026-01-31T12:00:00+01:60", false),
         ("date-time", "2026-02-30T12:00:00Z", false),
     ];
-    for (format, text, is_it) in texts {
+    for (format, text, is_valid) in texts {
         let known: StringFormat = serde_json::from_value(json!(format)).unwrap();
-        assert_eq!(formats::check_format(known, text).is_none(), is_it, "{text} as {format}");
+        assert_eq!(formats::check_format(known, text).is_none(), is_valid, "{text} as {format}");
     }
 }
 
@@ -288,7 +288,7 @@ fn a_person_sees_where_an_address_leads() {
 }
 
 #[test]
-fn nobody_is_sent_where_the_address_is_not_clear() {
+fn unclear_addresses_are_refused() {
     let long = format!("https://example.com/{}", "a".repeat(MAX_URL_BYTES));
     check_urls(
         &[
@@ -366,7 +366,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_form_begins_with_is_fine(
+    fn form_defaults_are_valid(
         text in proptest::option::of(".{0,8}"), least in 0u32..4, most in 2u32..8, number in -5i64..5, low in -3i64..3
     ) {
         let schema = json!({ "properties": {

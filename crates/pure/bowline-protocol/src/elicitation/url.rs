@@ -67,7 +67,7 @@ impl fmt::Display for UrlSuspicion {
             Self::PunycodeHost => {
                 f.write_str("the host's name has letters of other scripts, written as xn--")
             }
-            Self::NonAsciiHost { warning: host } => host.fmt(f),
+            Self::NonAsciiHost { warning } => warning.fmt(f),
         }
     }
 }
@@ -178,6 +178,6 @@ fn check_host(host: &str) -> Vec<UrlSuspicion> {
     suspicions.extend(is_number.then_some(UrlSuspicion::NumericHost));
     suspicions.extend(is_here.then_some(UrlSuspicion::Localhost));
     suspicions.extend(is_punycode.then_some(UrlSuspicion::PunycodeHost));
-    suspicions.extend(check_non_ascii(host).map(|host| UrlSuspicion::NonAsciiHost { warning: host }));
+    suspicions.extend(check_non_ascii(host).map(|warning| UrlSuspicion::NonAsciiHost { warning }));
     suspicions
 }

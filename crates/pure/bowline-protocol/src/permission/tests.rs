@@ -123,7 +123,7 @@ fn check_verdicts(offered: &str, outcomes: &str, expected: Expect) {
         match PermissionVerdict::from_outcome(&options(offered), &outcome) {
             Ok(verdict) if verdict.is_approved() => writeln!(text, "may go on: {verdict:?}").unwrap(),
             Ok(verdict) => writeln!(text, "may not: {verdict:?}").unwrap(),
-            Err(breach) => writeln!(text, "! {breach}").unwrap(),
+            Err(violation) => writeln!(text, "! {violation}").unwrap(),
         }
     }
     expected.assert_eq(&text);

@@ -251,12 +251,12 @@ pub(super) fn event_from_request(method: Method, line: &[u8]) -> Option<RelayEve
             RelayEvent::Initialize(Box::new(parse_params::<InitializeRequest>(line)?.client_capabilities))
         }
         Method::New | Method::Load | Method::Resume | Method::Fork => {
-            let place: OpenSessionParams = parse_params(line)?;
+            let params: OpenSessionParams = parse_params(line)?;
             RelayEvent::SessionOpening(SessionOpening {
                 method,
-                session: place.session_id,
-                cwd: place.cwd,
-                additional_directories: place.additional_directories.unwrap_or_default(),
+                session: params.session_id,
+                cwd: params.cwd,
+                additional_directories: params.additional_directories.unwrap_or_default(),
             })
         }
         Method::Close | Method::Delete => {
@@ -264,8 +264,8 @@ pub(super) fn event_from_request(method: Method, line: &[u8]) -> Option<RelayEve
         }
         Method::Prompt => RelayEvent::TurnStarted(parse_params::<SessionParams>(line)?.session_id),
         Method::Permission => {
-            let asked: PermissionParams = parse_params(line)?;
-            RelayEvent::PermissionRequested(asked.session_id, asked.tool_call.tool_call_id)
+            let params: PermissionParams = parse_params(line)?;
+            RelayEvent::PermissionRequested(params.session_id, params.tool_call.tool_call_id)
         }
         // The line is too long to inspect.
         _ if method.needs_policy() && line.is_empty() => return None,
@@ -324,7 +324,7 @@ pub(super) fn event_from_notification(method: Method, line: &[u8]) -> Option<Rel
 /// Returns the event of an answer, given the event kept from its request.
 pub(super) fn event_from_answer(
     method: Method,
-    asked: Option<Box<RelayEvent>>,
+    request_event: Option<Box<RelayEvent>>,
     is_error: bool,
     line: &[u8],
 ) -> Option<RelayEvent> {
@@ -333,13 +333,13 @@ pub(super) fn event_from_answer(
             parse_result::<InitializeResponse>(line)?.agent_capabilities,
         )));
     }
-    match *asked? {
+    match *request_event? {
         RelayEvent::SessionOpening(opening) if is_error => Some(RelayEvent::SessionNotOpened(opening)),
         RelayEvent::SessionOpening(opening) => {
             // Only methods that create a session return its id.
-            let made = parse_result::<OptionalSessionParams>(line).and_then(|answer| answer.session_id);
+            let created = parse_result::<OptionalSessionParams>(line).and_then(|answer| answer.session_id);
             let session = match method {
-                Method::New | Method::Fork => made,
+                Method::New | Method::Fork => created,
                 _ => opening.session.clone(),
             };
             Some(match session {

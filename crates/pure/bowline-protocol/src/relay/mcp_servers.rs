@@ -46,8 +46,8 @@ impl EditorTools {
     /// Returns the tools that an editor serves.
     #[must_use]
     pub fn from_capabilities(editor: &ClientCapabilities) -> Self {
-        let reading = editor.fs.read_text_file;
-        Self { can_read: reading, can_write: reading && editor.fs.write_text_file, can_run: editor.terminal }
+        let can_read = editor.fs.read_text_file;
+        Self { can_read, can_write: can_read && editor.fs.write_text_file, can_run: editor.terminal }
     }
 
     /// Returns whether it serves nothing.
@@ -92,8 +92,8 @@ fn server_names(line: &[u8]) -> Option<Vec<String>> {
 pub fn insert_server(line: &[u8], server: &Value) -> Option<Vec<u8>> {
     let text = str::from_utf8(line).ok()?;
     let request: RawRequest<'_> = serde_json::from_str(text).ok()?;
-    let whole = request.params.get();
-    let params: McpServersParams<'_> = serde_json::from_str(whole).ok()?;
+    let params_text = request.params.get();
+    let params: McpServersParams<'_> = serde_json::from_str(params_text).ok()?;
     let server = server.to_string();
     let (at, cut, added) = match params.mcp_servers.map(RawValue::get) {
         Some(list) if list.starts_with('[') => {
@@ -103,11 +103,13 @@ pub fn insert_server(line: &[u8], server: &Value) -> Option<Vec<u8>> {
         }
         Some(_) => return None,
         None => {
-            let inner = whole.strip_prefix('{')?.strip_suffix('}')?;
+            let inner = params_text.strip_prefix('{')?.strip_suffix('}')?;
             let comma = if inner.trim().is_empty() { "" } else { "," };
-            match find_null_servers(whole) {
-                Some(within) => (substring_offset(text, whole)? + within, 4, format!("[{server}]")),
-                None => (substring_offset(text, whole)? + 1, 0, format!("\"mcpServers\":[{server}]{comma}")),
+            match find_null_servers(params_text) {
+                Some(within) => (substring_offset(text, params_text)? + within, 4, format!("[{server}]")),
+                None => {
+                    (substring_offset(text, params_text)? + 1, 0, format!("\"mcpServers\":[{server}]{comma}"))
+                }
             }
         }
     };

@@ -13,39 +13,39 @@ fn id(value: &Value) -> Option<RequestId> {
 
 /// Routes lines that begin with their sender, `E` or `A`, or with `own ID` for a call of the proxy to the editor.
 fn check(lines: &str, expect: Expect) {
-    let (mut relay, mut told) = (Relay::default(), String::new());
+    let (mut relay, mut out) = (Relay::default(), String::new());
     for line in lines.trim().lines() {
-        let (who, text) = line.split_once(' ').unwrap();
-        let from = match who {
+        let (side, text) = line.split_once(' ').unwrap();
+        let from = match side {
             "E" => ProxySide::Editor,
             "A" => ProxySide::Agent,
             _ => {
-                writeln!(told, "{}", relay.register_own_call(ProxySide::Editor, text.parse().unwrap(), None))
+                writeln!(out, "{}", relay.register_own_call(ProxySide::Editor, text.parse().unwrap(), None))
                     .unwrap();
                 continue;
             }
         };
         let message: Value = serde_json::from_str(text).unwrap();
-        let (its, method) = (id(&message["id"]), message["method"].as_str());
-        let seen = match (&its, method) {
-            (Some(its), Some(method)) => RelayedMessage::Request(its, method),
+        let (request_id, method) = (id(&message["id"]), message["method"].as_str());
+        let relayed = match (&request_id, method) {
+            (Some(request_id), Some(method)) => RelayedMessage::Request(request_id, method),
             (None, Some(method)) => RelayedMessage::Notification(method),
-            (Some(its), None) => RelayedMessage::Answer(its, message.get("error").is_some()),
+            (Some(request_id), None) => RelayedMessage::Answer(request_id, message.get("error").is_some()),
             (None, None) => panic!("no message"),
         };
-        writeln!(told, "{:?}", relay.route(from, seen, text.as_bytes())).unwrap();
+        writeln!(out, "{:?}", relay.route(from, relayed, text.as_bytes())).unwrap();
     }
-    writeln!(told, "open: {:?}", relay.take_open_requests(ProxySide::Editor)).unwrap();
-    expect.assert_eq(&told);
+    writeln!(out, "open: {:?}", relay.take_open_requests(ProxySide::Editor)).unwrap();
+    expect.assert_eq(&out);
 }
 
 #[test]
-fn what_does_not_matter_or_cannot_be_read_goes_on() {
+fn irrelevant_and_unreadable_messages_are_forwarded() {
     check(
         r#"
 E {"id":1,"method":"_x/y","params":{"sessionId":"s"}}
 A {"id":1,"result":{}}
-A {"id":7,"result":"nobody asked"}
+A {"id":7,"result":"not requested"}
 E {"id":2,"method":"session/new","params":{"cwd":7}}
 E {"id":3,"method":"session/prompt"}
 E {"method":"session/cancel","params":[]}
@@ -71,7 +71,7 @@ E {"method":"$/cancel_request","params":{"requestId":3}}
 }
 
 #[test]
-fn a_session_is_told_by_its_messages() {
+fn session_messages_become_events() {
     check(
         r#"
 E {"id":1,"method":"session/new","params":{"cwd":"/w","additionalDirectories":["/x"],"mcpServers":[]}}
@@ -145,21 +145,21 @@ E {"id":"bowline-proxy-77","result":{}}
 }
 
 #[test]
-fn what_the_proxy_answers_or_takes_is_not_the_other_sides() {
+fn cancels_of_requests_taken_by_the_proxy_are_not_forwarded() {
     let mut relay = Relay::default();
-    let (one, two) = (RequestId::Number(1), RequestId::Number(2));
+    let (first, second) = (RequestId::Number(1), RequestId::Number(2));
     let line = br#"{"params":{}}"#;
-    for id in [&one, &two] {
+    for id in [&first, &second] {
         relay.route(ProxySide::Agent, RelayedMessage::Request(id, "mcp/message"), line);
     }
-    relay.mark_answered(ProxySide::Agent, &one);
-    relay.mark_taken(ProxySide::Agent, &two);
+    relay.mark_answered(ProxySide::Agent, &first);
+    relay.mark_taken(ProxySide::Agent, &second);
     let cancel = |id: i64| format!(r#"{{"params":{{"requestId":{id}}}}}"#);
     let mut see = |id| {
         relay.route(ProxySide::Agent, RelayedMessage::Notification("$/cancel_request"), cancel(id).as_bytes())
     };
     assert_eq!((see(1), see(2)), (Route::Forward, Route::CancelOwn));
-    assert_eq!(relay.take_open_requests(ProxySide::Agent), [two]);
+    assert_eq!(relay.take_open_requests(ProxySide::Agent), [second]);
 }
 
 #[test]
@@ -171,16 +171,16 @@ fn a_request_that_is_held_is_given_up_when_it_is_cancelled() {
         let line = serde_json::json!({ "params": { "requestId": id } }).to_string();
         relay.route(ProxySide::Agent, RelayedMessage::Notification("$/cancel_request"), line.as_bytes())
     };
-    let mut told = String::new();
+    let mut out = String::new();
     for id in [&plain, &ours] {
         relay.route(ProxySide::Agent, RelayedMessage::Request(id, "fs/read_text_file"), line);
         relay.mark_held(ProxySide::Agent, id);
-        writeln!(told, "held: {:?}", cancel(&mut relay, id)).unwrap();
+        writeln!(out, "held: {:?}", cancel(&mut relay, id)).unwrap();
         relay.mark_forwarded(ProxySide::Agent, id);
-        writeln!(told, "gone on: {:?}", cancel(&mut relay, id)).unwrap();
+        writeln!(out, "gone on: {:?}", cancel(&mut relay, id)).unwrap();
         relay.mark_answered(ProxySide::Agent, id);
         relay.mark_held(ProxySide::Agent, id);
-        writeln!(told, "answered: {:?}", cancel(&mut relay, id)).unwrap();
+        writeln!(out, "answered: {:?}", cancel(&mut relay, id)).unwrap();
     }
     expect![[r#"
         held: CancelHeld(Number(1))
@@ -190,26 +190,26 @@ fn a_request_that_is_held_is_given_up_when_it_is_cancelled() {
         gone on: ForwardCancel(Str("bowline-proxy-3"))
         answered: Forward
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&out);
 }
 
 #[test]
-fn calls_of_the_proxy_are_given_up_once_and_their_answers_are_nobodys() {
+fn own_calls_are_abandoned_once_and_their_answers_discarded() {
     let mut relay = Relay::default();
-    for (own, method) in [(1, Method::Permission), (2, Method::Write), (3, Method::Permission)] {
-        relay.register_own_call(ProxySide::Editor, own, Some(method));
+    for (number, method) in [(1, Method::Permission), (2, Method::Write), (3, Method::Permission)] {
+        relay.register_own_call(ProxySide::Editor, number, Some(method));
     }
     relay.register_own_call(ProxySide::Agent, 4, Some(Method::Mcp));
-    let given = |number: i64| RequestId::Str(format!("{PROXY_ID_PREFIX}{number}"));
+    let proxy_id = |number: i64| RequestId::Str(format!("{PROXY_ID_PREFIX}{number}"));
     let questions = relay.abandon_own_calls(ProxySide::Editor, Some(Method::Permission));
-    assert_eq!(questions, [(1, given(1)), (3, given(3))]);
+    assert_eq!(questions, [(1, proxy_id(1)), (3, proxy_id(3))]);
     assert_eq!(relay.abandon_own_calls(ProxySide::Editor, Some(Method::Permission)), []);
     assert_eq!(
-        relay.route(ProxySide::Editor, RelayedMessage::Answer(&given(3), false), b"{}"),
+        relay.route(ProxySide::Editor, RelayedMessage::Answer(&proxy_id(3), false), b"{}"),
         Route::Discard
     );
     assert!(relay.has_own_calls(ProxySide::Editor));
-    assert_eq!(relay.abandon_own_calls(ProxySide::Editor, None), [(2, given(2))]);
+    assert_eq!(relay.abandon_own_calls(ProxySide::Editor, None), [(2, proxy_id(2))]);
     assert!(!relay.has_own_calls(ProxySide::Editor) && relay.has_own_calls(ProxySide::Agent));
 }
 
@@ -217,9 +217,9 @@ fn calls_of_the_proxy_are_given_up_once_and_their_answers_are_nobodys() {
 fn a_call_of_the_proxy_is_known_by_its_side_and_number() {
     let mut relay = Relay::default();
     let ids = [(ProxySide::Editor, 1), (ProxySide::Editor, 2), (ProxySide::Agent, 1), (ProxySide::Agent, 3)]
-        .map(|(to, own)| (to, own, relay.register_own_call(to, own, None)));
-    for (to, own, given) in &ids {
-        assert_eq!(relay.own_call_id(*to, *own).as_ref(), Some(given));
+        .map(|(to, number)| (to, number, relay.register_own_call(to, number, None)));
+    for (to, number, id) in &ids {
+        assert_eq!(relay.own_call_id(*to, *number).as_ref(), Some(id));
     }
     assert_eq!(relay.own_call_id(ProxySide::Editor, 3), None);
     assert_eq!(relay.own_call_id(ProxySide::Agent, 2), None);
@@ -230,10 +230,10 @@ fn a_call_of_the_proxy_is_known_by_its_side_and_number() {
 #[test]
 fn of_two_requests_with_ids_like_the_proxys_each_keeps_its_own() {
     let mut relay = Relay::default();
-    let [one, two] = [7, 8].map(|number| RequestId::Str(format!("{PROXY_ID_PREFIX}{number}")));
-    let given = [&one, &two].map(|id| {
+    let [first, second] = [7, 8].map(|number| RequestId::Str(format!("{PROXY_ID_PREFIX}{number}")));
+    let renamed = [&first, &second].map(|id| {
         match relay.route(ProxySide::Agent, RelayedMessage::Request(id, "_x"), b"{}") {
-            Route::ForwardRenamed(given) => given,
+            Route::ForwardRenamed(renamed) => renamed,
             route => panic!("{route:?}"),
         }
     });
@@ -241,18 +241,18 @@ fn of_two_requests_with_ids_like_the_proxys_each_keeps_its_own() {
         let line = serde_json::json!({ "params": { "requestId": id } }).to_string();
         relay.route(ProxySide::Agent, RelayedMessage::Notification("$/cancel_request"), line.as_bytes())
     };
-    for (id, given) in [&one, &two].into_iter().zip(&given) {
-        assert_eq!(cancel(&mut relay, id), Route::ForwardCancel(given.clone()));
+    for (id, renamed) in [&first, &second].into_iter().zip(&renamed) {
+        assert_eq!(cancel(&mut relay, id), Route::ForwardCancel(renamed.clone()));
     }
-    relay.mark_answered(ProxySide::Agent, &one);
-    assert_eq!(cancel(&mut relay, &one), Route::Forward);
-    assert_eq!(cancel(&mut relay, &two), Route::ForwardCancel(given[1].clone()));
-    let answer = RelayedMessage::Answer(&given[1], false);
-    assert_eq!(relay.route(ProxySide::Editor, answer, b"{}"), Route::ForwardRenamed(two));
+    relay.mark_answered(ProxySide::Agent, &first);
+    assert_eq!(cancel(&mut relay, &first), Route::Forward);
+    assert_eq!(cancel(&mut relay, &second), Route::ForwardCancel(renamed[1].clone()));
+    let answer = RelayedMessage::Answer(&renamed[1], false);
+    assert_eq!(relay.route(ProxySide::Editor, answer, b"{}"), Route::ForwardRenamed(second));
 }
 
 #[test]
-fn so_many_requests_are_known_and_no_more() {
+fn the_number_of_tracked_requests_is_limited() {
     let mut relay = Relay::default();
     let long = RequestId::Str("x".repeat(MAX_ID_BYTES + 1));
     assert_eq!(relay.route(ProxySide::Editor, RelayedMessage::Request(&long, "x"), b"{}"), Route::Forward);
@@ -316,7 +316,7 @@ fn a_name_that_a_lenient_reader_takes_for_another_is_a_lookalike() {
 }
 
 #[test]
-fn a_turn_is_asked_for_what_its_prompt_says_first() {
+fn prompt_text_is_the_first_text_block() {
     let text = |prompt: &str| {
         let params = format!(r#"{{"sessionId":"s","prompt":{prompt}}}"#);
         prompt_text(

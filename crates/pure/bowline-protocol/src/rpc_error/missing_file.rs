@@ -19,17 +19,17 @@ pub enum PhrasePosition {
 #[must_use]
 pub fn mentions_missing_file(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
-    SYSTEM_PHRASES.iter().chain(OTHER_PHRASES).any(|sign| lower.contains(sign))
+    SYSTEM_PHRASES.iter().chain(OTHER_PHRASES).any(|phrase| lower.contains(phrase))
 }
 
 /// Returns the position of a system's phrase for a missing file in a text, if it has one.
 #[must_use]
 pub fn system_phrase_position(text: &str) -> Option<PhrasePosition> {
     let lower = text.to_ascii_lowercase();
-    if SYSTEM_PHRASES.iter().any(|sign| lower.starts_with(sign)) {
+    if SYSTEM_PHRASES.iter().any(|phrase| lower.starts_with(phrase)) {
         return Some(PhrasePosition::Start);
     }
-    SYSTEM_PHRASES.iter().any(|sign| lower.contains(sign)).then_some(PhrasePosition::Within)
+    SYSTEM_PHRASES.iter().any(|phrase| lower.contains(phrase)).then_some(PhrasePosition::Within)
 }
 
 #[cfg(test)]
@@ -40,13 +40,13 @@ mod tests {
     fn phrases_of_systems_have_a_position() {
         let texts =
             ["ENOENT: no such file", "cannot open a: No such file", "a does not exist", "access denied"];
-        let said = texts.map(|text| (mentions_missing_file(text), system_phrase_position(text)));
+        let actual = texts.map(|text| (mentions_missing_file(text), system_phrase_position(text)));
         let expected = [
             (true, Some(PhrasePosition::Start)),
             (true, Some(PhrasePosition::Within)),
             (true, None),
             (false, None),
         ];
-        assert_eq!(said, expected);
+        assert_eq!(actual, expected);
     }
 }

@@ -12,9 +12,9 @@ fn check(failures: Vec<RpcError>, expected: Expect) {
     for failure in failures {
         let error = Error::from(failure.clone());
         writeln!(text, "{}", serde_json::to_string(&error).unwrap()).unwrap();
-        let back = RpcError::from_error(&error);
-        if back != failure {
-            writeln!(text, "  back: {back:?}").unwrap();
+        let decoded = RpcError::from_error(&error);
+        if decoded != failure {
+            writeln!(text, "  back: {decoded:?}").unwrap();
         }
     }
     expected.assert_eq(&text);
@@ -279,21 +279,21 @@ proptest! {
 
     #[test]
     fn what_the_wire_had_to_cut_it_cuts_once(failure in any_error(any_text())) {
-        let once = round_trip(failure);
-        prop_assert_eq!(round_trip(once.clone()), once);
+        let truncated = round_trip(failure);
+        prop_assert_eq!(round_trip(truncated.clone()), truncated);
     }
 
     #[test]
     fn no_message_is_long_or_steers_a_terminal(failure in any_error(any_text())) {
         let message = Error::from(failure).message;
         prop_assert!(message.len() <= MAX_MESSAGE_BYTES);
-        prop_assert!(!message.chars().any(|it| it.is_control() || is_reordering(it)), "{:?}", message);
+        prop_assert!(!message.chars().any(|character| character.is_control() || is_reordering(character)), "{:?}", message);
     }
 }
 
 #[test]
 fn a_bare_message_is_told_with_its_reason() {
-    let told = |text: &str| describe_error(&serde_json::from_str::<Error>(text).unwrap());
+    let describe = |text: &str| describe_error(&serde_json::from_str::<Error>(text).unwrap());
     for (error, expected) in [
         (
             r#"{"code":-32603,"message":"Internal error","data":{"details":"no quota"}}"#,
@@ -310,6 +310,6 @@ fn a_bare_message_is_told_with_its_reason() {
         (r#"{"code":-32603,"message":"Internal error","data":null}"#, "Internal error"),
         (r#"{"code":-32602,"message":"/a is outside","data":{"reason":"outside"}}"#, "/a is outside"),
     ] {
-        assert_eq!(told(error), expected);
+        assert_eq!(describe(error), expected);
     }
 }

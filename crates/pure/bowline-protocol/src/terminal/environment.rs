@@ -102,14 +102,14 @@ pub enum InvalidVariableError {
 }
 
 /// Returns the environment of a command, by name: [`DEFAULT_VARIABLES`], overridden by the variables of `inherited`
-/// that every command gets or the user `allows` (written as in [`INHERITED_VARIABLES`]), overridden by the request's,
+/// that every command gets or that are `allowed` (written as in [`INHERITED_VARIABLES`]), overridden by the request's,
 /// plus [`GIT_SETTINGS`].
 ///
 /// # Errors
 /// Returns the variable of the request that cannot be set.
 pub fn command_environment(
     inherited: &BTreeMap<String, String>,
-    allows: &[String],
+    allowed: &[String],
     request: &[(String, String)],
 ) -> Result<Vec<(String, String)>, InvalidVariableError> {
     for (name, value) in request {
@@ -128,7 +128,7 @@ pub fn command_environment(
     let passes = |name: &str| {
         let listed = INHERITED_VARIABLES.iter().copied().any(|pattern| matches_pattern(pattern, name));
         // A variable that the user names is passed on even if its name indicates a secret.
-        listed || allows.iter().any(|pattern| pattern == name || matches_pattern(pattern, name))
+        listed || allowed.iter().any(|pattern| pattern == name || matches_pattern(pattern, name))
     };
     let mut variables: BTreeMap<&str, &str> = DEFAULT_VARIABLES.iter().copied().collect();
     for (name, value) in inherited {
@@ -146,14 +146,14 @@ pub fn command_environment(
 
 /// Adds [`GIT_SETTINGS`] after the existing ones: of two values for a setting the last wins.
 fn add_git_settings(variables: &mut BTreeMap<String, String>) {
-    let there: usize =
+    let existing: usize =
         variables.get(GIT_CONFIG_COUNT).and_then(|count| count.trim().parse().ok()).unwrap_or_default();
     for (at, (key, value)) in GIT_SETTINGS.iter().enumerate() {
-        let at = there.saturating_add(at);
+        let at = existing.saturating_add(at);
         variables.insert(format!("GIT_CONFIG_KEY_{at}"), (*key).to_owned());
         variables.insert(format!("GIT_CONFIG_VALUE_{at}"), (*value).to_owned());
     }
-    variables.insert(GIT_CONFIG_COUNT.to_owned(), there.saturating_add(GIT_SETTINGS.len()).to_string());
+    variables.insert(GIT_CONFIG_COUNT.to_owned(), existing.saturating_add(GIT_SETTINGS.len()).to_string());
 }
 
 fn is_variable_name(name: &str) -> bool {

@@ -179,21 +179,21 @@ impl TerminalOutput {
         if self.partial.len == 0 || bytes.is_empty() {
             return bytes;
         }
-        let PartialChar { bytes: mut begun, len } = mem::take(&mut self.partial);
-        let more = bytes.len().min(begun.len() - len);
-        begun[len..len + more].copy_from_slice(&bytes[..more]);
-        let used = match decode_char(&begun[..len + more]) {
+        let PartialChar { bytes: mut partial, len } = mem::take(&mut self.partial);
+        let added = bytes.len().min(partial.len() - len);
+        partial[len..len + added].copy_from_slice(&bytes[..added]);
+        let used = match decode_char(&partial[..len + added]) {
             DecodedPrefix::Character(character, used) => {
                 self.push_char(character);
                 used
             }
             DecodedPrefix::Invalid(used) => {
-                self.push_invalid(begun[0]);
+                self.push_invalid(partial[0]);
                 used
             }
             DecodedPrefix::Incomplete => {
-                self.partial = PartialChar { bytes: begun, len: len + more };
-                len + more
+                self.partial = PartialChar { bytes: partial, len: len + added };
+                len + added
             }
         };
         // The partial bytes belong to one character or one invalid sequence, so they are all consumed.
@@ -310,26 +310,26 @@ fn is_plain(byte: u8) -> bool {
 
 /// Returns the length of the plain text at the beginning: most output is nothing else.
 fn plain_prefix(bytes: &[u8]) -> usize {
-    let mut even = 0;
+    let mut len = 0;
     for block in bytes.as_chunks::<32>().0 {
-        let mut odd = 0;
+        let mut non_plain = 0;
         for word in block.as_chunks::<8>().0 {
-            odd |= non_plain_bytes(u64::from_le_bytes(*word));
+            non_plain |= non_plain_bytes(u64::from_le_bytes(*word));
         }
-        if odd != 0 {
+        if non_plain != 0 {
             break;
         }
-        even += block.len();
+        len += block.len();
     }
-    for word in bytes[even..].as_chunks::<8>().0 {
-        let odd = non_plain_bytes(u64::from_le_bytes(*word));
-        if odd != 0 {
+    for word in bytes[len..].as_chunks::<8>().0 {
+        let non_plain = non_plain_bytes(u64::from_le_bytes(*word));
+        if non_plain != 0 {
             // The first byte is the lowest, and its highest bit marks it.
-            return even + odd.trailing_zeros() as usize / 8;
+            return len + non_plain.trailing_zeros() as usize / 8;
         }
-        even += word.len();
+        len += word.len();
     }
-    even + bytes[even..].iter().take_while(|byte| is_plain(**byte)).count()
+    len + bytes[len..].iter().take_while(|byte| is_plain(**byte)).count()
 }
 
 /// Returns the length of the run of equal bytes at the beginning. Large amounts of dropped bytes come in runs.

@@ -97,7 +97,7 @@ fn a_command_that_no_system_takes_is_refused() {
 fn the_request_chooses_its_limit_up_to_the_largest() {
     let limits = TerminalLimits { output_default: 100, output_max: 1000, terminals: 1 };
     assert_eq!(
-        [None, Some(0), Some(5), Some(u64::MAX)].map(|asked| limits.output_limit(asked)),
+        [None, Some(0), Some(5), Some(u64::MAX)].map(|requested| limits.output_limit(requested)),
         [100, 0, 5, 1000]
     );
 }

@@ -27,10 +27,10 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Creates an empty backlog that holds about `cap` bytes.
+    /// Creates an empty backlog that holds about `max_bytes` bytes.
     #[must_use]
-    pub fn new(cap: usize) -> Self {
-        Self { items: VecDeque::new(), used_bytes: 0, max_bytes: cap }
+    pub fn new(max_bytes: usize) -> Self {
+        Self { items: VecDeque::new(), used_bytes: 0, max_bytes }
     }
 
     /// Returns whether a message of this size fits.

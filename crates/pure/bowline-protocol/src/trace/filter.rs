@@ -35,8 +35,9 @@ impl TraceFilter {
     }
 
     fn matches(&self, session: Option<&str>, method: Option<&str>) -> bool {
-        let begins = |wanted: &String| session.is_some_and(|session| session.starts_with(wanted.as_str()));
-        let is_so = |wanted: &GlobMatcher| method.is_some_and(|method| wanted.is_match(method));
-        self.session.as_ref().is_none_or(begins) && self.method.as_ref().is_none_or(is_so)
+        let is_session =
+            |prefix: &String| session.is_some_and(|session| session.starts_with(prefix.as_str()));
+        let is_method = |glob: &GlobMatcher| method.is_some_and(|method| glob.is_match(method));
+        self.session.as_ref().is_none_or(is_session) && self.method.as_ref().is_none_or(is_method)
     }
 }

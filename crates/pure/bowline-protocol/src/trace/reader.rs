@@ -47,7 +47,7 @@ impl TraceReader {
                     TraceLine::Header { version, .. } if version > TRACE_VERSION => {
                         TraceRecord::NewerVersion(version)
                     }
-                    TraceLine::Header { began_ms: began, .. } => TraceRecord::Header(began),
+                    TraceLine::Header { began_ms, .. } => TraceRecord::Header(began_ms),
                     TraceLine::Message(entry) => TraceRecord::Message(entry),
                     TraceLine::Gap(gap) => TraceRecord::Gap(gap),
                 });
@@ -55,12 +55,12 @@ impl TraceReader {
             None if self.is_trace => return Some(TraceRecord::Unreadable(line.len())),
             None => {}
         }
-        let told = match line.split_at_checked(2) {
+        let parsed = match line.split_at_checked(2) {
             Some((b"> ", rest)) => Some((TraceSide::Client, rest)),
             Some((b"< ", rest)) => Some((TraceSide::Agent, rest)),
             _ => self.guess_sender(line).map(|from| (from, line)),
         };
-        Some(match told {
+        Some(match parsed {
             Some((from, message)) => {
                 let to = if from == TraceSide::Client { TraceSide::Agent } else { TraceSide::Client };
                 TraceRecord::Message(TraceEntry { elapsed_us: 0, from, to, bytes: message.to_vec() })
@@ -86,9 +86,11 @@ impl TraceReader {
             if bare.result.is_none() && bare.error.is_none() {
                 return None;
             }
-            let asked =
-                id.as_ref().and_then(|id| self.open_requests.get_mut(id)).filter(|asked| !asked.is_empty());
-            return Some(match asked.map(|asked| asked.remove(0)) {
+            let senders = id
+                .as_ref()
+                .and_then(|id| self.open_requests.get_mut(id))
+                .filter(|senders| !senders.is_empty());
+            return Some(match senders.map(|senders| senders.remove(0)) {
                 Some(TraceSide::Agent) => TraceSide::Client,
                 _ => TraceSide::Agent,
             });

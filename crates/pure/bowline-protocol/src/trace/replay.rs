@@ -154,7 +154,7 @@ impl ReplayPlayer {
     /// answered where the recording has an answer.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.own_messages.iter().all(|mine| mine.is_sent || mine.is_immediate)
+        self.own_messages.iter().all(|message| message.is_sent || message.is_immediate)
             && self.received_answers.iter().all(|answered| *answered)
     }
 
@@ -167,8 +167,8 @@ impl ReplayPlayer {
     /// Describes what was not played, and what it waits for.
     #[must_use]
     pub fn describe_remaining(&self) -> Option<String> {
-        let left = self.own_messages.iter().filter(|mine| !mine.is_sent).count();
-        let Some(first) = self.own_messages.iter().find(|mine| !mine.is_sent) else {
+        let left = self.own_messages.iter().filter(|message| !message.is_sent).count();
+        let Some(first) = self.own_messages.iter().find(|message| !message.is_sent) else {
             let open = self.outstanding.values().min().map(|at| self.message_name(&self.own_messages[*at]));
             return (!self.is_finished())
                 .then(|| format!("there was no answer to {}", open.unwrap_or_default()));
@@ -184,25 +184,27 @@ impl ReplayPlayer {
     /// Loads the messages of this side, with what the other side sent before each.
     fn load_recording(&mut self, entries: &[TraceEntry], cwd: Option<&str>) {
         // By id: the index in `own_messages`; the index in `requests` and the number of our messages before it.
-        let mut ours: HashMap<String, usize> = HashMap::new();
-        let mut theirs: HashMap<String, (usize, usize)> = HashMap::new();
-        let (mut answers, mut notes, mut notes_before) = (0, 0, 0);
-        let (own, other) = self.sides;
-        let is_between = |entry: &&TraceEntry| [(own, other), (other, own)].contains(&(entry.from, entry.to));
+        let mut own_requests: HashMap<String, usize> = HashMap::new();
+        let mut other_requests: HashMap<String, (usize, usize)> = HashMap::new();
+        let (mut answers, mut notifications, mut notifications_before) = (0, 0, 0);
+        let (own_side, other_side) = self.sides;
+        let is_between = |entry: &&TraceEntry| {
+            [(own_side, other_side), (other_side, own_side)].contains(&(entry.from, entry.to))
+        };
         for entry in entries.iter().filter(is_between) {
             let message = serde_json::from_slice::<Value>(&entry.bytes).unwrap_or_default();
             let method = message.get("method").and_then(Value::as_str).map(str::to_owned);
             let id = message.get("id").map(Value::to_string);
-            if entry.from != own {
+            if entry.from != own_side {
                 match (method, id) {
                     (Some(method), Some(id)) => {
-                        theirs.insert(id, (self.requests.len(), self.own_messages.len()));
+                        other_requests.insert(id, (self.requests.len(), self.own_messages.len()));
                         let params = message["params"].clone();
                         self.requests.push(RecordedRequest { method, params, answer: None, live: None });
                     }
-                    (Some(_), None) => notes += 1,
+                    (Some(_), None) => notifications += 1,
                     (None, Some(id)) => {
-                        if let Some(at) = ours.remove(&id)
+                        if let Some(at) = own_requests.remove(&id)
                             && let RecordedMessageKind::Request { answer, .. } =
                                 &mut self.own_messages[at].kind
                         {
@@ -216,13 +218,13 @@ impl ReplayPlayer {
                 continue;
             }
             let at_once = |before: usize| before == self.own_messages.len();
-            let (part, free) = match (method, id) {
+            let (kind, is_immediate) = match (method, id) {
                 (Some(method), Some(id)) => {
-                    ours.insert(id.clone(), self.own_messages.len());
+                    own_requests.insert(id.clone(), self.own_messages.len());
                     (RecordedMessageKind::Request { method, id, answer: None }, false)
                 }
                 (Some(method), None) => (RecordedMessageKind::Other { name: method }, false),
-                (None, Some(id)) => match theirs.remove(&id) {
+                (None, Some(id)) => match other_requests.remove(&id) {
                     Some((to, before)) => {
                         self.requests[to].answer = Some(self.own_messages.len());
                         (
@@ -240,33 +242,33 @@ impl ReplayPlayer {
                     false,
                 ),
             };
-            let needs = match (self.role, &part) {
-                _ if free => Prerequisites::default(),
+            let prerequisites = match (self.role, &kind) {
+                _ if is_immediate => Prerequisites::default(),
                 (TraceSide::Client, RecordedMessageKind::Other { .. }) => Prerequisites {
                     answers,
-                    new_notification: notes > notes_before,
+                    new_notification: notifications > notifications_before,
                     ..Prerequisites::default()
                 },
                 (TraceSide::Client, _) => Prerequisites { answers, ..Prerequisites::default() },
                 (_, RecordedMessageKind::Answer { .. }) => {
-                    Prerequisites { answers, notifications: notes, ..Prerequisites::default() }
+                    Prerequisites { answers, notifications, ..Prerequisites::default() }
                 }
                 _ => Prerequisites {
                     requests: self.requests.len(),
                     answers,
-                    notifications: notes,
+                    notifications,
                     new_notification: false,
                 },
             };
-            notes_before = notes;
+            notifications_before = notifications;
             if let (Some(cwd), Some(recorded)) = (cwd, message["params"]["cwd"].as_str()) {
                 self.names.map_directory(recorded, cwd);
             }
             self.own_messages.push(RecordedMessage {
                 bytes: entry.bytes.clone(),
-                kind: part,
-                prerequisites: needs,
-                is_immediate: free,
+                kind,
+                prerequisites,
+                is_immediate,
                 is_sent: false,
             });
         }
@@ -284,12 +286,12 @@ impl ReplayPlayer {
 
     fn handle_request(&mut self, method: &str, id: Value, params: &Value, actions: &mut Vec<ReplayAction>) {
         let Some(at) = self.find_recorded_request(method, params) else {
-            let met = self.requests.iter().any(|asked| asked.method == method);
-            let why = match met {
+            let has_method = self.requests.iter().any(|request| request.method == method);
+            let reason = match has_method {
                 true => format!("the recording has no further {}", summary::shorten(method)),
                 false => format!("the recording has no {}", summary::shorten(method)),
             };
-            return self.refuse_request(&id, why, actions);
+            return self.refuse_request(&id, reason, actions);
         };
         self.names.learn_pair(&self.requests[at].params, params);
         self.requests[at].live = Some(LiveRequest { id: id.clone(), params: params.clone() });
@@ -309,36 +311,41 @@ impl ReplayPlayer {
     /// Returns the index of the matching recorded request: the first that is equal, or the first of its session.
     fn find_recorded_request(&self, method: &str, params: &Value) -> Option<usize> {
         let session = &params["sessionId"];
-        let may = |asked: &RecordedRequest| {
-            let its = &asked.params["sessionId"];
-            let is_of_session = match (its.as_str(), session.as_str()) {
-                (Some(its), Some(session)) => {
-                    self.names.mapped_name(its).is_none_or(|known| known == session)
+        let is_candidate = |request: &RecordedRequest| {
+            let recorded_session = &request.params["sessionId"];
+            let is_same_session = match (recorded_session.as_str(), session.as_str()) {
+                (Some(recorded_session), Some(session)) => {
+                    self.names.mapped_name(recorded_session).is_none_or(|known| known == session)
                 }
-                (its, session) => its.is_none() && session.is_none(),
+                (recorded_session, session) => recorded_session.is_none() && session.is_none(),
             };
-            asked.live.is_none() && asked.method == method && is_of_session
+            request.live.is_none() && request.method == method && is_same_session
         };
-        let open: Vec<usize> =
-            self.requests.iter().enumerate().filter(|(_, asked)| may(asked)).map(|(at, _)| at).collect();
+        let candidates: Vec<usize> = self
+            .requests
+            .iter()
+            .enumerate()
+            .filter(|(_, request)| is_candidate(request))
+            .map(|(at, _)| at)
+            .collect();
         let equal = |at: &&usize| {
             let mut recorded = self.requests[**at].params.clone();
             self.names.apply(&mut recorded);
             recorded == *params
         };
-        open.iter().find(equal).or_else(|| open.first()).copied()
+        candidates.iter().find(equal).or_else(|| candidates.first()).copied()
     }
 
-    fn refuse_request(&mut self, id: &Value, why: String, actions: &mut Vec<ReplayAction>) {
-        let error = json!({"code": NOT_RECORDED, "message": why});
+    fn refuse_request(&mut self, id: &Value, reason: String, actions: &mut Vec<ReplayAction>) {
+        let error = json!({"code": NOT_RECORDED, "message": reason});
         let answer = json!({"jsonrpc": "2.0", "id": id, "error": error});
         actions.push(ReplayAction::Send(answer.to_string().into_bytes()));
-        self.report_divergence(why, actions);
+        self.report_divergence(reason, actions);
     }
 
-    fn report_divergence(&mut self, why: String, actions: &mut Vec<ReplayAction>) {
+    fn report_divergence(&mut self, reason: String, actions: &mut Vec<ReplayAction>) {
         self.has_diverged = true;
-        actions.push(ReplayAction::Diverged(why));
+        actions.push(ReplayAction::Diverged(reason));
     }
 
     fn handle_answer(&mut self, id: &str, message: &Value, actions: &mut Vec<ReplayAction>) {
@@ -356,12 +363,12 @@ impl ReplayPlayer {
         self.received_answers[*number] = true;
         let (method, recorded) = (method.clone(), recorded.clone());
         self.names.learn_pair(&recorded["result"], &message["result"]);
-        let told = |answer: &Value| match answer.get("error") {
+        let describe = |answer: &Value| match answer.get("error") {
             Some(error) => summary::summarise_error(error),
             None => "a result".to_owned(),
         };
         if recorded.get("error").is_some() != message.get("error").is_some() {
-            let (now, then) = (told(message), told(&recorded));
+            let (now, then) = (describe(message), describe(&recorded));
             self.report_divergence(
                 format!("{method} was answered by {now}, in the recording by {then}"),
                 actions,
@@ -371,10 +378,10 @@ impl ReplayPlayer {
 
     /// Sends the messages that are due, in order.
     fn send_due(&mut self, actions: &mut Vec<ReplayAction>) {
-        while let Some(mine) = self.own_messages.get(self.next) {
-            let is_done = mine.is_sent || mine.is_immediate;
+        while let Some(message) = self.own_messages.get(self.next) {
+            let is_done = message.is_sent || message.is_immediate;
             if !is_done {
-                if self.describe_wait(mine).is_some() {
+                if self.describe_wait(message).is_some() {
                     return;
                 }
                 self.send_message(self.next, actions);
@@ -384,63 +391,58 @@ impl ReplayPlayer {
     }
 
     /// Describes what the peer has to send before a message, if anything.
-    fn describe_wait(&self, mine: &RecordedMessage) -> Option<String> {
-        if let RecordedMessageKind::Answer { to } = &mine.kind
+    fn describe_wait(&self, message: &RecordedMessage) -> Option<String> {
+        if let RecordedMessageKind::Answer { to } = &message.kind
             && self.requests[*to].live.is_none()
         {
             return Some(self.requests[*to].method.clone());
         }
-        let Prerequisites {
-            requests: asked,
-            answers: answered,
-            notifications: notified,
-            new_notification: stirred,
-        } = &mine.prerequisites;
-        if let Some(asked) = self.requests[..*asked].iter().find(|asked| asked.live.is_none()) {
-            return Some(asked.method.clone());
+        let Prerequisites { requests, answers, notifications, new_notification } = &message.prerequisites;
+        if let Some(request) = self.requests[..*requests].iter().find(|request| request.live.is_none()) {
+            return Some(request.method.clone());
         }
-        if let Some(number) = self.received_answers[..*answered].iter().position(|answered| !answered) {
-            let is_it = |mine: &&RecordedMessage| matches!(&mine.kind, RecordedMessageKind::Request { answer: Some((n, _)), .. } if *n == number);
-            let method = self.own_messages.iter().find(is_it).map(|mine| self.message_name(mine));
+        if let Some(number) = self.received_answers[..*answers].iter().position(|is_received| !is_received) {
+            let is_request = |message: &&RecordedMessage| matches!(&message.kind, RecordedMessageKind::Request { answer: Some((n, _)), .. } if *n == number);
+            let method = self.own_messages.iter().find(is_request).map(|message| self.message_name(message));
             return Some(format!("the answer to {}", method.unwrap_or_default()));
         }
-        let quiet = *stirred && self.notification_count == self.notifications_before_send;
-        (quiet || self.notification_count < *notified).then(|| "a notification".to_owned())
+        let quiet = *new_notification && self.notification_count == self.notifications_before_send;
+        (quiet || self.notification_count < *notifications).then(|| "a notification".to_owned())
     }
 
     fn send_message(&mut self, at: usize, actions: &mut Vec<ReplayAction>) {
-        let mine = &mut self.own_messages[at];
-        mine.is_sent = true;
+        let recorded = &mut self.own_messages[at];
+        recorded.is_sent = true;
         self.notifications_before_send = self.notification_count;
-        let mut message = match serde_json::from_slice::<Value>(&mine.bytes) {
+        let mut message = match serde_json::from_slice::<Value>(&recorded.bytes) {
             Ok(message) => message,
             // A line that is not JSON is sent unchanged.
-            Err(_) => return actions.push(ReplayAction::Send(mine.bytes.clone())),
+            Err(_) => return actions.push(ReplayAction::Send(recorded.bytes.clone())),
         };
         let mut changed = self.names.apply(&mut message);
-        match &mine.kind {
+        match &recorded.kind {
             RecordedMessageKind::Request { id, .. } => {
                 self.outstanding.insert(id.clone(), at);
             }
             RecordedMessageKind::Answer { to } => {
-                let RecordedRequest { method, params, live: real, .. } = &self.requests[*to];
-                if let Some(real) = real {
-                    changed |= message["id"] != real.id;
-                    message["id"] = real.id.clone();
+                let RecordedRequest { method, params, live, .. } = &self.requests[*to];
+                if let Some(live) = live {
+                    changed |= message["id"] != live.id;
+                    message["id"] = live.id.clone();
                     if method == "session/request_permission" {
                         changed |=
-                            name_mapping::map_option(&mut message["result"]["outcome"], params, &real.params);
+                            name_mapping::map_option(&mut message["result"]["outcome"], params, &live.params);
                     }
                 }
             }
             RecordedMessageKind::Other { .. } => {}
         }
-        let bytes = if changed { message.to_string().into_bytes() } else { mine.bytes.clone() };
+        let bytes = if changed { message.to_string().into_bytes() } else { recorded.bytes.clone() };
         actions.push(ReplayAction::Send(bytes));
     }
 
-    fn message_name(&self, mine: &RecordedMessage) -> String {
-        match &mine.kind {
+    fn message_name(&self, message: &RecordedMessage) -> String {
+        match &message.kind {
             RecordedMessageKind::Request { method, .. } | RecordedMessageKind::Other { name: method } => {
                 summary::shorten(method)
             }
@@ -454,12 +456,12 @@ impl ReplayPlayer {
 /// Returns the played side and the side it talks to. Where the role itself is not recorded, a proxy plays it: it is
 /// an agent to a client and a client to an agent.
 fn played_sides(entries: &[TraceEntry], role: TraceSide) -> (TraceSide, TraceSide) {
-    let own = if entries.iter().any(|entry| entry.from == role) { role } else { TraceSide::Proxy };
-    let mut spoken = entries.iter().filter(|entry| entry.from == own).map(|entry| entry.to);
+    let own_side = if entries.iter().any(|entry| entry.from == role) { role } else { TraceSide::Proxy };
+    let mut receivers = entries.iter().filter(|entry| entry.from == own_side).map(|entry| entry.to);
     let other = if role == TraceSide::Client { TraceSide::Agent } else { TraceSide::Client };
-    match (own, spoken.find(|to| *to == other)) {
-        (_, Some(other)) => (own, other),
-        (TraceSide::Proxy, None) => (own, other),
-        (_, None) => (own, TraceSide::Proxy),
+    match (own_side, receivers.find(|to| *to == other)) {
+        (_, Some(other)) => (own_side, other),
+        (TraceSide::Proxy, None) => (own_side, other),
+        (_, None) => (own_side, TraceSide::Proxy),
     }
 }

@@ -126,9 +126,9 @@ impl TraceSequence {
     /// Adds one message.
     pub fn add_entry(&mut self, entry: &TraceEntry) -> TraceStep {
         let Ok(message) = serde_json::from_slice::<Value>(&entry.bytes) else {
-            let why = if entry.bytes.trim_ascii().is_empty() { "an empty line" } else { "no JSON" };
+            let reason = if entry.bytes.trim_ascii().is_empty() { "an empty line" } else { "no JSON" };
             return other_step(format!(
-                "{why}: {}",
+                "{reason}: {}",
                 summary::shorten(&String::from_utf8_lossy(&entry.bytes))
             ));
         };
@@ -181,36 +181,31 @@ impl TraceSequence {
             call: tool_call_id(params),
             options: summary::permission_options(params),
         };
-        let (session, call, gist) = (open.session.clone(), open.call.clone(), open.summary.clone());
+        let (session, call, summary) = (open.session.clone(), open.call.clone(), open.summary.clone());
         self.unanswered.insert((entry.from, entry.to, id.clone()), open);
         TraceStep {
             kind: TraceMessageKind::Request { method: method.to_owned(), id },
             session,
             call,
-            summary: gist,
+            summary,
         }
     }
 
     fn add_answer(&mut self, entry: &TraceEntry, id: String, message: &Value) -> TraceStep {
-        let asked = self.unanswered.shift_remove(&(entry.to, entry.from, id.clone()));
-        let method = asked.as_ref().map(|asked| asked.method.clone());
-        let (outcome, gist) = match message.get("error") {
+        let request = self.unanswered.shift_remove(&(entry.to, entry.from, id.clone()));
+        let method = request.as_ref().map(|request| request.method.clone());
+        let (outcome, summary) = match message.get("error") {
             Some(error) => (AnswerOutcome::Error, summary::summarise_error(error)),
             None => {
-                let options = asked.as_ref().map_or(&[][..], |asked| &asked.options);
+                let options = request.as_ref().map_or(&[][..], |request| &request.options);
                 let method = method.as_deref().unwrap_or_default();
                 (AnswerOutcome::Result, summary::summarise_answer(method, &message["result"], options))
             }
         };
-        let took_us = asked.as_ref().map(|asked| entry.elapsed_us.saturating_sub(asked.elapsed_us));
-        let (its_session, call) = asked.map_or((None, None), |asked| (asked.session, asked.call));
-        let session = its_session.or_else(|| session_id(&message["result"]));
-        TraceStep {
-            kind: TraceMessageKind::Answer { method, id, outcome, took_us },
-            session,
-            call,
-            summary: gist,
-        }
+        let took_us = request.as_ref().map(|request| entry.elapsed_us.saturating_sub(request.elapsed_us));
+        let (request_session, call) = request.map_or((None, None), |request| (request.session, request.call));
+        let session = request_session.or_else(|| session_id(&message["result"]));
+        TraceStep { kind: TraceMessageKind::Answer { method, id, outcome, took_us }, session, call, summary }
     }
 
     /// Replaces the id of a tool call with its title, where a message names only the id.
@@ -237,22 +232,22 @@ impl TraceSequence {
         });
         call.first_last_us.1 = entry.elapsed_us;
         call.messages += 1;
-        let of = match step.kind.method() {
+        let fields = match step.kind.method() {
             Some("session/update") => &params["update"],
             Some("session/request_permission") => &params["toolCall"],
             _ => return,
         };
-        if let Some(title) = of["title"].as_str() {
+        if let Some(title) = fields["title"].as_str() {
             call.title = summary::shorten(title);
         }
-        if let Some(status) = of["status"].as_str() {
+        if let Some(status) = fields["status"].as_str() {
             call.status = summary::shorten(status);
         }
     }
 }
 
-fn other_step(gist: String) -> TraceStep {
-    TraceStep { kind: TraceMessageKind::Other, session: None, call: None, summary: gist }
+fn other_step(summary: String) -> TraceStep {
+    TraceStep { kind: TraceMessageKind::Other, session: None, call: None, summary }
 }
 
 /// Returns the session named in params or a result.

@@ -32,13 +32,13 @@ pub(super) fn permission_options(params: &Value) -> Vec<(String, String)> {
 
 /// Summarises an error.
 pub(super) fn summarise_error(error: &Value) -> String {
-    let mut told =
+    let mut summary =
         format!("error {}: {}", shorten(&error["code"].to_string()), string_value(&error["message"]));
     if let Some(data) = error.get("data").filter(|data| !data.is_null()) {
         // Writing to a string cannot fail.
-        _ = write!(told, " ({})", data.as_str().map_or_else(|| shorten(&data.to_string()), shorten));
+        _ = write!(summary, " ({})", data.as_str().map_or_else(|| shorten(&data.to_string()), shorten));
     }
-    told
+    summary
 }
 
 /// Summarises a request or a notification.
@@ -64,8 +64,9 @@ pub(super) fn summarise_message(method: &str, params: &Value) -> String {
             format!("{}? {}", summarise_tool_call(&params["toolCall"]), names.join(" | "))
         }
         "fs/read_text_file" => {
-            let window = [("line", "from line"), ("limit", "limit")]
-                .map(|(key, told)| params[key].as_u64().map_or_else(String::new, |n| format!("{told} {n}")));
+            let window = [("line", "from line"), ("limit", "limit")].map(|(key, label)| {
+                params[key].as_u64().map_or_else(String::new, |n| format!("{label} {n}"))
+            });
             let [from, limit] = window;
             join_parts([string_value(&params["path"]), from, limit])
         }
@@ -116,9 +117,9 @@ pub(super) fn summarise_answer(method: &str, result: &Value, options: &[(String,
                 },
                 None => string_value(&outcome["outcome"]),
             };
-            let why = &result["_meta"]["bowline"];
-            let by = if why["by"] == "proxy" { "answered by the proxy" } else { "" };
-            join_parts([chosen, by.to_owned(), string_value(&why["reason"])])
+            let meta = &result["_meta"]["bowline"];
+            let answered_by = if meta["by"] == "proxy" { "answered by the proxy" } else { "" };
+            join_parts([chosen, answered_by.to_owned(), string_value(&meta["reason"])])
         }
         "fs/read_text_file" => describe_size(&result["content"]),
         "terminal/create" => format!("terminal {}", string_value(&result["terminalId"])),
@@ -193,12 +194,12 @@ fn summarise_tool_call(call: &Value) -> String {
 }
 
 fn summarise_prompt(prompt: &Value) -> String {
-    let mut told: Vec<String> = array_items(prompt).take(MAX_BLOCKS).map(summarise_block).collect();
-    let more = array_items(prompt).count().saturating_sub(MAX_BLOCKS);
-    if more > 0 {
-        told.push(format!("and {}", count_noun(more, "block")));
+    let mut blocks: Vec<String> = array_items(prompt).take(MAX_BLOCKS).map(summarise_block).collect();
+    let omitted = array_items(prompt).count().saturating_sub(MAX_BLOCKS);
+    if omitted > 0 {
+        blocks.push(format!("and {}", count_noun(omitted, "block")));
     }
-    told.join(" ")
+    blocks.join(" ")
 }
 
 fn summarise_block(content: &Value) -> String {
@@ -227,8 +228,8 @@ fn describe_size(text: &Value) -> String {
     text.as_str().map_or_else(String::new, |text| count_noun(text.len(), "byte"))
 }
 
-fn count_noun(number: usize, one: &str) -> String {
-    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+fn count_noun(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 fn string_value(value: &Value) -> String {

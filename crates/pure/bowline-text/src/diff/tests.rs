@@ -136,7 +136,7 @@ fn edits_must_be_in_order_and_at_characters() {
     ] {
         match apply_edits("aéb", &edits) {
             Ok(text) => writeln!(out, "{text:?}").unwrap(),
-            Err(fault) => writeln!(out, "! {fault}").unwrap(),
+            Err(error) => writeln!(out, "! {error}").unwrap(),
         }
     }
     expect![[r#"
@@ -156,10 +156,10 @@ fn edits_must_be_in_order_and_at_characters() {
 fn hunks_are_taken_back_by_their_places() {
     let (old, new) = ("a\nb\nc\nd\ne", "A\nb\nx\nc\ne\nf\n");
     let mut out = String::new();
-    for which in [&[][..], &[0], &[1], &[2], &[3], &[2, 0, 2], &[0, 1, 2], &[3, 1]] {
-        match revert_hunks(old, new, which) {
-            Ok(text) => writeln!(out, "{which:?} {text:?}").unwrap(),
-            Err(fault) => writeln!(out, "{which:?} ! {fault}").unwrap(),
+    for indices in [&[][..], &[0], &[1], &[2], &[3], &[2, 0, 2], &[0, 1, 2], &[3, 1]] {
+        match revert_hunks(old, new, indices) {
+            Ok(text) => writeln!(out, "{indices:?} {text:?}").unwrap(),
+            Err(error) => writeln!(out, "{indices:?} ! {error}").unwrap(),
         }
     }
     expect![[r#"
@@ -659,8 +659,8 @@ proptest! {
             (old.split_inclusive('\n').collect(), new.split_inclusive('\n').collect());
         let hunks = compute_hunks(&old.concat(), &new.concat());
         let (mut old_done, mut new_done) = (0, 0);
-        for (place, hunk) in hunks.iter().enumerate() {
-            prop_assert!(place == 0 || hunk.old.start > old_done);
+        for (index, hunk) in hunks.iter().enumerate() {
+            prop_assert!(index == 0 || hunk.old.start > old_done);
             prop_assert_eq!(&old[old_done..hunk.old.start], &new[new_done..hunk.new.start]);
             prop_assert_ne!(&old[hunk.old.clone()], &new[hunk.new.clone()]);
             (old_done, new_done) = (hunk.old.end, hunk.new.end);

@@ -80,7 +80,7 @@ fn format_content_lines(file: &FileDiff<'_>, context: usize) -> String {
 
 /// Groups hunks whose contexts overlap or touch.
 fn group_hunks(hunks: &[Hunk], context: usize) -> impl Iterator<Item = &[Hunk]> {
-    hunks.chunk_by(move |one, next| next.old.start - one.old.end <= context.saturating_mul(2))
+    hunks.chunk_by(move |previous, next| next.old.start - previous.old.end <= context.saturating_mul(2))
 }
 
 fn push_group(out: &mut String, old: &TextLines<'_>, new: &TextLines<'_>, group: &[Hunk], context: usize) {

@@ -81,7 +81,7 @@ fn a_quote_is_cut_where_it_no_longer_fits() {
 #[test]
 fn letters_that_look_alike_are_named() {
     let texts = ["ls", "привет мир", "p\u{430}ypal.com", "gr\u{3b5}p x", "ｒｍ -rf", "naïve café", "𝐫𝐦 x"];
-    let told: Vec<String> = texts
+    let warnings: Vec<String> = texts
         .iter()
         .map(|text| {
             let warning = |warning: Option<ConfusableWarning>| {
@@ -97,7 +97,7 @@ fn letters_that_look_alike_are_named() {
         grεp x: grε[U+03B5]p mixes Latin and Greek letters that look alike | grε[U+03B5]p x has letters that may look like others
         ｒｍ -rf: ｒ[U+FF52]ｍ[U+FF4D] mixes Latin and full-width letters that look alike | ｒ[U+FF52]ｍ[U+FF4D] -rf has letters that may look like others
         naïve café: - | naïve café has letters that may look like others
-        𝐫𝐦 x: 𝐫[U+1D42B]𝐦[U+1D426] mixes Latin and mathematical letters that look alike | 𝐫[U+1D42B]𝐦[U+1D426] x has letters that may look like others"#]].assert_eq(&told.join("\n"));
+        𝐫𝐦 x: 𝐫[U+1D42B]𝐦[U+1D426] mixes Latin and mathematical letters that look alike | 𝐫[U+1D42B]𝐦[U+1D426] x has letters that may look like others"#]].assert_eq(&warnings.join("\n"));
 }
 
 proptest! {
@@ -105,10 +105,10 @@ proptest! {
     fn nothing_that_steers_is_left_and_nothing_is_too_long(text in any::<String>(), times in 1..50usize, cap in 0..300usize) {
         let text = text.repeat(times);
         let shown = escape_line(&text, cap);
-        prop_assert!(!shown.chars().any(|it| is_steering(it) || is_invisible(it)), "{:?}", shown);
+        prop_assert!(!shown.chars().any(|character| is_steering(character) || is_invisible(character)), "{:?}", shown);
         prop_assert!(shown.len() <= cap.max(OMISSION_MARK_BYTES), "{} for {}", shown.len(), cap);
         let block = escape_block(&text, cap / 10, cap);
-        prop_assert!(!block.text.chars().any(|it| (is_steering(it) && it != '\n' && it != '\t') || is_invisible(it)));
+        prop_assert!(!block.text.chars().any(|character| (is_steering(character) && character != '\n' && character != '\t') || is_invisible(character)));
     }
 
     #[test]

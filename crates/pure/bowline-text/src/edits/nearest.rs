@@ -40,73 +40,69 @@ pub enum Similarity {
 }
 
 /// Finds the most similar place, in a text whose lines end in `\n`.
-pub(super) fn find_nearest(text: &str, wanted: &str) -> Option<NearestMatch> {
+pub(super) fn find_nearest(text: &str, needle: &str) -> Option<NearestMatch> {
     let lines: Vec<&str> = text.lines().take(MAX_SEARCHED_LINES + 1).collect();
     if lines.len() > MAX_SEARCHED_LINES {
         return None;
     }
-    let all: Vec<&str> = wanted.lines().map(str::trim).take(MAX_COMPARED_LINES).collect();
+    let all: Vec<&str> = needle.lines().map(str::trim).take(MAX_COMPARED_LINES).collect();
     let first = all.iter().position(|line| !line.is_empty())?;
-    let wanted = all.get(first..)?;
-    let last = wanted.iter().rposition(|line| !line.is_empty())?;
-    let wanted = wanted.get(..=last)?;
-    let (start, likeness) = find_by_lines(&lines, wanted).or_else(|| find_by_words(&lines, wanted))?;
+    let needle = all.get(first..)?;
+    let last = needle.iter().rposition(|line| !line.is_empty())?;
+    let needle = needle.get(..=last)?;
+    let (start, similarity) = find_by_lines(&lines, needle).or_else(|| find_by_words(&lines, needle))?;
     let from = start.saturating_sub(CONTEXT_LINES);
-    let to = (start + wanted.len() + CONTEXT_LINES).min(lines.len());
-    let mut shown = String::new();
+    let to = (start + needle.len() + CONTEXT_LINES).min(lines.len());
+    let mut excerpt = String::new();
     for line in &lines[from..to] {
-        if shown.len() + line.len() > MAX_EXCERPT_BYTES {
-            let room = MAX_EXCERPT_BYTES.saturating_sub(shown.len());
-            shown.push_str(&line[..line.floor_char_boundary(room)]);
-            shown.push_str("…\n");
+        if excerpt.len() + line.len() > MAX_EXCERPT_BYTES {
+            let room = MAX_EXCERPT_BYTES.saturating_sub(excerpt.len());
+            excerpt.push_str(&line[..line.floor_char_boundary(room)]);
+            excerpt.push_str("…\n");
             break;
         }
-        shown.push_str(line);
-        shown.push('\n');
+        excerpt.push_str(line);
+        excerpt.push('\n');
     }
-    Some(NearestMatch {
-        line: start as u64 + 1,
-        similarity: likeness,
-        excerpt_start: from as u64 + 1,
-        excerpt: shown,
-    })
+    Some(NearestMatch { line: start as u64 + 1, similarity, excerpt_start: from as u64 + 1, excerpt })
 }
 
 /// Finds the place with the most equal lines, aligned at each occurrence of the longest wanted line that exists.
-fn find_by_lines(lines: &[&str], wanted: &[&str]) -> Option<(usize, Similarity)> {
-    let there: HashSet<&str> = lines.iter().map(|line| line.trim()).collect();
-    let (anchor, telling) = wanted
+fn find_by_lines(lines: &[&str], needle: &[&str]) -> Option<(usize, Similarity)> {
+    let present: HashSet<&str> = lines.iter().map(|line| line.trim()).collect();
+    let (anchor, anchor_line) = needle
         .iter()
         .enumerate()
-        .filter(|(_, line)| there.contains(*line))
+        .filter(|(_, line)| present.contains(*line))
         .max_by_key(|(at, line)| (line.len(), usize::MAX - at))?;
     // A line with little more than a bracket occurs everywhere.
-    if telling.len() < 4 && wanted.len() > 1 {
+    if anchor_line.len() < 4 && needle.len() > 1 {
         return None;
     }
-    let tried = lines
+    let starts = lines
         .iter()
         .enumerate()
-        .filter(|(_, line)| line.trim() == *telling)
+        .filter(|(_, line)| line.trim() == *anchor_line)
         .filter_map(|(at, _)| at.checked_sub(anchor))
         .take(MAX_CANDIDATES);
     let equal = |start: usize| {
-        let there = lines.get(start..).unwrap_or_default();
-        there.iter().zip(wanted).filter(|(line, wanted)| line.trim() == **wanted).count()
+        let candidate = lines.get(start..).unwrap_or_default();
+        candidate.iter().zip(needle).filter(|(line, expected)| line.trim() == **expected).count()
     };
-    let (start, equal) =
-        tried.map(|start| (start, equal(start))).max_by_key(|(start, equal)| (*equal, usize::MAX - start))?;
-    let likeness = if equal == wanted.len() {
+    let (start, equal) = starts
+        .map(|start| (start, equal(start)))
+        .max_by_key(|(start, equal)| (*equal, usize::MAX - start))?;
+    let similarity = if equal == needle.len() {
         Similarity::WhitespaceOnly
     } else {
-        Similarity::Lines(equal, wanted.len())
+        Similarity::Lines(equal, needle.len())
     };
-    Some((start, likeness))
+    Some((start, similarity))
 }
 
 /// Finds the line that shares the most words with the first wanted line, at least half of them.
-fn find_by_words(lines: &[&str], wanted: &[&str]) -> Option<(usize, Similarity)> {
-    let words: HashSet<&str> = wanted.first().map(|line| split_words(line).collect())?;
+fn find_by_words(lines: &[&str], needle: &[&str]) -> Option<(usize, Similarity)> {
+    let words: HashSet<&str> = needle.first().map(|line| split_words(line).collect())?;
     let common =
         |line: &str| split_words(line).filter(|word| words.contains(word)).collect::<HashSet<_>>().len();
     let (start, common) = lines

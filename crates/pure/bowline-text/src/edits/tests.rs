@@ -18,15 +18,15 @@ fn describe_outcome(text: &str, edits: &[SearchReplaceEdit]) -> String {
         Ok(edited) => {
             format!("{:?} in {} from line {}\n", edited.text, edited.replacements, edited.first_line)
         }
-        Err(EditError::NotFound { nearest: Some(nearest), edit, produced_by: made_by }) => {
-            let fault = EditError::NotFound { nearest: None, edit, produced_by: made_by };
-            let (line, likeness) = (nearest.line, nearest.similarity);
+        Err(EditError::NotFound { nearest: Some(nearest), edit, produced_by }) => {
+            let error = EditError::NotFound { nearest: None, edit, produced_by };
+            let (line, similarity) = (nearest.line, nearest.similarity);
             format!(
-                "! {fault}\n  near line {line} by {likeness:?}, from {}: {:?}\n",
+                "! {error}\n  near line {line} by {similarity:?}, from {}: {:?}\n",
                 nearest.excerpt_start, nearest.excerpt
             )
         }
-        Err(fault) => format!("! {fault}\n"),
+        Err(error) => format!("! {error}\n"),
     }
 }
 
@@ -334,9 +334,9 @@ proptest! {
     ) {
         let body = normalise_endings(text.strip_prefix('\u{feff}').unwrap_or(&text));
         let offset = text.len() - text.strip_prefix('\u{feff}').unwrap_or(&text).len();
-        let places: Vec<usize> = body.char_indices().map(|(at, _)| at).chain([body.len()]).collect();
-        let (one, other) = (*from.get(&places), *to.get(&places));
-        let (start, end) = (one.min(other), one.max(other));
+        let offsets: Vec<usize> = body.char_indices().map(|(at, _)| at).chain([body.len()]).collect();
+        let (first, second) = (*from.get(&offsets), *to.get(&offsets));
+        let (start, end) = (first.min(second), first.max(second));
         let old = &body[start..end];
         let rest = |at: usize| body.get(at..).unwrap_or_default();
         let count = body.char_indices().filter(|(at, _)| !old.is_empty() && rest(*at).starts_with(old)).count();
@@ -355,9 +355,9 @@ proptest! {
     #[test]
     fn a_file_of_one_ending_stays_one(lines in prop::collection::vec("[ab]{0,3}\r\n", 1..6), new in "[x\n]{0,5}") {
         let text = lines.concat();
-        for which in [MatchSelection::Only, MatchSelection::All] {
+        for selection in [MatchSelection::Only, MatchSelection::All] {
             for old in ["a", "a\n", "\n", "b\na"] {
-                let edit = SearchReplaceEdit { old: old.to_owned(), new: new.clone(), selection: which };
+                let edit = SearchReplaceEdit { old: old.to_owned(), new: new.clone(), selection };
                 if let Ok(edited) = apply_search_replace(&text, &[edit]) {
                     prop_assert!(!edited.text.replace("\r\n", "").contains(['\r', '\n']), "{:?}", edited.text);
                 }

@@ -26,7 +26,7 @@ fn a_hash_is_64_hexadecimal_digits() {
     ] {
         match text.parse::<ContentHash>() {
             Ok(parsed) => writeln!(out, "{}", parsed == hash).unwrap(),
-            Err(fault) => writeln!(out, "! {fault}").unwrap(),
+            Err(error) => writeln!(out, "! {error}").unwrap(),
         }
     }
     expect![[r#"

@@ -53,11 +53,11 @@ impl LineIndex {
     }
 
     /// Both arguments are at least 1, and the second is even.
-    fn with_stride(stride: u64, max_places: usize) -> Self {
+    fn with_stride(stride: u64, max_checkpoints: usize) -> Self {
         Self {
             newlines_before: Vec::new(),
             stride,
-            max_checkpoints: max_places,
+            max_checkpoints,
             counter: LineCounter::default(),
             covered_bytes: 0,
             is_finished: false,

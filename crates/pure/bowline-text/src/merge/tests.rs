@@ -193,7 +193,7 @@ fn lines_are_compared_with_their_ends() {
 #[test]
 fn a_conflict_stays_small() {
     let text = |side: &str| -> String {
-        (0..100).map(|place| format!("{side}{place} {}\n=\n", "é".repeat(3000))).collect()
+        (0..100).map(|number| format!("{side}{number} {}\n=\n", "é".repeat(3000))).collect()
     };
     let conflict = merge(&text("base"), &text("ours"), &text("theirs")).unwrap_err();
     assert_eq!((conflict.hunks.len(), conflict.total), (MAX_CONFLICT_HUNKS, 100));
@@ -250,25 +250,25 @@ enum LineChange {
 /// Texts of distinct lines, the last with or without a terminator, and each side's change of each line.
 fn any_line_changes() -> impl Strategy<Value = (Vec<(LineChange, LineChange)>, [bool; 3])> {
     use LineChange::{Change, InsertBefore, Keep, Remove};
-    let touch =
+    let change =
         || prop_oneof![8 => Just(Keep), 1 => Just(Remove), 1 => Just(Change), 1 => Just(InsertBefore)];
-    (proptest::collection::vec((touch(), touch()), 0..20), any::<[bool; 3]>())
+    (proptest::collection::vec((change(), change()), 0..20), any::<[bool; 3]>())
 }
 
 /// Returns the side's text, the lines it removed and the lines it added.
 fn apply_changes(
-    touches: impl Iterator<Item = LineChange>,
+    changes: impl Iterator<Item = LineChange>,
     name: &str,
 ) -> (Vec<String>, Vec<String>, Vec<String>) {
     let (mut text, mut removed, mut added) = (Vec::new(), Vec::new(), Vec::new());
-    for (line, touch) in touches.enumerate() {
+    for (line, change) in changes.enumerate() {
         let kept = format!("line {line}\n");
         let new = format!("{name} {line}\n");
-        if matches!(touch, LineChange::Change | LineChange::InsertBefore) {
+        if matches!(change, LineChange::Change | LineChange::InsertBefore) {
             text.push(new.clone());
             added.push(new);
         }
-        if matches!(touch, LineChange::Keep | LineChange::InsertBefore) {
+        if matches!(change, LineChange::Keep | LineChange::InsertBefore) {
             text.push(kept);
         } else {
             removed.push(kept);
@@ -291,10 +291,10 @@ fn any_text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn a_merge_has_all_that_was_kept_and_all_that_was_added((touches, ended) in any_line_changes()) {
-        let (base, ..) = apply_changes(touches.iter().map(|_| LineChange::Keep), "");
-        let (ours, removed_by_ours, added_by_ours) = apply_changes(touches.iter().map(|touch| touch.0), "ours");
-        let (theirs, removed_by_theirs, added_by_theirs) = apply_changes(touches.iter().map(|touch| touch.1), "theirs");
+    fn a_merge_has_all_that_was_kept_and_all_that_was_added((changes, ended) in any_line_changes()) {
+        let (base, ..) = apply_changes(changes.iter().map(|_| LineChange::Keep), "");
+        let (ours, removed_by_ours, added_by_ours) = apply_changes(changes.iter().map(|change| change.0), "ours");
+        let (theirs, removed_by_theirs, added_by_theirs) = apply_changes(changes.iter().map(|change| change.1), "theirs");
         let [base_text, ours_text, theirs_text] =
             [(&base, ended[0]), (&ours, ended[1]), (&theirs, ended[2])].map(|(lines, ended)| join_lines(lines, ended));
         if let Ok(merged) = merge(&base_text, &ours_text, &theirs_text) {
@@ -312,13 +312,13 @@ proptest! {
         } else {
             // Two changes conflict only if no line that neither side touched lies between them.
             let alone = |at: usize| {
-                let touched = |touch: Option<&(LineChange, LineChange)>| {
-                    touch.map_or([false; 2], |&(ours, theirs)| [ours, theirs].map(|touch| !matches!(touch, LineChange::Keep)))
+                let changed = |change: Option<&(LineChange, LineChange)>| {
+                    change.map_or([false; 2], |&(ours, theirs)| [ours, theirs].map(|change| !matches!(change, LineChange::Keep)))
                 };
-                let near = [touched(touches.get(at)), touched(touches.get(at + 1))];
-                !(near.iter().any(|touched| touched[0]) && near.iter().any(|touched| touched[1]))
+                let near = [changed(changes.get(at)), changed(changes.get(at + 1))];
+                !(near.iter().any(|changed| changed[0]) && near.iter().any(|changed| changed[1]))
             };
-            prop_assert!(!(ended == [true; 3] && (0..touches.len()).all(alone)));
+            prop_assert!(!(ended == [true; 3] && (0..changes.len()).all(alone)));
         }
     }
 
@@ -334,14 +334,14 @@ proptest! {
     #[test]
     fn which_side_is_ours_makes_no_difference(base in any_text(), ours in any_text(), theirs in any_text()) {
         match (merge(&base, &ours, &theirs), merge(&base, &theirs, &ours)) {
-            (Ok(one), Ok(other)) => {
-                prop_assert_eq!(&one.text, &other.text);
-                prop_assert_eq!((one.has_our_changes, one.has_their_changes), (other.has_their_changes, other.has_our_changes));
-                prop_assert!(one.has_our_changes || one.text == theirs);
-                prop_assert!(one.has_their_changes || one.text == ours);
+            (Ok(first), Ok(second)) => {
+                prop_assert_eq!(&first.text, &second.text);
+                prop_assert_eq!((first.has_our_changes, first.has_their_changes), (second.has_their_changes, second.has_our_changes));
+                prop_assert!(first.has_our_changes || first.text == theirs);
+                prop_assert!(first.has_their_changes || first.text == ours);
             }
-            (Err(one), Err(other)) => prop_assert_eq!(one.total, other.total),
-            (one, other) => prop_assert!(false, "{:?} but {:?}", one, other),
+            (Err(first), Err(second)) => prop_assert_eq!(first.total, second.total),
+            (first, second) => prop_assert!(false, "{:?} but {:?}", first, second),
         }
     }
 

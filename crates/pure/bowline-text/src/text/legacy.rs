@@ -23,8 +23,8 @@ impl LegacyEncoding {
     /// Returns the encoding if it is a stateless legacy one: in ISO-2022-JP, the meaning of an ASCII byte depends on
     /// the text before it.
     pub(super) fn new(encoding: &'static encoding_rs::Encoding) -> Option<Self> {
-        let own = encoding.output_encoding() == encoding && encoding != encoding_rs::UTF_8;
-        (own && encoding != encoding_rs::ISO_2022_JP).then_some(Self(encoding))
+        let has_encoder = encoding.output_encoding() == encoding && encoding != encoding_rs::UTF_8;
+        (has_encoder && encoding != encoding_rs::ISO_2022_JP).then_some(Self(encoding))
     }
 
     /// Returns its name in the WHATWG's Encoding Standard.
@@ -63,9 +63,9 @@ impl LegacyEncoding {
         let mut bytes = Vec::with_capacity(text.len() + 16);
         let mut read = 0;
         loop {
-            let (result, taken) =
+            let (result, consumed) =
                 encoder.encode_from_utf8_to_vec_without_replacement(&text[read..], &mut bytes, true);
-            read += taken;
+            read += consumed;
             match result {
                 EncoderResult::InputEmpty => return Ok(bytes),
                 EncoderResult::OutputFull => bytes.reserve(2 * (text.len() - read) + 16),
@@ -109,12 +109,12 @@ fn guess_encoding(bytes: &[u8]) -> Option<LegacyEncoding> {
 /// Returns whether most of the non-ASCII bytes are well-formed UTF-8. That hardly happens by chance, and in a legacy
 /// encoding the text would be garbage that a write would mix with the real content.
 fn is_damaged_utf8(bytes: &[u8]) -> bool {
-    let (mut whole, mut broken) = (0, 0);
+    let (mut valid, mut invalid) = (0, 0);
     for chunk in bytes.utf8_chunks() {
-        whole += chunk.valid().chars().filter(|character| !character.is_ascii()).count();
-        broken += usize::from(!chunk.invalid().is_empty());
+        valid += chunk.valid().chars().filter(|character| !character.is_ascii()).count();
+        invalid += usize::from(!chunk.invalid().is_empty());
     }
-    whole > broken
+    valid > invalid
 }
 
 /// Returns whether the character indicates that the bytes are not text: a control character other than white space,

@@ -206,7 +206,7 @@ fn a_large_legacy_text_is_tried_to_its_end() {
     assert_eq!(decode([large, b"\xfd\xfe\xff".to_vec()].concat()), Err(NotTextError::NotReversible));
 }
 
-/// A30 and A32 of the list of faults: an agent writes back what it read, changed, with `\n` and without a mark.
+/// An agent writes back what it read, changed, with `\n` and without a mark.
 #[test]
 fn a_write_keeps_the_encoding_the_mark_and_the_endings() {
     let files: [&[u8]; 5] = [
@@ -391,7 +391,7 @@ fn encodings() -> Vec<Encoding> {
 
 fn format() -> impl Strategy<Value = TextFormat> {
     (prop::sample::select(encodings()), any::<bool>())
-        .prop_map(|(encoding, bom)| TextFormat { encoding, has_bom: bom })
+        .prop_map(|(encoding, has_bom)| TextFormat { encoding, has_bom })
 }
 
 /// Texts of the characters in which encodings differ, and of all others, with every mix of endings.

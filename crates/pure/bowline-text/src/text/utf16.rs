@@ -51,6 +51,8 @@ pub(super) fn guess_encoding(bytes: &[u8]) -> Option<Encoding> {
 
 /// Returns whether a file that starts with these bytes is plausible UTF-16. They may end within a character.
 pub(super) fn is_plausible_start(head: &[u8]) -> bool {
-    let whole = head.len() - head.len() % 2;
-    guess_encoding(&head[..whole]).or_else(|| guess_encoding(&head[..whole.saturating_sub(2)])).is_some()
+    let even_len = head.len() - head.len() % 2;
+    guess_encoding(&head[..even_len])
+        .or_else(|| guess_encoding(&head[..even_len.saturating_sub(2)]))
+        .is_some()
 }

@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn what_was_typed_is_never_lost_to_an_agent_that_did_not_see_it() {
     let mut out = String::new();
-    for (had, wants) in [
+    for (unsaved, requested) in [
         ("a\nb\nc\nd\n", "A\nb\nc\nd\n"),
         ("a\nb\nc\nd\ntyped\n", "A\nb\nc\nd\n"),
         ("a\nb\nc\nd\ntyped\n", "a\nb\nc\nd\n"),
@@ -15,11 +15,11 @@ fn what_was_typed_is_never_lost_to_an_agent_that_did_not_see_it() {
         ("typed\nb\nc\nd\n", "A\nb\nc\nd\n"),
         ("", "A\nb\nc\nd\n"),
     ] {
-        let told = match merge_unsaved("a\nb\nc\nd\n", had, wants) {
+        let result = match merge_unsaved("a\nb\nc\nd\n", unsaved, requested) {
             Ok(outcome) => format!("{outcome:?}"),
             Err(conflict) => format!("! {conflict}"),
         };
-        out.push_str(&format!("{told}\n"));
+        out.push_str(&format!("{result}\n"));
     }
     expect![[r#"
         AsRequested

@@ -69,12 +69,12 @@ pub fn parse_call_output(result: Value) -> McpCallOutput {
         Some(Value::String(text)) => vec![serde_json::json!({ "type": "text", "text": text })],
         _ => Vec::new(),
     };
-    let many = parts.len().saturating_sub(MAX_PARTS);
+    let omitted = parts.len().saturating_sub(MAX_PARTS);
     for part in parts.into_iter().take(MAX_PARTS) {
         output.add_part(part);
     }
-    if many > 0 {
-        output.push_note(&format!("{many} more parts left out"));
+    if omitted > 0 {
+        output.push_note(&format!("{omitted} more parts left out"));
     }
     let structured = result.remove("structuredContent").filter(|structured| !structured.is_null());
     if let Some(structured) = structured {
@@ -177,19 +177,19 @@ fn truncate_middle(text: String) -> String {
 
 /// Returns text with control and reordering characters escaped.
 fn escape_control(text: &str) -> String {
-    let mut steady = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
-            '\n' | '\t' => steady.push(character),
+            '\n' | '\t' => escaped.push(character),
             '\r' => {}
             // Without its escape character, the rest of a colour sequence is harmless.
             _ if character.is_control() || display::is_reordering(character) => {
-                steady.extend(character.escape_default())
+                escaped.extend(character.escape_default())
             }
-            _ => steady.push(character),
+            _ => escaped.push(character),
         }
     }
-    steady
+    escaped
 }
 
 /// Returns the output of a tool for the model: marked as data, with its origin.

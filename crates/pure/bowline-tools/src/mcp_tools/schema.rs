@@ -38,8 +38,8 @@ pub fn clean_schema(schema: &Value) -> Value {
     let Value::Object(schema) = schema else { return fallback() };
     let is_object = match schema.get("type") {
         None => true,
-        Some(Value::String(one)) => one == "object",
-        Some(Value::Array(several)) => several.iter().any(|one| one == "object"),
+        Some(Value::String(name)) => name == "object",
+        Some(Value::Array(several)) => several.iter().any(|name| name == "object"),
         Some(_) => false,
     };
     let fits = |schema: &Value| serde_json::to_vec(schema).is_ok_and(|bytes| bytes.len() <= MAX_SCHEMA_BYTES);
@@ -93,7 +93,7 @@ impl SchemaCleaner {
                 Value::Object(self.clean_members(members, depth + 1)?)
             } else if word == "$ref" {
                 // Remote references are never fetched.
-                if !value.as_str().is_some_and(|to| to.starts_with('#')) {
+                if !value.as_str().is_some_and(|reference| reference.starts_with('#')) {
                     continue;
                 }
                 value.clone()

@@ -43,18 +43,18 @@ pub struct WorkspaceToolset {
 /// Returns the abilities of a server as a workspace; `None` if it is not one.
 #[must_use]
 pub fn recognise_workspace(tools: &[ListedTool]) -> Option<WorkspaceToolset> {
-    let has = |name: &str, schema: &Value| {
+    let has_tool = |name: &str, schema: &Value| {
         tools.iter().any(|tool| tool.name == name && accepts_same_arguments(schema, &tool.schema))
     };
-    let is_workspace = has(READ_TOOL, &read_schema())
-        && has(LIST_TOOL, &list_schema())
-        && has(SEARCH_TOOL, &search_schema());
+    let is_workspace = has_tool(READ_TOOL, &read_schema())
+        && has_tool(LIST_TOOL, &list_schema())
+        && has_tool(SEARCH_TOOL, &search_schema());
     let id = || [("id", string(""))];
     is_workspace.then(|| WorkspaceToolset {
-        can_write: has(WRITE_TOOL, &write_schema()) && has(EDIT_TOOL, &edit_schema()),
-        can_run: has(RUN_TOOL, &run_schema())
-            && has(OUTPUT_TOOL, &object(&id(), &[("wait_seconds", integer(""))]))
-            && has(KILL_TOOL, &object(&id(), &[])),
+        can_write: has_tool(WRITE_TOOL, &write_schema()) && has_tool(EDIT_TOOL, &edit_schema()),
+        can_run: has_tool(RUN_TOOL, &run_schema())
+            && has_tool(OUTPUT_TOOL, &object(&id(), &[("wait_seconds", integer(""))]))
+            && has_tool(KILL_TOOL, &object(&id(), &[])),
     })
 }
 
@@ -65,9 +65,9 @@ fn accepts_same_arguments(ours: &Value, theirs: &Value) -> bool {
         names.sort_unstable();
         names
     };
-    let there = &theirs["properties"];
+    let properties = &theirs["properties"];
     let mut fields = ours["properties"].as_object().into_iter().flat_map(|fields| fields.keys());
-    names(ours) == names(theirs) && fields.all(|field| there.get(field).is_some())
+    names(ours) == names(theirs) && fields.all(|field| properties.get(field).is_some())
 }
 
 fn required_names(schema: &Value) -> impl Iterator<Item = &str> {

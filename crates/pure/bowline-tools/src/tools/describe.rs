@@ -39,18 +39,18 @@ pub fn describe_diff(old: &str, new: &str) -> (String, bool) {
 pub fn describe_conflicts(hunks: &[ConflictHunk]) -> String {
     let mut text = String::new();
     for hunk in hunks {
-        let told = format!(
+        let excerpt = format!(
             "\nAt line {}:\n--- you saw\n{}--- the file has now\n{}--- you would write\n{}",
             hunk.line,
             with_final_newline(&hunk.base),
             with_final_newline(&hunk.ours),
             with_final_newline(&hunk.theirs)
         );
-        if text.len() + told.len() > MAX_CONFLICT_BYTES {
+        if text.len() + excerpt.len() > MAX_CONFLICT_BYTES {
             text.push_str("\nThere are more places: read the file again.");
             break;
         }
-        text.push_str(&told);
+        text.push_str(&excerpt);
     }
     text
 }
@@ -68,8 +68,8 @@ pub fn first_different_line(old: &str, new: &str) -> u64 {
 }
 
 /// Returns a count with its noun.
-pub fn count_noun(count: u64, one: &str) -> String {
-    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
+pub fn count_noun(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// Returns the number of lines of a text.

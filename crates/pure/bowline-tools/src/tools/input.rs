@@ -90,7 +90,7 @@ impl<'i> ToolInputFields<'i> {
                 number
                     .as_f64()
                     .filter(|number| number.fract() == 0.0 && (0.0..4e9).contains(number))
-                    .map(|it| it as u64)
+                    .map(|number| number as u64)
             }),
             Value::String(text) => text.trim().parse().ok(),
             _ => None,
@@ -141,7 +141,7 @@ impl<'i> ToolInputFields<'i> {
         let value = self.get(key).ok_or_else(|| missing_error(key, "a list of objects"))?;
         let list: Option<Vec<ToolInputFields<'i>>> = match value {
             Value::Array(items) => items.iter().map(|item| item.as_object().map(ToolInputFields)).collect(),
-            Value::Object(one) => Some(vec![ToolInputFields(one)]),
+            Value::Object(object) => Some(vec![ToolInputFields(object)]),
             _ => None,
         };
         list.ok_or_else(|| type_error(key, "a list of objects", value))
@@ -173,12 +173,12 @@ impl<'i> ToolInputFields<'i> {
     }
 }
 
-fn missing_error(key: &str, wanted: &str) -> String {
-    format!("`{key}` is missing: give {wanted}")
+fn missing_error(key: &str, expected: &str) -> String {
+    format!("`{key}` is missing: give {expected}")
 }
 
-fn type_error(key: &str, wanted: &str, found: &Value) -> String {
-    format!("`{key}` has to be {wanted}, and is {}", json_type_name(found))
+fn type_error(key: &str, expected: &str, found: &Value) -> String {
+    format!("`{key}` has to be {expected}, and is {}", json_type_name(found))
 }
 
 fn json_type_name(value: &Value) -> &'static str {

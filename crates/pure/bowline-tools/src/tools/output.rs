@@ -18,8 +18,8 @@ pub fn clip_output(text: &str) -> String {
     let head = head.rfind('\n').map_or(head, |end| &head[..=end]);
     let tail = &text[text.ceil_char_boundary(text.len() - (MAX_OUTPUT_BYTES - HEAD_BYTES))..];
     let tail = tail.find('\n').map_or(tail, |end| &tail[end + 1..]);
-    let left_out = text.len() - head.len() - tail.len();
-    format!("{head}[{left_out} bytes left out]\n{tail}")
+    let omitted = text.len() - head.len() - tail.len();
+    format!("{head}[{omitted} bytes left out]\n{tail}")
 }
 
 /// The output since the last read.

@@ -49,35 +49,35 @@ pub struct FileView<'t> {
 #[must_use]
 pub fn view_text(fetched: ViewSource<'_>, first: u32, limit: Option<u32>) -> FileView<'_> {
     let all = fetched.text.as_str();
-    let asked = limit.unwrap_or(MAX_LINES).clamp(1, MAX_LINES);
+    let limit = limit.unwrap_or(MAX_LINES).clamp(1, MAX_LINES);
     let total = fetched.is_whole.then(|| count_lines(all));
     let window = if fetched.is_whole {
-        slice_lines(all, LineWindow { line: Some(first), limit: Some(asked) })
+        slice_lines(all, LineWindow { line: Some(first), limit: Some(limit) })
     } else {
-        slice_lines(all, LineWindow { line: None, limit: Some(asked) })
+        slice_lines(all, LineWindow { line: None, limit: Some(limit) })
     };
-    let past_end = window.is_err();
+    let is_past_end = window.is_err();
     let window = window.unwrap_or_default();
-    let start = if past_end { 0 } else { window.as_ptr() as usize - all.as_ptr() as usize };
+    let start = if is_past_end { 0 } else { window.as_ptr() as usize - all.as_ptr() as usize };
     // The byte order mark belongs to the file; a model would repeat it or not.
     let window = if start == 0 { window.strip_prefix(BOM).unwrap_or(window) } else { window };
     let clipped = clip_lines(window);
-    let lines = count_lines(clipped);
-    let cut_line = clipped.len() < window.len() && !clipped.ends_with('\n');
-    let end = u64::from(first) + lines;
+    let line_count = count_lines(clipped);
+    let has_cut_line = clipped.len() < window.len() && !clipped.ends_with('\n');
+    let end = u64::from(first) + line_count;
     let has_more = match total {
         Some(total) => end <= total,
-        None => clipped.len() < window.len() || lines >= u64::from(asked),
+        None => clipped.len() < window.len() || line_count >= u64::from(limit),
     };
     FileView {
         text: clipped,
         start,
         first_line: first.into(),
-        line_count: lines,
+        line_count,
         total_lines: total,
-        next_line: (has_more && !past_end).then_some(end),
-        is_past_end: past_end,
-        has_cut_line: cut_line,
+        next_line: (has_more && !is_past_end).then_some(end),
+        is_past_end,
+        has_cut_line,
     }
 }
 
@@ -91,8 +91,8 @@ impl FileView<'_> {
                 format!("all of it, {}", count_noun(total, "line"))
             }
             (lines, total) => {
-                let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
-                format!("lines {}-{}{of}", self.first_line, self.first_line + lines - 1)
+                let of_total = total.map(|total| format!(" of {total}")).unwrap_or_default();
+                format!("lines {}-{}{of_total}", self.first_line, self.first_line + lines - 1)
             }
         }
     }

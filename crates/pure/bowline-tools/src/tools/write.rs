@@ -85,35 +85,35 @@ pub struct WriteDecision {
 /// # Errors
 /// Returns why nothing is written, in words for the model.
 pub fn decide_write(
-    (ledger, told): (&mut Ledger, &mut ReportedTexts),
+    (ledger, reported): (&mut Ledger, &mut ReportedTexts),
     key: &str,
     current: &CurrentText,
-    wanted: &RequestedWrite,
+    request: &RequestedWrite,
     shown: &str,
 ) -> Result<WriteDecision, String> {
     let now = current.text().map_or(TextVersion(0), |text| text_version(text));
     let known = ledger.knowledge(key, now);
     // Changes by others to the text that the model knows.
-    let news = match (&known, current.text()) {
-        (Known::Whole(base), Some(text)) if base != text && told.texts.get(key) != Some(&now) => {
-            told.record(key, text);
+    let outside_change = match (&known, current.text()) {
+        (Known::Whole(base), Some(text)) if base != text && reported.texts.get(key) != Some(&now) => {
+            reported.record(key, text);
             Some(describe_diff(base, text).0)
         }
         _ => None,
     };
-    match wanted {
-        RequestedWrite::Whole(content) => decide_whole(known, current, now, content, shown, news),
-        RequestedWrite::Edits(list) => decide_edits(current, list, shown, news),
+    match request {
+        RequestedWrite::Whole(content) => decide_whole(known, current, now, content, shown, outside_change),
+        RequestedWrite::Edits(list) => decide_edits(current, list, shown, outside_change),
     }
 }
 
 fn decide_whole(
-    known: Known,
+    knowledge: Known,
     current: &CurrentText,
     now: TextVersion,
     content: &str,
     shown: &str,
-    news: Option<String>,
+    outside_change: Option<String>,
 ) -> Result<WriteDecision, String> {
     let has_mark = current.text().is_some_and(|text| text.starts_with(BOM));
     let marked = (has_mark && !content.starts_with(BOM)).then(|| format!("{BOM}{content}"));
@@ -128,15 +128,15 @@ fn decide_whole(
             notes: Vec::new(),
         });
     }
-    let situation = WriteContext {
-        knowledge: known,
+    let context = WriteContext {
+        knowledge,
         disk_text: current.text().map(|text| text.as_str()),
         version: now,
         document: None,
         content,
         unseen_writes: UnseenWriteBehavior::Overwrite,
     };
-    let decision = ledger::decide_write(&situation).map_err(|rejected| {
+    let decision = ledger::decide_write(&context).map_err(|rejected| {
         let hunks = match &rejected {
             WriteRejectedError::Conflict(found) | WriteRejectedError::DiskConflict(found) => {
                 describe_conflicts(&found.hunks)
@@ -148,7 +148,7 @@ fn decide_whole(
         };
         format!("nothing was written: {shown}: {rejected}{hunks}")
     })?;
-    let note = match (decision.verdict, news) {
+    let note = match (decision.verdict, outside_change) {
         (WriteVerdict::Merged, Some(diff)) => Some(format!(
             "Another program changed the file since you read it; both changes are in it now. What came in:\n{diff}"
         )),
@@ -165,10 +165,10 @@ fn decide_whole(
         (WriteVerdict::Created | WriteVerdict::Replaced, _) => None,
     };
     let notes = note.into_iter().collect();
-    let known = (decision.verdict == WriteVerdict::Merged).then_some(decision.known_text);
+    let model_text = (decision.verdict == WriteVerdict::Merged).then_some(decision.known_text);
     Ok(WriteDecision {
         text: decision.text,
-        model_text: known,
+        model_text,
         verdict: Some(decision.verdict),
         place_count: 1,
         notes,
@@ -179,7 +179,7 @@ fn decide_edits(
     current: &CurrentText,
     list: &[SearchReplaceEdit],
     shown: &str,
-    news: Option<String>,
+    outside_change: Option<String>,
 ) -> Result<WriteDecision, String> {
     let text = match current {
         CurrentText::Text(text) => text,
@@ -188,13 +188,17 @@ fn decide_edits(
         }
         CurrentText::Unknown => return Err(format!("{shown} cannot be read, so it cannot be edited")),
     };
-    let news = news.map(|diff| format!("Another program changed the file since you last saw it:\n{diff}"));
-    let edited = edits::apply_search_replace(text, list).map_err(|fault| {
-        let told =
-            [Some(format!("nothing was edited in {shown}: {fault}")), describe_nearest(&fault), news.clone()];
-        told.into_iter().flatten().collect::<Vec<_>>().join("\n")
+    let outside_change =
+        outside_change.map(|diff| format!("Another program changed the file since you last saw it:\n{diff}"));
+    let edited = edits::apply_search_replace(text, list).map_err(|error| {
+        let parts = [
+            Some(format!("nothing was edited in {shown}: {error}")),
+            describe_nearest(&error),
+            outside_change.clone(),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
     })?;
-    let (verdict, notes) = (Some(WriteVerdict::Replaced), news.into_iter().collect());
+    let (verdict, notes) = (Some(WriteVerdict::Replaced), outside_change.into_iter().collect());
     Ok(WriteDecision {
         text: Arc::new(edited.text),
         model_text: None,
@@ -205,17 +209,17 @@ fn decide_edits(
 }
 
 /// Describes the text most similar to the one that was not found.
-fn describe_nearest(fault: &EditError) -> Option<String> {
-    let EditError::NotFound { nearest: Some(nearest), .. } = fault else { return None };
-    let likeness = match nearest.similarity {
+fn describe_nearest(error: &EditError) -> Option<String> {
+    let EditError::NotFound { nearest: Some(nearest), .. } = error else { return None };
+    let similarity = match nearest.similarity {
         Similarity::WhitespaceOnly => {
             "There is the same text with other blanks at the start or end of its lines".to_owned()
         }
-        Similarity::Lines(equal, of) => format!("The most similar place has {equal} of its {of} lines"),
+        Similarity::Lines(equal, total) => format!("The most similar place has {equal} of its {total} lines"),
         Similarity::Words => "The most similar place has some of its words".to_owned(),
     };
     Some(format!(
-        "{likeness}, at line {}. The file holds, from line {}:\n{}",
+        "{similarity}, at line {}. The file holds, from line {}:\n{}",
         nearest.line, nearest.excerpt_start, nearest.excerpt
     ))
 }
@@ -223,33 +227,33 @@ fn describe_nearest(fault: &EditError) -> Option<String> {
 /// Records what the model knows after a write: what was reported to it, and no more. `now` is the content of the
 /// file, if it was read and reported in full.
 pub fn record_write(
-    (ledger, told): (&mut Ledger, &mut ReportedTexts),
+    (ledger, reported): (&mut Ledger, &mut ReportedTexts),
     key: &str,
     current: &CurrentText,
-    wanted: &RequestedWrite,
+    request: &RequestedWrite,
     decided: &WriteDecision,
     now: Option<&Arc<String>>,
 ) {
     let before = current.text().map(|text| (text, text_version(text)));
     let known = ledger.knowledge(key, before.map_or(TextVersion(0), |(_, version)| version));
-    let knows_all = |ledger: &mut Ledger| match now {
+    let record_all = |ledger: &mut Ledger| match now {
         Some(now) => ledger.record_read(key, now.clone(), text_version(now)),
         None => ledger.record_write(key, decided.text.clone()),
     };
-    match (wanted, &decided.model_text) {
+    match (request, &decided.model_text) {
         // Changes by others are not the model's to remove.
         (RequestedWrite::Whole(_), Some(known)) => ledger.record_write(key, known.clone()),
-        (RequestedWrite::Whole(_), None) => knows_all(ledger),
+        (RequestedWrite::Whole(_), None) => record_all(ledger),
         (RequestedWrite::Edits(list), _) => match (known, before) {
-            (Known::Whole(base), Some((text, _))) if base == *text => knows_all(ledger),
+            (Known::Whole(base), Some((text, _))) if base == *text => record_all(ledger),
             (Known::Whole(base), _) => {
                 if let Ok(edited) = edits::apply_search_replace(&base, list) {
                     ledger.record_write(key, Arc::new(edited.text));
                 }
             }
-            (Known::Windows(seen), Some((_, version))) if seen == version => knows_all(ledger),
+            (Known::Windows(seen), Some((_, version))) if seen == version => record_all(ledger),
             (Known::Hashed(hash), Some((text, _))) if hash == ContentHash::digest(text.as_bytes()) => {
-                knows_all(ledger);
+                record_all(ledger);
             }
             // The model still knows only a part.
             _ => {}
@@ -257,6 +261,6 @@ pub fn record_write(
     }
     // The resulting text is reported as well.
     if let Some(now) = now {
-        told.record(key, now);
+        reported.record(key, now);
     }
 }

@@ -167,8 +167,8 @@ fn each_generation_is_told_in_its_own_way_how_much_to_think() {
                 ..request(vec![ConversationMessage::from_text(MessageRole::User, "Think.")], &[])
             };
             let body = request_body(name, &info(true), &request);
-            let told = [&body["thinking"], &body["output_config"], &body["max_tokens"]];
-            out.push_str(&format!("{name} {thinking:?}: {} {} {}\n", told[0], told[1], told[2]));
+            let values = [&body["thinking"], &body["output_config"], &body["max_tokens"]];
+            out.push_str(&format!("{name} {thinking:?}: {} {} {}\n", values[0], values[1], values[2]));
         }
     }
     expect![[r#"
@@ -200,7 +200,7 @@ fn each_generation_is_told_in_its_own_way_how_much_to_think() {
 #[test]
 fn a_model_does_not_begin_to_think_in_the_middle_of_a_turn_or_beyond_its_limit() {
     let call = ToolUse { id: "c".into(), name: "read".into(), input: ToolUseInput::Value(json!({})) };
-    let begun = |signature: Option<&str>| {
+    let conversation = |signature: Option<&str>| {
         let thought = MessagePart::Thought { text: "Hm.".into(), signature: signature.map(Into::into) };
         let parts = vec![thought, MessagePart::Call(call.clone())];
         let result = MessagePart::Result(ToolResult::success(&call, "1"));
@@ -210,20 +210,21 @@ fn a_model_does_not_begin_to_think_in_the_middle_of_a_turn_or_beyond_its_limit()
             ConversationMessage { role: MessageRole::Tool, parts: vec![result] },
         ]
     };
-    for (messages, max_output, thinks) in [
-        (begun(Some("anthropic:sig")), None, true),
-        (begun(Some("anthropic-hidden:data")), None, true),
-        (begun(Some("gemini:sig")), None, false),
-        (begun(None), None, false),
-        (begun(Some("anthropic:sig")), Some(1_024), false),
-        (begun(Some("anthropic:sig")), Some(1_025), true),
+    for (messages, max_output, expected) in [
+        (conversation(Some("anthropic:sig")), None, true),
+        (conversation(Some("anthropic-hidden:data")), None, true),
+        (conversation(Some("gemini:sig")), None, false),
+        (conversation(None), None, false),
+        (conversation(Some("anthropic:sig")), Some(1_024), false),
+        (conversation(Some("anthropic:sig")), Some(1_025), true),
     ] {
         let request =
             ModelRequest { thinking: ThinkingLevel::Low, max_output, ..request(messages, &["read"]) };
         let body = request_body("claude-sonnet-4-5", &info(true), &request);
-        assert_eq!(body.get("thinking").is_some(), thinks, "{body}");
+        assert_eq!(body.get("thinking").is_some(), expected, "{body}");
     }
     // A model without thinking gets no thinking level.
-    let request = ModelRequest { thinking: ThinkingLevel::Low, ..request(begun(Some("anthropic:sig")), &[]) };
+    let request =
+        ModelRequest { thinking: ThinkingLevel::Low, ..request(conversation(Some("anthropic:sig")), &[]) };
     assert_eq!(request_body("claude-sonnet-4-5", &info(false), &request).get("thinking"), None);
 }

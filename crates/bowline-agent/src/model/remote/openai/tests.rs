@@ -76,9 +76,9 @@ fn each_family_is_told_in_its_own_way_how_much_to_think_and_say() {
     let mut out = String::new();
     for name in ["gpt-5", "gpt-5-mini", "gpt-5.2", "o3", "gpt-4.1", "qwen3"] {
         for thinking in [ThinkingLevel::Default, ThinkingLevel::Off, ThinkingLevel::High] {
-            let (own, title) = (format!("openai/{name}"), name.to_owned());
+            let (full_name, title) = (format!("openai/{name}"), name.to_owned());
             let info = ModelInfo {
-                name: own,
+                name: full_name,
                 title,
                 context_window: 1,
                 supports_images: false,

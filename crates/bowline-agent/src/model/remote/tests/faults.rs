@@ -19,7 +19,7 @@ fn call_event(index: &str, id: &str, name: &str, arguments: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_reason_without_the_end_mark_is_an_end() {
+async fn a_finish_reason_without_done_ends_the_reply() {
     check(
         Provider::Compatible,
         [streaming_answer(join_frames(&[TEXT_EVENT, FINISH_EVENT]))],
@@ -32,7 +32,7 @@ async fn a_reason_without_the_end_mark_is_an_end() {
 }
 
 #[tokio::test]
-async fn an_end_mark_without_a_reason_is_none() {
+async fn done_without_a_finish_reason_is_a_cut_reply() {
     check(
         Provider::Compatible,
         vec![streaming_answer(join_frames(&[TEXT_EVENT, "[DONE]"])); 3],
@@ -54,13 +54,13 @@ async fn a_cut_before_anything_was_shown_is_asked_again() {
         streaming_answer(join_frames(&[TEXT_EVENT, FINISH_EVENT, "[DONE]"])),
     ])
     .await;
-    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
-    let told: Vec<&str> = told.lines().map(|line| line.split(": ").next().unwrap_or(line)).collect();
-    assert_eq!(told, ["retrying after 1", "retrying after 2", "text \"a\"", "end Done"]);
+    let reply = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
+    let reply: Vec<&str> = reply.lines().map(|line| line.split(": ").next().unwrap_or(line)).collect();
+    assert_eq!(reply, ["retrying after 1", "retrying after 2", "text \"a\"", "end Done"]);
     // Retries stop at the limit.
     let server = MisbehavingServer::start(vec![cut; 9]).await;
-    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
-    assert!(told.lines().last().unwrap().starts_with("! the reply was cut short"), "{told}");
+    let reply = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
+    assert!(reply.lines().last().unwrap().starts_with("! the reply was cut short"), "{reply}");
     assert_eq!(server.requests().len(), 3);
 }
 
@@ -98,7 +98,7 @@ async fn busy_providers_are_asked_again() {
 }
 
 #[tokio::test]
-async fn the_wait_that_is_asked_for_is_kept() {
+async fn retry_after_is_respected() {
     // A day, or a date in the far future, exceeds the longest acceptable wait.
     let waits = [
         ("retry-after: 2\r\n", Some(2)),
@@ -125,7 +125,7 @@ async fn the_wait_that_is_asked_for_is_kept() {
 }
 
 #[tokio::test]
-async fn what_does_not_pass_is_not_asked_again() {
+async fn permanent_errors_are_not_retried() {
     for (answer, expected) in [
         (
             status_answer("401 Unauthorized", "", r#"{"error":{"message":"bad key"}}"#),
@@ -236,7 +236,7 @@ async fn an_error_need_not_be_json() {
 }
 
 #[tokio::test]
-async fn signs_of_life_and_fields_that_nobody_knows_are_skipped() {
+async fn keep_alives_and_unknown_fields_are_skipped() {
     let stream = format!(
         "retry: 10\n\n: alive\n\ndata:\n\nid: 7\nnews: none\ndata: {{\"object\":\"progress\",\"error\":null}}\n\n{}",
         join_frames(&[TEXT_EVENT, FINISH_EVENT])
@@ -262,10 +262,10 @@ async fn a_frame_that_cannot_be_read_is_the_end() {
         "[DONE]",
     ]))])
     .await;
-    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
-    let told: Vec<&str> = told.lines().collect();
-    assert_eq!(told[0], "text \"a\"");
-    assert!(told[1].starts_with("! the reply cannot be used"), "{told:?}");
+    let reply = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
+    let reply: Vec<&str> = reply.lines().collect();
+    assert_eq!(reply[0], "text \"a\"");
+    assert!(reply[1].starts_with("! the reply cannot be used"), "{reply:?}");
 }
 
 #[tokio::test]
@@ -315,15 +315,15 @@ async fn stalls_end_in_time() {
         (Timeouts { overall: short, ..patient }, pings(), "150ms have passed"),
     ] {
         let server = MisbehavingServer::start(vec![answer; 3]).await;
-        let told = ask_once(&http_clients(timeouts), Provider::OpenAi, &server).await;
-        let last = told.lines().last().unwrap();
+        let reply = ask_once(&http_clients(timeouts), Provider::OpenAi, &server).await;
+        let last = reply.lines().last().unwrap();
         let expected = format!("! the model did not answer in time: {expected}");
-        assert!(last == expected || last == format!("{expected} from $SERVER"), "{told}");
+        assert!(last == expected || last == format!("{expected} from $SERVER"), "{reply}");
     }
 }
 
 #[tokio::test]
-async fn servers_of_ones_own_may_take_their_time_before_the_first_word() {
+async fn local_servers_may_be_slow_to_the_first_token() {
     let (short, long) = (Duration::from_millis(150), Duration::from_secs(60));
     let slow =
         Timeouts { idle: short, silence: short, local_headers: long, overall: long, ..Timeouts::default() };
@@ -332,41 +332,44 @@ async fn servers_of_ones_own_may_take_their_time_before_the_first_word() {
     let timeouts = Timeouts { overall: 4 * short, ..slow };
     for sent in ["", ": reading\n\n"] {
         let server = MisbehavingServer::start([stalls(sent)]).await;
-        let told = ask_once(&http_clients(timeouts), Provider::Compatible, &server).await;
-        assert_eq!(told, "! the model did not answer in time: 600ms have passed\n");
+        let reply = ask_once(&http_clients(timeouts), Provider::Compatible, &server).await;
+        assert_eq!(reply, "! the model did not answer in time: 600ms have passed\n");
     }
     // A timeout is retried only once, unlike other failures.
     let timeouts = Timeouts { local_headers: short, silence: long, ..slow };
     let server = MisbehavingServer::start(vec![stalls(""); 9]).await;
-    let told = ask_once(&http_clients(timeouts), Provider::Compatible, &server).await;
+    let reply = ask_once(&http_clients(timeouts), Provider::Compatible, &server).await;
     expect![[r#"
         retrying after 1: nothing came for 150ms
         ! the model did not answer in time: nothing came for 150ms from $SERVER
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&reply);
 }
 
 #[tokio::test]
 async fn strange_calls_are_passed_on_or_left_out() {
-    let one = |call: String| streaming_answer(join_frames(&[&call, FINISH_EVENT, "[DONE]"]));
+    let single_call = |call: String| streaming_answer(join_frames(&[&call, FINISH_EVENT, "[DONE]"]));
     for (answer, expected) in [
-        (one(call_event("4000000000", "x", "read", "{}")), expect!["call x read {}\nend Done\n"]),
-        (one(call_event("0", "x", "unknown tool", "")), expect!["call x unknown tool {}\nend Done\n"]),
+        (single_call(call_event("4000000000", "x", "read", "{}")), expect!["call x read {}\nend Done\n"]),
         (
-            one(call_event("0", "x", "read", "{oops")),
+            single_call(call_event("0", "x", "unknown tool", "")),
+            expect!["call x unknown tool {}\nend Done\n"],
+        ),
+        (
+            single_call(call_event("0", "x", "read", "{oops")),
             expect![[r#"
             call x read broken "{oops": key must be a string at line 1 column 2
             end Done
         "#]],
         ),
         (
-            one(call_event("0", "x", "read", r#"\"{\\\"path\\\":1}\""#)),
+            single_call(call_event("0", "x", "read", r#"\"{\\\"path\\\":1}\""#)),
             expect![[r#"
             call x read {"path":1}
             end Done
         "#]],
         ),
-        (one(call_event("0", "", "read", "[1]")), expect!["call call_1 read [1]\nend Done\n"]),
+        (single_call(call_event("0", "", "read", "[1]")), expect!["call call_1 read [1]\nend Done\n"]),
         (
             streaming_answer(join_frames(&[
                 &call_event("0", "x", "read", "{}"),
@@ -422,30 +425,30 @@ async fn strange_calls_are_passed_on_or_left_out() {
 }
 
 #[tokio::test]
-async fn no_more_calls_than_are_sensible() {
+async fn the_number_of_calls_is_limited() {
     let calls: Vec<String> =
         (0..500).map(|n| call_event(&n.to_string(), &format!("c{n}"), "read", "{}")).collect();
-    let mut all: Vec<&str> = calls.iter().map(String::as_str).collect();
-    all.extend([FINISH_EVENT, "[DONE]"]);
-    let server = MisbehavingServer::start([streaming_answer(join_frames(&all))]).await;
-    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
-    assert_eq!(told.lines().filter(|line| line.starts_with("call ")).count(), MAX_CALLS);
-    assert!(told.ends_with("end Done\n"));
+    let mut frames: Vec<&str> = calls.iter().map(String::as_str).collect();
+    frames.extend([FINISH_EVENT, "[DONE]"]);
+    let server = MisbehavingServer::start([streaming_answer(join_frames(&frames))]).await;
+    let reply = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
+    assert_eq!(reply.lines().filter(|line| line.starts_with("call ")).count(), MAX_CALLS);
+    assert!(reply.ends_with("end Done\n"));
     // Where all calls share one index, an omitted call is not merged into the previous one.
-    let pieces = |n| [call_event("0", &format!("c{n}"), "read", ""), call_event("0", "", "", "{}")];
-    let calls: Vec<String> = (0..500).flat_map(pieces).collect();
-    let mut all: Vec<&str> = calls.iter().map(String::as_str).collect();
-    all.extend([FINISH_EVENT, "[DONE]"]);
-    let server = MisbehavingServer::start([streaming_answer(join_frames(&all))]).await;
-    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
+    let deltas = |n| [call_event("0", &format!("c{n}"), "read", ""), call_event("0", "", "", "{}")];
+    let calls: Vec<String> = (0..500).flat_map(deltas).collect();
+    let mut frames: Vec<&str> = calls.iter().map(String::as_str).collect();
+    frames.extend([FINISH_EVENT, "[DONE]"]);
+    let server = MisbehavingServer::start([streaming_answer(join_frames(&frames))]).await;
+    let reply = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
     assert_eq!(
-        told.lines().filter(|line| line.starts_with("call ") && line.ends_with(" read {}")).count(),
+        reply.lines().filter(|line| line.starts_with("call ") && line.ends_with(" read {}")).count(),
         MAX_CALLS
     );
 }
 
 #[tokio::test]
-async fn an_unfinished_block_of_anthropics_is_cut_or_limited() {
+async fn an_unfinished_anthropic_block_depends_on_the_stop_reason() {
     let start = streams::ANTHROPIC
         .find("event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":2")
         .unwrap();
@@ -459,9 +462,9 @@ async fn an_unfinished_block_of_anthropics_is_cut_or_limited() {
             &streams::ANTHROPIC[..start]
         );
         let server = MisbehavingServer::start([streaming_answer(stream)]).await;
-        let told = ask_once(&http_clients(Timeouts::default()), Provider::Anthropic, &server).await;
-        assert_eq!(told.lines().last(), Some(expected), "{told}");
-        assert_eq!(told.lines().filter(|line| line.starts_with("call ")).count(), calls, "{told}");
+        let reply = ask_once(&http_clients(Timeouts::default()), Provider::Anthropic, &server).await;
+        assert_eq!(reply.lines().last(), Some(expected), "{reply}");
+        assert_eq!(reply.lines().filter(|line| line.starts_with("call ")).count(), calls, "{reply}");
     }
 }
 
@@ -470,8 +473,8 @@ async fn hidden_thoughts_are_kept() {
     let hidden = "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"redacted_thinking\",\"data\":\"xyz\"}}\n\n";
     let server =
         MisbehavingServer::start([streaming_answer(format!("{hidden}{}", streams::ANTHROPIC))]).await;
-    let told = ask_once(&http_clients(Timeouts::default()), Provider::Anthropic, &server).await;
-    assert!(told.starts_with("thought \"\" signed \"anthropic-hidden:xyz\"\n"), "{told}");
+    let reply = ask_once(&http_clients(Timeouts::default()), Provider::Anthropic, &server).await;
+    assert!(reply.starts_with("thought \"\" signed \"anthropic-hidden:xyz\"\n"), "{reply}");
 }
 
 #[tokio::test]
@@ -498,109 +501,109 @@ async fn text_may_be_split_anywhere() {
 }
 
 #[tokio::test]
-async fn floods_are_not_drunk() {
+async fn oversized_replies_are_refused() {
     let gigabyte = 1 << 30;
-    let head = |status: &str| {
+    let headers = |status: &str| {
         ConnectionStep::Send(format!("HTTP/1.1 {status}\r\ncontent-type: text/event-stream\r\n\r\n").into())
     };
     for (answer, expected) in [
         // An event without end.
         (
-            vec![head("200 OK"), ConnectionStep::Flood("x".into(), gigabyte)],
+            vec![headers("200 OK"), ConnectionStep::Flood("x".into(), gigabyte)],
             "! the reply cannot be used: an event of the reply has more than 1048576 bytes",
         ),
         // Too many lines in one event.
         (
-            vec![head("200 OK"), ConnectionStep::Flood("data: x\n".into(), gigabyte)],
+            vec![headers("200 OK"), ConnectionStep::Flood("data: x\n".into(), gigabyte)],
             "! the reply cannot be used: an event of the reply has more than 1048576 bytes",
         ),
         // Keep-alives only.
         (
-            vec![head("200 OK"), ConnectionStep::Flood(format!(": {}\n\n", "x".repeat(4_000)), gigabyte)],
+            vec![headers("200 OK"), ConnectionStep::Flood(format!(": {}\n\n", "x".repeat(4_000)), gigabyte)],
             "! the reply cannot be used: the reply has more than 67108864 bytes",
         ),
         // An error page.
         (
-            vec![head("400 Bad Request"), ConnectionStep::Flood("x".into(), gigabyte)],
+            vec![headers("400 Bad Request"), ConnectionStep::Flood("x".into(), gigabyte)],
             "! the provider refuses the request: 400 Bad Request: xxxx",
         ),
     ] {
         let server = MisbehavingServer::start([answer]).await;
-        let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
-        assert!(told.starts_with(expected), "{told}");
-        let flooded = server.state.lock().unwrap().flooded_bytes;
-        assert!(flooded < gigabyte / 4, "{flooded} bytes were taken");
+        let reply = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
+        assert!(reply.starts_with(expected), "{reply}");
+        let flooded_bytes = server.state.lock().unwrap().flooded_bytes;
+        assert!(flooded_bytes < gigabyte / 4, "{flooded_bytes} bytes were taken");
     }
 }
 
 #[tokio::test]
 async fn arguments_have_a_limit() {
-    let piece = call_event("0", "x", "read", &"y".repeat(64 << 10));
-    let server = MisbehavingServer::start([streaming_answer(join_frames(&[piece.as_str(); 70]))]).await;
-    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
-    assert_eq!(told, "! the reply cannot be used: its calls have more than 4194304 bytes\n");
+    let event = call_event("0", "x", "read", &"y".repeat(64 << 10));
+    let server = MisbehavingServer::start([streaming_answer(join_frames(&[event.as_str(); 70]))]).await;
+    let reply = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
+    assert_eq!(reply, "! the reply cannot be used: its calls have more than 4194304 bytes\n");
 }
 
 #[tokio::test]
 async fn a_key_is_not_taken_elsewhere() {
-    let elsewhere = MisbehavingServer::start([streaming_answer(streams::OPENAI)]).await;
-    let to = format!("location: {}/v1/chat/completions\r\n", elsewhere.url);
-    let server = MisbehavingServer::start([status_answer("307 Temporary Redirect", &to, "")]).await;
-    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
+    let other_server = MisbehavingServer::start([streaming_answer(streams::OPENAI)]).await;
+    let location = format!("location: {}/v1/chat/completions\r\n", other_server.url);
+    let server = MisbehavingServer::start([status_answer("307 Temporary Redirect", &location, "")]).await;
+    let reply = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
     expect![[r#"
         ! the provider refuses the request: it redirects to $ELSEWHERE, where the key is not sent: if that is right, make it the base URL
     "#]]
-    .assert_eq(&told.replace(&elsewhere.url, "$ELSEWHERE"));
-    assert!(elsewhere.requests().is_empty());
+    .assert_eq(&reply.replace(&other_server.url, "$ELSEWHERE"));
+    assert!(other_server.requests().is_empty());
 }
 
 #[tokio::test]
 async fn a_redirect_within_a_server_is_followed() {
-    let moved = status_answer("307 Temporary Redirect", "location: /moved/chat/completions\r\n", "");
-    let server = MisbehavingServer::start([moved, streaming_answer(streams::OPENAI)]).await;
-    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
-    assert!(told.ends_with("end Done\n"), "{told}");
-    let heard = server.requests();
-    let paths: Vec<&str> = heard.iter().map(|heard| heard.path.as_str()).collect();
+    let redirect = status_answer("307 Temporary Redirect", "location: /moved/chat/completions\r\n", "");
+    let server = MisbehavingServer::start([redirect, streaming_answer(streams::OPENAI)]).await;
+    let reply = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
+    assert!(reply.ends_with("end Done\n"), "{reply}");
+    let requests = server.requests();
+    let paths: Vec<&str> = requests.iter().map(|request| request.path.as_str()).collect();
     assert_eq!(paths, ["/chat/completions", "/moved/chat/completions"]);
-    assert_eq!(heard[0].body, heard[1].body);
-    assert!(heard[1].headers.iter().any(|header| header == "authorization: Bearer sk-secret"));
+    assert_eq!(requests[0].body, requests[1].body);
+    assert!(requests[1].headers.iter().any(|header| header == "authorization: Bearer sk-secret"));
 }
 
 #[tokio::test]
-async fn providers_that_are_not_there_are_told() {
+async fn unreachable_providers_are_reported() {
     // A closed port, and a server that does not speak TLS.
-    let nobody = {
+    let closed_url = {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         format!("http://{}", listener.local_addr().unwrap())
     };
-    let plain = MisbehavingServer::start(vec![status_answer("200 OK", "", ""); 9]).await;
-    for url in [nobody, plain.url.replace("http:", "https:")] {
+    let plain_server = MisbehavingServer::start(vec![status_answer("200 OK", "", ""); 9]).await;
+    for url in [closed_url, plain_server.url.replace("http:", "https:")] {
         let model = remote_model(&http_clients(Timeouts::default()), Provider::OpenAi, &url);
-        let told = format_reply(
+        let reply = format_reply(
             model.stream_reply(request(vec![ConversationMessage::from_text(MessageRole::User, "x")], &[])),
         )
         .await;
-        let lines: Vec<&str> = told.lines().collect();
-        assert_eq!(lines.len(), 3, "{told}");
-        assert!(lines[2].starts_with("! the provider cannot be reached: "), "{told}");
+        let lines: Vec<&str> = reply.lines().collect();
+        assert_eq!(lines.len(), 3, "{reply}");
+        assert!(lines[2].starts_with("! the provider cannot be reached: "), "{reply}");
         let advice = format!(
             "; check the network, or give another place than {url} with `--base-url` or OPENAI_BASE_URL"
         );
-        assert!(lines[2].ends_with(&advice), "{told}");
-        assert!(!told.contains("sk-secret"), "{told}");
+        assert!(lines[2].ends_with(&advice), "{reply}");
+        assert!(!reply.contains("sk-secret"), "{reply}");
     }
 }
 
 #[tokio::test]
-async fn a_key_that_a_server_quotes_is_not_told() {
-    let quoting = r#"{"error":{"message":"Received API key = sk-secret"}}"#;
+async fn a_key_in_an_error_message_is_redacted() {
+    let error_body = r#"{"error":{"message":"Received API key = sk-secret"}}"#;
     check(
         Provider::OpenAi,
         [
-            status_answer("503 Service Unavailable", "", quoting),
-            streaming_answer(join_frames(&[quoting])),
-            status_answer("400 Bad Request", "", quoting),
+            status_answer("503 Service Unavailable", "", error_body),
+            streaming_answer(join_frames(&[error_body])),
+            status_answer("400 Bad Request", "", error_body),
         ],
         expect![[r#"
             retrying after 1: 503 Service Unavailable: Received API key = …
@@ -612,7 +615,7 @@ async fn a_key_that_a_server_quotes_is_not_told() {
 }
 
 #[tokio::test]
-async fn who_is_busy_says_when() {
+async fn a_busy_error_says_when_to_retry() {
     for (header, body, expected) in [
         (
             "retry-after: 600\r\n",
@@ -630,7 +633,7 @@ async fn who_is_busy_says_when() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_a_key_and_got_none_is_told_so() {
+async fn a_missing_key_is_reported_with_advice() {
     check(
         Provider::Compatible,
         [status_answer("401 Unauthorized", "", "")],
@@ -640,9 +643,9 @@ async fn a_server_that_wants_a_key_and_got_none_is_told_so() {
 }
 
 #[tokio::test]
-async fn what_is_no_text_is_not_asked_for_again() {
+async fn a_reply_that_is_not_text_is_not_retried() {
     let server = MisbehavingServer::start(vec![streaming_answer(b"data: \xff\xfe\xff\n\n"); 3]).await;
-    let told = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
-    assert!(told.starts_with("! the reply cannot be used: it is not text ("), "{told}");
+    let reply = ask_once(&http_clients(Timeouts::default()), Provider::OpenAi, &server).await;
+    assert!(reply.starts_with("! the reply cannot be used: it is not text ("), "{reply}");
     assert_eq!(server.requests().len(), 1);
 }

@@ -78,8 +78,8 @@ proptest! {
         for (kind, event) in &events {
             let pieces = [reader.read(kind, event), openai::read_event(event), gemini::read_event(event)];
             for piece in pieces.into_iter().flatten() {
-                if let ReplyPiece::Call(piece) = piece {
-                    prop_assert!(calls.add_delta(piece).is_ok());
+                if let ReplyPiece::Call(delta) = piece {
+                    prop_assert!(calls.add_delta(delta).is_ok());
                 }
             }
         }

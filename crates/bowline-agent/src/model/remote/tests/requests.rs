@@ -51,8 +51,8 @@ async fn check(provider: Provider, expected: Expect) {
     let server = MisbehavingServer::start([streaming_answer("")]).await;
     let model = remote_model(&http_clients(Timeouts::default()), provider, &server.url);
     format_reply(model.stream_reply(full_request())).await;
-    let heard = server.requests().remove(0);
-    let named = [
+    let request = server.requests().remove(0);
+    let header_names = [
         "authorization",
         "x-api-key",
         "x-goog-api-key",
@@ -61,11 +61,12 @@ async fn check(provider: Provider, expected: Expect) {
         "accept-encoding",
         "user-agent",
     ];
-    let named = |header: &&String| named.iter().any(|name| header.starts_with(&format!("{name}:")));
-    let mut headers: Vec<&str> = heard.headers.iter().filter(named).map(String::as_str).collect();
+    let is_relevant =
+        |header: &&String| header_names.iter().any(|name| header.starts_with(&format!("{name}:")));
+    let mut headers: Vec<&str> = request.headers.iter().filter(is_relevant).map(String::as_str).collect();
     headers.sort_unstable();
-    let mut out = format!("{}\n{}\n", heard.path, headers.join("\n"));
-    for (key, value) in heard.body.as_object().unwrap() {
+    let mut out = format!("{}\n{}\n", request.path, headers.join("\n"));
+    for (key, value) in request.body.as_object().unwrap() {
         match value {
             Value::Array(items) => {
                 out.push_str(&format!("{key}:\n"));
@@ -189,7 +190,7 @@ async fn ollama() {
 
 #[tokio::test]
 async fn small_models_are_told_of_calls_and_results_in_words() {
-    let mut all = Vec::new();
+    let mut bodies = Vec::new();
     for provider in [Provider::Compatible, Provider::Ollama] {
         let server = MisbehavingServer::start([streaming_answer("")]).await;
         let model = remote_model(&http_clients(Timeouts::default()), provider, &server.url);
@@ -197,25 +198,29 @@ async fn small_models_are_told_of_calls_and_results_in_words() {
         let body = &server.requests()[0].body;
         assert_eq!(body["tools"], Value::Null);
         let messages = body["messages"].as_array().unwrap().iter();
-        all.push(messages.map(|one| format!("{}: {}\n", one["role"], one["content"])).collect::<String>());
+        bodies.push(
+            messages
+                .map(|message| format!("{}: {}\n", message["role"], message["content"]))
+                .collect::<String>(),
+        );
     }
-    assert_eq!(all[0], all[1]);
+    assert_eq!(bodies[0], bodies[1]);
     expect![[r#"
         "system": "Be good."
         "user": "Look.\n\n(a picture, which this model cannot see)"
         "assistant": "I read.\n\n```json\n{\"name\":\"read\",\"arguments\":{\"path\":\"a\"}}\n```\n\n{oops"
         "user": "Result of read:\n1\n2\n\nResult of no such tool! failed:\nthere is no such tool\n\nIf it was refused, tell the user; else correct the call that failed, and make it again."
-    "#]].assert_eq(&all[0]);
+    "#]].assert_eq(&bodies[0]);
 }
 
 #[tokio::test]
 async fn a_server_is_asked_once_for_the_window_of_a_model_that_nothing_is_known_of() {
     let body = json!({ "data": [{ "id": "some-model-max", "max_model_len": 8192 }] }).to_string();
-    let head = format!(
+    let headers = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    let answer = || vec![ConnectionStep::Send(format!("{head}{body}").into_bytes())];
+    let answer = || vec![ConnectionStep::Send(format!("{headers}{body}").into_bytes())];
     let server = MisbehavingServer::start([answer(), answer()]).await;
     let model = remote_model(&http_clients(Timeouts::default()), Provider::Compatible, &server.url);
     assert!(!model.info().is_small());
@@ -224,7 +229,10 @@ async fn a_server_is_asked_once_for_the_window_of_a_model_that_nothing_is_known_
         assert_eq!(model.info().context_window, 8192);
         assert!(model.info().is_small());
     }
-    assert_eq!(server.requests().iter().map(|heard| heard.path.as_str()).collect::<Vec<_>>(), ["/v1/models"]);
+    assert_eq!(
+        server.requests().iter().map(|request| request.path.as_str()).collect::<Vec<_>>(),
+        ["/v1/models"]
+    );
 }
 
 #[tokio::test]
@@ -263,8 +271,8 @@ async fn ollama_loads_a_model_and_is_asked_for_its_window() {
         model.fetch_info().await;
         assert_eq!(model.info().context_window, expected);
     }
-    let heard = server.requests();
-    let paths: Vec<&str> = heard.iter().map(|heard| heard.path.as_str()).collect();
+    let requests = server.requests();
+    let paths: Vec<&str> = requests.iter().map(|request| request.path.as_str()).collect();
     assert_eq!(paths, ["/api/generate", "/api/generate", "/api/ps", "/api/generate", "/api/ps"]);
-    assert_eq!(heard[0].body, json!({ "model": "qwen3" }));
+    assert_eq!(requests[0].body, json!({ "model": "qwen3" }));
 }

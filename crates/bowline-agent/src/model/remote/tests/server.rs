@@ -54,18 +54,18 @@ impl MisbehavingServer {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let state =
             Arc::new(Mutex::new(State { answers: answers.into_iter().collect(), ..State::default() }));
-        let left = Arc::new(Notify::new());
-        let (its, its_left) = (state.clone(), left.clone());
-        let serving = tokio::spawn(async move {
+        let disconnected = Arc::new(Notify::new());
+        let (task_state, task_disconnected) = (state.clone(), disconnected.clone());
+        let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (its, its_left) = (its.clone(), its_left.clone());
+                let (task_state, task_disconnected) = (task_state.clone(), task_disconnected.clone());
                 tokio::spawn(async move {
                     // A disconnected client is what some tests are about.
-                    let _gone = serve(stream, &its, &its_left).await;
+                    let _result = serve(stream, &task_state, &task_disconnected).await;
                 });
             }
         });
-        Self { url, state, disconnected: left, task: serving }
+        Self { url, state, disconnected, task }
     }
 
     /// Returns the received requests.
@@ -80,7 +80,7 @@ impl Drop for MisbehavingServer {
     }
 }
 
-async fn serve(stream: TcpStream, state: &Mutex<State>, left: &Notify) -> std::io::Result<()> {
+async fn serve(stream: TcpStream, state: &Mutex<State>, disconnected: &Notify) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).await?;
@@ -101,10 +101,11 @@ async fn serve(stream: TcpStream, state: &Mutex<State>, left: &Notify) -> std::i
     }
     let mut body = Vec::new();
     (&mut reader).take(length).read_to_end(&mut body).await?;
-    let heard = ReceivedRequest { path, headers, body: serde_json::from_slice(&body).unwrap_or(Value::Null) };
+    let request =
+        ReceivedRequest { path, headers, body: serde_json::from_slice(&body).unwrap_or(Value::Null) };
     let answer = {
         let mut state = state.lock().unwrap();
-        state.requests.push(heard);
+        state.requests.push(request);
         state.answers.pop_front().unwrap_or_default()
     };
     let mut stream = reader.into_inner();
@@ -120,9 +121,9 @@ async fn serve(stream: TcpStream, state: &Mutex<State>, left: &Notify) -> std::i
                 }
             }
             ConnectionStep::Stall => {
-                let mut rest = [0; 64];
-                while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
-                left.notify_one();
+                let mut buffer = [0; 64];
+                while stream.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
+                disconnected.notify_one();
             }
             ConnectionStep::Reset => {
                 stream.set_zero_linger()?;
@@ -149,7 +150,7 @@ pub(super) fn streaming_bytes(body: impl AsRef<[u8]>) -> Vec<u8> {
 /// Returns an answer with this status, these headers and this body.
 pub(super) fn status_answer(status: &str, headers: &str, body: &str) -> Vec<ConnectionStep> {
     let length = body.len();
-    let head =
+    let response =
         format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n{body}");
-    vec![ConnectionStep::Send(head.into_bytes())]
+    vec![ConnectionStep::Send(response.into_bytes())]
 }

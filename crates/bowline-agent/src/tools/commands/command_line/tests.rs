@@ -6,7 +6,7 @@ use super::split_command_line;
 
 #[test]
 fn a_shell_reads_only_what_needs_one() {
-    let mut told = String::new();
+    let mut out = String::new();
     for line in [
         "ls",
         "ls -l 'a b' \"c\"",
@@ -33,10 +33,10 @@ fn a_shell_reads_only_what_needs_one() {
         "[ -f x ]",
     ] {
         let (program, args) = split_command_line(line, &[]);
-        told += &format!("{line:?}: {program:?} {args:?}\n");
+        out += &format!("{line:?}: {program:?} {args:?}\n");
     }
     let (program, args) = split_command_line("a b", &["$c".to_owned()]);
-    told += &format!("with arguments: {program:?} {args:?}\n");
+    out += &format!("with arguments: {program:?} {args:?}\n");
     expect![[r#"
         "ls": "ls" []
         "ls -l 'a b' \"c\"": "ls" ["-l", "a b", "c"]
@@ -63,5 +63,5 @@ fn a_shell_reads_only_what_needs_one() {
         "[ -f x ]": "/bin/sh" ["-c", "[ -f x ]"]
         with arguments: "a b" ["$c"]
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&out);
 }

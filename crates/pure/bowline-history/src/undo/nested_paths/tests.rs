@@ -11,7 +11,7 @@ fn paths_are_nested_by_whole_names() {
 
 #[test]
 fn directories_that_have_to_go_are_told_from_those_that_may_stay() {
-    let wanted = ["/p/a", "/p/a/b/c", "/p/a/d", "/p/q/r"];
-    assert_eq!(find_emptied_directories(["/p/a/b/c", "/p/a/d", "/p/q/r"], &wanted), ["/p/a/b", "/p/a"]);
-    assert_eq!(find_emptied_directories(["/p/q/r"], &wanted), [""; 0]);
+    let targets = ["/p/a", "/p/a/b/c", "/p/a/d", "/p/q/r"];
+    assert_eq!(find_emptied_directories(["/p/a/b/c", "/p/a/d", "/p/q/r"], &targets), ["/p/a/b", "/p/a"]);
+    assert_eq!(find_emptied_directories(["/p/q/r"], &targets), [""; 0]);
 }

@@ -16,14 +16,14 @@ impl CommandEvaluator<'_> {
     pub(super) fn evaluate_redirection(
         &self,
         redirection: &Redirection,
-        place: CommandPosition<'_>,
+        position: CommandPosition<'_>,
         reasons: &mut Vec<PolicyReason>,
     ) {
         let target = &redirection.target;
         if target.is_literal && SINK_DEVICES.contains(&target.text.as_str()) {
             return;
         }
-        let is_certain = target.is_literal && (!place.may_have_moved || target.text.starts_with('/'));
+        let is_certain = target.is_literal && (!position.may_have_moved || target.text.starts_with('/'));
         let mut file = self.evaluate_file_access(&self.command.cwd, redirection.access.into(), &target.text);
         if self.allows_arbitrary_code {
             // Permission for arbitrary code covers writes, except to files that a rule or their name guards.
@@ -43,7 +43,7 @@ impl CommandEvaluator<'_> {
     pub(super) fn evaluate_arguments(
         &self,
         words: &[ShellWord],
-        place: CommandPosition<'_>,
+        position: CommandPosition<'_>,
         is_allowed: bool,
         reasons: &mut Vec<PolicyReason>,
     ) {
@@ -51,7 +51,7 @@ impl CommandEvaluator<'_> {
         let mut words = words;
         for _ in 0..=MAX_DEPTH {
             for argument in file_arguments(words) {
-                self.evaluate_argument(&argument, place, argument.word_index < named, reasons);
+                self.evaluate_argument(&argument, position, argument.word_index < named, reasons);
             }
             if writes_unnamed_files(words) && !self.allows_arbitrary_code && named < words.len() {
                 let effect = self.policy.preset.guarded_effect(self.kind);
@@ -80,7 +80,7 @@ impl CommandEvaluator<'_> {
     fn evaluate_argument(
         &self,
         argument: &FileArgument<'_>,
-        place: CommandPosition<'_>,
+        position: CommandPosition<'_>,
         is_named: bool,
         reasons: &mut Vec<PolicyReason>,
     ) {
@@ -92,8 +92,8 @@ impl CommandEvaluator<'_> {
                 BuiltInRule::OutsideWorkspace,
             ));
         } else {
-            let own = std::slice::from_ref(&self.command.cwd);
-            let directories = if place.directories.is_empty() { own } else { place.directories };
+            let cwd = std::slice::from_ref(&self.command.cwd);
+            let directories = if position.directories.is_empty() { cwd } else { position.directories };
             for directory in directories {
                 found.extend(self.evaluate_file_access(directory, argument.access, name));
             }
@@ -121,11 +121,11 @@ impl CommandEvaluator<'_> {
         let kind = if access == paths::Access::Read { OperationKind::Read } else { OperationKind::Write };
         let uncertain = PolicyReason::built_in(guarded, BuiltInRule::UncertainTarget);
         let Some(path) = lexical_path_in(directory, name) else { return vec![uncertain] };
-        let by_text = |law: BuiltInRule| {
+        let by_text = |rule: BuiltInRule| {
             let mut reasons = self.policy.evaluate_outside_path(kind, path.as_str(), self.context);
             // A command may write outside the workspace with a person's approval.
             reasons.retain(|reason| reason.basis != ReasonBasis::BuiltIn(BuiltInRule::OutsideWorkspace));
-            reasons.push(PolicyReason::built_in(guarded, law));
+            reasons.push(PolicyReason::built_in(guarded, rule));
             let protection =
                 self.find_protection(&path, access).unwrap_or_else(|| paths::find_protection(&path, access));
             reasons.extend(

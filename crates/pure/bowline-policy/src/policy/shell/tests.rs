@@ -15,7 +15,7 @@ fn check(lines: &[&str], expected: Expect) {
                 let shown: Vec<String> = line.commands.iter().map(show_command).collect();
                 writeln!(out, "{}", shown.join(" | ")).unwrap();
             }
-            Err(why) => writeln!(out, "! {why}").unwrap(),
+            Err(error) => writeln!(out, "! {error}").unwrap(),
         }
     }
     expected.assert_eq(&out);

@@ -28,23 +28,23 @@ impl ListItem for TestItem {
 
 /// Each step pushes an item (`=`) or extends one (`+`).
 fn check(cap: (u64, u64), steps: &[(&'static str, char, &str)], expected: Expect) {
-    let mut shelf = BoundedList::new(ListLimits { items: cap.0, bytes: cap.1 });
+    let mut list = BoundedList::new(ListLimits { items: cap.0, bytes: cap.1 });
     let mut out = String::new();
     for &(name, step, letters) in steps {
         if step == '=' {
-            shelf.push(TestItem(name, letters.to_owned()));
-        } else if let Some(position) = shelf.find(0, name) {
-            shelf.update(position, |thing| thing.1.push_str(letters));
+            list.push(TestItem(name, letters.to_owned()));
+        } else if let Some(position) = list.find(0, name) {
+            list.update(position, |item| item.1.push_str(letters));
         }
-        for thing in shelf.iter() {
-            write!(out, "{}:{} ", thing.0, thing.1).unwrap();
-            if thing.0 != "-" {
-                assert_eq!(shelf.find(0, thing.0).and_then(|at| shelf.get(at)).unwrap().1, thing.1);
-                assert_eq!(shelf.find(1, thing.0), None);
+        for item in list.iter() {
+            write!(out, "{}:{} ", item.0, item.1).unwrap();
+            if item.0 != "-" {
+                assert_eq!(list.find(0, item.0).and_then(|at| list.get(at)).unwrap().1, item.1);
+                assert_eq!(list.find(1, item.0), None);
             }
         }
-        let EvictionStats { items, bytes } = shelf.evicted();
-        writeln!(out, "| lost {items}/{bytes} of {}", shelf.total_pushed()).unwrap();
+        let EvictionStats { items, bytes } = list.evicted();
+        writeln!(out, "| lost {items}/{bytes} of {}", list.total_pushed()).unwrap();
     }
     expected.assert_eq(&out);
 }
@@ -122,24 +122,24 @@ fn a_shelf_for_nothing_holds_nothing() {
 
 #[test]
 fn changing_what_is_gone_changes_nothing() {
-    let mut shelf = BoundedList::new(ListLimits { items: 1, bytes: 100 });
-    let gone = shelf.push(TestItem("a", "A".into()));
-    shelf.push(TestItem("b", "B".into()));
-    shelf.update(gone, |thing| thing.1.push('x'));
-    shelf.update(1000, |thing| thing.1.push('x'));
-    assert_eq!(shelf.total_pushed(), 2);
-    assert_eq!(shelf.iter().map(|thing| thing.1.as_str()).collect::<Vec<_>>(), ["B"]);
+    let mut list = BoundedList::new(ListLimits { items: 1, bytes: 100 });
+    let gone = list.push(TestItem("a", "A".into()));
+    list.push(TestItem("b", "B".into()));
+    list.update(gone, |item| item.1.push('x'));
+    list.update(1000, |item| item.1.push('x'));
+    assert_eq!(list.total_pushed(), 2);
+    assert_eq!(list.iter().map(|item| item.1.as_str()).collect::<Vec<_>>(), ["B"]);
 }
 
 #[test]
 fn ten_thousand_ids_are_each_found() {
-    let mut shelf = BoundedList::new(ListLimits { items: 10_000, bytes: 1 << 20 });
+    let mut list = BoundedList::new(ListLimits { items: 10_000, bytes: 1 << 20 });
     let names: Vec<&'static str> = (0..12_000).map(|at| &*at.to_string().leak()).collect();
     for name in &names {
-        shelf.push(TestItem(name, String::new()));
+        list.push(TestItem(name, String::new()));
     }
     let found =
-        |name: &str| shelf.find(0, name).and_then(|at| shelf.get(at)).is_some_and(|thing| thing.0 == name);
-    assert!(names[..2000].iter().all(|name| shelf.find(0, name).is_none()));
+        |name: &str| list.find(0, name).and_then(|at| list.get(at)).is_some_and(|item| item.0 == name);
+    assert!(names[..2000].iter().all(|name| list.find(0, name).is_none()));
     assert!(names[2000..].iter().all(|name| found(name)));
 }

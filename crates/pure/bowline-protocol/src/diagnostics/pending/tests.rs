@@ -8,25 +8,25 @@ use super::*;
 use crate::diagnostics::{DiagnosticSeverity, TextRange};
 
 /// Inserts files with a message of the given length, or without diagnostics, and shows what is pending then.
-fn check(puts: &[(&str, usize)], expect: Expect) {
-    let mut waiting = PendingDiagnostics::default();
-    for (path, length) in puts {
-        let one = Diagnostic {
+fn check(inserts: &[(&str, usize)], expect: Expect) {
+    let mut pending = PendingDiagnostics::default();
+    for (path, length) in inserts {
+        let diagnostic = Diagnostic {
             range: TextRange::default(),
             severity: DiagnosticSeverity::Error,
             message: "x".repeat(*length),
             source: None,
             code: None,
         };
-        waiting.insert((*path).to_owned(), if *length == 0 { Vec::new() } else { vec![one] });
+        pending.insert((*path).to_owned(), if *length == 0 { Vec::new() } else { vec![diagnostic] });
     }
-    let mut told = String::new();
-    while let Some((path, diagnostics)) = waiting.take_oldest() {
-        let lengths: Vec<usize> = diagnostics.iter().map(|one| one.message.len()).collect();
-        writeln!(told, "{path} {lengths:?}").unwrap();
+    let mut out = String::new();
+    while let Some((path, diagnostics)) = pending.take_oldest() {
+        let lengths: Vec<usize> = diagnostics.iter().map(|diagnostic| diagnostic.message.len()).collect();
+        writeln!(out, "{path} {lengths:?}").unwrap();
     }
-    assert_eq!(waiting.bytes, 0);
-    expect.assert_eq(&told);
+    assert_eq!(pending.bytes, 0);
+    expect.assert_eq(&out);
 }
 
 #[test]

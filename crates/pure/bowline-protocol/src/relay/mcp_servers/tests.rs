@@ -17,7 +17,7 @@ fn a_server_is_added_and_nothing_else_changes() {
         r#"{"id":1,"params":{"mcpServers":null,"cwd":"/w"}}"#,
         r#"{"id":1,"params":{}}"#,
     ];
-    let told: String = lines
+    let out: String = lines
         .iter()
         .map(|line| {
             let name = choose_server_name(line.as_bytes());
@@ -37,7 +37,7 @@ fn a_server_is_added_and_nothing_else_changes() {
         {"id":1,"params":{"mcpServers":[{"name":"bowline"}],"cwd":"/w"}}
         {"id":1,"params":{"mcpServers":[{"name":"bowline"}]}}
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&out);
 }
 
 #[test]

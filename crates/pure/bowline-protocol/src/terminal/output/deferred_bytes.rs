@@ -38,10 +38,10 @@ struct DeferredPiece {
 impl DeferredBytes {
     /// Adds bytes if they can be deferred. Returns whether they were.
     pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
-        let Some(text) = min_text_len(bytes) else { return false };
-        self.pieces.push_back(DeferredPiece { bytes: bytes.to_vec(), min_text: text });
+        let Some(min_text) = min_text_len(bytes) else { return false };
+        self.pieces.push_back(DeferredPiece { bytes: bytes.to_vec(), min_text });
         self.bytes += bytes.len();
-        self.min_text += text;
+        self.min_text += min_text;
         true
     }
 
@@ -72,8 +72,8 @@ impl DeferredBytes {
 
     /// Returns the remaining bytes, piece by piece.
     pub(super) fn take(&mut self) -> impl Iterator<Item = Vec<u8>> + use<> {
-        let Self { mut pieces, has_dropped: dropped, .. } = std::mem::take(self);
-        if let (true, Some(first)) = (dropped, pieces.front_mut()) {
+        let Self { mut pieces, has_dropped, .. } = std::mem::take(self);
+        if let (true, Some(first)) = (has_dropped, pieces.front_mut()) {
             let begin = memchr(ESC, &first.bytes).unwrap_or(first.bytes.len());
             first.bytes.drain(..begin);
         }
@@ -91,17 +91,17 @@ fn min_text_len(bytes: &[u8]) -> Option<usize> {
         return None;
     }
     let bytes = &bytes[memchr(ESC, bytes)?..];
-    let (mut letters, mut taken) = (0, 0);
+    let (mut letters, mut consumed) = (0, 0);
     for block in bytes.chunks(BLOCK) {
-        let (mut block_letters, mut block_taken) = (0_u8, 0_u8);
+        let (mut block_letters, mut block_consumed) = (0_u8, 0_u8);
         for &byte in block {
             block_letters += u8::from(byte.cast_signed() >= b'@'.cast_signed());
-            block_taken += u8::from(!byte.is_ascii()) + 2 * u8::from(byte == ESC);
+            block_consumed += u8::from(!byte.is_ascii()) + 2 * u8::from(byte == ESC);
         }
         letters += usize::from(block_letters);
-        taken += usize::from(block_taken);
+        consumed += usize::from(block_consumed);
     }
-    Some(letters.saturating_sub(taken))
+    Some(letters.saturating_sub(consumed))
 }
 
 /// Returns whether a control string begins in a piece.

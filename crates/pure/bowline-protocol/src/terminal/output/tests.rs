@@ -78,12 +78,12 @@ fn bytes_that_are_no_utf8_are_replaced() {
 #[test]
 fn a_character_in_pieces_is_waited_for() {
     let mut output = TerminalOutput::new(100);
-    let mut seen = Vec::new();
+    let mut texts = Vec::new();
     for byte in "ä€😀".bytes() {
         output.push(&[byte]);
-        seen.push(output.text().to_owned());
+        texts.push(output.text().to_owned());
     }
-    assert_eq!(seen, ["", "ä", "ä", "ä", "ä€", "ä€", "ä€", "ä€", "ä€😀"]);
+    assert_eq!(texts, ["", "ä", "ä", "ä", "ä€", "ä€", "ä€", "ä€", "ä€😀"]);
 }
 
 #[test]
@@ -268,8 +268,8 @@ proptest! {
 
     #[test]
     fn a_word_is_looked_at_byte_by_byte(bytes in any::<[u8; 8]>()) {
-        let odd = super::non_plain_bytes(u64::from_le_bytes(bytes)).to_le_bytes();
-        prop_assert_eq!(odd.map(|byte| byte == 0), bytes.map(super::is_plain));
+        let non_plain = super::non_plain_bytes(u64::from_le_bytes(bytes)).to_le_bytes();
+        prop_assert_eq!(non_plain.map(|byte| byte == 0), bytes.map(super::is_plain));
     }
 }
 

@@ -18,20 +18,20 @@ impl NameMapping {
     /// Learns the names from a recorded message and its real counterpart.
     pub(super) fn learn_pair(&mut self, recorded: &Value, real: &Value) {
         for name in MAPPED_FIELDS {
-            if let (Some(then), Some(now)) = (recorded[name].as_str(), real[name].as_str()) {
-                self.names.insert(then.to_owned(), now.to_owned());
+            if let (Some(old), Some(new)) = (recorded[name].as_str(), real[name].as_str()) {
+                self.names.insert(old.to_owned(), new.to_owned());
             }
         }
-        if let (Some(then), Some(now)) = (recorded["cwd"].as_str(), real["cwd"].as_str()) {
-            self.map_directory(then, now);
+        if let (Some(old), Some(new)) = (recorded["cwd"].as_str(), real["cwd"].as_str()) {
+            self.map_directory(old, new);
         }
     }
 
     /// Learns the replacement for a recorded directory.
-    pub(super) fn map_directory(&mut self, then: &str, now: &str) {
-        self.directories.retain(|(known, _)| known != then);
-        if then != now && then.len() > 1 {
-            self.directories.push((then.to_owned(), now.to_owned()));
+    pub(super) fn map_directory(&mut self, recorded: &str, real: &str) {
+        self.directories.retain(|(known, _)| known != recorded);
+        if recorded != real && recorded.len() > 1 {
+            self.directories.push((recorded.to_owned(), real.to_owned()));
             // Of nested directories the inner one takes precedence.
             self.directories.sort_by_key(|(known, _)| std::cmp::Reverse(known.len()));
         }
@@ -72,11 +72,15 @@ impl NameMapping {
             Some(path) => ("file://", path),
             None => ("", text.as_str()),
         };
-        let begins =
-            |then: &str| path.strip_prefix(then).filter(|rest| rest.is_empty() || rest.starts_with('/'));
-        let found = self.directories.iter().find_map(|(then, now)| begins(then).map(|rest| (now, rest)));
-        let Some(fitted) = found.map(|(now, rest)| format!("{scheme}{now}{rest}")) else { return false };
-        *text = fitted;
+        let strip_directory = |recorded: &str| {
+            path.strip_prefix(recorded).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let found = self
+            .directories
+            .iter()
+            .find_map(|(recorded, real)| strip_directory(recorded).map(|rest| (real, rest)));
+        let Some(mapped) = found.map(|(real, rest)| format!("{scheme}{real}{rest}")) else { return false };
+        *text = mapped;
         true
     }
 }

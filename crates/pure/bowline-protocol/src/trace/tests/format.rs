@@ -29,13 +29,13 @@ fn any_bytes_are_one_line_that_reads_back() {
         "é\u{2028}".as_bytes(),
         deep.as_bytes(),
     ];
-    let mut told = String::new();
+    let mut out = String::new();
     for message in messages {
         let line = encode_entry(&entry(message));
         let (end, body) = line.split_last().unwrap();
         assert_eq!((*end, body.contains(&b'\n')), (b'\n', false));
         assert_eq!(decode_line(body), Some(TraceLine::Message(entry(message))));
-        told += &String::from_utf8(line).unwrap().chars().take(110).collect::<String>();
+        out += &String::from_utf8(line).unwrap().chars().take(110).collect::<String>();
     }
     expect![[r#"
         {"us":7,"from":"client","to":"agent","message":{"jsonrpc":"2.0","id":1,"method":"m"}}
@@ -49,20 +49,20 @@ fn any_bytes_are_one_line_that_reads_back() {
         {"us":7,"from":"client","to":"agent","message":"\ud800"}
         {"us":7,"from":"client","to":"agent","text":"{}{}"}
         {"us":7,"from":"client","to":"agent","text":"é "}
-        {"us":7,"from":"client","to":"agent","message":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["#]].assert_eq(&told);
+        {"us":7,"from":"client","to":"agent","message":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["#]].assert_eq(&out);
 }
 
 proptest! {
     #[test]
-    fn what_is_written_comes_back(bytes in proptest::collection::vec(any::<u8>(), 0..60), us in any::<u64>()) {
+    fn an_entry_is_read_back_as_written(bytes in proptest::collection::vec(any::<u8>(), 0..60), elapsed_us in any::<u64>()) {
         let bytes: Vec<u8> = bytes.into_iter().filter(|byte| *byte != b'\n').collect();
-        let entry = TraceEntry { elapsed_us: us, from: TraceSide::Agent, to: TraceSide::Proxy, bytes };
+        let entry = TraceEntry { elapsed_us, from: TraceSide::Agent, to: TraceSide::Proxy, bytes };
         let line = encode_entry(&entry);
         prop_assert_eq!(decode_line(&line[..line.len() - 1]), Some(TraceLine::Message(entry)));
     }
 
     #[test]
-    fn a_reader_takes_anything(lines in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..6)) {
+    fn a_reader_accepts_any_bytes(lines in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..6)) {
         let mut reader = TraceReader::default();
         for line in lines {
             reader.read(&line);
@@ -73,24 +73,24 @@ proptest! {
 /// Reads lines, and shows each record.
 fn check(lines: &[u8], expect: Expect) {
     let mut reader = TraceReader::default();
-    let mut told = String::new();
+    let mut out = String::new();
     for line in lines.split(|byte| *byte == b'\n') {
-        told += &match reader.read(line) {
+        out += &match reader.read(line) {
             None => "-\n".to_owned(),
-            Some(TraceRecord::Message(TraceEntry { elapsed_us: us, from, to, bytes })) => {
-                format!("{us} {from} → {to} {}\n", String::from_utf8_lossy(&bytes))
+            Some(TraceRecord::Message(TraceEntry { elapsed_us, from, to, bytes })) => {
+                format!("{elapsed_us} {from} → {to} {}\n", String::from_utf8_lossy(&bytes))
             }
             Some(other) => format!("{other:?}\n"),
         };
     }
-    expect.assert_eq(&told);
+    expect.assert_eq(&out);
 }
 
 #[test]
 fn a_trace_is_read_past_what_is_broken() {
     let mut file = encode_header(1_772_355_912_250);
     file.extend(encode_entry(&entry(b"{\"id\":1}")));
-    file.extend(b"garbage\n{\"us\":1,\"from\":\"nobody\",\"to\":\"agent\",\"text\":\"\"}\n\n");
+    file.extend(b"garbage\n{\"us\":1,\"from\":\"server\",\"to\":\"agent\",\"text\":\"\"}\n\n");
     file.extend(b"{\"us\":1,\"from\":\"agent\",\"to\":\"client\",\"text\":\"a\",\"bytes\":\"a\"}\n");
     file.extend(b"{\"us\":1,\"from\":\"agent\",\"to\":\"client\",\"bytes\":\"\xe2\x82\xac\"}\n");
     file.extend(b"{\"us\":2,\"later\":true,\"from\":\"agent\",\"to\":\"client\",\"text\":\"kept\"}\n");
@@ -143,9 +143,9 @@ words"#,
 }
 
 #[test]
-fn what_does_not_fit_is_counted_where_it_is_missing() {
+fn dropped_messages_are_counted_at_their_position() {
     let mut backlog = Backlog::new(200);
-    let mut told = String::new();
+    let mut out = String::new();
     // The long one does not fit, which does not affect the short one.
     for size in [10, 500, 20, 300, 300] {
         backlog.push(entry(&vec![b'x'; size]));
@@ -153,7 +153,7 @@ fn what_does_not_fit_is_counted_where_it_is_missing() {
     backlog.record_loss(5);
     let mut drain = |backlog: &mut Backlog| {
         while let Some(item) = backlog.pop() {
-            told += &match item {
+            out += &match item {
                 BacklogItem::Message(entry) => format!("{} bytes\n", entry.bytes.len()),
                 BacklogItem::Gap(gap) => format!("lost {gap:?}\n"),
             };
@@ -172,5 +172,5 @@ fn what_does_not_fit_is_counted_where_it_is_missing() {
         136 bytes
         lost TraceGap { messages: 1, bytes: 0 }
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&out);
 }

@@ -35,28 +35,28 @@ fn check(recording: &str, role: TraceSide, cwd: Option<&str>, peer: &str, expect
         })
         .collect();
     let mut player = ReplayPlayer::new(&entries, role, cwd);
-    let mut told = String::new();
-    let mut tell = |actions: Vec<ReplayAction>| {
+    let mut out = String::new();
+    let mut record = |actions: Vec<ReplayAction>| {
         for action in actions {
             match action {
-                ReplayAction::Send(bytes) => writeln!(told, "{}", String::from_utf8_lossy(&bytes)).unwrap(),
-                ReplayAction::Diverged(why) => writeln!(told, "! {why}").unwrap(),
+                ReplayAction::Send(bytes) => writeln!(out, "{}", String::from_utf8_lossy(&bytes)).unwrap(),
+                ReplayAction::Diverged(reason) => writeln!(out, "! {reason}").unwrap(),
             }
         }
     };
-    tell(player.start());
+    record(player.start());
     for line in peer.trim().lines() {
-        tell(player.receive(line.as_bytes()));
+        record(player.receive(line.as_bytes()));
     }
     writeln!(
-        told,
+        out,
         "over: {}, diverged: {}, left: {:?}",
         player.is_finished(),
         player.has_diverged(),
         player.describe_remaining()
     )
     .unwrap();
-    expect.assert_eq(&told);
+    expect.assert_eq(&out);
 }
 
 #[test]
@@ -242,10 +242,10 @@ fn a_proxy_is_the_agent_of_its_client_and_the_client_of_its_agent() {
         [(&editor[..], agent), (&agents, client), (&editor, client), (&agents, agent), (&both, agent)]
     {
         let mut player = ReplayPlayer::new(entries, role, None);
-        let mut said = player.start();
-        said.extend(player.receive(if role == agent { ask } else { answer }.as_bytes()));
+        let mut actions = player.start();
+        actions.extend(player.receive(if role == agent { ask } else { answer }.as_bytes()));
         let expected = if role == agent { answer } else { ask };
-        assert_eq!(said, [ReplayAction::Send(expected.as_bytes().to_vec())], "{role} {entries:?}");
+        assert_eq!(actions, [ReplayAction::Send(expected.as_bytes().to_vec())], "{role} {entries:?}");
         assert_eq!((player.is_finished(), player.describe_remaining()), (true, None));
     }
 }

@@ -9,7 +9,7 @@ use crate::trace::{AnswerOutcome, TraceMessageKind, TraceReader, TraceRecord, Tr
 /// Adds messages behind `> ` and `< `, 1 ms apart, and shows each step.
 fn check(wire: &str, expect: Expect) {
     let (mut reader, mut sequence) = (TraceReader::default(), TraceSequence::default());
-    let mut told = String::new();
+    let mut out = String::new();
     for (at, line) in wire.trim().lines().enumerate() {
         let Some(TraceRecord::Message(mut entry)) = reader.read(line.as_bytes()) else { panic!("{line}") };
         entry.elapsed_us = u64::try_from(at).unwrap() * 1000;
@@ -23,21 +23,21 @@ fn check(wire: &str, expect: Expect) {
             }
             TraceMessageKind::Other => "?".to_owned(),
         };
-        let whose = [step.session, step.call].into_iter().flatten().collect::<Vec<_>>().join("/");
-        writeln!(told, "{} {kind} [{whose}] {}", entry.from, step.summary).unwrap();
+        let ids = [step.session, step.call].into_iter().flatten().collect::<Vec<_>>().join("/");
+        writeln!(out, "{} {kind} [{ids}] {}", entry.from, step.summary).unwrap();
     }
     for call in sequence.calls() {
         writeln!(
-            told,
+            out,
             "call {} {:?} {} {:?} ×{}",
             call.id, call.title, call.status, call.first_last_us, call.messages
         )
         .unwrap();
     }
     for open in sequence.unanswered() {
-        writeln!(told, "open {} {} {}", open.from, open.method, open.id).unwrap();
+        writeln!(out, "open {} {} {}", open.from, open.method, open.id).unwrap();
     }
-    expect.assert_eq(&told);
+    expect.assert_eq(&out);
 }
 
 #[test]

@@ -256,8 +256,8 @@ proptest! {
     fn it_does_not_matter_which_endings_the_new_text_has(new in text(), old in text()) {
         prop_assume!(old.contains('\n'));
         let (contents, ended) = line_contents_of(&new);
-        let with = |ending: &str| contents.join(ending) + if ended && !contents.is_empty() { ending } else { "" };
-        let (with_lf, with_crlf) = (with("\n"), with("\r\n"));
+        let join = |ending: &str| contents.join(ending) + if ended && !contents.is_empty() { ending } else { "" };
+        let (with_lf, with_crlf) = (join("\n"), join("\r\n"));
         prop_assert_eq!(fit_line_endings(&with_lf, &old), fit_line_endings(&with_crlf, &old));
         prop_assert_eq!(fit_line_endings(&new, &old), fit_line_endings(&with_crlf, &old));
     }

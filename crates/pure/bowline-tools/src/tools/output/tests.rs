@@ -6,14 +6,14 @@ use super::{MAX_OUTPUT_BYTES, NewOutput, clip_output, output_since};
 
 #[test]
 fn what_was_dropped_at_the_start_is_not_told_again() {
-    let news = |seen, now| output_since(seen, now);
-    assert_eq!(news("", "one\n"), NewOutput { text: "one\n", has_gap: false });
-    assert_eq!(news("one\n", "one\n"), NewOutput { text: "", has_gap: false });
-    assert_eq!(news("one\ntwo\n", "one\ntwo\nthree\n"), NewOutput { text: "three\n", has_gap: false });
-    assert_eq!(news("one\ntwo\n", "two\nthree\n"), NewOutput { text: "three\n", has_gap: false });
-    assert_eq!(news("one\ntwo\n", "four\n"), NewOutput { text: "four\n", has_gap: true });
+    let new_output = |seen, now| output_since(seen, now);
+    assert_eq!(new_output("", "one\n"), NewOutput { text: "one\n", has_gap: false });
+    assert_eq!(new_output("one\n", "one\n"), NewOutput { text: "", has_gap: false });
+    assert_eq!(new_output("one\ntwo\n", "one\ntwo\nthree\n"), NewOutput { text: "three\n", has_gap: false });
+    assert_eq!(new_output("one\ntwo\n", "two\nthree\n"), NewOutput { text: "three\n", has_gap: false });
+    assert_eq!(new_output("one\ntwo\n", "four\n"), NewOutput { text: "four\n", has_gap: true });
     // Such a short overlap may be a coincidence.
-    assert_eq!(news("one\n", "\nfour\n"), NewOutput { text: "\nfour\n", has_gap: true });
+    assert_eq!(new_output("one\n", "\nfour\n"), NewOutput { text: "\nfour\n", has_gap: true });
 }
 
 proptest! {

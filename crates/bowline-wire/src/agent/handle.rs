@@ -1,0 +1,286 @@
+//! The handle by which a client calls the agent.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use agent_client_protocol_schema::v1::{
+    AuthenticateRequest, AuthenticateResponse, CancelNotification, CloseSessionRequest, CloseSessionResponse,
+    DeleteSessionRequest, DeleteSessionResponse, ExtNotification, ExtRequest, ExtResponse,
+    ForkSessionRequest, ForkSessionResponse, InitializeRequest, InitializeResponse, ListSessionsRequest,
+    ListSessionsResponse, LoadSessionRequest, LoadSessionResponse, LogoutRequest, LogoutResponse, McpServer,
+    MessageMcpNotification, NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse,
+    ResumeSessionRequest, ResumeSessionResponse, SessionId, SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
+};
+use bowline_protocol::capabilities::version;
+use bowline_protocol::capabilities::{
+    AgentCapabilityGate, AgentMethod, CapabilityError, ClientCapabilityGate, ClientMethod,
+};
+
+use crate::caller::{CallError, Caller};
+use crate::client::handle::{call_extension, notify_extension};
+use crate::message::methods::{SetSessionModelRequest, SetSessionModelResponse};
+
+/// The agent at the other end. Using a capability that it did not advertise fails before anything is sent.
+#[derive(Debug, Clone)]
+pub struct AgentHandle {
+    inner: Arc<AgentHandleInner>,
+}
+
+#[derive(Debug)]
+struct AgentHandleInner {
+    caller: Caller,
+    gate: OnceLock<AgentCapabilityGate>,
+    advertised: OnceLock<ClientCapabilityGate>,
+}
+
+impl AgentHandle {
+    pub(crate) fn new(caller: Caller) -> Self {
+        AgentHandle {
+            inner: Arc::new(AgentHandleInner { caller, gate: OnceLock::new(), advertised: OnceLock::new() }),
+        }
+    }
+
+    /// Returns the capabilities that we advertised; none before `initialize`.
+    pub(crate) fn advertised(&self) -> ClientCapabilityGate {
+        self.inner.advertised.get().cloned().unwrap_or_default()
+    }
+
+    /// Checks that we advertised a method.
+    pub(crate) fn check_advertised(&self, method: ClientMethod) -> Result<(), CapabilityError> {
+        match self.inner.advertised.get() {
+            Some(gate) => gate.check(method),
+            None => ClientCapabilityGate::default().check(method),
+        }
+    }
+
+    /// Returns the capabilities that the agent advertised; none before it answered `initialize`.
+    #[must_use]
+    pub fn gate(&self) -> AgentCapabilityGate {
+        self.inner.gate.get().cloned().unwrap_or_default()
+    }
+
+    /// Checks that the agent serves a method.
+    ///
+    /// # Errors
+    /// Returns the missing capability.
+    pub fn check(&self, method: AgentMethod) -> Result<(), CapabilityError> {
+        match self.inner.gate.get() {
+            Some(gate) => gate.check(method),
+            None => AgentCapabilityGate::default().check(method),
+        }
+    }
+
+    /// Returns the connection itself, for messages that the protocol does not define.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        &self.inner.caller
+    }
+
+    /// Agrees on a version and capabilities. It has to be the first call, and is made once. It requests the latest
+    /// version that we support, regardless of the one in `request`.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails, or if the agent answers with an unsupported version: then the
+    /// connection is closed.
+    pub async fn initialize(&self, mut request: InitializeRequest) -> Result<InitializeResponse, CallError> {
+        request.protocol_version = version::LATEST;
+        // The first advertised capabilities stay: an agent may rely on them.
+        self.inner.advertised.get_or_init(|| ClientCapabilityGate::new(request.client_capabilities.clone()));
+        let response = self.inner.caller.call(&request).await?;
+        if let Err(unsupported) = version::check_version(response.protocol_version) {
+            self.inner.caller.close();
+            return Err(unsupported.into());
+        }
+        self.inner.gate.get_or_init(|| AgentCapabilityGate::new(response.agent_capabilities.clone()));
+        Ok(response)
+    }
+
+    /// Logs in with a method that the agent offered.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn authenticate(
+        &self,
+        request: AuthenticateRequest,
+    ) -> Result<AuthenticateResponse, CallError> {
+        self.check(AgentMethod::Authenticate)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Logs out.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn logout(&self, request: LogoutRequest) -> Result<LogoutResponse, CallError> {
+        self.check(AgentMethod::Logout)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Starts a session.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn new_session(&self, request: NewSessionRequest) -> Result<NewSessionResponse, CallError> {
+        self.check_setup(AgentMethod::NewSession, &request.mcp_servers, &request.additional_directories)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Loads a session. Its history arrives as updates, all of which are handled before this returns.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn load_session(&self, request: LoadSessionRequest) -> Result<LoadSessionResponse, CallError> {
+        self.check_setup(AgentMethod::LoadSession, &request.mcp_servers, &request.additional_directories)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Resumes a session without receiving its history.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn resume_session(
+        &self,
+        request: ResumeSessionRequest,
+    ) -> Result<ResumeSessionResponse, CallError> {
+        self.check_setup(AgentMethod::ResumeSession, &request.mcp_servers, &request.additional_directories)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Copies a session.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn fork_session(&self, request: ForkSessionRequest) -> Result<ForkSessionResponse, CallError> {
+        self.check_setup(AgentMethod::ForkSession, &request.mcp_servers, &request.additional_directories)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Lists the sessions that the agent has stored.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn list_sessions(
+        &self,
+        request: ListSessionsRequest,
+    ) -> Result<ListSessionsResponse, CallError> {
+        self.check(AgentMethod::ListSessions)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Ends a session and everything that runs in it.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn close_session(
+        &self,
+        request: CloseSessionRequest,
+    ) -> Result<CloseSessionResponse, CallError> {
+        self.check(AgentMethod::CloseSession)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Deletes a session.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn delete_session(
+        &self,
+        request: DeleteSessionRequest,
+    ) -> Result<DeleteSessionResponse, CallError> {
+        self.check(AgentMethod::DeleteSession)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Switches the mode of a session.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn set_session_mode(
+        &self,
+        request: SetSessionModeRequest,
+    ) -> Result<SetSessionModeResponse, CallError> {
+        self.check(AgentMethod::SetMode)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Sets a config option of a session.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn set_session_config_option(
+        &self,
+        request: SetSessionConfigOptionRequest,
+    ) -> Result<SetSessionConfigOptionResponse, CallError> {
+        self.check(AgentMethod::SetConfigOption)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Switches the model of a session by the older method.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn set_session_model(
+        &self,
+        request: SetSessionModelRequest,
+    ) -> Result<SetSessionModelResponse, CallError> {
+        self.check(AgentMethod::SetMode)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Sends a prompt and waits for the end of the turn. Every update of the turn is handled before this returns.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn prompt(&self, request: PromptRequest) -> Result<PromptResponse, CallError> {
+        self.check(AgentMethod::Prompt)?;
+        self.gate().check_prompt(&request.prompt)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Cancels the turn of a session. The agent then answers the prompt with the stop reason `cancelled`.
+    ///
+    /// # Errors
+    /// Fails when the agent is gone.
+    pub async fn cancel(&self, session_id: impl Into<SessionId>) -> Result<(), CallError> {
+        self.check(AgentMethod::Cancel)?;
+        self.inner.caller.notify(&CancelNotification::new(session_id)).await
+    }
+
+    /// Calls an extension method.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails.
+    pub async fn ext_request(&self, request: ExtRequest) -> Result<ExtResponse, CallError> {
+        call_extension(&self.inner.caller, request).await
+    }
+
+    /// Sends a notification while an MCP server of this client answers the agent's request.
+    ///
+    /// # Errors
+    /// Fails when the agent is gone.
+    pub async fn mcp_notification(&self, notification: &MessageMcpNotification) -> Result<(), CallError> {
+        self.inner.caller.notify(notification).await
+    }
+
+    /// Sends an extension notification.
+    ///
+    /// # Errors
+    /// Fails when the agent is gone.
+    pub async fn ext_notification(&self, notification: ExtNotification) -> Result<(), CallError> {
+        notify_extension(&self.inner.caller, notification).await
+    }
+
+    /// Checks the requirements shared by all methods that start a session.
+    fn check_setup(
+        &self,
+        method: AgentMethod,
+        servers: &[McpServer],
+        directories: &[PathBuf],
+    ) -> Result<(), CapabilityError> {
+        let gate = self.gate();
+        gate.check(method)?;
+        gate.check_mcp_servers(servers)?;
+        gate.check_additional_directories(directories)
+    }
+}

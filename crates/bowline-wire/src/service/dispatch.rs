@@ -1,0 +1,81 @@
+//! Conversion between raw params and typed handlers, shared by both ends.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use agent_client_protocol_schema::v1::{Error, ExtResponse};
+use bowline_protocol::rpc_error::RpcError;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::message::body::JsonBody;
+use crate::message::methods::{self, RpcRequest};
+use crate::service::{RawParams, ServiceResponse, UncheckedParamsError};
+
+/// Parses the params and passes them to `handle`.
+pub(crate) fn handle_request<R, F>(
+    params: RawParams<'_>,
+    handle: impl FnOnce(R) -> F,
+) -> Result<ServiceResponse, UncheckedParamsError>
+where
+    R: RpcRequest,
+    F: Future<Output = Result<R::Response, Error>> + Send + 'static,
+{
+    Ok(match params.parse::<R>()? {
+        Ok(request) => respond_with(handle(request)),
+        Err(error) => respond_error(invalid_params(R::METHOD, &error)),
+    })
+}
+
+/// Answers with what a handler returns.
+pub(crate) fn respond_with<T, F>(handler: F) -> ServiceResponse
+where
+    T: Serialize,
+    F: Future<Output = Result<T, Error>> + Send + 'static,
+{
+    ServiceResponse::Deferred(Box::pin(async move {
+        JsonBody::from_value(&handler.await?)
+            .map_err(|error| RpcError::Internal { reason: error.to_string() }.into())
+    }))
+}
+
+/// Answers with an error.
+pub(crate) fn respond_error(failure: RpcError) -> ServiceResponse {
+    ServiceResponse::Ready(Err(failure.into()))
+}
+
+/// Answers a method that is not served.
+pub(crate) fn method_not_found<T>(method: &str) -> Result<T, Error> {
+    Err(RpcError::UnknownMethod { method: Some(method.to_owned()) }.into())
+}
+
+/// Describes what is wrong with params, without quoting them.
+pub(crate) fn invalid_params(method: &str, error: &serde_json::Error) -> RpcError {
+    RpcError::InvalidParams {
+        reason: format!("the params of {method} are wrong: {}", methods::describe_json_error(error)),
+    }
+}
+
+/// Returns whether a method is an extension, which the protocol leaves undefined.
+pub(crate) fn is_extension(method: &str) -> bool {
+    method.starts_with('_')
+}
+
+/// Returns the raw params of an extension.
+pub(crate) fn to_raw_params(params: RawParams<'_>) -> Result<Arc<RawValue>, UncheckedParamsError> {
+    match params {
+        RawParams::Missing => Ok(RawValue::NULL.to_owned().into()),
+        RawParams::Checked(params) => Ok(params.to_owned().into()),
+        RawParams::Unchecked(text) => {
+            RawValue::from_string(text.to_owned()).map(Into::into).map_err(|_| UncheckedParamsError)
+        }
+    }
+}
+
+/// Answers with an extension's raw result.
+pub(crate) fn respond_raw<F>(handler: F) -> ServiceResponse
+where
+    F: Future<Output = Result<ExtResponse, Error>> + Send + 'static,
+{
+    ServiceResponse::Deferred(Box::pin(async move { Ok(JsonBody::from_raw(&handler.await?.0)) }))
+}
