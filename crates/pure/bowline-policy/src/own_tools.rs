@@ -23,7 +23,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use self::request_shapes::{
-    InputLocation, OMITTED_INPUT_PREFIX, REQUEST_SHAPES, RequestCheck, TITLE_FORM, ToolName, parse_tool_name,
+    InputLocation, META_NAME_FORM, OMITTED_INPUT_PREFIX, REQUEST_SHAPES, RequestCheck, TITLE_FORM, ToolName,
+    parse_tool_name,
 };
 use crate::paths::{Access, find_protected_components};
 use bowline_protocol::relay::ToolCallMessage;
@@ -33,6 +34,9 @@ mod request_shapes;
 /// The maximum number of calls tracked per session; the oldest are evicted, and requests for those pass to the
 /// editor.
 pub const MAX_CALLS: usize = 256;
+
+/// The `effect_kind` of a call of vibe that uses neither a file nor a command of its own.
+const TOOL_EFFECT: &str = "tool";
 
 /// A tool of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +86,8 @@ enum AnnouncedCall {
     ByTitle(usize),
     /// Marked as the call of an MCP tool, with server and tool in its input.
     ByInput(usize),
+    /// By the registered name of the tool in its `_meta`, with the tool's input.
+    ByMeta(usize),
     /// Any other call; whether its input is known and names no secret file.
     Other { names_no_secret: bool },
 }
@@ -174,6 +180,12 @@ impl OwnTools {
         tool.filter(|at| self.may_skip_prompt(*at, arguments))
     }
 
+    fn tool_from_meta(&self, fields: &ToolCallFields<'_>) -> Option<usize> {
+        let meta = fields.meta.as_ref().filter(|meta| meta.effect_kind.as_deref() == Some(TOOL_EFFECT))?;
+        let name = parse_tool_name(META_NAME_FORM, &self.server, meta.registered_name.as_deref()?)?;
+        self.tool_index(name)
+    }
+
     /// Returns whether a tool may be used with an input without a separate question: it asks itself, or the input
     /// names no secret file.
     fn may_skip_prompt(&self, at: usize, input: Option<&RawValue>) -> bool {
@@ -184,6 +196,9 @@ impl OwnTools {
     fn classify_announcement(&self, fields: &ToolCallFields<'_>) -> Option<AnnouncedCall> {
         if fields.meta.as_ref().and_then(|meta| meta.is_mcp_tool_call) == Some(true) {
             return self.tool_from_input(fields.raw_input).map(AnnouncedCall::ByInput);
+        }
+        if let Some(at) = self.tool_from_meta(fields) {
+            return self.may_skip_prompt(at, fields.raw_input).then_some(AnnouncedCall::ByMeta(at));
         }
         let titled = fields.title.as_deref().and_then(|title| self.tool_from_title(title));
         let titled = titled.filter(|_| fields.kind != Some(ToolKind::Execute));
@@ -203,6 +218,10 @@ impl OwnTools {
         let is_unchanged = match announced {
             AnnouncedCall::ByInput(at) => {
                 fields.raw_input.is_none() || self.tool_from_input(fields.raw_input) == Some(at)
+            }
+            AnnouncedCall::ByMeta(at) => {
+                (fields.meta.is_none() || self.tool_from_meta(fields) == Some(at))
+                    && (fields.raw_input.is_none() || self.may_skip_prompt(at, fields.raw_input))
             }
             AnnouncedCall::ByTitle(at) => {
                 let title = fields.title.as_deref().and_then(|title| title.split(' ').next());
@@ -226,7 +245,11 @@ impl OwnTools {
             }
             ToolName::AnnouncedInput => match self.announced_call(&request.tool_call.tool_call_id)? {
                 AnnouncedCall::ByInput(at) => Some(at),
-                AnnouncedCall::ByTitle(_) | AnnouncedCall::Other { .. } => None,
+                AnnouncedCall::ByTitle(_) | AnnouncedCall::ByMeta(_) | AnnouncedCall::Other { .. } => None,
+            },
+            ToolName::AnnouncedMeta => match self.announced_call(&request.tool_call.tool_call_id)? {
+                AnnouncedCall::ByMeta(at) => Some(at),
+                AnnouncedCall::ByTitle(_) | AnnouncedCall::ByInput(_) | AnnouncedCall::Other { .. } => None,
             },
         }
     }
@@ -246,7 +269,9 @@ impl OwnTools {
             },
             InputLocation::Announcement => match self.announced_call(&call.tool_call_id) {
                 // Its input was checked when it was announced.
-                Some(AnnouncedCall::ByInput(marked)) if marked == at => ToolInput::WithoutSecrets,
+                Some(AnnouncedCall::ByInput(marked) | AnnouncedCall::ByMeta(marked)) if marked == at => {
+                    ToolInput::WithoutSecrets
+                }
                 Some(AnnouncedCall::Other { names_no_secret: true }) => ToolInput::WithoutSecrets,
                 _ => ToolInput::Unknown,
             },
@@ -402,6 +427,10 @@ struct ToolCallMeta {
     claude_code: Option<ClaudeMeta>,
     #[serde(default, rename = "toolName")]
     tool_name: Option<String>,
+    #[serde(default, rename = "tool_name")]
+    registered_name: Option<String>,
+    #[serde(default)]
+    effect_kind: Option<String>,
     #[serde(default)]
     is_mcp_tool_call: Option<bool>,
     #[serde(default)]

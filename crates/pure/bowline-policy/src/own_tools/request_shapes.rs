@@ -55,6 +55,8 @@ pub(super) enum ToolName {
     },
     /// In the input of the announced call, which is marked as an MCP tool call.
     AnnouncedInput,
+    /// In the `_meta` of the announced call.
+    AnnouncedMeta,
 }
 
 /// A text of a request.
@@ -105,6 +107,9 @@ const NON_COMMAND_TOOLS: &[PromptBehavior] = &[PromptBehavior::BeforeWrite, Prom
 /// The name under which most agents register a tool. None of our tools has two underscores in its name, so no tool of
 /// another server can have the same name.
 const REGISTERED_NAME_FORM: &str = "mcp__{server}__{tool}";
+
+/// The name that vibe gives a tool of an MCP server in the `_meta` of a call.
+pub(super) const META_NAME_FORM: &str = "mcp_{server}.{tool}";
 
 /// The title that fast-agent gives a call.
 pub(super) const TITLE_FORM: &str = "{server}/{tool}";
@@ -181,6 +186,21 @@ pub(super) const REQUEST_SHAPES: &[RequestShape] = &[
         versions: &["2.1.0"],
         mark: RequestMark::OnlyOptions(&["approve_once", "approve_always", "reject"]),
         names: &[ToolName::Text { at: TextLocation::Title, form: REGISTERED_NAME_FORM, tools: ALL_TOOLS }],
+        input: InputLocation::Announcement,
+        checks: &[RequestCheck::NoKindOrInput],
+    },
+    // Names only a call, and asks about everything with these options. The announced call has the tool's registered
+    // name in its `_meta`: the server is a group of tools, and vibe renames a group if its name is taken.
+    RequestShape {
+        agent: "vibe",
+        versions: &["3.0.2"],
+        mark: RequestMark::OnlyOptions(&[
+            "allow_once",
+            "allow_always",
+            "allow_always_permanent",
+            "reject_once",
+        ]),
+        names: &[ToolName::AnnouncedMeta],
         input: InputLocation::Announcement,
         checks: &[RequestCheck::NoKindOrInput],
     },

@@ -158,6 +158,12 @@ fn each_version_in_the_table_has_a_recording_that_is_recognised() {
         ),
         ("kimi-code", "2.1.0", vec![kimi("1:a", registered)], "edit_text_file approve_once"),
         (
+            "vibe",
+            "3.0.2",
+            vec![vibe("1", "mcp_bowline.edit_text_file", input.clone()), vibe_permission_request("1")],
+            "edit_text_file allow_once",
+        ),
+        (
             "fast-agent",
             "0.10.46",
             fast("1", "bowline/edit_text_file", "edit", input.clone()).to_vec(),
@@ -751,6 +757,107 @@ fn a_request_of_kimi_is_ours_by_its_title_and_a_read_by_the_call_that_it_announc
             read_text_file approve_once, passes
             passes, passes
             read_text_file approve_once, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+        "#]],
+    );
+}
+
+/// An announcement of vibe 3.0.2.
+fn vibe(id: &str, tool: &str, input: Value) -> Value {
+    announce(json!({
+        "toolCallId": id, "title": tool, "kind": "other", "status": "in_progress", "rawInput": input,
+        "_meta": {"tool_name": tool, "effect_kind": "tool"},
+    }))
+}
+
+/// A request of vibe 3.0.2.
+fn vibe_permission_request(id: &str) -> Value {
+    let options = json!([
+        {"optionId": "allow_once", "name": "Allow once", "kind": "allow_once"},
+        {"optionId": "allow_always", "name": "Allow for remainder of this session", "kind": "allow_always"},
+        {"optionId": "allow_always_permanent", "name": "Always allow", "kind": "allow_always"},
+        {"optionId": "reject_once", "name": "Deny", "kind": "reject_once"},
+    ]);
+    permission_request_with(json!({"toolCallId": id}), Value::Null, options)
+}
+
+#[test]
+fn a_request_of_vibe_is_ours_by_the_registered_name_of_the_call_that_it_announced() {
+    let (read, edit) = ("mcp_bowline.read_text_file", "mcp_bowline.edit_text_file");
+    let path = |path: &str| json!({"path": path});
+    let becomes = |id: &str, changed: Value| {
+        let mut changed = changed;
+        changed["sessionUpdate"] = json!("tool_call_update");
+        changed["toolCallId"] = json!(id);
+        update(changed)
+    };
+    // A command of vibe's own, whatever its text.
+    let mut shell = vibe("shell", "bash", json!({"command": edit}));
+    shell["params"]["update"]["title"] = json!(edit);
+    shell["params"]["update"]["_meta"]["effect_kind"] = json!("shell");
+    let mut of_other_kind = vibe("kind", edit, path("a.txt"));
+    of_other_kind["params"]["update"]["_meta"]["effect_kind"] = json!("shell");
+    let mut by_title = vibe("title", edit, path("a.txt"));
+    by_title["params"]["update"].as_object_mut().unwrap().remove("_meta");
+    let mut with_input = vibe_permission_request("edit");
+    with_input["params"]["toolCall"]["rawInput"] = json!({"command": edit});
+    let mut of_a_path = vibe_permission_request("edit");
+    of_a_path["params"]["options"][1]["optionId"] = json!("allow_session_exact");
+    check(
+        &[
+            vibe_permission_request("not announced"),
+            vibe("edit", edit, path("a.txt")),
+            vibe_permission_request("edit"),
+            with_input,
+            of_a_path,
+            becomes("edit", json!({"status": "in_progress"})),
+            vibe_permission_request("edit"),
+            vibe("run", "mcp_bowline.execute", json!({"command": "make"})),
+            vibe_permission_request("run"),
+            vibe("read", read, path("a.txt")),
+            vibe_permission_request("read"),
+            becomes("read", json!({"rawInput": path(".env")})),
+            vibe_permission_request("read"),
+            vibe("secret", read, path(".env")),
+            vibe_permission_request("secret"),
+            vibe("unknown", read, Value::Null),
+            vibe_permission_request("unknown"),
+            // Other servers, one of them under a name that vibe had to change, and an unknown tool.
+            vibe("other", "mcp_other.edit_text_file", path("a.txt")),
+            vibe_permission_request("other"),
+            vibe("renamed", "mcp_bowline_1a2b3c4d.edit_text_file", path("a.txt")),
+            vibe_permission_request("renamed"),
+            vibe("missing", "mcp_bowline.publish", path("a.txt")),
+            vibe_permission_request("missing"),
+            shell,
+            vibe_permission_request("shell"),
+            of_other_kind,
+            vibe_permission_request("kind"),
+            by_title,
+            vibe_permission_request("title"),
+            becomes("edit", json!({"_meta": {"tool_name": "bash", "effect_kind": "shell"}})),
+            vibe_permission_request("edit"),
+            becomes("run", json!({"status": "completed"})),
+            vibe_permission_request("run"),
+        ],
+        expect![[r#"
+            passes, passes
+            edit_text_file allow_once, edit_text_file allow_once
+            passes, passes
+            passes, passes
+            edit_text_file allow_once, edit_text_file allow_once
+            execute allow_once, execute allow_once
+            read_text_file allow_once, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
             passes, passes
             passes, passes
             passes, passes
