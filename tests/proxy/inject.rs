@@ -145,6 +145,31 @@ fn undoing_a_tool_write_restores_the_typed_text() {
     .assert_eq(&format!("{told}{changes}{undone}"));
 }
 
+/// Toad 0.6.20 answers so for every missing file; another editor may have a document that was never saved.
+#[test]
+fn empty_text_of_a_file_that_does_not_exist_is_no_file_to_bring_back() {
+    let steps = r#"
+{"calls": [{"name": "mcp__bowline__write_text_file", "input": {"path": "new.txt", "content": "new\n"}}]}
+{"expect": "new.txt", "text": "Done."}
+"#;
+    let mut desk = UnsavedEditor::start(project_with_file(), &[], &all_capabilities(), steps);
+    desk.set_unsaved("new.txt", "");
+    let said = desk.run_turn(|_| ());
+    let (session, told) = (desk.session.clone(), format!("{}{said}\n", desk.log));
+    let scene = desk.close();
+    assert_eq!(scene.read_file("new.txt"), "new\n");
+    let changes = scene.run(&["changes"]);
+    assert!(changes.contains(" created  new.txt"), "{changes}");
+    let undone = scene.run(&["undo", "--session", &session]);
+    assert!(!scene.has_file("new.txt"), "{undone}");
+    expect![[r#"
+        asks Write $PROJECT/new.txt
+        writes "new\n"
+        Done.
+    "#]]
+    .assert_eq(&told);
+}
+
 #[test]
 fn writes_of_a_bowline_editor_are_recorded_once() {
     let scene = project_with_file();

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::paths::{self, Access, AdmissionError, LexicalPath, PathError, Root, RootMode};
 use bowline_protocol::capabilities::{ClientCapabilityGate, ClientMethod};
+use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::SessionId;
 use bowline_text::lines::LineWindow;
@@ -43,6 +44,7 @@ use crate::agent_options::{AgentOptions, AgentPaths, ToolSet};
 use crate::tools::mcp::McpSource;
 use client_texts::ClientTexts;
 use disk_checks::DiskChecks;
+use disk_comparison::DiskContent;
 
 /// The backend that serves an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -326,7 +328,10 @@ impl SessionRuntime {
         let wants_whole_file = window == LineWindow::default();
         let (text, whole, disk_comparison) = match backend {
             Backend::Client => {
-                let read = self.client_files().read(path, window).await;
+                let read = match self.client_files().read(path, window).await {
+                    Ok(text) if text.is_empty() => self.check_empty_text(path, text).await,
+                    read => read,
+                };
                 match &read {
                     Ok(text) if wants_whole_file => self.client_texts().insert(path, text.clone()),
                     Err(error) if error.is_file_missing() => self.client_texts().remove(path),
@@ -359,6 +364,19 @@ impl SessionRuntime {
             }
         };
         Ok(ServedText { text, whole, backend, disk_comparison })
+    }
+
+    /// Returns the client's empty text, or an error if a known quirk of the client explains it: the file is missing.
+    async fn check_empty_text(&self, path: &str, text: Arc<String>) -> Result<Arc<String>, RuntimeError> {
+        let (options, client) = (self.options(), self.client().info());
+        let meant = Workaround::MissingFileForEmptyText;
+        match Quirk::find(options.quirks, PeerRole::Client, client, meant) {
+            Some(quirk) if self.read_disk(path).await == DiskContent::Missing => {
+                options.log.write_line(quirk.log_line(path));
+                Err(RuntimeError::Failed(RpcError::ResourceNotFound { uri: Some(path.to_owned()) }))
+            }
+            _ => Ok(text),
+        }
     }
 
     /// Writes a file through a given backend.

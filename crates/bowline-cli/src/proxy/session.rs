@@ -229,6 +229,15 @@ impl EngineSession for LocalEngineSession {
         let (session, news) = (self.session.clone(), self.news.clone());
         Box::pin(async move {
             let EditorWriteRequest { path, editor_text, new_text, agent_has_read, call } = write;
+            let editor_text = match editor_text {
+                // Some editors have empty text for a file that does not exist. Undo has to remove that file.
+                Some(text)
+                    if text.is_empty() && matches!(read_from_disk(&session, &path).await, Ok(None)) =>
+                {
+                    None
+                }
+                editor_text => editor_text,
+            };
             let text = match &editor_text {
                 // The agent knows the content on disk, but not the unsaved edits.
                 Some(editor_text) if !agent_has_read => {

@@ -48,6 +48,8 @@ pub enum Workaround {
     EmptyTextForMissingFile,
     /// An answer to `fs/read_text_file` without content is read as a missing file, if the disk agrees.
     MissingFileForNoContent,
+    /// Empty content in an answer to `fs/read_text_file` is read as a missing file, if the disk agrees.
+    MissingFileForEmptyText,
 }
 
 impl Workaround {
@@ -55,6 +57,7 @@ impl Workaround {
         match self {
             Self::EmptyTextForMissingFile => "a missing file is read as empty text",
             Self::MissingFileForNoContent => "an answer without content is taken for a missing file",
+            Self::MissingFileForEmptyText => "empty text is taken for a missing file",
         }
     }
 }
@@ -109,7 +112,7 @@ pub struct Quirk {
 }
 
 /// Every known fault.
-pub const QUIRKS: [Quirk; 2] = [
+pub const QUIRKS: [Quirk; 3] = [
     Quirk {
         role: PeerRole::Agent,
         name: "gemini-cli",
@@ -125,6 +128,13 @@ pub const QUIRKS: [Quirk; 2] = [
         versions: VersionRange::ALL,
         workaround: Workaround::MissingFileForNoContent,
         reason: "it answers with a result that has no content where it cannot open a file",
+    },
+    Quirk {
+        role: PeerRole::Client,
+        name: "toad",
+        versions: VersionRange::ALL,
+        workaround: Workaround::MissingFileForEmptyText,
+        reason: "it answers with empty text where it cannot open a file",
     },
 ];
 
