@@ -112,7 +112,7 @@ pub struct Quirk {
 }
 
 /// Every known fault.
-pub const QUIRKS: [Quirk; 3] = [
+pub const QUIRKS: [Quirk; 4] = [
     Quirk {
         role: PeerRole::Agent,
         name: "gemini-cli",
@@ -135,6 +135,14 @@ pub const QUIRKS: [Quirk; 3] = [
         versions: VersionRange::ALL,
         workaround: Workaround::MissingFileForEmptyText,
         reason: "it answers with empty text where it cannot open a file",
+    },
+    Quirk {
+        role: PeerRole::Client,
+        name: "CodeCompanion.nvim",
+        // Its version never changes.
+        versions: VersionRange::ALL,
+        workaround: Workaround::MissingFileForEmptyText,
+        reason: "it answers with empty text where there is no file",
     },
 ];
 

@@ -64,7 +64,8 @@ fn a_log_line_says_what_is_done_for_whom_and_why() {
     expect![[r#"
         /w/a\n.txt: a missing file is read as empty text for gemini-cli: it reads a file before it creates it, and gives up on any error (BOWLINE_NO_QUIRKS=1 turns this off)
         /w/a\n.txt: an answer without content is taken for a missing file for Agentic.nvim: it answers with a result that has no content where it cannot open a file (BOWLINE_NO_QUIRKS=1 turns this off)
-        /w/a\n.txt: empty text is taken for a missing file for toad: it answers with empty text where it cannot open a file (BOWLINE_NO_QUIRKS=1 turns this off)"#]]
+        /w/a\n.txt: empty text is taken for a missing file for toad: it answers with empty text where it cannot open a file (BOWLINE_NO_QUIRKS=1 turns this off)
+        /w/a\n.txt: empty text is taken for a missing file for CodeCompanion.nvim: it answers with empty text where there is no file (BOWLINE_NO_QUIRKS=1 turns this off)"#]]
     .assert_eq(&lines.join("\n"));
 }
 
