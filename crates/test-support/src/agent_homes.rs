@@ -97,6 +97,23 @@ pub fn kimi_env(model: &str) -> EnvVars {
     ]
 }
 
+/// Prepares a home for vibe.
+///
+/// # Errors
+/// Fails if the home cannot be written.
+pub fn prepare_vibe(home: &Path, model: &str) -> Result<EnvVars> {
+    let settings = format!(
+        "active_model = \"{MODEL}\"\nenable_telemetry = false\nenable_update_checks = false\n\
+         enable_auto_update = false\nenable_connectors = false\n\n[experiments]\nenable = false\n\n\
+         # Otherwise it makes an extra request to the model for a title.\n\
+         [session_logging]\ngenerate_titles = false\n\n\
+         [[providers]]\nname = \"test\"\napi_base = \"{model}/v1\"\n\n\
+         [[models]]\nname = \"{MODEL}\"\nprovider = \"test\"\nalias = \"{MODEL}\"\n"
+    );
+    write_file(&home.join(".vibe"), "config.toml", &settings)?;
+    Ok(EnvVars::new())
+}
+
 fn write_file(directory: &Path, name: &str, text: &str) -> Result<()> {
     std::fs::create_dir_all(directory)?;
     Ok(std::fs::write(directory.join(name), text)?)

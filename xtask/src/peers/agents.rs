@@ -20,6 +20,11 @@ use std::process::Command;
 const ELIZA: &str = "elizacp@12.0.0";
 
 const PYTHON_CHECK: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 13))";
+
+/// The message for a machine without the Python of the pinned packages.
+pub(super) const PYTHON_MISSING: &str =
+    "needs Python 3.13 with venv: install it so that `python3.13` finds it";
+
 const GEMINI: &str = "node_modules/@google/gemini-cli/bundle/gemini.js";
 
 const CLAUDE: &str = "node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js";
@@ -50,11 +55,13 @@ pub enum PublishedAgent {
     Qwen,
     /// The npm package `@moonshot-ai/kimi-code`: uses the client's files and terminals.
     Kimi,
+    /// The Python package `mistral-vibe`: accesses files directly, and asks for permission before commands.
+    Vibe,
 }
 
 impl PublishedAgent {
     /// Every agent.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::FastAgent,
         Self::Gemini,
         Self::Eliza,
@@ -63,6 +70,7 @@ impl PublishedAgent {
         Self::Codex,
         Self::Qwen,
         Self::Kimi,
+        Self::Vibe,
     ];
 
     /// Returns the agent's name, which is also the name of its folders.
@@ -76,6 +84,7 @@ impl PublishedAgent {
             Self::Codex => "codex-acp",
             Self::Qwen => "qwen",
             Self::Kimi => "kimi-code",
+            Self::Vibe => "vibe",
         }
     }
 
@@ -91,6 +100,7 @@ impl PublishedAgent {
             Self::Claude | Self::Codex => &["node", &program],
             Self::Qwen => &[&newer_node, &program, "--acp", "--auth-type", "openai"],
             Self::Kimi => &[&newer_node, &program, "acp"],
+            Self::Vibe => &[&program],
         };
         words.iter().map(ToString::to_string).collect()
     }
@@ -105,6 +115,7 @@ impl PublishedAgent {
             Self::Codex => CODEX,
             Self::Qwen => QWEN,
             Self::Kimi => KIMI,
+            Self::Vibe => "bin/vibe-acp",
         })
     }
 
@@ -118,6 +129,7 @@ impl PublishedAgent {
             Self::Codex => Some("450 MB"),
             Self::Qwen => Some("110 MB"),
             Self::Kimi => Some("60 MB"),
+            Self::Vibe => Some("350 MB"),
         }
     }
 
@@ -135,12 +147,9 @@ impl PublishedAgent {
             return StepOutcome::Skipped(reason);
         }
         let installed = match self {
-            Self::FastAgent => match find_python() {
-                Some(python) => install_fast_agent(&python, &places),
-                None => {
-                    let missing = "needs Python 3.13 with venv: install it so that `python3.13` finds it";
-                    return StepOutcome::missing(missing, world.is_ci);
-                }
+            Self::FastAgent | Self::Vibe => match find_python() {
+                Some(python) => install_pinned_packages(&python, &places, &[]),
+                None => return StepOutcome::missing(PYTHON_MISSING, world.is_ci),
             },
             Self::OpenCode if (OS, ARCH) != ("linux", "x86_64") => {
                 return StepOutcome::missing("is pinned for Linux on x86-64 alone", world.is_ci);
@@ -165,7 +174,7 @@ impl PublishedAgent {
     pub(super) fn is_installed(self, root: &Path) -> bool {
         let places = self.dirs(root);
         let current = match self {
-            Self::FastAgent => is_current(&places, "requirements.txt"),
+            Self::FastAgent | Self::Vibe => is_current(&places, "requirements.txt"),
             Self::Gemini | Self::Claude | Self::Codex => {
                 is_current(&places, "package-lock.json") && super::has_node()
             }
@@ -181,9 +190,9 @@ impl PublishedAgent {
     }
 }
 
-/// Returns an interpreter of the one Python version that fast-agent supports, including one that pyenv has installed
-/// but not activated.
-fn find_python() -> Option<PathBuf> {
+/// Returns an interpreter of the one Python version that fast-agent supports and that the packages of others are pinned
+/// for, including one that pyenv has installed but not activated.
+pub(super) fn find_python() -> Option<PathBuf> {
     let will_do = |program: &Path| runs_successfully(program, &["-c", PYTHON_CHECK]);
     let by_name = ["python3.13", "python3"].map(PathBuf::from);
     by_name.into_iter().find(|program| will_do(program)).or_else(|| {
@@ -193,10 +202,12 @@ fn find_python() -> Option<PathBuf> {
     })
 }
 
-fn install_fast_agent(python: &Path, places: &PeerDirs) -> anyhow::Result<()> {
+/// Installs Python packages of which every one is pinned; `how` is passed to pip.
+pub(super) fn install_pinned_packages(python: &Path, places: &PeerDirs, how: &[&str]) -> anyhow::Result<()> {
     let requirements = places.source.join("requirements.txt");
-    // Every package is pinned, so there is nothing to resolve, and most modules are never imported.
-    install_requirements(python, &requirements, &places.target, &["--no-deps", "--no-compile"])
+    // There is nothing to resolve, and most modules are never imported.
+    let how = [&["--no-deps", "--no-compile"], how].concat();
+    install_requirements(python, &requirements, &places.target, &how)
 }
 
 fn install_npm(places: &PeerDirs, program: &str, how: &[&str]) -> anyhow::Result<()> {
@@ -263,7 +274,8 @@ mod tests {
             node /my repo/target/peers/claude-agent-acp/node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js
             node /my repo/target/peers/codex-acp/node_modules/@agentclientprotocol/codex-acp/dist/index.js
             node /my repo/target/peers/qwen/node_modules/@qwen-code/qwen-code/cli-entry.js --acp --auth-type openai
-            node /my repo/target/peers/kimi-code/node_modules/@moonshot-ai/kimi-code/dist/main.mjs acp"#]]
+            node /my repo/target/peers/kimi-code/node_modules/@moonshot-ai/kimi-code/dist/main.mjs acp
+            /my repo/target/peers/vibe/bin/vibe-acp"#]]
         .assert_eq(&commands.join("\n"));
     }
 

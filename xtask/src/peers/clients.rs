@@ -3,7 +3,7 @@
 //! They drive our agent in tests. acpx depends on an older version of the TypeScript SDK, which contains the SDK's
 //! example client; the example clients of the Python SDK are in its source distribution.
 
-use super::agents::{BuildProfile, install_crate};
+use super::agents::{BuildProfile, PYTHON_MISSING, find_python, install_crate, install_pinned_packages};
 use super::{InstallScope, PeerDirs, SdkPeer, copy_files, is_current, write_stamp};
 use crate::RepoContext;
 use crate::command::run_as_progress;
@@ -30,26 +30,30 @@ pub enum PublishedClient {
     Acpx,
     /// The crate `yopo`: sends one prompt, and handles only permission requests.
     Yopo,
+    /// The Python package `batrachian-toad`: a terminal interface with files and terminals. A script presses its keys.
+    Toad,
 }
 
 impl PublishedClient {
     /// Every client.
-    pub const ALL: [Self; 2] = [Self::Acpx, Self::Yopo];
+    pub const ALL: [Self; 3] = [Self::Acpx, Self::Yopo, Self::Toad];
 
     /// Returns the client's name, which is also the name of its folders.
     pub fn name(self) -> &'static str {
         match self {
             Self::Acpx => "acpx",
             Self::Yopo => "yopo",
+            Self::Toad => "toad",
         }
     }
 
     /// Returns the command that starts the client. Callers append the client's own arguments.
     pub fn command(self, root: &Path) -> Vec<String> {
-        let target = self.dirs(root).target;
+        let PeerDirs { source, target } = self.dirs(root);
         let words = match self {
             Self::Acpx => vec![node_program(&target), target.join(ACPX)],
             Self::Yopo => vec![target.join("bin/yopo")],
+            Self::Toad => vec![target.join("bin/python"), source.join("drive.py")],
         };
         words.iter().map(|word| word.display().to_string()).collect()
     }
@@ -73,6 +77,18 @@ impl PublishedClient {
             Self::Yopo => {
                 StepOutcome::from_result(install_crate(&world.root, &places, YOPO, BuildProfile::Debug))
             }
+            Self::Toad if extent == InstallScope::Usual && !self.is_installed(&world.root) => {
+                StepOutcome::Skipped("takes 60 MB: `cargo xtask peers --all` installs it".into())
+            }
+            Self::Toad => match find_python() {
+                // Toad declares Python 3.14; its script makes up for what an older one lacks.
+                Some(python) => StepOutcome::from_result(install_pinned_packages(
+                    &python,
+                    &places,
+                    &["--ignore-requires-python"],
+                )),
+                None => StepOutcome::missing(PYTHON_MISSING, world.is_ci),
+            },
         }
     }
 
@@ -83,6 +99,7 @@ impl PublishedClient {
             Self::Acpx => is_current(&places, "package-lock.json") && places.target.join(ACPX).is_file(),
             // Cargo decides whether the build is up to date.
             Self::Yopo => places.target.join("bin/yopo").is_file(),
+            Self::Toad => is_current(&places, "requirements.txt") && places.target.join("bin/toad").is_file(),
         }
     }
 }
@@ -173,6 +190,7 @@ mod tests {
         expect![[r#"
             node /my repo/target/peers/acpx/node_modules/acpx/dist/cli.js
             /my repo/target/peers/yopo/bin/yopo
+            /my repo/target/peers/toad/bin/python /my repo/tests/peers/toad/drive.py
             /my repo/target/peers/python/bin/python /my repo/target/peers/python/examples/gemini.py
             node /my repo/target/peers/acpx/node_modules/@agentclientprotocol/sdk/dist/examples/client.js"#]]
         .assert_eq(&commands.join("\n"));
@@ -192,12 +210,15 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_long_to_build_is_left_out_and_said_so() {
+    fn what_takes_long_or_much_room_is_left_out_and_said_so() {
         let root = tempfile::tempdir().unwrap();
         let world = RepoContext { root: root.path().to_owned(), is_ci: true };
-        let outcome = PublishedClient::Yopo.install(&world, InstallScope::Usual);
-        expect![[r#"Skipped("takes minutes to build: `cargo xtask peers --all` installs it")"#]]
-            .assert_eq(&format!("{outcome:?}"));
+        let costly = [PublishedClient::Yopo, PublishedClient::Toad];
+        let outcomes = costly.map(|client| format!("{:?}", client.install(&world, InstallScope::Usual)));
+        expect![[r#"
+            Skipped("takes minutes to build: `cargo xtask peers --all` installs it")
+            Skipped("takes 60 MB: `cargo xtask peers --all` installs it")"#]]
+        .assert_eq(&outcomes.join("\n"));
     }
 
     #[test]

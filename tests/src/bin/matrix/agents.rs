@@ -78,6 +78,7 @@ impl MatrixAgent {
             PublishedAgent::Codex => (Vec::new(), agent_homes::prepare_codex(home, url)?),
             PublishedAgent::Qwen => (Vec::new(), agent_homes::prepare_qwen(home, url)?),
             PublishedAgent::Kimi => (Vec::new(), agent_homes::kimi_env(url)),
+            PublishedAgent::Vibe => (Vec::new(), agent_homes::prepare_vibe(home, url)?),
             PublishedAgent::Eliza => (Vec::new(), EnvVars::new()),
         })
     }
@@ -103,10 +104,20 @@ impl MatrixAgent {
     /// Returns the model's search for the added tools, if the agent does not offer them at once.
     ///
     /// qwen connects to MCP servers only after it has reported the session as open, and its model must search for their
-    /// tools; neither a server nor an editor can change that.
+    /// tools. vibe's model is told only the server's name; it must search for the tools, and calls them from a program
+    /// that it writes. Neither a server nor an editor can change that.
     pub(crate) fn tool_search(self) -> Option<ModelReply> {
-        let query = json!({"query": "select:mcp__bowline__edit_text_file"});
-        (self == Self::Published(PublishedAgent::Qwen)).then(|| ModelReply::call("tool_search", query))
+        let (tool, query) = match self {
+            Self::Published(PublishedAgent::Qwen) => {
+                ("tool_search", json!({"query": "select:mcp__bowline__edit_text_file"}))
+            }
+            Self::Published(PublishedAgent::Vibe) => (
+                "search_tool_functions",
+                json!({"mode": "details", "functions": ["mcp_bowline.edit_text_file"]}),
+            ),
+            _ => return None,
+        };
+        Some(ModelReply::call(tool, query))
     }
 
     /// Returns whether a scripted model drives the agent.
@@ -139,7 +150,10 @@ impl MatrixAgent {
         let (name, args) = match way {
             ToolRoute::Proxy => {
                 let (name, args) = proxy_tool_call(step);
-                (proxy_tool_name(agent, name)?, args)
+                match agent {
+                    PublishedAgent::Vibe => ("run_typescript".to_owned(), vibe_program(name, &args)),
+                    _ => (proxy_tool_name(agent, name)?, args),
+                }
             }
             ToolRoute::Direct => own_tool_call(agent, step)?,
         };
@@ -169,8 +183,14 @@ fn proxy_tool_name(agent: PublishedAgent, name: &str) -> Option<String> {
         }
         PublishedAgent::Codex => format!("mcp__bowline.{name}"),
         PublishedAgent::Gemini => format!("mcp_bowline_{name}"),
-        PublishedAgent::Eliza => return None,
+        // vibe's model calls no tool of a server by name.
+        PublishedAgent::Eliza | PublishedAgent::Vibe => return None,
     })
+}
+
+/// Returns the input of vibe's tool for programs: a program that calls one tool of the server `bowline`.
+fn vibe_program(tool: &str, args: &Value) -> Value {
+    json!({"code": format!("async function main() {{ return await tools.mcp_bowline.{tool}({args}); }}")})
 }
 
 /// Returns the agent's own tool for a step.
@@ -226,6 +246,14 @@ fn own_tool_call(agent: PublishedAgent, step: &ScriptStep<'_>) -> Option<(String
         (PublishedAgent::Kimi, ScriptStep::Run { command }) => {
             call("Bash", json!({"command": command, "description": "run"}))
         }
+        (PublishedAgent::Vibe, ScriptStep::Read { path }) => call("read_file", json!({"path": path})),
+        (PublishedAgent::Vibe, ScriptStep::Edit { path, old, new }) => {
+            call("edit", json!({"file_path": path, "old_string": old, "new_string": new}))
+        }
+        (PublishedAgent::Vibe, ScriptStep::Write { path, content }) => {
+            call("write_file", json!({"path": path, "content": content}))
+        }
+        (PublishedAgent::Vibe, ScriptStep::Run { command }) => call("bash", json!({"command": command})),
         (PublishedAgent::FastAgent, ScriptStep::Read { path }) => {
             call("read_text_file", json!({"path": path}))
         }

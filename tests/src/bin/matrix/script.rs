@@ -20,6 +20,10 @@ pub(crate) const EDITED: &str = "one\n2\nthree\nnot saved yet\n";
 pub(crate) const MAKE_COMMAND: &str = "echo made > made.txt";
 pub(crate) const ENDLESS_COMMAND: &str = "touch started; sleep 600";
 
+/// The directory of the projects. In `/tmp`, codex-acp's sandbox leaves an empty `.git`, and kimi-code asks less in what
+/// it takes for a repository.
+const PROJECTS_DIR: &str = "/var/tmp";
+
 /// The time for an agent's remaining processes to exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -32,7 +36,7 @@ pub(crate) struct MatrixProject {
 
 impl MatrixProject {
     pub(crate) fn new() -> Result<Self> {
-        let base = tempfile::Builder::new().prefix("matrix").tempdir()?;
+        let base = tempfile::Builder::new().prefix("matrix").tempdir_in(PROJECTS_DIR)?;
         let real = base.path().canonicalize()?;
         let (project, home) = (real.join("project"), real.join("home"));
         std::fs::create_dir_all(&project)?;
