@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
-use xtask::peers::{PublishedClient, SdkPeer, python_example_command};
+use xtask::peers::{PublishedClient, SdkPeer, all_files_exist, python_example_command};
 
 use crate::agents::ToolRoute;
 use crate::editor::ANSWER_TIMEOUT;
+use crate::editors::EditorPlugin;
 use crate::report::{MatrixCell, MatrixColumn, MatrixRow, format_questions};
 use crate::script::MatrixProject;
 
@@ -21,21 +22,28 @@ const UNSAVED: &str = "one\ntwo\nthree\nnot saved yet\n";
 pub(crate) enum MatrixClient {
     Sdk(SdkPeer),
     Acpx,
+    /// A terminal interface, whose keys a script presses.
+    Toad,
     /// An example client of the Python SDK, with simulated terminals.
     PythonExample,
+    /// A plugin of an editor.
+    Editor(EditorPlugin),
 }
 
 impl MatrixClient {
     pub(crate) fn all() -> Vec<Self> {
         let sdks = SdkPeer::ALL.into_iter().map(Self::Sdk);
-        sdks.chain([Self::Acpx, Self::PythonExample]).collect()
+        let editors = EditorPlugin::ALL.into_iter().map(Self::Editor);
+        sdks.chain([Self::Acpx, Self::Toad, Self::PythonExample]).chain(editors).collect()
     }
 
     pub(crate) fn name(self) -> String {
         match self {
             Self::Sdk(peer) => format!("{} SDK", peer.name()),
-            Self::Acpx => "acpx".to_owned(),
+            Self::Acpx => PublishedClient::Acpx.name().to_owned(),
+            Self::Toad => PublishedClient::Toad.name().to_owned(),
             Self::PythonExample => "python SDK's example".to_owned(),
+            Self::Editor(plugin) => plugin.name().to_owned(),
         }
     }
 
@@ -44,7 +52,7 @@ impl MatrixClient {
         match self {
             Self::Sdk(peer) => Some(peer.sdk_version().to_owned()),
             Self::PythonExample => Some(SdkPeer::Python.sdk_version().to_owned()),
-            Self::Acpx => None,
+            Self::Acpx | Self::Toad | Self::Editor(_) => None,
         }
     }
 
@@ -52,8 +60,38 @@ impl MatrixClient {
         match self {
             Self::Sdk(peer) => peer.client_command(root),
             Self::Acpx => PublishedClient::Acpx.command(root),
+            Self::Toad => PublishedClient::Toad.command(root),
             Self::PythonExample => python_example_command(root, "gemini"),
+            Self::Editor(plugin) => plugin.command(root),
         }
+    }
+
+    /// Returns why the client cannot run here, or `None` if it can.
+    pub(crate) fn missing_reason(self, root: &Path) -> Option<String> {
+        match self {
+            Self::Editor(plugin) => plugin.missing_reason(),
+            _ => (!all_files_exist(&self.command(root)))
+                .then(|| "`cargo xtask peers --all` installs it".to_owned()),
+        }
+    }
+
+    fn variables(self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Editor(plugin) => plugin.variables(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn plugin(self) -> Option<EditorPlugin> {
+        match self {
+            Self::Editor(plugin) => Some(plugin),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the client has text that is not saved.
+    fn has_unsaved_text(self) -> bool {
+        matches!(self, Self::Sdk(SdkPeer::TypeScript) | Self::Editor(_))
     }
 }
 
@@ -162,11 +200,13 @@ fn run_script(
         MatrixClient::Acpx => {
             words.extend(["--approve-all", "--agent", &all, "exec", "go"].map(str::to_owned))
         }
+        // Their scripts send both prompts, and cancel the second turn.
+        MatrixClient::Toad | MatrixClient::Editor(_) => words.push(all),
         MatrixClient::PythonExample => {
             words.extend(["--gemini", &all, "--yolo", "--prompt", "go"].map(str::to_owned));
         }
     }
-    let mut child = spawn(&stage, &words)?;
+    let mut child = spawn(&stage, &words, &client.variables())?;
     let outcome = wait_for_exit(&mut child);
     fill_cells(row, client, &stage);
     outcome.with_context(|| {
@@ -174,19 +214,25 @@ fn run_script(
         log.lines().last().unwrap_or_default().to_owned()
     })?;
     let cancel = match client {
-        MatrixClient::Sdk(_) => Some(cancel_cell(&stage)),
+        MatrixClient::Sdk(_) | MatrixClient::Toad | MatrixClient::Editor(_) => Some(cancel_cell(&stage)),
         MatrixClient::Acpx => Some(interrupt_client(&stage, root, bowline, way, &endless)?),
         MatrixClient::PythonExample => None,
     };
     if let Some(cancel) = cancel {
         row.set_cell(MatrixColumn::Cancel, cancel);
     }
-    row.set_cell(MatrixColumn::Leftovers, stage.end_leftovers());
+    let leftovers = match client {
+        MatrixClient::Toad => {
+            stage.end_leftovers().explain_failure("its `terminal/kill` ends only the outermost shell")
+        }
+        _ => stage.end_leftovers(),
+    };
+    row.set_cell(MatrixColumn::Leftovers, leftovers);
     Ok(())
 }
 
-fn spawn(stage: &MatrixProject, words: &[String]) -> Result<Child> {
-    let mut command = stage.command(words, &[]);
+fn spawn(stage: &MatrixProject, words: &[String], variables: &[(&'static str, String)]) -> Result<Child> {
+    let mut command = stage.command(words, variables);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.spawn().with_context(|| format!("cannot start {}", words[0]))
 }
@@ -207,13 +253,20 @@ fn wait_for_exit(child: &mut Child) -> Result<()> {
 
 fn fill_cells(row: &mut MatrixRow, client: MatrixClient, stage: &MatrixProject) {
     let passed = ClientTraffic::read(stage);
-    row.version = passed.version();
-    let has_unsaved = client == MatrixClient::Sdk(SdkPeer::TypeScript);
+    // A plugin may report no version, or one that never changes.
+    let reported = std::fs::read_to_string(stage.home.join("version")).map(|text| text.trim().to_owned());
+    row.version = reported.unwrap_or_else(|_| passed.version());
+    let has_unsaved = client.has_unsaved_text();
     if has_unsaved {
         let seen = json!(passed.sent).to_string().contains("not saved yet");
+        let cell = if seen { MatrixCell::good("yes") } else { MatrixCell::unexplained("no") };
+        let fault = client.plugin().and_then(EditorPlugin::read_fault);
         row.set_cell(
             MatrixColumn::UnsavedRead,
-            if seen { MatrixCell::good("yes") } else { MatrixCell::unexplained("no") },
+            match fault {
+                Some(fault) => cell.explain_failure(fault),
+                None => cell,
+            },
         );
     } else {
         row.set_cell(MatrixColumn::UnsavedRead, MatrixCell::peer_fault("shows no unsaved text"));
@@ -223,7 +276,14 @@ fn fill_cells(row: &mut MatrixRow, client: MatrixClient, stage: &MatrixProject) 
     let cell = |done: bool, words: &str, failed: &str| {
         if done { MatrixCell::good(passed.count_questions(words)) } else { MatrixCell::unexplained(failed) }
     };
-    row.set_cell(MatrixColumn::Edit, cell(is("a.txt", &expected), "a.txt", "not edited"));
+    let known_fault = client.plugin().and_then(EditorPlugin::edit_fault);
+    row.set_cell(
+        MatrixColumn::Edit,
+        match known_fault.filter(|(text, _)| is("a.txt", text)) {
+            Some((_, fault)) => MatrixCell::peer_fault(fault).with_detail(&passed.count_questions("a.txt")),
+            None => cell(is("a.txt", &expected), "a.txt", "not edited"),
+        },
+    );
     row.set_cell(MatrixColumn::NewFile, cell(is("new.txt", "new\n"), "new.txt", "not created"));
     let ran = is("made.txt", "made\n");
     row.set_cell(
@@ -255,7 +315,7 @@ fn interrupt_client(
     let agent = write_agent_starter(stage, bowline, way, "endless", endless)?.display().to_string();
     let mut words = PublishedClient::Acpx.command(root);
     words.extend(["--approve-all", "--agent", &agent, "exec", "go"].map(str::to_owned));
-    let mut child = spawn(stage, &words)?;
+    let mut child = spawn(stage, &words, &[])?;
     let begun = Instant::now();
     while !stage.project.join("started").exists() && begun.elapsed() < ANSWER_TIMEOUT {
         std::thread::park_timeout(Duration::from_millis(50));

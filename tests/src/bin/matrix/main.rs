@@ -19,6 +19,7 @@ use report::MatrixRow;
 mod agents;
 mod clients;
 mod editor;
+mod editors;
 mod host;
 mod report;
 mod script;
@@ -46,6 +47,12 @@ Some cells need more than their words:
   loaded. In the minute in which a session began, `session/load` so removes what the session held.
 - qwen connects to MCP servers after it has answered that a session is open, and hides their tools: its model finds them by
   `tool_search`. `_meta` of a tool does not change that, and what would (`alwaysLoadTools`) is in qwen's own settings only.
+- vibe tells its model the name of an MCP server and not its tools: the model finds them by `search_tool_functions`, and calls them in a
+  program that it writes. Every tool of every server is offered this way; neither the server nor vibe's settings can change that.
+- Toad has no editor, so it has no unsaved text, and it reads a missing file as empty. It declares Python 3.14 and ran on 3.13, with
+  annotations that are evaluated late; a script pressed its keys.
+- Plugins of Emacs and Neovim come from directories that `BOWLINE_EMACS_PLUGINS` and `BOWLINE_NVIM_PLUGINS` name; the editors of Debian
+  12 are too old for them. codecompanion.nvim reads a missing file as empty, and calls `authenticate` wherever an agent offers it.
 
 Faults of peers that Bowline works around are in one table, `crates/pure/bowline-protocol/src/quirks.rs`; `BOWLINE_NO_QUIRKS=1` turns
 that off.
@@ -64,7 +71,9 @@ async fn main() -> Result<ExitCode> {
     let (mut agents, mut missing_agents) = (Vec::new(), Vec::new());
     for agent in MatrixAgent::all().into_iter().filter(|agent| wanted(&agent.name())) {
         if !all_files_exist(&agent.command(&root)) {
-            missing_agents.push(agent.name());
+            let missing = format!("{} (`cargo xtask peers --all` installs it)", agent.name());
+            eprintln!("NOT RUN: {missing}");
+            missing_agents.push(missing);
             continue;
         }
         let version = agent.pinned_version();
@@ -73,8 +82,10 @@ async fn main() -> Result<ExitCode> {
     }
     let (mut clients, mut missing_clients) = (Vec::new(), Vec::new());
     for client in MatrixClient::all().into_iter().filter(|client| wanted(&client.name())) {
-        if !all_files_exist(&client.command(&root)) {
-            missing_clients.push(client.name());
+        if let Some(reason) = client.missing_reason(&root) {
+            let missing = format!("{} ({reason})", client.name());
+            eprintln!("NOT RUN: {missing}");
+            missing_clients.push(missing);
             continue;
         }
         for way in [ToolRoute::Direct, ToolRoute::Proxy] {

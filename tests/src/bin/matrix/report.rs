@@ -90,6 +90,14 @@ impl MatrixCell {
         Self { mark: self.mark.max(CellMark::PeerFault), text: format!("{}, but {what}", self.text) }
     }
 
+    /// Names the peer's fault that explains a failure, if this is one.
+    pub(crate) fn explain_failure(self, fault: &str) -> Self {
+        match self.mark {
+            CellMark::Unexplained => Self::peer_fault(format!("{}: {fault}", self.text)),
+            CellMark::Good | CellMark::PeerFault => self,
+        }
+    }
+
     /// Combines two cells.
     pub(crate) fn combine(one: Self, other: Self) -> Self {
         Self { mark: one.mark.max(other.mark), text: format!("{}, {}", one.text, other.text) }
@@ -192,7 +200,7 @@ pub(crate) fn error_text(error: &Value) -> String {
     text.lines().next().unwrap_or_default().chars().take(100).collect()
 }
 
-/// Formats a table of rows, followed by the peers that are not installed.
+/// Formats a table of rows, followed by the peers that did not run.
 pub(crate) fn format_table(rows: &[MatrixRow], direct: &str, missing: &[String]) -> String {
     let mut text = String::from("| peer | way |");
     for column in MatrixColumn::ALL {
@@ -206,7 +214,7 @@ pub(crate) fn format_table(rows: &[MatrixRow], direct: &str, missing: &[String])
         text.push('\n');
     }
     if !missing.is_empty() {
-        write!(text, "\nNot installed: {}.\n", missing.join(", ")).ok();
+        write!(text, "\nNot run: {}.\n", missing.join("; ")).ok();
     }
     text
 }
