@@ -332,6 +332,20 @@ async fn sessions_are_listed_by_pages_and_deleted() {
     assert_eq!(program.call_error("session/load", open).await["code"], -32002);
 }
 
+/// An editor that always logs in by key can use a model that needs none.
+#[tokio::test]
+async fn login_by_key_succeeds_where_the_model_needs_none() {
+    let scene = AgentFixture::new();
+    let local = ["--model", "compatible/tiny", "--base-url", "http://127.0.0.1:9/v1"];
+    for (model, succeeds) in [(&local[..], true), (&["--model", "anthropic/claude-opus-4-5"], false)] {
+        let mut program = scene.start_agent(model);
+        program.initialize(json!({})).await;
+        let id = program.request("authenticate", json!({"methodId": "api-key"})).await;
+        let answer = program.wait_for_answer(id).await;
+        assert_eq!(answer["error"].is_null(), succeeds, "{model:?}: {answer}");
+    }
+}
+
 /// Logging in and out return objects, a slash runs a command, and unadvertised blocks are an error.
 #[tokio::test]
 async fn login_slash_commands_and_unadvertised_blocks() {

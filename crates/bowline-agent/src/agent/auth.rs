@@ -41,7 +41,8 @@ pub(super) async fn authenticate(resources: &AgentResources, method: &AuthMethod
             let result = tokio::task::spawn_blocking(move || (keys.providers(), keys.problem())).await;
             let (providers, problem) =
                 result.map_err(|error| RpcError::Internal { reason: error.to_string() })?;
-            if providers.is_empty() {
+            // Some editors always log in by key, even if the user chose a model that needs none.
+            if providers.is_empty() && !has_keyless_model(resources.options.model.as_deref()) {
                 let reason = problem
                     .map_or_else(|| format!("there is no key yet: {KEY_HELP}"), |error| error.to_string());
                 return Err(RpcError::AuthRequired { reason: Some(reason) });
@@ -60,6 +61,12 @@ pub(super) async fn authenticate(resources: &AgentResources, method: &AuthMethod
             Err(RpcError::InvalidParams { reason })
         }
     }
+}
+
+/// Returns whether the user chose a model that needs no key.
+fn has_keyless_model(model: Option<&str>) -> bool {
+    let provider = |model: &str| model.split_once('/').and_then(|(provider, _)| Provider::from_id(provider));
+    model.is_some_and(|model| provider(model).is_none_or(|provider| !provider.needs_key()))
 }
 
 /// Logs out: forgets stored keys, and ignores those of the environment until the next login.
