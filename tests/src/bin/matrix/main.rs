@@ -45,6 +45,8 @@ Some cells need more than their words:
   the turn Bowline brings back what the second write removes of unsaved text; both are in the journal.
 - gemini names the file of a session by the minute and the session, and opens it anew before it looks for what is to be
   loaded. In the minute in which a session began, `session/load` so removes what the session held.
+- fast-agent's request names a tool only by a title, which a command could have as well. The proxy passes it on unless it is
+  certain that the call is to its own tool, so the user is asked by fast-agent and by the tool.
 - qwen connects to MCP servers after it has answered that a session is open, and hides their tools: its model finds them by
   `tool_search`. `_meta` of a tool does not change that, and what would (`alwaysLoadTools`) is in qwen's own settings only.
 - vibe tells its model the name of an MCP server and not its tools: the model finds them by `search_tool_functions`, and calls them in a
