@@ -259,7 +259,7 @@ async fn what_programs_start_tells_a_person_that_it_waits() {
     let mut told = String::new();
     for arguments in [&["agent"][..], &["mcp"], &["proxy", "--", "cat"]] {
         let mut screen = Screen::start(&scene, arguments);
-        told += &format!("{}\n{}", arguments.join(" "), screen.wait_for_text("tells more").await);
+        told += &format!("{}\n{}", arguments.join(" "), screen.wait_for_text("(see --help)").await);
         screen.send("\u{4}").await;
         told += &format!("--- {:?}\n", screen.wait_for_exit().await);
     }

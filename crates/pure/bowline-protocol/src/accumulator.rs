@@ -15,7 +15,7 @@
 //! }
 //! let text: Vec<_> = session.snapshot().messages().map(|message| message.text()).collect();
 //! assert_eq!(text, ["Hello, world"]);
-//! # Ok::<(), crate::accumulator::SessionViolation>(())
+//! # Ok::<(), bowline_protocol::accumulator::SessionViolation>(())
 //! ```
 
 use std::fmt;

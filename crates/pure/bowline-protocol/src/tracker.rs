@@ -9,7 +9,7 @@
 //! use bowline_protocol::schema::v1::{ToolCallStatus, ToolCallUpdateFields};
 //! use bowline_protocol::tracker::ToolCallTracker;
 //!
-//! # fn main() -> Result<(), crate::tracker::TrackerError> {
+//! # fn main() -> Result<(), bowline_protocol::tracker::TrackerError> {
 //! let mut tracker = ToolCallTracker::new();
 //! let announced = tracker.start("toolu_7", |id| start_read(id, "Read the settings", "/app/settings.json"))?;
 //! let running = tracker.progress("toolu_7", ToolCallUpdateFields::new().status(ToolCallStatus::InProgress))?;
