@@ -4,7 +4,7 @@
 
 use crate::RepoContext;
 use crate::command::{cargo, run, run_as_progress};
-use crate::peers::{Conductor, InstallScope, PublishedAgent, SdkPeer};
+use crate::peers::{Conductor, InstallScope, PeerSpeed, PublishedAgent, SdkPeer};
 use crate::summary::StepOutcome;
 use anyhow::bail;
 use clap::ValueEnum;
@@ -94,7 +94,7 @@ fn profile(bench: Bench) -> &'static str {
 fn install_sdk_peers(world: &RepoContext) -> anyhow::Result<Vec<SdkPeer>> {
     let mut peers = Vec::new();
     for peer in SdkPeer::ALL {
-        match peer.install(world) {
+        match peer.install(world, PeerSpeed::Optimised) {
             StepOutcome::Passed => peers.push(peer),
             StepOutcome::Skipped(why) => {
                 eprintln!("SKIPPED: nothing is measured against the {} peer: {why}", peer.name())

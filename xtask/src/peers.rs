@@ -97,13 +97,13 @@ impl SdkPeer {
     }
 
     /// Installs or builds the peer, unless it is up to date.
-    pub fn install(self, world: &RepoContext) -> StepOutcome {
+    pub fn install(self, world: &RepoContext, speed: PeerSpeed) -> StepOutcome {
         if let Some(missing) = self.missing_interpreter() {
             return StepOutcome::missing(format!("needs {missing}"), world.is_ci);
         }
         let places = PeerDirs::for_sdk(self, &world.root);
         StepOutcome::from_result(match self {
-            Self::Rust => build_rust(&world.root, &places),
+            Self::Rust => build_rust(&world.root, &places, speed),
             Self::Python => install_python(&places),
             Self::TypeScript => install_typescript(&places),
         })
@@ -151,6 +151,15 @@ pub fn installed_names(root: &Path, extent: InstallScope) -> String {
     peers.chain(agents).chain(clients).chain(mcp).chain(checks).collect::<Vec<_>>().join(",")
 }
 
+/// How a peer in Rust is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerSpeed {
+    /// Quickly, for tests.
+    Unoptimised,
+    /// With optimisation, to be measured.
+    Optimised,
+}
+
 /// Which peers to install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstallScope {
@@ -166,8 +175,10 @@ pub enum InstallScope {
 pub fn install_peers(world: &RepoContext, extent: InstallScope) -> Vec<SummaryRow> {
     let row =
         |name: &str, install: &dyn Fn() -> StepOutcome| SummaryRow::timed(format!("peers: {name}"), install);
-    let mut rows: Vec<SummaryRow> =
-        SdkPeer::ALL.iter().map(|peer| row(peer.name(), &|| peer.install(world))).collect();
+    let mut rows: Vec<SummaryRow> = SdkPeer::ALL
+        .iter()
+        .map(|peer| row(peer.name(), &|| peer.install(world, PeerSpeed::Unoptimised)))
+        .collect();
     if extent == InstallScope::Sdks {
         return rows;
     }
@@ -228,10 +239,14 @@ impl PeerDirs {
     }
 }
 
-fn build_rust(root: &Path, places: &PeerDirs) -> anyhow::Result<()> {
+fn build_rust(root: &Path, places: &PeerDirs, speed: PeerSpeed) -> anyhow::Result<()> {
     // Cargo does nothing if the build is up to date.
     let mut build = cargo(root, &["build", "--release", "--locked", "--manifest-path"]);
     build.arg(places.source.join("Cargo.toml")).arg("--target-dir").arg(&places.target);
+    if speed == PeerSpeed::Unoptimised {
+        // A benchmark builds it again, because it sets no such variable.
+        build.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
+    }
     run_as_progress(&mut build)
 }
 

@@ -64,9 +64,11 @@ impl TestStep {
         };
         match self {
             Self::Fmt => vec![cargo("fmt --all --check")],
-            Self::Clippy => vec![cargo("clippy --workspace --all-targets --locked -- -D warnings")],
+            Self::Clippy => {
+                vec![cargo_for_tests("clippy --release --workspace --all-targets --locked -- -D warnings")]
+            }
             Self::Docs => {
-                let mut doc = cargo("doc --workspace --no-deps --locked");
+                let mut doc = cargo_for_tests("doc --release --workspace --no-deps --locked");
                 doc.env("RUSTDOCFLAGS", "-D warnings");
                 vec![doc]
             }
@@ -112,8 +114,8 @@ impl TestExtent {
     }
 }
 
-/// The profile of tests: `release`, which the README's commands use, so that everything is built once; but without
-/// optimisation, and with the checks of a debug build.
+/// The profile of all steps: `release`, which the README's commands use, so that build scripts, macros and programs are
+/// built once; but without optimisation, and with the checks of a debug build.
 const TEST_PROFILE: [(&str, &str); 4] = [
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
     ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"),

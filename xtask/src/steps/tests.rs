@@ -20,9 +20,9 @@ fn every_step_shows_what_it_runs() {
         fmt: The format of every Rust file
             cargo fmt --all --check
         clippy: Clippy on every target; a warning is an error
-            cargo clippy --workspace --all-targets --locked -- -D warnings
+            CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_STRIP=none cargo clippy --release --workspace --all-targets --locked -- -D warnings
         docs: The documentation builds; a warning is an error
-            RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+            CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_STRIP=none RUSTDOCFLAGS='-D warnings' cargo doc --release --workspace --no-deps --locked
         build: The binary `bowline`, and everything else
             CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_STRIP=none cargo build --release --locked --package bowline-cli --bin bowline
             CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_STRIP=none cargo build --release --workspace --all-targets --locked

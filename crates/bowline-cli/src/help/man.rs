@@ -73,8 +73,8 @@ fn collect_pages(command: &Command, name: &str, pages: &mut Vec<(String, String)
 
 fn render_page(command: &Command, name: &str) -> Result<String, CliError> {
     let command = command.clone().display_name(name).bin_name(name.replace('-', " "));
-    let page =
-        clap_mangen::Man::new(command.version(env!("CARGO_PKG_VERSION"))).title(name).source("Bowline");
+    let source = concat!("Bowline ", env!("CARGO_PKG_VERSION"));
+    let page = clap_mangen::Man::new(command).title(name).source(source);
     let mut text = Vec::new();
     page.render(&mut text).context("cannot write the page")?;
     Ok(String::from_utf8_lossy(&text).into_owned())
