@@ -85,7 +85,7 @@ impl PtySession {
         match waited.await {
             Ok(true) => self.text(),
             Ok(false) => panic!("the program ended before there was {what}:\n{}", self.text()),
-            Err(_) => panic!("there never was {what}:\n{}", self.text()),
+            Err(_) => panic!("there never was {what}:\n{}\n{}", self.text(), self.describe_threads()),
         }
     }
 
@@ -115,13 +115,25 @@ impl PtySession {
         });
         match waited.await {
             Ok(status) => status.code(),
-            Err(_) => panic!("the program did not end:\n{}", self.text()),
+            Err(_) => panic!("the program did not end:\n{}\n{}", self.text(), self.describe_threads()),
         }
     }
 
     /// Returns the program's process id.
     pub fn process_id(&self) -> u32 {
         self.child.id().expect("it runs")
+    }
+
+    /// Describes what the program's threads wait for, to explain a hang.
+    fn describe_threads(&self) -> String {
+        let Some(process) = self.child.id() else { return "it has ended".to_owned() };
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{process}/task")) else { return String::new() };
+        let describe = |task: std::io::Result<std::fs::DirEntry>| {
+            let directory = task.ok()?.path();
+            let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap_or_default();
+            Some(format!("{} {} {}", read("comm").trim(), read("wchan").trim(), read("syscall").trim()))
+        };
+        tasks.filter_map(describe).collect::<Vec<_>>().join("\n")
     }
 
     /// Reads the program's output, and returns whether there can be more.

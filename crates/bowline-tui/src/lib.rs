@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use bowline_protocol::schema::v1::AuthMethod;
 use clap::Args;
 use crossterm::event::{
-    Event as Input, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEventKind,
+    Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEventKind,
 };
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,6 +31,7 @@ use crate::front_end::Inbox;
 use crate::input::MAX_INPUT;
 use crate::panes::approval::EditableText;
 use crate::runner::ActionRunner;
+use crate::terminal::key_stream::KeyStream;
 use crate::terminal::tty::Tty;
 use crate::view::draw::Colours;
 use bowline_client::common::console::write_stderr;
@@ -212,7 +213,10 @@ enum LoopControl {
 impl Chat {
     /// Runs the conversation to its end, and returns the last open session if it can be resumed.
     async fn run(mut self) -> Result<Option<String>, CliError> {
-        let result = self.run_event_loop().await;
+        let mut keys = KeyStream::default();
+        let result = self.run_event_loop(&mut keys).await;
+        // What is typed from now on is meant for others: a login question, the shell.
+        keys.stop().await;
         let session = self.app.resumable_session().map(|session| session.0.to_string());
         // Restores the user's terminal while the agent shuts down.
         drop(self.tty);
@@ -225,8 +229,7 @@ impl Chat {
         }
     }
 
-    async fn run_event_loop(&mut self) -> std::io::Result<LoopControl> {
-        let mut keys = EventStream::new();
+    async fn run_event_loop(&mut self, keys: &mut KeyStream) -> std::io::Result<LoopControl> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut hangup = signal(SignalKind::hangup())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -286,9 +289,8 @@ impl Chat {
             }
             if std::mem::take(&mut self.wants_editor) {
                 // The editor reads the keys until it exits.
-                drop(keys);
+                keys.stop().await;
                 self.edit_text().await?;
-                keys = EventStream::new();
                 // An interrupt meant for the editor interrupts nothing else.
                 while interrupt.recv().now_or_never().is_some() {}
             }
