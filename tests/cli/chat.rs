@@ -1,6 +1,7 @@
 //! Tests of `bowline chat` in a real terminal, with the offline model.
 
 use expect_test::expect;
+use test_support::wait::wait_until_async;
 
 use crate::fixture::{CliFixture, write_script};
 use crate::run::scripted_agents;
@@ -686,6 +687,16 @@ async fn who_ends_it_from_outside_leaves_nothing_behind() {
         );
         assert!(screen.is_restored(), "the terminal is not given back: {name}");
     }
+}
+
+#[tokio::test]
+async fn it_ends_when_its_terminal_is_gone_even_without_a_signal() {
+    let scene = CliFixture::new();
+    let mut screen = Screen::start_below_shell(&scene, &["chat"]);
+    screen.wait_for_text("● ready").await;
+    let programs = descendants(screen.process_id());
+    let _shell = screen.hang_up();
+    wait_until_async("the end of the chat", || !programs.iter().any(|id| is_running(*id))).await;
 }
 
 #[tokio::test]

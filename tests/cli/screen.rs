@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
+use std::path::Path;
 
 use bowline_tests::pty::{PtySession, terminal_command};
 use test_support::wait::wait_until_async;
+use tokio::process::Child;
 
 use crate::fixture::{CliFixture, bowline};
 
@@ -24,6 +26,18 @@ impl Screen {
         let command = terminal_command(&bowline(), &scene.project(), &scene.home());
         let command = command.args(arguments).envs(variables.iter().copied());
         Self { session: PtySession::start(command) }
+    }
+
+    /// Starts it from a shell that ignores the end of its terminal, and so does not pass it on.
+    pub(crate) fn start_below_shell(scene: &CliFixture, arguments: &[&str]) -> Self {
+        let command = terminal_command(Path::new("/bin/sh"), &scene.project(), &scene.home());
+        let command = command.args(["-c", "trap '' HUP; \"$@\"; exit", "sh"]).arg(bowline()).args(arguments);
+        Self { session: PtySession::start(command) }
+    }
+
+    /// Closes the terminal, as a connection that breaks does, and returns the program.
+    pub(crate) fn hang_up(self) -> Child {
+        self.session.hang_up()
     }
 }
 

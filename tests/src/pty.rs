@@ -119,6 +119,11 @@ impl PtySession {
         }
     }
 
+    /// Closes the terminal, as a connection that breaks does, and returns the program.
+    pub fn hang_up(self) -> Child {
+        self.child
+    }
+
     /// Returns the program's process id.
     pub fn process_id(&self) -> u32 {
         self.child.id().expect("it runs")

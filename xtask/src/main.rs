@@ -34,7 +34,8 @@ enum XtaskCommand {
         /// Take only these steps, in their usual order
         #[arg(long, value_name = "STEP", num_args = 1.., value_delimiter = ',')]
         only: Vec<TestStep>,
-        /// Also test what takes long: the agents and clients of others, a fault at every call of SQLite, races of full length
+        /// Also test what takes long: the documentation's links, the agents and clients of others, a fault at every call of
+        /// SQLite, races of full length
         #[arg(long)]
         full: bool,
         /// List the steps and run nothing
@@ -146,7 +147,10 @@ fn list_steps() {
 
 fn run_tests(world: &RepoContext, only: &[TestStep], extent: TestExtent) -> ExitCode {
     let all = TestStep::value_variants().iter().copied();
-    let steps: Vec<TestStep> = all.filter(|step| only.is_empty() || only.contains(step)).collect();
+    let is_wanted = |step: &TestStep| {
+        if only.is_empty() { extent == TestExtent::Full || step.is_usual() } else { only.contains(step) }
+    };
+    let steps: Vec<TestStep> = all.filter(is_wanted).collect();
     let summary = steps::run_steps(&steps, world, extent);
     let slowest = slowest::list_slowest(&world.root);
     if steps.contains(&TestStep::Test) && !slowest.is_empty() {

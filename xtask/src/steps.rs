@@ -16,7 +16,7 @@ pub enum TestStep {
     Fmt,
     /// Clippy on every target; a warning is an error
     Clippy,
-    /// The documentation builds; a warning is an error
+    /// The documentation builds; a warning is an error (only with --full, or by name)
     Docs,
     /// The binary `bowline`, and everything else
     Build,
@@ -39,6 +39,11 @@ impl TestStep {
         self.to_possible_value()
             .and_then(|value| value.get_help().map(ToString::to_string))
             .unwrap_or_default()
+    }
+
+    /// Returns whether the step runs by default.
+    pub fn is_usual(self) -> bool {
+        self != Self::Docs
     }
 
     /// Returns whether the step would only repeat the errors of a failed build.
@@ -72,10 +77,7 @@ impl TestStep {
                 doc.env("RUSTDOCFLAGS", "-D warnings");
                 vec![doc]
             }
-            Self::Build => vec![
-                cargo_for_tests("build --release --locked --package bowline-cli --bin bowline"),
-                cargo_for_tests("build --release --workspace --all-targets --locked"),
-            ],
+            Self::Build => vec![cargo_for_tests("build --release --workspace --all-targets --locked")],
             Self::Test => {
                 let mut test = cargo_for_tests(if nextest {
                     "nextest run --release --workspace --locked --no-fail-fast"
@@ -101,7 +103,7 @@ impl TestStep {
 pub enum TestExtent {
     /// What every change needs.
     Usual,
-    /// Also what takes long: all installed peers, a fault at every call of SQLite, races of full length.
+    /// Also what takes long: the documentation, all installed peers, a fault at every call of SQLite, races of full length.
     Full,
 }
 

@@ -1,7 +1,9 @@
 //! Checks this repository against every rule of the house. A failure lists its places and what to do.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use xtask::command::cargo;
 use xtask::tidy::{self, Repo, RepoTree, TidyFinding};
 
 type TidyRule = fn(&Repo) -> Vec<TidyFinding>;
@@ -35,4 +37,21 @@ fn the_repository_is_tidy() {
         }
     }
     assert!(report.is_empty(), "to tidy:\n{report}");
+}
+
+/// Otherwise every crate above such a dependency is built twice: for `cargo run`, and for the tests.
+#[test]
+fn the_program_and_the_tests_use_the_same_features() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let features = |packages: &[&str]| -> BTreeSet<String> {
+        let listing = ["tree", "--locked", "--offline", "--prefix", "none", "--format", "{p} with {f}"];
+        let output = cargo(&root, &[&listing, packages].concat()).output().expect("cargo tree");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+    };
+    let program = features(&["--package", "bowline-cli", "--edges", "normal,build"]);
+    let tests = features(&["--workspace", "--edges", "all"]);
+    let other: Vec<_> = program.difference(&tests).collect();
+    assert!(other.is_empty(), "give bowline-cli the features that the tests have, too: {other:#?}");
 }

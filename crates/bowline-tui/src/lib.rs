@@ -18,9 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use bowline_protocol::schema::v1::AuthMethod;
 use clap::Args;
-use crossterm::event::{
-    Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEventKind,
-};
+use crossterm::event::{Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEventKind};
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -32,7 +30,7 @@ use crate::input::MAX_INPUT;
 use crate::panes::approval::EditableText;
 use crate::runner::ActionRunner;
 use crate::terminal::key_stream::KeyStream;
-use crate::terminal::tty::Tty;
+use crate::terminal::tty::{Tty, watch_for_hangup};
 use crate::view::draw::Colours;
 use bowline_client::common::console::write_stderr;
 use bowline_client::environment::UserDirs;
@@ -232,6 +230,7 @@ impl Chat {
     async fn run_event_loop(&mut self, keys: &mut KeyStream) -> std::io::Result<LoopControl> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut hangup = signal(SignalKind::hangup())?;
+        let mut terminal_gone = watch_for_hangup();
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut quit = signal(SignalKind::quit())?;
         let mut suspend = signal(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?;
@@ -270,6 +269,7 @@ impl Chat {
                     Some(Err(error)) => return Err(error),
                     None => LoopControl::Quit,
                 },
+                _ = &mut terminal_gone => LoopControl::Interrupted,
                 _ = terminate.recv() => LoopControl::Interrupted,
                 _ = hangup.recv() => LoopControl::Interrupted,
                 _ = interrupt.recv() => LoopControl::Interrupted,

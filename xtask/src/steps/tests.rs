@@ -21,10 +21,9 @@ fn every_step_shows_what_it_runs() {
             cargo fmt --all --check
         clippy: Clippy on every target; a warning is an error
             CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_STRIP=none cargo clippy --release --workspace --all-targets --locked -- -D warnings
-        docs: The documentation builds; a warning is an error
+        docs: The documentation builds; a warning is an error (only with --full, or by name)
             CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_STRIP=none RUSTDOCFLAGS='-D warnings' cargo doc --release --workspace --no-deps --locked
         build: The binary `bowline`, and everything else
-            CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_STRIP=none cargo build --release --locked --package bowline-cli --bin bowline
             CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_STRIP=none cargo build --release --workspace --all-targets --locked
         peers: The programs on the official SDKs, and the agents and clients of others, at pinned versions
         test: Unit, property, tidy and end-to-end tests

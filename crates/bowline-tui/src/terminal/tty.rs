@@ -16,12 +16,28 @@ use crossterm::terminal::{
 use crossterm::{cursor, execute, queue};
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
+use rustix::event::{PollFd, PollFlags};
+use tokio::sync::oneshot;
 
 /// The terminal. Dropping it restores the previous state.
 pub(crate) struct Tty {
     screen: Terminal<CrosstermBackend<Stdout>>,
     // Whether the terminal reports the wheel. If so, it selects text only while Shift is held.
     is_mouse_enabled: bool,
+}
+
+/// Resolves when the terminal on stdin is gone. The signal for that reaches only the program that the terminal started.
+pub(crate) fn watch_for_hangup() -> oneshot::Receiver<()> {
+    let (sender, gone) = oneshot::channel();
+    // The thread ends with the process, or with the terminal.
+    std::thread::spawn(move || {
+        let stdin = io::stdin();
+        // A hangup is reported although no event is requested.
+        let mut terminal = [PollFd::new(&stdin, PollFlags::empty())];
+        while rustix::event::poll(&mut terminal, None) == Err(rustix::io::Errno::INTR) {}
+        sender.send(()).ok();
+    });
+    gone
 }
 
 /// Whether the terminal is taken over: a panic may come before or after that.
