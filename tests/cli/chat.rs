@@ -694,6 +694,9 @@ async fn it_ends_when_its_terminal_is_gone_even_without_a_signal() {
     let scene = CliFixture::new();
     let mut screen = Screen::start_below_shell(&scene, &["chat"]);
     screen.wait_for_text("● ready").await;
+    // Drawing would fail, and end it, too: once this is shown, there is nothing left to draw.
+    screen.send("a draft").await;
+    screen.wait_for_text("a draft").await;
     let programs = descendants(screen.process_id());
     let _shell = screen.hang_up();
     wait_until_async("the end of the chat", || !programs.iter().any(|id| is_running(*id))).await;
