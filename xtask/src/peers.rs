@@ -58,6 +58,11 @@ impl SdkPeer {
     /// Every peer.
     pub const ALL: [Self; 3] = [Self::Rust, Self::Python, Self::TypeScript];
 
+    /// Returns whether installing these peers includes this one. Rust's takes a minute to build.
+    fn is_in(self, scope: InstallScope) -> bool {
+        scope != InstallScope::Sdks || self != Self::Rust
+    }
+
     /// Returns the peer's name, which is also the name of its folders.
     pub fn name(self) -> &'static str {
         match self {
@@ -137,7 +142,9 @@ impl SdkPeer {
 
 /// Returns the names of the installed peers that a test run uses, as [`PEERS_VARIABLE`] carries them.
 pub fn installed_names(root: &Path, extent: InstallScope) -> String {
-    let startable = |peer: &&SdkPeer| peer.is_installed(root) && peer.missing_interpreter().is_none();
+    let startable = |peer: &&SdkPeer| {
+        peer.is_in(extent) && peer.is_installed(root) && peer.missing_interpreter().is_none()
+    };
     let peers = SdkPeer::ALL.iter().filter(startable).map(|peer| peer.name());
     if extent == InstallScope::Sdks {
         return peers.collect::<Vec<_>>().join(",");
@@ -163,9 +170,9 @@ pub enum PeerSpeed {
 /// Which peers to install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstallScope {
-    /// The programs on the official SDKs, which every test run has.
+    /// The programs on the official SDKs for Python and TypeScript, which every test run has.
     Sdks,
-    /// Also the agents and clients of others that are quick to install.
+    /// Also the one for Rust, and the agents and clients of others that are quick to install.
     Usual,
     /// Also the peers that take long to build or much disk space.
     All,
@@ -177,6 +184,7 @@ pub fn install_peers(world: &RepoContext, extent: InstallScope) -> Vec<SummaryRo
         |name: &str, install: &dyn Fn() -> StepOutcome| SummaryRow::timed(format!("peers: {name}"), install);
     let mut rows: Vec<SummaryRow> = SdkPeer::ALL
         .iter()
+        .filter(|peer| peer.is_in(extent))
         .map(|peer| row(peer.name(), &|| peer.install(world, PeerSpeed::Unoptimised)))
         .collect();
     if extent == InstallScope::Sdks {
