@@ -4,7 +4,7 @@
 //!   on stdin and stdout; [`spawn_agent`] starts one as a child process.
 //! - [`tracker`], [`builders`], [`permission`]: the state of tool calls and permission requests, for agents.
 //! - [`accumulator`]: the state of a session from its updates, for clients.
-//! - [`capabilities`], [`elicitation`], [`rpc_error`]: for both.
+//! - [`capabilities`], [`elicitation`], [`file_extension`], [`rpc_error`]: for both.
 //!
 //! An editor that also wants files, terminals, approvals and undo depends on `bowline-host` instead.
 //!
@@ -38,6 +38,7 @@
 //! ```
 
 pub use bowline_protocol::{
-    accumulator, builders, capabilities, elicitation, permission, rpc_error, terminal, tracker,
+    accumulator, builders, capabilities, elicitation, file_extension, permission, rpc_error, terminal,
+    tracker,
 };
 pub use bowline_wire::*;

@@ -17,11 +17,14 @@ use agent_client_protocol_schema::v1::{
 };
 use bowline_protocol::capabilities::ClientCapabilityGate;
 use bowline_protocol::capabilities::version;
+use bowline_protocol::file_extension::FilesChangedNotification;
 use bowline_protocol::quirks::misplaced_client_info;
 use bowline_protocol::rpc_error::RpcError;
 
 use crate::client::handle::ClientHandle;
-use crate::message::methods::{self, RpcRequest, SetSessionModelRequest, SetSessionModelResponse};
+use crate::message::methods::{
+    self, RpcNotification, RpcRequest, SetSessionModelRequest, SetSessionModelResponse,
+};
 use crate::peer::RpcViolation;
 use crate::service::context::RequestContext;
 use crate::service::dispatch::{
@@ -78,6 +81,15 @@ pub trait Agent: Send + Sync + 'static {
     fn mcp_notification(
         &self,
         notification: MessageMcpNotification,
+        client: ClientHandle,
+    ) -> impl Future<Output = ()> + Send {
+        ready(())
+    }
+
+    /// Handles changes of files that the agent watches.
+    fn files_changed(
+        &self,
+        notification: FilesChangedNotification,
         client: ClientHandle,
     ) -> impl Future<Output = ()> + Send {
         ready(())
@@ -353,6 +365,10 @@ impl<A: Agent> AgentDispatcher<A> {
         if method == AGENT_METHOD_NAMES.mcp_message {
             let Ok(notification) = params.parse::<MessageMcpNotification>()? else { return Ok(None) };
             return Ok(Some(Box::pin(async move { agent.mcp_notification(notification, client).await })));
+        }
+        if method == FilesChangedNotification::METHOD {
+            let Ok(notification) = params.parse::<FilesChangedNotification>()? else { return Ok(None) };
+            return Ok(Some(Box::pin(async move { agent.files_changed(notification, client).await })));
         }
         if is_extension(method) {
             let notification = ExtNotification::new(method, to_raw_params(params)?);

@@ -11,6 +11,7 @@ use agent_client_protocol_schema::v1::{
 };
 use bowline_protocol::capabilities::CapabilityError;
 use bowline_protocol::capabilities::version::UnsupportedVersionError;
+use bowline_protocol::file_extension::{BatchError, FileError};
 use bowline_protocol::rpc_error::{self, RpcError};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -54,6 +55,29 @@ pub enum CallError {
     /// handler. It is not detected in a task that the handler has spawned.
     #[error("the answer is behind notifications that wait for the caller")]
     WouldDeadlock,
+}
+
+impl CallError {
+    /// Returns why the other side did not carry out a file operation; `None` if it did not answer that it failed.
+    #[must_use]
+    pub fn file_error(&self) -> Option<FileError> {
+        self.batch_error().map(|failure| failure.error)
+    }
+
+    /// Returns why the other side did not carry out a batch, and which operation failed.
+    #[must_use]
+    pub fn batch_error(&self) -> Option<BatchError> {
+        match self {
+            CallError::ErrorResponse(error) => Some(BatchError::from_error(error)),
+            CallError::NotAdvertised(_)
+            | CallError::UnsupportedVersion(_)
+            | CallError::Closed
+            | CallError::NotSent(_)
+            | CallError::Unreadable { .. }
+            | CallError::InvalidParams(_)
+            | CallError::WouldDeadlock => None,
+        }
+    }
 }
 
 impl From<CallError> for Error {
@@ -209,7 +233,7 @@ impl<T: Send + 'static> ResponseWaiter for TypedResponseWaiter<T> {
         let answer = outcome.and_then(|answer| {
             read(answer.get()).map_err(|error| CallError::Unreadable {
                 method,
-                reason: methods::describe_json_error(&error),
+                reason: rpc_error::describe_json_error(&error),
                 answer: answer.to_owned(),
             })
         });

@@ -15,6 +15,11 @@ use agent_client_protocol_schema::v1::{
     WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use bowline_protocol::capabilities::ClientMethod;
+use bowline_protocol::file_extension::{
+    BatchFilesRequest, BatchFilesResponse, ListDirectoryRequest, ListDirectoryResponse, ReadFileRequest,
+    ReadFileResponse, StatFileRequest, StatFileResponse, UnwatchFilesRequest, UnwatchFilesResponse,
+    WatchFilesRequest, WatchFilesResponse, WriteFileRequest, WriteFileResponse,
+};
 use bowline_protocol::rpc_error::RpcError;
 use serde_json::value::RawValue;
 
@@ -147,7 +152,70 @@ pub trait Client: Send + Sync + 'static {
         ready(method_not_found(MessageMcpRequest::METHOD))
     }
 
-    /// Answers an extension method; its name starts with `_`.
+    /// Lists a directory. This and the following six methods are the file extension `_bowline/fs`.
+    fn list_directory(
+        &self,
+        request: ListDirectoryRequest,
+        cx: ClientContext,
+    ) -> impl Future<Output = Result<ListDirectoryResponse, Error>> + Send {
+        ready(method_not_found(ListDirectoryRequest::METHOD))
+    }
+
+    /// Returns the metadata of a path.
+    fn stat_file(
+        &self,
+        request: StatFileRequest,
+        cx: ClientContext,
+    ) -> impl Future<Output = Result<StatFileResponse, Error>> + Send {
+        ready(method_not_found(StatFileRequest::METHOD))
+    }
+
+    /// Reads a file as text or bytes, including unsaved changes in the editor.
+    fn read_file(
+        &self,
+        request: ReadFileRequest,
+        cx: ClientContext,
+    ) -> impl Future<Output = Result<ReadFileResponse, Error>> + Send {
+        ready(method_not_found(ReadFileRequest::METHOD))
+    }
+
+    /// Writes a file, or a part of it, as text or bytes.
+    fn write_file(
+        &self,
+        request: WriteFileRequest,
+        cx: ClientContext,
+    ) -> impl Future<Output = Result<WriteFileResponse, Error>> + Send {
+        ready(method_not_found(WriteFileRequest::METHOD))
+    }
+
+    /// Runs several file operations, all or none.
+    fn batch_files(
+        &self,
+        request: BatchFilesRequest,
+        cx: ClientContext,
+    ) -> impl Future<Output = Result<BatchFilesResponse, Error>> + Send {
+        ready(method_not_found(BatchFilesRequest::METHOD))
+    }
+
+    /// Starts to report changes by [`AgentHandle::notify_files_changed`].
+    fn watch_files(
+        &self,
+        request: WatchFilesRequest,
+        cx: ClientContext,
+    ) -> impl Future<Output = Result<WatchFilesResponse, Error>> + Send {
+        ready(method_not_found(WatchFilesRequest::METHOD))
+    }
+
+    /// Stops reporting changes.
+    fn unwatch_files(
+        &self,
+        request: UnwatchFilesRequest,
+        cx: ClientContext,
+    ) -> impl Future<Output = Result<UnwatchFilesResponse, Error>> + Send {
+        ready(method_not_found(UnwatchFilesRequest::METHOD))
+    }
+
+    /// Answers another extension method; its name starts with `_`.
     fn ext_request(
         &self,
         request: ExtRequest,
@@ -289,6 +357,17 @@ impl<C: Client> ClientDispatcher<C> {
                 handle!(self, incoming, ReleaseTerminal, ReleaseTerminalRequest, release_terminal)
             }
             CreateElicitationRequest::METHOD => self.dispatch_elicitation(incoming),
+            ListDirectoryRequest::METHOD => {
+                handle!(self, incoming, ListDirectory, ListDirectoryRequest, list_directory)
+            }
+            StatFileRequest::METHOD => handle!(self, incoming, StatFile, StatFileRequest, stat_file),
+            ReadFileRequest::METHOD => handle!(self, incoming, ReadFile, ReadFileRequest, read_file),
+            WriteFileRequest::METHOD => handle!(self, incoming, WriteFile, WriteFileRequest, write_file),
+            BatchFilesRequest::METHOD => handle!(self, incoming, BatchFiles, BatchFilesRequest, batch_files),
+            WatchFilesRequest::METHOD => handle!(self, incoming, WatchFiles, WatchFilesRequest, watch_files),
+            UnwatchFilesRequest::METHOD => {
+                handle!(self, incoming, UnwatchFiles, UnwatchFilesRequest, unwatch_files)
+            }
             MessageMcpRequest::METHOD => {
                 let client = Arc::clone(&self.client);
                 let (params, cx) = RequestContext::from_request(incoming, self.agent.clone());

@@ -10,6 +10,8 @@
 mod agent_end;
 #[path = "connection/client_end.rs"]
 mod client_end;
+#[path = "connection/file_methods.rs"]
+mod file_methods;
 #[path = "connection/flow.rs"]
 mod flow;
 #[path = "connection/probe_agent.rs"]

@@ -7,6 +7,9 @@
 #[path = "schema/examples.rs"]
 mod examples;
 #[cfg(test)]
+#[path = "schema/file_extension.rs"]
+mod file_extension;
+#[cfg(test)]
 #[path = "schema/golden.rs"]
 mod golden;
 #[cfg(test)]

@@ -41,6 +41,7 @@ const PURE_DIR: &str = "crates/pure/";
 /// The dependencies allowed in pure crates: data and text, nothing that does IO, reads a clock, locks or awaits.
 const PURE_MAY_USE: &[&str] = &[
     "agent-client-protocol-schema",
+    "base64",
     "chardetng",
     "encoding_rs",
     "globset",

@@ -16,6 +16,7 @@ use bowline_protocol::capabilities::version;
 use bowline_protocol::capabilities::{
     AgentCapabilityGate, AgentMethod, CapabilityError, ClientCapabilityGate, ClientMethod,
 };
+use bowline_protocol::file_extension::FilesChangedNotification;
 
 use crate::caller::{CallError, Caller};
 use crate::client::handle::{call_extension, notify_extension};
@@ -245,6 +246,19 @@ impl AgentHandle {
     pub async fn cancel(&self, session_id: impl Into<SessionId>) -> Result<(), CallError> {
         self.check(AgentMethod::Cancel)?;
         self.inner.caller.notify(&CancelNotification::new(session_id)).await
+    }
+
+    /// Reports changes of watched files. Send the first ones after the answer to the watch
+    /// ([`RequestContext::answered`](crate::RequestContext::answered)), which names it.
+    ///
+    /// # Errors
+    /// Fails if we did not advertise watches, or the agent is gone.
+    pub async fn notify_files_changed(
+        &self,
+        notification: &FilesChangedNotification,
+    ) -> Result<(), CallError> {
+        self.check_advertised(ClientMethod::WatchFiles)?;
+        self.inner.caller.notify(notification).await
     }
 
     /// Calls an extension method.

@@ -13,6 +13,11 @@ use agent_client_protocol_schema::v1::{
 };
 use bowline_protocol::builders::IntoSessionUpdate;
 use bowline_protocol::capabilities::{CapabilityError, ClientCapabilityGate, ClientMethod};
+use bowline_protocol::file_extension::{
+    BatchFilesRequest, BatchFilesResponse, ListDirectoryRequest, ListDirectoryResponse, ReadFileRequest,
+    ReadFileResponse, StatFileRequest, StatFileResponse, UnwatchFilesRequest, UnwatchFilesResponse,
+    WatchFilesRequest, WatchFilesResponse, WriteFileRequest, WriteFileResponse,
+};
 
 use crate::caller::{CallError, Caller};
 use crate::message::body::JsonBody;
@@ -249,7 +254,76 @@ impl ClientHandle {
         self.inner.caller.notify(&notification).await
     }
 
-    /// Calls an extension method.
+    /// Lists a directory. This and the following six methods are the file extension `_bowline/fs`.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails; [`CallError::file_error`] has the client's reason.
+    pub async fn list_directory(
+        &self,
+        request: ListDirectoryRequest,
+    ) -> Result<ListDirectoryResponse, CallError> {
+        self.check(ClientMethod::ListDirectory)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Returns the metadata of a path.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails; [`CallError::file_error`] has the client's reason.
+    pub async fn stat_file(&self, request: StatFileRequest) -> Result<StatFileResponse, CallError> {
+        self.check(ClientMethod::StatFile)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Reads a file as text or bytes, including unsaved changes in the editor.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails; [`CallError::file_error`] has the client's reason.
+    pub async fn read_file(&self, request: ReadFileRequest) -> Result<ReadFileResponse, CallError> {
+        self.check(ClientMethod::ReadFile)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Writes a file, or a part of it, as text or bytes.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails; [`CallError::file_error`] has the client's reason.
+    pub async fn write_file(&self, request: WriteFileRequest) -> Result<WriteFileResponse, CallError> {
+        self.check(ClientMethod::WriteFile)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Runs several file operations, all or none.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails; [`CallError::batch_error`] has the client's reason.
+    pub async fn batch_files(&self, request: BatchFilesRequest) -> Result<BatchFilesResponse, CallError> {
+        self.check(ClientMethod::BatchFiles)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Starts to watch a file or directory. The first changes may arrive before this returns.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails; [`CallError::file_error`] has the client's reason.
+    pub async fn watch_files(&self, request: WatchFilesRequest) -> Result<WatchFilesResponse, CallError> {
+        self.check(ClientMethod::WatchFiles)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Ends a watch. Its changes are handled before this returns.
+    ///
+    /// # Errors
+    /// Returns a [`CallError`] if the call fails; [`CallError::file_error`] has the client's reason.
+    pub async fn unwatch_files(
+        &self,
+        request: UnwatchFilesRequest,
+    ) -> Result<UnwatchFilesResponse, CallError> {
+        self.check(ClientMethod::UnwatchFiles)?;
+        self.inner.caller.call(&request).await
+    }
+
+    /// Calls another extension method.
     ///
     /// # Errors
     /// Returns a [`CallError`] if the call fails.

@@ -1,4 +1,4 @@
-//! The method and types of every message of the protocol.
+//! The method and types of every message of the protocol and of the file extension.
 
 use agent_client_protocol_schema::v1::{
     AGENT_METHOD_NAMES, AuthenticateRequest, AuthenticateResponse, CLIENT_METHOD_NAMES, CancelNotification,
@@ -14,6 +14,13 @@ use agent_client_protocol_schema::v1::{
     SetSessionModeRequest, SetSessionModeResponse, TerminalOutputRequest, TerminalOutputResponse,
     WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
+use bowline_protocol::file_extension::{
+    BATCH_METHOD, BatchFilesRequest, BatchFilesResponse, CHANGED_METHOD, FilesChangedNotification,
+    LIST_METHOD, ListDirectoryRequest, ListDirectoryResponse, READ_METHOD, ReadFileRequest, ReadFileResponse,
+    STAT_METHOD, StatFileRequest, StatFileResponse, UNWATCH_METHOD, UnwatchFilesRequest,
+    UnwatchFilesResponse, WATCH_METHOD, WRITE_METHOD, WatchFilesRequest, WatchFilesResponse,
+    WriteFileRequest, WriteFileResponse,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +30,8 @@ pub trait RpcRequest: Serialize + DeserializeOwned + Send + Sync + 'static {
     const METHOD: &'static str;
     /// Whether notifications belong to the answer, so that it is delivered after them.
     const AFTER_NOTIFICATIONS: bool = false;
+    /// Whether errors have a `data.kind`, as those of the file extension.
+    const HAS_ERROR_KIND: bool = false;
     /// The type of the answer.
     type Response: Serialize + DeserializeOwned + Send + 'static;
 }
@@ -52,10 +61,10 @@ pub struct SetSessionModelResponse {}
 pub const SESSION_SET_MODEL: &str = "session/set_model";
 
 macro_rules! requests {
-    ($($request:ident => $response:ident, $method:expr $(, $after:ident)?;)*) => {
+    ($($request:ident => $response:ident, $method:expr $(, $flag:ident)*;)*) => {
         $(impl RpcRequest for $request {
             const METHOD: &'static str = $method;
-            $(const AFTER_NOTIFICATIONS: bool = { let $after = true; $after };)?
+            $(const $flag: bool = true;)*
             type Response = $response;
         })*
     };
@@ -66,7 +75,7 @@ requests! {
     AuthenticateRequest => AuthenticateResponse, AGENT_METHOD_NAMES.authenticate;
     LogoutRequest => LogoutResponse, AGENT_METHOD_NAMES.logout;
     NewSessionRequest => NewSessionResponse, AGENT_METHOD_NAMES.session_new;
-    LoadSessionRequest => LoadSessionResponse, AGENT_METHOD_NAMES.session_load, after_notifications;
+    LoadSessionRequest => LoadSessionResponse, AGENT_METHOD_NAMES.session_load, AFTER_NOTIFICATIONS;
     ResumeSessionRequest => ResumeSessionResponse, AGENT_METHOD_NAMES.session_resume;
     ListSessionsRequest => ListSessionsResponse, AGENT_METHOD_NAMES.session_list;
     ForkSessionRequest => ForkSessionResponse, AGENT_METHOD_NAMES.session_fork;
@@ -75,7 +84,7 @@ requests! {
     SetSessionModeRequest => SetSessionModeResponse, AGENT_METHOD_NAMES.session_set_mode;
     SetSessionConfigOptionRequest => SetSessionConfigOptionResponse, AGENT_METHOD_NAMES.session_set_config_option;
     SetSessionModelRequest => SetSessionModelResponse, SESSION_SET_MODEL;
-    PromptRequest => PromptResponse, AGENT_METHOD_NAMES.session_prompt, after_notifications;
+    PromptRequest => PromptResponse, AGENT_METHOD_NAMES.session_prompt, AFTER_NOTIFICATIONS;
 
     RequestPermissionRequest => RequestPermissionResponse, CLIENT_METHOD_NAMES.session_request_permission;
     ReadTextFileRequest => ReadTextFileResponse, CLIENT_METHOD_NAMES.fs_read_text_file;
@@ -86,7 +95,15 @@ requests! {
     KillTerminalRequest => KillTerminalResponse, CLIENT_METHOD_NAMES.terminal_kill;
     ReleaseTerminalRequest => ReleaseTerminalResponse, CLIENT_METHOD_NAMES.terminal_release;
     CreateElicitationRequest => CreateElicitationResponse, CLIENT_METHOD_NAMES.elicitation_create;
-    MessageMcpRequest => MessageMcpResponse, CLIENT_METHOD_NAMES.mcp_message, after_notifications;
+    MessageMcpRequest => MessageMcpResponse, CLIENT_METHOD_NAMES.mcp_message, AFTER_NOTIFICATIONS;
+
+    ListDirectoryRequest => ListDirectoryResponse, LIST_METHOD, HAS_ERROR_KIND;
+    StatFileRequest => StatFileResponse, STAT_METHOD, HAS_ERROR_KIND;
+    ReadFileRequest => ReadFileResponse, READ_METHOD, HAS_ERROR_KIND;
+    WriteFileRequest => WriteFileResponse, WRITE_METHOD, HAS_ERROR_KIND;
+    BatchFilesRequest => BatchFilesResponse, BATCH_METHOD, HAS_ERROR_KIND;
+    WatchFilesRequest => WatchFilesResponse, WATCH_METHOD, HAS_ERROR_KIND;
+    UnwatchFilesRequest => UnwatchFilesResponse, UNWATCH_METHOD, AFTER_NOTIFICATIONS, HAS_ERROR_KIND;
 }
 
 macro_rules! notifications {
@@ -102,6 +119,7 @@ notifications! {
     MessageMcpNotification, AGENT_METHOD_NAMES.mcp_message;
     SessionNotification, CLIENT_METHOD_NAMES.session_update;
     CompleteElicitationNotification, CLIENT_METHOD_NAMES.elicitation_complete;
+    FilesChangedNotification, CHANGED_METHOD;
 }
 
 /// Parses params or a result. `null` counts as an empty object where the type requires one.
@@ -109,21 +127,5 @@ pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::E
     match text {
         "null" => serde_json::from_str("null").or_else(|_| serde_json::from_str("{}")),
         text => serde_json::from_str(text),
-    }
-}
-
-/// Describes what is wrong with a JSON value without quoting it: it comes from a peer, and may hold secrets.
-pub(crate) fn describe_json_error(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let at = format!("column {}", error.column());
-    if let Some(field) = text.strip_prefix("missing field `").and_then(|rest| rest.split('`').next()) {
-        return format!("missing field `{field}` before {at}");
-    }
-    // The quoted value stands before the last ", expected"; the rest is our own text.
-    match text.rsplit_once(", expected ").map(|(_, rest)| rest.split(" at line ").next().unwrap_or(rest)) {
-        Some(expected) => format!("expected {expected} at {at}"),
-        None if text.contains("recursion limit") => format!("nested too deeply at {at}"),
-        None if text.contains("surrogate") => format!("a lone surrogate is no text, at {at}"),
-        None => format!("not as the schema has it at {at}"),
     }
 }

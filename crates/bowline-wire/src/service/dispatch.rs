@@ -4,12 +4,13 @@ use std::future::Future;
 use std::sync::Arc;
 
 use agent_client_protocol_schema::v1::{Error, ExtResponse};
-use bowline_protocol::rpc_error::RpcError;
+use bowline_protocol::file_extension::FileError;
+use bowline_protocol::rpc_error::{RpcError, describe_json_error};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::message::body::JsonBody;
-use crate::message::methods::{self, RpcRequest};
+use crate::message::methods::RpcRequest;
 use crate::service::{RawParams, ServiceResponse, UncheckedParamsError};
 
 /// Parses the params and passes them to `handle`.
@@ -23,7 +24,11 @@ where
 {
     Ok(match params.parse::<R>()? {
         Ok(request) => respond_with(handle(request)),
-        Err(error) => respond_error(invalid_params(R::METHOD, &error)),
+        Err(error) => {
+            let failure = invalid_params(R::METHOD, &error);
+            let error = if R::HAS_ERROR_KIND { FileError::from(failure).into() } else { failure.into() };
+            ServiceResponse::Ready(Err(error))
+        }
     })
 }
 
@@ -52,7 +57,7 @@ pub(crate) fn method_not_found<T>(method: &str) -> Result<T, Error> {
 /// Describes what is wrong with params, without quoting them.
 pub(crate) fn invalid_params(method: &str, error: &serde_json::Error) -> RpcError {
     RpcError::InvalidParams {
-        reason: format!("the params of {method} are wrong: {}", methods::describe_json_error(error)),
+        reason: format!("the params of {method} are wrong: {}", describe_json_error(error)),
     }
 }
 

@@ -11,6 +11,8 @@ use agent_client_protocol_schema::v1::{
     ElicitationMode, McpServer, Meta, SessionConfigKind, SessionConfigOption, SessionUpdate,
 };
 
+use crate::file_extension::{self, FileCapabilities};
+
 /// Why a message may not be sent, or is refused by its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CapabilityError {
@@ -75,11 +77,25 @@ pub enum ClientMethod {
     ElicitUrl,
     /// `elicitation/complete`, which ends a URL elicitation.
     CompleteElicitation,
+    /// `_bowline/fs/list`.
+    ListDirectory,
+    /// `_bowline/fs/stat`.
+    StatFile,
+    /// `_bowline/fs/read`.
+    ReadFile,
+    /// `_bowline/fs/write`.
+    WriteFile,
+    /// `_bowline/fs/batch`.
+    BatchFiles,
+    /// `_bowline/fs/watch`.
+    WatchFiles,
+    /// `_bowline/fs/unwatch`.
+    UnwatchFiles,
 }
 
 impl ClientMethod {
     /// Every method, in the order of the variants.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 21] = [
         Self::Update,
         Self::Notice,
         Self::Compaction,
@@ -94,6 +110,13 @@ impl ClientMethod {
         Self::ElicitForm,
         Self::ElicitUrl,
         Self::CompleteElicitation,
+        Self::ListDirectory,
+        Self::StatFile,
+        Self::ReadFile,
+        Self::WriteFile,
+        Self::BatchFiles,
+        Self::WatchFiles,
+        Self::UnwatchFiles,
     ];
 
     /// Returns the method's name on the wire.
@@ -112,6 +135,13 @@ impl ClientMethod {
             Self::KillTerminal => names.terminal_kill,
             Self::ElicitForm | Self::ElicitUrl => names.elicitation_create,
             Self::CompleteElicitation => names.elicitation_complete,
+            Self::ListDirectory => file_extension::LIST_METHOD,
+            Self::StatFile => file_extension::STAT_METHOD,
+            Self::ReadFile => file_extension::READ_METHOD,
+            Self::WriteFile => file_extension::WRITE_METHOD,
+            Self::BatchFiles => file_extension::BATCH_METHOD,
+            Self::WatchFiles => file_extension::WATCH_METHOD,
+            Self::UnwatchFiles => file_extension::UNWATCH_METHOD,
         }
     }
 }
@@ -122,13 +152,22 @@ impl ClientMethod {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientCapabilityGate {
     advertised: Option<ClientCapabilities>,
+    // Invariant: as `advertised` describes them in its `_meta`.
+    files: FileCapabilities,
 }
 
 impl ClientCapabilityGate {
     /// Opens the capabilities that the client advertised in its `initialize` request.
     #[must_use]
     pub fn new(advertised: ClientCapabilities) -> Self {
-        Self { advertised: Some(advertised) }
+        let files = advertised.meta.as_ref().map(FileCapabilities::from_meta).unwrap_or_default();
+        Self { advertised: Some(advertised), files }
+    }
+
+    /// Returns what the client offers of the file extension.
+    #[must_use]
+    pub fn file_capabilities(&self) -> &FileCapabilities {
+        &self.files
     }
 
     /// Checks that the client serves `method`.
@@ -173,6 +212,24 @@ impl ClientCapabilityGate {
             }
             ClientMethod::CompleteElicitation => {
                 require_method(url, name, "clientCapabilities.elicitation.url")
+            }
+            ClientMethod::ListDirectory => {
+                require_method(self.files.list.is_some(), name, "clientCapabilities._meta.bowline.fs.list")
+            }
+            ClientMethod::StatFile => {
+                require_method(self.files.stat.is_some(), name, "clientCapabilities._meta.bowline.fs.stat")
+            }
+            ClientMethod::ReadFile => {
+                require_method(self.files.read.is_some(), name, "clientCapabilities._meta.bowline.fs.read")
+            }
+            ClientMethod::WriteFile => {
+                require_method(self.files.write.is_some(), name, "clientCapabilities._meta.bowline.fs.write")
+            }
+            ClientMethod::BatchFiles => {
+                require_method(self.files.batch.is_some(), name, "clientCapabilities._meta.bowline.fs.batch")
+            }
+            ClientMethod::WatchFiles | ClientMethod::UnwatchFiles => {
+                require_method(self.files.watch.is_some(), name, "clientCapabilities._meta.bowline.fs.watch")
             }
         }
     }

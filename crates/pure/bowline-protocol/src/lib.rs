@@ -1,4 +1,4 @@
-//! ACP as values: accumulator, tracker, permission requests, capabilities, errors, relay, wire recordings.
+//! ACP as values: accumulator, tracker, permission requests, capabilities, errors, file extension, relay, recordings.
 //!
 //! Everything here is a decision: a function from values to values. There is no IO, clock, lock or async in this crate;
 //! `crates/pure/clippy.toml` keeps it so.
@@ -8,6 +8,7 @@ pub mod builders;
 pub mod capabilities;
 pub mod diagnostics;
 pub mod elicitation;
+pub mod file_extension;
 pub mod permission;
 pub mod quirks;
 pub mod relay;

@@ -316,6 +316,27 @@ pub fn describe_error(error: &Error) -> String {
     escape_message(&format!("{}: {text}", error.message.trim()))
 }
 
+/// Describes what is wrong with a JSON value without quoting it: it comes from a peer, and may hold secrets.
+#[must_use]
+pub fn describe_json_error(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    // A part that was buffered before it was parsed has no position.
+    let column = |word: &str| match error.column() {
+        0 => String::new(),
+        column => format!("{word} column {column}"),
+    };
+    if let Some(field) = text.strip_prefix("missing field `").and_then(|rest| rest.split('`').next()) {
+        return format!("missing field `{field}`{}", column(" before"));
+    }
+    // The quoted value stands before the last ", expected"; the rest is our own text.
+    match text.rsplit_once(", expected ").map(|(_, rest)| rest.split(" at line ").next().unwrap_or(rest)) {
+        Some(expected) => format!("expected {expected}{}", column(" at")),
+        None if text.contains("recursion limit") => format!("nested too deeply{}", column(" at")),
+        None if text.contains("surrogate") => format!("a lone surrogate is no text{}", column(", at")),
+        None => format!("not as the schema has it{}", column(" at")),
+    }
+}
+
 /// Returns the text of a failure that is just a text. Other implementations put the details into `data`, so these are
 /// added where present.
 fn reason_text(error: &Error) -> String {
@@ -338,7 +359,7 @@ fn decode_hunk(hunk: &Value) -> ConflictHunk {
     ConflictHunk { line, base: text("base"), ours: text("ours"), theirs: text("theirs") }
 }
 
-fn escape_message(text: &str) -> String {
+pub(crate) fn escape_message(text: &str) -> String {
     escape_truncated(text, MAX_MESSAGE_BYTES)
 }
 
@@ -347,7 +368,7 @@ fn format_suffix(text: &Option<String>) -> String {
 }
 
 /// Truncates text that goes into `data`, where JSON escapes it and peers compare it.
-fn truncate_data_text(mut text: String) -> String {
+pub(crate) fn truncate_data_text(mut text: String) -> String {
     if text.len() > MAX_DATA_TEXT_BYTES {
         text.truncate(text.floor_char_boundary(MAX_DATA_TEXT_BYTES - ELLIPSIS.len()));
         text.push_str(ELLIPSIS);

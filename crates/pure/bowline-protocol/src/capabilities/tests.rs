@@ -74,6 +74,13 @@ fn nothing_of_a_client_is_open_before_initialize() {
             ElicitForm: elicitation/create may not be used before initialize
             ElicitUrl: elicitation/create may not be used before initialize
             CompleteElicitation: elicitation/complete may not be used before initialize
+            ListDirectory: _bowline/fs/list may not be used before initialize
+            StatFile: _bowline/fs/stat may not be used before initialize
+            ReadFile: _bowline/fs/read may not be used before initialize
+            WriteFile: _bowline/fs/write may not be used before initialize
+            BatchFiles: _bowline/fs/batch may not be used before initialize
+            WatchFiles: _bowline/fs/watch may not be used before initialize
+            UnwatchFiles: _bowline/fs/unwatch may not be used before initialize
         "#]],
     );
 }
@@ -98,6 +105,13 @@ fn a_client_that_advertises_nothing_opens_only_what_every_client_has() {
             ElicitForm: elicitation/create needs clientCapabilities.elicitation.form, which was not advertised
             ElicitUrl: elicitation/create needs clientCapabilities.elicitation.url, which was not advertised
             CompleteElicitation: elicitation/complete needs clientCapabilities.elicitation.url, which was not advertised
+            ListDirectory: _bowline/fs/list needs clientCapabilities._meta.bowline.fs.list, which was not advertised
+            StatFile: _bowline/fs/stat needs clientCapabilities._meta.bowline.fs.stat, which was not advertised
+            ReadFile: _bowline/fs/read needs clientCapabilities._meta.bowline.fs.read, which was not advertised
+            WriteFile: _bowline/fs/write needs clientCapabilities._meta.bowline.fs.write, which was not advertised
+            BatchFiles: _bowline/fs/batch needs clientCapabilities._meta.bowline.fs.batch, which was not advertised
+            WatchFiles: _bowline/fs/watch needs clientCapabilities._meta.bowline.fs.watch, which was not advertised
+            UnwatchFiles: _bowline/fs/unwatch needs clientCapabilities._meta.bowline.fs.watch, which was not advertised
         "#]],
     );
 }
@@ -118,6 +132,10 @@ fn a_client_capability_opens_its_methods_and_no_others() {
             r#"{"session":{}}"#,
             r#"{"session":{"notices":{}}}"#,
             r#"{"session":{"notices":null,"compaction":{}}}"#,
+            r#"{"_meta":{"bowline":{"version":1,"fs":{"list":{},"stat":{}}}}}"#,
+            r#"{"_meta":{"bowline":{"version":1,"fs":{"read":{},"write":{}}}}}"#,
+            r#"{"_meta":{"bowline":{"version":1,"fs":{"batch":{},"watch":{}}}}}"#,
+            r#"{"_meta":{"bowline":{"version":2,"fs":{"batch":{},"watch":{}}}}}"#,
         ],
         expect![[r#"
             {"fs":{"readTextFile":true}} opens ReadTextFile
@@ -130,6 +148,10 @@ fn a_client_capability_opens_its_methods_and_no_others() {
             {"session":{}} opens
             {"session":{"notices":{}}} opens Notice
             {"session":{"notices":null,"compaction":{}}} opens Compaction
+            {"_meta":{"bowline":{"version":1,"fs":{"list":{},"stat":{}}}}} opens ListDirectory StatFile
+            {"_meta":{"bowline":{"version":1,"fs":{"read":{},"write":{}}}}} opens ReadFile WriteFile
+            {"_meta":{"bowline":{"version":1,"fs":{"batch":{},"watch":{}}}}} opens BatchFiles WatchFiles UnwatchFiles
+            {"_meta":{"bowline":{"version":2,"fs":{"batch":{},"watch":{}}}}} opens
         "#]],
     );
 }
@@ -158,6 +180,13 @@ fn methods_have_the_names_of_the_schema() {
         ElicitForm elicitation/create
         ElicitUrl elicitation/create
         CompleteElicitation elicitation/complete
+        ListDirectory _bowline/fs/list
+        StatFile _bowline/fs/stat
+        ReadFile _bowline/fs/read
+        WriteFile _bowline/fs/write
+        BatchFiles _bowline/fs/batch
+        WatchFiles _bowline/fs/watch
+        UnwatchFiles _bowline/fs/unwatch
         Initialize initialize
         Authenticate authenticate
         Logout logout
