@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::paths::{self, Access, AdmissionError, LexicalPath, PathError, Root, RootMode};
 use bowline_protocol::capabilities::{ClientCapabilityGate, ClientMethod};
+use bowline_protocol::file_extension::LIST_METHOD;
 use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::SessionId;
@@ -98,6 +99,8 @@ pub struct BackendChoice {
     pub write: Backend,
     /// Running commands.
     pub terminal: Backend,
+    /// Listing directories.
+    pub list: Backend,
 }
 
 impl BackendChoice {
@@ -116,6 +119,7 @@ impl BackendChoice {
             read: backend_for(ClientMethod::ReadTextFile),
             write: backend_for(ClientMethod::WriteTextFile),
             terminal: backend_for(ClientMethod::CreateTerminal),
+            list: backend_for(ClientMethod::ListDirectory),
         }
     }
 
@@ -131,7 +135,7 @@ impl BackendChoice {
                 format!("{operations}: the agent's own machine (the editor does not advertise {capability})")
             }
         };
-        let search_backend = match self.read {
+        let without_method = |backend: Backend| match backend {
             Backend::Workspace => "the client's workspace server, over MCP (it reads the files)",
             _ => "the agent's own machine (the protocol has no such method)",
         };
@@ -140,12 +144,18 @@ impl BackendChoice {
         } else {
             "commands: none (the agent was started without --shell, as --no-terminal has it)".to_owned()
         };
-        vec![
+        let mut lines = vec![
             line("reading files", self.read, "fs.readTextFile"),
             line("writing files", self.write, "fs.writeTextFile"),
             commands,
-            format!("listing and searching: {search_backend}"),
-        ]
+        ];
+        if self.list == Backend::Client {
+            lines.push(line("listing", self.list, LIST_METHOD));
+            lines.push(format!("searching: {}", without_method(self.read)));
+        } else {
+            lines.push(format!("listing and searching: {}", without_method(self.read)));
+        }
+        lines
     }
 }
 

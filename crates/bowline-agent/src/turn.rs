@@ -175,7 +175,7 @@ impl TurnRunner<'_> {
 
     /// Returns whether the client serves any of the tools.
     fn is_served_by_client(&self) -> bool {
-        let BackendChoice { read, write, terminal } = self.session.toolbox().runtime().backend_choice();
+        let BackendChoice { read, write, terminal, .. } = self.session.toolbox().runtime().backend_choice();
         [read, write, terminal].contains(&Backend::Client)
     }
 

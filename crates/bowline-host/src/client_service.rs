@@ -7,6 +7,10 @@ use std::time::Duration;
 
 use bowline_access::approvals::ApprovalError;
 use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry};
+use bowline_protocol::file_extension::{
+    ListDirectoryRequest, ListDirectoryResponse, ReadFileRequest, ReadFileResponse, StatFileRequest,
+    StatFileResponse,
+};
 use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
@@ -27,7 +31,9 @@ use tokio::time::timeout;
 use crate::error::HostError;
 use crate::front_end::HostEvent;
 use crate::host::HostInner;
-use crate::operations::{elicitation, files, permission, run_blocking, terminals, to_rpc_result};
+use crate::operations::{
+    elicitation, file_extension, files, permission, run_blocking, terminals, to_rpc_result,
+};
 use crate::session::SessionInner;
 use bowline_storage::clock::now;
 
@@ -204,17 +210,18 @@ impl ClientService {
         self.find_session(id).ok_or_else(|| RpcError::SessionNotFound { session_id: id.clone() })
     }
 
-    async fn serve_request<T, F>(
+    async fn serve_request<T, E, F>(
         &self,
         action: AuditAction,
         id: &SessionId,
         f: impl FnOnce(Arc<SessionInner>) -> F,
     ) -> Result<T, Error>
     where
-        F: Future<Output = Result<T, RpcError>>,
+        E: Into<Error>,
+        F: Future<Output = Result<T, E>>,
     {
         match self.wait_for_session(id).await {
-            Ok(session) => to_rpc_result(f(session).await),
+            Ok(session) => f(session).await.map_err(Into::into),
             Err(failure) => {
                 // Refusals are recorded, too, even for unknown sessions.
                 let mut entry = AuditEntry::new(now(), action);
@@ -291,6 +298,42 @@ impl Client for ClientService {
         let id = request.session_id.clone();
         self.serve_request(AuditAction::Write, &id, |session| {
             files::write(session, self.agent_name(), request, cx)
+        })
+        .await
+    }
+
+    async fn list_directory(
+        &self,
+        request: ListDirectoryRequest,
+        cx: ClientContext,
+    ) -> Result<ListDirectoryResponse, Error> {
+        let id = request.session_id.clone();
+        self.serve_request(AuditAction::Read, &id, |session| {
+            file_extension::list(session, self.agent_name(), request, cx)
+        })
+        .await
+    }
+
+    async fn stat_file(
+        &self,
+        request: StatFileRequest,
+        cx: ClientContext,
+    ) -> Result<StatFileResponse, Error> {
+        let id = request.session_id.clone();
+        self.serve_request(AuditAction::Read, &id, |session| {
+            file_extension::stat(session, self.agent_name(), request, cx)
+        })
+        .await
+    }
+
+    async fn read_file(
+        &self,
+        request: ReadFileRequest,
+        cx: ClientContext,
+    ) -> Result<ReadFileResponse, Error> {
+        let id = request.session_id.clone();
+        self.serve_request(AuditAction::Read, &id, |session| {
+            file_extension::read(session, self.agent_name(), request, cx)
         })
         .await
     }

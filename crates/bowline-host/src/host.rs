@@ -11,6 +11,7 @@ use bowline_access::audit::{self, AuditLog};
 use bowline_access::policy::PolicyFile;
 use bowline_policy::policy::{Preset, Rule};
 use bowline_protocol::capabilities;
+use bowline_protocol::file_extension::FileCapabilities;
 use bowline_protocol::quirks::QuirkMode;
 use bowline_protocol::schema::v1::{
     AuthCapabilities, BooleanConfigOptionCapabilities, ClientCapabilities, ClientSessionCapabilities,
@@ -35,6 +36,7 @@ use crate::client_service::ClientService;
 use crate::connection::Connection;
 use crate::error::HostError;
 use crate::front_end::{FrontEnd, HostEvent};
+use crate::operations::file_extension;
 use crate::operations::initial_scan::InitialScan;
 use crate::process::{SpawnedAgent, SupervisedAgent};
 
@@ -84,6 +86,18 @@ impl Default for HostCapabilities {
 }
 
 impl HostCapabilities {
+    /// Returns the methods of the file extension that are offered.
+    #[must_use]
+    pub fn file_capabilities(self) -> FileCapabilities {
+        let all = FileCapabilities::with_limits(&file_extension::LIMITS);
+        FileCapabilities {
+            list: all.list.filter(|_| self.read),
+            stat: all.stat.filter(|_| self.read),
+            read: all.read.filter(|_| self.read),
+            ..FileCapabilities::default()
+        }
+    }
+
     /// Converts the capabilities to ACP's.
     #[must_use]
     pub fn to_client_capabilities(self) -> ClientCapabilities {
@@ -93,12 +107,16 @@ impl HostCapabilities {
             .config_options(options)
             .notices(NoticeCapabilities::new())
             .compaction(CompactionCapabilities::new());
+        let mut meta = capabilities::authorizes_operations_meta();
+        if self.read {
+            self.file_capabilities().insert_into(&mut meta);
+        }
         let mut capabilities = ClientCapabilities::new()
             .fs(files)
             .terminal(self.terminal)
             .auth(AuthCapabilities::new().terminal(self.terminal_login))
             .session(session)
-            .meta(capabilities::authorizes_operations_meta());
+            .meta(meta);
         if self.elicitation {
             capabilities = capabilities.elicitation(
                 ElicitationCapabilities::new()

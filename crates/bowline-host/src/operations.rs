@@ -26,6 +26,7 @@ use crate::session::{SessionInner, TurnStatus};
 
 pub(crate) mod browse;
 pub(crate) mod elicitation;
+pub(crate) mod file_extension;
 pub(crate) mod files;
 pub(crate) mod initial_scan;
 pub(crate) mod permission;

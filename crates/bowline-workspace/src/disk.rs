@@ -327,7 +327,8 @@ fn scan_to_window(
     Ok((found, start..end))
 }
 
-fn read_at_retrying(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+/// Reads at a position, again if a signal interrupts it.
+pub(crate) fn read_at_retrying(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     loop {
         match file.read_at(buffer, offset) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -30,6 +30,7 @@ mod changes;
 mod diagnostics;
 mod documents;
 mod editor;
+mod file_extension;
 #[cfg(test)]
 mod fixture;
 mod kept_texts;

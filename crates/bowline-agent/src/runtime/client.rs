@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_protocol::capabilities::ClientMethod;
+use bowline_protocol::file_extension::{DirectoryEntry, FileType, ListDirectoryRequest};
 use bowline_protocol::quirks::{PeerRole, Quirk, QuirkMode, Workaround};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
@@ -16,9 +17,10 @@ use bowline_protocol::terminal::CommandExit;
 use bowline_text::lines::{LineWindow, slice_lines};
 use bowline_wire::{CallError, ClientHandle};
 use bowline_workspace::files::{FileBackend, Requester, TextReadOutcome, TextWriteOutcome};
-use bowline_workspace::list::{ListOptions, Listing};
+use bowline_workspace::list::{IgnoredFiles, ListEntry, ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
 use bowline_workspace::terminals::{CommandRequest, TerminalBackend, TerminalSnapshot};
+use bowline_workspace::walker::EntryKind;
 use bowline_workspace::workspace::TextSource;
 use tokio::time::timeout;
 
@@ -106,6 +108,39 @@ impl ClientFiles {
         Ok(Arc::new(text))
     }
 
+    /// Lists a directory, page by page.
+    ///
+    /// # Errors
+    /// Fails if the client does not list it.
+    pub async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RuntimeError> {
+        let mut listing = Listing::default();
+        let mut cursor = None;
+        loop {
+            let wanted = options.max_entries.saturating_sub(listing.entries.len() as u64);
+            if wanted == 0 {
+                listing.truncated = true;
+                return Ok(listing);
+            }
+            let request = ListDirectoryRequest {
+                depth: Some(options.depth as u64),
+                include_ignored: options.ignored == IgnoredFiles::Show,
+                cursor,
+                limit: Some(wanted),
+                ..ListDirectoryRequest::new(self.session.clone(), path)
+            };
+            let page = self.client.list_directory(request);
+            let page = with_timeout(ClientMethod::ListDirectory, self.timeouts.answer, page).await?;
+            listing.truncated |= page.truncated && page.next_cursor.is_none();
+            // A page without an entry would be requested for ever.
+            let is_last = page.next_cursor.is_none() || page.entries.is_empty();
+            listing.entries.extend(page.entries.into_iter().map(to_list_entry));
+            if is_last {
+                return Ok(listing);
+            }
+            cursor = page.next_cursor;
+        }
+    }
+
     /// Translates an error of a client with a known quirk.
     fn apply_quirk(&self, error: RuntimeError, path: &str) -> RuntimeError {
         let (client, workaround) = (self.client.info(), Workaround::MissingFileForNoContent);
@@ -143,12 +178,26 @@ impl FileBackend for ClientFiles {
         Ok(TextWriteOutcome::default())
     }
 
-    async fn list(&self, _: &str, _: ListOptions) -> Result<Listing, RpcError> {
-        Err(RpcError::UnknownMethod { method: None })
+    async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RpcError> {
+        Ok(Self::list(self, path, options).await?)
     }
 
     async fn search(&self, _: SearchQuery, _: Option<String>) -> Result<SearchResult, RpcError> {
         Err(RpcError::UnknownMethod { method: None })
+    }
+}
+
+fn to_list_entry(entry: DirectoryEntry) -> ListEntry {
+    ListEntry {
+        path: entry.name,
+        kind: match entry.file_type {
+            FileType::File => EntryKind::File,
+            FileType::Directory => EntryKind::Directory,
+            FileType::Symlink => EntryKind::Link,
+            FileType::Other => EntryKind::Other,
+        },
+        size: entry.size.unwrap_or(0),
+        mtime_ns: entry.modified_at_ms.unwrap_or(0).saturating_mul(1_000_000),
     }
 }
 

@@ -43,11 +43,14 @@ pub struct OverlaySearchResult {
 }
 
 impl SessionRuntime {
-    /// Lists a directory of this machine.
+    /// Lists a directory, through the client if it can.
     ///
     /// # Errors
-    /// Fails if the directory does not exist here.
+    /// Fails if the directory does not exist there.
     pub async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, RuntimeError> {
+        if self.backend_choice().list == Backend::Client {
+            return self.client_files().list(path, options).await;
+        }
         let (roots, path) = (self.roots().await?.clone(), path.to_owned());
         run_blocking(move || {
             let directory = roots.admit(&path, Access::Read).map_err(FilesError::from)?;

@@ -95,10 +95,12 @@ impl BackendChoice {
             Backend::Local if is_served => Backend::Workspace,
             backend => backend,
         };
+        let read = choose(self.read, true);
         Self {
-            read: choose(self.read, true),
+            read,
             write: choose(self.write, serves.can_write),
             terminal: choose(self.terminal, serves.can_run && shell),
+            list: choose(self.list, read == Backend::Workspace),
         }
     }
 }

@@ -36,21 +36,21 @@ pub(crate) async fn list_directory(active_call: &ActiveCall<'_>) -> Result<ToolO
     active_call
         .announce(&title, ToolKind::Read, |call| call.raw_input(input).locations(vec![location(&path, None)]))
         .await?;
-    check_project_is_local(active_call).await?;
-    let request = active_call.read_request(Backend::Local, &path, &title).await?;
-    let authorization = active_call
-        .toolbox
-        .permissions
-        .authorize(Backend::Local, active_call.call, active_call.cx, request)
-        .await?;
+    let backend = active_call.runtime().backend_choice().list;
+    if backend == Backend::Local {
+        check_project_is_local(active_call).await?;
+    }
+    let request = active_call.read_request(backend, &path, &title).await?;
+    let authorization =
+        active_call.toolbox.permissions.authorize(backend, active_call.call, active_call.cx, request).await?;
     active_call.mark_running().await;
     let options = ListOptions { depth: depth as usize, max_entries: MAX_ENTRIES, ..ListOptions::default() };
     let result = active_call.runtime().list(path.as_str(), options).await;
     let failure = result.as_ref().err().map(ToString::to_string);
     authorization.record_outcome(OperationOutcome { failure, ..OperationOutcome::default() }).await?;
-    let listing = result.map_err(|error| error.describe_for_model(Backend::Local, display_path))?;
-    let text = format_listing(display_path, &listing);
-    let output = json!({ "servedBy": Backend::Local.as_str(), "entries": listing.entries.len() });
+    let listing = result.map_err(|error| error.describe_for_model(backend, display_path))?;
+    let text = format_listing(display_path, &listing, backend);
+    let output = json!({ "servedBy": backend.as_str(), "entries": listing.entries.len() });
     Ok(ToolOutput { content: Some(excerpt(&text)), text, raw_output: Some(output), ..ToolOutput::default() })
 }
 
@@ -65,9 +65,9 @@ async fn check_project_is_local(active_call: &ActiveCall<'_>) -> Result<(), Call
     .into())
 }
 
-fn format_listing(display_path: &str, listing: &Listing) -> String {
+fn format_listing(display_path: &str, listing: &Listing, backend: Backend) -> String {
     let names = count_noun(listing.entries.len() as u64, "name");
-    let backend = Backend::Local.via_phrase();
+    let backend = backend.via_phrase();
     let mut text = format!("[{display_path}: {names}, {backend}; what ignore rules hide is left out]\n");
     let mut truncated = listing.truncated;
     for ListEntry { path, kind, size, .. } in &listing.entries {

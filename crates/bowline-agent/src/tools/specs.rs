@@ -101,7 +101,8 @@ pub(crate) fn build_tools(set: ToolSet, choice: BackendChoice, shell: bool) -> V
     tools
 }
 
-fn transparent_tools(BackendChoice { read, write, terminal }: BackendChoice, shell: bool) -> Vec<NamedTool> {
+fn transparent_tools(choice: BackendChoice, shell: bool) -> Vec<NamedTool> {
+    let BackendChoice { read, write, terminal, .. } = choice;
     let backends = FileBackends { read: Some(read), write };
     let mut tools = vec![
         named_tool("read_text_file", BuiltinTool::Read(read), READ_DESCRIPTION, read_schema()),

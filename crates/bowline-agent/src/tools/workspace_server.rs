@@ -38,7 +38,7 @@ const MAX_LABEL_BYTES: usize = 80;
 pub(crate) fn workspace_tool_name(tool: BuiltinTool, choice: BackendChoice) -> Option<&'static str> {
     let (name, backend) = match tool {
         BuiltinTool::Read(_) => (READ_TOOL, choice.read),
-        BuiltinTool::List => (LIST_TOOL, choice.read),
+        BuiltinTool::List => (LIST_TOOL, choice.list),
         BuiltinTool::Search => (SEARCH_TOOL, choice.read),
         BuiltinTool::Write(_) => (WRITE_TOOL, choice.write),
         BuiltinTool::Edit(_) => (EDIT_TOOL, choice.write),

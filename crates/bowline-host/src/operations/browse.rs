@@ -1,19 +1,20 @@
-//! Listing and searching, for clients without direct access to the files.
+//! Listing, searching and reads of the file extension: each is authorized as a read of one path.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bowline_access::approvals::{ApprovalRequest, OperationApproval};
-use bowline_policy::audit::{AuditAction, AuditDecision, AuditSubject};
+use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry, AuditSubject};
 use bowline_policy::grants::{GrantHolder, ResolvedOperation};
 use bowline_policy::operation::OperationKind;
 use bowline_policy::paths::Access;
 use bowline_policy::policy::Effect;
 use bowline_policy::question::{QuestionItem, QuestionTrigger};
+use bowline_protocol::file_extension::FileError;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_text::display::quote;
-use bowline_workspace::error::FilesError;
 use bowline_workspace::list::{ListOptions, Listing};
+use bowline_workspace::roots::AdmittedPath;
 use bowline_workspace::search::{SearchQuery, SearchResult};
 use bowline_workspace::workspace as engine;
 
@@ -30,8 +31,10 @@ pub(crate) async fn list(
 ) -> Result<Listing, RpcError> {
     let title = format!("list {path}");
     let owned_path = path.clone();
-    let action = move |files: &engine::WorkspaceSession| files.list(&owned_path, &options);
-    run_on_directory(session, context, path, title, action).await.map(|(listing, _)| listing)
+    let action = move |files: &engine::WorkspaceSession, _: &AdmittedPath, _: &mut AuditEntry| {
+        files.list(&owned_path, &options).map_err(RpcError::from)
+    };
+    run_as_read(session, context, path, title, action).await.map(|(listing, _)| listing)
 }
 
 /// Searches the files below a directory, or all files. Files that the rules do not allow to be read without a question
@@ -44,8 +47,10 @@ pub(crate) async fn search(
 ) -> Result<SearchResult, RpcError> {
     let path = directory.clone().unwrap_or_else(|| session.files.roots().cwd().to_owned());
     let title = format!("search in {path} for {}", quote(&query.pattern));
-    let action = move |files: &engine::WorkspaceSession| files.search(&query, directory.as_deref());
-    let (mut found, approval) = run_on_directory(session.clone(), context, path, title, action).await?;
+    let action = move |files: &engine::WorkspaceSession, _: &AdmittedPath, _: &mut AuditEntry| {
+        files.search(&query, directory.as_deref()).map_err(RpcError::from)
+    };
+    let (mut found, approval) = run_as_read(session.clone(), context, path, title, action).await?;
     let was_asked = approval.is_bound_to_operation();
     run_blocking(move || {
         let holder = session.holder(session.turn_status());
@@ -74,14 +79,41 @@ fn can_read(session: &SessionInner, holder: &GrantHolder, path: &str, was_asked:
     }
 }
 
-/// Runs a listing or a search of a directory, authorized as a read.
-async fn run_on_directory<T: Send + 'static>(
+/// The error of an operation. It is recorded as one of the protocol's.
+pub(super) trait OperationFailure: From<RpcError> + Send + 'static {
+    /// Returns the error as one of the protocol's.
+    fn to_rpc_error(&self) -> RpcError;
+}
+
+impl OperationFailure for RpcError {
+    fn to_rpc_error(&self) -> RpcError {
+        self.clone()
+    }
+}
+
+impl OperationFailure for FileError {
+    fn to_rpc_error(&self) -> RpcError {
+        Self::to_rpc_error(self)
+    }
+}
+
+/// Records a failure, and returns the error for the answer: another one if it cannot be recorded.
+fn record_failure<E: OperationFailure>(audited: &mut AuditedOperation, failure: E) -> E {
+    let known = failure.to_rpc_error();
+    let recorded = audited.record_failure(known.clone());
+    if recorded == known { failure } else { recorded.into() }
+}
+
+/// Runs an operation on a path, authorized as a read of it.
+pub(super) async fn run_as_read<T: Send + 'static, E: OperationFailure>(
     session: Arc<SessionInner>,
     context: OperationContext,
     path: String,
     title: String,
-    action: impl FnOnce(&engine::WorkspaceSession) -> Result<T, FilesError> + Send + 'static,
-) -> Result<(T, OperationApproval), RpcError> {
+    action: impl FnOnce(&engine::WorkspaceSession, &AdmittedPath, &mut AuditEntry) -> Result<T, E>
+    + Send
+    + 'static,
+) -> Result<(T, OperationApproval), E> {
     let OperationContext { agent, call, cancel, .. } = context;
     let owned_session = session.clone();
     let admitted = run_blocking(move || {
@@ -95,7 +127,7 @@ async fn run_on_directory<T: Send + 'static>(
             Err(error) => Err(audited.record_failure(error.into())),
         }
     });
-    let (mut audited, admitted) = admitted.await??;
+    let (mut audited, admitted) = admitted.await.map_err(RpcError::from)??;
     let request = ApprovalRequest {
         holder: audited.holder(),
         call: audited.entry_mut().call.clone(),
@@ -111,21 +143,21 @@ async fn run_on_directory<T: Send + 'static>(
         }],
     };
     let approval = authorize_operation(&mut audited, &request, &cancel).await;
-    run_blocking(move || {
+    let done = run_blocking(move || {
         let approval = approval.and_then(|approval| audited.check_active().map(|()| approval));
         let approval = approval.map_err(|failure| audited.record_failure(failure))?;
         let files = audited.session.files.clone();
-        let is_unchanged = files
-            .admit(admitted.requested_path(), Access::Read)
-            .is_ok_and(|readmitted| is_same_file(&readmitted, &admitted));
-        if !is_unchanged {
+        // The approval covers that file, not another one that has its path by now.
+        let readmitted = files.admit(admitted.requested_path(), Access::Read);
+        let readmitted = readmitted.ok().filter(|readmitted| is_same_file(readmitted, &admitted));
+        let Some(readmitted) = readmitted else {
             let reason = format!("{} is another by now: ask again", quote(admitted.requested_path()));
-            return Err(audited.record_failure(RpcError::InvalidParams { reason }));
+            return Err(audited.record_failure(RpcError::InvalidParams { reason }).into());
+        };
+        match action(&files, &readmitted, audited.entry_mut()) {
+            Ok(found) => Ok(audited.record(AuditDecision::Allowed).map(|()| (found, approval))?),
+            Err(failure) => Err(record_failure(&mut audited, failure)),
         }
-        match action(&files) {
-            Ok(found) => audited.record(AuditDecision::Allowed).map(|()| (found, approval)),
-            Err(error) => Err(audited.record_failure(error.into())),
-        }
-    })
-    .await?
+    });
+    done.await.map_err(RpcError::from)?
 }

@@ -99,6 +99,10 @@ impl EngineInterceptor {
         line: &Bytes,
     ) -> Option<InterceptDecision> {
         let is_judged = self.options.enforce_policy && method.needs_policy();
+        if is_judged && method == Method::FileExtension {
+            // The rules are not applied to these methods, so that they are not advertised either.
+            return Some(refuse_with(RpcError::UnknownMethod { method: None }));
+        }
         let decision = if is_judged && has_lookalikes(line) {
             return Some(refuse_with(unreadable_request()));
         } else if self.editor_capabilities.supports(method) || is_judged && !self.options.serve_as_host {

@@ -11,6 +11,7 @@
 
 use std::time::Duration;
 
+use bowline_protocol::file_extension::FileCapabilities;
 use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
 use bowline_protocol::relay::{FileRead, Method, ProxySide};
 use bowline_protocol::rpc_error::RpcError;
@@ -53,11 +54,13 @@ impl EngineInterceptor {
         self.editor_capabilities = EditorCapabilities::new(capabilities, name.as_deref());
         let EditorCapabilities { can_read: read, can_write: write, has_terminals: terminal, .. } =
             self.editor_capabilities;
-        let replacement = if self.options.serve_as_host && !(read && write && terminal) {
-            advertise_all(line)
-        } else {
-            None
-        };
+        let adds_methods = self.options.serve_as_host && !(read && write && terminal);
+        // Rules are not applied to the methods of the file extension.
+        let files = capabilities.meta.as_ref().map(FileCapabilities::from_meta).unwrap_or_default();
+        let withholds_files = self.options.enforce_policy && files != FileCapabilities::default();
+        let replacement = (adds_methods || withholds_files)
+            .then(|| change_capabilities(line, adds_methods, withholds_files))
+            .flatten();
         let Some(replacement) = replacement else {
             return self.next.intercept(InterceptedMessage { from, fact, id, line });
         };
@@ -237,8 +240,9 @@ pub(crate) fn workspace_unavailable() -> RpcError {
     RpcError::Internal { reason: "the workspace cannot be served: the proxy's stderr says why".to_owned() }
 }
 
-/// Returns the editor's `initialize` request with the capabilities for files and terminals added.
-fn advertise_all(line: &[u8]) -> Option<Vec<u8>> {
+/// Returns the editor's `initialize` request with the capabilities for files and terminals added, or without the file
+/// extension.
+fn change_capabilities(line: &[u8], adds_methods: bool, withholds_files: bool) -> Option<Vec<u8>> {
     let mut message: Value = serde_json::from_slice(line).ok()?;
     let params = message.get_mut("params")?.as_object_mut()?;
     let capabilities = params.entry("clientCapabilities").or_insert_with(|| json!({}));
@@ -246,6 +250,15 @@ fn advertise_all(line: &[u8]) -> Option<Vec<u8>> {
         *capabilities = json!({});
     }
     let capabilities = capabilities.as_object_mut()?;
+    if withholds_files
+        && let Some(meta) = capabilities.get_mut("_meta").and_then(|meta| meta.get_mut("bowline"))
+        && let Some(meta) = meta.as_object_mut()
+    {
+        meta.remove("fs");
+    }
+    if !adds_methods {
+        return Some(message.to_string().into_bytes());
+    }
     let fs = capabilities.entry("fs").or_insert_with(|| json!({}));
     if !fs.is_object() {
         *fs = json!({});

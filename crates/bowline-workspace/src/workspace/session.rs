@@ -8,13 +8,17 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
 
 use bowline_history::changes::ChangeOrigin;
-use bowline_history::documents::{DocumentTextSource, resolve_text_source};
+use bowline_history::documents::{Document, DocumentTextSource, resolve_text_source};
 use bowline_history::ledger::{Ledger, TextVersion};
 use bowline_policy::paths::{Access, Protection};
+use bowline_protocol::file_extension::operations::{ListOperation, ReadOperation};
+use bowline_protocol::file_extension::{
+    FileError, ListDirectoryResponse, ReadFileResponse, StatFileResponse,
+};
 use bowline_text::lines::{LineWindow, slice_lines};
 use rustix::fs::fstat;
 
-use super::Workspace;
+use super::{Workspace, file_extension};
 use crate::disk::writers::{self, WaitPurpose};
 use crate::disk::{self, FileText};
 use crate::error::FilesError;
@@ -195,8 +199,51 @@ impl WorkspaceSession {
         Ok(search::search(&self.roots, query, under.as_ref(), &unsaved)?)
     }
 
+    /// Lists a page of a directory.
+    ///
+    /// # Errors
+    /// Returns why the directory is not accessible to this session.
+    pub fn list_page(&self, operation: &ListOperation) -> Result<ListDirectoryResponse, FileError> {
+        file_extension::list_page(self, operation)
+    }
+
+    /// Describes a path resolved by [`WorkspaceSession::admit`].
+    ///
+    /// # Errors
+    /// Returns an error if nothing exists there, or if its content cannot be read.
+    pub fn stat_admitted(&self, admitted: &AdmittedPath) -> Result<StatFileResponse, FileError> {
+        file_extension::stat_admitted(self, admitted)
+    }
+
+    /// Describes a symbolic link instead of its target; `None` if the path is not a link. Links on the way are followed.
+    ///
+    /// # Errors
+    /// Returns why the directory of the link cannot be read.
+    pub fn stat_symlink(&self, path: &str) -> Result<Option<StatFileResponse>, FileError> {
+        file_extension::stat_symlink(self, path)
+    }
+
+    /// Reads a range of the text or of the bytes of an admitted file, and records what the session has seen.
+    ///
+    /// # Errors
+    /// Returns why the file cannot be read, or that the range starts past its end.
+    pub fn read_range(
+        &self,
+        admitted: &AdmittedPath,
+        operation: &ReadOperation,
+    ) -> Result<ReadFileResponse, FileError> {
+        file_extension::read_range(self, admitted, operation)
+    }
+
+    /// Returns whether an open document has text that its file lacks.
+    pub(super) fn has_unsaved_text(&self, admitted: &AdmittedPath) -> bool {
+        let documents = self.workspace.documents();
+        let document = documents.find(admitted).and_then(|path| documents.get(&path));
+        document.is_some_and(Document::is_dirty)
+    }
+
     /// Returns the text of the open document, if it takes precedence over the file.
-    fn document_text(
+    pub(super) fn document_text(
         &self,
         admitted: &AdmittedPath,
     ) -> Result<Option<(Arc<String>, TextVersion, TextSource)>, FilesError> {

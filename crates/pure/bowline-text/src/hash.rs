@@ -26,6 +26,23 @@ impl ContentHash {
     }
 }
 
+/// Hashes content that arrives in pieces.
+#[derive(Debug, Clone, Default)]
+pub struct ContentHasher(Sha256);
+
+impl ContentHasher {
+    /// Adds bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Returns the hash of all bytes.
+    #[must_use]
+    pub fn finish(self) -> ContentHash {
+        ContentHash(self.0.finalize().into())
+    }
+}
+
 impl From<[u8; 32]> for ContentHash {
     fn from(bytes: [u8; 32]) -> Self {
         Self(bytes)

@@ -304,7 +304,8 @@ impl FileError {
     }
 
     /// Returns the failure as one of the protocol's, which has its code and message.
-    fn to_rpc_error(&self) -> RpcError {
+    #[must_use]
+    pub fn to_rpc_error(&self) -> RpcError {
         match self {
             Self::NotFound { path } => RpcError::ResourceNotFound { uri: Some(path.clone()) },
             Self::PermissionDenied { reason } => RpcError::Denied { reason: reason.clone() },

@@ -276,7 +276,7 @@ pub(super) fn event_from_request(method: Method, line: &[u8]) -> Option<RelayEve
             }
             None => RelayEvent::AgentRequest(method, parse_session_id(line), None),
         },
-        Method::Write | Method::CreateTerminal => {
+        Method::Write | Method::CreateTerminal | Method::FileExtension => {
             RelayEvent::AgentRequest(method, parse_session_id(line), None)
         }
         Method::Terminal | Method::Mcp => {

@@ -4,6 +4,11 @@ use agent_client_protocol_schema::v1::{
     AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, PROTOCOL_LEVEL_METHOD_NAMES,
 };
 
+use crate::file_extension;
+
+/// The start of the file extension's names.
+const FILE_EXTENSION_PREFIX: &str = "_bowline/fs/";
+
 /// A method that matters to a proxy. Messages of all others are forwarded unparsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
@@ -43,6 +48,8 @@ pub enum Method {
     Mcp,
     /// `_bowline/diagnostics`.
     Diagnostics,
+    /// A request of the file extension, `_bowline/fs/…`.
+    FileExtension,
 }
 
 impl Method {
@@ -54,6 +61,7 @@ impl Method {
         found
             .or_else(|| name.starts_with("terminal/").then_some(Self::Terminal))
             .or_else(|| name.starts_with("mcp/").then_some(Self::Mcp))
+            .or_else(|| name.starts_with(FILE_EXTENSION_PREFIX).then_some(Self::FileExtension))
     }
 
     /// Returns whether a lenient parser might read a name as another one: a name with anything but plain ASCII, or
@@ -70,7 +78,7 @@ impl Method {
         !names.contains(&name) && (!name.bytes().all(is_plain) || names.into_iter().any(is_like))
     }
 
-    fn known_names() -> [(&'static str, Self); 16] {
+    fn known_names() -> [(&'static str, Self); 23] {
         let (agent, client) = (AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES);
         [
             (client.session_update, Self::Update),
@@ -89,13 +97,20 @@ impl Method {
             (client.fs_write_text_file, Self::Write),
             (client.terminal_create, Self::CreateTerminal),
             (crate::diagnostics::DIAGNOSTICS_METHOD, Self::Diagnostics),
+            (file_extension::LIST_METHOD, Self::FileExtension),
+            (file_extension::STAT_METHOD, Self::FileExtension),
+            (file_extension::READ_METHOD, Self::FileExtension),
+            (file_extension::WRITE_METHOD, Self::FileExtension),
+            (file_extension::BATCH_METHOD, Self::FileExtension),
+            (file_extension::WATCH_METHOD, Self::FileExtension),
+            (file_extension::UNWATCH_METHOD, Self::FileExtension),
         ]
     }
 
     /// Returns whether a policy has to evaluate it: the agent uses it to access the editor's machine.
     #[must_use]
     pub fn needs_policy(self) -> bool {
-        matches!(self, Self::Read | Self::Write | Self::CreateTerminal)
+        matches!(self, Self::Read | Self::Write | Self::CreateTerminal | Self::FileExtension)
     }
 }
 
