@@ -279,7 +279,8 @@ fn where_all_is_well_it_says_so() {
               reading files: the editor (it advertises fs.readTextFile)
               writing files: the editor (it advertises fs.writeTextFile)
               commands: the editor (it advertises terminal)
-              listing and searching: the agent's own machine (the protocol has no such method)
+              listing: the editor (it advertises _bowline/fs/list)
+              searching: the agent's own machine (the protocol has no such method)
           · the same, in an editor that offers neither:
               reading files: the agent's own machine (the editor does not advertise fs.readTextFile)
               writing files: the agent's own machine (the editor does not advertise fs.writeTextFile)

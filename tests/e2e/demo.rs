@@ -300,7 +300,8 @@ fn the_demo_shows_every_step_and_checks_it() {
                agent │ reading files: the editor (it advertises fs.readTextFile)
                agent │ writing files: the agent's own machine (the editor does not advertise fs.writeTextFile)
                agent │ commands: the agent's own machine (the editor does not advertise terminal)
-               agent │ listing and searching: the agent's own machine (the protocol has no such method)
+               agent │ listing: the editor (it advertises _bowline/fs/list)
+               agent │ searching: the agent's own machine (the protocol has no such method)
               ✓ the agent knows, does it itself, and says so
 
             The record

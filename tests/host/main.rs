@@ -13,6 +13,7 @@ mod audit_log;
 mod cancel;
 mod commands;
 mod elicitation;
+mod file_extension;
 mod files;
 mod host_fixture;
 mod journal;

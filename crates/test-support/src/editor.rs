@@ -15,6 +15,9 @@ use agent_client_protocol_schema::v1::{
 };
 use anyhow::Result;
 use bowline_protocol::capabilities::version;
+use bowline_protocol::file_extension::{
+    DirectoryEntry, FileCapabilities, FileLimits, FileType, ListDirectoryRequest, ListDirectoryResponse,
+};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_text::lines::{LineWindow, slice_lines};
 use bowline_wire::{
@@ -34,14 +37,19 @@ pub struct EditorCapabilities {
     pub write: bool,
     /// Terminals.
     pub terminal: bool,
+    /// Listing directories, by the file extension.
+    pub list: bool,
 }
 
 impl EditorCapabilities {
-    /// Every capability.
-    pub const ALL: Self = Self { read: true, write: true, terminal: true };
+    /// Every capability of ACP itself.
+    pub const ALL: Self = Self { read: true, write: true, terminal: true, list: false };
     /// No capability.
-    pub const NONE: Self = Self { read: false, write: false, terminal: false };
+    pub const NONE: Self = Self { read: false, write: false, terminal: false, list: false };
 }
+
+/// The number of entries on a page of a listing.
+const PAGE_ENTRIES: usize = 2;
 
 /// A fault: what an editor does instead of serving a request.
 #[derive(Debug, Clone)]
@@ -162,9 +170,14 @@ impl FakeEditor {
 
     /// Returns the editor's `initialize` request.
     pub fn initialize_request(&self) -> InitializeRequest {
-        let EditorCapabilities { read, write, terminal } = self.capabilities;
+        let EditorCapabilities { read, write, terminal, list } = self.capabilities;
         let files = FileSystemCapabilities::new().read_text_file(read).write_text_file(write);
-        let capabilities = ClientCapabilities::new().fs(files).terminal(terminal);
+        let mut capabilities = ClientCapabilities::new().fs(files).terminal(terminal);
+        if list {
+            let all = FileCapabilities::with_limits(&FileLimits::DEFAULT);
+            let offered = FileCapabilities { list: all.list, ..FileCapabilities::default() };
+            offered.insert_into(capabilities.meta.get_or_insert_default());
+        }
         InitializeRequest::new(version::LATEST).client_capabilities(capabilities)
     }
 
@@ -372,6 +385,39 @@ impl Client for FakeEditor {
 
     async fn session_update(&self, notification: SessionNotification, _: AgentHandle) {
         self.log_line(format::format_update(&notification.update));
+    }
+
+    async fn list_directory(
+        &self,
+        request: ListDirectoryRequest,
+        cx: ClientContext,
+    ) -> Result<ListDirectoryResponse, Error> {
+        let directory = format!("{}/", request.path.display());
+        let after = request.cursor.clone().map(|cursor| format!(" after {cursor}")).unwrap_or_default();
+        let list = async {
+            let state = self.state();
+            let names = state.documents.iter().filter_map(|(path, text)| {
+                let name = path.strip_prefix(&directory)?;
+                Some((name.to_owned(), text.len() as u64))
+            });
+            let rest: Vec<_> = names
+                .filter(|(name, _)| request.cursor.as_ref().is_none_or(|cursor| name > cursor))
+                .collect();
+            let entries: Vec<DirectoryEntry> = rest
+                .iter()
+                .take(PAGE_ENTRIES)
+                .map(|(name, size)| DirectoryEntry {
+                    name: name.clone(),
+                    file_type: FileType::File,
+                    size: Some(*size),
+                    modified_at_ms: None,
+                })
+                .collect();
+            let is_last = rest.len() <= PAGE_ENTRIES;
+            let next_cursor = entries.last().filter(|_| !is_last).map(|last| last.name.clone());
+            Ok(ListDirectoryResponse { truncated: !is_last, next_cursor, entries })
+        };
+        self.serve("_bowline/fs/list", &cx, format!("{}{after}", request.path.display()), list).await
     }
 
     async fn read_text_file(

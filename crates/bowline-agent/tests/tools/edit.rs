@@ -349,8 +349,7 @@ async fn a_write_that_cannot_be_read_again_says_so() {
 
 #[tokio::test]
 async fn an_editor_that_only_writes_is_given_what_fits_the_disk() {
-    let fixture =
-        ToolboxFixture::open(EditorCapabilities { read: false, write: true, terminal: false }).await;
+    let fixture = ToolboxFixture::open(EditorCapabilities { write: true, ..EditorCapabilities::NONE }).await;
     fixture.write_to_disk("a", "on disk\r\n");
     fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
     check(
@@ -433,8 +432,7 @@ async fn what_is_bowlines_own_is_out_of_reach() {
 #[tokio::test]
 async fn where_one_reads_and_another_writes_that_is_said() {
     // The editor does not know of the write on disk.
-    let fixture =
-        ToolboxFixture::open(EditorCapabilities { read: true, write: false, terminal: false }).await;
+    let fixture = ToolboxFixture::open(EditorCapabilities { read: true, ..EditorCapabilities::NONE }).await;
     fixture.write_to_disk("a", "one\n");
     fixture.open_document("a", "one\n");
     fixture.call_tool("read_text_file", json!({ "path": "a" })).await;

@@ -372,6 +372,31 @@ async fn another_project_is_not_taken_for_the_editors() {
 }
 
 #[tokio::test]
+async fn an_editor_that_lists_directories_is_asked_for_them() {
+    let capabilities = EditorCapabilities { list: true, ..EditorCapabilities::ALL };
+    let fixture = ToolboxFixture::open(capabilities).await;
+    fixture.write_to_disk("other.rs", "not the user's\n");
+    for name in ["a", "b", "c"] {
+        fixture.open_document(name, "far away\n");
+    }
+    fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
+    check(&fixture.call_and_log("list_directory", json!({})).await, expect![[r#"
+        > tool_call turn1_2 "List ." Read Pending @$ROOT
+            input {"path":"$ROOT","depth":1}
+        > update turn1_2 InProgress
+        < _bowline/fs/list $ROOT
+        < _bowline/fs/list $ROOT after b
+        > update turn1_2 Completed
+            text "[.: 3 names, through the editor; what ignore rules hide is left out]\na (9 bytes)\nb (9 bytes)\nc (9 bytes)\n"
+            output {"servedBy":"client","entries":3}
+        = [.: 3 names, through the editor; what ignore rules hide is left out]
+        a (9 bytes)
+        b (9 bytes)
+        c (9 bytes)
+    "#]]);
+}
+
+#[tokio::test]
 async fn a_file_that_is_not_there_may_be_meant_elsewhere() {
     let fixture = ToolboxFixture::open(EditorCapabilities::ALL).await;
     fixture.write_to_disk("docs/notes.md", "# Notes\n");

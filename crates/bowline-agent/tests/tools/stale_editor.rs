@@ -86,7 +86,7 @@ async fn an_editor_that_shows_nothing_does_not_replace_unseen() {
     let set = |options: &mut bowline_agent::agent_options::AgentOptions| {
         options.tool_set = bowline_agent::agent_options::ToolSet::Dual;
     };
-    let capabilities = EditorCapabilities { read: false, write: true, terminal: false };
+    let capabilities = EditorCapabilities { write: true, ..EditorCapabilities::NONE };
     let fixture = ToolboxFixture::open_with(capabilities, AgentMode::Full, set, None).await;
     let mut out = fixture.call_tool("ide_write_file", write_input("new\n")).await;
     // The disk has the text that the model wrote.
@@ -246,8 +246,7 @@ async fn what_cannot_be_merged_with_a_stale_buffer_is_refused() {
 
 #[tokio::test]
 async fn where_the_editor_reads_and_the_disk_is_written_both_are_kept() {
-    let fixture =
-        ToolboxFixture::open(EditorCapabilities { read: true, write: false, terminal: false }).await;
+    let fixture = ToolboxFixture::open(EditorCapabilities { read: true, ..EditorCapabilities::NONE }).await;
     fixture.write_to_disk("a", "one\ntwo\nthree\nfour\n");
     fixture.open_document("a", "one\ntwo\nthree\nfour\n");
     read_file(&fixture).await;

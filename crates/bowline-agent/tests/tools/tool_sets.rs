@@ -20,8 +20,7 @@ async fn open_dual(capabilities: EditorCapabilities) -> ToolboxFixture {
 
 #[tokio::test]
 async fn who_serves_what_is_said_with_the_reason() {
-    let fixture =
-        ToolboxFixture::open(EditorCapabilities { read: true, write: false, terminal: false }).await;
+    let fixture = ToolboxFixture::open(EditorCapabilities { read: true, ..EditorCapabilities::NONE }).await;
     check(
         &fixture.toolbox.runtime().describe().join("\n"),
         expect![[r#"
@@ -37,7 +36,7 @@ async fn two_sets_of_tools_for_two_machines() {
     let mut out = String::new();
     for capabilities in [
         EditorCapabilities::ALL,
-        EditorCapabilities { read: true, write: false, terminal: false },
+        EditorCapabilities { read: true, ..EditorCapabilities::NONE },
         EditorCapabilities::NONE,
     ] {
         let fixture = open_dual(capabilities).await;

@@ -243,6 +243,7 @@ struct EngineHarness {
     editor: TestPeer,
     agent: TestPeer,
     engine: TestEngine,
+    received_initialize: String,
     _running: tokio::task::JoinHandle<crate::proxy::ProxyEndReason>,
 }
 
@@ -281,15 +282,17 @@ async fn start_harness_with(
         agent_exit,
         std::future::pending(),
     ));
-    let mut harness = EngineHarness { editor, agent, engine, _running: running };
+    let received_initialize = String::new();
+    let mut harness = EngineHarness { editor, agent, engine, received_initialize, _running: running };
     let initialize = format!(
         r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":1,"clientCapabilities":{capabilities}}}}}"#
     );
     harness.editor.send(&initialize).await;
     let received = harness.agent.receive().await;
-    if !options.serve_as_host {
+    if !options.serve_as_host && !capabilities.contains("bowline") {
         assert_eq!(received, initialize);
     }
+    harness.received_initialize = received;
     harness.agent.send(&format!(r#"{{"jsonrpc":"2.0","id":0,"result":{initialized}}}"#)).await;
     harness.editor.receive().await;
     harness.open_session("s").await;
@@ -1047,4 +1050,23 @@ async fn gemini_reads_a_missing_file_that_is_served_here_as_empty() {
     assert_eq!(harness.agent.receive().await, r#"{"jsonrpc":"2.0","id":30,"result":{"content":""}}"#);
     let events = harness.engine.0.events.lock().unwrap().join("\n");
     assert!(events.contains("is read as empty text for gemini-cli"), "{events}");
+}
+
+#[tokio::test]
+async fn the_file_extension_passes_only_where_no_rules_apply() {
+    let capabilities = r#"{"fs":{"readTextFile":true,"writeTextFile":true},"terminal":true,"_meta":{"bowline":{"decides":true,"version":1,"fs":{"read":{"maxBytes":1}}}}}"#;
+    let read =
+        r#"{"jsonrpc":"2.0","id":9,"method":"_bowline/fs/read","params":{"sessionId":"s","path":"/w/a"}}"#;
+    let mut harness = start_harness(EngineInterceptorOptions::default(), capabilities).await;
+    assert!(harness.received_initialize.contains(capabilities), "{}", harness.received_initialize);
+    harness.expect_forwarded(read).await;
+    let options = EngineInterceptorOptions { enforce_policy: true, ..EngineInterceptorOptions::default() };
+    let mut harness = start_harness(options, capabilities).await;
+    let withheld = capabilities.replace(r#","fs":{"read":{"maxBytes":1}}"#, "");
+    assert!(harness.received_initialize.contains(&withheld), "{}", harness.received_initialize);
+    for name in ["read", "write", "no_such_method"] {
+        harness.agent.send(&read.replace("read", name)).await;
+        let answer = harness.agent.receive().await;
+        assert!(answer.contains(r#""id":9,"error":{"code":-32601"#), "{name}: {answer}");
+    }
 }

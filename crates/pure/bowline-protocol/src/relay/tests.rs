@@ -304,13 +304,21 @@ fn a_name_that_a_lenient_reader_takes_for_another_is_a_lookalike() {
         "fs/writ\u{435}_text_file",
         "terminal/create\u{feff}",
         "TERMINAL/CREATE",
+        "_Bowline/FS/read",
+        "_bowline/fs/batch\0",
     ];
     for name in all {
         assert!(Method::is_lookalike(name), "{name:?} goes on");
     }
-    for name in
-        ["fs/write_text_file", "session/update", "terminal/output", "_zed.dev/x", "_x/fs/write_text_file", ""]
-    {
+    for name in [
+        "fs/write_text_file",
+        "session/update",
+        "terminal/output",
+        "_zed.dev/x",
+        "_x/fs/write_text_file",
+        "_bowline/fs/read",
+        "",
+    ] {
         assert!(!Method::is_lookalike(name), "{name:?} is refused");
     }
 }
