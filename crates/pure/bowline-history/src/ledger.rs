@@ -152,6 +152,11 @@ impl Ledger {
         self.insert(path, LedgerEntry { whole: Some(WholeFile::Absent), windows: None });
     }
 
+    /// Forgets a file whose text was replaced by one that the session may not know.
+    pub fn forget(&mut self, path: &str) {
+        self.take(path);
+    }
+
     /// Returns the files known to the session, the most recently seen first.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.files.keys().rev().map(String::as_str)
@@ -366,6 +371,54 @@ pub fn decide_write(context: &WriteContext<'_>) -> Result<LedgerDecision, WriteR
         Some(document) => merge_with_disk(decision, document, context.disk_text),
         None => Ok(decision),
     }
+}
+
+/// The result of an insertion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InsertionDecision {
+    /// The text for the document and the disk.
+    pub text: Arc<String>,
+    /// The text that the session knows from now on; `None` if it knows no more than before.
+    pub known_text: Option<Arc<String>>,
+}
+
+/// Returns the outcome of an insertion into a text of version `now`, which a session may make without having read the
+/// text. `live` is `None` if there is no file. `position` is an index between two characters of `live`.
+///
+/// The session then knows what it knew before, with its own insertion. Text that it has not read stays unknown, so
+/// that a later write is merged with it.
+#[must_use]
+pub fn decide_insertion(
+    knowledge: &Knowledge,
+    now: TextVersion,
+    live: Option<&str>,
+    position: usize,
+    insertion: &str,
+) -> InsertionDecision {
+    let Some(live) = live else {
+        let text = Arc::new(insertion.to_owned());
+        return InsertionDecision { known_text: Some(text.clone()), text };
+    };
+    let insertion = fit_line_endings(insertion, live);
+    // A position that is not between two characters is taken for the end.
+    let (start, end) = live.split_at_checked(position).unwrap_or((live, ""));
+    let text = Arc::new([start, &insertion, end].concat());
+    let at_end = |known: &str| Some(Arc::new([known, &insertion].concat()));
+    let known_text = match knowledge {
+        Knowledge::Whole(known) if known.as_str() == live => Some(text.clone()),
+        Knowledge::Hashed(hash) if *hash == ContentHash::digest(live.as_bytes()) => Some(text.clone()),
+        Knowledge::Windows(version) if *version == now => Some(text.clone()),
+        Knowledge::Whole(known) if end.is_empty() => at_end(known),
+        Knowledge::Absent if end.is_empty() => at_end(""),
+        // The insertion alone, without the changes of others.
+        Knowledge::Whole(known) => merge(live, known, &text).ok().map(|merged| Arc::new(merged.text)),
+        Knowledge::Hashed(_)
+        | Knowledge::Windows(_)
+        | Knowledge::Absent
+        | Knowledge::Partial(_)
+        | Knowledge::Nothing => None,
+    };
+    InsertionDecision { text, known_text }
 }
 
 /// Decides whether a session may delete a file: only in the state that it knows. If it has read the file only in part

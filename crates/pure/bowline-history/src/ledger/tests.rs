@@ -308,6 +308,56 @@ fn what_others_changed_is_not_deleted() {
 }
 
 #[test]
+fn an_insertion_adds_to_what_the_session_knows() {
+    let hashed = |text: &str| Knowledge::Hashed(ContentHash::digest(text.as_bytes()));
+    let rows = [
+        ("no file", Knowledge::Nothing, None, 0),
+        ("a deleted file", whole_knowledge("old\n"), None, 0),
+        ("unknown text", Knowledge::Nothing, Some("one\ntwo\n"), 4),
+        ("a part", partial_knowledge(Some(0..4)), Some("one\ntwo\n"), 4),
+        ("all of it", whole_knowledge("one\ntwo\n"), Some("one\ntwo\n"), 4),
+        ("its hash", hashed("one\n"), Some("one\n"), 4),
+        ("another hash", hashed("two\n"), Some("one\n"), 4),
+        ("its windows", Knowledge::Windows(TextVersion(1)), Some("one\n"), 0),
+        ("older windows", Knowledge::Windows(TextVersion(2)), Some("one\n"), 0),
+        ("older text, at the end", whole_knowledge("one\n"), Some("one\nuser\n"), 9),
+        ("older text, elsewhere", whole_knowledge("one\ntwo\n"), Some("one\ntwo\nthree\nuser\n"), 0),
+        ("older text, beside a change", whole_knowledge("one\n"), Some("user\n"), 0),
+        ("absence, at the end", Knowledge::Absent, Some("user\n"), 5),
+        ("absence, at the start", Knowledge::Absent, Some("user\n"), 0),
+        ("other line endings", whole_knowledge("one\r\n"), Some("one\r\n"), 5),
+    ];
+    let mut shown = String::new();
+    for (name, knowledge, live, position) in rows {
+        let decision = decide_insertion(&knowledge, TextVersion(1), live, position, "new\n");
+        let known = decision
+            .known_text
+            .as_ref()
+            .map(|known| if *known == decision.text { "all".to_owned() } else { format!("{known:?}") });
+        let known = known.unwrap_or_else(|| "as before".to_owned());
+        writeln!(shown, "{name}: {:?}, known {known}", decision.text).unwrap();
+    }
+    expect![[r#"
+        no file: "new\n", known all
+        a deleted file: "new\n", known all
+        unknown text: "one\nnew\ntwo\n", known as before
+        a part: "one\nnew\ntwo\n", known as before
+        all of it: "one\nnew\ntwo\n", known all
+        its hash: "one\nnew\n", known all
+        another hash: "one\nnew\n", known as before
+        its windows: "new\none\n", known all
+        older windows: "new\none\n", known as before
+        older text, at the end: "one\nuser\nnew\n", known "one\nnew\n"
+        older text, elsewhere: "new\none\ntwo\nthree\nuser\n", known "new\none\ntwo\n"
+        older text, beside a change: "new\nuser\n", known as before
+        absence, at the end: "user\nnew\n", known "new\n"
+        absence, at the start: "new\nuser\n", known as before
+        other line endings: "one\r\nnew\r\n", known all
+    "#]]
+    .assert_eq(&shown);
+}
+
+#[test]
 fn line_endings_are_the_files() {
     check(
         vec![
