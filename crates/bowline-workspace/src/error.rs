@@ -1,4 +1,4 @@
-//! Errors of file operations, and their JSON-RPC form for peers.
+//! Errors of file operations, and their forms for peers: JSON-RPC errors, and the kinds of the file extension.
 
 use std::io;
 
@@ -6,6 +6,8 @@ use bowline_history::changes::ChangeId;
 use bowline_history::documents::ChangeDocumentError;
 use bowline_history::ledger::WriteRejectedError;
 use bowline_history::undo::{ReversalError, ReversalErrorReason};
+use bowline_policy::paths::AdmissionError;
+use bowline_protocol::file_extension::FileError;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_text::display::quote;
 use bowline_text::lines::PastEndError;
@@ -231,6 +233,36 @@ impl FilesError {
 
     pub(crate) fn io_error(path: &str) -> impl Fn(io::Error) -> Self {
         move |why| Self::System { path: path.to_owned(), why }
+    }
+}
+
+impl From<FilesError> for FileError {
+    fn from(error: FilesError) -> Self {
+        let reason = error.to_string();
+        match error {
+            FilesError::NotAdmitted(AdmitError::NotADirectory(path))
+            | FilesError::List(ListError::NotADirectory(path)) => Self::NotDirectory { path },
+            FilesError::IsADirectory(path) | FilesError::NotRegularFile(path) => Self::NotFile { path },
+            FilesError::ContentTooLarge { path, size, cap } => {
+                Self::TooLarge { path: Some(path), bytes: size, limit: cap }
+            }
+            FilesError::ChangedSinceApproval(path) => {
+                let reason = "the result is no longer what was approved, ask again".to_owned();
+                Self::Conflict { path, reason, etag: None, hunks: Vec::new() }
+            }
+            FilesError::NotAdmitted(
+                AdmitError::Refused(AdmissionError::ReadOnlyRoot(_))
+                | AdmitError::BowlineOwned(_)
+                | AdmitError::TemporaryName(_)
+                | AdmitError::SystemFileSystem(_),
+            )
+            | FilesError::ReadOnlyFile(_)
+            | FilesError::HardLinks { .. } => Self::PermissionDenied { reason },
+            error if error.io_error_kind() == Some(io::ErrorKind::PermissionDenied) => {
+                Self::PermissionDenied { reason }
+            }
+            error => RpcError::from(error).into(),
+        }
     }
 }
 

@@ -26,6 +26,7 @@ use bowline_storage::clock::now;
 use bowline_storage::disk_calls::DiskCalls;
 
 mod apply;
+mod batch;
 mod changes;
 mod diagnostics;
 mod documents;
@@ -47,6 +48,10 @@ mod turn_titles;
 mod undo;
 mod write;
 
+pub use batch::{
+    BatchAgreement, BatchEditError, BatchOutcome, BatchPreview, FileContent, FileEditError, FilePreview,
+    OperationOutcome, WrittenFile,
+};
 pub use changes::{FilePatch, ListedChange};
 pub use documents::DocumentEvent;
 pub use editor::OpenDocument;

@@ -242,6 +242,13 @@ fn disk_calls_are_synced_in_order() {
           journal: Write Sync Write Sync
           files: CreateTemp Write SetMode Sync Exchange SyncDirectory CreateDirectory Rename
           journal: Write Sync Write Truncate Sync Delete
+        batch
+          files: Rename CreateDirectory SyncDirectory CreateDirectory SyncDirectory CreateDirectory SyncDirectory CreateDirectory SyncDirectory
+          journal: Write Sync Write Sync
+          files: CreateTemp Write SetMode CreateTemp Write SetMode CreateTemp Write Sync Exchange Rename SyncDirectory CreateDirectory Rename
+          journal: Write
+          files: Remove Rename
+          journal: Sync Write Truncate Sync Delete
     "#]].assert_eq(&order);
 }
 

@@ -4,6 +4,7 @@
 //! path was resolved is detected here and refused.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use bowline_policy::paths::Access;
@@ -33,6 +34,15 @@ pub(crate) enum SpecialFile {
     Directory,
     /// A pipe, a socket or a device.
     Other,
+}
+
+/// What became of a directory that was to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DirectoryRemoval {
+    /// It is gone.
+    Done,
+    /// It is not empty, did not exist, or is no longer a directory at this path.
+    Skipped,
 }
 
 impl Roots {
@@ -147,16 +157,48 @@ impl Roots {
         self.open_roots[admitted.root].directory.as_fd()
     }
 
+    /// Creates a directory in an existing one, durably. Its mode is limited by the user's umask.
+    ///
+    /// # Errors
+    /// Returns the system's error: [`io::ErrorKind::AlreadyExists`] if something exists there. After any other error
+    /// the directory may exist.
+    pub(crate) fn create_directory(
+        &self,
+        admitted: &AdmittedPath,
+        mode: u32,
+        calls: &DiskCalls,
+    ) -> io::Result<()> {
+        let place = self.locate(admitted).map_err(io::Error::other)?.ok_or(io::ErrorKind::NotFound)?;
+        calls.check(DiskCall::CreateDirectory)?;
+        rustix::fs::mkdirat(place.directory(), place.file_name(), Mode::from_raw_mode(mode & 0o777))?;
+        calls.check(DiskCall::SyncDirectory)?;
+        Ok(rustix::fs::fsync(place.directory())?)
+    }
+
     /// Removes a directory by its canonical path, if it is empty. Returns whether it was removed.
     pub(crate) fn remove_empty_directory(&self, path: &str, calls: &DiskCalls) -> bool {
-        let Ok(admitted) = self.admit(path, Access::Write) else { return false };
-        if admitted.canonical() == path
-            && let Ok(Some(place)) = self.locate(&admitted)
-        {
-            return calls.check(DiskCall::Remove).is_ok()
-                && rustix::fs::unlinkat(place.directory(), place.file_name(), AtFlags::REMOVEDIR).is_ok();
+        matches!(self.try_remove_directory(path, calls), Ok(DirectoryRemoval::Done))
+    }
+
+    /// Removes a directory by its canonical path, if it is empty.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub(crate) fn try_remove_directory(&self, path: &str, calls: &DiskCalls) -> io::Result<DirectoryRemoval> {
+        // A path that leads elsewhere by now is not the directory.
+        let Ok(admitted) = self.admit(path, Access::Write) else { return Ok(DirectoryRemoval::Skipped) };
+        let Ok(Some(place)) = self.locate(&admitted) else { return Ok(DirectoryRemoval::Skipped) };
+        if admitted.canonical() != path || !place.is_directory() {
+            return Ok(DirectoryRemoval::Skipped);
         }
-        false
+        calls.check(DiskCall::Remove)?;
+        match rustix::fs::unlinkat(place.directory(), place.file_name(), AtFlags::REMOVEDIR) {
+            Ok(()) => Ok(DirectoryRemoval::Done),
+            Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR | Errno::NOENT) => {
+                Ok(DirectoryRemoval::Skipped)
+            }
+            Err(why) => Err(why.into()),
+        }
     }
 
     fn split_parent<'a>(&self, admitted: &'a AdmittedPath) -> Result<(&'a str, &'a str), AdmitError> {
@@ -248,7 +290,7 @@ impl FileLocation {
         }
     }
 
-    fn enter_or_create(&mut self, name: &str, calls: &DiskCalls) -> std::io::Result<()> {
+    fn enter_or_create(&mut self, name: &str, calls: &DiskCalls) -> io::Result<()> {
         let open = |directory: &OwnedFd| {
             rustix::fs::openat(directory, name, DIRECTORY_FLAGS | OFlags::NOFOLLOW, Mode::empty())
         };

@@ -11,6 +11,7 @@ use bowline_text::hash::ContentHash;
 
 use super::apply::transaction::{ChangeJob, FileTransaction};
 use super::apply::{FileBytes, NewFile, PlannedChange, ProgressCallback, read_current};
+use super::batch::directories::recover_directories;
 use super::kept_texts::keep_text;
 use super::late_writes::merge_late_write;
 use super::{Workspace, WorkspaceWriter};
@@ -88,6 +89,10 @@ pub(super) fn recover_writes(
         recovered.extend(
             group.map(|(pending, outcome)| RecoveredWrite { change: pending.change.clone(), outcome }),
         );
+    }
+    // The outcome of a batch's files decides that of its directories.
+    if !writer.needs_recovery {
+        recover_directories(workspace, writer, roots);
     }
     Ok(recovered)
 }

@@ -27,6 +27,7 @@ use super::apply::{
     ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback, apply_changes,
     read_current,
 };
+use super::batch::directories::ReversedDirectories;
 use super::documents::{DocumentEvent, Documents};
 use super::editor::merge_with_disk;
 use super::notifications::WorkspaceNotification;
@@ -228,16 +229,25 @@ impl WorkspaceSession {
             self.select_changes(&writer.journal, selection, direction)?;
         let options = ReversalOptions { hunks: selected_hunks(direction, &selection), resolution };
         let meant = ReversalContext { verb: direction.verb(), options, origin, at: now(), progress: tell };
+        let reversed: Vec<Change> = by_file.values().flatten().cloned().collect();
         let mut files = self.remove_obstacles(&mut writer, &by_file, &meant)?;
         files.iter().for_each(|cleared| _ = by_file.shift_remove(&cleared.path));
+        let mut directories = ReversedDirectories::find(workspace, &writer.journal, direction, &reversed);
+        directories.restore(workspace, &self.roots);
         match self.reverse_files(&mut writer, &by_file, &meant) {
             Ok(rest) => {
                 files.extend(rest);
+                directories.finish(workspace, &self.roots);
                 workspace.inner.notifier.notify(WorkspaceNotification::Changes);
                 Ok(UndoOutcome { files, skipped: left })
             }
-            Err(error) if self.restore_obstacles(&mut writer, &files, &meant) => Err(error),
             Err(error) => {
+                if !matches!(error, FilesError::Interrupted { .. }) {
+                    directories.abandon(workspace, &self.roots);
+                }
+                if self.restore_obstacles(&mut writer, &files, &meant) {
+                    return Err(error);
+                }
                 let path = files.first().map(|cleared| cleared.path.clone()).unwrap_or_default();
                 Err(FilesError::PartlyUndone { path, why: error.to_string() })
             }
@@ -561,7 +571,7 @@ fn unsaved_bytes(
     encode_text(&text, disk.format, path).map(Some)
 }
 
-fn update_document(
+pub(super) fn update_document(
     documents: &mut Documents,
     known_by: &str,
     new: Option<&NewFile>,

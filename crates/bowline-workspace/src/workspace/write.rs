@@ -15,12 +15,13 @@ use std::borrow::Cow;
 use std::sync::{Arc, MutexGuard};
 
 use bowline_history::changes::{ChangeId, ChangeOrigin, ChangeSource, FileState, Reversal};
-use bowline_history::documents::{DocumentTextSource, resolve_text_source};
+use bowline_history::documents::{Document, DocumentTextSource, resolve_text_source};
 use bowline_history::ledger::{
     Knowledge, LedgerDecision, TextVersion, WriteContext, WriteVerdict, decide_deletion, decide_write,
 };
 use bowline_policy::grants::FileId;
 use bowline_policy::paths::{Access, Protection};
+use bowline_protocol::file_extension::FileOperation;
 use bowline_text::hash::ContentHash;
 use bowline_text::text::{self, DecodedText, Encoding, NotTextError, TextFormat};
 
@@ -28,6 +29,7 @@ use super::apply::{
     ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback, apply_changes,
     check_risky_write, check_writable, default_mode, read_current,
 };
+use super::batch::{self, BatchAgreement, BatchEditError, BatchOutcome, BatchPreview};
 use super::documents::{DocumentEvent, Documents};
 use super::merged_writes::{MergedWrite, adopt_repeated_write, restore_merged};
 use super::recover::recover_interrupted;
@@ -43,10 +45,10 @@ use bowline_storage::clock::now;
 use bowline_storage::file_clock::now_ns;
 
 /// How many times a write is decided while the file keeps changing.
-const MAX_ATTEMPTS: usize = 8;
+pub(super) const MAX_ATTEMPTS: usize = 8;
 
 /// The mode bits that let a program run as its owner or group.
-const SETUID_SETGID: u32 = 0o6000;
+pub(super) const SETUID_SETGID: u32 = 0o6000;
 
 /// The note on a write to a file with these bits.
 pub const PRIVILEGES_DROPPED: &str = "the file had setuid or setgid, which the write removed";
@@ -54,7 +56,7 @@ pub const PRIVILEGES_DROPPED: &str = "the file had setuid or setgid, which the w
 const EDITED_NOTE: &str =
     "the user changed the text before it was written: read the file again to see what it holds";
 
-const UNGUARDED_NOTE: &str = "the file system grants no leases here: a program that was writing the file at the same moment may not \
+pub(super) const UNGUARDED_NOTE: &str = "the file system grants no leases here: a program that was writing the file at the same moment may not \
     have been noticed, look at the file if you edited it elsewhere";
 
 /// The result of a write.
@@ -120,15 +122,54 @@ pub struct WritePreview {
 }
 
 /// A write that was decided but not applied yet.
-struct DecidedWrite {
-    admitted: AdmittedPath,
-    current: Option<CurrentFile>,
+pub(super) struct DecidedWrite {
+    pub(super) admitted: AdmittedPath,
+    pub(super) current: Option<CurrentFile>,
     // The document's unsaved text.
-    unsaved: Option<Arc<String>>,
+    pub(super) unsaved: Option<Arc<String>>,
     // The base for merging once the document is saved, if only the user has seen its text.
-    base: Option<Arc<String>>,
-    format: TextFormat,
-    decision: LedgerDecision,
+    pub(super) base: Option<Arc<String>>,
+    pub(super) format: TextFormat,
+    pub(super) decision: LedgerDecision,
+}
+
+/// The text of a file and of its open document, and how much of it a session knows.
+pub(super) struct LiveText<'a> {
+    pub(super) format: TextFormat,
+    // The text on disk.
+    pub(super) disk: Option<Cow<'a, str>>,
+    pub(super) document: Option<&'a Document>,
+    pub(super) version: TextVersion,
+    pub(super) knowledge: Knowledge,
+}
+
+impl<'a> LiveText<'a> {
+    /// Returns the document, if it has unsaved text.
+    pub(super) fn dirty_document(&self) -> Option<&'a Document> {
+        self.document.filter(|document| document.is_dirty())
+    }
+
+    /// Returns the base for merging once the document is saved: the text on disk, if only the user has seen the
+    /// unsaved text.
+    pub(super) fn merge_base(&self) -> Option<Arc<String>> {
+        self.dirty_document()?;
+        let is_unseen = match &self.knowledge {
+            Knowledge::Whole(_) | Knowledge::Hashed(_) | Knowledge::Absent => false,
+            Knowledge::Windows(seen) => *seen != self.version,
+            Knowledge::Partial(_) | Knowledge::Nothing => true,
+        };
+        is_unseen.then(|| Arc::new(self.disk.clone().unwrap_or_default().into_owned()))
+    }
+}
+
+/// A write to a document with unsaved text, before that text is saved.
+pub(super) struct UnsavedWrite<'a> {
+    pub(super) admitted: &'a AdmittedPath,
+    pub(super) current: Option<&'a CurrentFile>,
+    // As in `DecidedWrite`.
+    pub(super) base: Option<Arc<String>>,
+    // The whole text that the session sent, if it did, and its merge.
+    pub(super) sent: Option<(&'a str, Option<MergedWrite>)>,
 }
 
 /// What was approved: the write does no more than this, even if the file changed since.
@@ -201,7 +242,7 @@ impl WorkspaceSession {
 
     /// Waits for a program that is saving the file, without holding a lock. The check is repeated under the lock, and
     /// errors are reported there.
-    fn wait_for_writers(&self, path: &str) {
+    pub(super) fn wait_for_writers(&self, path: &str) {
         if let Ok(admitted) = self.roots.admit(path, Access::Write)
             && let Ok(Ok((file, _))) = self.roots.open_file(&admitted)
         {
@@ -228,15 +269,14 @@ impl WorkspaceSession {
         if decided.unsaved.is_some() {
             // Nothing is saved for a write that cannot succeed.
             encode_text(&decided.decision.text, decided.format, path)?;
-            let on_disk = (decided.admitted.canonical(), decided.current.as_ref());
-            adopt_repeated_write(&self.workspace, writer, on_disk, content, origin)?;
-            // Unsaved text is the user's change: it is saved first, so that undoing the agent's write keeps it.
-            let saved = self.workspace.save_locked_document(writer, &mut documents, &self.roots, path)?.text;
-            let canonical = decided.admitted.canonical();
-            writer.observer_state.merged_writes.record(canonical, decided.merged_write(content, origin));
-            if let Some(base) = decided.base.take() {
-                self.with_ledger(|ledger| ledger.record_write(canonical, base));
-            }
+            let merged = decided.merged_write(content, origin);
+            let before = UnsavedWrite {
+                admitted: &decided.admitted,
+                current: decided.current.as_ref(),
+                base: decided.base.take(),
+                sent: Some((content, merged)),
+            };
+            let saved = self.save_unsaved_text(writer, &mut documents, before, origin)?;
             decided = self.decide_write(path, content, &documents)?;
             if *saved != *content && decided.has_content(content) {
                 // The agent's own copy arrived in the meantime: the next attempt starts from the user's text.
@@ -256,6 +296,30 @@ impl WorkspaceSession {
         let written = self.apply_decision(writer, decided, documents.as_mut(), origin)?;
         writer.observer_state.merged_writes.record(&written.path, merged);
         Ok(WriteOutcome { is_edited, ..written })
+    }
+
+    /// Saves unsaved text before its document is written: it is the user's change, and undoing the agent's write keeps
+    /// it. Returns the saved text.
+    pub(super) fn save_unsaved_text(
+        &self,
+        writer: &mut WorkspaceWriter,
+        documents: &mut Documents,
+        before: UnsavedWrite<'_>,
+        origin: &ChangeOrigin,
+    ) -> Result<Arc<String>, ApplyError> {
+        let UnsavedWrite { admitted, current, base, sent } = before;
+        let (path, canonical) = (admitted.requested_path(), admitted.canonical());
+        if let Some((content, _)) = &sent {
+            adopt_repeated_write(&self.workspace, writer, (canonical, current), content, origin)?;
+        }
+        let saved = self.workspace.save_locked_document(writer, documents, &self.roots, path)?.text;
+        if let Some((_, merged)) = sent {
+            writer.observer_state.merged_writes.record(canonical, merged);
+        }
+        if let Some(base) = base {
+            self.with_ledger(|ledger| ledger.record_write(canonical, base));
+        }
+        Ok(saved)
     }
 
     /// Returns the effect of a write, without performing it.
@@ -320,6 +384,29 @@ impl WorkspaceSession {
             }
         }
         Err(FilesError::KeepsChanging(path.to_owned()))
+    }
+
+    /// Returns the effect of the operations of a batch, without performing them. Reads have no effect.
+    ///
+    /// # Errors
+    /// Returns why the batch would be refused, and the operation at fault.
+    pub fn preview_batch(&self, operations: &[FileOperation]) -> Result<BatchPreview, BatchEditError> {
+        batch::preview_batch(self, operations)
+    }
+
+    /// Performs all operations of a batch, or none, if the result is still what was approved. Reads are skipped: they
+    /// get the content before the batch, so the caller performs them first.
+    ///
+    /// # Errors
+    /// Returns why nothing was changed, and the operation at fault; [`FilesError::ChangedSinceApproval`] if the result
+    /// would now differ.
+    pub fn apply_batch(
+        &self,
+        operations: &[FileOperation],
+        origin: &ChangeOrigin,
+        agreed: Option<BatchAgreement<'_>>,
+    ) -> Result<BatchOutcome, BatchEditError> {
+        batch::apply_batch(self, operations, origin, agreed)
     }
 
     /// Records that an editor is about to write a file: its previous and its new text. Call it before asking the
@@ -417,7 +504,7 @@ impl WorkspaceSession {
     }
 
     /// Refuses to delete changes by others that the session has not seen, and unsaved text.
-    fn check_deletion(
+    pub(super) fn check_deletion(
         &self,
         admitted: &AdmittedPath,
         current: &CurrentFile,
@@ -446,70 +533,100 @@ impl WorkspaceSession {
         content: &str,
         documents: &Documents,
     ) -> Result<DecidedWrite, FilesError> {
-        let workspace = &self.workspace;
-        let settings = &workspace.inner.options;
         let admitted = self.roots.admit(path, Access::Write)?;
-        let size = content.len() as u64;
-        if size > settings.max_write_bytes {
-            return Err(FilesError::ContentTooLarge {
-                path: path.to_owned(),
-                size,
-                cap: settings.max_write_bytes,
-            });
+        self.check_size(path, content.len() as u64)?;
+        let current = read_current(&self.workspace, &self.roots, &admitted)?;
+        self.decide_read_write(admitted, current, content, documents, None)
+    }
+
+    /// Refuses content that is too large to write.
+    pub(super) fn check_size(&self, path: &str, size: u64) -> Result<(), FilesError> {
+        let cap = self.workspace.inner.options.max_write_bytes;
+        if size > cap {
+            return Err(FilesError::ContentTooLarge { path: path.to_owned(), size, cap });
         }
-        let current = read_current(workspace, &self.roots, &admitted)?;
-        if let Some(current) = &current {
-            if current.writer_state == WriterState::Busy {
-                return Err(FilesError::BeingWritten(path.to_owned()));
-            }
-            check_risky_write(workspace, &self.roots, &admitted, current)?;
+        Ok(())
+    }
+
+    /// Refuses to write a file that another program is writing, or that may not be meant.
+    pub(super) fn check_replaceable(
+        &self,
+        admitted: &AdmittedPath,
+        current: &CurrentFile,
+    ) -> Result<(), FilesError> {
+        if current.writer_state == WriterState::Busy {
+            return Err(FilesError::BeingWritten(admitted.requested_path().to_owned()));
         }
+        check_risky_write(&self.workspace, &self.roots, admitted, current)
+    }
+
+    /// Returns the text of a file that was read, and how much of it the session knows: as the ledger has it, or as
+    /// given.
+    pub(super) fn live_text<'a>(
+        &self,
+        admitted: &AdmittedPath,
+        current: Option<&'a CurrentFile>,
+        documents: &'a Documents,
+        known: Option<Knowledge>,
+    ) -> Result<LiveText<'a>, FilesError> {
         let mut format = TextFormat::default();
         let mut disk = None;
-        if let Some(current) = &current {
-            let (found, text) = decode_file(&current.bytes, path)?;
+        if let Some(current) = current {
+            let (found, text) = decode_file(&current.bytes, admitted.requested_path())?;
             (format, disk) = (found, Some(text));
         }
-        // The byte order mark of a new file belongs to the format, as when the file is read.
-        let mut content = content;
-        if disk.as_ref().is_none_or(|disk| disk.is_empty())
-            && let Some(rest) = content.strip_prefix('\u{feff}')
-        {
-            format.has_bom = true;
-            content = rest;
-        }
-        let known_by = documents.find(&admitted);
+        let known_by = documents.find(admitted);
         let document = known_by.as_ref().and_then(|path| documents.get(path));
-        let dirty = document.filter(|document| document.is_dirty());
-        let on_disk = current.as_ref().map(|current| disk::file_version(&current.stat));
+        let on_disk = current.map(|current| disk::file_version(&current.stat));
         let version = match (&known_by, document) {
             // The same version as a read of this text records.
             (Some(path), Some(shown))
-                if dirty.is_some()
+                if shown.is_dirty()
                     || resolve_text_source(document, on_disk) == DocumentTextSource::Document =>
             {
                 document_version(path, shown.revision())
             }
             _ => on_disk.unwrap_or(TextVersion(0)),
         };
-        let knowledge = self.with_ledger(|ledger| ledger.knowledge(admitted.canonical(), version));
-        let unseen = match &knowledge {
-            Knowledge::Whole(_) | Knowledge::Hashed(_) | Knowledge::Absent => false,
-            Knowledge::Windows(seen) => *seen != version,
-            Knowledge::Partial(_) | Knowledge::Nothing => true,
-        };
+        let in_ledger = || self.with_ledger(|ledger| ledger.knowledge(admitted.canonical(), version));
+        let knowledge = known.unwrap_or_else(in_ledger);
+        Ok(LiveText { format, disk, document, version, knowledge })
+    }
+
+    /// Decides a write to a file that was read, against what the session has seen or is known to have seen.
+    pub(super) fn decide_read_write(
+        &self,
+        admitted: AdmittedPath,
+        current: Option<CurrentFile>,
+        content: &str,
+        documents: &Documents,
+        known: Option<Knowledge>,
+    ) -> Result<DecidedWrite, FilesError> {
+        if let Some(current) = &current {
+            self.check_replaceable(&admitted, current)?;
+        }
+        let live = self.live_text(&admitted, current.as_ref(), documents, known)?;
+        let mut format = live.format;
+        // The byte order mark of a new file belongs to the format, as when the file is read.
+        let mut content = content;
+        if live.disk.as_ref().is_none_or(|disk| disk.is_empty())
+            && let Some(rest) = content.strip_prefix('\u{feff}')
+        {
+            format.has_bom = true;
+            content = rest;
+        }
+        let unsaved = live.dirty_document().map(|document| document.text().clone());
+        let base = live.merge_base();
         let situation = WriteContext {
-            knowledge,
-            disk_text: disk.as_deref(),
-            version,
-            document,
+            knowledge: live.knowledge,
+            disk_text: live.disk.as_deref(),
+            version: live.version,
+            document: live.document,
             content,
-            unseen_writes: settings.unseen,
+            unseen_writes: self.workspace.inner.options.unseen,
         };
         let decision = decide_write(&situation)
-            .map_err(|why| FilesError::WriteRejected { path: path.to_owned(), why })?;
-        let unsaved = dirty.map(|document| document.text().clone());
-        let base = (unsaved.is_some() && unseen).then(|| Arc::new(disk.unwrap_or_default().into_owned()));
+            .map_err(|why| FilesError::WriteRejected { path: admitted.requested_path().to_owned(), why })?;
         Ok(DecidedWrite { admitted, current, unsaved, base, format, decision })
     }
 
@@ -522,11 +639,7 @@ impl WorkspaceSession {
     ) -> Result<WriteOutcome, ApplyError> {
         let DecidedWrite { admitted, current, format, decision, .. } = decided;
         let text = decision.text;
-        let bytes = if format == TextFormat::default() && memchr::memchr(0, text.as_bytes()).is_none() {
-            FileBytes::Text(text.clone())
-        } else {
-            FileBytes::Owned(encode_text(&text, format, admitted.requested_path())?)
-        };
+        let bytes = encode_shared(&text, format, admitted.requested_path())?;
         let path = admitted.canonical().to_owned();
         let protection = admitted.protection();
         let held = current.as_ref().is_some_and(|current| *current.bytes == *bytes);
@@ -577,9 +690,21 @@ impl WorkspaceSession {
     }
 }
 
+/// Encodes a text in its file's format, without a copy where the bytes are the text.
+pub(super) fn encode_shared(
+    text: &Arc<String>,
+    format: TextFormat,
+    path: &str,
+) -> Result<FileBytes, FilesError> {
+    if format == TextFormat::default() && memchr::memchr(0, text.as_bytes()).is_none() {
+        return Ok(FileBytes::Text(text.clone()));
+    }
+    Ok(FileBytes::Owned(encode_text(text, format, path)?))
+}
+
 /// Returns the mode of a file without setuid and setgid, if it has them: what an agent writes must not run as another
 /// user.
-fn unprivileged_mode(current: Option<&CurrentFile>) -> Option<u32> {
+pub(super) fn unprivileged_mode(current: Option<&CurrentFile>) -> Option<u32> {
     let mode = current?.mode();
     (mode & SETUID_SETGID != 0).then_some(mode & !SETUID_SETGID)
 }
@@ -596,7 +721,7 @@ fn decode_file<'a>(bytes: &'a [u8], path: &str) -> Result<(TextFormat, Cow<'a, s
 
 impl DecidedWrite {
     /// Returns the merged write that the agent may overwrite, if the file's new text differs from what was sent.
-    fn merged_write(&self, content: &str, origin: &ChangeOrigin) -> Option<MergedWrite> {
+    pub(super) fn merged_write(&self, content: &str, origin: &ChangeOrigin) -> Option<MergedWrite> {
         let LedgerDecision { known_text: known, text, .. } = &self.decision;
         let encoded = |text: &str| encode_text(text, self.format, self.admitted.requested_path()).ok();
         let merged = (known != text).then(|| encoded(text))??;
@@ -610,7 +735,7 @@ impl DecidedWrite {
     }
 
     /// Returns the text to be replaced.
-    fn previous_text(&self) -> Result<Option<Arc<String>>, FilesError> {
+    pub(super) fn previous_text(&self) -> Result<Option<Arc<String>>, FilesError> {
         Ok(match (&self.unsaved, &self.current) {
             (Some(unsaved), _) => Some(unsaved.clone()),
             (None, Some(current)) => {

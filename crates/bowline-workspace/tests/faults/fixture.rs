@@ -339,14 +339,21 @@ impl FaultFixture {
         if !temps.is_empty() {
             return Err(format!("these stay behind: {temps:?}"));
         }
-        match states.iter().filter(|new| **new).count() {
-            0 => Ok(State::Old),
-            count if count == states.len() => Ok(State::New),
+        let state = match states.iter().filter(|new| **new).count() {
+            0 => State::Old,
+            count if count == states.len() => State::New,
             count if count == scenario.first_count && states[..count].iter().all(|new| *new) => {
-                Ok(State::Between)
+                State::Between
             }
-            _ => Err(format!("some files are new and some are old: {states:?}")),
+            _ => return Err(format!("some files are new and some are old: {states:?}")),
+        };
+        for directory in scenario.directories {
+            let is_there = Path::new(&self.path(directory.path)).is_dir();
+            if is_there != (directory.is_created == (state == State::New)) {
+                return Err(format!("the files are {state:?}, and {}/ exists: {is_there}", directory.path));
+            }
         }
+        Ok(state)
     }
 
     /// Checks that the journal has the operation exactly if it was done.

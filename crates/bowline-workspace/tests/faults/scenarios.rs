@@ -1,16 +1,19 @@
 //! The scenarios for faults: each a state of the disk, an operation, and the files before and after it.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_history::undo::{ChangeOwner, ChangeSelection};
+use bowline_protocol::file_extension::{BatchFilesRequest, FileLimits};
 use bowline_storage::disk_calls::DiskCall;
 use bowline_text::lines::LineWindow;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::journal::Retention;
-use bowline_workspace::workspace::{RiskyWriteBehavior, Workspace, WorkspaceOptions};
+use bowline_workspace::workspace::{FileEditError, RiskyWriteBehavior, Workspace, WorkspaceOptions};
+use serde_json::{Value, json};
 
 use super::fixture::FaultFixture;
 
@@ -33,6 +36,14 @@ pub(crate) struct ScenarioFile {
     pub(crate) new: Option<&'static str>,
     /// Its mode whenever it exists.
     pub(crate) mode: Option<u32>,
+}
+
+/// A directory that the operation creates or removes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ScenarioDirectory {
+    pub(crate) path: &'static str,
+    /// Whether it exists after the operation; before it, the opposite.
+    pub(crate) is_created: bool,
 }
 
 /// How the operation is reversed.
@@ -60,6 +71,7 @@ pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) target: FaultTarget,
     pub(crate) files: &'static [ScenarioFile],
+    pub(crate) directories: &'static [ScenarioDirectory],
     /// The number of files changed first, as an atomic group, before the rest. 0 changes all of them at once.
     pub(crate) first_count: usize,
     /// Another hard link to the first file.
@@ -140,6 +152,7 @@ const REPLACE: Scenario = Scenario {
     name: "replace",
     target: FaultTarget::Operation,
     files: &[ScenarioFile { path: "a.txt", old: Some(OLD), new: Some(NEW), mode: Some(0o640) }],
+    directories: &[],
     first_count: 0,
     link: None,
     set_up: do_nothing,
@@ -298,6 +311,61 @@ const SAVE: Scenario = Scenario {
     ..REPLACE
 };
 
+const fn created(path: &'static str) -> ScenarioDirectory {
+    ScenarioDirectory { path, is_created: true }
+}
+
+const fn removed(path: &'static str) -> ScenarioDirectory {
+    ScenarioDirectory { path, is_created: false }
+}
+
+/// Performs a batch, written as on the wire with paths relative to the project.
+fn apply_batch(lab: &FaultFixture, workspace: &Workspace, operations: &str) -> Result<(), FilesError> {
+    let operations: Value =
+        serde_json::from_str(&operations.replace('~', &lab.path(""))).expect("it is JSON");
+    let request = json!({"sessionId": "s", "operations": operations});
+    let request: BatchFilesRequest = serde_json::from_value(request).expect("it is a request");
+    let operations = request.into_operations(&FileLimits::default()).expect("they are valid");
+    let session = workspace.session("s");
+    let origin = session.origin(Some(2), Some("call"));
+    session.apply_batch(&operations, &origin, None).map(|_| ()).map_err(|failed| match *failed.error {
+        FileEditError::Files(error) => error,
+        FileEditError::File(error) => {
+            FilesError::System { path: lab.path(""), why: io::Error::other(error.to_string()) }
+        }
+    })
+}
+
+const BATCH: Scenario = Scenario {
+    name: "batch",
+    files: &[
+        ScenarioFile { path: "a.txt", old: Some(OLD), new: Some(NEW), mode: Some(0o640) },
+        ScenarioFile { path: "c.txt", old: Some(OTHER), new: None, mode: Some(0o755) },
+        ScenarioFile { path: "from/deep/m.txt", old: Some(ADDED), new: None, mode: Some(0o600) },
+        ScenarioFile { path: "to/deep/m.txt", old: None, new: Some(ADDED), mode: Some(0o600) },
+        ScenarioFile { path: "made/n.txt", old: None, new: Some(SHORT), mode: None },
+    ],
+    directories: &[
+        removed("from"),
+        removed("from/deep"),
+        created("to"),
+        created("to/deep"),
+        created("made"),
+        created("empty"),
+    ],
+    act: |lab, workspace| {
+        let operations = json!([
+            {"op": "write", "path": "~a.txt", "data": NEW},
+            {"op": "remove", "path": "~c.txt"},
+            {"op": "move", "from": "~from", "to": "~to"},
+            {"op": "write", "path": "~made/n.txt", "data": SHORT, "createParents": true},
+            {"op": "mkdir", "path": "~empty"},
+        ]);
+        apply_batch(lab, workspace, &operations.to_string())
+    },
+    ..REPLACE
+};
+
 /// Retention prunes old changes when the workspace is opened; the newest can still be undone.
 const PRUNE: Scenario = Scenario {
     name: "prune",
@@ -329,6 +397,7 @@ pub(crate) fn all_scenarios() -> Vec<Scenario> {
         FILE_BACK,
         DIRECTORY_BACK,
         SAVE,
+        BATCH,
         PRUNE,
         recovery("recover a half-written temporary file", REPLACE, DiskCall::Write),
         recovery("recover before the exchange", REPLACE, DiskCall::Exchange),
@@ -340,6 +409,9 @@ pub(crate) fn all_scenarios() -> Vec<Scenario> {
         recovery("recover a deletion", DELETE, DiskCall::SyncDirectory),
         recovery("recover half an undo", UNDO, DiskCall::Exchange),
         recovery("recover half a redo", REDO, DiskCall::Rename),
+        recovery("recover a batch before its files", BATCH, DiskCall::CreateTemp),
+        recovery("recover half a batch", BATCH, DiskCall::Exchange),
+        recovery("recover a batch without its directories", BATCH, DiskCall::Remove),
         recovery("recover half the way to a file", FILE_BACK, DiskCall::Rename),
         recovery("recover half the way to a directory", DIRECTORY_BACK, DiskCall::Rename),
     ]

@@ -1,0 +1,582 @@
+//! Batches: several operations on files, of which all happen or none.
+//!
+//! A batch is decided as a whole under the writer lock (`batch/decide.rs`), from the files as they are before it, and
+//! then applied as one group of changes: the journal has them under one time and origin, they are undone together, and
+//! after a crash all of them are completed or none. Unsaved text that a write meets is saved first, as the user's own
+//! change. A write by itself is a batch of one.
+//!
+//! Moved and copied files are written anew, with their bytes and their mode but without setuid and setgid. Directories
+//! are not in the journal; `batch/directories.rs` keeps them in step with the files.
+
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, MutexGuard};
+
+use bowline_history::changes::{ChangeId, ChangeOrigin};
+use bowline_policy::grants::FileId;
+use bowline_policy::paths::Protection;
+use bowline_protocol::file_extension::{BatchError, Etag, FileData, FileError, FileOperation};
+use bowline_text::hash::ContentHash;
+use bowline_text::text;
+
+use super::apply::{AppliedChange, ApplyError, ChangeGroup, PlannedChange, ProgressCallback, apply_changes};
+use super::documents::Documents;
+use super::merged_writes::{MergedWrite, restore_merged};
+use super::recover::recover_interrupted;
+use super::undo::update_document;
+use super::write::{MAX_ATTEMPTS, PRIVILEGES_DROPPED, UNGUARDED_NOTE, UnsavedWrite};
+use super::{KeptText, WorkspaceSession, WorkspaceWriter};
+use crate::disk::writers::WriterState;
+use crate::error::FilesError;
+use crate::journal::JournalError;
+use crate::roots::AdmitError;
+use bowline_storage::clock::now;
+
+mod decide;
+pub(super) mod directories;
+mod tree;
+
+use decide::{ConditionCheck, DecidedBatch, DecidedFile, LedgerEffect, decide_batch, requested_path};
+use directories::{BatchResult, create_directories, record_intent, settle_records};
+
+/// The content of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileContent {
+    /// A text, whatever the encoding of the file is.
+    Text(Arc<String>),
+    /// Bytes that are not text.
+    Binary {
+        /// Their hash.
+        hash: ContentHash,
+        /// Their number.
+        size: u64,
+    },
+}
+
+impl FileContent {
+    fn from_bytes(bytes: &[u8]) -> Self {
+        match text::decode(bytes.to_owned()) {
+            Ok(decoded) => Self::Text(Arc::new(decoded.text)),
+            Err(_) => Self::Binary { hash: ContentHash::digest(bytes), size: bytes.len() as u64 },
+        }
+    }
+
+    /// Returns the etag of a file with this content.
+    #[must_use]
+    pub fn etag(&self) -> Etag {
+        match self {
+            Self::Text(text) => Etag::digest(text.as_bytes()),
+            Self::Binary { hash, .. } => (*hash).into(),
+        }
+    }
+}
+
+/// The effect of a batch on one file, for approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilePreview {
+    /// The operation, from 0. A moved file has two entries, one for each path.
+    pub operation: usize,
+    /// The file's canonical path.
+    pub path: String,
+    /// The path as it was requested; in a directory, as it was found there.
+    pub requested: String,
+    /// The file's identity, if it exists.
+    pub file: Option<FileId>,
+    /// The content of the file or of its open document; `None` if there is neither.
+    pub before: Option<FileContent>,
+    /// The content after the batch; `None` if the file is removed.
+    pub after: Option<FileContent>,
+    /// Why the path is protected from writing.
+    pub protection: Option<Protection>,
+    /// Whether the batch would remove the file's setuid or setgid bit.
+    pub drops_privileges: bool,
+    /// The canonical path from which the file is moved.
+    pub moved_from: Option<String>,
+    /// The canonical path from which the file is copied.
+    pub copied_from: Option<String>,
+    /// Why the source is protected: from writing for a move, from reading for a copy.
+    pub source_protection: Option<Protection>,
+}
+
+/// The effect of a batch, for approval.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BatchPreview {
+    /// The files, in the order of the operations.
+    pub files: Vec<FilePreview>,
+    /// The canonical paths of directories that would be created, parents first.
+    pub created_directories: Vec<String>,
+    /// The canonical paths of directories that would be removed, contents first.
+    pub removed_directories: Vec<String>,
+}
+
+/// What was approved: the batch does no more than this, even if files changed since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchAgreement<'a> {
+    /// Changing these canonical paths, with any resulting content. They cover the directories above them.
+    Paths(&'a [String]),
+    /// Exactly the preview.
+    Preview(&'a BatchPreview),
+}
+
+/// A written file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrittenFile {
+    /// The file's canonical path.
+    pub path: String,
+    /// The file's text now; `None` if it is not text.
+    pub text: Option<Arc<String>>,
+    /// The file's etag now.
+    pub etag: Etag,
+    /// Whether the text has changes by others, besides what the session knew and wrote.
+    pub is_merged: bool,
+    /// Notes for the writer, one per line.
+    pub notes: Vec<String>,
+}
+
+/// The outcome of one operation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OperationOutcome {
+    /// The changes in the journal.
+    pub changes: Vec<ChangeId>,
+    /// The file, if the operation is a write.
+    pub written: Option<WrittenFile>,
+}
+
+/// The outcome of a batch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BatchOutcome {
+    /// The outcome of each operation, in their order. That of a read is empty.
+    pub operations: Vec<OperationOutcome>,
+    /// Texts that other programs wrote to the files in the meantime and that could not be merged: only the journal has
+    /// them.
+    pub kept_texts: Vec<KeptText>,
+}
+
+/// Why an operation of a batch failed.
+#[derive(Debug, thiserror::Error)]
+pub enum FileEditError {
+    /// As for any file operation.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    /// As the file extension defines it.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl FileEditError {
+    fn at(self, operation: usize) -> BatchEditError {
+        BatchEditError { operation: Some(operation), error: Box::new(self) }
+    }
+
+    /// Returns the error with the current etag of a file in conflict.
+    fn with_etag(self, current: Option<&FileContent>) -> Self {
+        match self {
+            Self::Files(error @ FilesError::WriteRejected { .. }) => match error.into() {
+                FileError::Conflict { path, reason, hunks, .. } => {
+                    FileError::Conflict { path, reason, etag: current.map(FileContent::etag), hunks }.into()
+                }
+                other => other.into(),
+            },
+            other => other,
+        }
+    }
+}
+
+impl From<AdmitError> for FileEditError {
+    fn from(error: AdmitError) -> Self {
+        Self::Files(error.into())
+    }
+}
+
+impl From<FileEditError> for FileError {
+    fn from(error: FileEditError) -> Self {
+        match error {
+            FileEditError::Files(error) => error.into(),
+            FileEditError::File(error) => error,
+        }
+    }
+}
+
+/// Why a batch failed. Nothing was changed, except for [`FilesError::Interrupted`]: then recovery completes it or
+/// restores the files.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct BatchEditError {
+    /// The failed operation, from 0; `None` if the batch as a whole failed.
+    pub operation: Option<usize>,
+    /// Why it failed.
+    pub error: Box<FileEditError>,
+}
+
+impl From<FilesError> for BatchEditError {
+    fn from(error: FilesError) -> Self {
+        Self { operation: None, error: Box::new(error.into()) }
+    }
+}
+
+impl From<JournalError> for BatchEditError {
+    fn from(error: JournalError) -> Self {
+        FilesError::from(error).into()
+    }
+}
+
+impl From<BatchEditError> for BatchError {
+    fn from(failure: BatchEditError) -> Self {
+        Self { index: failure.operation.map(|index| index as u64), error: (*failure.error).into() }
+    }
+}
+
+/// Why an attempt at a batch failed. Nothing was changed.
+enum AttemptError {
+    /// A file changed in the meantime: decide again.
+    Raced,
+    Failed(BatchEditError),
+}
+
+impl From<ApplyError> for AttemptError {
+    fn from(error: ApplyError) -> Self {
+        match error {
+            ApplyError::Raced => Self::Raced,
+            ApplyError::Failed(error) => Self::Failed(error.into()),
+        }
+    }
+}
+
+impl From<BatchEditError> for AttemptError {
+    fn from(error: BatchEditError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<FilesError> for AttemptError {
+    fn from(error: FilesError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Returns the effect of a batch, without performing it.
+pub(super) fn preview_batch(
+    session: &WorkspaceSession,
+    operations: &[FileOperation],
+) -> Result<BatchPreview, BatchEditError> {
+    wait_for_writers(session, operations);
+    let documents = session.workspace.documents();
+    let origin = ChangeOrigin::default();
+    Ok(decide_batch(session, &documents, operations, &origin, ConditionCheck::Needed)?.preview())
+}
+
+/// Performs all operations of a batch, or none.
+pub(super) fn apply_batch(
+    session: &WorkspaceSession,
+    operations: &[FileOperation],
+    origin: &ChangeOrigin,
+    agreed: Option<BatchAgreement<'_>>,
+) -> Result<BatchOutcome, BatchEditError> {
+    let workspace = &session.workspace;
+    wait_for_writers(session, operations);
+    let mut writer = workspace.writer();
+    writer.kept_texts.clear();
+    recover_interrupted(workspace, &mut writer, &session.roots)?;
+    let _lock = writer.journal.lock()?;
+    for _ in 0..MAX_ATTEMPTS {
+        match attempt_batch(session, &mut writer, operations, origin, agreed) {
+            Ok(operations) => {
+                return Ok(BatchOutcome { operations, kept_texts: std::mem::take(&mut writer.kept_texts) });
+            }
+            Err(AttemptError::Raced) => {}
+            Err(AttemptError::Failed(error)) => return Err(error),
+        }
+    }
+    Err(FilesError::KeepsChanging(first_path(operations)).into())
+}
+
+/// Waits for programs that are saving the files to be written, without holding a lock.
+fn wait_for_writers(session: &WorkspaceSession, operations: &[FileOperation]) {
+    for operation in operations {
+        if let FileOperation::Write(write) = operation {
+            session.wait_for_writers(write.path.as_str());
+        }
+    }
+}
+
+fn first_path(operations: &[FileOperation]) -> String {
+    let effects = operations.first().map(FileOperation::effects).unwrap_or_default();
+    effects.first().map(requested_path).unwrap_or_default()
+}
+
+fn attempt_batch(
+    session: &WorkspaceSession,
+    writer: &mut WorkspaceWriter,
+    operations: &[FileOperation],
+    origin: &ChangeOrigin,
+    agreed: Option<BatchAgreement<'_>>,
+) -> Result<Vec<OperationOutcome>, AttemptError> {
+    for operation in operations {
+        if let FileOperation::Write(write) = operation
+            && matches!(write.data, FileData::Text(_))
+        {
+            restore_merged(&session.workspace, writer, &session.roots, write.path.as_str(), origin)?;
+        }
+    }
+    let mut documents = session.workspace.documents();
+    let mut decided = decide_batch(session, &documents, operations, origin, ConditionCheck::Needed)?;
+    if agreed.is_some_and(|agreed| !agreed.covers(&decided)) {
+        return Err(FilesError::ChangedSinceApproval(first_path(operations)).into());
+    }
+    if decided.files.iter().any(|file| file.unsaved.is_some()) {
+        let saved = save_unsaved_texts(session, writer, &mut documents, &mut decided, origin)?;
+        let conditions = ConditionCheck::Done(&decided.known);
+        let again = decide_batch(session, &documents, operations, origin, conditions)?;
+        for SentText { operation, sent, saved } in saved {
+            let file = again.files.iter().find(|file| file.operation == operation);
+            let current = file.and_then(|file| file.current.as_ref());
+            if *sent != **saved && current.is_some_and(|current| current.bytes == sent.as_bytes()) {
+                // The agent's own copy arrived in the meantime: the next attempt starts from the user's text.
+                return Err(AttemptError::Raced);
+            }
+        }
+        decided = again;
+    }
+    // If no document is open, the documents are unlocked while the disk is written.
+    let is_open = decided.files.iter().any(|file| file.document.is_some());
+    apply_decided(session, writer, is_open.then_some(documents), decided, origin, operations.len())
+}
+
+/// A text that an operation replaces unsaved text with, and the unsaved text as it was saved.
+struct SentText {
+    operation: usize,
+    sent: String,
+    saved: Arc<String>,
+}
+
+/// Saves the unsaved texts that a batch meets.
+fn save_unsaved_texts(
+    session: &WorkspaceSession,
+    writer: &mut WorkspaceWriter,
+    documents: &mut MutexGuard<'_, Documents>,
+    decided: &mut DecidedBatch,
+    origin: &ChangeOrigin,
+) -> Result<Vec<SentText>, AttemptError> {
+    let mut texts = Vec::new();
+    for file in &mut decided.files {
+        let Some(unsaved) = file.unsaved.take() else { continue };
+        let before = UnsavedWrite {
+            admitted: &file.admitted,
+            current: file.current.as_ref(),
+            base: unsaved.base,
+            sent: unsaved.sent.as_deref().map(|sent| (sent, file.merged.take())),
+        };
+        let saved = session.save_unsaved_text(writer, documents, before, origin)?;
+        texts.extend(unsaved.sent.map(|sent| SentText { operation: file.operation, sent, saved }));
+    }
+    Ok(texts)
+}
+
+/// Changes the files and directories of a decided batch.
+fn apply_decided(
+    session: &WorkspaceSession,
+    writer: &mut WorkspaceWriter,
+    documents: Option<MutexGuard<'_, Documents>>,
+    decided: DecidedBatch,
+    origin: &ChangeOrigin,
+    count: usize,
+) -> Result<Vec<OperationOutcome>, AttemptError> {
+    let DecidedBatch { files, directories, .. } = decided;
+    let (held, changed): (Vec<_>, Vec<_>) = files.into_iter().partition(DecidedFile::is_held);
+    let (held, unchanged): (Vec<_>, Vec<_>) = held.into_iter().map(FinishedFile::split).unzip();
+    let (changed, changes): (Vec<_>, Vec<_>) = changed.into_iter().map(FinishedFile::split).unzip();
+    let at = now();
+    let group = ChangeGroup {
+        roots: &session.roots,
+        origin,
+        changes: &changes,
+        at,
+        progress: ProgressCallback(None),
+    };
+    let applied = apply_with_directories(session, writer, &group, &directories)?;
+    let mut outcomes = vec![OperationOutcome::default(); count];
+    let mut documents = documents;
+    let mut finish = |writer: &mut WorkspaceWriter, file: FinishedFile, planned, change, stat| {
+        file.finish(session, writer, documents.as_deref_mut(), planned, stat);
+        let outcome = &mut outcomes[file.operation];
+        outcome.changes.extend::<Option<ChangeId>>(change);
+        outcome.written = outcome.written.take().or(file.written);
+    };
+    for (file, planned) in held.into_iter().zip(&unchanged) {
+        // The batch is done: what cannot be attributed now is found by the next scan.
+        let change = adopt_held_write(session, writer, planned, origin).unwrap_or_default();
+        finish(writer, file, planned, change, planned.current.as_ref().map(|current| &current.stat));
+    }
+    for ((file, planned), AppliedChange { change, stat }) in changed.into_iter().zip(&changes).zip(&applied) {
+        finish(writer, file, planned, Some(*change), stat.as_ref());
+    }
+    Ok(outcomes)
+}
+
+/// Attributes a text to the session that it wrote to the disk before asking the engine to write the same.
+fn adopt_held_write(
+    session: &WorkspaceSession,
+    writer: &mut WorkspaceWriter,
+    planned: &PlannedChange,
+    origin: &ChangeOrigin,
+) -> Result<Option<ChangeId>, FilesError> {
+    let Some(current) = &planned.current else { return Ok(None) };
+    let WorkspaceWriter { journal, observer_state, .. } = writer;
+    let file = (planned.admitted.canonical(), current.bytes.as_slice());
+    observer_state.adopt_write(journal, &session.workspace.inner.roots, file, origin)
+}
+
+/// Creates directories, changes files and removes directories: all or none.
+fn apply_with_directories(
+    session: &WorkspaceSession,
+    writer: &mut WorkspaceWriter,
+    group: &ChangeGroup<'_>,
+    directories: &directories::DirectoryChanges,
+) -> Result<Vec<AppliedChange>, AttemptError> {
+    let workspace = &session.workspace;
+    let apply_group = |writer: &mut WorkspaceWriter| {
+        if group.changes.is_empty() { Ok(Vec::new()) } else { apply_changes(workspace, writer, group) }
+    };
+    if directories.is_empty() {
+        return Ok(apply_group(writer)?);
+    }
+    if let Err(error) = record_intent(workspace, &writer.journal, directories, group.at) {
+        // The record may have been written nevertheless.
+        writer.needs_recovery = true;
+        return Err(error.into());
+    }
+    let applied = match create_directories(&session.roots, &directories.created, &workspace.inner.calls) {
+        Ok(()) => apply_group(writer).map_err(AttemptError::from),
+        Err(error) if is_directory_race(&error) => Err(AttemptError::Raced),
+        Err(error) => Err(error.into()),
+    };
+    match applied {
+        // The outcome of the files decides that of the directories.
+        Err(AttemptError::Failed(error)) if error.is_interrupted() => Err(AttemptError::Failed(error)),
+        Err(error) => {
+            writer.needs_recovery |= !settle_records(workspace, &session.roots, BatchResult::Abandoned);
+            Err(error)
+        }
+        Ok(applied) => {
+            // Leftover files may keep a directory from being removed until they are recovered.
+            if writer.needs_recovery {
+                return Ok(applied);
+            }
+            let is_settled = settle_records(workspace, &session.roots, BatchResult::Done);
+            if !is_settled && applied.is_empty() {
+                // Without files, only the record tells recovery the outcome: it will undo the rest.
+                settle_records(workspace, &session.roots, BatchResult::Abandoned);
+                writer.needs_recovery = true;
+                let path = directories.created.first().or(directories.removed.first());
+                let path = path.map(|directory| directory.path.clone()).unwrap_or_default();
+                let why = io::Error::other("the directory cannot be changed");
+                return Err(FilesError::io_error(&path)(why).into());
+            }
+            writer.needs_recovery |= !is_settled;
+            Ok(applied)
+        }
+    }
+}
+
+/// Returns whether a directory appeared or disappeared after it was decided to create one.
+fn is_directory_race(error: &FilesError) -> bool {
+    let FilesError::System { why, .. } = error else { return false };
+    matches!(why.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound)
+}
+
+impl BatchEditError {
+    fn is_interrupted(&self) -> bool {
+        matches!(*self.error, FileEditError::Files(FilesError::Interrupted { .. }))
+    }
+}
+
+/// A file of a batch after its change: what to tell documents, ledger and caller.
+struct FinishedFile {
+    operation: usize,
+    document: Option<String>,
+    ledger: LedgerEffect,
+    merged: Option<MergedWrite>,
+    written: Option<WrittenFile>,
+}
+
+impl FinishedFile {
+    fn split(file: DecidedFile) -> (Self, PlannedChange) {
+        let mut notes = Vec::new();
+        if file.drops_privileges {
+            notes.push(PRIVILEGES_DROPPED.to_owned());
+        }
+        if file.current.as_ref().is_some_and(|current| current.writer_state == WriterState::Unknown) {
+            notes.push(UNGUARDED_NOTE.to_owned());
+        }
+        let is_write = file.moved_from.is_none() && file.copied_from.is_none();
+        let written = file.after.filter(|_| is_write).map(|content| WrittenFile {
+            path: file.admitted.canonical().to_owned(),
+            etag: content.etag(),
+            text: match content {
+                FileContent::Text(text) => Some(text),
+                FileContent::Binary { .. } => None,
+            },
+            is_merged: file.is_merged,
+            notes,
+        });
+        let finished = Self {
+            operation: file.operation,
+            document: file.document,
+            ledger: file.ledger,
+            merged: file.merged,
+            written,
+        };
+        let change = PlannedChange {
+            admitted: file.admitted,
+            current: file.current,
+            new: file.new,
+            reverses: Vec::new(),
+        };
+        (finished, change)
+    }
+
+    /// Updates the open document, the ledger and the merged writes.
+    fn finish(
+        &self,
+        session: &WorkspaceSession,
+        writer: &mut WorkspaceWriter,
+        documents: Option<&mut Documents>,
+        planned: &PlannedChange,
+        stat: Option<&rustix::fs::Stat>,
+    ) {
+        let path = planned.admitted.canonical();
+        if let (Some(documents), Some(known_by)) = (documents, &self.document) {
+            update_document(documents, known_by, planned.new.as_ref(), stat);
+        }
+        session.with_ledger(|ledger| match &self.ledger {
+            LedgerEffect::Keep => {}
+            LedgerEffect::Known(text) => ledger.record_write(path, text.clone()),
+            LedgerEffect::Absent => ledger.record_absent(path),
+            LedgerEffect::Forget => ledger.forget(path),
+        });
+        writer.observer_state.merged_writes.record(path, self.merged.clone());
+    }
+}
+
+impl BatchAgreement<'_> {
+    fn covers(self, decided: &DecidedBatch) -> bool {
+        match self {
+            Self::Preview(shown) => decided.preview() == *shown,
+            Self::Paths(paths) => {
+                let is_agreed = |path: &str| paths.iter().any(|agreed| agreed == path);
+                let is_above = |directory: &str| {
+                    let rest = |agreed: &String| agreed.strip_prefix(directory).map(str::to_owned);
+                    paths.iter().filter_map(rest).any(|rest| rest.is_empty() || rest.starts_with('/'))
+                };
+                let files = decided.files.iter().all(|file| {
+                    let sources = file.moved_from.iter().chain(&file.copied_from);
+                    is_agreed(file.admitted.canonical()) && sources.into_iter().all(|path| is_agreed(path))
+                });
+                let directories = decided.directories.created.iter().chain(&decided.directories.removed);
+                files && directories.map(|directory| &directory.path).all(|path| is_above(path))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

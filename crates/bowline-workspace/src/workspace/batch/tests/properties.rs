@@ -1,0 +1,142 @@
+//! Any sequence of batches, edits by the user and undos keeps every line of the user.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A step: by the agent, or by the user in the editor or on the disk.
+#[derive(Debug, Clone, Copy)]
+enum RandomStep {
+    Read(usize),
+    Replace(usize),
+    Append(usize),
+    Insert(usize),
+    Bytes(usize),
+    Move(usize, usize),
+    Copy(usize, usize),
+    Remove(usize),
+    MoveDirectory,
+    DiskLine(usize),
+    Open(usize),
+    Type(usize),
+    Undo(u64),
+    Redo(u64),
+}
+
+const NAMES: [&str; 4] = ["a", "b", "d/a", "d/b"];
+
+fn any_step() -> impl Strategy<Value = RandomStep> {
+    let file = || 0..NAMES.len();
+    prop_oneof![
+        file().prop_map(RandomStep::Read),
+        file().prop_map(RandomStep::Replace),
+        file().prop_map(RandomStep::Append),
+        file().prop_map(RandomStep::Insert),
+        file().prop_map(RandomStep::Bytes),
+        (file(), file()).prop_map(|(from, to)| RandomStep::Move(from, to)),
+        (file(), file()).prop_map(|(from, to)| RandomStep::Copy(from, to)),
+        file().prop_map(RandomStep::Remove),
+        Just(RandomStep::MoveDirectory),
+        file().prop_map(RandomStep::DiskLine),
+        file().prop_map(RandomStep::Open),
+        file().prop_map(RandomStep::Type),
+        (1..6_u64).prop_map(RandomStep::Undo),
+        (1..6_u64).prop_map(RandomStep::Redo),
+    ]
+}
+
+impl BatchProject {
+    /// Performs a step of the agent together with a write to another file; both happen or none.
+    fn run_random(&mut self, step: RandomStep, number: usize) {
+        let name = |file: usize| format!("~/{}", NAMES[file]);
+        let mark = self.expand("~/mark");
+        let marked = fs::read_to_string(&mark).unwrap_or_default();
+        let operation = match step {
+            RandomStep::Replace(file) => {
+                json!({"op": "write", "path": name(file), "data": format!("agent {number}\n")})
+            }
+            RandomStep::Append(file) => {
+                json!({"op": "write", "path": name(file), "data": format!("agent {number}\n"), "mode": "append"})
+            }
+            RandomStep::Insert(file) => {
+                json!({"op": "write", "path": name(file), "data": format!("agent {number}\n"), "mode": "insert", "position": 0})
+            }
+            RandomStep::Bytes(file) => {
+                json!({"op": "write", "path": name(file), "data": "YWdlbnQK", "encoding": "base64"})
+            }
+            RandomStep::Move(from, to) | RandomStep::Copy(from, to) => {
+                let op = if matches!(step, RandomStep::Move(..)) { "move" } else { "copy" };
+                json!({"op": op, "from": name(from), "to": name(to), "overwrite": true})
+            }
+            RandomStep::Remove(file) => json!({"op": "remove", "path": name(file)}),
+            RandomStep::MoveDirectory => json!({"op": "move", "from": "~/d", "to": "~/e"}),
+            RandomStep::Read(file) => return drop(self.run_step(&format!("read {}", name(file)))),
+            RandomStep::DiskLine(file) => {
+                let path = self.expand(&name(file));
+                let text = fs::read_to_string(&path).unwrap_or_default();
+                fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
+                return fs::write(path, format!("{text}user {number}.\n")).unwrap();
+            }
+            RandomStep::Open(file) => {
+                // A directory may be in the way.
+                return drop(self.workspace.open_document(&self.expand(&name(file))));
+            }
+            RandomStep::Type(file) => {
+                let path = self.expand(&name(file));
+                let Ok(Some(shown)) = self.workspace.document(&path) else { return };
+                let text = format!("{}user {number}.\n", shown.text);
+                return drop(self.workspace.change_document(&path, text, shown.revision));
+            }
+            RandomStep::Undo(turn) => {
+                let origin = self.session.origin(None, None);
+                return drop(self.session.undo(&ChangeSelection::turn("s", turn), &origin));
+            }
+            RandomStep::Redo(turn) => {
+                let origin = self.session.origin(None, None);
+                return drop(self.session.redo(&ChangeSelection::turn("s", turn), &origin));
+            }
+        };
+        let other = json!({"op": "write", "path": "~/mark", "data": format!("{number}\n"), "mode": "append"});
+        let applied = self.run_step(&format!("batch {}", json!([operation, other])));
+        let is_marked = fs::read_to_string(&mark).unwrap_or_default() != marked;
+        assert_eq!(applied.is_ok(), is_marked, "all or none: {step:?} {applied:?}");
+    }
+
+    /// Returns whether a line of the user is in a file, in a document, or in a text that the journal keeps.
+    fn has_line(&self, line: &str) -> bool {
+        let mut tree = String::new();
+        describe_directory(&self.base.join("project"), &mut tree);
+        let documents = self.workspace.open_documents();
+        let mut journal = self.workspace.changes(&ChangeSelection::default()).unwrap().into_iter();
+        tree.contains(line)
+            || documents.iter().any(|document| document.text.contains(line))
+            || journal.any(|listed| {
+                let states = [listed.change.before, listed.change.after];
+                states.into_iter().flatten().any(|state| {
+                    let content = self.workspace.writer().journal.content(&state.hash).unwrap();
+                    content.is_some_and(|bytes| String::from_utf8_lossy(&bytes).contains(line))
+                })
+            })
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_line_of_the_user_is_lost(steps in proptest::collection::vec(any_step(), 1..24)) {
+        let mut project = BatchProject::new(WorkspaceOptions::default());
+        project.run_step("disk ~/a \"user first\\n\"").unwrap();
+        let mut lines = vec!["user first".to_owned()];
+        for (number, step) in steps.into_iter().enumerate() {
+            project.run_random(step, number);
+            let line = format!("user {number}.");
+            if project.has_line(&line) {
+                lines.push(line);
+            }
+            for line in &lines {
+                prop_assert!(project.has_line(line), "{line:?} is lost by {step:?}");
+            }
+        }
+    }
+}
