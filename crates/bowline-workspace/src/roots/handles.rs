@@ -41,7 +41,7 @@ pub(crate) enum SpecialFile {
 pub(crate) enum DirectoryRemoval {
     /// It is gone.
     Done,
-    /// It is not empty, did not exist, or is no longer a directory at this path.
+    /// It is not empty, did not exist, is no longer a directory at this path, or may not be removed.
     Skipped,
 }
 
@@ -197,6 +197,8 @@ impl Roots {
             Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR | Errno::NOENT) => {
                 Ok(DirectoryRemoval::Skipped)
             }
+            // Trying again would not help.
+            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY) => Ok(DirectoryRemoval::Skipped),
             Err(why) => Err(why.into()),
         }
     }

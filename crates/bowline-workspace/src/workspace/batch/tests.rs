@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use agent_client_protocol_schema::v1::Error;
 use bowline_history::undo::ChangeSelection;
 use bowline_protocol::file_extension::{BatchError, BatchFilesRequest, FileLimits, FileOperation};
+use bowline_storage::disk_calls::{DiskCall, DiskCalls, DiskFaultInjector};
 use bowline_text::lines::LineWindow;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
@@ -22,6 +23,7 @@ use crate::workspace::{DocumentEvent, Workspace, WorkspaceOptions, WorkspaceSess
 mod agreement;
 mod directories;
 mod properties;
+mod races;
 mod transfers;
 mod writes;
 
@@ -39,6 +41,10 @@ struct BatchProject {
 
 impl BatchProject {
     fn new(options: WorkspaceOptions) -> Self {
+        Self::with_calls(options, DiskCalls::default())
+    }
+
+    fn with_calls(options: WorkspaceOptions, calls: DiskCalls) -> Self {
         let scratch = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
         let base = scratch.path().canonicalize().unwrap();
         for root in ["project", "lib"] {
@@ -46,7 +52,7 @@ impl BatchProject {
         }
         let spec = |name: &str| RootSpec::writable(base.join(name).to_str().unwrap());
         let roots = Roots::open(&spec("project"), &[spec("lib")]).unwrap();
-        let workspace = Workspace::open(roots, &base.join("state"), options).unwrap().workspace;
+        let workspace = Workspace::open_with(roots, &base.join("state"), options, calls).unwrap().workspace;
         let (session, events) = (workspace.session("s"), workspace.document_events());
         Self { base, session, events, workspace, turn: 0, agreed: None, _scratch: scratch }
     }

@@ -236,6 +236,7 @@ fn destinations_are_replaced_only_on_request() {
             batch [{"op":"move","from":"~/missing","to":"~/c"}]
             batch [{"op":"copy","from":"~/a","to":"~lib/a"}]
             batch [{"op":"move","from":"~/dir","to":"~/dir/in"}]
+            open ~/a
             open ~/b
             batch [{"op":"move","from":"~/a","to":"~/b","overwrite":true}]
             events
@@ -254,6 +255,7 @@ fn destinations_are_replaced_only_on_request() {
             ! -32602 operation 0: ~/dir and ~/dir/in are the same, or one contains the other {"kind":"overlap","index":0,"path":"~/dir","to":"~/dir/in"}
             move: 2 changes
             ~/b shows "a\n"
+            ~/a is deleted
             ~/b "a\n"
             ~/dir/
             undo: 2 files

@@ -93,8 +93,8 @@ fn unsaved_text_is_saved_first_and_told_to_the_editor() {
             ~/a shows "ONE\ntwo\nthree\ntyped\n"
             ~/b shows "b\ntyped\nagent\n"
             user changes ~/a
-            later user changes ~/b
-            s changes ~/a
+            user changes ~/b
+            later s changes ~/a
             s changes ~/b
             ~/a "ONE\ntwo\nthree\ntyped\n"
             ~/b "b\ntyped\nagent\n"
@@ -262,6 +262,59 @@ fn what_cannot_be_written_is_named() {
             ! -32030 operation 1: permission denied: ~/.bowline-0123456789abcdef0123456789abcdef.tmp is named as Bowline's temporary files are: choose another name {"kind":"permissionDenied","index":1,"why":"~/.bowline-0123456789abcdef0123456789abcdef.tmp is named as Bowline's temporary files are: choose another name"}
             ~/dir/
             ~/file "x"
+        "#]],
+    );
+}
+
+#[test]
+fn content_has_a_size_limit() {
+    let small = WorkspaceOptions { max_write_bytes: 8, ..WorkspaceOptions::default() };
+    let shown = run(
+        small,
+        r#"
+            disk ~/a "12345\n"
+            disk ~/large "123456789\n"
+            batch [{"op":"write","path":"~/b","data":"123456789"}]
+            batch [{"op":"write","path":"~/a","data":"789","mode":"append"}]
+            batch [{"op":"write","path":"~/a","data":"AAAA","encoding":"base64","mode":"append"}]
+            batch [{"op":"copy","from":"~/large","to":"~/b"}]
+            batch [{"op":"write","path":"~/a","data":"78","mode":"append"}]
+            tree
+        "#,
+    );
+    expect![[r#"
+        ! -32602 operation 0: ~/b has 9 bytes, the limit is 8 {"kind":"tooLarge","index":0,"path":"~/b","bytes":9,"limit":8}
+        ! -32602 operation 0: ~/a has 9 bytes, the limit is 8 {"kind":"tooLarge","index":0,"path":"~/a","bytes":9,"limit":8}
+        ! -32602 operation 0: ~/a has 9 bytes, the limit is 8 {"kind":"tooLarge","index":0,"path":"~/a","bytes":9,"limit":8}
+        ! -32602 operation 0: ~/large has 10 bytes, the limit is 8 {"kind":"tooLarge","index":0,"path":"~/large","bytes":10,"limit":8}
+        write: 1 changes, "12345\n78"
+        ~/a "12345\n78"
+        ~/large "123456789\n"
+    "#]].assert_eq(&shown);
+}
+
+#[test]
+fn unsaved_text_over_a_changed_file_gets_both() {
+    check(
+        r#"
+            disk ~/a "one\ntwo\nthree\nfour\nfive\n"
+            open ~/a
+            type ~/a "typed\none\ntwo\nthree\nfour\nfive\n"
+            disk ~/a "one\ntwo\nthree\nfour\nDISK\n"
+            batch [{"op":"write","path":"~/a","data":"agent\n","mode":"append"}]
+            undo
+            tree
+            type ~/a "mine\n"
+            disk ~/a "theirs\n"
+            batch [{"op":"write","path":"~/other","data":"x"},{"op":"write","path":"~/a","data":"agent\n","mode":"append"}]
+            tree
+        "#,
+        expect![[r#"
+            write: 1 changes, "typed\none\ntwo\nthree\nfour\nDISK\nagent\n", merged
+            undo: 1 files
+            ~/a "typed\none\ntwo\nthree\nfour\nDISK\n"
+            ! -32602 operation 1: ~/a: the file on disk and the editor's unsaved text were both changed on the same lines: save or reload it {"kind":"conflict","index":1,"path":"~/a","etag":"…","reason":"conflict","why":"the file on disk and the editor's unsaved text were both changed on the same lines: save or reload it","hunks":[{"line":1,"base":"typed\none\ntwo\nthree\nfour\nDISK\n","ours":"mine\n","theirs":"theirs\n"}]}
+            ~/a "theirs\n"
         "#]],
     );
 }
