@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use bowline_history::undo::ChangeSelection;
 use bowline_host::HostCapabilities;
 use bowline_policy::policy::Preset;
 use expect_test::expect;
@@ -13,7 +15,7 @@ use super::host_fixture::{HostFixture, check};
 
 /// Gives a file a fixed time and mode, so that answers are the same everywhere.
 fn pin(stage: &HostFixture, name: &str) {
-    let path = std::path::PathBuf::from(stage.lab.path(name));
+    let path = PathBuf::from(stage.lab.path(name));
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     File::options()
         .append(true)
@@ -50,7 +52,7 @@ async fn files_are_listed_described_and_read() {
         call _bowline/fs/read {"path":"$ROOT/a.txt","encoding":"utf-16"}
         call _bowline/fs/list {"path":"$ROOT","limit":0}
         call _bowline/fs/list {"path":"$ROOT","glob":"["}
-        call _bowline/fs/write {"path":"$ROOT/a.txt","data":"x"}
+        call _bowline/fs/watch {"path":"$ROOT"}
         "#,
         expect![[r#"
             > call _bowline/fs/list {"path":"$ROOT"}
@@ -84,8 +86,8 @@ async fn files_are_listed_described_and_read() {
             ! -32602 limit is at least 1 {"kind":"badParams"}
             > call _bowline/fs/list {"path":"$ROOT","glob":"["}
             ! -32602 invalid glob: unclosed character class; missing ']' {"kind":"badParams"}
-            > call _bowline/fs/write {"path":"$ROOT/a.txt","data":"x"}
-            ! -32601 _bowline/fs/write needs clientCapabilities._meta.bowline.fs.write, which was not advertised {"method":"_bowline/fs/write","capability":"clientCapabilities._meta.bowline.fs.write"}
+            > call _bowline/fs/watch {"path":"$ROOT"}
+            ! -32601 _bowline/fs/watch needs clientCapabilities._meta.bowline.fs.watch, which was not advertised {"method":"_bowline/fs/watch","capability":"clientCapabilities._meta.bowline.fs.watch"}
         "#]],
     )
     .await;
@@ -142,12 +144,235 @@ async fn a_host_without_reading_offers_none_of_it() {
         let capabilities = HostCapabilities { read, ..HostCapabilities::default() };
         json!(capabilities.to_client_capabilities())["_meta"].to_string()
     };
-    expect![[r#"{"bowline":{"decides":true,"version":1,"fs":{"list":{"maxEntries":2000},"stat":{},"read":{"maxBytes":16777216}}}}"#]].assert_eq(&offered(true));
-    expect![[r#"{"bowline":{"decides":true}}"#]].assert_eq(&offered(false));
+    expect![[r#"{"bowline":{"decides":true,"version":1,"fs":{"list":{"maxEntries":2000},"stat":{},"read":{"maxBytes":16777216},"write":{"maxBytes":33554432},"batch":{"maxOperations":1000,"maxBytes":33554432}}}}"#]].assert_eq(&offered(true));
+    expect![[r#"{"bowline":{"decides":true,"version":1,"fs":{"write":{"maxBytes":33554432}}}}"#]]
+        .assert_eq(&offered(false));
     let stage =
         HostFixture::with_options(|settings| settings.capabilities.read = false).with_file("a.txt", "a\n");
     check(&stage, r#"call _bowline/fs/read {"path":"$ROOT/a.txt"}"#, expect![[r#"
         > call _bowline/fs/read {"path":"$ROOT/a.txt"}
         ! -32601 _bowline/fs/read needs clientCapabilities._meta.bowline.fs.read, which was not advertised {"method":"_bowline/fs/read","capability":"clientCapabilities._meta.bowline.fs.read"}
     "#]]).await;
+}
+
+/// Returns the files of the project and their content.
+fn tree(stage: &HostFixture) -> String {
+    fn walk(directory: &Path, root: &Path, lines: &mut Vec<String>) {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(root).unwrap().display().to_string();
+            if path.is_dir() {
+                lines.push(format!("{name}/"));
+                walk(&path, root, lines);
+            } else {
+                let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+                lines.push(format!("{name} {text:?}"));
+            }
+        }
+    }
+    let root = PathBuf::from(stage.lab.path(""));
+    let mut lines = Vec::new();
+    walk(&root, &root, &mut lines);
+    lines.sort();
+    lines.join("\n") + "\n"
+}
+
+#[tokio::test]
+async fn files_are_written_in_every_way() {
+    let stage = HostFixture::with_options(|settings| settings.preset = Some(Preset::Full))
+        .with_file("a.txt", "one\n")
+        .with_file("known.txt", "known\n");
+    check(
+        &stage,
+        r#"
+        call _bowline/fs/write {"path":"$ROOT/a.txt","data":"two\n","mode":"append"}
+        call _bowline/fs/write {"path":"$ROOT/a.txt","data":"1.5\n","mode":"insert","position":4}
+        call _bowline/fs/write {"path":"$ROOT/a.txt","data":"x","mode":"insert","position":99}
+        call _bowline/fs/write {"path":"$ROOT/new.bin","data":"AAH/","encoding":"base64","createOnly":true}
+        call _bowline/fs/write {"path":"$ROOT/new.bin","data":"AAH/","encoding":"base64","createOnly":true}
+        call _bowline/fs/write {"path":"$ROOT/new.bin","data":"not base64","encoding":"base64"}
+        call _bowline/fs/write {"path":"$ROOT/new.bin","data":"x","mode":"append"}
+        call _bowline/fs/write {"path":"$ROOT/far/away.txt","data":"x"}
+        call _bowline/fs/write {"path":"$ROOT/far/away.txt","data":"x","createParents":true}
+        call _bowline/fs/write {"path":"$ROOT/a.txt","data":"x","ifMatch":"sha256:0"}
+        call _bowline/fs/read {"path":"$ROOT/known.txt"}
+        put known.txt USER\nknown\n
+        call _bowline/fs/write {"path":"$ROOT/known.txt","data":"known\nagent\n"}
+        "#,
+        expect![[r#"
+            > call _bowline/fs/write {"path":"$ROOT/a.txt","data":"two\n","mode":"append"}
+            {"etag":"sha256:c3f9c8c283a2b1f2f1896f27a01cbe3cddc0c9d93f752e4639035a0f5b36f6e8","merged":false,"formatted":false}
+            > call _bowline/fs/write {"path":"$ROOT/a.txt","data":"1.5\n","mode":"insert","position":4}
+            {"etag":"sha256:df7ce0e4dfac314fd61d51eab4666f55a8ae71a1230515562e8f0e51b806c652","merged":false,"formatted":false}
+            > call _bowline/fs/write {"path":"$ROOT/a.txt","data":"x","mode":"insert","position":99}
+            ! -32602 99 is past the end: the content has 12 bytes {"kind":"outOfRange","position":99,"size":12}
+            > call _bowline/fs/write {"path":"$ROOT/new.bin","data":"AAH/","encoding":"base64","createOnly":true}
+            {"etag":"sha256:26a66b061e8f48f39927c312f25293959729eee95978e2892d49d3512a5cc092","merged":false,"formatted":false}
+            > call _bowline/fs/write {"path":"$ROOT/new.bin","data":"AAH/","encoding":"base64","createOnly":true}
+            ! -32602 $ROOT/new.bin already exists {"kind":"alreadyExists","path":"$ROOT/new.bin"}
+            > call _bowline/fs/write {"path":"$ROOT/new.bin","data":"not base64","encoding":"base64"}
+            ! -32602 the data is not base64: byte 3 is wrong {"kind":"invalidEncoding","position":3}
+            > call _bowline/fs/write {"path":"$ROOT/new.bin","data":"x","mode":"append"}
+            ! -32602 $ROOT/new.bin cannot be read as text: the content is binary, read it with a command that knows its kind {"kind":"notText","path":"$ROOT/new.bin","reason":"not_text","why":"the content is binary, read it with a command that knows its kind"}
+            > call _bowline/fs/write {"path":"$ROOT/far/away.txt","data":"x"}
+            ! -32002 Resource not found: $ROOT/far {"kind":"notFound","path":"$ROOT/far","uri":"$ROOT/far"}
+            > call _bowline/fs/write {"path":"$ROOT/far/away.txt","data":"x","createParents":true}
+            {"etag":"sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881","merged":false,"formatted":false}
+            > call _bowline/fs/write {"path":"$ROOT/a.txt","data":"x","ifMatch":"sha256:0"}
+            ! -32602 $ROOT/a.txt: the file has changed, read it again {"kind":"conflict","path":"$ROOT/a.txt","etag":"sha256:df7ce0e4dfac314fd61d51eab4666f55a8ae71a1230515562e8f0e51b806c652","reason":"conflict","why":"the file has changed, read it again","hunks":[]}
+            > call _bowline/fs/read {"path":"$ROOT/known.txt"}
+            {"data":"known\n","encoding":"utf-8","etag":"sha256:7cd8a27a42d4b0084bb6c6a6c47ee7a03e7aa22d64e950d676f9a7c7a68f04d9","size":6,"truncated":false,"dirty":false}
+            > put known.txt USER\nknown\n
+            > call _bowline/fs/write {"path":"$ROOT/known.txt","data":"known\nagent\n"}
+            {"etag":"sha256:2b413dee60dee4179913b0f27cbce2ce27662fc31a335b5c4e4927365b62fd5f","content":"USER\nknown\nagent\n","merged":true,"formatted":false}
+        "#]],
+    )
+    .await;
+    expect![[r#"
+        a.txt "one\n1.5\ntwo\n"
+        far/
+        far/away.txt "x"
+        known.txt "USER\nknown\nagent\n"
+        new.bin "\0\u{1}�"
+    "#]]
+    .assert_eq(&tree(&stage));
+}
+
+#[tokio::test]
+async fn a_batch_is_one_question_and_one_undo() {
+    let stage = HostFixture::new()
+        .with_answers(&["no", "yes"])
+        .with_file("notes.md", "Remember me.\n")
+        .with_file("old/a", "a\n")
+        .with_file("old/deep/b", "b\n")
+        .with_file("logo.png", "\u{0}PNG");
+    let before = tree(&stage);
+    let batch = r#"call _bowline/fs/batch {"operations":[{"op":"read","path":"$ROOT/notes.md"},{"op":"mkdir","path":"$ROOT/docs"},{"op":"move","from":"$ROOT/notes.md","to":"$ROOT/docs/notes.md"},{"op":"copy","from":"$ROOT/logo.png","to":"$ROOT/docs/logo.png"},{"op":"write","path":"$ROOT/docs/index.md","data":"Documents\n","createOnly":true},{"op":"remove","path":"$ROOT/old","recursive":true}]}"#;
+    check(&stage, &format!("{batch}\n{batch}"), expect![[r#"
+        > call _bowline/fs/batch {"operations":[{"op":"read","path":"$ROOT/notes.md"},{"op":"mkdir","path":"$ROOT/docs"},{"op":"move","from":"$ROOT/notes.md","to":"$ROOT/docs/notes.md"},{"op":"copy","from":"$RO
+          ? puppet asks: change files, 6 operations at once
+          ? ! deletes 3 files
+          ?   read $ROOT/notes.md
+          ?   write $ROOT/docs/notes.md
+          ?   new file, lines: 1
+          ?   @@ -0,0 +1 @@
+          ?   +Remember me.
+          ?   delete $ROOT/notes.md
+          ?   lines: 0 added, 1 removed
+          ?   @@ -1 +0,0 @@
+          ?   -Remember me.
+          ?   read $ROOT/logo.png
+          ?   write $ROOT/docs/logo.png
+          ?   write $ROOT/docs/index.md
+          ?   new file, lines: 1
+          ?   @@ -0,0 +1 @@
+          ?   +Documents
+          ?   delete $ROOT/old/a
+          ?   lines: 0 added, 1 removed
+          ?   @@ -1 +0,0 @@
+          ?   -a
+          ?   delete $ROOT/old/deep/b
+          ?   lines: 0 added, 1 removed
+          ?   @@ -1 +0,0 @@
+          ?   -b
+          ? Asked because no rule covers it, and preset ask asks before writes
+        ! -32030 permission denied: the user said no {"kind":"permissionDenied","why":"the user said no"}
+        > call _bowline/fs/batch {"operations":[{"op":"read","path":"$ROOT/notes.md"},{"op":"mkdir","path":"$ROOT/docs"},{"op":"move","from":"$ROOT/notes.md","to":"$ROOT/docs/notes.md"},{"op":"copy","from":"$RO
+          ? puppet asks: change files, 6 operations at once
+          ? ! deletes 3 files
+          ?   read $ROOT/notes.md
+          ?   write $ROOT/docs/notes.md
+          ?   new file, lines: 1
+          ?   @@ -0,0 +1 @@
+          ?   +Remember me.
+          ?   delete $ROOT/notes.md
+          ?   lines: 0 added, 1 removed
+          ?   @@ -1 +0,0 @@
+          ?   -Remember me.
+          ?   read $ROOT/logo.png
+          ?   write $ROOT/docs/logo.png
+          ?   write $ROOT/docs/index.md
+          ?   new file, lines: 1
+          ?   @@ -0,0 +1 @@
+          ?   +Documents
+          ?   delete $ROOT/old/a
+          ?   lines: 0 added, 1 removed
+          ?   @@ -1 +0,0 @@
+          ?   -a
+          ?   delete $ROOT/old/deep/b
+          ?   lines: 0 added, 1 removed
+          ?   @@ -1 +0,0 @@
+          ?   -b
+          ? Asked because no rule covers it, and preset ask asks before writes
+        {"results":[{"op":"read","data":"Remember me.\n","encoding":"utf-8","etag":"sha256:74a1e31fbec885fcaea93b164fe7983fd7b6c2596da6c5f292321a7251fd3766","size":13,"truncated":false,"dirty":false},{"op":"mkdir"},{"op":"move"},{"op":"copy"},{"op":"write","etag":"sha256:5789f94bd426dcb372368f7fb3fd01b0f26d8dcc6403b86b7f4116d1b0f4a20f","merged":false,"formatted":false},{"op":"remove"}]}
+    "#]]).await;
+    expect![[r#"
+        docs/
+        docs/index.md "Documents\n"
+        docs/logo.png "\0PNG"
+        docs/notes.md "Remember me.\n"
+        logo.png "\0PNG"
+    "#]]
+    .assert_eq(&tree(&stage));
+    expect![[r#"
+        session/start: allowed by nobody
+        turn/start turn 1: allowed by nobody
+        fs/write $ROOT/notes.md turn 1: denied by person (permission denied: the user said no)
+        fs/write $ROOT/notes.md turn 1: allowed by person (begins)
+        fs/write $ROOT/docs/notes.md turn 1: allowed by person
+        fs/write $ROOT/notes.md turn 1: allowed by person
+        fs/write $ROOT/docs/logo.png turn 1: allowed by person
+        fs/write $ROOT/docs/index.md turn 1: allowed by person
+        fs/write $ROOT/old/a turn 1: allowed by person
+        fs/write $ROOT/old/deep/b turn 1: allowed by person
+        turn/end turn 1: allowed by nobody (EndTurn)
+        session/end: allowed by nobody
+    "#]]
+    .assert_eq(&stage.audit_table());
+    stage.lab.host.workspace().undo(&ChangeSelection::default()).unwrap();
+    assert_eq!(tree(&stage), before);
+}
+
+#[tokio::test]
+async fn a_batch_that_fails_changes_nothing() {
+    let stage = HostFixture::with_options(|settings| settings.preset = Some(Preset::Full))
+        .with_file("a", "a\n")
+        .with_file("full/b", "b\n");
+    let before = tree(&stage);
+    check(
+        &stage,
+        r#"
+        call _bowline/fs/batch {"operations":[{"op":"write","path":"$ROOT/new","data":"x"},{"op":"remove","path":"$ROOT/missing"}]}
+        call _bowline/fs/batch {"operations":[{"op":"write","path":"$ROOT/new","data":"x"},{"op":"remove","path":"$ROOT/full"}]}
+        call _bowline/fs/batch {"operations":[{"op":"write","path":"$ROOT/new","data":"x"},{"op":"write","path":"$ROOT/new","data":"y"}]}
+        call _bowline/fs/batch {"operations":[{"op":"move","from":"$ROOT/a","to":"$ROOT/a"}]}
+        call _bowline/fs/batch {"operations":[{"op":"move","from":"$ROOT/a","to":"$ROOT/full/b"}]}
+        call _bowline/fs/batch {"operations":[{"op":"move","from":"$ROOT/a","to":"$BASE/a"}]}
+        call _bowline/fs/batch {"operations":[{"op":"write","path":"$ROOT/new","data":"x"},{"op":"fly","path":"$ROOT/a"}]}
+        call _bowline/fs/batch {"operations":[{"op":"mkdir","path":"$ROOT/full"}]}
+        call _bowline/fs/batch {"operations":[{"op":"write","path":"$ROOT/.git/config","data":"x","createParents":true},{"op":"remove","path":"$ROOT/a"}]}
+        "#,
+        expect![[r#"
+            > call _bowline/fs/batch {"operations":[{"op":"write","path":"$ROOT/new","data":"x"},{"op":"remove","path":"$ROOT/missing"}]}
+            ! -32002 operation 1: Resource not found: $ROOT/missing {"kind":"notFound","index":1,"path":"$ROOT/missing","uri":"$ROOT/missing"}
+            > call _bowline/fs/batch {"operations":[{"op":"write","path":"$ROOT/new","data":"x"},{"op":"remove","path":"$ROOT/full"}]}
+            ! -32602 operation 1: $ROOT/full is not empty: remove it with recursive {"kind":"notEmpty","index":1,"path":"$ROOT/full"}
+            > call _bowline/fs/batch {"operations":[{"op":"write","path":"$ROOT/new","data":"x"},{"op":"write","path":"$ROOT/new","data":"y"}]}
+            ! -32602 operation 1: $ROOT/new overlaps with operation 0 {"kind":"overlap","index":1,"path":"$ROOT/new","other":0}
+            > call _bowline/fs/batch {"operations":[{"op":"move","from":"$ROOT/a","to":"$ROOT/a"}]}
+            ! -32602 operation 0: $ROOT/a and $ROOT/a are the same, or one contains the other {"kind":"overlap","index":0,"path":"$ROOT/a","to":"$ROOT/a"}
+            > call _bowline/fs/batch {"operations":[{"op":"move","from":"$ROOT/a","to":"$ROOT/full/b"}]}
+            ! -32602 operation 0: $ROOT/full/b already exists {"kind":"alreadyExists","index":0,"path":"$ROOT/full/b"}
+            > call _bowline/fs/batch {"operations":[{"op":"move","from":"$ROOT/a","to":"$BASE/a"}]}
+            ! -32602 operation 0: $BASE/a is outside the session's directories {"kind":"outsideRoots","index":0,"path":"$BASE/a","reason":"outside"}
+            > call _bowline/fs/batch {"operations":[{"op":"write","path":"$ROOT/new","data":"x"},{"op":"fly","path":"$ROOT/a"}]}
+            ! -32602 operation 1: the operation is wrong: expected one of `read`, `write`, `move`, `copy`, `remove`, `mkdir` at column 11 {"kind":"badParams","index":1}
+            > call _bowline/fs/batch {"operations":[{"op":"mkdir","path":"$ROOT/full"}]}
+            ! -32602 operation 0: $ROOT/full already exists {"kind":"alreadyExists","index":0,"path":"$ROOT/full"}
+            > call _bowline/fs/batch {"operations":[{"op":"write","path":"$ROOT/.git/config","data":"x","createParents":true},{"op":"remove","path":"$ROOT/a"}]}
+            ! -32030 permission denied: no rule allows it, and the user cannot be asked {"kind":"permissionDenied","why":"no rule allows it, and the user cannot be asked"}
+        "#]],
+    )
+    .await;
+    assert_eq!(tree(&stage), before);
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bowline_access::approvals::ApprovalError;
 use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry};
 use bowline_protocol::file_extension::{
-    ListDirectoryRequest, ListDirectoryResponse, ReadFileRequest, ReadFileResponse, StatFileRequest,
-    StatFileResponse,
+    BatchFilesRequest, BatchFilesResponse, ListDirectoryRequest, ListDirectoryResponse, ReadFileRequest,
+    ReadFileResponse, StatFileRequest, StatFileResponse, WriteFileRequest, WriteFileResponse,
 };
 use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
 use bowline_protocol::rpc_error::RpcError;
@@ -334,6 +334,30 @@ impl Client for ClientService {
         let id = request.session_id.clone();
         self.serve_request(AuditAction::Read, &id, |session| {
             file_extension::read(session, self.agent_name(), request, cx)
+        })
+        .await
+    }
+
+    async fn write_file(
+        &self,
+        request: WriteFileRequest,
+        cx: ClientContext,
+    ) -> Result<WriteFileResponse, Error> {
+        let id = request.session_id.clone();
+        self.serve_request(AuditAction::Write, &id, |session| {
+            file_extension::batch::write(session, self.agent_name(), request, cx)
+        })
+        .await
+    }
+
+    async fn batch_files(
+        &self,
+        request: BatchFilesRequest,
+        cx: ClientContext,
+    ) -> Result<BatchFilesResponse, Error> {
+        let id = request.session_id.clone();
+        self.serve_request(AuditAction::Write, &id, |session| {
+            file_extension::batch::batch(session, self.agent_name(), request, cx)
         })
         .await
     }

@@ -94,7 +94,10 @@ impl HostCapabilities {
             list: all.list.filter(|_| self.read),
             stat: all.stat.filter(|_| self.read),
             read: all.read.filter(|_| self.read),
-            ..FileCapabilities::default()
+            write: all.write.filter(|_| self.write),
+            // A batch may read as well.
+            batch: all.batch.filter(|_| self.read && self.write),
+            watch: None,
         }
     }
 
@@ -108,7 +111,7 @@ impl HostCapabilities {
             .notices(NoticeCapabilities::new())
             .compaction(CompactionCapabilities::new());
         let mut meta = capabilities::authorizes_operations_meta();
-        if self.read {
+        if self.read || self.write {
             self.file_capabilities().insert_into(&mut meta);
         }
         let mut capabilities = ClientCapabilities::new()

@@ -380,7 +380,9 @@ async fn an_editor_that_lists_directories_is_asked_for_them() {
         fixture.open_document(name, "far away\n");
     }
     fixture.call_tool("read_text_file", json!({ "path": "a" })).await;
-    check(&fixture.call_and_log("list_directory", json!({})).await, expect![[r#"
+    check(
+        &fixture.call_and_log("list_directory", json!({})).await,
+        expect![[r#"
         > tool_call turn1_2 "List ." Read Pending @$ROOT
             input {"path":"$ROOT","depth":1}
         > update turn1_2 InProgress
@@ -393,7 +395,8 @@ async fn an_editor_that_lists_directories_is_asked_for_them() {
         a (9 bytes)
         b (9 bytes)
         c (9 bytes)
-    "#]]);
+    "#]],
+    );
 }
 
 #[tokio::test]

@@ -98,7 +98,7 @@ impl OperationFailure for FileError {
 }
 
 /// Records a failure, and returns the error for the answer: another one if it cannot be recorded.
-fn record_failure<E: OperationFailure>(audited: &mut AuditedOperation, failure: E) -> E {
+pub(super) fn record_failure<E: OperationFailure>(audited: &mut AuditedOperation, failure: E) -> E {
     let known = failure.to_rpc_error();
     let recorded = audited.record_failure(known.clone());
     if recorded == known { failure } else { recorded.into() }

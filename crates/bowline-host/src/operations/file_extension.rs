@@ -1,5 +1,7 @@
 //! The methods of the file extension, `_bowline/fs/…`, for an agent.
 
+pub(crate) mod batch;
+
 use std::sync::Arc;
 
 use bowline_policy::claims::find_call_for_operation;
@@ -16,7 +18,7 @@ use crate::session::SessionInner;
 /// The limits that the host advertises and applies.
 pub(crate) const LIMITS: FileLimits = FileLimits::DEFAULT;
 
-fn context(
+fn operation_context(
     session: &SessionInner,
     agent: Option<String>,
     path: &str,
@@ -35,7 +37,7 @@ pub(crate) async fn list(
 ) -> Result<ListDirectoryResponse, FileError> {
     let operation = request.into_operation(&LIMITS)?;
     let path = operation.path.as_str().to_owned();
-    let context = context(&session, agent, &path, &cx);
+    let context = operation_context(&session, agent, &path, &cx);
     let title = format!("list {path}");
     let listed = run_as_read(session, context, path, title, move |files, _, _| files.list_page(&operation));
     listed.await.map(|(page, _)| page)
@@ -50,7 +52,7 @@ pub(crate) async fn stat(
 ) -> Result<StatFileResponse, FileError> {
     let operation = request.into_operation()?;
     let path = operation.path.as_str().to_owned();
-    let context = context(&session, agent, &path, &cx);
+    let context = operation_context(&session, agent, &path, &cx);
     let title = format!("look at {path}");
     if !operation.follow_symlinks
         && let Some((directory, _)) = path.trim_end_matches('/').rsplit_once('/')
@@ -78,7 +80,7 @@ pub(crate) async fn read(
 ) -> Result<ReadFileResponse, FileError> {
     let operation = request.into_operation(&LIMITS)?;
     let path = operation.path.as_str().to_owned();
-    let context = context(&session, agent, &path, &cx);
+    let context = operation_context(&session, agent, &path, &cx);
     let title = format!("read {path}");
     let read = run_as_read(session, context, path, title, move |files, admitted, entry| {
         let response = files.read_range(admitted, &operation)?;

@@ -391,16 +391,5 @@ fn continues_text(partial: &mut Vec<u8>, piece: &[u8]) -> bool {
     }
 }
 
-impl From<FilesError> for FileError {
-    fn from(error: FilesError) -> Self {
-        match error {
-            FilesError::IsADirectory(path) | FilesError::NotRegularFile(path) => Self::NotFile { path },
-            FilesError::NotAdmitted(AdmitError::NotADirectory(path))
-            | FilesError::List(crate::list::ListError::NotADirectory(path)) => Self::NotDirectory { path },
-            error => bowline_protocol::rpc_error::RpcError::from(error).into(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests;

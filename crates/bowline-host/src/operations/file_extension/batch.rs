@@ -1,0 +1,395 @@
+//! Writes and batches of the file extension: decided by the engine, approved once with every file shown, then applied.
+
+use std::sync::Arc;
+
+use bowline_access::approvals::{ApprovalRequest, OperationApproval};
+use bowline_history::changes::ChangeId;
+use bowline_history::ledger::WriteVerdict;
+use bowline_policy::audit::{AuditAction, AuditDecision, AuditSubject};
+use bowline_policy::grants::ResolvedOperation;
+use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
+use bowline_policy::paths::{Access, Protection};
+use bowline_policy::question::{QuestionItem, QuestionTrigger, TextChange};
+use bowline_protocol::file_extension::operations::{WriteCondition, WriteOperation, WritePlacement};
+use bowline_protocol::file_extension::{
+    BatchError, BatchFilesRequest, BatchFilesResponse, BatchResult, FileData, FileError, FileOperation,
+    ReadFileResponse, WriteFileRequest, WriteFileResponse,
+};
+use bowline_protocol::rpc_error::RpcError;
+use bowline_text::hash::ContentHash;
+use bowline_wire::ClientContext;
+use bowline_workspace::error::FilesError;
+use bowline_workspace::workspace::{
+    BatchAgreement, BatchOutcome, BatchPreview, FileContent, FileEditError, FilePreview, WorkspaceSession,
+    WrittenFile,
+};
+
+use super::{LIMITS, operation_context};
+use crate::front_end::HostEvent;
+use crate::operations::browse::record_failure;
+use crate::operations::files::WILL_DROP_PRIVILEGES;
+use crate::operations::{AuditedOperation, OperationContext, authorize_operation, run_blocking};
+use crate::session::SessionInner;
+
+/// How often a batch is shown again because it differs by now from the one approved.
+const MAX_ATTEMPTS: usize = 3;
+
+/// The largest text that the answer to a write repeats.
+const MAX_REPEATED_BYTES: usize = 1 << 20;
+
+/// Serves `_bowline/fs/write`.
+pub(crate) async fn write(
+    session: Arc<SessionInner>,
+    agent: Option<String>,
+    request: WriteFileRequest,
+    cx: ClientContext,
+) -> Result<WriteFileResponse, FileError> {
+    let operation = request.into_operation(&LIMITS)?;
+    let path = operation.path.as_str().to_owned();
+    let context = operation_context(&session, agent, &path, &cx);
+    let operations = Arc::new(vec![FileOperation::Write(operation)]);
+    let done = run_batch(session, context, format!("write {path}"), operations).await;
+    let CompletedBatch { outcome, is_edited, .. } = done.map_err(|failure| failure.error)?;
+    let written = outcome.operations.into_iter().find_map(|operation| operation.written);
+    let missing = || RpcError::Internal { reason: "the write has no outcome".to_owned() };
+    Ok(to_write_response(written.ok_or_else(missing)?, is_edited))
+}
+
+/// Serves `_bowline/fs/batch`.
+pub(crate) async fn batch(
+    session: Arc<SessionInner>,
+    agent: Option<String>,
+    request: BatchFilesRequest,
+    cx: ClientContext,
+) -> Result<BatchFilesResponse, BatchError> {
+    let operations = Arc::new(request.into_operations(&LIMITS)?);
+    let context = operation_context(&session, agent, &first_path(&operations), &cx);
+    let title = format!("change files, {} operations at once", operations.len());
+    let done = run_batch(session, context, title, operations.clone()).await?;
+    let mut reads = done.reads.into_iter();
+    let mut results = Vec::new();
+    for (operation, outcome) in operations.iter().zip(done.outcome.operations) {
+        results.push(match operation {
+            FileOperation::Read(_) => reads.next().map(BatchResult::Read),
+            FileOperation::Write(_) => {
+                outcome.written.map(|written| BatchResult::Write(to_write_response(written, done.is_edited)))
+            }
+            FileOperation::Move(_) => Some(BatchResult::Move {}),
+            FileOperation::Copy(_) => Some(BatchResult::Copy {}),
+            FileOperation::Remove(_) => Some(BatchResult::Remove {}),
+            FileOperation::Mkdir(_) => Some(BatchResult::Mkdir {}),
+        });
+    }
+    let missing = || RpcError::Internal { reason: "an operation has no outcome".to_owned() };
+    let results: Option<Vec<BatchResult>> = results.into_iter().collect();
+    Ok(BatchFilesResponse::new(results.ok_or_else(missing)?))
+}
+
+fn first_path(operations: &[FileOperation]) -> String {
+    match operations.first() {
+        None => String::new(),
+        Some(FileOperation::Read(read)) => read.path.as_str().to_owned(),
+        Some(FileOperation::Write(write)) => write.path.as_str().to_owned(),
+        Some(FileOperation::Move(transfer) | FileOperation::Copy(transfer)) => {
+            transfer.from.as_str().to_owned()
+        }
+        Some(FileOperation::Remove(removal)) => removal.path.as_str().to_owned(),
+        Some(FileOperation::Mkdir(mkdir)) => mkdir.path.as_str().to_owned(),
+    }
+}
+
+fn to_write_response(written: WrittenFile, is_edited: bool) -> WriteFileResponse {
+    let mut response = WriteFileResponse::new(written.etag);
+    response.merged = written.is_merged;
+    let differs = written.is_merged || is_edited;
+    let text = written.text.filter(|text| differs && text.len() <= MAX_REPEATED_BYTES);
+    response.content = text.map(|text| text.as_str().to_owned());
+    response
+}
+
+/// A batch that was carried out.
+struct CompletedBatch {
+    outcome: BatchOutcome,
+    /// The answers to its reads, in order.
+    reads: Vec<ReadFileResponse>,
+    /// Whether the user edited the text of its only write.
+    is_edited: bool,
+}
+
+/// The effect of a batch, and the question about it.
+struct ShownBatch {
+    preview: BatchPreview,
+    items: Vec<QuestionItem>,
+    resolved_operations: Vec<ResolvedOperation>,
+}
+
+/// Shows a batch to the user, unless rules decide, and carries it out as shown. If it differs by then, it is shown again.
+async fn run_batch(
+    session: Arc<SessionInner>,
+    context: OperationContext,
+    title: String,
+    operations: Arc<Vec<FileOperation>>,
+) -> Result<CompletedBatch, BatchError> {
+    let OperationContext { agent, call, cancel, .. } = context;
+    let subject = AuditSubject::Path { requested: first_path(&operations), resolved: None };
+    let mut audited = AuditedOperation::new(session.clone(), AuditAction::Write, call).with_subject(subject);
+    for _ in 0..MAX_ATTEMPTS {
+        let (files, owned) = (session.files.clone(), operations.clone());
+        let shown = run_blocking(move || show_batch(&files, &owned)).await.map_err(RpcError::from)?;
+        let shown = match shown {
+            Ok(shown) => shown,
+            Err(failure) => {
+                let recorded = run_blocking(move || record_batch_failure(&mut audited, failure));
+                return Err(recorded.await.map_err(RpcError::from)?);
+            }
+        };
+        let ShownBatch { preview, items, resolved_operations } = shown;
+        let drops_privileges = preview.files.iter().any(|file| file.drops_privileges);
+        let request = ApprovalRequest {
+            holder: audited.holder(),
+            call: audited.entry_mut().call.clone(),
+            agent: agent.clone(),
+            trigger: QuestionTrigger::UnrequestedOperation,
+            title: title.clone(),
+            items,
+            warnings: drops_privileges.then(|| WILL_DROP_PRIVILEGES.to_owned()).into_iter().collect(),
+            agent_options: Vec::new(),
+            resolved_operations,
+        };
+        let approval = authorize_operation(&mut audited, &request, &cancel).await;
+        let owned = operations.clone();
+        let (returned, result) = run_blocking(move || {
+            let result = match approval {
+                Ok(approval) => apply_batch(&mut audited, &owned, &preview, &approval),
+                Err(failure) => Err(audited.record_failure(failure).into()),
+            };
+            (audited, result)
+        })
+        .await
+        .map_err(RpcError::from)?;
+        audited = returned;
+        if result.is_ok() || !audited.take_changed() {
+            return result;
+        }
+    }
+    let failure = FileError::from(FilesError::KeepsChanging(first_path(&operations)));
+    let recorded = run_blocking(move || record_failure(&mut audited, failure));
+    Err(recorded.await.map_err(RpcError::from)?.into())
+}
+
+fn record_batch_failure(audited: &mut AuditedOperation, failure: BatchError) -> BatchError {
+    BatchError { error: record_failure(audited, failure.error), ..failure }
+}
+
+/// Returns the effect of a batch, with an item for every file that it reads or changes.
+fn show_batch(files: &WorkspaceSession, operations: &[FileOperation]) -> Result<ShownBatch, BatchError> {
+    let preview = files.preview_batch(operations)?;
+    let (mut items, mut resolved_operations) = (Vec::new(), Vec::new());
+    for (index, operation) in (0..).zip(operations) {
+        let FileOperation::Read(read) = operation else { continue };
+        let admitted = files.admit(read.path.as_str(), Access::Read);
+        let admitted = admitted.map_err(|error| BatchError { index: Some(index), error: error.into() })?;
+        items.push(QuestionItem::new(admitted.operation(OperationKind::Read)));
+        let (path, file) = (admitted.canonical().to_owned(), admitted.file_id());
+        resolved_operations.push(ResolvedOperation::Read { path, file });
+    }
+    for file in &preview.files {
+        if let Some(source) = &file.copied_from {
+            let operation = file_operation(OperationKind::Read, source, source, file.source_protection);
+            items.push(QuestionItem::new(operation));
+        }
+        items.push(to_item(file));
+        resolved_operations.push(resolve(file));
+    }
+    // The directories above a changed file go without saying.
+    let has_files = |directory: &str| {
+        let is_below = |path: &str| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
+        preview.files.iter().any(|file| is_below(&file.path))
+    };
+    let created = preview.created_directories.iter().map(|path| (OperationKind::Write, path));
+    let removed = preview.removed_directories.iter().map(|path| (OperationKind::Delete, path));
+    for (kind, path) in created.chain(removed).filter(|(_, path)| !has_files(path)) {
+        let admitted = files.admit(path, Access::Write).map_err(FileError::from)?;
+        items.push(QuestionItem::new(admitted.operation(kind)));
+    }
+    Ok(ShownBatch { preview, items, resolved_operations })
+}
+
+fn file_operation(
+    kind: OperationKind,
+    requested: &str,
+    resolved: &str,
+    protection: Option<Protection>,
+) -> Operation {
+    let (requested, resolved) = (requested.to_owned(), resolved.to_owned());
+    Operation { kind, target: OperationTarget::File { requested, resolved, protection } }
+}
+
+/// Returns the question item of a file, with its text before and after as far as it is text.
+fn to_item(file: &FilePreview) -> QuestionItem {
+    let kind = if file.after.is_some() { OperationKind::Write } else { OperationKind::Delete };
+    let operation = file_operation(kind, &file.requested, &file.path, file.protection);
+    let before = match &file.before {
+        None => None,
+        Some(FileContent::Text(text)) => Some(text.clone()),
+        Some(FileContent::Binary { .. }) => return QuestionItem::new(operation),
+    };
+    match &file.after {
+        Some(FileContent::Text(after)) => {
+            QuestionItem::with_change(operation, TextChange { before, after: after.clone() })
+        }
+        None => QuestionItem::with_change(operation, TextChange { before, after: Arc::default() }),
+        Some(FileContent::Binary { .. }) => QuestionItem::new(operation),
+    }
+}
+
+fn resolve(file: &FilePreview) -> ResolvedOperation {
+    let (path, id) = (file.path.clone(), file.file);
+    match &file.after {
+        None => ResolvedOperation::Delete { path, file: id },
+        Some(after) => ResolvedOperation::Write {
+            path,
+            file: id,
+            before: file.before.as_ref().map(content_hash),
+            content: content_hash(after),
+            after: content_hash(after),
+        },
+    }
+}
+
+fn content_hash(content: &FileContent) -> ContentHash {
+    match content {
+        FileContent::Text(text) => ContentHash::digest(text.as_bytes()),
+        FileContent::Binary { hash, .. } => *hash,
+    }
+}
+
+/// Carries out an approved batch. The permission is recorded before, and the outcome of each file after.
+fn apply_batch(
+    audited: &mut AuditedOperation,
+    operations: &[FileOperation],
+    preview: &BatchPreview,
+    approval: &OperationApproval,
+) -> Result<CompletedBatch, BatchError> {
+    let session = audited.session.clone();
+    audited.check_active().map_err(|failure| audited.record_failure(failure))?;
+    // Reads see the files before the batch.
+    let reads = read_files(&session.files, operations);
+    let reads = reads.map_err(|failure| record_batch_failure(audited, failure))?;
+    let edited = match approval {
+        OperationApproval::Person { text: Some(text), .. } => {
+            Some(with_edited_text(operations, preview, text))
+        }
+        _ => None,
+    };
+    let paths = changed_paths(preview);
+    let agreement = if edited.is_none() && approval.is_bound_to_operation() {
+        BatchAgreement::Preview(preview)
+    } else {
+        BatchAgreement::Paths(&paths)
+    };
+    audited.entry_mut().bytes = Some(operations.iter().map(FileOperation::data_bytes).sum());
+    audited.entry_mut().reason = Some("begins".to_owned());
+    audited.record(AuditDecision::Allowed)?;
+    audited.entry_mut().reason = None;
+    let origin = audited.origin();
+    let is_edited = edited.is_some();
+    let applied =
+        session.files.apply_batch(edited.as_deref().unwrap_or(operations), &origin, Some(agreement));
+    session.host.report_kept_texts();
+    let outcome = match applied {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            let is_changed =
+                matches!(&*error.error, FileEditError::Files(FilesError::ChangedSinceApproval(_)));
+            audited.set_changed(is_changed);
+            return Err(record_batch_failure(audited, error.into()));
+        }
+    };
+    let is_merged = |written: &Option<WrittenFile>| written.as_ref().is_some_and(|written| written.is_merged);
+    let changes: Vec<(ChangeId, bool)> = outcome
+        .operations
+        .iter()
+        .flat_map(|done| done.changes.iter().map(|change| (*change, is_merged(&done.written))))
+        .collect();
+    if changes.is_empty() {
+        audited.record(AuditDecision::Allowed)?;
+    }
+    for (id, is_merged) in changes {
+        record_change(audited, id, is_merged)?;
+    }
+    Ok(CompletedBatch { outcome, reads, is_edited })
+}
+
+/// Records one change of a batch, and shows it.
+fn record_change(audited: &mut AuditedOperation, id: ChangeId, is_merged: bool) -> Result<(), RpcError> {
+    let session = audited.session.clone();
+    if let Ok(change) = session.host.workspace.change(id) {
+        let entry = audited.entry_mut();
+        entry.subject = AuditSubject::Path { requested: change.path.clone(), resolved: None };
+        (entry.before, entry.after) =
+            (change.before.map(|state| state.hash), change.after.map(|state| state.hash));
+        if change.after.is_some() {
+            let verdict = match change.before {
+                None => WriteVerdict::Created,
+                Some(_) if is_merged => WriteVerdict::Merged,
+                Some(_) => WriteVerdict::Replaced,
+            };
+            let (path, verdict) = (&change.path, Some(verdict));
+            session.show(HostEvent::FileWritten { session: &session.id, path, change: Some(id), verdict });
+        }
+    }
+    audited.record(AuditDecision::Allowed)
+}
+
+/// Reads what a batch reads, within the limit for a batch.
+fn read_files(
+    files: &WorkspaceSession,
+    operations: &[FileOperation],
+) -> Result<Vec<ReadFileResponse>, BatchError> {
+    let mut responses = Vec::new();
+    let mut bytes = 0;
+    for (index, operation) in (0..).zip(operations) {
+        let FileOperation::Read(read) = operation else { continue };
+        let admitted = files.admit(read.path.as_str(), Access::Read).map_err(FileError::from);
+        let response = admitted.and_then(|admitted| files.read_range(&admitted, read));
+        let response = response.map_err(|error| BatchError { index: Some(index), error })?;
+        bytes += response.data.as_ref().map_or(0, |data| data.len() as u64);
+        if bytes > LIMITS.batch_bytes {
+            return Err(FileError::TooLarge { path: None, bytes, limit: LIMITS.batch_bytes }.into());
+        }
+        responses.push(response);
+    }
+    Ok(responses)
+}
+
+/// Returns every path that a batch changes or copies from.
+fn changed_paths(preview: &BatchPreview) -> Vec<String> {
+    let files = preview.files.iter().flat_map(|file| {
+        let sources = file.moved_from.iter().chain(&file.copied_from);
+        std::iter::once(&file.path).chain(sources)
+    });
+    let directories = preview.created_directories.iter().chain(&preview.removed_directories);
+    files.chain(directories).cloned().collect()
+}
+
+/// Returns a batch whose only write has the text that the user made of it. It replaces exactly what the user saw.
+fn with_edited_text(
+    operations: &[FileOperation],
+    preview: &BatchPreview,
+    text: &Arc<String>,
+) -> Vec<FileOperation> {
+    let before = preview.files.first().and_then(|file| file.before.as_ref());
+    let condition =
+        before.map_or(WriteCondition::CreateOnly, |before| WriteCondition::IfMatch(before.etag()));
+    let edit = |operation: &FileOperation| match operation {
+        FileOperation::Write(write) => FileOperation::Write(WriteOperation {
+            data: FileData::Text(text.as_str().to_owned()),
+            placement: WritePlacement::Truncate,
+            condition: condition.clone(),
+            ..write.clone()
+        }),
+        other => other.clone(),
+    };
+    operations.iter().map(edit).collect()
+}
