@@ -604,3 +604,47 @@ async fn an_agent_on_the_python_sdk() {
 async fn an_agent_on_the_typescript_sdk() {
     check_sdk_agent(SdkPeer::TypeScript).await;
 }
+
+#[tokio::test]
+async fn an_agent_on_the_typescript_sdk_uses_the_file_extension() {
+    let peer = SdkPeer::TypeScript;
+    let command = peer.agent_command(&workspace_root());
+    if !is_available(peer.name(), &command) {
+        return;
+    }
+    let lab = lab_with_editor(|_| {});
+    lab.write_file("b.txt", "b\n").unwrap();
+    let mut visit = PeerAgentRun::start(lab, &command, &[]).await;
+    let task = json!({"do": "files", "directory": visit.lab.path("").trim_end_matches('/')});
+    let told = visit.turn(&task.to_string()).await;
+    expect![[r#"
+        turn 1 ended: EndTurn
+        says
+          offered:list,stat,read,write,batchlisted:a.txtdirty:trueread:"two\nunsaved\n"batch:conflictstale:[object Object]
+        question
+          peer-typescript asks: write $BASE/project/a.txt
+            write $BASE/project/a.txt
+            lines: 1 added, 3 removed
+            @@ -1,3 +1 @@
+            -one
+            -two
+            -unsaved
+            +lost
+            \ No newline at end of file
+          Asked because no rule covers it, and preset ask asks before writes
+        journal: wrote $BASE/project/a.txt by no session
+        journal: wrote $BASE/project/a.txt by $SESSION in turn 1
+        audit: session/start allowed by nobody
+        audit: turn/start allowed by nobody
+        audit: fs/read allowed by preset: ask $BASE/project
+        audit: fs/read allowed by preset: ask $BASE/project/a.txt
+        audit: fs/read allowed by preset: ask $BASE/project/a.txt
+        audit: fs/write failed by nobody $BASE/project/docs
+        audit: fs/write allowed by person $BASE/project/a.txt
+        audit: fs/write allowed by person $BASE/project/a.txt
+        audit: turn/end allowed by nobody
+    "#]].assert_eq(&told);
+    let text = "one\ntwo\nunsaved\nwritten by peer-typescript\n";
+    assert_eq!(visit.lab.read_file("a.txt").unwrap(), text);
+    visit.end().await;
+}

@@ -36,6 +36,9 @@ class Turn {
         await this.edit(task);
         await this.runCommand(task);
         return "end_turn";
+      case "files":
+        await this.files(task);
+        return "end_turn";
       case "wait":
         await this.chunk("waiting");
         await this.cancelled;
@@ -89,6 +92,30 @@ class Turn {
         { content: "Write the file", priority: "medium", status: "in_progress" },
       ],
     });
+  }
+
+  /** Uses Bowline's file extension, as far as the client advertises it. */
+  async files({ directory }) {
+    const offered = clientCapabilities?._meta?.bowline?.fs ?? {};
+    await this.chunk(`offered:${Object.keys(offered).join()}`);
+    const { entries } = await this.request("_bowline/fs/list", { path: directory });
+    await this.chunk(`listed:${entries.map((entry) => entry.name).join()}`);
+    const path = `${directory}/${entries[0].name}`;
+    const { etag, dirty } = await this.request("_bowline/fs/stat", { path });
+    await this.chunk(`dirty:${dirty}`);
+    const { data } = await this.request("_bowline/fs/read", { path, encoding: "base64", offset: 4 });
+    await this.chunk(`read:${JSON.stringify(Buffer.from(data, "base64").toString())}`);
+    const { results } = await this.request("_bowline/fs/batch", {
+      operations: [
+        { op: "mkdir", path: `${directory}/docs` },
+        { op: "copy", from: `${directory}/${entries[1].name}`, to: `${directory}/docs/copy.txt` },
+        { op: "write", path, data: `written by ${NAME}\n`, mode: "append", ifMatch: etag },
+      ],
+    }).catch((error) => ({ results: [{ op: error.data.kind }] }));
+    await this.chunk(`batch:${results.map((result) => result.op).join()}`);
+    const stale = { path, data: "lost", ifMatch: etag };
+    const kind = await this.request("_bowline/fs/write", stale).catch((error) => error.data.kind);
+    await this.chunk(`stale:${kind}`);
   }
 
   async edit({ path, old, new: replacement }) {
@@ -202,16 +229,22 @@ function parse(text) {
   }
 }
 
+/** What the client can do. */
+let clientCapabilities;
+
 /** What ends the wait of each session's running turn. */
 const cancels = new Map();
 
 const connection = acp
   .agent({ name: NAME })
-  .onRequest(agentMethods.initialize, () => ({
-    protocolVersion: acp.PROTOCOL_VERSION,
-    agentCapabilities: {},
-    agentInfo: { name: NAME, version: "0.0.0" },
-  }))
+  .onRequest(agentMethods.initialize, ({ params }) => {
+    clientCapabilities = params.clientCapabilities;
+    return {
+      protocolVersion: acp.PROTOCOL_VERSION,
+      agentCapabilities: {},
+      agentInfo: { name: NAME, version: "0.0.0" },
+    };
+  })
   .onRequest(agentMethods.session.new, () => ({ sessionId: randomUUID() }))
   .onRequest(agentMethods.session.prompt, async ({ params: { sessionId, prompt }, client }) => {
     const text = prompt.find((block) => block.type === "text")?.text ?? "";
