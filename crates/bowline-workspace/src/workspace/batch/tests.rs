@@ -2,6 +2,7 @@
 //!
 //! A step is a word and its arguments. `~` is the project, `~lib` a second root. Operations are written as on the wire.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -215,9 +216,10 @@ impl BatchProject {
         shown
     }
 
+    /// Describes the changes in the journal. Those of a batch have one time.
     fn describe_changes(&self) -> String {
         let mut shown = String::new();
-        let mut first = None;
+        let mut times = HashMap::new();
         for listed in self.workspace.changes(&ChangeSelection::default()).unwrap() {
             let change = listed.change;
             let verb = match (change.before, change.after) {
@@ -225,12 +227,15 @@ impl BatchProject {
                 (Some(_), None) => "deletes",
                 _ => "changes",
             };
-            let session = change.origin.session.as_deref().unwrap_or("user");
-            let group = first.get_or_insert(change.at);
-            let same = if *group == change.at { "" } else { "later " };
-            *group = change.at;
+            let actor = match change.origin.turn {
+                Some(turn) => {
+                    assert_eq!(*times.entry(turn).or_insert(change.at), change.at);
+                    format!("batch {turn}")
+                }
+                None => "user".to_owned(),
+            };
             let effect = if listed.is_in_effect { "" } else { ", not in effect" };
-            writeln!(shown, "{same}{session} {verb} {}{effect}", change.path).unwrap();
+            writeln!(shown, "{actor} {verb} {}{effect}", change.path).unwrap();
         }
         shown
     }

@@ -35,10 +35,10 @@ fn files_keep_their_bytes_and_their_mode() {
             ~/b2 [89, 50, 4e, 47, 0, 0, 0, 0]
             ~/run 4755 "x\n"
             ~/run2 755 "x\n"
-            s creates ~/a2
-            s deletes ~/a
-            s creates ~/b2
-            s creates ~/run2
+            batch 1 creates ~/a2
+            batch 1 deletes ~/a
+            batch 1 creates ~/b2
+            batch 1 creates ~/run2
             undo: 4 files
             ~/a 750 "text\n"
             ~/b [89, 50, 4e, 47, 0, 0, 0, 0]

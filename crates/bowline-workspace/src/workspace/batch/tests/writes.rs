@@ -26,8 +26,8 @@ fn a_text_is_replaced_merged_or_refused() {
             ~/a "ONE\ntwo\nthree\nfour\nUSER\n"
             ~/b "new\n"
             ~/new "other\n"
-            s changes ~/a
-            s creates ~/b
+            batch 1 changes ~/a
+            batch 1 creates ~/b
             undo: 2 files
         "#]],
     );
@@ -94,8 +94,8 @@ fn unsaved_text_is_saved_first_and_told_to_the_editor() {
             ~/b shows "b\ntyped\nagent\n"
             user changes ~/a
             user changes ~/b
-            later s changes ~/a
-            s changes ~/b
+            batch 1 changes ~/a
+            batch 1 changes ~/b
             ~/a "ONE\ntwo\nthree\ntyped\n"
             ~/b "b\ntyped\nagent\n"
             undo: 2 files
