@@ -302,7 +302,7 @@ impl BatchDecider<'_> {
             unsaved: new.unsaved,
             merged: new.merged,
             is_merged: new.is_merged,
-            ..DecidedFile::unchanged(index, admitted, current)
+            ..DecidedFile::removed(index, admitted, current)
         };
         decided.drops_privileges = mode.is_some() && !decided.is_held();
         if let (true, Some(new)) = (decided.drops_privileges, &mut decided.new) {
@@ -599,7 +599,7 @@ impl BatchDecider<'_> {
             copied_from,
             source_protection: from.protection(),
             ledger,
-            ..DecidedFile::unchanged(index, to, target)
+            ..DecidedFile::removed(index, to, target)
         })?;
         if kind == TransferKind::Move {
             self.add_removal(index, from, source, content)?;
@@ -634,16 +634,11 @@ impl BatchDecider<'_> {
             Some(FileType::RegularFile) => self.remove_file(index, admitted),
             Some(FileType::Directory) => {
                 self.check_no_root(&admitted)?;
-                let mut budget = TreeBudget::default();
-                let budget = if removal.recursive { &mut self.budget } else { &mut budget };
-                let tree = list_tree(&self.session.roots, &admitted, Access::Write, budget);
-                let tree = match tree {
-                    _ if !removal.recursive && !self.is_empty_directory(&admitted)? => {
-                        let path = admitted.requested_path().to_owned();
-                        return Err(FileError::NotEmpty { path }.into());
-                    }
-                    tree => tree?,
-                };
+                if !removal.recursive && !self.is_empty_directory(&admitted)? {
+                    let path = admitted.requested_path().to_owned();
+                    return Err(FileError::NotEmpty { path }.into());
+                }
+                let tree = list_tree(&self.session.roots, &admitted, Access::Write, &mut self.budget)?;
                 for relative in &tree.files {
                     let path = join_path(admitted.canonical(), relative);
                     self.remove_file(index, self.session.roots.admit(&path, Access::Write)?)?;
@@ -685,7 +680,7 @@ impl BatchDecider<'_> {
             document: self.documents.find(&admitted),
             before: Some(content),
             ledger: LedgerEffect::Absent,
-            ..DecidedFile::unchanged(index, admitted, Some(current))
+            ..DecidedFile::removed(index, admitted, Some(current))
         })
     }
 
@@ -803,8 +798,8 @@ impl BatchDecider<'_> {
 }
 
 impl DecidedFile {
-    /// Returns a file that an operation removes, to be completed.
-    fn unchanged(operation: usize, admitted: AdmittedPath, current: Option<CurrentFile>) -> Self {
+    /// Returns a file that an operation removes; other fields are to be filled in.
+    fn removed(operation: usize, admitted: AdmittedPath, current: Option<CurrentFile>) -> Self {
         Self {
             operation,
             admitted,

@@ -23,6 +23,8 @@ fn directories_are_created_for_files_and_by_name() {
             batch [{"op":"mkdir","path":"~/none/two"}]
             batch [{"op":"mkdir","path":"~/file/two","parents":true}]
             tree
+            batch [{"op":"move","from":"~/one/","to":"~/./moved/"},{"op":"mkdir","path":"~//last/"}]
+            tree
         "#,
         expect![[r#"
             1 ~/docs/a: none -> "a\n"
@@ -65,6 +67,13 @@ fn directories_are_created_for_files_and_by_name() {
             ~/one/
             ~/one/three/
             ~/one/two/
+            move: 0 changes
+            mkdir: 0 changes
+            ~/file "x"
+            ~/last/
+            ~/moved/
+            ~/moved/three/
+            ~/moved/two/
         "#]],
     );
 }

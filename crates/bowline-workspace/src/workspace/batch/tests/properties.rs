@@ -1,5 +1,7 @@
-//! Any sequence of batches, edits by the user and undos keeps every line of the user.
+//! Any sequence of batches, edits by the user and undos keeps every line of the user: in the journal at least, and in the
+//! files if the agent has not read it.
 
+use bowline_history::ledger::UnseenWriteBehavior;
 use proptest::prelude::*;
 
 use super::*;
@@ -102,14 +104,16 @@ impl BatchProject {
         assert_eq!(applied.is_ok(), is_marked, "all or none: {step:?} {applied:?}");
     }
 
+    /// Returns whether a line of the user is in a file, or unsaved in a document.
+    fn has_live_line(&self, line: &str) -> bool {
+        let unsaved = self.workspace.unsaved_texts();
+        self.describe_tree().contains(line) || unsaved.iter().any(|(_, text)| text.contains(line))
+    }
+
     /// Returns whether a line of the user is in a file, in a document, or in a text that the journal keeps.
     fn has_line(&self, line: &str) -> bool {
-        let mut tree = String::new();
-        describe_directory(&self.base.join("project"), &mut tree);
-        let documents = self.workspace.open_documents();
         let mut journal = self.workspace.changes(&ChangeSelection::default()).unwrap().into_iter();
-        tree.contains(line)
-            || documents.iter().any(|document| document.text.contains(line))
+        self.has_live_line(line)
             || journal.any(|listed| {
                 let states = [listed.change.before, listed.change.after];
                 states.into_iter().flatten().any(|state| {
@@ -121,7 +125,7 @@ impl BatchProject {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_line_of_the_user_is_lost(steps in proptest::collection::vec(any_step(), 1..24)) {
@@ -136,6 +140,29 @@ proptest! {
             }
             for line in &lines {
                 prop_assert!(project.has_line(line), "{line:?} is lost by {step:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_that_the_agent_has_not_read_stay_in_the_files(
+        steps in proptest::collection::vec(any_step(), 1..32),
+    ) {
+        let strict = WorkspaceOptions { unseen: UnseenWriteBehavior::Refuse, ..WorkspaceOptions::default() };
+        let mut project = BatchProject::new(strict);
+        project.run_step("disk ~/a \"user first.\\n\"").unwrap();
+        let mut lines = vec!["user first.".to_owned()];
+        for (number, step) in steps.into_iter().enumerate() {
+            if matches!(step, RandomStep::Read(_)) {
+                continue;
+            }
+            project.run_random(step, number);
+            let line = format!("user {number}.");
+            if project.has_live_line(&line) {
+                lines.push(line);
+            }
+            for line in &lines {
+                prop_assert!(project.has_live_line(line), "{line:?} is lost by {step:?}");
             }
         }
     }
