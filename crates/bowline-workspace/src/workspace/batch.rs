@@ -461,7 +461,8 @@ fn apply_with_directories(
             if writer.needs_recovery {
                 return Ok(applied);
             }
-            let is_settled = settle_records(workspace, &session.roots, BatchResult::Done);
+            let last = applied.iter().map(|applied| applied.change).max();
+            let is_settled = settle_records(workspace, &session.roots, BatchResult::Done { last });
             if !is_settled && applied.is_empty() {
                 // Without files, only the record tells recovery the outcome: it will undo the rest.
                 settle_records(workspace, &session.roots, BatchResult::Abandoned);

@@ -742,7 +742,12 @@ impl BatchDecider<'_> {
             path = parent;
         }
         match missing.first() {
-            Some(parent) if !create => Err(FileError::NotFound { path: parent.clone() }.into()),
+            Some(parent) if !create => {
+                // The error names the directory as it was requested.
+                let requested = admitted.requested_path().trim_end_matches('/').rsplit_once('/');
+                let path = requested.map_or(parent.as_str(), |(parent, _)| parent).to_owned();
+                Err(FileError::NotFound { path }.into())
+            }
             _ => {
                 missing.into_iter().rev().for_each(|path| self.add_directory(path, DEFAULT_DIRECTORY_MODE));
                 Ok(())

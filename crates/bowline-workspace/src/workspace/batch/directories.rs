@@ -60,8 +60,9 @@ impl DirectoryChanges {
 struct DirectoryRecord {
     // The time of the batch, which its changes in the journal have.
     at: i64,
-    // The last change in the journal before the batch.
+    // The last change in the journal before the batch, and the last one of the batch once it is done.
     after: i64,
+    last: i64,
     // Parents first.
     created: Vec<DirectoryEntry>,
     // Contents first.
@@ -72,7 +73,7 @@ struct DirectoryRecord {
 
 impl DirectoryRecord {
     fn is_of(&self, change: &Change) -> bool {
-        change.at.0 == self.at && change.id.0 > self.after
+        change.at.0 == self.at && change.id.0 > self.after && change.id.0 <= self.last
     }
 
     /// Returns the changes of the batch that were made; `None` if the journal cannot be read.
@@ -99,6 +100,7 @@ pub(super) fn record_intent(
     let pending = DirectoryRecord {
         at: at.0,
         after: newest.last().map_or(0, |entry| entry.change.id.0),
+        last: i64::MAX,
         created: changes.created.clone(),
         removed: changes.removed.clone(),
         is_pending: true,
@@ -128,8 +130,8 @@ pub(super) fn create_directories(
 /// The outcome of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BatchResult {
-    /// It was done: its directories are removed and recorded.
-    Done,
+    /// It was done, with this as its last change, if any: its directories are removed and recorded.
+    Done { last: Option<ChangeId> },
     /// It was not done: the directories that it created are removed again.
     Abandoned,
 }
@@ -147,8 +149,8 @@ pub(in crate::workspace) fn recover_directories(
 ) {
     let journal = &writer.journal;
     let settled = settle_each(workspace, roots, |record| {
-        let is_done = !record.changes(journal)?.is_empty();
-        Some(if is_done { BatchResult::Done } else { BatchResult::Abandoned })
+        let last = record.changes(journal)?.last().copied();
+        Some(last.map_or(BatchResult::Abandoned, |last| BatchResult::Done { last: Some(last) }))
     });
     writer.needs_recovery |= !settled;
 }
@@ -165,22 +167,22 @@ fn settle_each(
     let mut is_settled = true;
     for record in records.iter_mut().filter(|record| record.is_pending) {
         let done = match result(record) {
-            Some(BatchResult::Done) => remove_directories(workspace, roots, record.removed.iter()),
+            Some(BatchResult::Done { last }) => {
+                record.last = last.map_or(record.after, |last| last.0);
+                remove_directories(workspace, roots, record.removed.iter())
+            }
             Some(BatchResult::Abandoned) => {
-                let done = remove_directories(workspace, roots, record.created.iter().rev())
-                    && restore_directories(workspace, roots, record.removed.iter().rev());
-                if done {
-                    record.created.clear();
-                    record.removed.clear();
-                }
-                done
+                record.last = record.after;
+                remove_directories(workspace, roots, record.created.iter().rev())
+                    && restore_directories(workspace, roots, record.removed.iter().rev())
             }
             None => false,
         };
         record.is_pending = !done;
         is_settled &= done;
     }
-    records.retain(|record| record.is_pending || !(record.created.is_empty() && record.removed.is_empty()));
+    // Without changes there is nothing to undo.
+    records.retain(|record| record.is_pending || record.last > record.after);
     write_records(workspace, records).is_ok() && is_settled
 }
 

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{BatchAgreement, BatchPreview, FileContent};
-use crate::roots::{RootSpec, Roots};
+use crate::roots::{Resolver, RootSpec, Roots};
 use crate::workspace::{DocumentEvent, Workspace, WorkspaceOptions, WorkspaceSession};
 
 mod agreement;
@@ -42,17 +42,17 @@ struct BatchProject {
 
 impl BatchProject {
     fn new(options: WorkspaceOptions) -> Self {
-        Self::with_calls(options, DiskCalls::default())
+        Self::with_calls(options, DiskCalls::default(), Resolver::Kernel)
     }
 
-    fn with_calls(options: WorkspaceOptions, calls: DiskCalls) -> Self {
+    fn with_calls(options: WorkspaceOptions, calls: DiskCalls, resolver: Resolver) -> Self {
         let scratch = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
         let base = scratch.path().canonicalize().unwrap();
         for root in ["project", "lib"] {
             fs::create_dir(base.join(root)).unwrap();
         }
         let spec = |name: &str| RootSpec::writable(base.join(name).to_str().unwrap());
-        let roots = Roots::open(&spec("project"), &[spec("lib")]).unwrap();
+        let roots = Roots::open_with(&spec("project"), &[spec("lib")], resolver).unwrap();
         let workspace = Workspace::open_with(roots, &base.join("state"), options, calls).unwrap().workspace;
         let (session, events) = (workspace.session("s"), workspace.document_events());
         Self { base, session, events, workspace, turn: 0, agreed: None, _scratch: scratch }
@@ -275,7 +275,13 @@ fn describe_error(error: BatchError) -> String {
 }
 
 fn run(options: WorkspaceOptions, script: &str) -> String {
-    let mut project = BatchProject::new(options);
+    let shown = run_with(options.clone(), Resolver::Kernel, script);
+    assert_eq!(run_with(options, Resolver::Walk, script), shown, "both resolvers agree");
+    shown
+}
+
+fn run_with(options: WorkspaceOptions, resolver: Resolver, script: &str) -> String {
+    let mut project = BatchProject::with_calls(options, DiskCalls::default(), resolver);
     let mut shown = String::new();
     for step in script.lines().map(str::trim).filter(|step| !step.is_empty()) {
         let answer = project.run_step(step).unwrap_or_else(describe_error);

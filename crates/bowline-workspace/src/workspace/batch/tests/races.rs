@@ -45,7 +45,7 @@ impl DiskFaultInjector for FailingCalls {
 fn check_race(call: DiskCall, (name, text): (&'static str, &'static str), script: &str, expected: Expect) {
     let injector = Arc::new(ActionAtCall { call, action: Mutex::default() });
     let calls = DiskCalls::with_injector(injector.clone());
-    let mut project = BatchProject::with_calls(WorkspaceOptions::default(), calls);
+    let mut project = BatchProject::with_calls(WorkspaceOptions::default(), calls, Resolver::Kernel);
     let path = project.expand(name);
     let mut shown = String::new();
     for step in script.lines().map(str::trim).filter(|step| !step.is_empty()) {
@@ -143,7 +143,7 @@ fn directories_alone_are_changed_all_or_none() {
     for calls in 0..30 {
         let injector = Arc::new(FailingCalls::default());
         let gate = DiskCalls::with_injector(injector.clone());
-        let mut project = BatchProject::with_calls(WorkspaceOptions::default(), gate);
+        let mut project = BatchProject::with_calls(WorkspaceOptions::default(), gate, Resolver::Kernel);
         for step in ["mkdir ~/x", "mkdir ~/y"] {
             project.run_step(step).unwrap();
         }
