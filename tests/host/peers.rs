@@ -620,28 +620,34 @@ async fn an_agent_on_the_typescript_sdk_uses_the_file_extension() {
     expect![[r#"
         turn 1 ended: EndTurn
         says
-          offered:list,stat,read,write,batchlisted:a.txtdirty:trueread:"two\nunsaved\n"batch:conflictstale:[object Object]
+          offered:list,stat,read,write,batchlisted:a.txt,b.txtdirty:trueread:"two\nunsaved\n"batch:mkdir,copy,writestale:conflict
         question
-          peer-typescript asks: write $BASE/project/a.txt
+          peer-typescript asks: change files, 3 operations at once
+            read $BASE/project/b.txt
+            write $BASE/project/docs/copy.txt
+            new file, lines: 1
+            @@ -0,0 +1 @@
+            +b
             write $BASE/project/a.txt
-            lines: 1 added, 3 removed
-            @@ -1,3 +1 @@
-            -one
-            -two
-            -unsaved
-            +lost
-            \ No newline at end of file
+            lines: 1 added, 0 removed
+            @@ -1,3 +1,4 @@
+             one
+             two
+             unsaved
+            +written by peer-typescript
           Asked because no rule covers it, and preset ask asks before writes
         journal: wrote $BASE/project/a.txt by no session
+        journal: wrote $BASE/project/docs/copy.txt by $SESSION in turn 1
         journal: wrote $BASE/project/a.txt by $SESSION in turn 1
         audit: session/start allowed by nobody
         audit: turn/start allowed by nobody
         audit: fs/read allowed by preset: ask $BASE/project
         audit: fs/read allowed by preset: ask $BASE/project/a.txt
         audit: fs/read allowed by preset: ask $BASE/project/a.txt
-        audit: fs/write failed by nobody $BASE/project/docs
+        audit: fs/write allowed by person $BASE/project/docs
+        audit: fs/write allowed by person $BASE/project/docs/copy.txt
         audit: fs/write allowed by person $BASE/project/a.txt
-        audit: fs/write allowed by person $BASE/project/a.txt
+        audit: fs/write failed by nobody $BASE/project/a.txt
         audit: turn/end allowed by nobody
     "#]].assert_eq(&told);
     let text = "one\ntwo\nunsaved\nwritten by peer-typescript\n";

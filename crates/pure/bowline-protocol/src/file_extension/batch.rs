@@ -158,7 +158,7 @@ impl From<MkdirParams> for BatchOperation {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TransferParams {
-    /// The absolute path of the file or directory. A symbolic link is moved or copied itself, not its target.
+    /// The absolute path of the file or directory. A symbolic link is refused.
     pub from: PathBuf,
     /// The absolute path of the destination. Its parent directory exists, or an earlier operation creates it.
     pub to: PathBuf,
@@ -187,7 +187,7 @@ impl TransferParams {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RemoveParams {
-    /// The absolute path of the file or directory. A symbolic link is removed itself, not its target.
+    /// The absolute path of the file or directory. A symbolic link is refused.
     pub path: PathBuf,
     /// Whether to remove everything in a directory.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "std::ops::Not::not")]
