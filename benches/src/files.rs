@@ -4,6 +4,7 @@
 mod comparison;
 pub(crate) mod data;
 mod diff_merge;
+mod extension;
 pub(crate) mod memory;
 mod options;
 pub(crate) mod report;
@@ -24,6 +25,7 @@ use crate::wire::machine::CpuUsage;
 use data::BenchData;
 
 pub use comparison::Comparison;
+pub use extension::ExtensionTimes;
 pub use memory::MemoryOperation;
 pub use options::{FilesBenchCommand, FilesBenchOptions};
 pub use report::{FilesBenchReport, FilesMeasurements, MemoryGrowth, ScanTimes};
@@ -40,6 +42,7 @@ struct FilesBenchSize {
     whole_rounds: usize,
     write_rounds: usize,
     text_rounds: usize,
+    extension_rounds: usize,
     scan_rounds: usize,
 }
 
@@ -50,6 +53,7 @@ const FULL: FilesBenchSize = FilesBenchSize {
     whole_rounds: 31,
     write_rounds: 41,
     text_rounds: 7,
+    extension_rounds: 7,
     scan_rounds: 5,
 };
 
@@ -60,6 +64,7 @@ const QUICK: FilesBenchSize = FilesBenchSize {
     whole_rounds: 9,
     write_rounds: 15,
     text_rounds: 3,
+    extension_rounds: 3,
     scan_rounds: 3,
 };
 
@@ -93,6 +98,7 @@ pub fn run(options: &FilesBenchOptions, progress: &mut dyn Write) -> Result<File
     let edits = writes::measure_edits(&data, extent.write_rounds, progress)?;
     let writes = writes::measure(&data, extent.write_rounds, progress)?;
     let (diff_ms, merge_ms) = diff_merge::measure(extent.text_rounds, progress)?;
+    let extension = extension::measure(&data, extent.extension_rounds, progress)?;
     let scans = scans::measure(&data, extent.scan_rounds, progress)?;
     let grown = memory::measure(&data, progress)?;
     let others = usage.other_cores_since()?;
@@ -105,6 +111,7 @@ pub fn run(options: &FilesBenchOptions, progress: &mut dyn Write) -> Result<File
         writes,
         diff_ms,
         merge_ms,
+        extension,
         scans,
         memory_growths: grown,
         other_cores: others,

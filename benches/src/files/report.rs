@@ -1,6 +1,7 @@
 //! The report of the files benchmark: a table for people and one JSON object for programs.
 
 use super::comparison::Comparison;
+use super::extension::ExtensionTimes;
 use super::window_reads::{WindowPosition, WindowTimes};
 use crate::wire::{align, median};
 
@@ -21,6 +22,8 @@ pub struct FilesMeasurements {
     pub diff_ms: Vec<f64>,
     /// The milliseconds of merges of 100,000 lines.
     pub merge_ms: Vec<f64>,
+    /// The file extension.
+    pub extension: ExtensionTimes,
     /// The scans.
     pub scans: ScanTimes,
     /// The memory growth of the operations.
@@ -73,6 +76,8 @@ const WINDOW_FIRST: BenchTarget = BenchTarget::AtLeast(1.0);
 const WHOLE_READ: BenchTarget = BenchTarget::AtLeast(0.8);
 /// A journalled write takes at most this many times as long as a plain one.
 const JOURNALLED_WRITE: BenchTarget = BenchTarget::AtMost(3.0);
+/// Files written in a batch take a fraction of the time of single writes.
+const BATCH: BenchTarget = BenchTarget::AtLeast(5.0);
 /// A second scan costs a fraction of the first.
 const SCAN_REPEAT: BenchTarget = BenchTarget::AtLeast(2.0);
 /// Windows of a large file take no more memory than those of a small one, except for the pages of its line index.
@@ -141,6 +146,10 @@ impl FilesBenchReport {
             let name = format!("journalled write over new text {}", size(*bytes));
             compare(name, sides, sides.times_slower(), BenchTarget::None);
         }
+        let ExtensionTimes { list, batch, base64 } = &measured.extension;
+        compare("list 10,000 entries".to_owned(), list, list.times_faster(), BenchTarget::None);
+        compare("batch of 1,000 writes (peer: single)".to_owned(), batch, batch.times_faster(), BATCH);
+        compare("base64 read 64 MiB".to_owned(), base64, base64.times_faster(), BenchTarget::None);
         let scans = Comparison { ours: measured.scans.repeat.clone(), theirs: measured.scans.first.clone() };
         compare("scan again (peer: first)".to_owned(), &scans, scans.times_faster(), SCAN_REPEAT);
         let mut alone = |name: &str, cell: String, value: Option<f64>, target: BenchTarget| {
@@ -204,6 +213,9 @@ impl FilesBenchReport {
             [
                 ("journalled_write", slower(&measured.edits)),
                 ("journalled_write_new", slower(&measured.writes)),
+                ("list", measured.extension.list.times_faster()),
+                ("batch", measured.extension.batch.times_faster()),
+                ("base64_read", measured.extension.base64.times_faster()),
                 ("diff_100k_ms", of(&measured.diff_ms)),
                 ("merge_100k_ms", of(&measured.merge_ms)),
                 ("scan_repeat", scan_repeat),

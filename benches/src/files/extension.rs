@@ -1,0 +1,142 @@
+//! The operations of the file extension: a large directory against `readdir`, a batch of writes against single writes,
+//! and bytes in base64 against a plain read.
+
+use std::fs;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use bowline_policy::paths::Access;
+use bowline_protocol::file_extension::{
+    BatchFilesRequest, FileLimits, ListDirectoryRequest, ReadFileRequest, ReadParams, WriteParams,
+};
+use bowline_workspace::workspace::{WorkspaceOptions, WorkspaceSession};
+
+use super::comparison::{Comparison, time};
+use super::data::BenchData;
+use super::{BenchProgress, open_session, path_str};
+
+/// The number of entries of the listed directory.
+const ENTRIES: usize = 10_000;
+
+/// The number of files that a batch writes.
+const BATCH_FILES: usize = 1000;
+
+/// The size of the file that is read in base64.
+const BASE64_BYTES: u64 = 64 << 20;
+
+/// The measurements of the file extension.
+#[derive(Debug, Default)]
+pub struct ExtensionTimes {
+    /// A listing with sizes and times, against `readdir` and `stat`.
+    pub list: Comparison,
+    /// A batch of writes, against as many single writes of ours.
+    pub batch: Comparison,
+    /// A file as base64, in ranges, against a plain read.
+    pub base64: Comparison,
+}
+
+/// Measures the operations.
+pub(super) fn measure(
+    data: &BenchData,
+    rounds: usize,
+    progress: &mut BenchProgress<'_>,
+) -> Result<ExtensionTimes> {
+    let root = data.scratch.join("extension");
+    fs::create_dir_all(&root)?;
+    let session = open_session(&root, &data.scratch.join("extension-state"), WorkspaceOptions::default())?;
+    progress.report(&format!("a directory of {ENTRIES} entries"))?;
+    let list = measure_listing(&session, &root.join("listed"), rounds)?;
+    progress.report(&format!("{BATCH_FILES} files at once and one by one"))?;
+    let batch = measure_batch(&session, &root.join("written"), rounds)?;
+    progress.report("64 MiB in base64")?;
+    let base64 = measure_base64(&session, &root.join("bytes"), rounds)?;
+    Ok(ExtensionTimes { list, batch, base64 })
+}
+
+fn measure_listing(
+    session: &WorkspaceSession,
+    directory: &std::path::Path,
+    rounds: usize,
+) -> Result<Comparison> {
+    fs::create_dir_all(directory)?;
+    for number in 0..ENTRIES {
+        fs::write(directory.join(format!("file-{number:05}.txt")), "text\n")?;
+    }
+    let limits = FileLimits { list_entries: ENTRIES as u64, ..FileLimits::DEFAULT };
+    let operation = ListDirectoryRequest::new("bench", directory).into_operation(&limits)?;
+    let ours = || {
+        let (took, page) = time(1, || session.list_page(&operation).map_err(|error| anyhow!("{error}")))?;
+        ensure!(page.entries.len() == ENTRIES, "{} entries were listed", page.entries.len());
+        Ok(took)
+    };
+    let theirs = || {
+        let read = || -> Result<usize> {
+            let mut total = 0;
+            for entry in fs::read_dir(directory)? {
+                let entry = entry?;
+                total += entry.file_name().len() + usize::try_from(entry.metadata()?.len())?;
+            }
+            Ok(total)
+        };
+        Ok(time(1, read)?.0)
+    };
+    Comparison::measure_alternately(rounds, ours, theirs)
+}
+
+fn measure_batch(
+    session: &WorkspaceSession,
+    directory: &std::path::Path,
+    rounds: usize,
+) -> Result<Comparison> {
+    fs::create_dir_all(directory)?;
+    let path = |side: &str, number: usize| directory.join(format!("{side}-{number:04}.txt"));
+    let text = |round: usize, number: usize| format!("round {round}\nfile {number}\n");
+    let (mut our_round, mut their_round) = (0, 0);
+    let ours = || {
+        our_round += 1;
+        let batch = (0..BATCH_FILES).fold(BatchFilesRequest::new("bench"), |batch, number| {
+            batch.operation(WriteParams::new(path("batch", number), text(our_round, number)))
+        });
+        let operations = batch.into_operations(&FileLimits::DEFAULT)?;
+        let origin = session.origin(Some(1), Some("call"));
+        let write = || session.apply_batch(&operations, &origin, None).context("cannot write the files");
+        Ok(time(1, write)?.0)
+    };
+    let theirs = || {
+        their_round += 1;
+        let origin = session.origin(Some(1), Some("call"));
+        let write = || -> Result<()> {
+            for number in 0..BATCH_FILES {
+                let path = path("single", number);
+                session.write(path_str(&path)?, &text(their_round, number), &origin)?;
+            }
+            Ok(())
+        };
+        Ok(time(1, write)?.0)
+    };
+    Comparison::measure_alternately(rounds, ours, theirs)
+}
+
+fn measure_base64(session: &WorkspaceSession, file: &std::path::Path, rounds: usize) -> Result<Comparison> {
+    let bytes: Vec<u8> = (0..BASE64_BYTES).map(|at| (at * 31 % 251) as u8).collect();
+    fs::write(file, &bytes)?;
+    let limits = FileLimits::DEFAULT;
+    let ours = || {
+        let read = || -> Result<usize> {
+            let (mut offset, mut length) = (0, 0);
+            while offset < BASE64_BYTES {
+                let params = ReadParams::new(file).base64().offset(offset);
+                let operation = ReadFileRequest::new("bench", params).into_operation(&limits)?;
+                let admitted = session.admit(path_str(file)?, Access::Read)?;
+                let part = session.read_range(&admitted, &operation).map_err(|error| anyhow!("{error}"))?;
+                length += part.data.map_or(0, |data| data.len());
+                offset += limits.read_bytes;
+            }
+            Ok(length)
+        };
+        let (took, length) = time(1, read)?;
+        ensure!(length as u64 > BASE64_BYTES * 4 / 3, "only {length} characters were read");
+        Ok(took)
+    };
+    let theirs = || Ok(time(1, || Ok(fs::read(file)?))?.0);
+    Comparison::measure_alternately(rounds, ours, theirs)
+}
