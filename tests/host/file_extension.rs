@@ -318,6 +318,7 @@ async fn a_batch_is_one_question_and_one_undo() {
         session/start: allowed by nobody
         turn/start turn 1: allowed by nobody
         fs/write $ROOT/notes.md turn 1: denied by person (permission denied: the user said no)
+        fs/read $ROOT/notes.md turn 1: allowed by person
         fs/write $ROOT/notes.md turn 1: allowed by person (begins)
         fs/write $ROOT/docs/notes.md turn 1: allowed by person
         fs/write $ROOT/notes.md turn 1: allowed by person
@@ -350,6 +351,7 @@ async fn a_batch_that_fails_changes_nothing() {
         call _bowline/fs/batch {"operations":[{"op":"move","from":"$ROOT/a","to":"$BASE/a"}]}
         call _bowline/fs/batch {"operations":[{"op":"write","path":"$ROOT/new","data":"x"},{"op":"fly","path":"$ROOT/a"}]}
         call _bowline/fs/batch {"operations":[{"op":"mkdir","path":"$ROOT/full"}]}
+        call _bowline/fs/batch {"operations":[]}
         call _bowline/fs/batch {"operations":[{"op":"write","path":"$ROOT/.git/config","data":"x","createParents":true},{"op":"remove","path":"$ROOT/a"}]}
         "#,
         expect![[r#"
@@ -369,6 +371,8 @@ async fn a_batch_that_fails_changes_nothing() {
             ! -32602 operation 1: the operation is wrong: expected one of `read`, `write`, `move`, `copy`, `remove`, `mkdir` at column 11 {"kind":"badParams","index":1}
             > call _bowline/fs/batch {"operations":[{"op":"mkdir","path":"$ROOT/full"}]}
             ! -32602 operation 0: $ROOT/full already exists {"kind":"alreadyExists","index":0,"path":"$ROOT/full"}
+            > call _bowline/fs/batch {"operations":[]}
+            {"results":[]}
             > call _bowline/fs/batch {"operations":[{"op":"write","path":"$ROOT/.git/config","data":"x","createParents":true},{"op":"remove","path":"$ROOT/a"}]}
             ! -32030 permission denied: no rule allows it, and the user cannot be asked {"kind":"permissionDenied","why":"no rule allows it, and the user cannot be asked"}
         "#]],

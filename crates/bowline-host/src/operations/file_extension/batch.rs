@@ -20,8 +20,8 @@ use bowline_text::hash::ContentHash;
 use bowline_wire::ClientContext;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::workspace::{
-    BatchAgreement, BatchOutcome, BatchPreview, FileContent, FileEditError, FilePreview, WorkspaceSession,
-    WrittenFile,
+    BatchAgreement, BatchOutcome, BatchPreview, FileContent, FileEditError, FilePreview, OperationOutcome,
+    WorkspaceSession, WrittenFile,
 };
 
 use super::{LIMITS, operation_context};
@@ -63,6 +63,9 @@ pub(crate) async fn batch(
     cx: ClientContext,
 ) -> Result<BatchFilesResponse, BatchError> {
     let operations = Arc::new(request.into_operations(&LIMITS)?);
+    if operations.is_empty() {
+        return Ok(BatchFilesResponse::new(Vec::new()));
+    }
     let context = operation_context(&session, agent, &first_path(&operations), &cx);
     let title = format!("change files, {} operations at once", operations.len());
     let done = run_batch(session, context, title, operations.clone()).await?;
@@ -276,6 +279,7 @@ fn apply_batch(
     // Reads see the files before the batch.
     let reads = read_files(&session.files, operations);
     let reads = reads.map_err(|failure| record_batch_failure(audited, failure))?;
+    record_reads(audited, operations, &reads)?;
     let edited = match approval {
         OperationApproval::Person { text: Some(text), .. } => {
             Some(with_edited_text(operations, preview, text))
@@ -283,6 +287,11 @@ fn apply_batch(
         _ => None,
     };
     let paths = changed_paths(preview);
+    if operations.iter().all(|operation| matches!(operation, FileOperation::Read(_))) {
+        let operations = operations.iter().map(|_| OperationOutcome::default()).collect();
+        let outcome = BatchOutcome { operations, kept_texts: Vec::new() };
+        return Ok(CompletedBatch { outcome, reads, is_edited: false });
+    }
     let agreement = if edited.is_none() && approval.is_bound_to_operation() {
         BatchAgreement::Preview(preview)
     } else {
@@ -319,6 +328,29 @@ fn apply_batch(
         record_change(audited, id, is_merged)?;
     }
     Ok(CompletedBatch { outcome, reads, is_edited })
+}
+
+/// Records the reads of a batch, each by itself.
+fn record_reads(
+    audited: &mut AuditedOperation,
+    operations: &[FileOperation],
+    reads: &[ReadFileResponse],
+) -> Result<(), RpcError> {
+    let paths = operations.iter().filter_map(|operation| match operation {
+        FileOperation::Read(read) => Some(read.path.as_str()),
+        _ => None,
+    });
+    let (call, decided_by) = (audited.entry_mut().call.clone(), audited.entry_mut().decided_by.clone());
+    for (path, read) in paths.zip(reads) {
+        let subject = AuditSubject::Path { requested: path.to_owned(), resolved: None };
+        let session = audited.session.clone();
+        let mut read_operation =
+            AuditedOperation::new(session, AuditAction::Read, call.clone()).with_subject(subject);
+        read_operation.entry_mut().decided_by = decided_by.clone();
+        read_operation.entry_mut().bytes = Some(read.data.as_ref().map_or(0, |data| data.len() as u64));
+        read_operation.record(AuditDecision::Allowed)?;
+    }
+    Ok(())
 }
 
 /// Records one change of a batch, and shows it.
