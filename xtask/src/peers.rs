@@ -58,9 +58,10 @@ impl SdkPeer {
     /// Every peer.
     pub const ALL: [Self; 3] = [Self::Rust, Self::Python, Self::TypeScript];
 
-    /// Returns whether installing these peers includes this one. Rust's takes a minute to build.
+    /// Returns whether installing these peers includes this one. Rust's takes a minute to build, and Python's tests a minute
+    /// to run.
     fn is_in(self, scope: InstallScope) -> bool {
-        scope != InstallScope::Sdks || self != Self::Rust
+        scope != InstallScope::Sdk || self == Self::TypeScript
     }
 
     /// Returns the peer's name, which is also the name of its folders.
@@ -146,7 +147,7 @@ pub fn installed_names(root: &Path, extent: InstallScope) -> String {
         peer.is_in(extent) && peer.is_installed(root) && peer.missing_interpreter().is_none()
     };
     let peers = SdkPeer::ALL.iter().filter(startable).map(|peer| peer.name());
-    if extent == InstallScope::Sdks {
+    if extent == InstallScope::Sdk {
         return peers.collect::<Vec<_>>().join(",");
     }
     let agents =
@@ -170,9 +171,9 @@ pub enum PeerSpeed {
 /// Which peers to install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstallScope {
-    /// The programs on the official SDKs for Python and TypeScript, which every test run has.
-    Sdks,
-    /// Also the one for Rust, and the agents and clients of others that are quick to install.
+    /// The programs on the official SDK for TypeScript, which every test run has.
+    Sdk,
+    /// Also those on the SDKs for Rust and Python, and the agents and clients of others that are quick to install.
     Usual,
     /// Also the peers that take long to build or much disk space.
     All,
@@ -187,7 +188,7 @@ pub fn install_peers(world: &RepoContext, extent: InstallScope) -> Vec<SummaryRo
         .filter(|peer| peer.is_in(extent))
         .map(|peer| row(peer.name(), &|| peer.install(world, PeerSpeed::Unoptimised)))
         .collect();
-    if extent == InstallScope::Sdks {
+    if extent == InstallScope::Sdk {
         return rows;
     }
     rows.extend(PublishedAgent::ALL.iter().map(|agent| row(agent.name(), &|| agent.install(world, extent))));

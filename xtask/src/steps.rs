@@ -110,7 +110,7 @@ pub enum TestExtent {
 impl TestExtent {
     fn peers(self) -> InstallScope {
         match self {
-            Self::Usual => InstallScope::Sdks,
+            Self::Usual => InstallScope::Sdk,
             Self::Full => InstallScope::Usual,
         }
     }
