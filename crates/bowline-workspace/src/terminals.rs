@@ -49,7 +49,7 @@ pub use spawn::SupervisorProgram;
 pub use supervised_program::{ProgramSpec, ProgramStreams, SupervisedProgram};
 
 use protocol::{CommandDescriptors, CommandInput, CommandJob};
-use registry::{TerminalHandle, TerminalRegistry};
+use registry::{Registration, TerminalHandle, TerminalRegistry};
 use terminal_task::{CommandProgress, TerminalTask, TerminalTaskRequest};
 
 /// The environment variable with the id of a command's terminal. It identifies the processes left by a command whose
@@ -318,16 +318,14 @@ impl LocalTerminals {
 
         let (requests, received) = mpsc::channel(16);
         let (progress, observed) = watch::channel(CommandProgress::default());
-        let ending = self.registry.ending_terminals();
-        let gone = async {
-            for mut progress in ending {
-                progress.wait_for(|progress| progress.is_gone).await.map_or_else(drop, drop);
+        let handle = TerminalHandle { number, requests, progress: observed, released: false };
+        let unstarted = loop {
+            match self.registry.register(&id, handle.clone())? {
+                Registration::Registered(unstarted) => break unstarted,
+                Registration::MakingRoom(released) => self.wait_for_end(wait_gone(released)).await,
             }
         };
-        self.wait_for_end(gone).await;
-        let unstarted = self
-            .registry
-            .register(&id, TerminalHandle { number, requests, progress: observed, released: false })?;
+        drop(handle);
         let unusable = |why: io::Error| TerminalError::Supervisor(why.to_string());
         let streams = command_streams(prepared.directory).map_err(unusable)?;
         let pool = self.registry.pool.clone();
@@ -400,11 +398,10 @@ impl LocalTerminals {
     /// # Errors
     /// Fails if the terminal does not exist.
     pub async fn kill(&self, id: &TerminalId) -> Result<(), TerminalError> {
-        let (requests, mut progress) = self.registry.find(id)?;
+        let (requests, progress) = self.registry.find(id)?;
         // A terminal whose task has ended has no processes left.
         requests.send(TerminalTaskRequest::Kill).await.unwrap_or_default();
-        let gone = async { progress.wait_for(|progress| progress.is_gone).await.map_or_else(drop, drop) };
-        self.wait_for_end(gone).await;
+        self.wait_for_end(wait_gone(progress)).await;
         Ok(())
     }
 
@@ -474,6 +471,11 @@ fn command_streams(directory: WorkingDirectory) -> io::Result<(pipe::Receiver, C
     let (output, errors) = (writer.try_clone()?.into(), writer.into());
     let descriptors = CommandDescriptors { directory: directory.handle, output, stderr: errors, input: None };
     Ok((pipe::Receiver::from_owned_fd(reader.into())?, descriptors))
+}
+
+/// Waits until no process of a terminal is left.
+async fn wait_gone(mut progress: watch::Receiver<CommandProgress>) {
+    progress.wait_for(|progress| progress.is_gone).await.map_or_else(drop, drop);
 }
 
 /// Waits until a terminal's task has ended.

@@ -38,7 +38,7 @@ struct State {
 }
 
 /// The handle of a terminal.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct TerminalHandle {
     /// Increases with each new terminal.
     pub(super) number: u64,
@@ -60,17 +60,19 @@ impl State {
         self.terminals.values().filter(|handle| !handle.is_finished()).count() >= limit
     }
 
-    /// Releases the oldest terminal in which nothing runs any more, because agents forget to. Returns whether there was
-    /// one.
-    fn release_oldest_ended(&mut self) -> bool {
-        let ended =
-            self.terminals.values_mut().filter(|handle| !handle.released && handle.progress.borrow().is_gone);
-        let Some(oldest) = ended.min_by_key(|handle| handle.number) else { return false };
+    /// Releases the oldest terminal whose command has exited, because agents forget to. Returns the progress of its
+    /// remaining processes, which are being killed, or `None` if every command still runs.
+    ///
+    /// Goes by exits, which callers see, rather than by the end of the last process, which they do not.
+    fn release_oldest_exited(&mut self) -> Option<watch::Receiver<CommandProgress>> {
+        let is_exited =
+            |handle: &&mut TerminalHandle| !handle.released && handle.progress.borrow().exit.is_some();
+        let oldest = self.terminals.values_mut().filter(is_exited).min_by_key(|handle| handle.number)?;
         oldest.released = true;
         // A full queue contains a release, or requests that are answered first; at the latest, the task ends with the
         // session.
         oldest.requests.try_send(TerminalTaskRequest::Release).unwrap_or_default();
-        true
+        Some(oldest.progress.clone())
     }
 }
 
@@ -94,34 +96,23 @@ impl TerminalRegistry {
         Ok((number, TerminalId::new(format!("term-{number}-{:016x}", u64::from_ne_bytes(random)))))
     }
 
-    /// If the limit is reached, returns the terminals that are about to make room: their commands have exited, and
-    /// their remaining processes are being killed.
-    pub(super) fn ending_terminals(&self) -> Vec<watch::Receiver<CommandProgress>> {
-        let state = self.state();
-        let is_ended = |handle: &&TerminalHandle| handle.progress.borrow().exit.is_some();
-        let ended: Vec<&TerminalHandle> = state.terminals.values().filter(is_ended).collect();
-        let has_room = !state.is_full(self.options.limits.terminals);
-        if has_room || ended.iter().any(|handle| handle.progress.borrow().is_gone) {
-            return Vec::new();
-        }
-        ended.into_iter().map(|handle| handle.progress.clone()).collect()
-    }
-
+    /// Registers a terminal, or begins to release another one if the limit is reached.
     pub(super) fn register(
         self: &Arc<Self>,
         id: &TerminalId,
         handle: TerminalHandle,
-    ) -> Result<PendingTerminal, TerminalError> {
+    ) -> Result<Registration, TerminalError> {
         let mut state = self.state();
         if state.closed {
             return Err(TerminalError::SessionEnded);
         }
         let limit = self.options.limits.terminals;
-        if state.is_full(limit) && !state.release_oldest_ended() {
-            return Err(TerminalError::TooMany { limit });
+        if state.is_full(limit) {
+            let released = state.release_oldest_exited().ok_or(TerminalError::TooMany { limit })?;
+            return Ok(Registration::MakingRoom(released));
         }
         state.terminals.insert(id.clone(), handle);
-        Ok(PendingTerminal { registry: Arc::downgrade(self), id: Some(id.clone()) })
+        Ok(Registration::Registered(PendingTerminal { registry: Arc::downgrade(self), id: Some(id.clone()) }))
     }
 
     pub(super) fn find(
@@ -177,6 +168,14 @@ impl TerminalRegistry {
             bytes -= state.released.pop_front().map_or(0, |(_, shown)| shown.text.len());
         }
     }
+}
+
+/// The outcome of registering a terminal.
+pub(super) enum Registration {
+    /// It is registered.
+    Registered(PendingTerminal),
+    /// There is room for it when this terminal, which has been released, is gone.
+    MakingRoom(watch::Receiver<CommandProgress>),
 }
 
 /// A registered terminal whose command has not started yet. Dropping it unregisters the terminal, which ends the

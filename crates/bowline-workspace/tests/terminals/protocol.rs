@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::TerminalId;
@@ -148,6 +149,23 @@ async fn the_oldest_finished_terminal_makes_room_for_a_new_one() {
     let (_second, _third) = (lab.start("sleep 1000").await, lab.start("sleep 1000").await);
     let refused = lab.start_error(argv_request(&["true"])).await;
     assert_eq!(refused, "there are 3 terminals, which is the limit: release those that are not needed");
+}
+
+#[tokio::test]
+async fn the_first_to_exit_makes_room_even_if_it_leaves_processes() {
+    let lab = TerminalFixture::with_options(|settings| {
+        settings.limits.terminals = 2;
+        settings.grace_period = Duration::from_secs(1);
+    });
+    let first = lab.start("(trap '' TERM; exec sleep 1000) & echo begun").await;
+    lab.wait(&first).await;
+    let second = lab.start("echo second").await;
+    lab.wait(&second).await;
+    // Its processes are gone by then, while those of the first may ignore SIGTERM for a second.
+    lab.terminals.kill(&second).await.unwrap();
+    lab.start("sleep 1000").await;
+    assert!(is_unknown_terminal(lab.terminals.output(&first).await));
+    assert_eq!(lab.terminals.output(&second).await.unwrap().text, "second\n");
 }
 
 #[tokio::test]
