@@ -43,7 +43,7 @@ pub enum Pace {
 pub fn run_bench(world: &RepoContext, bench: Bench, pace: Pace) -> anyhow::Result<()> {
     run_as_progress(&mut cargo(&world.root, &build_arguments(bench).split(' ').collect::<Vec<_>>()))?;
     let target = target_dir(&world.root);
-    let programs = target.join(profile(bench));
+    let programs = target.join(profile_folder(profile(bench)));
     let (program, arguments) = match bench {
         Bench::Wire => ("bench-wire", wire_arguments(&world.root, &programs, &install_sdk_peers(world)?)),
         Bench::Files => ("bench-files", data_arguments(&target, "bench-files")),
@@ -86,8 +86,13 @@ fn build_arguments(bench: Bench) -> String {
 fn profile(bench: Bench) -> &'static str {
     match bench {
         Bench::Host => "dist",
-        Bench::Wire | Bench::Files | Bench::Agent | Bench::Proxy => "release",
+        Bench::Wire | Bench::Files | Bench::Agent | Bench::Proxy => "bench",
     }
+}
+
+/// Returns the folder of a profile's programs below the target folder.
+fn profile_folder(profile: &str) -> &str {
+    if profile == "bench" { "release" } else { profile }
 }
 
 /// Installs the SDK peers. Peers that cannot be installed here are left out of the measurement.
@@ -194,11 +199,11 @@ mod tests {
     fn only_what_a_benchmark_runs_is_built() {
         let built: Vec<_> = Bench::value_variants().iter().map(|bench| build_arguments(*bench)).collect();
         expect![[r#"
-            build --profile release --locked --package bowline-benches --package bowline-tests --bin bench-wire --bin floor-agent --bin floor-client --bin bowline-peer-agent --bin bowline-peer-client
-            build --profile release --locked --package bowline-benches --bin bench-files
+            build --profile bench --locked --package bowline-benches --package bowline-tests --bin bench-wire --bin floor-agent --bin floor-client --bin bowline-peer-agent --bin bowline-peer-client
+            build --profile bench --locked --package bowline-benches --bin bench-files
             build --profile dist --locked --package bowline-benches --bin bench-host
-            build --profile release --locked --package bowline-benches --package bowline-cli --bin bench-agent --bin bowline
-            build --profile release --locked --package bowline-benches --package bowline-cli --bin bench-proxy --bin floor-agent --bin floor-client --bin bowline"#]]
+            build --profile bench --locked --package bowline-benches --package bowline-cli --bin bench-agent --bin bowline
+            build --profile bench --locked --package bowline-benches --package bowline-cli --bin bench-proxy --bin floor-agent --bin floor-client --bin bowline"#]]
         .assert_eq(&built.join("\n"));
     }
 

@@ -117,8 +117,9 @@ impl TestExtent {
 
 /// The profile of all steps: `release`, which the README's commands use, so that build scripts, macros and programs are
 /// built once; but without optimisation, and with the checks of a debug build.
-const TEST_PROFILE: [(&str, &str); 4] = [
+const TEST_PROFILE: [(&str, &str); 5] = [
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
     ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"),
     ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "true"),
     ("CARGO_PROFILE_RELEASE_STRIP", "none"),
