@@ -9,7 +9,8 @@ use bowline_access::approvals::ApprovalError;
 use bowline_policy::audit::{AuditAction, AuditDecision, AuditEntry};
 use bowline_protocol::file_extension::{
     BatchFilesRequest, BatchFilesResponse, ListDirectoryRequest, ListDirectoryResponse, ReadFileRequest,
-    ReadFileResponse, StatFileRequest, StatFileResponse, WriteFileRequest, WriteFileResponse,
+    ReadFileResponse, StatFileRequest, StatFileResponse, UnwatchFilesRequest, UnwatchFilesResponse,
+    WatchFilesRequest, WatchFilesResponse, WriteFileRequest, WriteFileResponse,
 };
 use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
 use bowline_protocol::rpc_error::RpcError;
@@ -360,6 +361,28 @@ impl Client for ClientService {
             file_extension::batch::batch(session, self.agent_name(), request, cx)
         })
         .await
+    }
+
+    async fn watch_files(
+        &self,
+        request: WatchFilesRequest,
+        cx: ClientContext,
+    ) -> Result<WatchFilesResponse, Error> {
+        let id = request.session_id.clone();
+        self.serve_request(AuditAction::Read, &id, |session| {
+            file_extension::watch::watch(session, self.agent_name(), request, cx)
+        })
+        .await
+    }
+
+    async fn unwatch_files(
+        &self,
+        request: UnwatchFilesRequest,
+        _: ClientContext,
+    ) -> Result<UnwatchFilesResponse, Error> {
+        let id = request.session_id.clone();
+        self.serve_request(AuditAction::Read, &id, |session| file_extension::watch::unwatch(session, request))
+            .await
     }
 
     async fn create_terminal(

@@ -97,7 +97,7 @@ impl HostCapabilities {
             write: all.write.filter(|_| self.write),
             // A batch may read as well.
             batch: all.batch.filter(|_| self.read && self.write),
-            watch: None,
+            watch: all.watch.filter(|_| self.read),
         }
     }
 

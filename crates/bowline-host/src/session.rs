@@ -3,7 +3,7 @@
 mod pending_scans;
 mod title;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_history::changes::{ChangeId, ChangeOrigin};
@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use crate::error::HostError;
 use crate::front_end::HostEvent;
 use crate::host::HostInner;
+use crate::operations::file_extension::watch::SessionWatches;
 use crate::operations::{self, initial_scan, run_blocking};
 use pending_scans::PendingScans;
 
@@ -46,6 +47,9 @@ pub(crate) struct SessionInner {
     // The commands of the current turn. Invariant: apart from ended ones, at most the limit of terminals.
     turn_commands: Mutex<Vec<(Option<u64>, TerminalId)>>,
     pub(crate) pending_scans: PendingScans,
+    // The number of its commands whose changes have not been scanned yet.
+    pub(crate) unscanned_commands: Arc<AtomicUsize>,
+    pub(crate) watches: SessionWatches,
 }
 
 impl std::fmt::Debug for SessionInner {
@@ -101,6 +105,8 @@ impl SessionInner {
             turn_status: watch::Sender::new(TurnStatus::default()),
             turn_commands: Mutex::default(),
             pending_scans: PendingScans::default(),
+            unscanned_commands: Arc::default(),
+            watches: SessionWatches::default(),
         }
     }
 
@@ -215,10 +221,10 @@ impl SessionInner {
         }
     }
 
-    /// Waits until the session has ended.
-    async fn wait_until_ended(&self) {
+    /// Waits until the session has ended, without keeping it.
+    pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut turn = self.turn_status.subscribe();
-        turn.wait_for(|turn| turn.state == TurnState::SessionEnded).await.ok();
+        async move { drop(turn.wait_for(|turn| turn.state == TurnState::SessionEnded).await) }
     }
 
     pub(crate) fn show(&self, event: HostEvent<'_>) {
@@ -327,6 +333,7 @@ impl SessionInner {
         if previous.state == TurnState::SessionEnded {
             return;
         }
+        self.watches.join().await;
         self.terminals.release_all().await;
         self.host.approvals.end_session(self.name());
         self.host.release_name(self.name());
@@ -437,7 +444,7 @@ impl HostSession {
             tokio::select! {
                 biased;
                 answer = &mut answer => return Ok(answer),
-                () = session.wait_until_ended() => return Err(HostError::SessionEnded),
+                () = session.ended() => return Err(HostError::SessionEnded),
                 () = session.wait_until_inactive(start), if !is_cancelled => {
                     is_cancelled = true;
                     // If the agent is gone, the prompt's own error reports it.

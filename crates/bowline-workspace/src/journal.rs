@@ -317,6 +317,14 @@ impl Journal {
         self.read(|connection| rows::find_change(connection, id))
     }
 
+    /// Returns the newest change of a file that was applied, or may have been or may yet be.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
+    pub fn newest_change(&self, path: &str) -> Result<Option<JournalEntry>, JournalError> {
+        self.read(|connection| rows::find_newest_change(connection, path))
+    }
+
     /// Returns the change with the given temporary file name, regardless of its outcome.
     ///
     /// # Errors

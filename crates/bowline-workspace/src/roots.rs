@@ -378,6 +378,21 @@ impl Roots {
         Err(AdmitError::KeepsChanging(path.requested().to_owned()))
     }
 
+    /// Returns an operation on a canonical path whose file is gone, perhaps with its directory, for the policy to judge;
+    /// `None` if a path like it is not accessible. The path is judged by its text alone.
+    #[must_use]
+    pub fn removed_path_operation(&self, canonical: &str, kind: OperationKind) -> Option<Operation> {
+        let path = LexicalPath::parse(canonical).ok()?;
+        let admitted = self.canonical.admit(&path, Access::Read).ok()?;
+        let is_reserved = self.reserved_paths.iter().any(|own| path.strip_root(own).is_some());
+        let target = OperationTarget::File {
+            requested: canonical.to_owned(),
+            resolved: canonical.to_owned(),
+            protection: admitted.protection(),
+        };
+        (!is_reserved).then_some(Operation { kind, target })
+    }
+
     /// Admits by the text, with the roots as given or canonical. Both spellings agree on writability, since a root has
     /// one mode.
     fn admit_text(

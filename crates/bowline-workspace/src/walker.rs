@@ -245,6 +245,8 @@ pub(crate) enum StartVisibility {
     AlwaysVisible,
     /// They do: the path was discovered.
     RulesApply,
+    /// They do, below a requested path of this many bytes, where the path was discovered.
+    RulesApplyBelow(usize),
 }
 
 type WalkVisitor<'v> = dyn FnMut(&WalkEntry<'_>) -> ControlFlow<()> + 'v;

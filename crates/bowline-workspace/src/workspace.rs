@@ -41,11 +41,13 @@ mod merged_writes;
 mod notifications;
 mod observe;
 mod reaper;
+mod recent_directories;
 mod recover;
 mod reversal;
 mod session;
 mod turn_titles;
 mod undo;
+mod watch;
 mod write;
 
 pub use batch::{
@@ -62,6 +64,7 @@ pub use recover::RecoveredWrite;
 pub use session::{ReadText, TextSource, WorkingDirectory, WorkspaceSession};
 pub use turn_titles::TurnTitles;
 pub use undo::{FileUndoPreview, ReversedFile, UndoOutcome, UndoPreview};
+pub use watch::{FileWatches, WatchContext, WatchOptions, WatchReport, WatchSignal, WatchTarget};
 pub use write::{EditorWrite, PRIVILEGES_DROPPED, WriteAgreement, WriteOutcome, WritePreview};
 
 use documents::Documents;
@@ -148,6 +151,8 @@ struct WorkspaceWriter {
     bytes_since_prune: u64,
     // Texts kept in the journal by the current operation, or by the last one.
     kept_texts: Vec<KeptText>,
+    // The directories that sessions created and removed, which the journal does not record.
+    recent_directories: recent_directories::RecentDirectories,
 }
 
 /// An opened workspace, and what to report to its owner.
@@ -202,6 +207,7 @@ impl Workspace {
                 pruned_at: now(),
                 bytes_since_prune: 0,
                 kept_texts: Vec::new(),
+                recent_directories: recent_directories::RecentDirectories::default(),
             }),
             documents: Mutex::new(Documents::new(bell.clone())),
             diagnostics: Mutex::default(),

@@ -13,8 +13,9 @@ use bowline_policy::question::{QuestionItem, QuestionTrigger};
 use bowline_protocol::file_extension::FileError;
 use bowline_protocol::rpc_error::RpcError;
 use bowline_text::display::quote;
+use bowline_workspace::error::FilesError;
 use bowline_workspace::list::{ListOptions, Listing};
-use bowline_workspace::roots::AdmittedPath;
+use bowline_workspace::roots::{AdmitError, AdmittedPath};
 use bowline_workspace::search::{SearchQuery, SearchResult};
 use bowline_workspace::workspace as engine;
 
@@ -71,9 +72,18 @@ pub(crate) async fn search(
     .map_err(Into::into)
 }
 
-fn can_read(session: &SessionInner, holder: &GrantHolder, path: &str, was_asked: bool) -> bool {
-    let Ok(admitted) = session.files.admit(path, Access::Read) else { return false };
-    match session.host.approvals.judge(holder, &admitted.operation(OperationKind::Read)) {
+/// Returns whether the rules allow to read a file without a question. If the user approved an operation on files around
+/// it (`was_asked`), files that would be asked about are included. A file that is gone is judged by its path.
+pub(super) fn can_read(session: &SessionInner, holder: &GrantHolder, path: &str, was_asked: bool) -> bool {
+    let operation = match session.files.admit(path, Access::Read) {
+        Ok(admitted) => Some(admitted.operation(OperationKind::Read)),
+        Err(FilesError::NotAdmitted(AdmitError::NotFound(_) | AdmitError::NotADirectory(_))) => {
+            session.files.roots().removed_path_operation(path, OperationKind::Read)
+        }
+        Err(_) => None,
+    };
+    let Some(operation) = operation else { return false };
+    match session.host.approvals.judge(holder, &operation) {
         Ok(ruling) => ruling.effect == Effect::Allow || (was_asked && ruling.effect == Effect::Ask),
         Err(_) => false,
     }

@@ -1,6 +1,7 @@
 //! The methods of the file extension, `_bowline/fs/…`, for an agent.
 
 pub(crate) mod batch;
+pub(crate) mod watch;
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Commands of an agent.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -98,7 +98,7 @@ pub(crate) async fn start(
     })
     .await??;
     scan_before_command(&session.host).await;
-    let running = UnscannedCommandGuard::new(&session.host);
+    let running = UnscannedCommandGuard::new(&session);
     match session.terminals.start(prepared).await {
         Ok(id) => {
             session.track_command(audited.holder().turn, id.clone());
@@ -131,18 +131,24 @@ pub(crate) async fn start(
 }
 
 /// Counts a command until its changes have been scanned.
-struct UnscannedCommandGuard(Arc<HostInner>);
+struct UnscannedCommandGuard {
+    host: Arc<HostInner>,
+    session_count: Arc<AtomicUsize>,
+}
 
 impl UnscannedCommandGuard {
-    fn new(shared: &Arc<HostInner>) -> Self {
-        shared.unscanned_commands.fetch_add(1, Ordering::Relaxed);
-        Self(shared.clone())
+    fn new(session: &SessionInner) -> Self {
+        let (host, session_count) = (session.host.clone(), session.unscanned_commands.clone());
+        host.unscanned_commands.fetch_add(1, Ordering::Relaxed);
+        session_count.fetch_add(1, Ordering::Relaxed);
+        Self { host, session_count }
     }
 }
 
 impl Drop for UnscannedCommandGuard {
     fn drop(&mut self) {
-        self.0.unscanned_commands.fetch_sub(1, Ordering::Relaxed);
+        self.session_count.fetch_sub(1, Ordering::Relaxed);
+        self.host.unscanned_commands.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::thread;
 
-use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, FileState, Reversal};
+use bowline_history::changes::{
+    Change, ChangeId, ChangeOrigin, ChangeSource, FileState, KEPT_TEXT_CALL, Reversal,
+};
 use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
 use rusqlite::types::{FromSql, FromSqlError, Value, ValueRef};
@@ -124,6 +126,19 @@ pub(super) fn list_pending(connection: &Connection) -> Result<Vec<PendingChange>
         .into_iter()
         .map(|(entry, manner)| PendingChange { change: entry.change, method: manner })
         .collect())
+}
+
+/// Returns the newest change of a file that was not abandoned. Texts that are only kept are not changes of the file.
+pub(super) fn find_newest_change(
+    connection: &Connection,
+    path: &str,
+) -> Result<Option<JournalEntry>, JournalTransactionError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM changes WHERE path = ?1 AND state <> {ABANDONED} \
+         AND NOT (session IS NULL AND coalesce(call, '') = ?2) ORDER BY id DESC LIMIT 1"
+    );
+    let values = [path.to_owned().into(), KEPT_TEXT_CALL.to_owned().into()];
+    Ok(query_entries(connection, &sql, &values)?.pop().map(|(entry, _)| entry))
 }
 
 /// Returns the changes that were applied, or may have been, in order.

@@ -15,7 +15,7 @@ use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::{Bound, ControlFlow};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
@@ -66,6 +66,9 @@ pub enum FileWatcherError {
     /// The system has no more watches.
     #[error("the system's limit of watches is reached, raise fs.inotify.max_user_watches or go without")]
     Limit,
+    /// The system has no more watchers.
+    #[error("the system's limit of watchers is reached, raise fs.inotify.max_user_instances or go without")]
+    InstanceLimit,
     /// The tree is too large.
     #[error("there are more than {0} directories to watch")]
     TooManyDirectories(usize),
@@ -116,8 +119,18 @@ impl FileWatcher {
     /// # Errors
     /// Returns an error if the directories cannot be watched.
     pub fn start(roots: &Roots, options: FileWatcherOptions) -> Result<Self, FileWatcherError> {
+        let mut watch = Self::new(roots, options)?;
+        watch.watch_roots(roots)?;
+        Ok(watch)
+    }
+
+    /// Returns a watcher that watches no directory yet.
+    ///
+    /// # Errors
+    /// Returns an error if the system has no more watchers.
+    pub(crate) fn new(roots: &Roots, options: FileWatcherOptions) -> Result<Self, FileWatcherError> {
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(watcher_error)?;
-        let mut watch = Self {
+        Ok(Self {
             queue,
             watched: BTreeMap::new(),
             paths_by_descriptor: HashMap::new(),
@@ -125,9 +138,35 @@ impl FileWatcher {
             roots: roots.iter().map(|(root, _)| root.to_owned()).collect(),
             options,
             is_reliable: true,
-        };
-        watch.watch_roots(roots)?;
-        Ok(watch)
+        })
+    }
+
+    /// Returns the queue of events: it is readable when there are some.
+    pub(crate) fn queue(&self) -> BorrowedFd<'_> {
+        self.queue.as_fd()
+    }
+
+    /// Returns where files may have changed since the last call. The caller watches new directories there: until then,
+    /// changes in directories at and below these paths go unnoticed.
+    pub(crate) fn take_events(&mut self) -> DirtyPaths {
+        self.read_events();
+        let PendingPaths { paths, everything } = std::mem::take(&mut self.pending);
+        if everything {
+            return DirtyPaths::Everything;
+        }
+        // A moved directory keeps its watch under the new name, so the old name has to be removed first.
+        for path in &paths {
+            self.unwatch(path);
+        }
+        DirtyPaths::Paths(paths.into_iter().collect())
+    }
+
+    /// Stops watching directories that do not satisfy a condition.
+    pub(crate) fn retain_directories(&mut self, is_needed: impl Fn(&str) -> bool) {
+        let unneeded: Vec<String> = self.watched.keys().filter(|path| !is_needed(path)).cloned().collect();
+        for path in unneeded {
+            self.unwatch_directory(&path);
+        }
     }
 
     /// Returns whether the watcher still reports changes; if not, everything is always dirty.
@@ -216,11 +255,15 @@ impl FileWatcher {
             .cloned()
             .collect();
         for path in std::iter::once(path).chain(inside.iter().map(String::as_str)) {
-            let Some(number) = self.watched.remove(path) else { continue };
-            self.paths_by_descriptor.remove(&number);
-            // The system has usually removed the watch already.
-            inotify::remove_watch(&self.queue, number).ok();
+            self.unwatch_directory(path);
         }
+    }
+
+    fn unwatch_directory(&mut self, path: &str) {
+        let Some(number) = self.watched.remove(path) else { return };
+        self.paths_by_descriptor.remove(&number);
+        // The system has usually removed the watch already.
+        inotify::remove_watch(&self.queue, number).ok();
     }
 
     /// Watches a directory and all directories below it that are not hidden. Each is watched before it is read, so that
@@ -264,17 +307,22 @@ impl FileWatcher {
         }
     }
 
-    fn watch_directory(&mut self, path: &str) -> Result<(), FileWatcherError> {
+    /// Watches a directory, but not those below it. A directory that is gone or unreadable is skipped.
+    ///
+    /// # Errors
+    /// Returns an error if there are too many directories, or the system has no more watches.
+    pub(crate) fn watch_directory(&mut self, path: &str) -> Result<(), FileWatcherError> {
         match inotify::add_watch(&self.queue, path, WATCH_FLAGS) {
             Ok(number) => {
                 self.watched.insert(path.to_owned(), number);
                 self.paths_by_descriptor.insert(number, path.to_owned());
             }
-            Err(Errno::NOSPC) => return Err(FileWatcherError::Limit),
+            Err(why @ Errno::NOSPC) => return Err(watcher_error(why)),
             // The directory is gone or unreadable, so it is not scanned either.
-            Err(_) => {}
+            Err(_) => return Ok(()),
         }
         if self.watched.len() > self.options.max_directories {
+            self.unwatch_directory(path);
             return Err(FileWatcherError::TooManyDirectories(self.options.max_directories));
         }
         Ok(())
@@ -312,6 +360,7 @@ fn event_path(directory: &str, name: Option<&CStr>) -> Option<String> {
 fn watcher_error(why: Errno) -> FileWatcherError {
     match why {
         Errno::NOSPC => FileWatcherError::Limit,
+        Errno::MFILE => FileWatcherError::InstanceLimit,
         why => FileWatcherError::System(why.into()),
     }
 }

@@ -141,7 +141,10 @@ impl<'w, 'v> Walker<'w, 'v> {
             self.path.push_str(name);
             let hidden = match start {
                 StartVisibility::AlwaysVisible => HiddenState::default(),
-                StartVisibility::RulesApply => {
+                StartVisibility::RulesApplyBelow(length) if self.path.len() <= length => {
+                    HiddenState::default()
+                }
+                StartVisibility::RulesApply | StartVisibility::RulesApplyBelow(_) => {
                     self.rules.hidden_state(&self.path, kind == EntryKind::Directory).within(self.hidden)
                 }
             };

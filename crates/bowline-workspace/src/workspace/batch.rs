@@ -444,6 +444,8 @@ fn apply_with_directories(
         writer.needs_recovery = true;
         return Err(error.into());
     }
+    let changed = directories.created.iter().chain(&directories.removed);
+    writer.recent_directories.record(changed.map(|directory| &*directory.path), group.origin);
     let applied = match create_directories(&session.roots, &directories.created, &workspace.inner.calls) {
         Ok(()) => apply_group(writer).map_err(AttemptError::from),
         Err(error) if is_directory_race(&error) => Err(AttemptError::Raced),

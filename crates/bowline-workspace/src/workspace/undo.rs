@@ -233,6 +233,7 @@ impl WorkspaceSession {
         let mut files = self.remove_obstacles(&mut writer, &by_file, &meant)?;
         files.iter().for_each(|cleared| _ = by_file.shift_remove(&cleared.path));
         let mut directories = ReversedDirectories::find(workspace, &writer.journal, direction, &reversed);
+        writer.recent_directories.record(directories.paths(), origin);
         directories.restore(workspace, &self.roots);
         match self.reverse_files(&mut writer, &by_file, &meant) {
             Ok(rest) => {

@@ -249,6 +249,7 @@ fn a_tree_of_too_many_directories_is_not_watched() {
     let error = FileWatcher::start(&roots, options).unwrap_err();
     assert_eq!(error.to_string(), "there are more than 3 directories to watch");
     assert!(matches!(watcher_error(Errno::NOSPC), FileWatcherError::Limit));
+    assert!(matches!(watcher_error(Errno::MFILE), FileWatcherError::InstanceLimit));
 }
 
 #[test]

@@ -240,6 +240,11 @@ impl ReversedDirectories {
         found
     }
 
+    /// Returns the paths of the directories.
+    pub(in crate::workspace) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.restored.iter().chain(&self.removed).map(|directory| &*directory.path)
+    }
+
     /// Restores directories, before their files. What cannot be restored is created with the files that need it.
     pub(in crate::workspace) fn restore(&mut self, workspace: &Workspace, roots: &Roots) {
         self.restored.retain(|directory| {
