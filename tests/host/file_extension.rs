@@ -52,7 +52,6 @@ async fn files_are_listed_described_and_read() {
         call _bowline/fs/read {"path":"$ROOT/a.txt","encoding":"utf-16"}
         call _bowline/fs/list {"path":"$ROOT","limit":0}
         call _bowline/fs/list {"path":"$ROOT","glob":"["}
-        call _bowline/fs/watch {"path":"$ROOT"}
         "#,
         expect![[r#"
             > call _bowline/fs/list {"path":"$ROOT"}
@@ -86,8 +85,6 @@ async fn files_are_listed_described_and_read() {
             ! -32602 limit is at least 1 {"kind":"badParams"}
             > call _bowline/fs/list {"path":"$ROOT","glob":"["}
             ! -32602 invalid glob: unclosed character class; missing ']' {"kind":"badParams"}
-            > call _bowline/fs/watch {"path":"$ROOT"}
-            ! -32601 _bowline/fs/watch needs clientCapabilities._meta.bowline.fs.watch, which was not advertised {"method":"_bowline/fs/watch","capability":"clientCapabilities._meta.bowline.fs.watch"}
         "#]],
     )
     .await;
@@ -144,7 +141,7 @@ async fn a_host_without_reading_offers_none_of_it() {
         let capabilities = HostCapabilities { read, ..HostCapabilities::default() };
         json!(capabilities.to_client_capabilities())["_meta"].to_string()
     };
-    expect![[r#"{"bowline":{"decides":true,"version":1,"fs":{"list":{"maxEntries":2000},"stat":{},"read":{"maxBytes":16777216},"write":{"maxBytes":33554432},"batch":{"maxOperations":1000,"maxBytes":33554432}}}}"#]].assert_eq(&offered(true));
+    expect![[r#"{"bowline":{"decides":true,"version":1,"fs":{"list":{"maxEntries":2000},"stat":{},"read":{"maxBytes":16777216},"write":{"maxBytes":33554432},"batch":{"maxOperations":1000,"maxBytes":33554432},"watch":{"maxWatches":64,"maxChanges":256}}}}"#]].assert_eq(&offered(true));
     expect![[r#"{"bowline":{"decides":true,"version":1,"fs":{"write":{"maxBytes":33554432}}}}"#]]
         .assert_eq(&offered(false));
     let stage =

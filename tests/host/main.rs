@@ -14,6 +14,7 @@ mod cancel;
 mod commands;
 mod elicitation;
 mod file_extension;
+mod file_watches;
 mod files;
 mod host_fixture;
 mod journal;

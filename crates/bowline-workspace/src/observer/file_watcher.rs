@@ -44,6 +44,9 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// The maximum number of events read in one call. Beyond it, events are produced as fast as they are read.
 const MAX_EVENTS: usize = 1 << 20;
 
+/// How many events the watcher causes itself before it empties the queue.
+const EVENTS_BETWEEN_READS: usize = 1024;
+
 /// The limits of a watcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileWatcherOptions {
@@ -161,11 +164,14 @@ impl FileWatcher {
         DirtyPaths::Paths(paths.into_iter().collect())
     }
 
-    /// Stops watching directories that do not satisfy a condition.
+    /// Stops watching directories that do not satisfy a condition. Changes of others may then be reported by the next
+    /// [`take_events`](Self::take_events) although the queue is empty.
     pub(crate) fn retain_directories(&mut self, is_needed: impl Fn(&str) -> bool) {
         let unneeded: Vec<String> = self.watched.keys().filter(|path| !is_needed(path)).cloned().collect();
-        for path in unneeded {
-            self.unwatch_directory(&path);
+        for paths in unneeded.chunks(EVENTS_BETWEEN_READS) {
+            paths.iter().for_each(|path| self.unwatch_directory(path));
+            // The end of each watch is an event, too: many of them would overflow the queue.
+            self.read_events();
         }
     }
 

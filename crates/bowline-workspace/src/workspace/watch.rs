@@ -179,7 +179,7 @@ impl FileWatches {
         Ok(WatchSignal { queue, notifications: self.session.workspace.subscribe() })
     }
 
-    /// Begins a watch: changes from now on are reported. `was_asked` is whether the user approved this very watch.
+    /// Begins a watch: changes from now on are reported. Collect once afterwards: the signal may have been consumed. `was_asked` is whether the user approved this very watch.
     ///
     /// # Errors
     /// Fails if there are too many watches, directories or files, or if the system's limit of watches is reached.
@@ -214,7 +214,7 @@ impl FileWatches {
         Ok(watch_id(number))
     }
 
-    /// Ends a watch.
+    /// Ends a watch. Collect once afterwards: the signal may have been consumed.
     ///
     /// # Errors
     /// Fails if there is no such watch.

@@ -176,6 +176,7 @@ impl WatchTask {
                         return;
                     };
                     watches = returned;
+                    due.get_or_insert_with(|| Instant::now() + COALESCE_WINDOW);
                     // The answer names the watch, so it leaves before the notifications.
                     if let Some(cx) = unanswered
                         && run_until(ended.as_mut(), cx.answered()).await.is_none()
