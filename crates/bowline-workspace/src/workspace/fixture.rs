@@ -37,6 +37,13 @@ impl TestProject {
         Self { scratch, workspace }
     }
 
+    /// Opens the workspace as another process would.
+    pub(super) fn open_again(&self) -> Workspace {
+        let roots = Roots::open(&RootSpec::writable(self.path("")), &[]).unwrap();
+        let state = self.scratch.path().join("state");
+        Workspace::open(roots, &state, WorkspaceOptions::default()).unwrap().workspace
+    }
+
     pub(super) fn path(&self, name: &str) -> String {
         let root = self.scratch.path().canonicalize().unwrap().join("project");
         root.join(name).to_str().unwrap().to_owned()

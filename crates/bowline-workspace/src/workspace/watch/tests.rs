@@ -3,7 +3,7 @@
 //! ```text
 //! watch PATH [recursive] [glob=GLOB]    unwatch ID    collect
 //! put NAME TEXT    mkdir NAME    mv FROM TO    rm NAME    chmod NAME MODE    link NAME TARGET
-//! agent NAME TEXT    other NAME TEXT    batch OPERATIONS    undo    type NAME TEXT    save NAME    close NAME
+//! agent NAME TEXT    other NAME TEXT    process NAME TEXT    batch OPERATIONS    undo    type NAME TEXT    save NAME    close NAME
 //! read NAME    command start|end    scan SESSION    later
 //! ```
 
@@ -125,6 +125,10 @@ impl Stage {
             // As if everything so far had happened long ago.
             "later" => self.watches.last_collect_ns = i64::MAX,
             "other" => write("t"),
+            "process" => {
+                let session = self.project.open_again().session("t");
+                session.write(&path(1), &text(), &session.origin(Some(1), None)).unwrap();
+            }
             "batch" => {
                 let root = self.project.path("");
                 let operations = words[1..].join(" ").replace("$ROOT", root.trim_end_matches('/'));
@@ -431,6 +435,8 @@ scan s
 put f late
 scan t
 collect
+process g another process
+collect
 "#,
         expect![[r#"
             > watch / recursive
@@ -470,6 +476,9 @@ collect
             > collect
               w1: created /e by command
               w1: created /f by session
+            > process g another process
+            > collect
+              w1: created /g by session
         "#]],
     );
 }

@@ -150,7 +150,8 @@ fn a_scope_selects_paths() {
         /w Recursive Some("*.rs"): /w /w/a.rs /w/src/c.rs /w/src/deep/d.rs
         /w Recursive Some("src/*.rs"): /w /w/src/c.rs
         / Recursive None: /w /w/a.rs /w/b /w/src/c.rs /w/src/deep/d.rs /wide /
-    "#]].assert_eq(&table);
+    "#]]
+    .assert_eq(&table);
 }
 
 #[test]
@@ -205,7 +206,8 @@ fn states_are_compared_by_metadata() {
         type: Other
         entries: nothing
         entries and mode: Other
-    "#]].assert_eq(&table);
+    "#]]
+    .assert_eq(&table);
 }
 
 #[test]
