@@ -116,6 +116,18 @@ class Turn {
     const stale = { path, data: "lost", ifMatch: etag };
     const kind = await this.request("_bowline/fs/write", stale).catch((error) => error.data.kind);
     await this.chunk(`stale:${kind}`);
+    await this.watch(directory);
+  }
+
+  /** Watches a directory, writes a file there, and says what the client reports. */
+  async watch(directory) {
+    const { watchId } = await this.request("_bowline/fs/watch", { path: directory, glob: "watched.*" });
+    const path = `${directory}/watched.txt`;
+    const reported = new Promise((resolve) => watches.set(watchId, resolve));
+    await this.request("_bowline/fs/write", { path, data: "watched\n", createOnly: true });
+    const [{ kind, by }] = await reported;
+    await this.request("_bowline/fs/unwatch", { watchId });
+    await this.chunk(`watched:${kind},${by}`);
   }
 
   async edit({ path, old, new: replacement }) {
@@ -235,6 +247,9 @@ let clientCapabilities;
 /** What ends the wait of each session's running turn. */
 const cancels = new Map();
 
+/** What receives the first report of each watch. */
+const watches = new Map();
+
 const connection = acp
   .agent({ name: NAME })
   .onRequest(agentMethods.initialize, ({ params }) => {
@@ -251,6 +266,9 @@ const connection = acp
     // Created before anything is sent, so that a cancellation in response to the first chunk is not lost.
     const cancelled = new Promise((resolve) => cancels.set(sessionId, resolve));
     return { stopReason: await new Turn(client, sessionId, cancelled).run(text) };
+  })
+  .onNotification("_bowline/fs/changed", (params) => params, ({ params }) => {
+    watches.get(params.watchId)?.(params.changes);
   })
   .onNotification(agentMethods.session.cancel, ({ params }) => cancels.get(params.sessionId)?.())
   .connect(acp.ndJsonStream(Writable.toWeb(process.stdout), Readable.toWeb(process.stdin)));

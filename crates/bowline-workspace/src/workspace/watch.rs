@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bowline_history::changes::ChangeId;
 use bowline_history::watch::{WatchExtent, WatchScope, WatchedEntry, page_ranges, to_changes};
@@ -247,7 +247,10 @@ impl FileWatches {
             let is_running = was_running || (context.is_command_running)();
             let fallback = if is_running { ChangeAuthor::Command } else { ChangeAuthor::User };
             let mut changes = to_changes(differences, fallback);
-            changes.iter_mut().for_each(|change| watch.target.rename_as_requested(change));
+            for change in &mut changes {
+                change.path = watch.target.requested_path(&change.path);
+                change.from = change.from.as_deref().map(|from| watch.target.requested_path(from));
+            }
             let overflow = overflow || (watch.is_incomplete && !changes.is_empty());
             let pages = page_ranges(changes.len(), self.options.max_changes, overflow);
             let last = pages.len().saturating_sub(1);
@@ -313,15 +316,13 @@ impl WatchSignal {
 }
 
 impl WatchTarget {
-    /// Reports a path as the agent spelled it.
-    fn rename_as_requested(&self, change: &mut FileChange) {
-        let requested = |path: &Path| match path.strip_prefix(&self.scope.path) {
-            Ok(way) if way.as_os_str().is_empty() => self.requested.clone().into(),
+    /// Returns a canonical path of the scope as the agent spells it.
+    fn requested_path(&self, path: &Path) -> PathBuf {
+        match path.strip_prefix(&self.scope.path) {
+            Ok(way) if way.as_os_str().is_empty() => PathBuf::from(&self.requested),
             Ok(way) => Path::new(&self.requested).join(way),
             Err(_) => path.to_owned(),
-        };
-        change.path = requested(&change.path);
-        change.from = change.from.as_deref().map(requested);
+        }
     }
 }
 

@@ -237,9 +237,8 @@ fn pair_renames<K: Eq + Hash>(
 #[must_use]
 pub fn page_ranges(changes: usize, max: usize, has_overflowed: bool) -> Vec<Range<usize>> {
     let max = max.max(1);
-    let pages: Vec<Range<usize>> =
-        (0..changes).step_by(max).map(|start| start..changes.min(start + max)).collect();
-    if pages.is_empty() && has_overflowed { vec![0..0] } else { pages }
+    let count = changes.div_ceil(max).max(usize::from(has_overflowed));
+    (0..count).map(|page| page * max..changes.min((page + 1) * max)).collect()
 }
 
 #[cfg(test)]

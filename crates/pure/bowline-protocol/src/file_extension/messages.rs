@@ -644,7 +644,7 @@ pub struct FilesChangedNotification {
     pub session_id: SessionId,
     /// The watch.
     pub watch_id: WatchId,
-    /// The changes, the oldest first. Several changes of one path may be one.
+    /// The changes. Several changes of one path may be one.
     pub changes: Vec<FileChange>,
     /// Whether changes were left out: the agent has to look again at everything it watches here.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
