@@ -620,7 +620,7 @@ async fn an_agent_on_the_typescript_sdk_uses_the_file_extension() {
     expect![[r#"
         turn 1 ended: EndTurn
         says
-          offered:list,stat,read,write,batchlisted:a.txt,b.txtdirty:trueread:"two\nunsaved\n"batch:mkdir,copy,writestale:conflict
+          offered:list,stat,read,write,batch,watchlisted:a.txt,b.txtdirty:trueread:"two\nunsaved\n"batch:mkdir,copy,writestale:conflictwatched:created,agent
         question
           peer-typescript asks: change files, 3 operations at once
             read $BASE/project/b.txt
@@ -636,9 +636,17 @@ async fn an_agent_on_the_typescript_sdk_uses_the_file_extension() {
              unsaved
             +written by peer-typescript
           Asked because no rule covers it, and preset ask asks before writes
+        question
+          peer-typescript asks: write $BASE/project/watched.txt
+            write $BASE/project/watched.txt
+            new file, lines: 1
+            @@ -0,0 +1 @@
+            +watched
+          Asked because no rule covers it, and preset ask asks before writes
         journal: wrote $BASE/project/a.txt by no session
         journal: wrote $BASE/project/docs/copy.txt by $SESSION in turn 1
         journal: wrote $BASE/project/a.txt by $SESSION in turn 1
+        journal: wrote $BASE/project/watched.txt by $SESSION in turn 1
         audit: session/start allowed by nobody
         audit: turn/start allowed by nobody
         audit: fs/read allowed by preset: ask $BASE/project
@@ -648,6 +656,9 @@ async fn an_agent_on_the_typescript_sdk_uses_the_file_extension() {
         audit: fs/write allowed by person $BASE/project/docs/copy.txt
         audit: fs/write allowed by person $BASE/project/a.txt
         audit: fs/write failed by nobody $BASE/project/a.txt
+        audit: fs/read allowed by preset: ask $BASE/project
+        audit: fs/write allowed by person $BASE/project/watched.txt
+        audit: fs/write allowed by person $BASE/project/watched.txt
         audit: turn/end allowed by nobody
     "#]].assert_eq(&told);
     let text = "one\ntwo\nunsaved\nwritten by peer-typescript\n";
