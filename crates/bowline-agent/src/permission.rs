@@ -88,8 +88,20 @@ pub(crate) struct OperationRequest {
     pub(crate) action: AuditAction,
     /// Its title for a person.
     pub(crate) title: String,
-    /// The operation that the policy judges and a person is shown.
-    pub(crate) item: QuestionItem,
+    /// The operations that the policy judges and a person is shown. Each has to be allowed.
+    // Invariant: at least one.
+    pub(crate) items: Vec<QuestionItem>,
+}
+
+impl OperationRequest {
+    fn operations(&self) -> impl Iterator<Item = &Operation> {
+        self.items.iter().map(|item| &item.operation)
+    }
+
+    /// Returns whether it changes or runs something.
+    fn is_mutating(&self) -> bool {
+        self.operations().any(|operation| operation.kind != OperationKind::Read)
+    }
 }
 
 /// Why an operation may not be done.
@@ -197,7 +209,7 @@ impl Permissions {
         let holder = self.holder(turn);
         let mut authorization = self.new_authorization(&holder, request).await?;
         let approvals = self.approvals().await.map_err(rules_unusable)?;
-        let ruling = self.judge_operation(approvals, &holder, &request.item.operation).await?;
+        let ruling = self.judge_operations(approvals, &holder, request).await?;
         match ruling.effect {
             Effect::Allow => {
                 authorization.set_decider(OperationApproval::from_ruling(&ruling).decision_source());
@@ -241,7 +253,9 @@ impl Permissions {
         let approvals = self.approvals().await.map_err(rules_unusable)?.clone();
         let mut entry = AuditEntry::new(now(), request.action.clone());
         (entry.session, entry.turn) = (Some(holder.session.clone()), holder.turn);
-        entry.subject = AuditSubject::from(&request.item.operation.target);
+        if let Some(operation) = request.operations().next() {
+            entry.subject = AuditSubject::from(&operation.target);
+        }
         let log = Some(Box::new(AuthorizationLog { approvals, entry, started: Instant::now() }));
         Ok(Authorization { permissions: self.clone(), log, is_exact: false })
     }
@@ -256,7 +270,7 @@ impl Permissions {
     ) -> Result<Authorization, Denial> {
         if self.is_decided_by_client(backend) {
             let mut authorization = self.client_authorization();
-            if request.item.operation.kind != OperationKind::Read {
+            if request.is_mutating() {
                 authorization.check_mode_allows_changes().await?;
             }
             return Ok(authorization);
@@ -287,12 +301,11 @@ impl Permissions {
         if let Some(log) = &mut authorization.log {
             log.entry.call = cx.reporter.wire_id(&call.id).ok().map(|id| id.0.to_string());
         }
-        let operation = request.item.operation.clone();
-        if operation.kind != OperationKind::Read {
+        if request.is_mutating() {
             authorization.check_mode_allows_changes().await?;
         }
         let approvals = self.approvals().await.map_err(rules_unusable)?.clone();
-        let ruling = self.judge_operation(&approvals, &holder, &operation).await?;
+        let ruling = self.judge_operations(&approvals, &holder, &request).await?;
         if ruling.effect == Effect::Allow {
             authorization.set_decider(OperationApproval::from_ruling(&ruling).decision_source());
             return Ok(authorization);
@@ -300,7 +313,7 @@ impl Permissions {
         // An earlier session answer counts only where the rules still ask: a later denial wins.
         let mut warnings = Vec::new();
         if ruling.effect == Effect::Ask
-            && let Some((choice, answered_definition)) = self.find_session_answer(&operation)
+            && let Some((choice, answered_definition)) = self.find_session_answer(&request)
         {
             authorization.set_decider(DecisionSource::Client);
             match choice {
@@ -321,8 +334,8 @@ impl Permissions {
             call: Some(call.id.clone()),
             agent: None,
             trigger: QuestionTrigger::UnrequestedOperation,
-            title: request.title,
-            items: vec![request.item],
+            title: request.title.clone(),
+            items: request.items.clone(),
             warnings,
             agent_options: Vec::new(),
             resolved_operations: Vec::new(),
@@ -336,7 +349,7 @@ impl Permissions {
                 (AnswerChoice::Allow, Ok(_)) | (AnswerChoice::Deny, Err(ApprovalError::Person { .. }))
             )
         {
-            self.store_session_answer(&operation, choice, definition);
+            self.store_session_answer(&request, choice, definition);
         }
         match (approval, special) {
             (Ok(approval), _) => {
@@ -362,49 +375,56 @@ impl Permissions {
         }
     }
 
-    /// Returns the ruling of the policy, from a thread that may block on the disk.
-    async fn judge_operation(
+    /// Returns the strictest ruling of the policy, from a thread that may block on the disk.
+    async fn judge_operations(
         &self,
         approvals: &Approvals,
         holder: &GrantHolder,
-        operation: &Operation,
+        request: &OperationRequest,
     ) -> Result<PolicyDecision, Denial> {
-        let (approvals, holder, operation) = (approvals.clone(), holder.clone(), operation.clone());
+        let (approvals, holder) = (approvals.clone(), holder.clone());
+        let operations: Vec<Operation> = request.operations().cloned().collect();
         let judged = spawn_blocking(move || {
-            let ruling = approvals.judge(&holder, &operation)?;
-            Ok::<_, PolicyError>((ruling, approvals.policy()?.preset))
+            let mut strictest: Option<PolicyDecision> = None;
+            for operation in &operations {
+                let ruling = approvals.judge(&holder, operation)?;
+                if strictest.as_ref().is_none_or(|known| ruling.effect > known.effect) {
+                    strictest = Some(ruling);
+                }
+            }
+            Ok::<_, PolicyError>((strictest, approvals.policy()?.preset))
         });
         let judged = judged.await.map_err(|error| rules_unusable(error.to_string()))?;
         let (ruling, preset) =
             judged.map_err(|error| rules_unusable(format!("the user's rules cannot be used: {error}")))?;
         self.log_stricter_preset(preset);
-        Ok(ruling)
+        ruling.ok_or_else(|| rules_unusable("there is nothing to judge".to_owned()))
     }
 
     /// Returns the user's answer for the session, and the tool definition it was about.
-    fn find_session_answer(&self, operation: &Operation) -> Option<(AnswerChoice, Option<ContentHash>)> {
-        let OperationTarget::Described(text) = &operation.target else { return None };
+    fn find_session_answer(&self, request: &OperationRequest) -> Option<(AnswerChoice, Option<ContentHash>)> {
+        let text = described_operation(request)?;
         let state = self.state();
-        let answer = state.session_answers.iter().find(|answer| answer.description == *text)?;
+        let answer = state.session_answers.iter().find(|answer| answer.description == text)?;
         Some((answer.choice, answer.definition))
     }
 
     fn store_session_answer(
         &self,
-        operation: &Operation,
+        request: &OperationRequest,
         choice: AnswerChoice,
         definition: Option<ContentHash>,
     ) {
-        if let OperationTarget::Described(text) = &operation.target {
+        if let Some(text) = described_operation(request) {
             let answers = &mut self.state().session_answers;
-            answers.retain(|answer| answer.description != *text);
+            answers.retain(|answer| answer.description != text);
             if answers.len() >= MAX_SESSION_ANSWERS {
                 // Denials are evicted last.
                 let oldest =
                     answers.iter().position(|answer| answer.choice == AnswerChoice::Allow).unwrap_or(0);
                 answers.remove(oldest);
             }
-            answers.push_back(SessionAnswer { description: text.clone(), definition, choice });
+            answers.push_back(SessionAnswer { description: text.to_owned(), definition, choice });
         }
     }
 
@@ -433,6 +453,16 @@ impl Permissions {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the description of an operation that no rule can describe.
+fn described_operation(request: &OperationRequest) -> Option<&str> {
+    match request.items.as_slice() {
+        [QuestionItem { operation: Operation { target: OperationTarget::Described(text), .. }, .. }] => {
+            Some(text)
+        }
+        _ => None,
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
 use bowline_policy::paths::{self, Access, AdmissionError, LexicalPath, PathError, Root, RootMode};
 use bowline_protocol::capabilities::{ClientCapabilityGate, ClientMethod};
-use bowline_protocol::file_extension::LIST_METHOD;
+use bowline_protocol::file_extension::{BATCH_METHOD, LIST_METHOD, STAT_METHOD};
 use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::SessionId;
@@ -24,6 +24,7 @@ use bowline_workspace::workspace::{TextSource, Workspace};
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 
+mod batch;
 mod client;
 mod client_texts;
 mod disk_checks;
@@ -34,6 +35,7 @@ mod search;
 mod terminals;
 mod workspace_server;
 
+pub use batch::{BatchFailure, BatchWrite, ClientContent, LocalPreview, WrittenText};
 pub use client::{ClientFiles, ClientTerminals, ClientTimeouts, CommandEnd};
 pub use disk_comparison::DiskComparison;
 pub use error::{FileAbsence, RuntimeError};
@@ -101,6 +103,10 @@ pub struct BackendChoice {
     pub terminal: Backend,
     /// Listing directories.
     pub list: Backend,
+    /// Describing files.
+    pub stat: Backend,
+    /// Changing several files at once, and moving and deleting them.
+    pub batch: Backend,
 }
 
 impl BackendChoice {
@@ -120,6 +126,8 @@ impl BackendChoice {
             write: backend_for(ClientMethod::WriteTextFile),
             terminal: backend_for(ClientMethod::CreateTerminal),
             list: backend_for(ClientMethod::ListDirectory),
+            stat: backend_for(ClientMethod::StatFile),
+            batch: backend_for(ClientMethod::BatchFiles),
         }
     }
 
@@ -155,6 +163,8 @@ impl BackendChoice {
         } else {
             lines.push(format!("listing and searching: {}", without_method(self.read)));
         }
+        lines.push(line("file metadata", self.stat, STAT_METHOD));
+        lines.push(line("moving, deleting, writing several files", self.batch, BATCH_METHOD));
         lines
     }
 }

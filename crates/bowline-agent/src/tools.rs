@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bowline_conversation::conversation::{ToolResult, ToolSpec, ToolUse};
 use bowline_history::ledger::Ledger;
 use bowline_policy::mode::AgentMode;
-use bowline_policy::operation::{Operation, OperationTarget};
+use bowline_policy::operation::OperationTarget;
 use bowline_text::display;
 use bowline_tools::tools::write::ReportedTexts;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 mod active_call;
+mod batch;
 mod commands;
 mod linked_files;
 pub mod mcp;
@@ -30,7 +31,7 @@ mod write;
 
 pub use linked_files::LinkedFiles;
 
-use crate::permission::Permissions;
+use crate::permission::{OperationRequest, Permissions};
 use crate::reporter::Reporter;
 use crate::runtime::{Backend, SessionRuntime};
 use active_call::{ActiveCall, CallStop, ToolOutput};
@@ -238,10 +239,24 @@ impl ToolboxInner {
         ) {
             return workspace_server::call_workspace_tool(active_call, workspace, name).await;
         }
+        let choice = self.runtime.backend_choice();
+        if tool.is_batch() && choice.write == Backend::Workspace {
+            let reason = "the client's workspace server, which writes the files, does not offer this: write or edit the \
+                          files one by one";
+            return Err(reason.to_owned().into());
+        }
         match tool {
             BuiltinTool::Read(backend) => read::read_file(active_call, backend).await,
             BuiltinTool::Write(backends) => write::write_file(active_call, backends).await,
             BuiltinTool::Edit(backends) => write::edit_file(active_call, backends).await,
+            BuiltinTool::WriteFiles => batch::write_files(active_call).await,
+            BuiltinTool::Append(_) if choice.batch == Backend::Client => {
+                batch::append_file(active_call).await
+            }
+            BuiltinTool::Append(backends) => write::append_file(active_call, backends).await,
+            BuiltinTool::Delete => batch::delete_file(active_call).await,
+            BuiltinTool::Move => batch::move_file(active_call).await,
+            BuiltinTool::Stat => search::stat_file(active_call).await,
             BuiltinTool::List => search::list_directory(active_call).await,
             BuiltinTool::Search => search::search_text(active_call).await,
             BuiltinTool::Execute(backend) => commands::execute(active_call, backend).await,
@@ -270,12 +285,13 @@ impl ToolboxInner {
     pub(crate) async fn explain_out_of_reach(
         &self,
         backend: Backend,
-        operation: &Operation,
+        request: &OperationRequest,
     ) -> Option<String> {
-        let (Backend::Local, OperationTarget::OutsideRoots { requested }) = (backend, &operation.target)
-        else {
-            return None;
-        };
+        let outside = request.items.iter().find_map(|item| match &item.operation.target {
+            OperationTarget::OutsideRoots { requested } => Some(requested),
+            _ => None,
+        });
+        let requested = outside.filter(|_| backend == Backend::Local)?;
         let names = self.runtime.root_names().await.join(", ");
         Some(format!(
             "{} lies outside the session's directories ({}), and nothing else can be read on the agent's own machine; \

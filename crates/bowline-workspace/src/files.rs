@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowline_history::changes::ChangeId;
 use bowline_history::ledger::WriteVerdict;
+use bowline_protocol::file_extension::{FileType, StatFileResponse};
 use bowline_protocol::rpc_error::RpcError;
+use bowline_storage::clock::format_iso8601;
 use bowline_text::lines::LineWindow;
+use bowline_text::time::Timestamp;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
@@ -60,6 +63,34 @@ impl From<WriteOutcome> for TextWriteOutcome {
         let notes = written.notes();
         Self { text: Some(written.text), verdict: written.verdict, change: written.change, notes }
     }
+}
+
+/// Describes a file or directory for a model, in one sentence.
+#[must_use]
+pub fn describe_stat(path: &str, stat: &StatFileResponse) -> String {
+    let mut parts = vec![match stat.file_type {
+        FileType::File => format!("a file of {} bytes", stat.size),
+        FileType::Directory => "a directory".to_owned(),
+        FileType::Symlink => "a symbolic link".to_owned(),
+        FileType::Other => "neither a file nor a directory".to_owned(),
+    }];
+    match &stat.encoding {
+        Some(encoding) => parts.push(format!("text in {encoding}")),
+        // Without an etag it was not read, so this is not known.
+        None if stat.file_type == FileType::File && stat.etag.is_some() && !stat.dirty => {
+            parts.push("not text".to_owned());
+        }
+        None => {}
+    }
+    parts.extend(stat.mode.map(|mode| format!("mode {mode:o}")));
+    parts.extend(stat.modified_at_ms.map(|time| format!("changed {}", format_iso8601(Timestamp(time)))));
+    if stat.dirty {
+        parts.push("with unsaved text, which counts".to_owned());
+    }
+    if stat.read_only {
+        parts.push("read-only".to_owned());
+    }
+    format!("{path} is {}.", parts.join(", "))
 }
 
 /// A backend for the files of one session.

@@ -16,7 +16,8 @@ use agent_client_protocol_schema::v1::{
 use anyhow::Result;
 use bowline_protocol::capabilities::version;
 use bowline_protocol::file_extension::{
-    DirectoryEntry, FileCapabilities, FileLimits, FileType, ListDirectoryRequest, ListDirectoryResponse,
+    BatchFilesRequest, BatchFilesResponse, DirectoryEntry, FileCapabilities, FileError, FileLimits, FileType,
+    ListDirectoryRequest, ListDirectoryResponse, StatFileRequest, StatFileResponse,
 };
 use bowline_protocol::rpc_error::RpcError;
 use bowline_text::lines::{LineWindow, slice_lines};
@@ -26,6 +27,7 @@ use bowline_wire::{
 use serde_json::json;
 use tokio::sync::Notify;
 
+mod batch;
 mod format;
 
 /// The client capabilities of an editor.
@@ -39,13 +41,15 @@ pub struct EditorCapabilities {
     pub terminal: bool,
     /// Listing directories, by the file extension.
     pub list: bool,
+    /// Metadata and batches, by the file extension.
+    pub batch: bool,
 }
 
 impl EditorCapabilities {
     /// Every capability of ACP itself.
-    pub const ALL: Self = Self { read: true, write: true, terminal: true, list: false };
+    pub const ALL: Self = Self { read: true, write: true, terminal: true, list: false, batch: false };
     /// No capability.
-    pub const NONE: Self = Self { read: false, write: false, terminal: false, list: false };
+    pub const NONE: Self = Self { read: false, write: false, terminal: false, list: false, batch: false };
 }
 
 /// The number of entries on a page of a listing.
@@ -66,6 +70,8 @@ pub enum EditorFault {
     StallAfterActing,
     /// Does nothing until the request is cancelled, then acts on it and responds.
     ActAfterCancel,
+    /// None: serves the request, so that a later one meets the next fault.
+    Serve,
 }
 
 /// The user's answer to a permission request.
@@ -170,12 +176,17 @@ impl FakeEditor {
 
     /// Returns the editor's `initialize` request.
     pub fn initialize_request(&self) -> InitializeRequest {
-        let EditorCapabilities { read, write, terminal, list } = self.capabilities;
+        let EditorCapabilities { read, write, terminal, list, batch } = self.capabilities;
         let files = FileSystemCapabilities::new().read_text_file(read).write_text_file(write);
         let mut capabilities = ClientCapabilities::new().fs(files).terminal(terminal);
-        if list {
+        if list || batch {
             let all = FileCapabilities::with_limits(&FileLimits::DEFAULT);
-            let offered = FileCapabilities { list: all.list, ..FileCapabilities::default() };
+            let offered = FileCapabilities {
+                list: all.list.filter(|_| list),
+                stat: all.stat.filter(|_| batch),
+                batch: all.batch.filter(|_| batch),
+                ..FileCapabilities::default()
+            };
             offered.insert_into(capabilities.meta.get_or_insert_default());
         }
         InitializeRequest::new(version::LATEST).client_capabilities(capabilities)
@@ -314,7 +325,7 @@ impl FakeEditor {
                 drop(self.wait_for_cancel(method, cx).await);
                 return operation.await;
             }
-            None => {}
+            Some(EditorFault::Serve) | None => {}
         }
         let answer = tokio::select! {
             biased;
@@ -418,6 +429,39 @@ impl Client for FakeEditor {
             Ok(ListDirectoryResponse { truncated: !is_last, next_cursor, entries })
         };
         self.serve("_bowline/fs/list", &cx, format!("{}{after}", request.path.display()), list).await
+    }
+
+    async fn stat_file(
+        &self,
+        request: StatFileRequest,
+        cx: ClientContext,
+    ) -> Result<StatFileResponse, Error> {
+        let path = request.path.display().to_string();
+        let stat = async {
+            let missing = || FileError::NotFound { path: path.clone() };
+            let text = self.document(&path).ok_or_else(missing)?;
+            let mut stat = StatFileResponse::new(FileType::File, text.len() as u64);
+            (stat.encoding, stat.dirty) = (Some("UTF-8".to_owned()), true);
+            Ok(stat)
+        };
+        self.serve("_bowline/fs/stat", &cx, path.clone(), stat).await
+    }
+
+    async fn batch_files(
+        &self,
+        request: BatchFilesRequest,
+        cx: ClientContext,
+    ) -> Result<BatchFilesResponse, Error> {
+        let line = batch::format_operations(&request.operations);
+        let run = async {
+            let operations = request.into_operations(&FileLimits::DEFAULT)?;
+            let mut state = self.state();
+            let (documents, results) =
+                batch::apply_operations(&state.documents, operations, state.formatter.as_deref())?;
+            state.documents = documents;
+            Ok(BatchFilesResponse::new(results))
+        };
+        self.serve("_bowline/fs/batch", &cx, line, run).await
     }
 
     async fn read_text_file(

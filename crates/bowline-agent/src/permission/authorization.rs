@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bowline_access::approvals::Approvals;
-use bowline_policy::audit::{AuditDecision, AuditEntry, DecisionSource};
+use bowline_policy::audit::{AuditDecision, AuditEntry, AuditSubject, DecisionSource};
 use bowline_text::hash::ContentHash;
 use tokio::task::spawn_blocking;
 
@@ -69,6 +69,16 @@ impl Authorization {
         }
         let decision = if failure.is_some() { AuditDecision::Failed } else { AuditDecision::Allowed };
         self.record(decision, failure).await
+    }
+
+    /// Records the outcome of an operation for one of its files; the others follow.
+    pub(crate) async fn record_file(&mut self, path: &str, outcome: OperationOutcome) -> Result<(), String> {
+        if let Some(AuthorizationLog { entry, .. }) = self.log.as_deref_mut() {
+            entry.subject = AuditSubject::Path { requested: path.to_owned(), resolved: None };
+            entry.bytes = outcome.bytes.map(|bytes| bytes as u64);
+            (entry.before, entry.after) = (outcome.hash_before, outcome.hash_after);
+        }
+        self.record(AuditDecision::Allowed, None).await
     }
 
     /// Returns whether the client judges the operation.

@@ -205,9 +205,11 @@ fn offered_options(question: &Question, cwd: &str) -> Vec<OfferedOption> {
         _ => None,
     });
     let mut offers = vec![offer("allow_once", "Allow once", AllowOnce)];
+    // A rule for one file of several would allow less than it seems to.
     let narrow = question
         .suggestions
         .first()
+        .filter(|_| question.items.len() == 1)
         .and_then(|suggestion| Some((suggestion, describe_coverage(suggestion, kind, cwd)?)));
     if let Some((narrow, coverage)) = &narrow {
         let name = format!("Always allow {coverage}");

@@ -28,7 +28,7 @@ use super::RuntimeError;
 use crate::agent_options::{AgentOptions, LogSink};
 
 /// Runs a call to the client with a timeout; dropping the future cancels the request.
-async fn with_timeout<T>(
+pub(super) async fn with_timeout<T>(
     method: ClientMethod,
     limit: Duration,
     call: impl Future<Output = Result<T, CallError>>,
@@ -74,9 +74,9 @@ impl ClientTimeouts {
 /// The files of a session, served by its client.
 #[derive(Debug, Clone)]
 pub struct ClientFiles {
-    client: ClientHandle,
-    session: SessionId,
-    timeouts: ClientTimeouts,
+    pub(super) client: ClientHandle,
+    pub(super) session: SessionId,
+    pub(super) timeouts: ClientTimeouts,
     quirks: QuirkMode,
     log: LogSink,
 }

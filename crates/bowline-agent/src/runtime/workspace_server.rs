@@ -101,6 +101,8 @@ impl BackendChoice {
             write: choose(self.write, serves.can_write),
             terminal: choose(self.terminal, serves.can_run && shell),
             list: choose(self.list, read == Backend::Workspace),
+            stat: choose(self.stat, serves.can_stat),
+            batch: choose(self.batch, serves.can_batch),
         }
     }
 }

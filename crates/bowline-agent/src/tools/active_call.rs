@@ -243,8 +243,9 @@ impl<'w> ActiveCall<'w> {
         title: &str,
     ) -> Result<OperationRequest, CallStop> {
         let item = QuestionItem::new(self.file_operation(operation::OperationKind::Read, path).await?);
-        let request = OperationRequest { action: AuditAction::Read, title: title.to_owned(), item };
-        match self.toolbox.explain_out_of_reach(backend, &request.item.operation).await {
+        let request =
+            OperationRequest { action: AuditAction::Read, title: title.to_owned(), items: vec![item] };
+        match self.toolbox.explain_out_of_reach(backend, &request).await {
             Some(message) => {
                 Err(self.toolbox.permissions.record_refusal(self.cx, &request, message).await.into())
             }

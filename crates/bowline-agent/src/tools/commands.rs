@@ -73,8 +73,11 @@ pub(crate) async fn execute(active_call: &ActiveCall<'_>, backend: Backend) -> R
         .await?;
     let inspected = inspect_command(active_call, spec).await;
     let operation = Operation { kind: OperationKind::Execute, target: OperationTarget::Command(inspected) };
-    let request =
-        OperationRequest { action: AuditAction::TerminalCreate, title, item: QuestionItem::new(operation) };
+    let request = OperationRequest {
+        action: AuditAction::TerminalCreate,
+        title,
+        items: vec![QuestionItem::new(operation)],
+    };
     let authorization =
         active_call.toolbox.permissions.authorize(backend, active_call.call, active_call.cx, request).await;
     let mut authorization = authorization.map_err(|denial| CallStop::from(denial).with_content(preview))?;

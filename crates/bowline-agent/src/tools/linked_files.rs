@@ -100,7 +100,7 @@ impl LinkedFiles {
         let operation = self.runtime().file_operation(OperationKind::Read, path).await?;
         let title = format!("{verb} {}", self.runtime().display_path(path.as_str()));
         let request =
-            OperationRequest { action: AuditAction::Read, title, item: QuestionItem::new(operation) };
+            OperationRequest { action: AuditAction::Read, title, items: vec![QuestionItem::new(operation)] };
         let call = match &self.ask_policy {
             AskPolicy::User(_) => {
                 let id = format!("linked {}", self.next_call.fetch_add(1, Ordering::Relaxed));
@@ -163,7 +163,7 @@ impl LinkedFiles {
                 Ok(RulesOutcome::Undecided(authorization)) => authorization,
                 Err(denial) => return Err(self.denial_failure(denial)),
             };
-        if let Some(message) = toolbox.explain_out_of_reach(backend, &request.item.operation).await {
+        if let Some(message) = toolbox.explain_out_of_reach(backend, &request).await {
             return Err(self.denial_failure(authorization.deny(message, None).await));
         }
         // One question at a time: a prompt may have many links.

@@ -87,8 +87,11 @@ pub(crate) async fn call_mcp_tool(
         .await?;
     let operation =
         Operation { kind: OperationKind::Execute, target: OperationTarget::Described(name.clone()) };
-    let request =
-        OperationRequest { action: AuditAction::from("mcp/call"), title, item: QuestionItem::new(operation) };
+    let request = OperationRequest {
+        action: AuditAction::from("mcp/call"),
+        title,
+        items: vec![QuestionItem::new(operation)],
+    };
     let definition = spec.definition_hash();
     let authorization = active_call
         .toolbox

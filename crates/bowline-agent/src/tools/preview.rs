@@ -49,6 +49,11 @@ pub(crate) fn preview_replacement(path: &str, text: &str) -> Vec<ToolCallContent
     content
 }
 
+/// Returns a text that is appended to a file.
+pub(crate) fn preview_addition(text: &str) -> Vec<ToolCallContent> {
+    verbatim_content(text, "the text")
+}
+
 fn verbatim_content(text: &str, subject: &str) -> Vec<ToolCallContent> {
     let escaped: Vec<String> = text.lines().map(|line| display::escape_line(line, usize::MAX)).collect();
     let escaped = escaped.join("\n");

@@ -4,6 +4,7 @@ use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::ToolKind;
 use bowline_text::display;
 use bowline_tools::tools::describe::{count_noun, hidden_character_warning};
+use bowline_workspace::files::describe_stat;
 use bowline_workspace::list::{ListEntry, ListOptions, Listing};
 use bowline_workspace::search::{CaseMode, SearchQuery};
 use bowline_workspace::walker;
@@ -38,7 +39,7 @@ pub(crate) async fn list_directory(active_call: &ActiveCall<'_>) -> Result<ToolO
         .await?;
     let backend = active_call.runtime().backend_choice().list;
     if backend == Backend::Local {
-        check_project_is_local(active_call).await?;
+        check_project_is_local(active_call, "listed and searched").await?;
     }
     let request = active_call.read_request(backend, &path, &title).await?;
     let authorization =
@@ -54,11 +55,45 @@ pub(crate) async fn list_directory(active_call: &ActiveCall<'_>) -> Result<ToolO
     Ok(ToolOutput { content: Some(excerpt(&text)), text, raw_output: Some(output), ..ToolOutput::default() })
 }
 
+/// Runs the tool that describes a file.
+pub(crate) async fn stat_file(active_call: &ActiveCall<'_>) -> Result<ToolOutput, CallStop> {
+    let fields = active_call.fields()?;
+    let path = active_call.resolve_path(fields.required_text("path")?)?;
+    let display_path = active_call.display_path(&path);
+    let title = format!("Look at {display_path}");
+    let input = json!({ "path": path.as_str() });
+    active_call
+        .announce(&title, ToolKind::Read, |call| call.raw_input(input).locations(vec![location(&path, None)]))
+        .await?;
+    let choice = active_call.runtime().backend_choice();
+    if choice.stat == Backend::Local {
+        check_project_is_local(active_call, "described").await?;
+    }
+    let request = active_call.read_request(choice.stat, &path, &title).await?;
+    let permissions = &active_call.toolbox.permissions;
+    let authorization = permissions.authorize(choice.stat, active_call.call, active_call.cx, request).await?;
+    active_call.mark_running().await;
+    let result = active_call.runtime().stat(path.as_str()).await;
+    let failure = result.as_ref().err().map(ToString::to_string);
+    authorization.record_outcome(OperationOutcome { failure, ..OperationOutcome::default() }).await?;
+    let stat = result.map_err(|error| error.describe_for_model(choice.stat, display_path))?;
+    let mut text = describe_stat(display_path, &stat);
+    // This machine does not know the unsaved text of an editor.
+    if (choice.read, choice.stat) == (Backend::Client, Backend::Local) {
+        text.push_str(" The editor may have unsaved text of it.");
+    }
+    let output = json!({ "servedBy": choice.stat.as_str(), "size": stat.size });
+    Ok(ToolOutput { content: Some(excerpt(&text)), text, raw_output: Some(output), ..ToolOutput::default() })
+}
+
 /// Checks, as far as possible, that the project is on this machine: another one must not be mistaken for it.
-async fn check_project_is_local(active_call: &ActiveCall<'_>) -> Result<(), CallStop> {
+pub(super) async fn check_project_is_local(
+    active_call: &ActiveCall<'_>,
+    participle: &str,
+) -> Result<(), CallStop> {
     let Some(absent) = active_call.runtime().find_absent_file().await else { return Ok(()) };
     Err(format!(
-        "only files of the agent's own machine can be listed and searched, and {} is not on it, which the editor has: \
+        "only files of the agent's own machine can be {participle}, and {} is not on it, which the editor has: \
          the project is on another machine. (If that file is only not saved yet, read another one and try again.)",
         active_call.runtime().display_path(&absent)
     )
@@ -119,7 +154,7 @@ pub(crate) async fn search_text(active_call: &ActiveCall<'_>) -> Result<ToolOutp
             call.raw_input(input).locations(vec![location(target, None)])
         })
         .await?;
-    check_project_is_local(active_call).await?;
+    check_project_is_local(active_call, "listed and searched").await?;
     let request = active_call.read_request(Backend::Local, target, &title).await?;
     let authorization = active_call
         .toolbox

@@ -3,8 +3,10 @@
 use bowline_conversation::conversation::ToolSpec;
 use bowline_policy::mode::AgentMode;
 use bowline_tools::tools::schema::{
-    EDIT_DESCRIPTION, LIST_DESCRIPTION, READ_DESCRIPTION, RUN_DESCRIPTION, WRITE_DESCRIPTION, edit_schema,
-    integer, list_schema, object, read_schema, run_schema, search_schema, string, string_enum, write_schema,
+    APPEND_DESCRIPTION, DELETE_DESCRIPTION, EDIT_DESCRIPTION, LIST_DESCRIPTION, MOVE_DESCRIPTION,
+    READ_DESCRIPTION, RUN_DESCRIPTION, STAT_DESCRIPTION, WRITE_DESCRIPTION, WRITE_FILES_DESCRIPTION,
+    append_schema, delete_schema, edit_schema, integer, list_schema, move_schema, object, read_schema,
+    run_schema, search_schema, stat_schema, string, string_enum, write_files_schema, write_schema,
 };
 use serde_json::{Value, json};
 
@@ -18,6 +20,11 @@ pub(crate) enum BuiltinTool {
     Read(Backend),
     Write(FileBackends),
     Edit(FileBackends),
+    WriteFiles,
+    Append(FileBackends),
+    Delete,
+    Move,
+    Stat,
     List,
     Search,
     Execute(Backend),
@@ -31,8 +38,15 @@ impl BuiltinTool {
     pub(crate) fn is_mutating(self) -> bool {
         match self {
             Self::Write(_) | Self::Edit(_) | Self::Execute(_) => true,
-            Self::Read(_) | Self::List | Self::Search | Self::Output | Self::Kill | Self::Plan => false,
+            Self::WriteFiles | Self::Append(_) | Self::Delete | Self::Move => true,
+            Self::Read(_) | Self::Stat | Self::List | Self::Search => false,
+            Self::Output | Self::Kill | Self::Plan => false,
         }
+    }
+
+    /// Returns whether it changes files by a batch where the client offers that.
+    pub(crate) fn is_batch(self) -> bool {
+        matches!(self, Self::WriteFiles | Self::Append(_) | Self::Delete | Self::Move)
     }
 }
 
@@ -61,7 +75,9 @@ pub(crate) fn build_tools(set: ToolSet, choice: BackendChoice, shell: bool) -> V
         ToolSet::Transparent => transparent_tools(choice, shell),
         ToolSet::Dual => dual_tools(choice, shell),
     };
+    tools.extend(batch_tools(set, choice));
     tools.push(named_tool("list_directory", BuiltinTool::List, LIST_DESCRIPTION, list_schema()));
+    tools.push(named_tool("stat_file", BuiltinTool::Stat, STAT_DESCRIPTION, stat_schema()));
     tools.push(named_tool(
         "search_text",
         BuiltinTool::Search,
@@ -175,6 +191,42 @@ fn dual_tools(choice: BackendChoice, shell: bool) -> Vec<NamedTool> {
         tools.push(named_tool("bash", BuiltinTool::Execute(Backend::Local), text.trim(), run_schema()));
     }
     tools
+}
+
+/// Returns the tools that change several files, or move and delete them. They are the same in both sets: the client's
+/// machine is used where it can be.
+fn batch_tools(set: ToolSet, choice: BackendChoice) -> Vec<NamedTool> {
+    let append_backends = match set {
+        ToolSet::Transparent => FileBackends { read: Some(choice.read), write: choice.write },
+        ToolSet::Dual if choice.read == Backend::Client && choice.write == Backend::Client => {
+            FileBackends { read: Some(Backend::Client), write: Backend::Client }
+        }
+        ToolSet::Dual => FileBackends { read: Some(Backend::Local), write: Backend::Local },
+    };
+    let machine = |backend: Backend| match set {
+        ToolSet::Transparent => "",
+        ToolSet::Dual if backend == Backend::Client => USER_MACHINE,
+        ToolSet::Dual => AGENT_MACHINE,
+    };
+    let append_machine =
+        if choice.batch == Backend::Client { Backend::Client } else { append_backends.write };
+    [
+        ("write_files", BuiltinTool::WriteFiles, choice.batch, WRITE_FILES_DESCRIPTION, write_files_schema()),
+        (
+            "append_file",
+            BuiltinTool::Append(append_backends),
+            append_machine,
+            APPEND_DESCRIPTION,
+            append_schema(),
+        ),
+        ("delete_file", BuiltinTool::Delete, choice.batch, DELETE_DESCRIPTION, delete_schema()),
+        ("move_file", BuiltinTool::Move, choice.batch, MOVE_DESCRIPTION, move_schema()),
+    ]
+    .into_iter()
+    .map(|(name, tool, backend, text, schema)| {
+        named_tool(name, tool, format!("{} {text}", machine(backend)).trim(), schema)
+    })
+    .collect()
 }
 
 /// Explains why no tool has this name, and what to use instead.

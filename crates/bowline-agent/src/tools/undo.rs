@@ -38,7 +38,14 @@ impl Toolbox {
     /// Returns whether changes can be undone here: the client is responsible for its own.
     #[must_use]
     pub fn can_undo(&self) -> bool {
-        self.runtime().backend_choice().write == Backend::Local
+        let choice = self.runtime().backend_choice();
+        choice.write == Backend::Local || self.is_undo_partial()
+    }
+
+    /// Returns whether an editor writes single files, so that only batches can be undone here.
+    fn is_undo_partial(&self) -> bool {
+        let choice = self.runtime().backend_choice();
+        (choice.write, choice.batch) == (Backend::Client, Backend::Local)
     }
 
     /// Undoes changes of the session, and describes the result. `turn` is the number of the requesting turn.
@@ -87,7 +94,11 @@ impl Toolbox {
             selections.iter().map(|selection| session.undo(selection, &origin)).collect::<Result<Vec<_>, _>>()
         });
         let outcomes = task.await.map_err(|error| RpcError::Internal { reason: error.to_string() })?;
-        Ok(self.describe_undo(&outcomes?))
+        let mut text = self.describe_undo(&outcomes?);
+        if self.is_undo_partial() {
+            text.push_str("\nThe editor takes back by itself what was written through it.\n");
+        }
+        Ok(text)
     }
 
     fn describe_undo(&self, outcomes: &[UndoOutcome]) -> String {

@@ -17,8 +17,10 @@ use bowline_text::edits::SearchReplaceEdit;
 use bowline_text::lines::LineWindow;
 use bowline_tools::mcp_tools::McpCallOutput;
 use bowline_tools::mcp_tools::workspace::{
-    EDIT_TOOL, KILL_TOOL, LIST_TOOL, OUTPUT_TOOL, READ_TOOL, RUN_TOOL, SEARCH_TOOL, WRITE_TOOL,
+    APPEND_TOOL, DELETE_TOOL, EDIT_TOOL, KILL_TOOL, LIST_TOOL, MOVE_TOOL, OUTPUT_TOOL, READ_TOOL, RUN_TOOL,
+    SEARCH_TOOL, STAT_TOOL, WRITE_FILES_TOOL, WRITE_TOOL,
 };
+use bowline_tools::tools::describe::count_noun;
 use bowline_tools::tools::input::ToolInputFields;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
@@ -42,6 +44,11 @@ pub(crate) fn workspace_tool_name(tool: BuiltinTool, choice: BackendChoice) -> O
         BuiltinTool::Search => (SEARCH_TOOL, choice.read),
         BuiltinTool::Write(_) => (WRITE_TOOL, choice.write),
         BuiltinTool::Edit(_) => (EDIT_TOOL, choice.write),
+        BuiltinTool::Stat => (STAT_TOOL, choice.stat),
+        BuiltinTool::WriteFiles => (WRITE_FILES_TOOL, choice.batch),
+        BuiltinTool::Append(_) => (APPEND_TOOL, choice.batch),
+        BuiltinTool::Delete => (DELETE_TOOL, choice.batch),
+        BuiltinTool::Move => (MOVE_TOOL, choice.batch),
         BuiltinTool::Execute(_) => (RUN_TOOL, choice.terminal),
         BuiltinTool::Output => (OUTPUT_TOOL, choice.terminal),
         BuiltinTool::Kill => (KILL_TOOL, choice.terminal),
@@ -54,8 +61,8 @@ pub(crate) fn workspace_tool_name(tool: BuiltinTool, choice: BackendChoice) -> O
 struct WorkspaceCall {
     title: String,
     kind: ToolKind,
-    // The file or directory it acts on, if any.
-    path: Option<LexicalPath>,
+    // The files or directories it acts on.
+    paths: Vec<LexicalPath>,
     // The preview for the user.
     preview: Vec<ToolCallContent>,
     // The operation to authorize; `None` if no authorization is needed.
@@ -70,8 +77,8 @@ pub(crate) async fn call_workspace_tool(
     name: &'static str,
 ) -> Result<ToolOutput, CallStop> {
     let workspace_call = plan_call(active_call, name).await?;
-    let WorkspaceCall { title, kind, path, preview, request, arguments } = workspace_call;
-    let locations = path.iter().map(|path| location(path, None)).collect();
+    let WorkspaceCall { title, kind, paths, preview, request, arguments } = workspace_call;
+    let locations = paths.iter().map(|path| location(path, None)).collect();
     let input = Value::Object(arguments.clone());
     active_call
         .announce(&title, kind, |call| call.raw_input(input).locations(locations).content(preview.clone()))
@@ -87,8 +94,10 @@ pub(crate) async fn call_workspace_tool(
         }
         None => None,
     };
-    if let (WRITE_TOOL, Some(path)) = (name, &path) {
-        check_seen_text(active_call, path).await?;
+    if matches!(name, WRITE_TOOL | WRITE_FILES_TOOL) {
+        for path in &paths {
+            check_seen_text(active_call, path).await?;
+        }
     }
     if let Some(authorization) =
         authorization.as_mut().filter(|_| kind != ToolKind::Read && kind != ToolKind::Search)
@@ -160,7 +169,7 @@ async fn plan_call(active_call: &ActiveCall<'_>, name: &'static str) -> Result<W
     let mut workspace_call = WorkspaceCall {
         title: name.replace('_', " "),
         kind: ToolKind::Execute,
-        path: None,
+        paths: Vec::new(),
         preview: Vec::new(),
         request: None,
         arguments: arguments.clone(),
@@ -174,14 +183,58 @@ async fn plan_call(active_call: &ActiveCall<'_>, name: &'static str) -> Result<W
             workspace_call.kind = ToolKind::Edit;
             workspace_call.preview = preview_changes(active_call, fields, name, &path).await?;
             let item = QuestionItem::new(active_call.file_operation(OperationKind::Write, &path).await?);
-            workspace_call.request = Some(OperationRequest {
-                action: AuditAction::Write,
-                title: workspace_call.title.clone(),
-                item,
-            });
-            workspace_call.set_path(path);
+            workspace_call.set_request(vec![item]);
+            workspace_call.set_path("path", path);
         }
-        READ_TOOL | LIST_TOOL | SEARCH_TOOL => {
+        WRITE_FILES_TOOL => {
+            let mut items = Vec::new();
+            let mut files = Vec::new();
+            for file in fields.objects("files")? {
+                let path = active_call.resolve_path(file.required_text("path")?)?;
+                workspace_call.preview.extend(preview_changes(active_call, file, name, &path).await?);
+                let operation = active_call.file_operation(OperationKind::Write, &path).await?;
+                items.push(QuestionItem::new(operation));
+                files.push(json!({ "path": path.as_str(), "content": file.required_text("content")? }));
+                workspace_call.paths.push(path);
+            }
+            if items.is_empty() {
+                return Err("`files` is empty: give at least one file".to_owned().into());
+            }
+            workspace_call.title = format!("Write {}", count_noun(items.len() as u64, "file"));
+            workspace_call.kind = ToolKind::Edit;
+            workspace_call.arguments.insert("files".to_owned(), files.into());
+            workspace_call.set_request(items);
+        }
+        APPEND_TOOL => {
+            let path = active_call.resolve_path(fields.required_text("path")?)?;
+            workspace_call.title = format!("Append to {}", active_call.display_path(&path));
+            workspace_call.kind = ToolKind::Edit;
+            workspace_call.preview = preview::preview_addition(fields.required_text("content")?);
+            let operation = active_call.file_operation(OperationKind::Write, &path).await?;
+            workspace_call.set_request(vec![QuestionItem::new(operation)]);
+            workspace_call.set_path("path", path);
+        }
+        DELETE_TOOL => {
+            let path = active_call.resolve_path(fields.required_text("path")?)?;
+            workspace_call.title = format!("Delete {}", active_call.display_path(&path));
+            workspace_call.kind = ToolKind::Delete;
+            let operation = active_call.file_operation(OperationKind::Delete, &path).await?;
+            workspace_call.set_request(vec![QuestionItem::new(operation)]);
+            workspace_call.set_path("path", path);
+        }
+        MOVE_TOOL => {
+            let from = active_call.resolve_path(fields.required_text("from")?)?;
+            let to = active_call.resolve_path(fields.required_text("to")?)?;
+            workspace_call.title =
+                format!("Move {} to {}", active_call.display_path(&from), active_call.display_path(&to));
+            workspace_call.kind = ToolKind::Move;
+            let source = active_call.file_operation(OperationKind::Delete, &from).await?;
+            let target = active_call.file_operation(OperationKind::Write, &to).await?;
+            workspace_call.set_request(vec![QuestionItem::new(source), QuestionItem::new(target)]);
+            workspace_call.set_path("from", from);
+            workspace_call.set_path("to", to);
+        }
+        READ_TOOL | LIST_TOOL | SEARCH_TOOL | STAT_TOOL => {
             let path = active_call.resolve_path(fields.optional_text("path")?.unwrap_or("."))?;
             let display_path = if path.as_str() == active_call.runtime().cwd() {
                 "."
@@ -191,6 +244,7 @@ async fn plan_call(active_call: &ActiveCall<'_>, name: &'static str) -> Result<W
             (workspace_call.title, workspace_call.kind) = match name {
                 READ_TOOL => (format!("Read {display_path}"), ToolKind::Read),
                 LIST_TOOL => (format!("List {display_path}"), ToolKind::Read),
+                STAT_TOOL => (format!("Look at {display_path}"), ToolKind::Read),
                 _ => {
                     let pattern = display::escape_line(fields.required_text("pattern")?, MAX_LABEL_BYTES);
                     (format!("Search for {pattern} in {display_path}"), ToolKind::Search)
@@ -198,7 +252,7 @@ async fn plan_call(active_call: &ActiveCall<'_>, name: &'static str) -> Result<W
             };
             workspace_call.request =
                 Some(active_call.read_request(Backend::Workspace, &path, &workspace_call.title).await?);
-            workspace_call.set_path(path);
+            workspace_call.set_path("path", path);
         }
         // Reading the output of the model's own commands, and killing them, is always allowed.
         _ => {
@@ -237,9 +291,14 @@ async fn preview_changes(
 }
 
 impl WorkspaceCall {
-    fn set_path(&mut self, path: LexicalPath) {
-        self.arguments.insert("path".to_owned(), path.as_str().into());
-        self.path = Some(path);
+    fn set_path(&mut self, argument: &str, path: LexicalPath) {
+        self.arguments.insert(argument.to_owned(), path.as_str().into());
+        self.paths.push(path);
+    }
+
+    fn set_request(&mut self, items: Vec<QuestionItem>) {
+        let title = self.title.clone();
+        self.request = Some(OperationRequest { action: AuditAction::Write, title, items });
     }
 }
 
@@ -257,7 +316,7 @@ async fn plan_command(
     workspace_call.request = Some(OperationRequest {
         action: AuditAction::TerminalCreate,
         title: workspace_call.title.clone(),
-        item,
+        items: vec![item],
     });
     workspace_call.arguments.insert("cwd".to_owned(), cwd.as_str().into());
     Ok(())

@@ -64,6 +64,18 @@ pub(crate) async fn edit_file(
     change_file(active_call, backends, &path, &RequestedWrite::Edits(edits), "Edit", input).await
 }
 
+/// Runs a tool that appends to a file, through a backend without the file extension.
+pub(crate) async fn append_file(
+    active_call: &ActiveCall<'_>,
+    backends: FileBackends,
+) -> Result<ToolOutput, CallStop> {
+    let fields = active_call.fields()?;
+    let path = active_call.resolve_path(fields.required_text("path")?)?;
+    let content = fields.required_text("content")?.to_owned();
+    let input = json!({ "path": path.as_str(), "content": content });
+    change_file(active_call, backends, &path, &RequestedWrite::Append(content), "Append to", input).await
+}
+
 /// Parses the edits of a call.
 pub(super) fn parse_edits(fields: ToolInputFields<'_>) -> Result<Vec<SearchReplaceEdit>, String> {
     // A single edit may stand in the call itself.
@@ -135,7 +147,8 @@ async fn change_file(
         active_call.update(fields.locations(vec![location(path, Some(line))])).await;
         let change = TextChange { before: current.text().cloned(), after: decision.text.clone() };
         let item = QuestionItem::with_change(operation.clone(), change);
-        let request = OperationRequest { action: AuditAction::Write, title: title.clone(), item };
+        let request =
+            OperationRequest { action: AuditAction::Write, title: title.clone(), items: vec![item] };
         let authorization = active_call
             .toolbox
             .permissions
@@ -176,7 +189,7 @@ async fn change_file(
 }
 
 /// Returns whether the model has seen everything that would be replaced.
-async fn is_replacement_seen(
+pub(super) async fn is_replacement_seen(
     active_call: &ActiveCall<'_>,
     path: &LexicalPath,
     key: &str,
@@ -201,7 +214,7 @@ async fn is_replacement_seen(
 }
 
 /// Reads the current text, with a note for the model.
-async fn read_current(
+pub(super) async fn read_current(
     active_call: &ActiveCall<'_>,
     backends: FileBackends,
     path: &LexicalPath,
@@ -433,10 +446,16 @@ impl ApprovedWrite<'_, '_> {
                 let places = count_noun(self.decision.place_count as u64, "place");
                 format!("Edited {display_path} in {places}, {backend}.")
             }
-            (RequestedWrite::Whole(_), Some(WriteVerdict::Created)) => {
+            (RequestedWrite::Append(addition), Some(WriteVerdict::Replaced)) => {
+                let lines = count_noun(count_lines(addition), "line");
+                format!("Appended {lines} to {display_path}, {backend}.")
+            }
+            (RequestedWrite::Whole(_) | RequestedWrite::Append(_), Some(WriteVerdict::Created)) => {
                 format!("Created {display_path} ({lines}), {backend}.")
             }
-            (RequestedWrite::Whole(_), _) => format!("Wrote {display_path} ({lines}), {backend}."),
+            (RequestedWrite::Whole(_) | RequestedWrite::Append(_), _) => {
+                format!("Wrote {display_path} ({lines}), {backend}.")
+            }
         }];
         parts.extend(self.decision.notes.iter().cloned().chain(notes));
         let mut report = WriteReport { text: String::new(), is_diff_cut: false, is_changed_by_editor: false };

@@ -5,6 +5,7 @@
     reason = "tests end where something is not as it should be"
 )]
 
+mod batch;
 mod commands;
 mod dropped_calls;
 mod edit;

@@ -268,22 +268,22 @@ async fn modes_decide_what_is_asked_and_offered() {
     check(
         &out,
         expect![[r#"
-            read-only: read_text_file list_directory search_text execute_output execute_kill update_plan
+            read-only: read_text_file list_directory stat_file search_text execute_output execute_kill update_plan
               read_text_file asked = [.env: all of it, 1 line, read through the editor]
               write_text_file not asked ! write_text_file changes or runs something, which the mode read-only does not allow
               write_text_file not asked ! write_text_file changes or runs something, which the mode read-only does not allow
               execute not asked ! execute changes or runs something, which the mode read-only does not allow
-            ask: read_text_file write_text_file edit_text_file execute list_directory search_text execute_output execute_kill update_plan
+            ask: read_text_file write_text_file edit_text_file execute write_files append_file delete_file move_file list_directory stat_file search_text execute_output execute_kill update_plan
               read_text_file asked = [.env: all of it, 1 line, read through the editor]
               write_text_file asked = Created src/a.rs (1 line), through the editor.
               write_text_file asked = Wrote .env (0 lines), through the editor.
               execute asked = [`make` ended with exit code 0, through the editor, N s]
-            accept-edits: read_text_file write_text_file edit_text_file execute list_directory search_text execute_output execute_kill update_plan
+            accept-edits: read_text_file write_text_file edit_text_file execute write_files append_file delete_file move_file list_directory stat_file search_text execute_output execute_kill update_plan
               read_text_file asked = [.env: all of it, 1 line, read through the editor]
               write_text_file not asked = Created src/a.rs (1 line), through the editor.
               write_text_file asked = Wrote .env (0 lines), through the editor.
               execute asked = [`make` ended with exit code 0, through the editor, N s]
-            full: read_text_file write_text_file edit_text_file execute list_directory search_text execute_output execute_kill update_plan
+            full: read_text_file write_text_file edit_text_file execute write_files append_file delete_file move_file list_directory stat_file search_text execute_output execute_kill update_plan
               read_text_file asked = [.env: all of it, 1 line, read through the editor]
               write_text_file not asked = Created src/a.rs (1 line), through the editor.
               write_text_file asked = Wrote .env (0 lines), through the editor.

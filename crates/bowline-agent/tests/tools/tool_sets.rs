@@ -24,10 +24,12 @@ async fn who_serves_what_is_said_with_the_reason() {
     check(
         &fixture.toolbox.runtime().describe().join("\n"),
         expect![[r#"
-        reading files: the editor (it advertises fs.readTextFile)
-        writing files: the agent's own machine (the editor does not advertise fs.writeTextFile)
-        commands: the agent's own machine (the editor does not advertise terminal)
-        listing and searching: the agent's own machine (the protocol has no such method)"#]],
+            reading files: the editor (it advertises fs.readTextFile)
+            writing files: the agent's own machine (the editor does not advertise fs.writeTextFile)
+            commands: the agent's own machine (the editor does not advertise terminal)
+            listing and searching: the agent's own machine (the protocol has no such method)
+            file metadata: the agent's own machine (the editor does not advertise _bowline/fs/stat)
+            moving, deleting, writing several files: the agent's own machine (the editor does not advertise _bowline/fs/batch)"#]],
     );
 }
 
@@ -47,10 +49,10 @@ async fn two_sets_of_tools_for_two_machines() {
     check(
         &out,
         expect![[r#"
-        ide_read_file ide_write_file ide_edit_file ide_terminal read_file write_file edit_file bash list_directory search_text execute_output execute_kill update_plan
-        ide_read_file read_file write_file edit_file bash list_directory search_text execute_output execute_kill update_plan
-        read_file write_file edit_file bash list_directory search_text execute_output execute_kill update_plan
-    "#]],
+            ide_read_file ide_write_file ide_edit_file ide_terminal read_file write_file edit_file bash write_files append_file delete_file move_file list_directory stat_file search_text execute_output execute_kill update_plan
+            ide_read_file read_file write_file edit_file bash write_files append_file delete_file move_file list_directory stat_file search_text execute_output execute_kill update_plan
+            read_file write_file edit_file bash write_files append_file delete_file move_file list_directory stat_file search_text execute_output execute_kill update_plan
+        "#]],
     );
 }
 
@@ -88,7 +90,7 @@ async fn each_tool_acts_on_its_own_machine() {
 async fn a_tool_that_is_not_there_is_told_with_what_is() {
     let fixture = open_dual(EditorCapabilities::NONE).await;
     let mut out = String::new();
-    for name in ["ide_read_file", "ide_write_file", "ide_edit_file", "ide_terminal", "delete_file"] {
+    for name in ["ide_read_file", "ide_write_file", "ide_edit_file", "ide_terminal", "rename_all"] {
         out += &fixture.call_tool(name, json!({ "path": "a" })).await;
     }
     let fixture = ToolboxFixture::open_with(
@@ -106,14 +108,14 @@ async fn a_tool_that_is_not_there_is_told_with_what_is() {
     check(
         &out,
         expect![[r#"
-        ! the user's editor does not offer reading files: use read_file, which acts on the agent's own machine
-        ! the user's editor does not offer writing files: use write_file, which acts on the agent's own machine
-        ! the user's editor does not offer reading and writing files: use edit_file, which acts on the agent's own machine
-        ! the user's editor does not offer terminals: use bash, which acts on the agent's own machine
-        ! there is no tool "delete_file": the tools are read_file, write_file, edit_file, bash, list_directory, search_text, execute_output, execute_kill, update_plan
-        ! there is no tool "execute"; commands may not be run in this session: the tools are read_text_file, write_text_file, edit_text_file, list_directory, search_text, update_plan
-        ! the input is not JSON (it ends early): call the tool again with a JSON object; what came was {"path": "a
-    "#]],
+            ! the user's editor does not offer reading files: use read_file, which acts on the agent's own machine
+            ! the user's editor does not offer writing files: use write_file, which acts on the agent's own machine
+            ! the user's editor does not offer reading and writing files: use edit_file, which acts on the agent's own machine
+            ! the user's editor does not offer terminals: use bash, which acts on the agent's own machine
+            ! there is no tool "rename_all": the tools are read_file, write_file, edit_file, bash, write_files, append_file, delete_file, move_file, list_directory, stat_file, search_text, execute_output, execute_kill, update_plan
+            ! there is no tool "execute"; commands may not be run in this session: the tools are read_text_file, write_text_file, edit_text_file, write_files, append_file, delete_file, move_file, list_directory, stat_file, search_text, update_plan
+            ! the input is not JSON (it ends early): call the tool again with a JSON object; what came was {"path": "a
+        "#]],
     );
 }
 

@@ -19,7 +19,8 @@ pub(super) fn describe_serving() -> ReportSection {
     let with_server = section
         .add_info("the same, where a server over MCP has the tools of a workspace, as `bowline mcp` has:");
     let choice = BackendChoice::from_gate(&ClientCapabilityGate::new(ClientCapabilities::new()));
-    add_choice(with_server, choice.with_workspace(WorkspaceToolset { can_write: true, can_run: true }, true));
+    let all = WorkspaceToolset { can_write: true, can_stat: true, can_batch: true, can_run: true };
+    add_choice(with_server, choice.with_workspace(all, true));
     section
         .add_info("with --tools dual the model chooses the machine:")
         .add_detail("the editor's, by ide_read_file, ide_write_file, ide_edit_file and ide_terminal, as far as it is offered")

@@ -159,10 +159,15 @@ async fn finish_write<P: WorkspaceBackend>(
         (RequestedWrite::Edits(_), _) => {
             format!("Edited {display_path} in {}.", count_noun(decision.place_count as u64, "place"))
         }
-        (RequestedWrite::Whole(_), Some(WriteVerdict::Created)) => {
+        (RequestedWrite::Append(addition), Some(WriteVerdict::Replaced)) => {
+            format!("Appended {} to {display_path}.", count_noun(count_lines(addition), "line"))
+        }
+        (RequestedWrite::Whole(_) | RequestedWrite::Append(_), Some(WriteVerdict::Created)) => {
             format!("Created {display_path} ({lines}).")
         }
-        (RequestedWrite::Whole(_), _) => format!("Wrote {display_path} ({lines})."),
+        (RequestedWrite::Whole(_) | RequestedWrite::Append(_), _) => {
+            format!("Wrote {display_path} ({lines}).")
+        }
     }];
     parts.extend(decision.notes.iter().cloned().chain(written.notes));
     let mut seen: Option<&Arc<String>> = None;

@@ -13,7 +13,9 @@ use std::sync::{Arc, MutexGuard};
 
 use bowline_history::changes::{ChangeId, ChangeOrigin};
 use bowline_policy::grants::FileId;
-use bowline_policy::paths::Protection;
+use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
+use bowline_policy::paths::{Access, Protection};
+use bowline_policy::question::{QuestionItem, TextChange};
 use bowline_protocol::file_extension::{BatchError, Etag, FileData, FileError, FileOperation};
 use bowline_text::hash::ContentHash;
 use bowline_text::text;
@@ -106,6 +108,72 @@ pub struct BatchPreview {
     pub created_directories: Vec<String>,
     /// The canonical paths of directories that would be removed, contents first.
     pub removed_directories: Vec<String>,
+}
+
+impl FilePreview {
+    /// Returns the file as a person is asked about it, with its text before and after as far as it is text.
+    #[must_use]
+    pub fn question_item(&self) -> QuestionItem {
+        let kind = if self.after.is_some() { OperationKind::Write } else { OperationKind::Delete };
+        let (requested, resolved) = (self.requested.clone(), self.path.clone());
+        let target = OperationTarget::File { requested, resolved, protection: self.protection };
+        let operation = Operation { kind, target };
+        let before = match &self.before {
+            None => None,
+            Some(FileContent::Text(text)) => Some(text.clone()),
+            Some(FileContent::Binary { .. }) => return QuestionItem::new(operation),
+        };
+        match &self.after {
+            Some(FileContent::Text(after)) => {
+                QuestionItem::with_change(operation, TextChange { before, after: after.clone() })
+            }
+            None => QuestionItem::with_change(operation, TextChange { before, after: Arc::default() }),
+            Some(FileContent::Binary { .. }) => QuestionItem::new(operation),
+        }
+    }
+}
+
+impl BatchPreview {
+    /// Returns the batch as a person is asked about it: an item for every file that it changes or copies, and for every
+    /// directory without one.
+    ///
+    /// # Errors
+    /// Fails if a directory may not be changed.
+    pub fn question_items(&self, session: &WorkspaceSession) -> Result<Vec<QuestionItem>, FilesError> {
+        let mut items = Vec::new();
+        for file in &self.files {
+            if let Some(source) = &file.copied_from {
+                let (requested, resolved) = (source.clone(), source.clone());
+                let target =
+                    OperationTarget::File { requested, resolved, protection: file.source_protection };
+                items.push(QuestionItem::new(Operation { kind: OperationKind::Read, target }));
+            }
+            items.push(file.question_item());
+        }
+        // The directories above a changed file go without saying.
+        let has_files = |directory: &str| {
+            let is_below =
+                |path: &str| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
+            self.files.iter().any(|file| is_below(&file.path))
+        };
+        let created = self.created_directories.iter().map(|path| (OperationKind::Write, path));
+        let removed = self.removed_directories.iter().map(|path| (OperationKind::Delete, path));
+        for (kind, path) in created.chain(removed).filter(|(_, path)| !has_files(path)) {
+            items.push(QuestionItem::new(session.admit(path, Access::Write)?.operation(kind)));
+        }
+        Ok(items)
+    }
+
+    /// Returns every path that the batch changes or copies from.
+    #[must_use]
+    pub fn paths(&self) -> Vec<String> {
+        let files = self.files.iter().flat_map(|file| {
+            let sources = file.moved_from.iter().chain(&file.copied_from);
+            std::iter::once(&file.path).chain(sources)
+        });
+        let directories = self.created_directories.iter().chain(&self.removed_directories);
+        files.chain(directories).cloned().collect()
+    }
 }
 
 /// What was approved: the batch does no more than this, even if files changed since.

@@ -7,9 +7,9 @@ use bowline_history::changes::ChangeId;
 use bowline_history::ledger::WriteVerdict;
 use bowline_policy::audit::{AuditAction, AuditDecision, AuditSubject};
 use bowline_policy::grants::ResolvedOperation;
-use bowline_policy::operation::{Operation, OperationKind, OperationTarget};
-use bowline_policy::paths::{Access, Protection};
-use bowline_policy::question::{QuestionItem, QuestionTrigger, TextChange};
+use bowline_policy::operation::OperationKind;
+use bowline_policy::paths::Access;
+use bowline_policy::question::{QuestionItem, QuestionTrigger};
 use bowline_protocol::file_extension::operations::{WriteCondition, WriteOperation, WritePlacement};
 use bowline_protocol::file_extension::{
     BatchError, BatchFilesRequest, BatchFilesResponse, BatchResult, FileData, FileError, FileOperation,
@@ -196,54 +196,9 @@ fn show_batch(files: &WorkspaceSession, operations: &[FileOperation]) -> Result<
         let (path, file) = (admitted.canonical().to_owned(), admitted.file_id());
         resolved_operations.push(ResolvedOperation::Read { path, file });
     }
-    for file in &preview.files {
-        if let Some(source) = &file.copied_from {
-            let operation = file_operation(OperationKind::Read, source, source, file.source_protection);
-            items.push(QuestionItem::new(operation));
-        }
-        items.push(to_item(file));
-        resolved_operations.push(resolve(file));
-    }
-    // The directories above a changed file go without saying.
-    let has_files = |directory: &str| {
-        let is_below = |path: &str| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
-        preview.files.iter().any(|file| is_below(&file.path))
-    };
-    let created = preview.created_directories.iter().map(|path| (OperationKind::Write, path));
-    let removed = preview.removed_directories.iter().map(|path| (OperationKind::Delete, path));
-    for (kind, path) in created.chain(removed).filter(|(_, path)| !has_files(path)) {
-        let admitted = files.admit(path, Access::Write).map_err(FileError::from)?;
-        items.push(QuestionItem::new(admitted.operation(kind)));
-    }
+    items.extend(preview.question_items(files).map_err(FileError::from)?);
+    resolved_operations.extend(preview.files.iter().map(resolve));
     Ok(ShownBatch { preview, items, resolved_operations })
-}
-
-fn file_operation(
-    kind: OperationKind,
-    requested: &str,
-    resolved: &str,
-    protection: Option<Protection>,
-) -> Operation {
-    let (requested, resolved) = (requested.to_owned(), resolved.to_owned());
-    Operation { kind, target: OperationTarget::File { requested, resolved, protection } }
-}
-
-/// Returns the question item of a file, with its text before and after as far as it is text.
-fn to_item(file: &FilePreview) -> QuestionItem {
-    let kind = if file.after.is_some() { OperationKind::Write } else { OperationKind::Delete };
-    let operation = file_operation(kind, &file.requested, &file.path, file.protection);
-    let before = match &file.before {
-        None => None,
-        Some(FileContent::Text(text)) => Some(text.clone()),
-        Some(FileContent::Binary { .. }) => return QuestionItem::new(operation),
-    };
-    match &file.after {
-        Some(FileContent::Text(after)) => {
-            QuestionItem::with_change(operation, TextChange { before, after: after.clone() })
-        }
-        None => QuestionItem::with_change(operation, TextChange { before, after: Arc::default() }),
-        Some(FileContent::Binary { .. }) => QuestionItem::new(operation),
-    }
 }
 
 fn resolve(file: &FilePreview) -> ResolvedOperation {
@@ -286,7 +241,7 @@ fn apply_batch(
         }
         _ => None,
     };
-    let paths = changed_paths(preview);
+    let paths = preview.paths();
     if operations.iter().all(|operation| matches!(operation, FileOperation::Read(_))) {
         let operations = operations.iter().map(|_| OperationOutcome::default()).collect();
         let outcome = BatchOutcome { operations, kept_texts: Vec::new() };
@@ -393,16 +348,6 @@ fn read_files(
         responses.push(response);
     }
     Ok(responses)
-}
-
-/// Returns every path that a batch changes or copies from.
-fn changed_paths(preview: &BatchPreview) -> Vec<String> {
-    let files = preview.files.iter().flat_map(|file| {
-        let sources = file.moved_from.iter().chain(&file.copied_from);
-        std::iter::once(&file.path).chain(sources)
-    });
-    let directories = preview.created_directories.iter().chain(&preview.removed_directories);
-    files.chain(directories).cloned().collect()
 }
 
 /// Returns a batch whose only write has the text that the user made of it. It replaces exactly what the user saw.

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::ListedTool;
 use crate::tools::schema::{
-    edit_schema, integer, list_schema, object, read_schema, run_schema, search_schema, string, write_schema,
+    append_schema, delete_schema, edit_schema, integer, list_schema, move_schema, object, read_schema,
+    run_schema, search_schema, stat_schema, string, write_files_schema, write_schema,
 };
 
 /// Reads a file.
@@ -18,6 +19,16 @@ pub const WRITE_TOOL: &str = "write_text_file";
 pub const EDIT_TOOL: &str = "edit_text_file";
 /// Lists a directory.
 pub const LIST_TOOL: &str = "list_directory";
+/// Describes a file.
+pub const STAT_TOOL: &str = "stat_file";
+/// Writes several files.
+pub const WRITE_FILES_TOOL: &str = "write_files";
+/// Appends to a file.
+pub const APPEND_TOOL: &str = "append_file";
+/// Deletes a file.
+pub const DELETE_TOOL: &str = "delete_file";
+/// Moves a file.
+pub const MOVE_TOOL: &str = "move_file";
 /// Searches texts.
 pub const SEARCH_TOOL: &str = "search_text";
 /// Runs a command.
@@ -28,14 +39,31 @@ pub const OUTPUT_TOOL: &str = "terminal_output";
 pub const KILL_TOOL: &str = "kill_terminal";
 
 /// The names of all tools that a workspace may have.
-pub const ALL_TOOLS: [&str; 8] =
-    [READ_TOOL, WRITE_TOOL, EDIT_TOOL, LIST_TOOL, SEARCH_TOOL, RUN_TOOL, OUTPUT_TOOL, KILL_TOOL];
+pub const ALL_TOOLS: [&str; 13] = [
+    READ_TOOL,
+    WRITE_TOOL,
+    EDIT_TOOL,
+    LIST_TOOL,
+    SEARCH_TOOL,
+    STAT_TOOL,
+    WRITE_FILES_TOOL,
+    APPEND_TOOL,
+    DELETE_TOOL,
+    MOVE_TOOL,
+    RUN_TOOL,
+    OUTPUT_TOOL,
+    KILL_TOOL,
+];
 
 /// The abilities of a workspace beyond reading, listing and searching, which every workspace has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WorkspaceToolset {
     /// Writing and editing files.
     pub can_write: bool,
+    /// Describing files.
+    pub can_stat: bool,
+    /// Writing several files at once, appending, deleting and moving.
+    pub can_batch: bool,
     /// Running commands, including in the background.
     pub can_run: bool,
 }
@@ -52,6 +80,11 @@ pub fn recognise_workspace(tools: &[ListedTool]) -> Option<WorkspaceToolset> {
     let id = || [("id", string(""))];
     is_workspace.then(|| WorkspaceToolset {
         can_write: has_tool(WRITE_TOOL, &write_schema()) && has_tool(EDIT_TOOL, &edit_schema()),
+        can_stat: has_tool(STAT_TOOL, &stat_schema()),
+        can_batch: has_tool(WRITE_FILES_TOOL, &write_files_schema())
+            && has_tool(APPEND_TOOL, &append_schema())
+            && has_tool(DELETE_TOOL, &delete_schema())
+            && has_tool(MOVE_TOOL, &move_schema()),
         can_run: has_tool(RUN_TOOL, &run_schema())
             && has_tool(OUTPUT_TOOL, &object(&id(), &[("wait_seconds", integer(""))]))
             && has_tool(KILL_TOOL, &object(&id(), &[])),

@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 const PATH_DESCRIPTION: &str =
     "The file: absolute, or relative to the session's directory. ~ is not expanded.";
 
+const FILE_OR_DIRECTORY: &str =
+    "The file or directory: absolute, or relative to the session's directory. ~ is not expanded.";
+
 /// The description of the tool that reads a file.
 pub const READ_DESCRIPTION: &str = "Reads a text file. The answer is a line in brackets and then the text as it is, at most 2000 lines at a \
                     time; go on with `line` where it says so.";
@@ -25,6 +28,65 @@ pub const RUN_DESCRIPTION: &str = "Runs a command and returns its output and exi
 /// The description of the tool that lists a directory.
 pub const LIST_DESCRIPTION: &str = "Lists a directory of the project: its files with their sizes, and its directories. What ignore rules \
                         hide is left out.";
+
+/// The description of the tool that describes a file.
+pub const STAT_DESCRIPTION: &str = "Describes a file or directory without its content: type, size, encoding, time of the last change, whether it \
+                        has unsaved text.";
+
+/// The description of the tool that writes several files.
+pub const WRITE_FILES_DESCRIPTION: &str = "Writes several whole text files at once, all or none, with one question to the user. Missing files and \
+                               directories are created. What the user changed meanwhile is kept, and the answer says so.";
+
+/// The description of the tool that appends to a file.
+pub const APPEND_DESCRIPTION: &str = "Appends text to the end of a text file, and creates it if it is not there. The file need not be read first. \
+                          The text starts where the file ends: begin with a line break if its last line has none.";
+
+/// The description of the tool that deletes a file.
+pub const DELETE_DESCRIPTION: &str =
+    "Deletes a file or an empty directory; with `recursive`, a directory and all that is in it.";
+
+/// The description of the tool that moves a file.
+pub const MOVE_DESCRIPTION: &str = "Moves or renames a file or directory. The directory it moves to has to exist. A file at the destination is \
+                        replaced only with `overwrite`.";
+
+/// The most files of one call that writes several.
+pub const MAX_WRITTEN_FILES: usize = 100;
+
+/// Returns the input schema for describing a file.
+#[must_use]
+pub fn stat_schema() -> Value {
+    object(&[("path", string(FILE_OR_DIRECTORY))], &[])
+}
+
+/// Returns the input schema for writing several files.
+#[must_use]
+pub fn write_files_schema() -> Value {
+    let files =
+        json!({ "type": "array", "items": write_schema(), "minItems": 1, "maxItems": MAX_WRITTEN_FILES });
+    object(&[("files", files)], &[])
+}
+
+/// Returns the input schema for appending to a file.
+#[must_use]
+pub fn append_schema() -> Value {
+    object(&[("path", string(PATH_DESCRIPTION)), ("content", string("The text to append."))], &[])
+}
+
+/// Returns the input schema for deleting a file.
+#[must_use]
+pub fn delete_schema() -> Value {
+    let recursive = boolean("Whether a directory is deleted with all that is in it.");
+    object(&[("path", string(FILE_OR_DIRECTORY))], &[("recursive", recursive)])
+}
+
+/// Returns the input schema for moving a file.
+#[must_use]
+pub fn move_schema() -> Value {
+    object(
+        &[("from", string(FILE_OR_DIRECTORY)), ("to", string("Its new path, with its name."))],
+        &[("overwrite", boolean("Whether a file at the destination is replaced."))],
+    )
+}
 
 /// Returns the input schema for listing a directory.
 #[must_use]

@@ -63,6 +63,8 @@ pub enum RequestedWrite {
     Whole(String),
     /// These edits.
     Edits(Vec<SearchReplaceEdit>),
+    /// This text after the present one. A missing file is created.
+    Append(String),
 }
 
 /// The decision on a write.
@@ -104,6 +106,9 @@ pub fn decide_write(
     match request {
         RequestedWrite::Whole(content) => decide_whole(known, current, now, content, shown, outside_change),
         RequestedWrite::Edits(list) => decide_edits(current, list, shown, outside_change),
+        RequestedWrite::Append(addition) => {
+            decide_append(&known, current, now, (addition, shown), outside_change)
+        }
     }
 }
 
@@ -188,8 +193,7 @@ fn decide_edits(
         }
         CurrentText::Unknown => return Err(format!("{shown} cannot be read, so it cannot be edited")),
     };
-    let outside_change =
-        outside_change.map(|diff| format!("Another program changed the file since you last saw it:\n{diff}"));
+    let outside_change = describe_outside_change(outside_change);
     let edited = edits::apply_search_replace(text, list).map_err(|error| {
         let parts = [
             Some(format!("nothing was edited in {shown}: {error}")),
@@ -206,6 +210,29 @@ fn decide_edits(
         place_count: edited.replacements,
         notes,
     })
+}
+
+fn describe_outside_change(diff: Option<String>) -> Option<String> {
+    diff.map(|diff| format!("Another program changed the file since you last saw it:\n{diff}"))
+}
+
+/// Appending replaces nothing, so the model need not have seen the text.
+fn decide_append(
+    knowledge: &Known,
+    current: &CurrentText,
+    now: TextVersion,
+    (addition, shown): (&str, &str),
+    outside_change: Option<String>,
+) -> Result<WriteDecision, String> {
+    if *current == CurrentText::Unknown {
+        return Err(format!("{shown} cannot be read, so nothing can be appended"));
+    }
+    let text = current.text().map(|text| text.as_str());
+    let appended = ledger::decide_insertion(knowledge, now, text, text.map_or(0, str::len), addition);
+    let verdict = if text.is_some() { WriteVerdict::Replaced } else { WriteVerdict::Created };
+    let model_text = appended.known_text.filter(|known| *known != appended.text);
+    let notes = describe_outside_change(outside_change).into_iter().collect();
+    Ok(WriteDecision { text: appended.text, model_text, verdict: Some(verdict), place_count: 1, notes })
 }
 
 /// Describes the text most similar to the one that was not found.
@@ -242,8 +269,19 @@ pub fn record_write(
     };
     match (request, &decided.model_text) {
         // Changes by others are not the model's to remove.
-        (RequestedWrite::Whole(_), Some(known)) => ledger.record_write(key, known.clone()),
+        (RequestedWrite::Whole(_) | RequestedWrite::Append(_), Some(known)) => {
+            ledger.record_write(key, known.clone());
+        }
         (RequestedWrite::Whole(_), None) => record_all(ledger),
+        (RequestedWrite::Append(_), None) => match (known, before) {
+            (Known::Whole(_), _) | (_, None) => record_all(ledger),
+            (Known::Windows(seen), Some((_, version))) if seen == version => record_all(ledger),
+            (Known::Hashed(hash), Some((text, _))) if hash == ContentHash::digest(text.as_bytes()) => {
+                record_all(ledger);
+            }
+            // The model still knows only a part.
+            _ => {}
+        },
         (RequestedWrite::Edits(list), _) => match (known, before) {
             (Known::Whole(base), Some((text, _))) if base == *text => record_all(ledger),
             (Known::Whole(base), _) => {
