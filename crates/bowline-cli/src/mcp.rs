@@ -261,8 +261,8 @@ fn parse_extra_root(current_dir: &Path, text: &str) -> RootSpec {
 fn denial_advisor(arguments: &McpArguments, host: Host) -> DenialAdvisor {
     let (file, preset) = (arguments.policy.clone(), arguments.approve.map(approval_preset));
     Arc::new(move |denied| {
-        let operation = denied_operation(&host, denied)?;
-        let hint = PolicyHint::find(&host, &[operation], "", preset);
+        let operations = denied_operations(&host, denied)?;
+        let hint = PolicyHint::find(&host, &operations, "", preset);
         let command = hint.flag.map(|flag| format!("bowline mcp {flag}"));
         let flag = command.map(|command| format!("by starting the server with `{command}`"));
         let rule = hint.rules.map(|rules| match &file {
@@ -274,15 +274,21 @@ fn denial_advisor(arguments: &McpArguments, host: Host) -> DenialAdvisor {
     })
 }
 
-fn denied_operation(host: &Host, denied: &DeniedOperation<'_>) -> Option<Operation> {
+fn denied_operations(host: &Host, denied: &DeniedOperation<'_>) -> Option<Vec<Operation>> {
     let roots = host.workspace().roots();
     let file = |path: &str, access, kind| Some(roots.admit(path, access).ok()?.operation(kind));
     match *denied {
-        DeniedOperation::Read { path } => file(path, Access::Read, OperationKind::Read),
-        DeniedOperation::Write { path } => file(path, Access::Write, OperationKind::Write),
+        DeniedOperation::Read { path } => Some(vec![file(path, Access::Read, OperationKind::Read)?]),
+        DeniedOperation::Write { path } => Some(vec![file(path, Access::Write, OperationKind::Write)?]),
+        DeniedOperation::Change { written, deleted } => {
+            let written = written.iter().map(|path| file(path, Access::Write, OperationKind::Write));
+            let deleted = deleted.iter().map(|path| file(path, Access::Write, OperationKind::Delete));
+            written.chain(deleted).collect()
+        }
         DeniedOperation::Run { invocation, cwd, env } => {
             let command = resolve_command_in(roots, invocation.clone(), cwd.to_owned(), env.to_vec());
-            Some(Operation { kind: OperationKind::Execute, target: OperationTarget::Command(command) })
+            let target = OperationTarget::Command(command);
+            Some(vec![Operation { kind: OperationKind::Execute, target }])
         }
     }
 }

@@ -9,6 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bowline_access::approvals::BoxFuture;
+use bowline_protocol::file_extension::{
+    BatchError, BatchFilesRequest, BatchOperation, BatchResult, FileError, ReadFileRequest, ReadFileResponse,
+    ReadParams, StatFileRequest, StatFileResponse,
+};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{SessionId, TerminalId};
 use bowline_protocol::terminal::CommandExit;
@@ -23,7 +27,7 @@ use bowline_workspace::workspace as engine;
 use crate::error::HostError;
 use crate::front_end::HostEvent;
 use crate::host::{Host, HostCapabilities};
-use crate::operations::{OperationContext, browse, files, run_blocking, terminals};
+use crate::operations::{OperationContext, browse, file_extension, files, run_blocking, terminals};
 use crate::session::{ActiveTurnGuard, SessionInner};
 
 mod relay;
@@ -267,6 +271,44 @@ impl FileBackend for LocalSession {
         let query = SearchQuery { stop: Some(stop.clone()), ..query };
         let _end = OnDrop(move || stop.store(true, Ordering::Relaxed));
         self.run_operation(None, |session, context| browse::search(session, context, query, directory)).await
+    }
+
+    fn serves_file_extension(&self) -> bool {
+        true
+    }
+
+    async fn stat(&self, path: &str) -> Result<StatFileResponse, FileError> {
+        require_capability(self.inner.capabilities.read, "reading files")?;
+        let operation = StatFileRequest::new(self.inner.session.id.clone(), path).into_operation()?;
+        self.run_operation(None, |session, context| async move {
+            Ok(file_extension::stat_path(session, context, operation).await)
+        })
+        .await?
+    }
+
+    async fn read_data(&self, params: ReadParams) -> Result<ReadFileResponse, FileError> {
+        require_capability(self.inner.capabilities.read, "reading files")?;
+        let request = ReadFileRequest::new(self.inner.session.id.clone(), params);
+        let operation = request.into_operation(&file_extension::LIMITS)?;
+        self.run_operation(None, |session, context| async move {
+            Ok(file_extension::read_data(session, context, operation).await)
+        })
+        .await?
+    }
+
+    async fn batch(
+        &self,
+        operations: Vec<BatchOperation>,
+        requester: &Requester,
+    ) -> Result<Vec<BatchResult>, BatchError> {
+        require_capability(self.inner.capabilities.write, "writing files")?;
+        let mut request = BatchFilesRequest::new(self.inner.session.id.clone());
+        request.operations = operations;
+        let operations = request.into_operations(&file_extension::LIMITS)?;
+        self.run_operation(requester.call.as_deref(), |session, context| async move {
+            Ok(file_extension::batch::change_files(session, context, operations).await)
+        })
+        .await?
     }
 }
 

@@ -19,7 +19,9 @@ use bowline_protocol::terminal::Invocation;
 use bowline_workspace::files::FileBackend;
 use bowline_workspace::terminals::TerminalBackend;
 
+mod batch;
 mod batches;
+mod binary;
 mod client_peer;
 mod commands;
 mod connections;
@@ -112,6 +114,13 @@ pub enum DeniedOperation<'a> {
     Write {
         /// Its absolute path.
         path: &'a str,
+    },
+    /// Changing several files, or deleting some.
+    Change {
+        /// The absolute paths of those written.
+        written: &'a [&'a str],
+        /// The absolute paths of those deleted.
+        deleted: &'a [&'a str],
     },
     /// Running a command.
     Run {

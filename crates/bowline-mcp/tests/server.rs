@@ -148,7 +148,12 @@ impl McpServerHarness {
             Ok(result) => {
                 let result = serde_json::to_value(result).unwrap();
                 let failed = if result["isError"] == true { "! " } else { "" };
-                format!("{failed}{}\n", result["content"][0]["text"].as_str().unwrap().trim_end())
+                let mut text =
+                    format!("{failed}{}\n", result["content"][0]["text"].as_str().unwrap().trim_end());
+                for attachment in result["content"].as_array().unwrap().iter().skip(1) {
+                    text += &format!("+ {attachment}\n").replace(self.root.to_str().unwrap(), "$ROOT");
+                }
+                text
             }
             Err(error) => format!("!! {error}\n"),
         }
@@ -189,7 +194,147 @@ async fn a_model_works_on_what_it_has_seen() {
         3
         Edited a.txt in 1 place.
         ! nothing was edited in a.txt: old_text of edit 1 is not in the file
-        !! Mcp error: -32602: execute is not offered here: the tools are read_text_file, write_text_file, edit_text_file, list_directory, search_text
+        !! Mcp error: -32602: execute is not offered here: the tools are read_text_file, write_text_file, edit_text_file, write_files, append_file, delete_file, move_file, list_directory, stat_file, search_text
+    "#]].assert_eq(&text);
+}
+
+#[tokio::test]
+async fn several_files_change_at_once() {
+    let harness = McpServerHarness::new(OfferedTools::Files).await;
+    let write = |path: &str, content: &str| json!({ "path": path, "content": content });
+    std::fs::write(harness.root.join("b.txt"), "bee\n").unwrap();
+    let mut text = String::new();
+    for (name, arguments) in [
+        ("read_text_file", json!({ "path": "a.txt" })),
+        ("write_files", json!({ "files": [write("a.txt", "1\ntwo\nthree\n"), write("new/c.txt", "c\n")] })),
+        ("write_files", json!({ "files": [write("d.txt", "d\n"), write("b.txt", "blind\n")] })),
+        ("write_files", json!({ "files": [write("a.txt", "1\ntwo\nthree\n")] })),
+        ("append_file", json!({ "path": "b.txt", "content": "more\n" })),
+        ("move_file", json!({ "from": "a.txt", "to": "b.txt" })),
+        ("move_file", json!({ "from": "a.txt", "to": "e.txt" })),
+        // The model knows it by its new path.
+        ("write_files", json!({ "files": [write("e.txt", "e\n")] })),
+        ("delete_file", json!({ "path": "new" })),
+        ("delete_file", json!({ "path": "new", "recursive": true })),
+        ("delete_file", json!({ "path": "missing" })),
+        ("write_files", json!({ "files": [] })),
+        ("write_files", json!({ "files": [write("x", ""), write("./x", "")] })),
+        ("write_files", json!({ "files": vec![write("x", ""); 101] })),
+        ("write_files", json!({ "files": [write("x", ""), write("x/y", "")] })),
+        ("stat_file", json!({ "path": "missing" })),
+    ] {
+        text += &harness.call_tool(name, arguments).await;
+    }
+    expect![[r#"
+        [a.txt: all of it, 3 lines]
+        one
+        two
+        three
+        2 files:
+        - Wrote a.txt (3 lines)
+        - Created new/c.txt (1 line)
+        ! nothing was written: b.txt: you have not read all of the text that would be replaced: read it first
+        1 file:
+        - a.txt holds this text already
+        Appended 1 line to b.txt.
+        ! nothing was changed: b.txt exists already: replace it with `overwrite`, or choose another path
+        Moved a.txt to e.txt.
+        1 file:
+        - Wrote e.txt (1 line)
+        ! nothing was changed: new is not empty: set `recursive` to delete all that is in it
+        Deleted new.
+        ! nothing was changed: missing does not exist: list the directory to see what is there
+        ! `files` has 0 files, and a call writes 1 to 100
+        ! file 2: x is given twice
+        ! `files` has 101 files, and a call writes 1 to 100
+        ! nothing was changed: x/y and file 1 cannot both be written
+        ! missing does not exist: list the directory to see what is there
+    "#]]
+    .assert_eq(&text);
+    let stat = harness.call_tool("stat_file", json!({ "path": "e.txt" })).await;
+    assert!(stat.starts_with("e.txt is a file of 2 bytes, text in UTF-8, mode "), "{stat}");
+    assert!(!harness.root.join("d.txt").exists() && !harness.root.join("x").exists());
+    // Each call is a change of its own, and can be undone.
+    harness.workspace.undo(&ChangeSelection::default()).unwrap();
+    assert_eq!(std::fs::read_to_string(harness.root.join("a.txt")).unwrap(), "one\ntwo\nthree\n");
+    assert!(!harness.root.join("e.txt").exists());
+}
+
+#[tokio::test]
+async fn changes_of_others_are_kept_by_all_tools() {
+    let harness = McpServerHarness::new(OfferedTools::Files).await;
+    let file = harness.root.join("a.txt");
+    harness.call_tool("read_text_file", json!({ "path": "a.txt" })).await;
+    std::fs::write(&file, "one\ntwo\nTHREE\n").unwrap();
+    let mut text = harness.call_tool("delete_file", json!({ "path": "a.txt" })).await;
+    let files = |content: &str| json!({ "files": [{ "path": "a.txt", "content": content }] });
+    text += &harness.call_tool("write_files", files("1\ntwo\nthree\n")).await;
+    text += &harness.call_tool("write_files", files("1\ntwo\n3\n")).await;
+    expect![[r#"
+        ! nothing was changed: a.txt: the text was changed since this session read it: read it again
+        1 file:
+        - Wrote a.txt (3 lines)
+        Another program changed the file since you read it; both changes are in it now. What came in:
+        @@ -2,2 +2,2 @@
+         two
+        -three
+        +THREE
+        ! nothing was written: a.txt: the text was changed since this session read it, and both changes touch the same lines: read it again
+        At line 3:
+        --- you saw
+        three
+        --- the file has now
+        THREE
+        --- you would write
+        3
+    "#]].assert_eq(&text);
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "1\ntwo\nTHREE\n");
+}
+
+#[tokio::test]
+async fn bytes_are_images_or_blobs() {
+    let harness = McpServerHarness::new(OfferedTools::ReadOnly).await;
+    for (name, bytes) in [
+        ("logo.png", &b"\x89PNG\r\n\x1a\n\x00\x01"[..]),
+        ("named.txt", b"GIF89a\x00\xff\xfe"),
+        ("a b.bin", b"\x00\x9f\x92\x96"),
+    ] {
+        std::fs::write(harness.root.join(name), bytes).unwrap();
+    }
+    std::fs::write(harness.root.join("large.bin"), vec![0; (4 << 20) + 1]).unwrap();
+    let mut text = String::new();
+    for path in ["logo.png", "named.txt", "a b.bin", "large.bin"] {
+        text += &harness.call_tool("read_text_file", json!({ "path": path })).await;
+    }
+    let root = harness.root.to_str().unwrap();
+    for name in ["logo.png", "a b.bin", "a.txt", "large.bin", "missing", "../outside", ""] {
+        let uri = file_uri(&format!("{root}/{name}"));
+        let read = harness.client.read_resource(ReadResourceRequestParams::new(uri)).await;
+        let read = match read {
+            Ok(read) => serde_json::to_value(read).unwrap()["contents"][0].to_string(),
+            Err(error) => format!("! {error}"),
+        };
+        text += &format!("{}\n", read.replace(root, "$ROOT"));
+    }
+    // A server that only runs commands reads no files.
+    let harness = McpServerHarness::new(OfferedTools::Commands).await;
+    let uri = file_uri(harness.root.join("a.txt").to_str().unwrap());
+    assert!(harness.client.read_resource(ReadResourceRequestParams::new(uri)).await.is_err());
+    expect![[r#"
+        [logo.png: image/png, 10 bytes]
+        + {"type":"image","data":"iVBORw0KGgoAAQ==","mimeType":"image/png"}
+        [named.txt: image/gif, 9 bytes]
+        + {"type":"image","data":"R0lGODlhAP/+","mimeType":"image/gif"}
+        [a b.bin: not text, 4 bytes]
+        + {"type":"resource","resource":{"uri":"file://$ROOT/a%20b.bin","mimeType":"application/octet-stream","blob":"AJ+Slg=="}}
+        ! large.bin has 4194305 bytes, and the limit is 4194304: use a command
+        {"uri":"file://$ROOT/logo.png","mimeType":"image/png","blob":"iVBORw0KGgoAAQ=="}
+        {"uri":"file://$ROOT/a%20b.bin","mimeType":"application/octet-stream","blob":"AJ+Slg=="}
+        {"uri":"file://$ROOT/a.txt","mimeType":"text/plain","text":"one\ntwo\nthree\n"}
+        ! Mcp error: -32603: large.bin has 4194305 bytes, and the limit is 4194304: use a command
+        ! Mcp error: -32002: there is no resource file://$ROOT/missing: list the resources to see which there are({"uri":"file://$ROOT/missing"})
+        ! Mcp error: -32603: ../outside is outside the directories of this session
+        ! Mcp error: -32002: there is no resource file://$ROOT/: list the resources to see which there are({"uri":"file://$ROOT/"})
     "#]].assert_eq(&text);
 }
 
@@ -215,7 +360,12 @@ async fn every_tool_says_what_it_does_to_the_world() {
         read_text_file {"title":"Read file","readOnlyHint":true,"openWorldHint":false}
         write_text_file {"title":"Write file","readOnlyHint":false,"destructiveHint":true,"idempotentHint":true,"openWorldHint":false}
         edit_text_file {"title":"Edit file","readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":false}
+        write_files {"title":"Write files","readOnlyHint":false,"destructiveHint":true,"idempotentHint":true,"openWorldHint":false}
+        append_file {"title":"Append to file","readOnlyHint":false,"destructiveHint":false,"idempotentHint":false,"openWorldHint":false}
+        delete_file {"title":"Delete file","readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":false}
+        move_file {"title":"Move file","readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":false}
         list_directory {"title":"List directory","readOnlyHint":true,"openWorldHint":false}
+        stat_file {"title":"Describe file","readOnlyHint":true,"openWorldHint":false}
         search_text {"title":"Search text","readOnlyHint":true,"openWorldHint":false}
         execute {"title":"Run command","readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}
         terminal_output {"title":"Output of a command","readOnlyHint":true,"openWorldHint":false}

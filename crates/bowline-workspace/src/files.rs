@@ -4,9 +4,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bowline_history::changes::ChangeId;
+use bowline_history::changes::{ChangeId, ChangeOrigin};
 use bowline_history::ledger::WriteVerdict;
-use bowline_protocol::file_extension::{FileType, StatFileResponse};
+use bowline_policy::paths::Access;
+use bowline_protocol::file_extension::{
+    BatchError, BatchFilesRequest, BatchOperation, BatchResult, FileError, FileLimits, FileOperation,
+    FileType, ReadFileRequest, ReadFileResponse, ReadParams, StatFileResponse, WriteFileResponse,
+};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_storage::clock::format_iso8601;
 use bowline_text::lines::LineWindow;
@@ -93,6 +97,38 @@ pub fn describe_stat(path: &str, stat: &StatFileResponse) -> String {
     format!("{path} is {}.", parts.join(", "))
 }
 
+/// Describes for a model why a file operation failed, with advice. `display` shortens a path.
+#[must_use]
+pub fn describe_file_error(error: &FileError, display: impl Fn(&str) -> String) -> String {
+    match error {
+        FileError::NotFound { path } => {
+            format!("{} does not exist: list the directory to see what is there", display(path))
+        }
+        FileError::AlreadyExists { path } => {
+            format!("{} exists already: replace it with `overwrite`, or choose another path", display(path))
+        }
+        FileError::NotEmpty { path } => {
+            format!("{} is not empty: set `recursive` to delete all that is in it", display(path))
+        }
+        FileError::NotText { path, .. } => format!("{} is not text: use a command", display(path)),
+        FileError::NotFile { path } => format!("{} is not a file", display(path)),
+        FileError::OutsideRoots { path } => {
+            format!("{} is outside the directories of this session", display(path))
+        }
+        FileError::Conflict { path, reason, .. } => format!("{}: {reason}", display(path)),
+        FileError::TooLarge { path: Some(path), bytes, limit } => {
+            format!("{} has {bytes} bytes, and the limit is {limit}: use a command", display(path))
+        }
+        FileError::Overlap { path, other } => {
+            format!("{} and file {} cannot both be written", display(path), other + 1)
+        }
+        FileError::OntoItself { from, to } => {
+            format!("{} and {} are the same, or one contains the other", display(from), display(to))
+        }
+        other => other.to_string(),
+    }
+}
+
 /// A backend for the files of one session.
 ///
 /// Tools are generic over the backend; where it is chosen at run time, an enum of the backends implements this trait.
@@ -137,6 +173,51 @@ pub trait FileBackend: Send + Sync {
         query: SearchQuery,
         below: Option<String>,
     ) -> impl Future<Output = Result<SearchResult, RpcError>> + Send;
+
+    /// Returns whether it serves the methods below, which are those of the file extension.
+    fn serves_file_extension(&self) -> bool {
+        false
+    }
+
+    /// Describes a path.
+    ///
+    /// # Errors
+    /// Returns an error if the path does not exist.
+    fn stat(&self, path: &str) -> impl Future<Output = Result<StatFileResponse, FileError>> + Send {
+        let path = path.to_owned();
+        async move { Err(no_file_extension(&path)) }
+    }
+
+    /// Reads a file as text or bytes.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read.
+    fn read_data(
+        &self,
+        params: ReadParams,
+    ) -> impl Future<Output = Result<ReadFileResponse, FileError>> + Send {
+        async move { Err(no_file_extension(&params.path.to_string_lossy())) }
+    }
+
+    /// Carries out a batch. The results are in the order of the operations.
+    ///
+    /// # Errors
+    /// Returns an error if nothing was changed.
+    fn batch(
+        &self,
+        operations: Vec<BatchOperation>,
+        _: &Requester,
+    ) -> impl Future<Output = Result<Vec<BatchResult>, BatchError>> + Send {
+        async move {
+            drop(operations);
+            Err(no_file_extension("the files").into())
+        }
+    }
+}
+
+fn no_file_extension(subject: &str) -> FileError {
+    let reason = format!("{subject}: the editor does not offer this: read and write the files one by one");
+    RpcError::InvalidRequest { reason }.into()
 }
 
 /// The files of this machine, served by the engine.
@@ -224,4 +305,76 @@ impl FileBackend for LocalFiles {
         let query = SearchQuery { stop: Some(stop), ..query };
         self.run_blocking(&self.read_permits, move |session| session.search(&query, below.as_deref())).await
     }
+
+    fn serves_file_extension(&self) -> bool {
+        true
+    }
+
+    async fn stat(&self, path: &str) -> Result<StatFileResponse, FileError> {
+        let path = path.to_owned();
+        let stat = move |session: &WorkspaceSession| {
+            let admitted = session.admit(&path, Access::Read)?;
+            Ok(session.stat_admitted(&admitted))
+        };
+        self.run_blocking(&self.read_permits, stat).await?
+    }
+
+    async fn read_data(&self, params: ReadParams) -> Result<ReadFileResponse, FileError> {
+        let request = ReadFileRequest::new(self.session.id().to_owned(), params);
+        let operation = request.into_operation(&FileLimits::DEFAULT)?;
+        let read = move |session: &WorkspaceSession| {
+            let admitted = session.admit(operation.path.as_str(), Access::Read)?;
+            Ok(session.read_range(&admitted, &operation))
+        };
+        self.run_blocking(&self.read_permits, read).await?
+    }
+
+    async fn batch(
+        &self,
+        operations: Vec<BatchOperation>,
+        requester: &Requester,
+    ) -> Result<Vec<BatchResult>, BatchError> {
+        let mut request = BatchFilesRequest::new(self.session.id().to_owned());
+        request.operations = operations;
+        let operations = request.into_operations(&FileLimits::DEFAULT)?;
+        let origin = self.session.origin(requester.turn, requester.call.as_deref());
+        let apply = move |session: &WorkspaceSession| Ok(apply_operations(session, &operations, &origin));
+        self.run_blocking(&self.write_permits, apply).await?
+    }
+}
+
+/// Carries out a batch without a question.
+fn apply_operations(
+    session: &WorkspaceSession,
+    operations: &[FileOperation],
+    origin: &ChangeOrigin,
+) -> Result<Vec<BatchResult>, BatchError> {
+    let mut reads = Vec::new();
+    for (index, operation) in (0..).zip(operations) {
+        let FileOperation::Read(read) = operation else { continue };
+        let admitted = session.admit(read.path.as_str(), Access::Read).map_err(FileError::from);
+        let response = admitted.and_then(|admitted| session.read_range(&admitted, read));
+        reads.push(response.map_err(|error| BatchError { index: Some(index), error })?);
+    }
+    let outcome = session.apply_batch(operations, origin, None)?;
+    let mut reads = reads.into_iter();
+    let results = operations.iter().zip(outcome.operations).map(|(operation, outcome)| {
+        Some(match operation {
+            FileOperation::Read(_) => BatchResult::Read(reads.next()?),
+            FileOperation::Write(_) => {
+                let written = outcome.written?;
+                let mut response = WriteFileResponse::new(written.etag);
+                response.merged = written.is_merged;
+                let text = written.text.filter(|_| written.is_merged);
+                response.content = text.map(|text| text.as_str().to_owned());
+                BatchResult::Write(response)
+            }
+            FileOperation::Move(_) => BatchResult::Move {},
+            FileOperation::Copy(_) => BatchResult::Copy {},
+            FileOperation::Remove(_) => BatchResult::Remove {},
+            FileOperation::Mkdir(_) => BatchResult::Mkdir {},
+        })
+    });
+    let missing = || RpcError::Internal { reason: "an operation has no outcome".to_owned() };
+    Ok(results.collect::<Option<Vec<_>>>().ok_or_else(missing)?)
 }

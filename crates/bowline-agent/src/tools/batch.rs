@@ -24,8 +24,8 @@ use bowline_tools::tools::describe::{
     count_lines, count_noun, describe_conflicts, describe_diff, first_different_line,
 };
 use bowline_tools::tools::schema::MAX_WRITTEN_FILES;
-use bowline_tools::tools::view::text_version;
 use bowline_tools::tools::write::{CurrentText, RequestedWrite, WriteDecision, decide_write, record_write};
+use bowline_workspace::files;
 use bowline_workspace::workspace::{FileContent, FilePreview};
 use serde_json::{Value, json};
 
@@ -42,6 +42,9 @@ const MAX_ATTEMPTS: usize = 3;
 
 /// The most files that deleting or moving a directory may change.
 const MAX_FILES: usize = 500;
+
+/// The most bytes of the current texts of all files of a call.
+const MAX_TEXT_BYTES: usize = 32 << 20;
 
 /// The most bytes of differences in a result.
 const MAX_DIFF_BYTES: usize = 32 << 10;
@@ -265,7 +268,14 @@ impl<'a> PlannedBatch<'a> {
         };
         for change in changes {
             match change {
-                FileChange::Write { path, request } => batch.plan_write(active_call, path, request).await?,
+                FileChange::Write { path, request } => {
+                    batch.plan_write(active_call, path, request).await?;
+                    let texts = batch.writes.iter().filter_map(|write| write.current.text());
+                    if texts.map(|text| text.len()).sum::<usize>() > MAX_TEXT_BYTES {
+                        let reason = "nothing was written: the files are too large for one call: write fewer";
+                        return Err(reason.to_owned().into());
+                    }
+                }
                 FileChange::Delete { path, recursive } => {
                     let params = RemoveParams::new(path.as_str());
                     let params = if *recursive { params.recursive() } else { params };
@@ -625,27 +635,7 @@ impl<'a> PlannedBatch<'a> {
     /// Records what the model knows of a path that was deleted or moved, and of everything beneath it.
     fn record_transfer(&self, active_call: &ActiveCall<'_>, from: &str, to: Option<&str>) {
         let key = |path: &str| ledger_key(active_call, self.backend, path);
-        let source = key(from);
-        let mut ledger = active_call.toolbox.ledger();
-        let rest = |known: &str| match known.strip_prefix(&source) {
-            Some(rest) if rest.is_empty() || rest.starts_with('/') => Some(rest.to_owned()),
-            _ => None,
-        };
-        let below: Vec<String> = ledger.paths().filter_map(rest).collect();
-        for rest in below {
-            let known = ledger.knowledge(&format!("{source}{rest}"), TextVersion(0));
-            ledger.forget(&format!("{source}{rest}"));
-            let Some(to) = to else { continue };
-            let target = format!("{}{rest}", key(to));
-            match known {
-                Knowledge::Whole(text) => {
-                    let version = text_version(&text);
-                    ledger.record_read(&target, text, version);
-                }
-                _ => ledger.forget(&target),
-            }
-        }
-        ledger.record_absent(&source);
+        active_call.toolbox.ledger().record_transfer(&key(from), to.map(key).as_deref());
     }
 }
 
@@ -857,31 +847,9 @@ fn describe_failure(active_call: &ActiveCall<'_>, backend: Backend, failure: &Ba
 }
 
 fn describe_file_error(active_call: &ActiveCall<'_>, error: &FileError) -> String {
-    let display = |path: &str| active_call.runtime().display_path(path).to_owned();
+    let text = files::describe_file_error(error, |path| active_call.runtime().display_path(path).to_owned());
     match error {
-        FileError::NotFound { path } => {
-            format!("{} does not exist: list the directory to see what is there", display(path))
-        }
-        FileError::AlreadyExists { path } => {
-            format!("{} exists already: replace it with `overwrite`, or choose another path", display(path))
-        }
-        FileError::NotEmpty { path } => {
-            format!("{} is not empty: set `recursive` to delete all that is in it", display(path))
-        }
-        FileError::NotText { path, .. } => format!("{} is not text: use a command", display(path)),
-        FileError::NotFile { path } => format!("{} is not a file", display(path)),
-        FileError::OutsideRoots { path } => {
-            format!("{} is outside the directories of this session", display(path))
-        }
-        FileError::Conflict { path, reason, hunks, .. } => {
-            format!("{}: {reason}{}", display(path), describe_conflicts(hunks))
-        }
-        FileError::TooLarge { path: Some(path), bytes, limit } => {
-            format!("{} has {bytes} bytes, and the limit is {limit}: use a command", display(path))
-        }
-        FileError::Overlap { path, other } => {
-            format!("{} and file {} cannot both be written", display(path), other + 1)
-        }
-        other => other.to_string(),
+        FileError::Conflict { hunks, .. } => text + &describe_conflicts(hunks),
+        _ => text,
     }
 }

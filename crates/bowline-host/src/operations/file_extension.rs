@@ -6,6 +6,7 @@ pub(crate) mod watch;
 use std::sync::Arc;
 
 use bowline_policy::claims::find_call_for_operation;
+use bowline_protocol::file_extension::operations::{ReadOperation, StatOperation};
 use bowline_protocol::file_extension::{
     FileError, FileLimits, ListDirectoryRequest, ListDirectoryResponse, ReadFileRequest, ReadFileResponse,
     StatFileRequest, StatFileResponse,
@@ -52,8 +53,17 @@ pub(crate) async fn stat(
     cx: ClientContext,
 ) -> Result<StatFileResponse, FileError> {
     let operation = request.into_operation()?;
+    let context = operation_context(&session, agent, operation.path.as_str(), &cx);
+    stat_path(session, context, operation).await
+}
+
+/// Describes a path, authorized and recorded.
+pub(crate) async fn stat_path(
+    session: Arc<SessionInner>,
+    context: OperationContext,
+    operation: StatOperation,
+) -> Result<StatFileResponse, FileError> {
     let path = operation.path.as_str().to_owned();
-    let context = operation_context(&session, agent, &path, &cx);
     let title = format!("look at {path}");
     if !operation.follow_symlinks
         && let Some((directory, _)) = path.trim_end_matches('/').rsplit_once('/')
@@ -80,8 +90,17 @@ pub(crate) async fn read(
     cx: ClientContext,
 ) -> Result<ReadFileResponse, FileError> {
     let operation = request.into_operation(&LIMITS)?;
+    let context = operation_context(&session, agent, operation.path.as_str(), &cx);
+    read_data(session, context, operation).await
+}
+
+/// Reads a file as text or bytes, authorized and recorded.
+pub(crate) async fn read_data(
+    session: Arc<SessionInner>,
+    context: OperationContext,
+    operation: ReadOperation,
+) -> Result<ReadFileResponse, FileError> {
     let path = operation.path.as_str().to_owned();
-    let context = operation_context(&session, agent, &path, &cx);
     let title = format!("read {path}");
     let read = run_as_read(session, context, path, title, move |files, admitted, entry| {
         let response = files.read_range(admitted, &operation)?;

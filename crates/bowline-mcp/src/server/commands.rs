@@ -211,7 +211,7 @@ pub(crate) async fn execute_command<P: WorkspaceBackend>(
              kill_terminal."
         );
         let structured = json!({ "status": "running", "output": "", "running": true, "id": name });
-        return Ok(ToolOutcome { text, structured: Some(structured), is_error: false });
+        return Ok(ToolOutcome { structured: Some(structured), ..ToolOutcome::from_text(text) });
     }
     let outcome = match timeout(limit, wait_with_progress(session, &guard.terminal, context, limit)).await {
         Ok(Ok(exit)) => WaitOutcome::Exited(exit),
@@ -297,7 +297,7 @@ fn describe_outcome(
         "truncated": truncated,
     });
     let structured = remove_nulls(structured);
-    ToolOutcome { text, structured: Some(structured), is_error: failed }
+    ToolOutcome { structured: Some(structured), is_error: failed, ..ToolOutcome::from_text(text) }
 }
 
 /// Removes unknown fields: not every client can read a field of two types.
@@ -401,5 +401,5 @@ fn describe_new_output(
         "id": name,
     });
     let structured = remove_nulls(structured);
-    ToolOutcome { text, structured: Some(structured), is_error: false }
+    ToolOutcome { structured: Some(structured), ..ToolOutcome::from_text(text) }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bowline_tools::tools::input::ToolInputFields;
+use bowline_workspace::files::FileBackend;
 use rmcp::ErrorData;
 use rmcp::ServerHandler;
 use rmcp::model::{
@@ -28,7 +29,8 @@ use super::resources::{
     MAX_LISTED, MAX_SUBSCRIBED, ResourceEvent, ResourceInfo, ResourceProvider, to_contents,
 };
 use super::session::{CallContext, McpSession};
-use super::{McpWorkspaceServer, WorkspaceBackend, invalid_message, tool_specs};
+use super::tool_specs::SessionTools;
+use super::{McpWorkspaceServer, WorkspaceBackend, binary, invalid_message, tool_specs};
 
 /// How long calls may continue after the client's input has ended: it may still read their answers.
 const INPUT_END_GRACE: Duration = Duration::from_secs(2);
@@ -101,6 +103,15 @@ impl<P: WorkspaceBackend> SessionHandler<P> {
             ));
         }
         Ok(session)
+    }
+
+    /// Returns the tools of the session: all that the server may have, until it is open.
+    fn tools(&self) -> SessionTools {
+        let session = self.session.get();
+        SessionTools {
+            offered_tools: self.server.options.offered_tools,
+            has_file_extension: session.is_none_or(|session| session.backend.files().serves_file_extension()),
+        }
     }
 
     fn resources(&self) -> Result<Option<&dyn ResourceProvider>, ErrorData> {
@@ -221,11 +232,11 @@ impl<P: WorkspaceBackend> ServerHandler for SessionHandler<P> {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tool_specs::list_tools(self.server.options.offered_tools)))
+        Ok(ListToolsResult::with_all_items(tool_specs::list_tools(self.tools())))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        tool_specs::list_tools(self.server.options.offered_tools).into_iter().find(|tool| tool.name == name)
+        tool_specs::list_tools(self.tools()).into_iter().find(|tool| tool.name == name)
     }
 
     async fn call_tool(
@@ -234,9 +245,9 @@ impl<P: WorkspaceBackend> ServerHandler for SessionHandler<P> {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let session = self.session()?;
-        let offered_tools = self.server.options.offered_tools;
-        let action = tool_specs::find_tool(offered_tools, &request.name).ok_or_else(|| {
-            ErrorData::invalid_params(tool_specs::describe_missing_tool(offered_tools, &request.name), None)
+        let tools = self.tools();
+        let action = tool_specs::find_tool(tools, &request.name).ok_or_else(|| {
+            ErrorData::invalid_params(tool_specs::describe_missing_tool(tools, &request.name), None)
         })?;
         let arguments = request.arguments.unwrap_or_default();
         let token = context.meta.get_progress_token();
@@ -282,7 +293,19 @@ impl<P: WorkspaceBackend> ServerHandler for SessionHandler<P> {
         request: ReadResourceRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let (resources, info) = self.find_resource(&request.uri).await?;
+        let (resources, info) = match self.find_resource(&request.uri).await {
+            Ok(found) => found,
+            // Files of the workspace can be read without being listed.
+            Err(missing) if !self.tools().can_read() => return Err(missing),
+            Err(missing) => {
+                let session = self.session()?;
+                return match binary::read_file_resource(session, &request.uri).await {
+                    Some(Ok(contents)) => Ok(ReadResourceResult::new(vec![contents]).into()),
+                    Some(Err(reason)) => Err(ErrorData::internal_error(reason, None)),
+                    None => Err(missing),
+                };
+            }
+        };
         match resources.read(&request.uri).await {
             Ok(Some(text)) => Ok(ReadResourceResult::new(vec![to_contents(info, text)]).into()),
             Ok(None) => {

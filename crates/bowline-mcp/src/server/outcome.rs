@@ -14,21 +14,23 @@ pub(crate) struct ToolOutcome {
     pub(crate) text: String,
     /// The same information for programs, in full, because some clients show a model nothing else.
     pub(crate) structured: Option<Value>,
+    /// Content besides the text: an image or other bytes.
+    pub(crate) attachment: Option<ContentBlock>,
     /// Whether the call failed.
     pub(crate) is_error: bool,
 }
 
 impl ToolOutcome {
     pub(crate) fn from_text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), structured: None, is_error: false }
+        Self { text: text.into(), structured: None, attachment: None, is_error: false }
     }
 
     pub(crate) fn error(text: impl Into<String>) -> Self {
-        Self { text: text.into(), structured: None, is_error: true }
+        Self { is_error: true, ..Self::from_text(text) }
     }
 
     pub(crate) fn into_result(self) -> CallToolResult {
-        let content = vec![ContentBlock::text(self.text)];
+        let content = std::iter::once(ContentBlock::text(self.text)).chain(self.attachment).collect();
         let mut result =
             if self.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
         result.structured_content = self.structured;

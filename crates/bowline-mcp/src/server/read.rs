@@ -10,6 +10,7 @@ use bowline_workspace::workspace::TextSource;
 
 use super::DeniedOperation;
 use super::WorkspaceBackend;
+use super::binary;
 use super::outcome::ToolOutcome;
 use super::session::McpSession;
 
@@ -23,6 +24,9 @@ pub(crate) async fn read_file<P: WorkspaceBackend>(
     let display_path = session.display_path(path.as_str());
     let read = match fetch_text(session, path.as_str(), first, limit).await {
         Ok(read) => read,
+        Err(RpcError::NotText { .. }) if session.backend.files().serves_file_extension() => {
+            return binary::read_binary(session, path.as_str()).await;
+        }
         Err(failure) => {
             if matches!(failure, RpcError::ResourceNotFound { .. }) {
                 session.with_ledger(|ledger, _| ledger.record_absent(path.as_str()));

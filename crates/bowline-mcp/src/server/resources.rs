@@ -90,5 +90,22 @@ pub fn file_uri(path: &str) -> String {
     uri
 }
 
+/// Returns the path of a file's URI: absolute, without a host.
+pub(crate) fn parse_file_uri(uri: &str) -> Option<String> {
+    let encoded = uri.strip_prefix("file://").filter(|path| path.starts_with('/'))?;
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(rest.next()?).to_digit(16);
+        let (high, low) = (digit()?, digit()?);
+        bytes.push(u8::try_from(high * 16 + low).ok()?);
+    }
+    String::from_utf8(bytes).ok()
+}
+
 #[cfg(test)]
 mod tests;

@@ -70,9 +70,8 @@ fn describe_listing(display_path: &str, listing: &Listing) -> ToolOutcome {
     }
     let text = format!("[{display_path}: {}]\n{text}", notes.join("; "));
     ToolOutcome {
-        text,
         structured: Some(json!({ "entries": entries, "truncated": is_cut })),
-        is_error: false,
+        ..ToolOutcome::from_text(text)
     }
 }
 
@@ -137,7 +136,7 @@ fn describe_matches<P: WorkspaceBackend>(session: &McpSession<P>, found: &Search
     let text = format!("[{}{}]\n{text}", notes.join("; "), hidden_character_warning(&text));
     let structured =
         json!({ "matches": matches, "filesSearched": found.files_searched, "truncated": is_cut });
-    ToolOutcome { text, structured: Some(structured), is_error: false }
+    ToolOutcome { structured: Some(structured), ..ToolOutcome::from_text(text) }
 }
 
 /// Describes which files were not searched, and why.

@@ -19,7 +19,7 @@ use super::commands::{self, BackgroundCommands};
 use super::outcome::{ToolOutcome, describe_failure};
 use super::resources::MAX_SUBSCRIBED;
 use super::tool_specs::ToolAction;
-use super::{McpServerOptions, WorkspaceBackend, read, search, write};
+use super::{McpServerOptions, WorkspaceBackend, batch, read, search, write};
 
 /// The most concurrent calls of a session; further ones are refused.
 const MAX_CALLS: usize = 64;
@@ -87,6 +87,11 @@ impl<P: WorkspaceBackend> McpSession<P> {
             ToolAction::Read => read::read_file(self, fields).await,
             ToolAction::Write => write::write_file(self, fields, &context).await,
             ToolAction::Edit => write::edit_file(self, fields, &context).await,
+            ToolAction::Append => write::append_file(self, fields, &context).await,
+            ToolAction::WriteFiles => batch::write_files(self, fields, &context).await,
+            ToolAction::Delete => batch::delete_file(self, fields, &context).await,
+            ToolAction::Move => batch::move_file(self, fields, &context).await,
+            ToolAction::Stat => batch::stat_file(self, fields).await,
             ToolAction::List => search::list_directory(self, fields).await,
             ToolAction::Search => search::search_text(self, fields).await,
             ToolAction::Execute => commands::execute_command(self, fields, &context).await,
@@ -131,15 +136,15 @@ impl<P: WorkspaceBackend> McpSession<P> {
         f(ledger, heard)
     }
 
-    /// Waits for exclusive access to a file among the session's calls.
-    pub(crate) async fn lock_file(&self, path: &str) -> Option<AsyncGuard<'_, ()>> {
-        let mut hasher = DefaultHasher::new();
-        path.hash(&mut hasher);
-        let at = usize::try_from(hasher.finish() % LOCK_COUNT as u64).unwrap_or_default();
-        match self.file_locks.get(at) {
-            Some(lock) => Some(lock.lock().await),
-            None => None,
+    /// Waits for exclusive access to files among the session's calls.
+    pub(crate) async fn lock_files(&self, paths: impl IntoIterator<Item = &str>) -> Vec<AsyncGuard<'_, ()>> {
+        // Each lock once and always in the same order, so that no two calls wait for each other.
+        let indices: BTreeSet<usize> = paths.into_iter().map(lock_index).collect();
+        let mut guards = Vec::new();
+        for lock in indices.into_iter().filter_map(|index| self.file_locks.get(index)) {
+            guards.push(lock.lock().await);
         }
+        guards
     }
 
     fn lock_subscriptions(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -175,4 +180,10 @@ impl<P: WorkspaceBackend> McpSession<P> {
         self.background.release_all(self.backend.terminals()).await;
         self.backend.close().await;
     }
+}
+
+fn lock_index(path: &str) -> usize {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    usize::try_from(hasher.finish() % LOCK_COUNT as u64).unwrap_or_default()
 }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use bowline_policy::own_tools::{OwnTool, PromptBehavior};
 use bowline_tools::tools::schema::{
-    EDIT_DESCRIPTION, LIST_DESCRIPTION, READ_DESCRIPTION, RUN_DESCRIPTION, WRITE_DESCRIPTION, boolean,
-    edit_schema, integer, list_schema, object, read_schema, run_schema, search_schema, string, string_enum,
+    APPEND_DESCRIPTION, DELETE_DESCRIPTION, EDIT_DESCRIPTION, LIST_DESCRIPTION, MOVE_DESCRIPTION,
+    READ_DESCRIPTION, RUN_DESCRIPTION, STAT_DESCRIPTION, WRITE_DESCRIPTION, WRITE_FILES_DESCRIPTION,
+    append_schema, boolean, delete_schema, edit_schema, integer, list_schema, move_schema, object,
+    read_schema, run_schema, search_schema, stat_schema, string, string_enum, write_files_schema,
     write_schema,
 };
 use rmcp::model::{MetaObject, Tool, ToolAnnotations};
@@ -32,7 +34,12 @@ pub(crate) enum ToolAction {
     Read,
     Write,
     Edit,
+    WriteFiles,
+    Append,
+    Delete,
+    Move,
     List,
+    Stat,
     Search,
     Execute,
     Output,
@@ -43,12 +50,19 @@ const TOOLS: &[(&str, ToolAction)] = &[
     ("read_text_file", ToolAction::Read),
     ("write_text_file", ToolAction::Write),
     ("edit_text_file", ToolAction::Edit),
+    ("write_files", ToolAction::WriteFiles),
+    ("append_file", ToolAction::Append),
+    ("delete_file", ToolAction::Delete),
+    ("move_file", ToolAction::Move),
     ("list_directory", ToolAction::List),
+    ("stat_file", ToolAction::Stat),
     ("search_text", ToolAction::Search),
     ("execute", ToolAction::Execute),
     ("terminal_output", ToolAction::Output),
     ("kill_terminal", ToolAction::Kill),
 ];
+
+const BINARY_DESCRIPTION: &str = "An image comes as an image, and other bytes as a resource.";
 
 const SEARCH_DESCRIPTION: &str = "Searches the text of the project's files, and tells the lines that match with their numbers. Unsaved \
                       text of open documents is searched as the editor has it.";
@@ -66,32 +80,65 @@ const ID_DESCRIPTION: &str = "The command's id, like bg1.";
 /// them too, but only its own settings can change that, not the protocol or a tool.
 const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
 
-impl OfferedTools {
-    fn includes(self, action: ToolAction) -> bool {
-        match action {
-            ToolAction::Read | ToolAction::List | ToolAction::Search => self != Self::Commands,
-            ToolAction::Write | ToolAction::Edit => matches!(self, Self::Files | Self::Everything),
-            ToolAction::Execute | ToolAction::Output | ToolAction::Kill => {
-                !matches!(self, Self::ReadOnly | Self::Files)
-            }
+impl ToolAction {
+    fn is_read_only(self) -> bool {
+        matches!(self, Self::Read | Self::List | Self::Stat | Self::Search | Self::Output)
+    }
+
+    fn changes_files(self) -> bool {
+        match self {
+            Self::Write | Self::Edit | Self::WriteFiles | Self::Append | Self::Delete | Self::Move => true,
+            Self::Read | Self::List | Self::Stat | Self::Search => false,
+            Self::Execute | Self::Output | Self::Kill => false,
         }
+    }
+
+    /// Returns whether it needs the methods of the file extension.
+    fn needs_file_extension(self) -> bool {
+        matches!(self, Self::WriteFiles | Self::Delete | Self::Move | Self::Stat)
+    }
+}
+
+/// The tools that a session has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SessionTools {
+    /// The tools of the server.
+    pub(crate) offered_tools: OfferedTools,
+    /// Whether the session's files have the methods of the file extension.
+    pub(crate) has_file_extension: bool,
+}
+
+impl SessionTools {
+    /// Returns whether files can be read.
+    pub(crate) fn can_read(self) -> bool {
+        self.includes(ToolAction::Read)
+    }
+
+    fn includes(self, action: ToolAction) -> bool {
+        self.offered_tools.includes(action) && (self.has_file_extension || !action.needs_file_extension())
     }
 }
 
 impl OfferedTools {
+    fn includes(self, action: ToolAction) -> bool {
+        match action {
+            ToolAction::Read | ToolAction::List | ToolAction::Stat | ToolAction::Search => {
+                self != Self::Commands
+            }
+            action if action.changes_files() => matches!(self, Self::Files | Self::Everything),
+            _ => !matches!(self, Self::ReadOnly | Self::Files),
+        }
+    }
+
     /// Returns the offered tools, for code that must recognise them in an agent's messages.
     #[must_use]
     pub fn tools(self) -> Vec<OwnTool> {
         let offered = TOOLS.iter().filter(|(_, action)| self.includes(*action));
         let tools = offered.map(|(name, action)| {
             let prompt_behavior = match action {
-                ToolAction::Write | ToolAction::Edit => PromptBehavior::BeforeWrite,
+                action if action.changes_files() => PromptBehavior::BeforeWrite,
                 ToolAction::Execute => PromptBehavior::BeforeRun,
-                ToolAction::Read
-                | ToolAction::List
-                | ToolAction::Search
-                | ToolAction::Output
-                | ToolAction::Kill => PromptBehavior::Never,
+                _ => PromptBehavior::Never,
             };
             let mut arguments = Vec::new();
             collect_property_names(build_tool(name, *action).input_schema.get("properties"), &mut arguments);
@@ -111,30 +158,36 @@ fn collect_property_names(properties: Option<&Value>, names: &mut Vec<String>) {
 }
 
 /// Returns the action of a tool, if it is offered.
-pub(crate) fn find_tool(offered_tools: OfferedTools, name: &str) -> Option<ToolAction> {
+pub(crate) fn find_tool(tools: SessionTools, name: &str) -> Option<ToolAction> {
     TOOLS
         .iter()
         .find(|(known_name, _)| *known_name == name)
         .map(|(_, action)| *action)
-        .filter(|action| offered_tools.includes(*action))
+        .filter(|action| tools.includes(*action))
 }
 
 /// Describes why a tool is not available, and names those that are.
-pub(crate) fn describe_missing_tool(offered_tools: OfferedTools, name: &str) -> String {
+pub(crate) fn describe_missing_tool(tools: SessionTools, name: &str) -> String {
     let name = bowline_text::display::escape_line(name, 100);
     let names: Vec<&str> =
-        TOOLS.iter().filter(|(_, action)| offered_tools.includes(*action)).map(|(name, _)| *name).collect();
+        TOOLS.iter().filter(|(_, action)| tools.includes(*action)).map(|(name, _)| *name).collect();
     let is_known = TOOLS.iter().any(|(known_name, _)| *known_name == name);
     let reason = if is_known { "is not offered here" } else { "is no tool of this server" };
     format!("{name} {reason}: the tools are {}", names.join(", "))
 }
 
 /// Returns the offered tools.
-pub(crate) fn list_tools(offered_tools: OfferedTools) -> Vec<Tool> {
+pub(crate) fn list_tools(tools: SessionTools) -> Vec<Tool> {
     TOOLS
         .iter()
-        .filter(|(_, action)| offered_tools.includes(*action))
-        .map(|(name, action)| build_tool(name, *action))
+        .filter(|(_, action)| tools.includes(*action))
+        .map(|(name, action)| {
+            let mut tool = build_tool(name, *action);
+            if tools.has_file_extension && *action == ToolAction::Read {
+                tool.description = Some(format!("{READ_DESCRIPTION} {BINARY_DESCRIPTION}").into());
+            }
+            tool
+        })
         .collect()
 }
 
@@ -143,6 +196,11 @@ fn build_tool(name: &'static str, action: ToolAction) -> Tool {
         ToolAction::Read => ("Read file", READ_DESCRIPTION, read_schema()),
         ToolAction::Write => ("Write file", WRITE_DESCRIPTION, write_schema()),
         ToolAction::Edit => ("Edit file", EDIT_DESCRIPTION, edit_schema()),
+        ToolAction::WriteFiles => ("Write files", WRITE_FILES_DESCRIPTION, write_files_schema()),
+        ToolAction::Append => ("Append to file", APPEND_DESCRIPTION, append_schema()),
+        ToolAction::Delete => ("Delete file", DELETE_DESCRIPTION, delete_schema()),
+        ToolAction::Move => ("Move file", MOVE_DESCRIPTION, move_schema()),
+        ToolAction::Stat => ("Describe file", STAT_DESCRIPTION, stat_schema()),
         ToolAction::List => ("List directory", LIST_DESCRIPTION, list_schema()),
         ToolAction::Search => ("Search text", SEARCH_DESCRIPTION, search_schema()),
         ToolAction::Execute => ("Run command", RUN_DESCRIPTION, run_schema()),
@@ -169,15 +227,15 @@ fn build_tool(name: &'static str, action: ToolAction) -> Tool {
 /// Returns hints for the client's user. An edit can be undone and is merged with the user's changes, but it replaces
 /// text in the file and so counts as destructive. A command may do anything.
 fn annotations(title: &str, action: ToolAction) -> ToolAnnotations {
-    let is_read_only =
-        matches!(action, ToolAction::Read | ToolAction::List | ToolAction::Search | ToolAction::Output);
+    let is_read_only = action.is_read_only();
     let mut hints = ToolAnnotations::new();
     hints.title = Some(title.to_owned());
     hints.read_only_hint = Some(is_read_only);
     hints.open_world_hint = Some(action == ToolAction::Execute);
     if !is_read_only {
-        hints.destructive_hint = Some(true);
-        hints.idempotent_hint = Some(matches!(action, ToolAction::Write | ToolAction::Kill));
+        hints.destructive_hint = Some(action != ToolAction::Append);
+        hints.idempotent_hint =
+            Some(matches!(action, ToolAction::Write | ToolAction::WriteFiles | ToolAction::Kill));
     }
     hints
 }
@@ -185,18 +243,14 @@ fn annotations(title: &str, action: ToolAction) -> ToolAnnotations {
 /// Returns the schema of a tool's structured output, if it has any.
 fn output_schema(action: ToolAction) -> Option<Value> {
     let list = |description: &str, item: Value| json!({ "type": "array", "items": item, "description": description });
-    let changed = || {
+    let outcome = || {
         let mut outcome = string_enum(&["created", "replaced", "merged", "unchanged"]);
         outcome["description"] = json!("What became of it; merged: with changes that others made meanwhile.");
-        object(
-            &[
-                ("path", string("The file.")),
-                ("outcome", outcome),
-                ("message", string("The same as the text of the answer.")),
-            ],
-            &[],
-        )
+        outcome
     };
+    let path = || ("path", string("The file."));
+    let message = || ("message", string("The same as the text of the answer."));
+    let changed = || object(&[path(), ("outcome", outcome()), message()], &[]);
     let command_result = || {
         object(
             &[
@@ -215,8 +269,12 @@ fn output_schema(action: ToolAction) -> Option<Value> {
     };
     match action {
         // Its answer is text. Some clients show a model only the structured output if there is any.
-        ToolAction::Read => None,
-        ToolAction::Write | ToolAction::Edit => Some(changed()),
+        ToolAction::Read | ToolAction::Stat | ToolAction::Delete | ToolAction::Move => None,
+        ToolAction::Write | ToolAction::Edit | ToolAction::Append => Some(changed()),
+        ToolAction::WriteFiles => {
+            let files = list("The files.", object(&[path(), ("outcome", outcome())], &[]));
+            Some(object(&[("files", files), message()], &[]))
+        }
         ToolAction::List => {
             let mut kind = string_enum(&["file", "directory", "other"]);
             kind["description"] = json!("What it is.");

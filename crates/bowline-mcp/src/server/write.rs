@@ -57,6 +57,17 @@ pub(crate) async fn edit_file<P: WorkspaceBackend>(
     apply_change(session, &path, &RequestedWrite::Edits(edits?), context).await
 }
 
+/// Executes the tool that appends to a file.
+pub(crate) async fn append_file<P: WorkspaceBackend>(
+    session: &McpSession<P>,
+    fields: ToolInputFields<'_>,
+    context: &CallContext,
+) -> Result<ToolOutcome, String> {
+    let path = session.resolve(fields.required_text("path")?)?;
+    let content = fields.required_text("content")?.to_owned();
+    apply_change(session, &path, &RequestedWrite::Append(content), context).await
+}
+
 fn parse_edit(fields: ToolInputFields<'_>) -> Result<SearchReplaceEdit, String> {
     let which = if fields.flag("replace_all")? { MatchSelection::All } else { MatchSelection::Only };
     Ok(SearchReplaceEdit {
@@ -73,7 +84,7 @@ async fn apply_change<P: WorkspaceBackend>(
     context: &CallContext,
 ) -> Result<ToolOutcome, String> {
     let (key, display_path) = (path.as_str(), session.display_path(path.as_str()));
-    let _guard = session.lock_file(key).await;
+    let _locks = session.lock_files([key]).await;
     let requester = Requester { turn: None, call: Some(context.id.clone()) };
     let mut last = None;
     for _ in 0..ATTEMPTS {
@@ -88,7 +99,8 @@ async fn apply_change<P: WorkspaceBackend>(
             let text = format!("{display_path} holds this text already; nothing was written.");
             return Ok(write_outcome(display_path, "unchanged", text));
         }
-        if replaces_unseen_text(&current, decision.verdict) {
+        if !matches!(requested, RequestedWrite::Append(_)) && replaces_unseen_text(&current, decision.verdict)
+        {
             return Err(format!(
                 "nothing was written: {display_path}: you have not read all of the text that would be replaced: read it first"
             ));
@@ -132,7 +144,7 @@ async fn read_current<P: WorkspaceBackend>(
 }
 
 /// Returns whether the write would replace text that the model has not seen.
-fn replaces_unseen_text(current: &CurrentText, verdict: Option<WriteVerdict>) -> bool {
+pub(super) fn replaces_unseen_text(current: &CurrentText, verdict: Option<WriteVerdict>) -> bool {
     match (current, verdict) {
         (CurrentText::Text(text), Some(WriteVerdict::ReplacedPartlySeen | WriteVerdict::ReplacedUnseen)) => {
             !text.is_empty()
@@ -200,5 +212,5 @@ async fn finish_write<P: WorkspaceBackend>(
 
 fn write_outcome(path: &str, outcome: &str, text: String) -> ToolOutcome {
     let structured = json!({ "path": path, "outcome": outcome, "message": text });
-    ToolOutcome { text, structured: Some(structured), is_error: false }
+    ToolOutcome { structured: Some(structured), ..ToolOutcome::from_text(text) }
 }

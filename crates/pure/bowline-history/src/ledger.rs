@@ -157,6 +157,25 @@ impl Ledger {
         self.take(path);
     }
 
+    /// Records that a file or directory was removed, or moved to another path: a moved text stays known.
+    pub fn record_transfer(&mut self, from: &str, to: Option<&str>) {
+        let rest = |known: &str| match known.strip_prefix(from) {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => Some(rest.to_owned()),
+            _ => None,
+        };
+        let affected: Vec<String> = self.files.keys().filter_map(|known| rest(known)).collect();
+        if let Some(to) = to {
+            self.take(to);
+        }
+        for rest in affected {
+            let entry = self.take(&format!("{from}{rest}"));
+            if let Some(to) = to {
+                self.insert(&format!("{to}{rest}"), entry);
+            }
+        }
+        self.record_absent(from);
+    }
+
     /// Returns the files known to the session, the most recently seen first.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.files.keys().rev().map(String::as_str)

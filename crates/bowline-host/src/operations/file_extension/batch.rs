@@ -62,11 +62,21 @@ pub(crate) async fn batch(
     request: BatchFilesRequest,
     cx: ClientContext,
 ) -> Result<BatchFilesResponse, BatchError> {
-    let operations = Arc::new(request.into_operations(&LIMITS)?);
-    if operations.is_empty() {
-        return Ok(BatchFilesResponse::new(Vec::new()));
-    }
+    let operations = request.into_operations(&LIMITS)?;
     let context = operation_context(&session, agent, &first_path(&operations), &cx);
+    change_files(session, context, operations).await.map(BatchFilesResponse::new)
+}
+
+/// Carries out a batch, authorized and recorded.
+pub(crate) async fn change_files(
+    session: Arc<SessionInner>,
+    context: OperationContext,
+    operations: Vec<FileOperation>,
+) -> Result<Vec<BatchResult>, BatchError> {
+    if operations.is_empty() {
+        return Ok(Vec::new());
+    }
+    let operations = Arc::new(operations);
     let title = format!("change files, {} operations at once", operations.len());
     let done = run_batch(session, context, title, operations.clone()).await?;
     let mut reads = done.reads.into_iter();
@@ -85,7 +95,7 @@ pub(crate) async fn batch(
     }
     let missing = || RpcError::Internal { reason: "an operation has no outcome".to_owned() };
     let results: Option<Vec<BatchResult>> = results.into_iter().collect();
-    Ok(BatchFilesResponse::new(results.ok_or_else(missing)?))
+    Ok(results.ok_or_else(missing)?)
 }
 
 fn first_path(operations: &[FileOperation]) -> String {

@@ -2,29 +2,25 @@
 
 use proptest::prelude::*;
 
-use super::file_uri;
+use super::{file_uri, parse_file_uri};
 
 #[test]
 fn what_has_a_meaning_in_a_uri_is_escaped() {
     assert_eq!(file_uri("/a b/ü?#%.rs"), "file:///a%20b/%C3%BC%3F%23%25.rs");
 }
 
+#[test]
+fn only_uris_of_files_on_this_machine_have_a_path() {
+    for uri in
+        ["/a", "file://host/a", "file:///a%2", "file:///a%zz", "file:///%ff", "bowline://changes", "file://"]
+    {
+        assert_eq!(parse_file_uri(uri), None, "{uri}");
+    }
+}
+
 proptest! {
     #[test]
-    fn no_two_paths_have_one_uri(path in ".{0,60}") {
-        let uri = file_uri(&path);
-        let escaped = uri.strip_prefix("file://").unwrap();
-        let (mut bytes, mut rest) = (Vec::new(), escaped.as_bytes());
-        while let [first, tail @ ..] = rest {
-            rest = tail;
-            if *first == b'%' {
-                let digits = std::str::from_utf8(&tail[..2]).unwrap();
-                bytes.push(u8::from_str_radix(digits, 16).unwrap());
-                rest = &tail[2..];
-            } else {
-                bytes.push(*first);
-            }
-        }
-        prop_assert_eq!(String::from_utf8(bytes).unwrap(), path);
+    fn a_path_is_found_again_in_its_uri(path in "/.{0,60}") {
+        prop_assert_eq!(parse_file_uri(&file_uri(&path)), Some(path));
     }
 }
