@@ -186,3 +186,117 @@ async fn in_mode_full_the_agent_does_not_ask_but_the_host_does() {
     "#]]
     .assert_eq(&told);
 }
+
+#[tokio::test]
+async fn several_files_change_through_the_host_with_one_question_each_call() {
+    let lab = new_harness();
+    lab.write_file("old.txt", "old\n").unwrap();
+    let script = lab.path("script.jsonl");
+    let steps = r#"
+{"calls": [{"name": "read_text_file", "input": {"path": "a.txt"}}]}
+{"expect": "five", "calls": [{"name": "write_files", "input": {"files": [{"path": "a.txt", "content": "1\ntwo\n"}, {"path": "docs/b.txt", "content": "b\n"}]}}]}
+{"expect": "Created docs/b.txt (1 line)", "calls": [{"name": "append_file", "input": {"path": "a.txt", "content": "three\n"}}]}
+{"expect": "Appended 1 line to a.txt, through the editor", "calls": [{"name": "move_file", "input": {"from": "a.txt", "to": "docs/a.txt"}}]}
+{"expect": "Moved a.txt to docs/a.txt, through the editor", "calls": [{"name": "delete_file", "input": {"path": "old.txt"}}]}
+{"expect": "Deleted old.txt, through the editor", "calls": [{"name": "stat_file", "input": {"path": "docs/a.txt"}}]}
+{"expect": "docs/a.txt is a file of 12 bytes, text in UTF-8", "calls": [{"name": "delete_file", "input": {"path": "old.txt"}}]}
+{"expect": "old.txt does not exist", "text": "Done."}
+"#;
+    std::fs::write(&script, steps).unwrap();
+    let root = lab.path("");
+    let mut visit = begin_visit(lab, &["--mode", "full", "--model", &format!("script:{script}")]).await;
+    let told = visit.turn("go").await;
+    expect![[r#"
+        turn 1 ended: EndTurn
+        says
+          Done.
+        call Read Completed: Read a.txt
+        call Edit Completed: Write 2 files
+        call Edit Completed: Append to a.txt
+        call Move Completed: Move a.txt to docs/a.txt
+        call Delete Completed: Delete old.txt
+        call Read Completed: Look at docs/a.txt
+        call Delete Failed: Delete old.txt
+        question
+          Bowline asks: change files, 2 operations at once
+            write $BASE/project/a.txt
+            lines: 1 added, 4 removed
+            @@ -1,5 +1,2 @@
+            -one
+            +1
+             two
+            -three
+            -four
+            -five
+            write $BASE/project/docs/b.txt
+            new file, lines: 1
+            @@ -0,0 +1 @@
+            +b
+          Asked because no rule covers it, and preset ask asks before writes
+        question
+          Bowline asks: write $BASE/project/a.txt
+            write $BASE/project/a.txt
+            lines: 1 added, 0 removed
+            @@ -1,2 +1,3 @@
+             1
+             two
+            +three
+          Asked because no rule covers it, and preset ask asks before writes
+        question
+          Bowline asks: move $BASE/project/a.txt to $BASE/project/docs/a.txt
+            write $BASE/project/docs/a.txt
+            new file, lines: 3
+            @@ -0,0 +1,3 @@
+            +1
+            +two
+            +three
+            delete $BASE/project/a.txt
+            lines: 0 added, 3 removed
+            @@ -1,3 +0,0 @@
+            -1
+            -two
+            -three
+          Asked because no rule covers it, and preset ask asks before writes
+        question
+          Bowline asks: delete $BASE/project/old.txt
+          ! deletes $BASE/project/old.txt
+            delete $BASE/project/old.txt
+            lines: 0 added, 1 removed
+            @@ -1 +0,0 @@
+            -old
+          Asked because no rule covers it, and preset ask asks before deletions
+        journal: wrote $BASE/project/a.txt by $SESSION in turn 1
+        journal: wrote $BASE/project/docs/b.txt by $SESSION in turn 1
+        journal: wrote $BASE/project/a.txt by $SESSION in turn 1
+        journal: wrote $BASE/project/docs/a.txt by $SESSION in turn 1
+        journal: wrote $BASE/project/a.txt by $SESSION in turn 1
+        journal: wrote $BASE/project/old.txt by $SESSION in turn 1
+        audit: session/start allowed by nobody
+        audit: turn/start allowed by nobody
+        audit: fs/read failed by preset: ask $BASE/project/AGENTS.md
+        audit: fs/read allowed by preset: ask $BASE/project/a.txt
+        audit: fs/read allowed by preset: ask $BASE/project/a.txt
+        audit: fs/read failed by preset: ask $BASE/project/docs/b.txt
+        audit: fs/write allowed by person $BASE/project/a.txt
+        audit: fs/write allowed by person $BASE/project/a.txt
+        audit: fs/write allowed by person $BASE/project/docs/b.txt
+        audit: fs/read allowed by preset: ask $BASE/project/a.txt
+        audit: fs/write allowed by person $BASE/project/a.txt
+        audit: fs/write allowed by person $BASE/project/a.txt
+        audit: fs/read allowed by preset: ask $BASE/project/a.txt
+        audit: fs/read failed by preset: ask $BASE/project/docs/a.txt
+        audit: fs/write allowed by person $BASE/project/a.txt
+        audit: fs/write allowed by person $BASE/project/docs/a.txt
+        audit: fs/write allowed by person $BASE/project/a.txt
+        audit: fs/read allowed by preset: ask $BASE/project/old.txt
+        audit: fs/write allowed by person $BASE/project/old.txt
+        audit: fs/write allowed by person $BASE/project/old.txt
+        audit: fs/read allowed by preset: ask $BASE/project/docs/a.txt
+        audit: fs/read failed by preset: ask $BASE/project/old.txt
+        audit: turn/end allowed by nobody
+    "#]]
+    .assert_eq(&told);
+    let read = |name: &str| std::fs::read_to_string(format!("{root}/{name}")).ok();
+    assert_eq!((read("a.txt"), read("docs/a.txt").as_deref()), (None, Some("1\ntwo\nthree\n")));
+    assert_eq!((read("old.txt"), read("docs/b.txt").as_deref()), (None, Some("b\n")));
+}

@@ -1,7 +1,13 @@
 //! MCP servers that the client serves over its own connection, including a workspace, through the whole program.
 
-use bowline_tools::mcp_tools::workspace::{EDIT_TOOL, LIST_TOOL, READ_TOOL, SEARCH_TOOL, WRITE_TOOL};
-use bowline_tools::tools::schema::{edit_schema, list_schema, read_schema, search_schema, write_schema};
+use bowline_tools::mcp_tools::workspace::{
+    APPEND_TOOL, DELETE_TOOL, EDIT_TOOL, LIST_TOOL, MOVE_TOOL, READ_TOOL, SEARCH_TOOL, STAT_TOOL,
+    WRITE_FILES_TOOL, WRITE_TOOL,
+};
+use bowline_tools::tools::schema::{
+    append_schema, delete_schema, edit_schema, list_schema, move_schema, read_schema, search_schema,
+    stat_schema, write_files_schema, write_schema,
+};
 use expect_test::expect;
 use serde_json::{Value, json};
 
@@ -338,7 +344,12 @@ async fn a_client_workspace_fills_in_for_the_editor() {
         - `read_text_file`
         - `write_text_file`
         - `edit_text_file`
+        - `write_files`
+        - `append_file`
+        - `delete_file`
+        - `move_file`
         - `list_directory`
+        - `stat_file`
         - `search_text`
         - `update_plan`
         - `mcp__own__weather`: weather (a tool of an MCP server)
@@ -360,6 +371,68 @@ async fn a_client_workspace_fills_in_for_the_editor() {
     let before = program.count_calls("mcp/message");
     program.call("session/prompt", linked).await;
     assert_eq!(program.count_calls("mcp/message"), before + 1, "what is linked is read there, too");
+}
+
+/// The same workspace with the tools that change several files, which answer with their arguments.
+fn batch_workspace_server(id: &Value, params: &Value) -> Vec<Value> {
+    let batch_tools = [
+        (STAT_TOOL, stat_schema()),
+        (WRITE_FILES_TOOL, write_files_schema()),
+        (APPEND_TOOL, append_schema()),
+        (DELETE_TOOL, delete_schema()),
+        (MOVE_TOOL, move_schema()),
+    ];
+    let (asked, mut answers) = (&params["params"], workspace_server(id, params));
+    let name = asked["name"].as_str().unwrap_or_default();
+    if params["method"] == "tools/list" {
+        let tools = answers[0]["result"]["result"]["tools"].as_array_mut().unwrap();
+        let batch_tools =
+            batch_tools.iter().map(|(name, schema)| json!({"name": name, "inputSchema": schema}));
+        tools.extend(batch_tools);
+    } else if batch_tools.iter().any(|(known, _)| *known == name) {
+        answers = vec![text_result(id, &format!("{name} {}", asked["arguments"]))];
+    }
+    answers
+}
+
+#[tokio::test]
+async fn several_files_change_at_the_workspace_or_not_at_all() {
+    let mut told = String::new();
+    for server in [workspace_server, batch_workspace_server] {
+        let scene = AgentFixture::new();
+        scene.write_file("a.txt", "saved\n");
+        let mut program = scene.start_agent(&["--mode", "ask"]);
+        program.mcp_responder = Some(Box::new(server));
+        program.initialize(json!({})).await;
+        let session = open_session(&mut program, &scene).await;
+        run_turn(&mut program, &session, "read a.txt").await;
+        for call in [
+            r#"write_files {"files": [{"path": "b.txt", "content": "b"}, {"path": "c.txt", "content": "c"}]}"#,
+            r#"append_file {"path": "a.txt", "content": "more"}"#,
+            r#"move_file {"from": "a.txt", "to": "d.txt"}"#,
+            r#"delete_file {"path": "a.txt"}"#,
+            r#"stat_file {"path": "a.txt"}"#,
+        ] {
+            let before = program.count_calls("session/request_permission");
+            let said = run_turn(&mut program, &session, &format!("call {call}")).await;
+            let asked = program.count_calls("session/request_permission") - before;
+            let line = said.lines().rfind(|line| !line.starts_with("```") && !line.is_empty()).unwrap();
+            told += &format!("asked {asked}: {}\n", scene.normalize(line));
+        }
+        assert_eq!(scene.read_file("a.txt"), "saved\n", "nothing is changed behind the client's back");
+    }
+    expect![[r#"
+        asked 0: the client's workspace server does not offer this: read, write or edit the files one by one
+        asked 0: the client's workspace server does not offer this: read, write or edit the files one by one
+        asked 0: the client's workspace server does not offer this: read, write or edit the files one by one
+        asked 0: the client's workspace server does not offer this: read, write or edit the files one by one
+        asked 0: the client's workspace server does not offer this: read, write or edit the files one by one
+        asked 1: write_files {"files":[{"path":"$PROJECT/b.txt","content":"b"},{"path":"$PROJECT/c.txt","content":"c"}]}
+        asked 1: append_file {"path":"$PROJECT/a.txt","content":"more"}
+        asked 1: move_file {"from":"$PROJECT/a.txt","to":"$PROJECT/d.txt"}
+        asked 1: delete_file {"path":"$PROJECT/a.txt"}
+        asked 0: stat_file {"path":"$PROJECT/a.txt"}
+    "#]].assert_eq(&told);
 }
 
 #[tokio::test]

@@ -112,7 +112,7 @@ async fn a_small_model_is_told_of_tools_in_words_and_calls_them_so() {
         You have said nothing. Answer the user in words, or call the tool that the task needs next.
         ----
         Result of change_text_file failed:
-        there is no tool "change_text_file": the tools are read_text_file, write_text_file, edit_text_file, list_directory, search_text, update_plan
+        there is no tool "change_text_file": the tools are read_text_file, write_text_file, edit_text_file, write_files, append_file, delete_file, move_file, list_directory, stat_file, search_text, update_plan
 
         If it was refused, tell the user; else correct the call that failed, and make it again.
         ----

@@ -95,6 +95,8 @@ async fn commands_by_a_slash_say_how_things_are() {
         - served: writing files: the agent's own machine (the editor does not advertise fs.writeTextFile)
         - served: commands: the agent's own machine (the editor does not advertise terminal)
         - served: listing and searching: the agent's own machine (the protocol has no such method)
+        - served: file metadata: the agent's own machine (the editor does not advertise _bowline/fs/stat)
+        - served: moving, deleting, writing several files: the agent's own machine (the editor does not advertise _bowline/fs/batch)
         > /tools
         Tools in mode accept-edits:
 
@@ -102,7 +104,12 @@ async fn commands_by_a_slash_say_how_things_are() {
         - `write_text_file`: Writes a whole text file, and creates it if it is not there. To change a part of a file, edit it instead. What the user changed meanwhile is kept, and the answer says so.
         - `edit_text_file`: Edits a text file by search and replace. Each old_text has to be in the file exactly once, letter for letter with its blanks; give enough lines around the place. All edits are made on the file as it is now, all or none, so they may not overlap.
         - `execute`: Runs a command and returns its output and exit code. Shell syntax works. A command that does not end by itself, a server for one, has to run with background set; others are ended when their time is over.
+        - `write_files`: Writes several whole text files at once, all or none, with one question to the user. Missing files and directories are created. What the user changed meanwhile is kept, and the answer says so.
+        - `append_file`: Appends text to the end of a text file, and creates it if it is not there. The file need not be read first. The text starts where the file ends: begin with a line break if its last line has none.
+        - `delete_file`: Deletes a file or an empty directory; with `recursive`, a directory and all that is in it.
+        - `move_file`: Moves or renames a file or directory. The directory it moves to has to exist. A file at the destination is replaced only with `overwrite`.
         - `list_directory`: Lists a directory of the project: its files with their sizes, and its directories. What ignore rules hide is left out.
+        - `stat_file`: Describes a file or directory without its content: type, size, encoding, time of the last change, whether it has unsaved text.
         - `search_text`: Searches the text of the project's files, and tells the lines that match with their numbers. Unsaved text of files that were read through the editor is searched as the editor has it.
         - `execute_output`: Returns what a command in the background has put out since the last look, and whether it has ended.
         - `execute_kill`: Ends a command that runs in the background, and returns its last output.
@@ -132,6 +139,7 @@ async fn commands_by_a_slash_say_how_things_are() {
 
         - `read_text_file`: Reads a text file. The answer is a line in brackets and then the text as it is, at most 2000 lines at a time; go on with `line` where it says so.
         - `list_directory`: Lists a directory of the project: its files with their sizes, and its directories. What ignore rules hide is left out.
+        - `stat_file`: Describes a file or directory without its content: type, size, encoding, time of the last change, whether it has unsaved text.
         - `search_text`: Searches the text of the project's files, and tells the lines that match with their numbers. Unsaved text of files that were read through the editor is searched as the editor has it.
         - `execute_output`: Returns what a command in the background has put out since the last look, and whether it has ended.
         - `execute_kill`: Ends a command that runs in the background, and returns its last output.
@@ -139,7 +147,7 @@ async fn commands_by_a_slash_say_how_things_are() {
 
         Not offered:
 
-        - `write_text_file`, `edit_text_file`, `execute`: the mode read-only changes and runs nothing; `/mode ask` does, and asks first
+        - `write_text_file`, `edit_text_file`, `execute`, `write_files`, `append_file`, `delete_file`, `move_file`: the mode read-only changes and runs nothing; `/mode ask` does, and asks first
         > /model
         The model is offline. There are:
 

@@ -281,16 +281,22 @@ fn where_all_is_well_it_says_so() {
               commands: the editor (it advertises terminal)
               listing: the editor (it advertises _bowline/fs/list)
               searching: the agent's own machine (the protocol has no such method)
+              file metadata: the editor (it advertises _bowline/fs/stat)
+              moving, deleting, writing several files: the editor (it advertises _bowline/fs/batch)
           · the same, in an editor that offers neither:
               reading files: the agent's own machine (the editor does not advertise fs.readTextFile)
               writing files: the agent's own machine (the editor does not advertise fs.writeTextFile)
               commands: the agent's own machine (the editor does not advertise terminal)
               listing and searching: the agent's own machine (the protocol has no such method)
+              file metadata: the agent's own machine (the editor does not advertise _bowline/fs/stat)
+              moving, deleting, writing several files: the agent's own machine (the editor does not advertise _bowline/fs/batch)
           · the same, where a server over MCP has the tools of a workspace, as `bowline mcp` has:
               reading files: the client's workspace server, over MCP (the editor does not advertise fs.readTextFile)
               writing files: the client's workspace server, over MCP (the editor does not advertise fs.writeTextFile)
               commands: the client's workspace server, over MCP (the editor does not advertise terminal)
               listing and searching: the client's workspace server, over MCP (it reads the files)
+              file metadata: the client's workspace server, over MCP (the editor does not advertise _bowline/fs/stat)
+              moving, deleting, writing several files: the client's workspace server, over MCP (the editor does not advertise _bowline/fs/batch)
           · with --tools dual the model chooses the machine:
               the editor's, by ide_read_file, ide_write_file, ide_edit_file and ide_terminal, as far as it is offered
               the agent's own, by read_file, write_file, edit_file and bash

@@ -302,6 +302,8 @@ fn the_demo_shows_every_step_and_checks_it() {
                agent │ commands: the agent's own machine (the editor does not advertise terminal)
                agent │ listing: the editor (it advertises _bowline/fs/list)
                agent │ searching: the agent's own machine (the protocol has no such method)
+               agent │ file metadata: the editor (it advertises _bowline/fs/stat)
+               agent │ moving, deleting, writing several files: the agent's own machine (the editor does not advertise _bowline/fs/batch)
               ✓ the agent knows, does it itself, and says so
 
             The record

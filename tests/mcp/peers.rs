@@ -119,7 +119,7 @@ async fn clients_use_every_tool_and_resource() {
         },
         expect![[r#"
             server: "bowline"
-            {"tools":{"edit_text_file":false,"execute":false,"kill_terminal":false,"list_directory":true,"read_text_file":true,"search_text":true,"terminal_output":true,"write_text_file":false}}
+            {"tools":{"append_file":false,"delete_file":false,"edit_text_file":false,"execute":false,"kill_terminal":false,"list_directory":true,"move_file":false,"read_text_file":true,"search_text":true,"stat_file":true,"terminal_output":true,"write_files":false,"write_text_file":false}}
             list_directory: [.: 2 names; what ignore rules hide is left out]
             .env (9 bytes)
             a.txt (14 bytes)
@@ -154,7 +154,7 @@ async fn clients_use_every_tool_and_resource() {
             {"read":"bowline://diagnostics","text":"{\"files\":[],\"filesLeftOut\":0}"}
             refused: there is no resource bowline://nothing: list the resources to see which there are
             read_text_file: ! $BASE/outside is outside the workspace: only its own directories can be used
-            refused: no_such_tool is no tool of this server: the tools are read_text_file, write_text_file, edit_text_file, list_directory, search_text, execute, terminal_output, kill_terminal
+            refused: no_such_tool is no tool of this server: the tools are read_text_file, write_text_file, edit_text_file, write_files, append_file, delete_file, move_file, list_directory, stat_file, search_text, execute, terminal_output, kill_terminal
         "#]],
     )
     .await;

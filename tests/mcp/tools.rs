@@ -84,6 +84,52 @@ async fn files_are_read_written_and_edited() {
 }
 
 #[tokio::test]
+async fn several_files_are_changed_with_rules_for_each() {
+    let write = |path: &str| json!({ "path": path, "content": "new\n" });
+    check(
+        &["--approve", "edits"],
+        &[
+            ("write_files", json!({ "files": [write("b.txt"), write("sub/c.txt")] })),
+            ("write_files", json!({ "files": [write("d.txt"), write(".env")] })),
+            ("append_file", json!({ "path": "b.txt", "content": "more\n" })),
+            ("move_file", json!({ "from": "b.txt", "to": "d.txt" })),
+            ("move_file", json!({ "from": "d.txt", "to": ".env", "overwrite": true })),
+            ("delete_file", json!({ "path": "d.txt" })),
+            ("delete_file", json!({ "path": "/etc/passwd" })),
+            ("stat_file", json!({ "path": ".env" })),
+            ("list_directory", json!({})),
+        ],
+        expect![[r#"
+            > write_files {"files":[{"path":"b.txt","content":"new\n"},{"path":"sub/c.txt","content":"new\n"}]}
+            2 files:
+            - Created b.txt (1 line)
+            - Created sub/c.txt (1 line)
+            > write_files {"files":[{"path":"d.txt","content":"new\n"},{"path":".env","content":"new\n"}]}
+            ! nothing was written: .env: denied: no rule allows it, and the user cannot be asked. The user can allow it by a rule: `bowline policy allow read .env`.
+            > append_file {"path":"b.txt","content":"more\n"}
+            Appended 1 line to b.txt.
+            > move_file {"from":"b.txt","to":"d.txt"}
+            ! nothing was changed: the files: denied: no rule allows it, and the user cannot be asked. The user can allow it by starting the server with `bowline mcp --approve all`, or by a rule: `bowline policy allow delete b.txt`.
+            > move_file {"from":"d.txt","to":".env","overwrite":true}
+            ! nothing was changed: d.txt does not exist: list the directory to see what is there
+            > delete_file {"path":"d.txt"}
+            ! nothing was changed: d.txt does not exist: list the directory to see what is there
+            > delete_file {"path":"/etc/passwd"}
+            ! nothing was changed: /etc/passwd is outside the directories of this session
+            > stat_file {"path":".env"}
+            ! .env: denied: no rule allows it, and the user cannot be asked. The user can allow it by a rule: `bowline policy allow read .env`.
+            > list_directory {}
+            [.: 4 names; what ignore rules hide is left out]
+            .env (9 bytes)
+            a.txt (14 bytes)
+            b.txt (9 bytes)
+            sub/
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_call_is_told_with_what_to_do() {
     check(
         &["--approve", "edits"],
@@ -137,7 +183,7 @@ async fn what_is_wrong_with_a_call_is_told_with_what_to_do() {
             > terminal_output {"id":"bg9"}
             ! no command runs in the background as "bg9": none runs
             > no_such_tool {}
-            !! -32602 no_such_tool is no tool of this server: the tools are read_text_file, write_text_file, edit_text_file, list_directory, search_text, execute, terminal_output, kill_terminal
+            !! -32602 no_such_tool is no tool of this server: the tools are read_text_file, write_text_file, edit_text_file, write_files, append_file, delete_file, move_file, list_directory, stat_file, search_text, execute, terminal_output, kill_terminal
         "#]],
     )
     .await;
@@ -258,9 +304,9 @@ async fn what_is_not_offered_is_not_there() {
             two
             three
             > write_text_file {"path":"b.txt","content":""}
-            !! -32602 write_text_file is not offered here: the tools are read_text_file, list_directory, search_text
+            !! -32602 write_text_file is not offered here: the tools are read_text_file, list_directory, stat_file, search_text
             > execute {"command":"echo hi"}
-            !! -32602 execute is not offered here: the tools are read_text_file, list_directory, search_text
+            !! -32602 execute is not offered here: the tools are read_text_file, list_directory, stat_file, search_text
         "#]],
     )
     .await;

@@ -254,6 +254,25 @@ fn rules_decide_what_the_tools_do_in_place_of_a_question() {
 }
 
 #[test]
+fn tools_that_the_editor_cannot_serve_are_left_out() {
+    let steps = r#"
+{"calls": [{"name": "mcp__bowline__delete_file", "input": {"path": "a.txt"}}]}
+{"expect": "no tool \"mcp__bowline__delete_file\"", "calls": [{"name": "mcp__bowline__append_file", "input": {"path": "a.txt", "content": "more\n"}}]}
+{"expect": "Appended 1 line to a.txt.", "text": "Done."}
+"#;
+    let capabilities = json!({ "fs": { "readTextFile": true, "writeTextFile": true } });
+    let mut desk = UnsavedEditor::start(project_with_file(), &[], &capabilities, steps);
+    let said = desk.run_turn(|_| ());
+    let told = format!("{}{said}", desk.log);
+    desk.close();
+    expect![[r#"
+        asks Write $PROJECT/a.txt
+        writes "one\nsaved\nthree\nmore\n"
+        Done."#]]
+    .assert_eq(&told);
+}
+
+#[test]
 fn tools_fall_back_to_the_engine() {
     let steps = r#"
 {"calls": [{"name": "mcp__bowline__read_text_file", "input": {"path": "a.txt"}}]}

@@ -1,9 +1,9 @@
 //! The backends of a session's files and commands: the client, a workspace server of the client, or this machine.
 //!
 //! Each session chooses once, method by method, from the capabilities that the client advertised. Where the client
-//! serves a method, it is the only way: an operation that it refuses is not done behind its back. Listing and searching
-//! directories, which no client serves, happens here, with the client's text of the files that the session has read
-//! from it.
+//! serves a method, it is the only way: an operation that it refuses is not done behind its back. Searching, which no
+//! client serves, happens here, with the client's text of the files that the session has read from it, and so do the
+//! methods of the file extension where the client does not offer it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

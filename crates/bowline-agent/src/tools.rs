@@ -240,9 +240,11 @@ impl ToolboxInner {
             return workspace_server::call_workspace_tool(active_call, workspace, name).await;
         }
         let choice = self.runtime.backend_choice();
-        if tool.is_batch() && choice.write == Backend::Workspace {
-            let reason = "the client's workspace server, which writes the files, does not offer this: write or edit the \
-                          files one by one";
+        // The workspace's files are not changed behind its back, nor others taken for them.
+        let server = if tool == BuiltinTool::Stat { choice.read } else { choice.write };
+        if tool.uses_file_extension() && server == Backend::Workspace {
+            let reason =
+                "the client's workspace server does not offer this: read, write or edit the files one by one";
             return Err(reason.to_owned().into());
         }
         match tool {

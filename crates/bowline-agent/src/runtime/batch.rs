@@ -7,7 +7,8 @@ use bowline_policy::question::QuestionItem;
 use bowline_protocol::capabilities::ClientMethod;
 use bowline_protocol::file_extension::{
     BatchError, BatchFilesRequest, BatchOperation, BatchResult, Etag, FileData, FileError, FileLimits,
-    FileOperation, ReadParams, StatFileRequest, StatFileResponse, WriteFileResponse,
+    FileOperation, ReadFileRequest, ReadFileResponse, ReadParams, StatFileRequest, StatFileResponse,
+    WriteFileResponse,
 };
 use bowline_protocol::rpc_error::RpcError;
 use bowline_wire::CallError;
@@ -107,14 +108,11 @@ impl ClientFiles {
     /// # Errors
     /// Fails if the client returns no content, or only a part.
     pub async fn read_content(&self, path: &str) -> Result<ClientContent, BatchFailure> {
-        let results = match self.batch(vec![ReadParams::new(path).into()]).await {
+        let read = match self.read_data(ReadParams::new(path)).await {
             Err(BatchFailure::Refused(FileError::NotFound { .. })) => return Ok(ClientContent::Missing),
             Err(BatchFailure::Refused(FileError::NotText { .. })) => return Ok(ClientContent::Binary),
             Err(BatchFailure::Refused(FileError::NotFile { .. })) => return Ok(ClientContent::NotFile),
-            results => results?,
-        };
-        let Some(BatchResult::Read(read)) = results.into_iter().next() else {
-            return Err(invalid_answer("it has no content".to_owned()));
+            read => read?,
         };
         if read.truncated {
             let (bytes, limit) = (read.size, FileLimits::DEFAULT.read_bytes);
@@ -126,6 +124,27 @@ impl ClientFiles {
             Ok(Some(FileData::Text(text))) => Ok(ClientContent::Text(Arc::new(text), etag)),
             Ok(_) => Err(invalid_answer("it is not text".to_owned())),
             Err(error) => Err(invalid_answer(error.to_string())),
+        }
+    }
+
+    /// Reads by the method for it, which the client judges and records as a read, or else by a batch of one.
+    async fn read_data(&self, params: ReadParams) -> Result<ReadFileResponse, BatchFailure> {
+        let method = ClientMethod::ReadFile;
+        if self.client.gate().check(method).is_err() {
+            return match self.batch(vec![params.into()]).await?.into_iter().next() {
+                Some(BatchResult::Read(read)) => Ok(read),
+                _ => Err(invalid_answer("it has no content".to_owned())),
+            };
+        }
+        let request = ReadFileRequest::new(self.session.clone(), params);
+        let (method, after) = (method.wire_name(), self.timeouts.answer);
+        match timeout(after, self.client.read_file(request)).await {
+            Ok(Ok(read)) => Ok(read),
+            Ok(Err(error)) => Err(match error.file_error() {
+                Some(error) => BatchFailure::Refused(error),
+                None => RuntimeError::from_call_error(method, error).into(),
+            }),
+            Err(_) => Err(RuntimeError::TimedOut { method, after }.into()),
         }
     }
 

@@ -44,9 +44,9 @@ impl BuiltinTool {
         }
     }
 
-    /// Returns whether it changes files by a batch where the client offers that.
-    pub(crate) fn is_batch(self) -> bool {
-        matches!(self, Self::WriteFiles | Self::Append(_) | Self::Delete | Self::Move)
+    /// Returns whether the file extension serves it, where the client offers that.
+    pub(crate) fn uses_file_extension(self) -> bool {
+        matches!(self, Self::WriteFiles | Self::Append(_) | Self::Delete | Self::Move | Self::Stat)
     }
 }
 

@@ -77,7 +77,7 @@ pub(crate) async fn change_files(
         return Ok(Vec::new());
     }
     let operations = Arc::new(operations);
-    let title = format!("change files, {} operations at once", operations.len());
+    let title = describe_operations(&operations);
     let done = run_batch(session, context, title, operations.clone()).await?;
     let mut reads = done.reads.into_iter();
     let mut results = Vec::new();
@@ -96,6 +96,19 @@ pub(crate) async fn change_files(
     let missing = || RpcError::Internal { reason: "an operation has no outcome".to_owned() };
     let results: Option<Vec<BatchResult>> = results.into_iter().collect();
     Ok(results.ok_or_else(missing)?)
+}
+
+/// Returns the title of a question about a batch.
+fn describe_operations(operations: &[FileOperation]) -> String {
+    match operations {
+        [FileOperation::Read(read)] => format!("read {}", read.path),
+        [FileOperation::Write(write)] => format!("write {}", write.path),
+        [FileOperation::Move(transfer)] => format!("move {} to {}", transfer.from, transfer.to),
+        [FileOperation::Copy(transfer)] => format!("copy {} to {}", transfer.from, transfer.to),
+        [FileOperation::Remove(removal)] => format!("delete {}", removal.path),
+        [FileOperation::Mkdir(mkdir)] => format!("create the directory {}", mkdir.path),
+        operations => format!("change files, {} operations at once", operations.len()),
+    }
 }
 
 fn first_path(operations: &[FileOperation]) -> String {

@@ -487,3 +487,20 @@ proptest! {
         prop_assert!(ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
     }
 }
+
+#[test]
+fn a_moved_text_stays_known_and_a_removed_one_does_not() {
+    let mut ledger = Ledger::default();
+    for path in ["/dir/a", "/dir/deep/b", "/directory", "/to/a"] {
+        ledger.record_read(path, text(path), TextVersion(1));
+    }
+    ledger.record_transfer("/dir", Some("/to"));
+    let known = |ledger: &Ledger, path: &str| ledger.knowledge(path, TextVersion(0));
+    assert_eq!(known(&ledger, "/to/a"), whole_knowledge("/dir/a"));
+    assert_eq!(known(&ledger, "/to/deep/b"), whole_knowledge("/dir/deep/b"));
+    assert_eq!(known(&ledger, "/directory"), whole_knowledge("/directory"));
+    assert_eq!(known(&ledger, "/dir/a"), Knowledge::Nothing);
+    assert_eq!(known(&ledger, "/dir"), Knowledge::Absent);
+    ledger.record_transfer("/to/a", None);
+    assert_eq!(known(&ledger, "/to/a"), Knowledge::Absent);
+}
