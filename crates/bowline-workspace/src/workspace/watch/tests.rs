@@ -3,7 +3,8 @@
 //! ```text
 //! watch PATH [recursive] [glob=GLOB]    unwatch ID    collect
 //! put NAME TEXT    mkdir NAME    mv FROM TO    rm NAME    chmod NAME MODE    link NAME TARGET
-//! agent NAME TEXT    other NAME TEXT    process NAME TEXT    batch OPERATIONS    undo    type NAME TEXT    save NAME    close NAME
+//! agent NAME TEXT    other NAME TEXT    process NAME TEXT    batch OPERATIONS    undo
+//! type NAME TEXT    save NAME    close NAME
 //! read NAME    command start|end    scan SESSION    later
 //! ```
 
