@@ -24,7 +24,7 @@ use bowline_workspace::workspace::{TextSource, Workspace};
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 
-mod batch;
+pub(crate) mod batch;
 mod client;
 mod client_texts;
 mod disk_checks;

@@ -212,107 +212,108 @@ pub struct LocalPreview {
     pub items: Vec<QuestionItem>,
 }
 
-impl SessionRuntime {
-    /// Describes a path, through the client if it can.
-    ///
-    /// # Errors
-    /// Fails if the path does not exist.
-    pub async fn stat(&self, path: &str) -> Result<StatFileResponse, RuntimeError> {
-        if self.backend_choice().stat == Backend::Client {
-            return self.client_files().stat(path).await;
-        }
-        let path = path.to_owned();
-        let stat = self.run_in_engine(move |session| {
-            let admitted = session.admit(&path, Access::Read).map_err(FileError::from)?;
-            session.stat_admitted(&admitted)
-        });
-        stat.await?.map_err(|error| RuntimeError::Failed(error.to_rpc_error()))
+/// Describes a path, through the client if it can.
+///
+/// # Errors
+/// Fails if the path does not exist.
+pub(crate) async fn stat_file(
+    runtime: &SessionRuntime,
+    path: &str,
+) -> Result<StatFileResponse, RuntimeError> {
+    if runtime.backend_choice().stat == Backend::Client {
+        return runtime.client_files().stat(path).await;
     }
+    let path = path.to_owned();
+    let stat = run_in_engine(runtime, move |session| {
+        let admitted = session.admit(&path, Access::Read).map_err(FileError::from)?;
+        session.stat_admitted(&admitted)
+    });
+    stat.await?.map_err(|error| RuntimeError::Failed(error.to_rpc_error()))
+}
 
-    /// Returns the effect of a batch on this machine's files.
-    ///
-    /// # Errors
-    /// Fails if the batch would be refused.
-    pub async fn preview_local_batch(
-        &self,
-        operations: &[BatchOperation],
-    ) -> Result<LocalPreview, BatchFailure> {
-        let mut request = BatchFilesRequest::new(self.session().clone());
-        request.operations = operations.to_vec();
-        let validated = request.into_operations(&FileLimits::DEFAULT);
-        let validated = validated.map_err(|error| BatchFailure::from_batch_error(error, operations))?;
-        let shown = self.run_in_engine(move |session| {
-            let preview = session.preview_batch(&validated)?;
-            let items = preview.question_items(session)?;
-            Ok::<_, BatchEditError>(LocalPreview { operations: validated, preview, items })
-        });
-        shown.await?.map_err(|error| from_edit_error(error, operations))
-    }
+/// Returns the effect of a batch on this machine's files.
+///
+/// # Errors
+/// Fails if the batch would be refused.
+pub(crate) async fn preview_local_batch(
+    runtime: &SessionRuntime,
+    operations: &[BatchOperation],
+) -> Result<LocalPreview, BatchFailure> {
+    let mut request = BatchFilesRequest::new(runtime.session().clone());
+    request.operations = operations.to_vec();
+    let validated = request.into_operations(&FileLimits::DEFAULT);
+    let validated = validated.map_err(|error| BatchFailure::from_batch_error(error, operations))?;
+    let shown = run_in_engine(runtime, move |session| {
+        let preview = session.preview_batch(&validated)?;
+        let items = preview.question_items(session)?;
+        Ok::<_, BatchEditError>(LocalPreview { operations: validated, preview, items })
+    });
+    shown.await?.map_err(|error| from_edit_error(error, operations))
+}
 
-    /// Carries out a batch on this machine, exactly as shown.
-    ///
-    /// # Errors
-    /// Fails if nothing was changed.
-    pub async fn apply_local_batch(
-        &self,
-        operations: &[BatchOperation],
-        shown: LocalPreview,
-        requester: &Requester,
-    ) -> Result<Vec<BatchWrite>, BatchFailure> {
-        let requester = requester.clone();
-        let applied = self.run_in_engine(move |session| {
-            let origin = session.origin(requester.turn, requester.call.as_deref());
-            let agreement = BatchAgreement::Preview(&shown.preview);
-            session.apply_batch(&shown.operations, &origin, Some(agreement))
-        });
-        let outcome = applied.await?.map_err(|error| from_edit_error(error, operations))?;
-        Ok(outcome.operations.into_iter().map(to_local_write).collect())
-    }
+/// Carries out a batch on this machine, exactly as shown.
+///
+/// # Errors
+/// Fails if nothing was changed.
+pub(crate) async fn apply_local_batch(
+    runtime: &SessionRuntime,
+    operations: &[BatchOperation],
+    shown: LocalPreview,
+    requester: &Requester,
+) -> Result<Vec<BatchWrite>, BatchFailure> {
+    let requester = requester.clone();
+    let applied = run_in_engine(runtime, move |session| {
+        let origin = session.origin(requester.turn, requester.call.as_deref());
+        let agreement = BatchAgreement::Preview(&shown.preview);
+        session.apply_batch(&shown.operations, &origin, Some(agreement))
+    });
+    let outcome = applied.await?.map_err(|error| from_edit_error(error, operations))?;
+    Ok(outcome.operations.into_iter().map(to_local_write).collect())
+}
 
-    /// Carries out a batch through the client.
-    ///
-    /// # Errors
-    /// Fails if nothing was changed, or if the outcome is unknown.
-    pub async fn apply_client_batch(
-        &self,
-        operations: Vec<BatchOperation>,
-    ) -> Result<Vec<BatchWrite>, BatchFailure> {
-        for operation in &operations {
-            let path = match operation {
-                BatchOperation::Write(write) => &write.path,
-                BatchOperation::Move(transfer) => {
-                    self.forget_client_text(&transfer.from.to_string_lossy());
-                    &transfer.to
-                }
-                BatchOperation::Remove(removal) => {
-                    self.forget_client_text(&removal.path.to_string_lossy());
-                    continue;
-                }
-                BatchOperation::Read(_) | BatchOperation::Copy(_) | BatchOperation::Mkdir(_) => continue,
-            };
-            self.record_client_write(&path.to_string_lossy());
-        }
-        let results = self.client_files().batch(operations).await?;
-        let to_write = |result| match result {
-            BatchResult::Write(written) => to_client_write(written),
-            _ => BatchWrite { text: WrittenText::AsSent, notes: Vec::new() },
+/// Carries out a batch through the client.
+///
+/// # Errors
+/// Fails if nothing was changed, or if the outcome is unknown.
+pub(crate) async fn apply_client_batch(
+    runtime: &SessionRuntime,
+    operations: Vec<BatchOperation>,
+) -> Result<Vec<BatchWrite>, BatchFailure> {
+    for operation in &operations {
+        let path = match operation {
+            BatchOperation::Write(write) => &write.path,
+            BatchOperation::Move(transfer) => {
+                forget_client_text(runtime, &transfer.from.to_string_lossy());
+                &transfer.to
+            }
+            BatchOperation::Remove(removal) => {
+                forget_client_text(runtime, &removal.path.to_string_lossy());
+                continue;
+            }
+            BatchOperation::Read(_) | BatchOperation::Copy(_) | BatchOperation::Mkdir(_) => continue,
         };
-        Ok(results.into_iter().map(to_write).collect())
+        runtime.record_client_write(&path.to_string_lossy());
     }
+    let results = runtime.client_files().batch(operations).await?;
+    let to_write = |result| match result {
+        BatchResult::Write(written) => to_client_write(written),
+        _ => BatchWrite { text: WrittenText::AsSent, notes: Vec::new() },
+    };
+    Ok(results.into_iter().map(to_write).collect())
+}
 
-    fn forget_client_text(&self, path: &str) {
-        self.client_texts().remove(path);
-    }
+fn forget_client_text(runtime: &SessionRuntime, path: &str) {
+    runtime.client_texts().remove(path);
+}
 
-    /// Runs an operation of the engine on a thread that may block.
-    async fn run_in_engine<T: Send + 'static>(
-        &self,
-        operation: impl FnOnce(&WorkspaceSession) -> T + Send + 'static,
-    ) -> Result<T, RuntimeError> {
-        let session = self.local().await?.files.session().clone();
-        let done = spawn_blocking(move || operation(&session)).await;
-        done.map_err(|error| RuntimeError::Failed(RpcError::Internal { reason: error.to_string() }))
-    }
+/// Runs an operation of the engine on a thread that may block.
+async fn run_in_engine<T: Send + 'static>(
+    runtime: &SessionRuntime,
+    operation: impl FnOnce(&WorkspaceSession) -> T + Send + 'static,
+) -> Result<T, RuntimeError> {
+    let session = runtime.local().await?.files.session().clone();
+    let done = spawn_blocking(move || operation(&session)).await;
+    done.map_err(|error| RuntimeError::Failed(RpcError::Internal { reason: error.to_string() }))
 }
 
 fn from_edit_error(error: BatchEditError, operations: &[BatchOperation]) -> BatchFailure {

@@ -34,6 +34,7 @@ use super::active_call::{ActiveCall, CallStop, ToolOutput, location};
 use super::search::check_project_is_local;
 use super::write::{is_replacement_seen, read_current};
 use crate::permission::{Authorization, OperationOutcome, OperationRequest};
+use crate::runtime::batch;
 use crate::runtime::disk_comparison::is_equivalent_text;
 use crate::runtime::{Backend, BatchFailure, BatchWrite, ClientContent, LocalPreview, WrittenText};
 
@@ -393,7 +394,7 @@ impl<'a> PlannedBatch<'a> {
     /// Describes the effect on this machine's files, and checks that an editor has no unsaved text of them.
     async fn show_local_files(&mut self, active_call: &ActiveCall<'_>) -> Result<(), CallStop> {
         let runtime = active_call.runtime();
-        let shown = match runtime.preview_local_batch(&self.operations).await {
+        let shown = match batch::preview_local_batch(runtime, &self.operations).await {
             Ok(shown) => shown,
             Err(failure) => return Err(describe_failure(active_call, Backend::Local, &failure).into()),
         };
@@ -455,8 +456,10 @@ impl<'a> PlannedBatch<'a> {
         }
         let runtime = active_call.runtime();
         let applied = match self.shown.take() {
-            Some(shown) => runtime.apply_local_batch(&self.operations, shown, &active_call.asker()).await,
-            None => runtime.apply_client_batch(self.operations.clone()).await,
+            Some(shown) => {
+                batch::apply_local_batch(runtime, &self.operations, shown, &active_call.asker()).await
+            }
+            None => batch::apply_client_batch(runtime, self.operations.clone()).await,
         };
         match applied {
             Ok(results) => {

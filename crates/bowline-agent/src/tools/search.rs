@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::active_call::{ActiveCall, CallStop, ToolOutput, excerpt, location, without_nulls};
 use crate::permission::OperationOutcome;
+use crate::runtime::batch;
 use crate::runtime::{Backend, OverlaySearchResult, RuntimeError};
 
 /// The most entries listed of a directory, and the greatest depth.
@@ -73,7 +74,7 @@ pub(crate) async fn stat_file(active_call: &ActiveCall<'_>) -> Result<ToolOutput
     let permissions = &active_call.toolbox.permissions;
     let authorization = permissions.authorize(choice.stat, active_call.call, active_call.cx, request).await?;
     active_call.mark_running().await;
-    let result = active_call.runtime().stat(path.as_str()).await;
+    let result = batch::stat_file(active_call.runtime(), path.as_str()).await;
     let failure = result.as_ref().err().map(ToString::to_string);
     authorization.record_outcome(OperationOutcome { failure, ..OperationOutcome::default() }).await?;
     let stat = result.map_err(|error| error.describe_for_model(choice.stat, display_path))?;

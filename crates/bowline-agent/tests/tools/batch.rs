@@ -490,13 +490,13 @@ async fn directories_are_moved_and_deleted_whole() {
     check(
         &out,
         expect![[r#"
-        ! nothing was changed: src is not empty: set `recursive` to delete all that is in it
-        = Deleted empty, on the agent's own machine.
-        = Moved src to lib with 3 files, on the agent's own machine.
-        ! nothing was changed: $ROOT/lib and $ROOT/lib/inside are the same, or one contains the other
-        = Deleted lib/c.bin, on the agent's own machine.
-        = Deleted lib with 2 files, on the agent's own machine.
-    "#]],
+            ! nothing was changed: src is not empty: set `recursive` to delete all that is in it
+            = Deleted empty, on the agent's own machine.
+            = Moved src to lib with 3 files, on the agent's own machine.
+            ! nothing was changed: lib and lib/inside are the same, or one contains the other
+            = Deleted lib/c.bin, on the agent's own machine.
+            = Deleted lib with 2 files, on the agent's own machine.
+        "#]],
     );
 }
 
@@ -534,25 +534,25 @@ async fn bad_input_is_answered() {
     check(
         &out,
         expect![[r#"
-        ! `files` is missing: give a list of objects
-        ! `files` is empty: give at least one file
-        ! file 1: `content` is missing: give a string
-        ! `files` has 101 files, and a call writes at most 100: make several calls
-        ! file 2: a is given twice
-        ! nothing was changed: new/below and file 1 cannot both be written
-        ! nothing was written: c.bin: the agent's own machine says: $ROOT/c.bin cannot be read as text: the content is binary, read it with a command that knows its kind
-        ! nothing was written: $BASE/out is outside the directories of this session (the agent's own machine says so)
-        ! `content` is missing: give a string
-        ! nothing was written: c.bin: the agent's own machine says: $ROOT/c.bin cannot be read as text: the content is binary, read it with a command that knows its kind
-        ! nothing was changed: nowhere does not exist: list the directory to see what is there
-        ! nothing was changed: $BASE is outside the directories of this session
-        ! `to` is missing: give a string
-        ! nothing was changed: nowhere does not exist: list the directory to see what is there
-        ! nothing was changed: b exists already: replace it with `overwrite`, or choose another path
-        ! nothing was changed: no/such does not exist: list the directory to see what is there
-        ! nothing was changed: $ROOT/a and $ROOT/a are the same, or one contains the other
-        ! nowhere does not exist (the agent's own machine says so)
-    "#]],
+            ! `files` is missing: give a list of objects
+            ! `files` is empty: give at least one file
+            ! file 1: `content` is missing: give a string
+            ! `files` has 101 files, and a call writes at most 100: make several calls
+            ! file 2: a is given twice
+            ! nothing was changed: new/below and file 1 cannot both be written
+            ! nothing was written: c.bin: the agent's own machine says: $ROOT/c.bin cannot be read as text: the content is binary, read it with a command that knows its kind
+            ! nothing was written: $BASE/out is outside the directories of this session (the agent's own machine says so)
+            ! `content` is missing: give a string
+            ! nothing was written: c.bin: the agent's own machine says: $ROOT/c.bin cannot be read as text: the content is binary, read it with a command that knows its kind
+            ! nothing was changed: nowhere does not exist: list the directory to see what is there
+            ! nothing was changed: $BASE is outside the directories of this session
+            ! `to` is missing: give a string
+            ! nothing was changed: nowhere does not exist: list the directory to see what is there
+            ! nothing was changed: b exists already: replace it with `overwrite`, or choose another path
+            ! nothing was changed: no/such does not exist: list the directory to see what is there
+            ! nothing was changed: a and a are the same, or one contains the other
+            ! nowhere does not exist (the agent's own machine says so)
+        "#]],
     );
     assert!(!std::fs::exists(fixture.path("new")).unwrap());
 }
