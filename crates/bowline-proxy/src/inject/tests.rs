@@ -155,8 +155,8 @@ async fn only_what_the_editor_serves_is_offered() {
         writeln!(transcript, "{}", names.join(" ")).unwrap();
     }
     expect![[r#"
-        read_text_file write_text_file edit_text_file list_directory search_text execute terminal_output kill_terminal
-        read_text_file write_text_file edit_text_file list_directory search_text
+        read_text_file write_text_file edit_text_file append_file list_directory search_text execute terminal_output kill_terminal
+        read_text_file write_text_file edit_text_file append_file list_directory search_text
         read_text_file list_directory search_text execute terminal_output kill_terminal
         read_text_file list_directory search_text
         execute terminal_output kill_terminal
@@ -437,7 +437,12 @@ fn the_tools_that_are_offered_are_known_by_what_they_do_and_take() {
         read_text_file Never path line limit
         write_text_file BeforeWrite path content
         edit_text_file BeforeWrite path edits old_text new_text replace_all
+        write_files BeforeWrite files path content
+        append_file BeforeWrite path content
+        delete_file BeforeWrite path recursive
+        move_file BeforeWrite from to overwrite
         list_directory Never path depth
+        stat_file Never path
         search_text Never pattern path regex case_sensitive glob
         execute BeforeRun command args cwd env timeout_seconds background
         terminal_output Never id wait_seconds
