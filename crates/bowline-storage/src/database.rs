@@ -20,17 +20,40 @@ pub struct DatabaseKind {
     pub lock: &'static str,
     /// The application id in the header.
     pub application_id: i32,
-    /// The format that this program reads and writes.
+    /// The oldest format that this program reads.
     pub format: i32,
-    /// The tables of the format. SQLite stores these texts, and they are compared when a database is opened: changing
+    /// The tables of that format. SQLite stores these texts, and they are compared when a database is opened: changing
     /// one makes a new format.
     pub schema: &'static str,
+    /// The statements that turn each format into the next. A database in an older format gets the newest when it is
+    /// opened.
+    pub migrations: &'static [&'static str],
     /// How to handle a newer format.
     pub newer_format: NewerFormatPolicy,
     /// A table that is checked on every open, regardless of the database's size.
     pub checked_table: Option<&'static str>,
     /// Returns what is wrong with the rows beyond what SQLite can detect. Called after damage was found.
     pub verify: fn(&Connection) -> rusqlite::Result<Option<String>>,
+}
+
+impl DatabaseKind {
+    /// Returns the format that this program writes.
+    #[must_use]
+    pub fn newest_format(&self) -> i32 {
+        (self.format..).nth(self.migrations.len()).unwrap_or(self.format)
+    }
+
+    /// Creates the tables of a format.
+    pub(super) fn create_tables(&self, connection: &Connection, format: i32) -> rusqlite::Result<()> {
+        connection.execute_batch(self.schema)?;
+        self.run_migrations(connection, self.format, format)
+    }
+
+    /// Turns the tables of a format into those of a newer one.
+    pub(super) fn run_migrations(&self, connection: &Connection, from: i32, to: i32) -> rusqlite::Result<()> {
+        let formats = (self.format..to).zip(self.migrations);
+        formats.filter(|(format, _)| *format >= from).try_for_each(|(_, sql)| connection.execute_batch(sql))
+    }
 }
 
 /// How to handle a database that a newer Bowline wrote.

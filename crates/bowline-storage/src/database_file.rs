@@ -110,9 +110,9 @@ impl DatabaseFile {
             connection.pragma_update(None, "synchronous", "FULL")?;
             connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
             connection.execute_batch("BEGIN")?;
-            connection.execute_batch(self.kind.schema)?;
+            self.kind.create_tables(&connection, self.kind.newest_format())?;
             connection.pragma_update(None, "application_id", self.kind.application_id)?;
-            connection.pragma_update(None, "user_version", self.kind.format)?;
+            connection.pragma_update(None, "user_version", self.kind.newest_format())?;
             connection.execute_batch("COMMIT")?;
             Ok(connection)
         };

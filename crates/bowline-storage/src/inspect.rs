@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
@@ -100,9 +100,11 @@ impl DatabaseFile {
             Errno::ACCESS | Errno::ROFS => StorageError::ReadOnly(self.database_name()),
             other => FileError::io_error("open", &path)(other.into()).into(),
         })?;
-        let judged = self.open_checked(check)?;
-        if let Ok(connection) = &judged {
-            configure(connection).map_err(|error| self.to_storage_error(error))?;
+        let mut judged = self.open_checked(check)?;
+        if let Ok(connection) = &mut judged {
+            configure(connection)
+                .and_then(|()| self.migrate(connection))
+                .map_err(|error| self.to_storage_error(error))?;
             remove_file(&self.sibling_path(".suspect"))?;
         }
         Ok(judged)
@@ -149,12 +151,12 @@ impl DatabaseFile {
         let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
         let (application, format) = (number("application_id")?, number("user_version")?);
         let tables = read_schema(&connection)?;
-        let known = self.kind.format;
+        let known = self.kind.newest_format();
         let unusable = if application != self.kind.application_id {
             Some(UnusableReason::Foreign { found: application })
         } else if format > known {
             Some(UnusableReason::Newer { found: format, known })
-        } else if format != known || tables != self.expected_tables()? {
+        } else if format < self.kind.format || tables != self.expected_tables(format)? {
             Some(UnusableReason::SchemaMismatch { format })
         } else if connection.is_readonly("main")? {
             // The header is from a newer version or damaged: the file itself is writable.
@@ -187,10 +189,23 @@ impl DatabaseFile {
         if check == CheckLevel::Everything { (self.kind.verify)(connection) } else { Ok(None) }
     }
 
-    fn expected_tables(&self) -> rusqlite::Result<Vec<(String, Option<String>)>> {
+    fn expected_tables(&self, format: i32) -> rusqlite::Result<Vec<(String, Option<String>)>> {
         let model = Connection::open_in_memory()?;
-        model.execute_batch(self.kind.schema)?;
+        self.kind.create_tables(&model, format)?;
         read_schema(&model)
+    }
+
+    /// Gives a database in an older format the newest, all at once.
+    fn migrate(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+        let newest = self.kind.newest_format();
+        let format = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        if format == newest {
+            return Ok(());
+        }
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        self.kind.run_migrations(&transaction, format, newest)?;
+        transaction.pragma_update(None, "user_version", newest)?;
+        transaction.commit()
     }
 }
 

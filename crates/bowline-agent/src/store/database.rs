@@ -32,6 +32,7 @@ static SESSION_DATABASE: DatabaseKind = DatabaseKind {
     application_id: 0x4b6e_6f74,
     format: 1,
     schema: include_str!("schema.sql"),
+    migrations: &[],
     newer_format: NewerFormatPolicy::Refuse,
     checked_table: Some("sessions"),
     verify: rows::verify_rows,
