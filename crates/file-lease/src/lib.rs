@@ -4,6 +4,9 @@
 //! program that opens the file for writing blocks until the lease is released, or for 45 seconds. Hold a lease only for
 //! the duration of one read or one rename.
 //!
+//! An exclusive lease is granted only while no other program has the file open at all, and blocks those that open it to
+//! read as well.
+//!
 //! A program that opens the file with `O_NONBLOCK` does not block: its `open` fails with `EWOULDBLOCK`.
 
 use std::io;
@@ -19,8 +22,8 @@ pub struct Lease<'a> {
 /// Why a lease was not granted.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// A program has the file open for writing.
-    #[error("a program has the file open for writing")]
+    /// A program has the file open; for a shared lease, only a program that writes counts.
+    #[error("a program has the file open")]
     Contended,
     /// The system grants no lease on this file: it belongs to another user, or its file system does not support leases.
     #[error("leases are unavailable: {0}")]
@@ -36,6 +39,17 @@ impl<'a> Lease<'a> {
     /// the system grants no lease.
     pub fn try_shared(file: BorrowedFd<'a>) -> Result<Self, LeaseError> {
         system::set_lease(file, system::SHARED)?;
+        Ok(Self { file })
+    }
+
+    /// Takes an exclusive lease, which guarantees that the file is not open elsewhere, not even in this process. The
+    /// file may be open for writing.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::Contended`] if the file is open elsewhere, and [`LeaseError::Unavailable`] if the system
+    /// grants no lease.
+    pub fn try_exclusive(file: BorrowedFd<'a>) -> Result<Self, LeaseError> {
+        system::set_lease(file, system::EXCLUSIVE)?;
         Ok(Self { file })
     }
 }
@@ -55,6 +69,7 @@ mod system {
     use super::LeaseError;
 
     pub(super) const SHARED: libc::c_int = libc::F_RDLCK;
+    pub(super) const EXCLUSIVE: libc::c_int = libc::F_WRLCK;
     pub(super) const NONE: libc::c_int = libc::F_UNLCK;
 
     /// `F_SETSIG`, which the libc crate does not define for every target.
@@ -95,6 +110,7 @@ mod system {
 
     pub(super) const SHARED: i32 = 0;
     pub(super) const NONE: i32 = 1;
+    pub(super) const EXCLUSIVE: i32 = 2;
 
     pub(super) fn set_lease(_: BorrowedFd<'_>, _: i32) -> Result<(), LeaseError> {
         Err(LeaseError::Unavailable(io::ErrorKind::Unsupported.into()))
@@ -120,6 +136,23 @@ mod tests {
         let other = File::open(&path).unwrap();
         drop(Lease::try_shared(reader.as_fd()).unwrap());
         drop(other);
+    }
+
+    #[test]
+    fn an_exclusive_lease_needs_a_file_that_is_open_nowhere_else() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let writer = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let other = OpenOptions::new().append(true).open(&path).unwrap();
+        let lease = Lease::try_exclusive(writer.as_fd());
+        assert!(matches!(lease, Err(LeaseError::Contended)), "another writer is there");
+        drop(other);
+        let lease = Lease::try_exclusive(writer.as_fd()).unwrap();
+        let open_other = || OpenOptions::new().append(true).custom_flags(libc::O_NONBLOCK).open(&path);
+        assert!(open_other().is_err(), "a lease is held");
+        writer.set_len(3).unwrap();
+        drop(lease);
+        open_other().unwrap().write_all(b"later").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"\0\0\0later");
     }
 
     /// With the default signal the process would be terminated here.
