@@ -3,15 +3,17 @@
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bowline_history::undo::ChangeSelection;
 use bowline_host::HostCapabilities;
 use bowline_policy::policy::Preset;
+use bowline_policy::question::QuestionReply;
 use expect_test::expect;
 use serde_json::json;
 
-use super::host_fixture::{HostFixture, check};
+use super::host_fixture::{HostFixture, check, parse_reply};
 
 /// Gives a file a fixed time and mode, so that answers are the same everywhere.
 fn pin(stage: &HostFixture, name: &str) {
@@ -233,6 +235,43 @@ async fn files_are_written_in_every_way() {
         new.bin "\0\u{1}�"
     "#]]
     .assert_eq(&tree(&stage));
+}
+
+#[tokio::test]
+async fn an_append_to_a_large_file_is_shown_by_itself() {
+    let large = "a line of a log\n".repeat(70_000);
+    let stage = HostFixture::new().with_file("log", &large).with_person(|question| {
+        let mut reply = parse_reply("yes");
+        if let (QuestionReply::Answered(answer), true) = (&mut reply, question.is_editable()) {
+            answer.edited_text = Some(Arc::new("edited\n".to_owned()));
+        }
+        reply
+    });
+    check(
+        &stage,
+        r#"
+        call _bowline/fs/write {"path":"$ROOT/log","data":"one more\n","mode":"append"}
+        call _bowline/fs/write {"path":"$ROOT/log","data":"AP8=","encoding":"base64","mode":"append"}
+        "#,
+        expect![[r#"
+            > call _bowline/fs/write {"path":"$ROOT/log","data":"one more\n","mode":"append"}
+              ? puppet asks: write $ROOT/log
+              ?   write $ROOT/log
+              ?   lines: 1 added, 0 removed
+              ?   @@ -0,0 +1 @@
+              ?   +one more
+              ? Asked because no rule covers it, and preset ask asks before writes
+            {"etag":"sha256:d783d6938d07c4179d34dc1c9a060737b1df808c4c7b6638b00ab3b3d1eba8f5","merged":false,"formatted":false}
+            > call _bowline/fs/write {"path":"$ROOT/log","data":"AP8=","encoding":"base64","mode":"append"}
+              ? puppet asks: write $ROOT/log
+              ?   write $ROOT/log
+              ? Asked because no rule covers it, and preset ask asks before writes
+            {"etag":"sha256:42571b805322327763335ad24bac8868fc92ef8156bd9c4b4d8dee80516d52b5","merged":false,"formatted":false}
+        "#]],
+    )
+    .await;
+    let now = std::fs::read(stage.lab.path("log")).unwrap();
+    assert_eq!(now, [large.as_bytes(), b"edited\n\0\xff"].concat());
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 //!
 //! Files are not memory-mapped: truncating a mapped file during a read would kill the process.
 
+pub(crate) mod content_scan;
 pub(crate) mod displaced_files;
 pub(crate) mod replace;
 pub(crate) mod writers;
@@ -335,4 +336,18 @@ pub(crate) fn read_at_retrying(file: &File, buffer: &mut [u8], offset: u64) -> i
             read => return read,
         }
     }
+}
+
+/// Reads bytes at an offset; fewer at the end of the file.
+pub(crate) fn read_part(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        match read_at_retrying(file, &mut bytes[filled..], offset + filled as u64)? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
 }

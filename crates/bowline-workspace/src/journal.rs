@@ -125,6 +125,9 @@ pub enum ApplyMethod {
     },
     /// The file is written in place.
     InPlace,
+    /// The file grows or shrinks in place: these bytes are added to its end or removed from there, depending on its
+    /// sizes. The contents before and after are only identified.
+    Tail(Vec<u8>),
     /// Nothing to apply: the change is already on disk, or an agent reported it.
     AlreadyApplied,
 }
@@ -298,7 +301,7 @@ impl Journal {
     /// # Errors
     /// Fails if the journal cannot be read.
     pub fn pending_changes(&self) -> Result<Vec<PendingChange>, JournalError> {
-        self.read(rows::list_pending)
+        self.read(|connection| rows::list_pending(connection, || self.find_key()))
     }
 
     /// Returns changes in order: those that were applied, and those whose outcome is unknown.
@@ -347,9 +350,15 @@ impl Journal {
     /// Returns [`JournalError::Damaged`] if the stored bytes do not have that hash, and fails if the journal cannot be
     /// read.
     pub fn content(&self, hash: &ContentHash) -> Result<Option<Vec<u8>>, JournalError> {
-        self.read(|connection| {
-            blobs::get_blob(connection, hash, || JournalKey::find(self.database.file().directory()))
-        })
+        self.read(|connection| blobs::get_blob(connection, hash, || self.find_key()))
+    }
+
+    /// Returns the bytes that a change added to the end of its file or removed from there, if only these are stored.
+    ///
+    /// # Errors
+    /// As [`content`](Self::content).
+    pub fn tail(&self, id: ChangeId) -> Result<Option<Vec<u8>>, JournalError> {
+        self.read(|connection| rows::find_tail(connection, id, || self.find_key()))
     }
 
     /// Stores contents that no change refers to yet. Pruning removes them unless the baseline refers to them by then,
@@ -441,6 +450,10 @@ impl Journal {
             self.room_estimate = room;
         }
         inserted
+    }
+
+    fn find_key(&self) -> Option<JournalKey> {
+        JournalKey::find(self.database.file().directory())
     }
 
     fn read<T>(

@@ -18,6 +18,7 @@ use bowline_text::time::Timestamp;
 use tokio::sync::broadcast::Receiver;
 
 use crate::disk::LineIndexCache;
+use crate::disk::content_scan::ContentScanCache;
 use crate::error::FilesError;
 use crate::journal::{Journal, JournalNotice, LiveSessions, Retention};
 use crate::observer::ObserverOptions;
@@ -76,6 +77,9 @@ pub struct WorkspaceOptions {
     pub max_read_bytes: u64,
     /// The maximum size of a write, and of the file that it replaces, in bytes. Defaults to 64 MiB.
     pub max_write_bytes: u64,
+    /// The size in bytes from which on a file is appended to in place, at the cost of what is appended. A smaller file
+    /// is written anew, so that its journal entries have whole texts. Defaults to 1 MiB.
+    pub append_in_place_bytes: u64,
     /// How to handle a write to a file that the session has not read completely.
     pub unseen: UnseenWriteBehavior,
     /// How to handle a write to a file with several hard links.
@@ -95,6 +99,7 @@ impl Default for WorkspaceOptions {
         Self {
             max_read_bytes: 10 << 20,
             max_write_bytes: 64 << 20,
+            append_in_place_bytes: 1 << 20,
             unseen: UnseenWriteBehavior::Overwrite,
             hard_links: RiskyWriteBehavior::Refuse,
             read_only_files: RiskyWriteBehavior::Refuse,
@@ -130,6 +135,7 @@ struct Inner {
     journal_directory: PathBuf,
     calls: DiskCalls,
     line_indexes: LineIndexCache,
+    content_scans: ContentScanCache,
     reaper: reaper::DisplacedReaper,
     writer: Mutex<WorkspaceWriter>,
     documents: Mutex<Documents>,
@@ -199,6 +205,7 @@ impl Workspace {
             journal_directory: own,
             calls,
             line_indexes: LineIndexCache::default(),
+            content_scans: ContentScanCache::default(),
             reaper: reaper::DisplacedReaper::default(),
             writer: Mutex::new(WorkspaceWriter {
                 journal: opened,

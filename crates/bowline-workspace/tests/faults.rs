@@ -251,6 +251,18 @@ fn disk_calls_are_synced_in_order() {
           journal: Write
           files: Remove Rename
           journal: Sync Write Truncate Sync Delete
+        append
+          journal: Write Sync Write Sync
+          files: OpenInPlace Write Sync
+          journal: Write Sync Write Truncate Sync Delete
+        undo an append
+          journal: Write Sync Write Sync
+          files: OpenInPlace Truncate Sync
+          journal: Write Sync Write Truncate Sync Delete
+        undo an append and a write
+          journal: Write Sync Write Sync
+          files: Rename OpenInPlace Truncate Sync SyncDirectory CreateDirectory Rename
+          journal: Write Sync Write Truncate Sync Delete
     "#]].assert_eq(&order);
 }
 

@@ -16,6 +16,8 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use bowline_history::undo::ChangeSelection;
+use bowline_protocol::file_extension::{BatchFilesRequest, FileLimits};
 use bowline_text::lines::LineWindow;
 use bowline_text::time::Timestamp;
 use bowline_workspace::error::FilesError;
@@ -23,6 +25,7 @@ use bowline_workspace::journal::{ChangeFilter, Journal, JournalEntry, Retention}
 use bowline_workspace::roots::{Resolver, RootSpec, Roots};
 use bowline_workspace::workspace::{Workspace, WorkspaceOptions, WorkspaceSession};
 use rustix::fs::{CWD, RenameFlags};
+use serde_json::json;
 use tempfile::TempDir;
 
 const READS: usize = 20_000;
@@ -224,7 +227,7 @@ fn assert_no_temporary_file(directory: &Path) {
     }
 }
 
-/// Returns every line of every text in a journal.
+/// Returns every line of every text in a journal, and of what was appended.
 fn journal_lines(directory: &Path) -> BTreeSet<String> {
     let (journal, _) = Journal::open(directory, Retention::default(), Timestamp(0)).unwrap();
     let mut lines = BTreeSet::new();
@@ -233,6 +236,8 @@ fn journal_lines(directory: &Path) -> BTreeSet<String> {
             let bytes = journal.content(&state.hash).unwrap().unwrap_or_default();
             lines.extend(String::from_utf8(bytes).unwrap().lines().map(str::to_owned));
         }
+        let tail = journal.tail(change.id).unwrap().unwrap_or_default();
+        lines.extend(String::from_utf8(tail).unwrap().lines().map(str::to_owned));
     }
     lines
 }
@@ -298,21 +303,24 @@ fn check_editor(edit: impl Fn(&Path, &str) + Sync) {
     assert_no_temporary_file(&base.join("ws"));
 }
 
+/// Appends to the file that has a name, and creates it if there is none.
+///
+/// A handle opened before the file was replaced writes to the old file, and the engine cannot prevent that. An editor
+/// detects that by checking the name, and writes again; the file that has the name at that check must keep its text.
+fn append_by_name(file: &Path, line: &str) {
+    loop {
+        let mut handle = OpenOptions::new().append(true).create(true).open(file).unwrap();
+        handle.write_all(line.as_bytes()).unwrap();
+        let is_there = fs::metadata(file).is_ok_and(|now| now.ino() == handle.metadata().unwrap().ino());
+        if is_there {
+            return;
+        }
+    }
+}
+
 #[test]
 fn no_line_of_an_editor_that_appends_in_place_is_lost() {
-    // A handle opened before the file was replaced writes to the old file, and the engine cannot prevent that. An
-    // editor detects that by checking the name, and writes again; the file that has the name at that check must keep
-    // its text.
-    check_editor(|file, line| {
-        loop {
-            let mut handle = OpenOptions::new().append(true).open(file).unwrap();
-            handle.write_all(line.as_bytes()).unwrap();
-            let is_there = fs::metadata(file).is_ok_and(|now| now.ino() == handle.metadata().unwrap().ino());
-            if is_there {
-                return;
-            }
-        }
-    });
+    check_editor(append_by_name);
 }
 
 #[test]
@@ -324,6 +332,80 @@ fn no_line_of_an_editor_that_renames_is_lost() {
         fs::write(&temp, text).unwrap();
         fs::rename(&temp, file).unwrap();
     });
+}
+
+/// Lets an agent run batches that append, write, move, copy and remove, and undo them, while another program appends to
+/// the same files.
+fn check_batches(options: WorkspaceOptions) {
+    let line_count = rounds(EDITS);
+    let directory = temp_directory();
+    let base = directory.path().canonicalize().unwrap();
+    fs::create_dir_all(base.join("ws")).unwrap();
+    let names = ["log", "other"].map(|name| base.join("ws").join(name));
+    names.iter().for_each(|path| fs::write(path, "first\n").unwrap());
+    let cwd = RootSpec::writable(base.join("ws").to_str().unwrap());
+    let roots = Roots::open(&cwd, &[]).unwrap();
+    let workspace = Workspace::open(roots, &base.join("state"), options).unwrap().workspace;
+    let session = workspace.session("s1");
+    let (lines, turns) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (mut applied, mut undone) = (0, 0);
+    run_while(
+        || {
+            while lines.load(Ordering::Relaxed) < line_count {
+                let turn = turns.fetch_add(1, Ordering::Relaxed);
+                let [log, other] = &names;
+                let append = |path: &Path| json!({"op": "write", "path": path, "data": format!("agent {turn}\n"), "mode": "append"});
+                let copy = base.join(format!("ws/copy-{turn}"));
+                let operations = match turn % 6 {
+                    0..=2 => json!([append(log)]),
+                    3 => json!([append(log), append(other)]),
+                    4 => json!([{"op": "copy", "from": log, "to": copy}, append(other)]),
+                    _ => json!([{"op": "move", "from": log, "to": copy}, {"op": "remove", "path": other}]),
+                };
+                let request = json!({"sessionId": "s1", "operations": operations});
+                let request: BatchFilesRequest = serde_json::from_value(request).unwrap();
+                let operations = request.into_operations(&FileLimits::DEFAULT).unwrap();
+                let origin = session.origin(Some(turn as u64 + 1), None);
+                // A file that changes all the time may be refused; what was done is undone every other time.
+                applied += usize::from(session.apply_batch(&operations, &origin, None).is_ok());
+                if turn % 2 == 0 || turn % 6 == 5 {
+                    let selection = ChangeSelection::turn("s1", turn as u64 + 1);
+                    undone += usize::from(session.undo(&selection, &session.origin(None, None)).is_ok());
+                }
+            }
+        },
+        || {
+            let count = lines.load(Ordering::Relaxed);
+            // Keeps both sides at a similar pace.
+            if count < line_count.min(3 * turns.load(Ordering::Relaxed)) {
+                append_by_name(&names[count % 2], &format!("user {count}\n"));
+                lines.store(count + 1, Ordering::Relaxed);
+            } else {
+                std::thread::yield_now();
+            }
+        },
+    );
+    drop((session, workspace));
+    let mut there = journal_lines(&base.join("state"));
+    for entry in fs::read_dir(base.join("ws")).unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        there.extend(text.lines().map(str::to_owned));
+    }
+    let all = (0..line_count).map(|count| format!("user {count}"));
+    let lost: Vec<String> = all.filter(|line| !there.contains(line)).collect();
+    assert_eq!(lost, Vec::<String>::new(), "lines of the user are lost");
+    assert!(applied > 0 && undone > 0, "{applied} batches, {undone} undone");
+    assert_no_temporary_file(&base.join("ws"));
+}
+
+#[test]
+fn no_line_that_arrives_during_batches_is_lost() {
+    check_batches(WorkspaceOptions::default());
+}
+
+#[test]
+fn no_line_that_arrives_during_appends_in_place_is_lost() {
+    check_batches(WorkspaceOptions { append_in_place_bytes: 0, ..WorkspaceOptions::default() });
 }
 
 #[test]

@@ -24,6 +24,7 @@ use crate::roots::FileLocation;
 use bowline_storage::disk_calls::{DiskCall, DiskCalls};
 
 mod metadata;
+pub(crate) mod tail;
 mod write_in_place;
 
 use metadata::copy_metadata;

@@ -223,6 +223,7 @@ fn drop_texts(
         "UPDATE changes SET before_hash = iif(before_hash IS NULL, NULL, ?2), \
          after_hash = iif(after_hash IS NULL, NULL, ?2) WHERE id = ?1",
     )?;
+    let mut forget_tail = transaction.prepare("DELETE FROM tails WHERE change = ?1 RETURNING hash")?;
     let mut releaser = BlobReleaser::new(transaction)?;
     let mut last = 0;
     loop {
@@ -243,7 +244,8 @@ fn drop_texts(
             }
             forget.execute(params![id, ContentHash::UNKNOWN.as_bytes()])?;
             pruned.changes += 1;
-            for hash in [before, after].into_iter().flatten() {
+            let tail: Option<Vec<u8>> = forget_tail.query_row([id], |row| row.get(0)).optional()?;
+            for hash in [before, after, tail].into_iter().flatten() {
                 releaser.release(&hash, pruned)?;
             }
         }
@@ -308,16 +310,21 @@ fn count(connection: &Connection, sql: &str) -> Result<u64, JournalTransactionEr
     Ok(connection.query_row(sql, [], |row| row.get::<_, i64>(0))?.unsigned_abs())
 }
 
-/// Drops every unreferenced content.
+/// Drops every unreferenced content, and tails of changes that are gone.
 fn drop_unreferenced(
     transaction: &Transaction<'_>,
     pruned: &mut PruneReport,
 ) -> Result<(), JournalTransactionError> {
+    transaction.execute(
+        "DELETE FROM tails WHERE NOT EXISTS (SELECT 1 FROM changes WHERE changes.id = tails.change)",
+        [],
+    )?;
     let mut unreferenced = transaction.prepare(
         "SELECT hash FROM blobs WHERE hash > ?1 \
          AND NOT EXISTS (SELECT 1 FROM changes WHERE before_hash = blobs.hash) \
          AND NOT EXISTS (SELECT 1 FROM changes WHERE after_hash = blobs.hash) \
          AND NOT EXISTS (SELECT 1 FROM baseline WHERE baseline.hash = blobs.hash) \
+         AND NOT EXISTS (SELECT 1 FROM tails WHERE tails.hash = blobs.hash) \
          AND NOT EXISTS (SELECT 1 FROM blobs AS built WHERE built.base = blobs.hash) \
          ORDER BY hash LIMIT ?2",
     )?;
@@ -350,6 +357,7 @@ impl<'c> BlobReleaser<'c> {
              AND NOT EXISTS (SELECT 1 FROM changes WHERE before_hash = ?1) \
              AND NOT EXISTS (SELECT 1 FROM changes WHERE after_hash = ?1) \
              AND NOT EXISTS (SELECT 1 FROM baseline WHERE hash = ?1) \
+             AND NOT EXISTS (SELECT 1 FROM tails WHERE hash = ?1) \
              AND NOT EXISTS (SELECT 1 FROM blobs AS built WHERE built.base = ?1) \
              RETURNING stored, content, base",
         )?;

@@ -8,9 +8,9 @@ use bowline_history::changes::{
 use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
 use rusqlite::types::{FromSql, FromSqlError, Value, ValueRef};
-use rusqlite::{Connection, Row, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 
-use super::blobs::{BlobWriter, DeltaBlob, compress_if_smaller, delta_if_smaller};
+use super::blobs::{BlobWriter, DeltaBlob, compress_if_smaller, delta_if_smaller, get_blob};
 use super::encryption::{JournalKey, is_secret};
 use super::error::{JournalError, JournalTransactionError};
 use super::recent_hashes::RecentHashes;
@@ -56,7 +56,7 @@ pub(super) fn insert_drafts(
         };
         let (manner, temp) = match &draft.method {
             ApplyMethod::Rename { temp } => (0, Some(temp)),
-            ApplyMethod::InPlace => (1, None),
+            ApplyMethod::InPlace | ApplyMethod::Tail(_) => (1, None),
             ApplyMethod::AlreadyApplied => (2, None),
         };
         statement.execute(params![
@@ -79,7 +79,17 @@ pub(super) fn insert_drafts(
             after.map(|state| state.mode),
             format_reversals(draft.reverses),
         ])?;
-        ids.push(ChangeId(connection.last_insert_rowid()));
+        let id = ChangeId(connection.last_insert_rowid());
+        if let ApplyMethod::Tail(bytes) = &draft.method {
+            let hash = ContentHash::digest(bytes);
+            match seal.filter(|_| is_secret(draft.path)) {
+                Some(seal) => keeper.store_encrypted(&hash, bytes, seal)?,
+                None => keeper.store(&hash, bytes)?,
+            }
+            let sql = "INSERT INTO tails (change, hash) VALUES (?1, ?2)";
+            connection.prepare_cached(sql)?.execute(params![id.0, hash.as_bytes()])?;
+        }
+        ids.push(id);
     }
     Ok((ids, keeper.bytes_added()))
 }
@@ -119,13 +129,40 @@ pub(super) fn find_change_by_temp(
 }
 
 /// Returns the pending changes, in order.
-pub(super) fn list_pending(connection: &Connection) -> Result<Vec<PendingChange>, JournalTransactionError> {
+pub(super) fn list_pending(
+    connection: &Connection,
+    seal: impl Fn() -> Option<JournalKey>,
+) -> Result<Vec<PendingChange>, JournalTransactionError> {
     let sql = format!("SELECT {COLUMNS} FROM changes WHERE state = 0 ORDER BY id");
     let rows = query_entries(connection, &sql, &[])?;
-    Ok(rows
-        .into_iter()
-        .map(|(entry, manner)| PendingChange { change: entry.change, method: manner })
-        .collect())
+    let to_pending = |(entry, method): (JournalEntry, ApplyMethod)| {
+        let tail = match method {
+            // Without its bytes the outcome cannot be determined, as for a lost text.
+            ApplyMethod::InPlace => match find_tail(connection, entry.change.id, &seal) {
+                Err(JournalTransactionError::Caller(JournalError::Damaged(_))) => None,
+                tail => tail?,
+            },
+            ApplyMethod::Rename { .. } | ApplyMethod::Tail(_) | ApplyMethod::AlreadyApplied => None,
+        };
+        Ok(PendingChange { change: entry.change, method: tail.map_or(method, ApplyMethod::Tail) })
+    };
+    rows.into_iter().map(to_pending).collect()
+}
+
+/// Returns the bytes that a change added to the end of its file or removed from there, if only these are stored.
+pub(super) fn find_tail(
+    connection: &Connection,
+    id: ChangeId,
+    seal: impl FnOnce() -> Option<JournalKey>,
+) -> Result<Option<Vec<u8>>, JournalTransactionError> {
+    let mut statement = connection.prepare_cached("SELECT hash FROM tails WHERE change = ?1")?;
+    let hash = statement.query_row([id.0], |row| row.get::<_, HashColumn>(0)).optional()?;
+    let Some(HashColumn(hash)) = hash else { return Ok(None) };
+    match get_blob(connection, &hash, seal)? {
+        Some(bytes) => Ok(Some(bytes)),
+        // A tail stays as long as its change has one.
+        None => Err(JournalError::Damaged(hash).into()),
+    }
 }
 
 /// Returns the newest change of a file that was not abandoned. Texts that are only kept are not changes of the file.
@@ -316,8 +353,13 @@ fn side_state(side: Option<DraftSide<'_>>, hashed: Option<ContentHash>) -> Optio
 fn check_draft(draft: &ChangeDraft<'_>) -> Result<(), JournalError> {
     let temp = match &draft.method {
         ApplyMethod::Rename { temp } => Some(temp.as_str()),
-        ApplyMethod::InPlace | ApplyMethod::AlreadyApplied => None,
+        ApplyMethod::InPlace | ApplyMethod::Tail(_) | ApplyMethod::AlreadyApplied => None,
     };
+    if let ApplyMethod::Tail(bytes) = &draft.method
+        && bytes.len() > MAX_CONTENT_BYTES
+    {
+        return Err(JournalError::TooLarge { path: draft.path.to_owned(), bytes: bytes.len() });
+    }
     let names = [
         ("path", Some(draft.path)),
         ("name of the temporary file", temp),

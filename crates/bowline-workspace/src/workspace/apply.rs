@@ -8,6 +8,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use bowline_history::changes::{ChangeId, ChangeOrigin, ChangeSource, Reversal};
+use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
 use rustix::fs::{AtFlags, Stat};
 
@@ -15,6 +16,7 @@ use super::late_writes::merge_late_write;
 use super::reaper::start_reaper;
 use super::{RiskyWriteBehavior, Workspace, WorkspaceWriter};
 use crate::disk;
+use crate::disk::replace::tail::TailEdit;
 use crate::disk::replace::{self, ExpectedFile, LateWrite, ReplaceError};
 use crate::disk::writers::{self, WaitPurpose, WriterState};
 use crate::error::FilesError;
@@ -73,6 +75,32 @@ pub(super) struct NewFile {
     pub(super) mode: Option<u32>,
 }
 
+/// A change of the end of a file whose other bytes stay unread.
+#[derive(Debug)]
+pub(super) struct TailChange {
+    /// The file before.
+    pub(super) stat: Stat,
+    pub(super) writer_state: WriterState,
+    pub(super) edit: TailEdit,
+    pub(super) bytes: Vec<u8>,
+    /// The hashes of the whole file before and after.
+    pub(super) hashes: (ContentHash, ContentHash),
+}
+
+impl TailChange {
+    fn to_draft<'a>(&self, hash: ContentHash, size: u64) -> DraftSide<'a> {
+        DraftSide { content: DraftContent::HashOnly { hash, size }, mode: self.stat.st_mode & 0o7777 }
+    }
+
+    fn sizes(&self) -> (u64, u64) {
+        let (before, length) = (self.stat.st_size as u64, self.bytes.len() as u64);
+        match self.edit {
+            TailEdit::Append => (before, before + length),
+            TailEdit::Cut => (before, before.saturating_sub(length)),
+        }
+    }
+}
+
 /// One file to change.
 #[derive(Debug)]
 pub(super) struct PlannedChange {
@@ -80,12 +108,15 @@ pub(super) struct PlannedChange {
     pub(super) current: Option<CurrentFile>,
     // `None` deletes the file.
     pub(super) new: Option<NewFile>,
+    // Invariant: if this is set, `current` and `new` are not.
+    pub(super) tail: Option<TailChange>,
     pub(super) reverses: Vec<Reversal>,
 }
 
 impl PlannedChange {
     fn is_being_written(&self) -> bool {
-        self.current.as_ref().is_some_and(|current| current.writer_state == WriterState::Busy)
+        let tail = self.tail.as_ref().map(|tail| tail.writer_state);
+        tail.or(self.current.as_ref().map(|current| current.writer_state)) == Some(WriterState::Busy)
     }
 }
 
@@ -154,13 +185,13 @@ pub(super) fn check_risky_write(
     workspace: &Workspace,
     roots: &Roots,
     admitted: &AdmittedPath,
-    current: &CurrentFile,
+    stat: &Stat,
 ) -> Result<(), FilesError> {
-    if current.stat.st_nlink > 1 && workspace.inner.options.hard_links == RiskyWriteBehavior::Refuse {
+    if stat.st_nlink > 1 && workspace.inner.options.hard_links == RiskyWriteBehavior::Refuse {
         let path = admitted.requested_path().to_owned();
-        return Err(FilesError::HardLinks { path, links: current.stat.st_nlink });
+        return Err(FilesError::HardLinks { path, links: stat.st_nlink });
     }
-    check_writable(workspace, roots, admitted, current)
+    check_writable(workspace, roots, admitted, stat)
 }
 
 /// Checks that the file itself is writable, regardless of its directory.
@@ -168,12 +199,12 @@ pub(super) fn check_writable(
     workspace: &Workspace,
     roots: &Roots,
     admitted: &AdmittedPath,
-    current: &CurrentFile,
+    stat: &Stat,
 ) -> Result<(), FilesError> {
     if workspace.inner.options.read_only_files == RiskyWriteBehavior::Refuse {
         // A rename needs only the directory's permission, so the file's own is checked here. The mode is checked as
         // well, because the superuser passes every access check.
-        let forbidden = current.stat.st_mode & 0o222 == 0
+        let forbidden = stat.st_mode & 0o222 == 0
             || roots.locate(admitted)?.is_some_and(|place| {
                 let flags = AtFlags::EACCESS | AtFlags::SYMLINK_NOFOLLOW;
                 let access = rustix::fs::Access::WRITE_OK;
@@ -244,8 +275,12 @@ fn apply_once(
     let drafts: Vec<_> =
         drafts.map(|((effect, temp), in_place)| draft_change(effect, temp, *in_place, origin)).collect();
     let changes = writer.journal.begin(&drafts, at).map_err(|error| AttemptError::Failed(error.into()))?;
-    let sizes = effects.iter().filter_map(|effect| effect.new.as_ref()).map(|new| new.bytes.len() as u64);
-    writer.bytes_since_prune += sizes.sum::<u64>();
+    let size = |effect: &PlannedChange| match (&effect.new, &effect.tail) {
+        (Some(new), _) => new.bytes.len() as u64,
+        (None, Some(tail)) => tail.bytes.len() as u64,
+        (None, None) => 0,
+    };
+    writer.bytes_since_prune += effects.iter().map(size).sum::<u64>();
     let jobs: Vec<_> = (effects.iter().zip(&temps).zip(in_place))
         .map(|((effect, temp), in_place)| ChangeJob { change: effect, temp, in_place: *in_place })
         .collect();
@@ -270,6 +305,11 @@ fn apply_once(
         writer.bytes_since_prune = 0;
     }
     for (effect, applied) in effects.iter().zip(&applied) {
+        if let (Some(tail), Some(stat)) = (&effect.tail, &applied.stat) {
+            let (path, stamp) = (effect.admitted.canonical(), file_clock::file_stamp(stat));
+            writer.observer_state.record_own_tail(path, stamp, tail.hashes.1);
+            continue;
+        }
         let bytes = effect.new.as_ref().map_or(&[][..], |new| &*new.bytes);
         let file = applied.stat.as_ref().map(|stat| (file_clock::file_stamp(stat), bytes));
         writer.observer_state.record_own_write(effect.admitted.canonical(), file);
@@ -353,6 +393,18 @@ fn draft_change<'a>(
         let mode = new.mode.or(effect.current.as_ref().map(CurrentFile::mode)).unwrap_or_else(default_mode);
         DraftSide { content: DraftContent::Bytes(&new.bytes), mode }
     });
+    if let Some(tail) = &effect.tail {
+        let (sizes, hashes) = (tail.sizes(), tail.hashes);
+        return ChangeDraft {
+            origin,
+            source: ChangeSource::Written,
+            path: effect.admitted.canonical(),
+            before: Some(tail.to_draft(hashes.0, sizes.0)),
+            after: Some(tail.to_draft(hashes.1, sizes.1)),
+            reverses: &effect.reverses,
+            method: ApplyMethod::Tail(tail.bytes.clone()),
+        };
+    }
     let manner = if in_place { ApplyMethod::InPlace } else { ApplyMethod::Rename { temp: temp.to_owned() } };
     ChangeDraft {
         origin,

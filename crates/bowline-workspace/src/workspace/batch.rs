@@ -27,12 +27,15 @@ use super::recover::recover_interrupted;
 use super::undo::update_document;
 use super::write::{MAX_ATTEMPTS, PRIVILEGES_DROPPED, UNGUARDED_NOTE, UnsavedWrite};
 use super::{KeptText, WorkspaceSession, WorkspaceWriter};
+use crate::disk::content_scan::ContentScan;
+use crate::disk::file_version;
 use crate::disk::writers::WriterState;
 use crate::error::FilesError;
 use crate::journal::JournalError;
 use crate::roots::AdmitError;
 use bowline_storage::clock::now;
 
+mod append;
 mod decide;
 pub(super) mod directories;
 mod tree;
@@ -52,6 +55,15 @@ pub enum FileContent {
         /// Their number.
         size: u64,
     },
+    /// A file that is not held in memory, because only its end changes.
+    Large {
+        /// The hash of its text, or of its bytes if they are not text.
+        hash: ContentHash,
+        /// Its size in bytes.
+        size: u64,
+        /// The text that is added to its end; `None` before that, or if it is not text.
+        added: Option<Arc<String>>,
+    },
 }
 
 impl FileContent {
@@ -67,7 +79,7 @@ impl FileContent {
     pub fn etag(&self) -> Etag {
         match self {
             Self::Text(text) => Etag::digest(text.as_bytes()),
-            Self::Binary { hash, .. } => (*hash).into(),
+            Self::Binary { hash, .. } | Self::Large { hash, .. } => (*hash).into(),
         }
     }
 }
@@ -122,13 +134,17 @@ impl FilePreview {
             None => None,
             Some(FileContent::Text(text)) => Some(text.clone()),
             Some(FileContent::Binary { .. }) => return QuestionItem::new(operation),
+            // Of a large file only what is appended is shown.
+            Some(FileContent::Large { .. }) => Some(Arc::default()),
         };
         match &self.after {
-            Some(FileContent::Text(after)) => {
+            Some(FileContent::Text(after) | FileContent::Large { added: Some(after), .. }) => {
                 QuestionItem::with_change(operation, TextChange { before, after: after.clone() })
             }
             None => QuestionItem::with_change(operation, TextChange { before, after: Arc::default() }),
-            Some(FileContent::Binary { .. }) => QuestionItem::new(operation),
+            Some(FileContent::Binary { .. } | FileContent::Large { added: None, .. }) => {
+                QuestionItem::new(operation)
+            }
         }
     }
 }
@@ -190,7 +206,7 @@ pub enum BatchAgreement<'a> {
 pub struct WrittenFile {
     /// The file's canonical path.
     pub path: String,
-    /// The file's text now; `None` if it is not text.
+    /// The file's text now; `None` if it is not text, or only its end was read.
     pub text: Option<Arc<String>>,
     /// The file's etag now.
     pub etag: Etag,
@@ -565,6 +581,7 @@ struct FinishedFile {
     operation: usize,
     document: Option<String>,
     ledger: LedgerEffect,
+    scan: Option<ContentScan>,
     merged: Option<MergedWrite>,
     written: Option<WrittenFile>,
 }
@@ -575,7 +592,8 @@ impl FinishedFile {
         if file.drops_privileges {
             notes.push(PRIVILEGES_DROPPED.to_owned());
         }
-        if file.current.as_ref().is_some_and(|current| current.writer_state == WriterState::Unknown) {
+        let current = file.current.as_ref().map(|current| current.writer_state);
+        if current.or(file.tail.as_ref().map(|tail| tail.writer_state)) == Some(WriterState::Unknown) {
             notes.push(UNGUARDED_NOTE.to_owned());
         }
         let is_write = file.moved_from.is_none() && file.copied_from.is_none();
@@ -584,7 +602,7 @@ impl FinishedFile {
             etag: content.etag(),
             text: match content {
                 FileContent::Text(text) => Some(text),
-                FileContent::Binary { .. } => None,
+                FileContent::Binary { .. } | FileContent::Large { .. } => None,
             },
             is_merged: file.is_merged,
             notes,
@@ -593,6 +611,7 @@ impl FinishedFile {
             operation: file.operation,
             document: file.document,
             ledger: file.ledger,
+            scan: file.scan,
             merged: file.merged,
             written,
         };
@@ -600,6 +619,7 @@ impl FinishedFile {
             admitted: file.admitted,
             current: file.current,
             new: file.new,
+            tail: file.tail,
             reverses: Vec::new(),
         };
         (finished, change)
@@ -618,8 +638,17 @@ impl FinishedFile {
         if let (Some(documents), Some(known_by)) = (documents, &self.document) {
             update_document(documents, known_by, planned.new.as_ref(), stat);
         }
+        if let (Some(scan), Some(stat)) = (&self.scan, stat) {
+            session.workspace.inner.content_scans.record_append(stat, scan.clone());
+        }
         session.with_ledger(|ledger| match &self.ledger {
             LedgerEffect::Keep => {}
+            LedgerEffect::AsOnDisk => {
+                if let (Some(scan), Some(stat)) = (&self.scan, stat) {
+                    let size = scan.size() - scan.mark_bytes();
+                    ledger.record_window_read(path, file_version(stat), 0..size, size);
+                }
+            }
             LedgerEffect::Known(text) => ledger.record_write(path, text.clone()),
             LedgerEffect::Absent => ledger.record_absent(path),
             LedgerEffect::Forget => ledger.forget(path),

@@ -10,7 +10,9 @@ use std::sync::PoisonError;
 use bowline_history::changes::{
     Change, ChangeId, ChangeOrigin, ChangeSource, FileState, PathsBySource, group_paths_by_source,
 };
-use bowline_history::undo::{self, ChangeOwner, ChangeSelection, ConflictResolution, ReversalDirection};
+use bowline_history::undo::{
+    self, ChangeOwner, ChangeSelection, ConflictResolution, ReversalDirection, TailStep,
+};
 use bowline_policy::paths::LexicalPath;
 use bowline_text::diff::{self, FileDiff, Hunk};
 use bowline_text::hash::ContentHash;
@@ -18,13 +20,14 @@ use bowline_text::text::{self, Encoding};
 use indexmap::IndexMap;
 
 use super::Workspace;
-use super::apply::ProgressCallback;
+use super::apply::{ProgressCallback, TailChange};
 use super::kept_texts::KeptText;
 use super::reversal::{
     ReversalOptions, StoredFile, has_stored_texts, load_stored_file, reverse_all, stored_file_from_bytes,
 };
 use super::turn_titles::{TurnTitles, record_title};
 use super::undo::{UndoOutcome, UndoPreview, with_canonical_path};
+use crate::disk::replace::tail::TailEdit;
 use crate::error::FilesError;
 use crate::journal::{ChangeFilter, ChangeOutcome, Journal, JournalEntry};
 
@@ -162,12 +165,8 @@ impl Workspace {
     pub fn diff_change(&self, id: ChangeId) -> Result<String, FilesError> {
         let writer = self.writer();
         let entry = writer.journal.change(id)?.ok_or(FilesError::NoSuchChange(id))?;
-        let Change { path, before, after, .. } = &entry.change;
-        Ok(self.format_patch(
-            path,
-            load_stored_file(&writer.journal, *before)?,
-            load_stored_file(&writer.journal, *after)?,
-        ))
+        let (before, after) = load_sides(&writer.journal, &entry.change)?;
+        Ok(self.format_patch(&entry.change.path, before, after))
     }
 
     /// Returns some hunks of a change, numbered as in [`ChangeSelection`], as a git patch: what undoing them would
@@ -179,10 +178,7 @@ impl Workspace {
         let writer = self.writer();
         let entry = writer.journal.change(id)?.ok_or(FilesError::NoSuchChange(id))?;
         let change = &entry.change;
-        let (before, after) = (
-            load_stored_file(&writer.journal, change.before)?,
-            load_stored_file(&writer.journal, change.after)?,
-        );
+        let (before, after) = load_sides(&writer.journal, change)?;
         let file = after.clone().and_then(|(state, bytes)| Some((bytes?, state.mode)));
         let options = ReversalOptions { hunks: Some(hunks), ..ReversalOptions::default() };
         let without = reverse_all(&writer.journal, file, &[change], options)?.file;
@@ -193,18 +189,19 @@ impl Workspace {
     }
 
     /// Returns the texts before and after a change: `None` where the file did not exist, is not text, or was not
-    /// stored.
+    /// stored. Of a change that only appended to a large file, these are its end.
     ///
     /// # Errors
     /// Fails if there is no such change or the journal cannot be read.
     pub fn change_texts(&self, id: ChangeId) -> Result<(Option<String>, Option<String>), FilesError> {
         let writer = self.writer();
         let entry = writer.journal.change(id)?.ok_or(FilesError::NoSuchChange(id))?;
-        let text = |state| -> Result<Option<String>, FilesError> {
-            let bytes = load_stored_file(&writer.journal, state)?.and_then(|(_, bytes)| bytes);
-            Ok(bytes.and_then(|bytes| text::decode(bytes).ok()).map(|decoded| decoded.text))
+        let (before, after) = load_sides(&writer.journal, &entry.change)?;
+        let text = |side: Option<StoredFile>| {
+            let bytes = side.and_then(|(_, bytes)| bytes)?;
+            text::decode(bytes).ok().map(|decoded| decoded.text)
         };
-        Ok((text(entry.change.before)?, text(entry.change.after)?))
+        Ok((text(before), text(after)))
     }
 
     /// Returns whether the texts of a change are stored, so that it can be undone.
@@ -349,7 +346,10 @@ impl Workspace {
     /// excluded where they can be separated.
     fn diff_file(&self, journal: &Journal, path: &str, changes: &[&Change]) -> Result<String, FilesError> {
         let (Some(last), Some(first)) = (changes.first(), changes.last()) else { return Ok(String::new()) };
-        let with = load_stored_file(journal, last.after)?;
+        if let Some((without, with)) = sum_stored_tails(journal, changes)? {
+            return Ok(self.format_patch(path, Some(without), Some(with)));
+        }
+        let with = load_sides(journal, last)?.1;
         let known = match &with {
             None => Some(None),
             Some((state, bytes)) => bytes.clone().map(|bytes| Some((bytes, state.mode))),
@@ -361,6 +361,17 @@ impl Workspace {
             None => load_stored_file(journal, first.before)?,
         };
         Ok(self.format_patch(path, without, with))
+    }
+
+    /// Returns the change of a file's end as a patch that shows only this end.
+    pub(super) fn format_tail_patch(&self, path: &str, tail: &TailChange) -> String {
+        let mode = tail.stat.st_mode & 0o7777;
+        let end = Some(stored_file_from_bytes(tail.bytes.clone(), mode));
+        let nothing = Some(stored_file_from_bytes(Vec::new(), mode));
+        match tail.edit {
+            TailEdit::Append => self.format_patch(path, nothing, end),
+            TailEdit::Cut => self.format_patch(path, end, nothing),
+        }
     }
 
     pub(super) fn format_patch(
@@ -396,6 +407,42 @@ impl Workspace {
             FileDiff { path: shown, before: side(state(&before), &old), after: side(state(&after), &new) };
         diff::format_unified_diff(&file, CONTEXT_LINES)
     }
+}
+
+/// Returns the files before and after a change. Where only the end of a file is stored, that end stands for the file.
+fn load_sides(
+    journal: &Journal,
+    change: &Change,
+) -> Result<(Option<StoredFile>, Option<StoredFile>), FilesError> {
+    match journal.tail(change.id)? {
+        Some(tail) => {
+            let is_append = change.before.map(|state| state.size) < change.after.map(|state| state.size);
+            let (before, after) = if is_append { (Vec::new(), tail) } else { (tail, Vec::new()) };
+            let side = |state: Option<FileState>, bytes| state.map(|state| (state, Some(bytes)));
+            Ok((side(change.before, before), side(change.after, after)))
+        }
+        None => Ok((load_stored_file(journal, change.before)?, load_stored_file(journal, change.after)?)),
+    }
+}
+
+/// Returns the net effect of changes of one file, newest first, if each changed only its end.
+fn sum_stored_tails(
+    journal: &Journal,
+    changes: &[&Change],
+) -> Result<Option<(StoredFile, StoredFile)>, FilesError> {
+    let mut tails = Vec::new();
+    for change in changes.iter().rev() {
+        let Some(tail) = journal.tail(change.id)? else { return Ok(None) };
+        tails.push((change, tail));
+    }
+    let steps: Vec<_> = tails.iter().map(|(change, tail)| TailStep { change, tail }).collect();
+    let (before, after) =
+        (changes.last().and_then(|oldest| oldest.before), changes.first().and_then(|newest| newest.after));
+    let added = undo::sum_tails(&steps);
+    Ok(before
+        .zip(after)
+        .zip(added)
+        .map(|((before, after), added)| ((before, Some(Vec::new())), (after, Some(added)))))
 }
 
 /// The current state of a file, to find changes that were reverted by hand. Its content is read only if its size is

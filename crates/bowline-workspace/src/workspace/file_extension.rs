@@ -2,7 +2,7 @@
 //!
 //! As for every read, unsaved text comes first, and the ledger records what the session has seen of a text. The etag of a
 //! file is the hash of its whole content, so that even a read of a range reads all of it. A file of more than
-//! [`MAX_WHOLE_BYTES`] is hashed in pieces and not held in memory.
+//! [`MAX_WHOLE_BYTES`] is hashed in pieces and not held in memory, and hashed again only after a change.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use bowline_protocol::file_extension::{
     DataEncoding, DirectoryEntry, Etag, FileData, FileError, FileType, ListDirectoryResponse,
     ReadFileResponse, StatFileResponse,
 };
-use bowline_text::hash::ContentHasher;
 use bowline_text::text::{self, TextFormat};
 use rustix::fs::{AtFlags, FileType as SystemFileType, Stat};
 
 use super::session::WorkspaceSession;
 use crate::disk;
+use crate::disk::content_scan::{ContentScan, ScanFreshness};
 use crate::disk::writers::{self, WaitPurpose};
 use crate::error::FilesError;
 use crate::list::{IgnoredFiles, ListEntry, ListOptions};
@@ -31,10 +31,7 @@ use crate::walker::EntryKind;
 const MAX_LISTED_ENTRIES: u64 = 200_000;
 
 /// The largest file that is decoded as a whole. A larger one is text only if it is UTF-8.
-const MAX_WHOLE_BYTES: u64 = 16 << 20;
-
-/// The number of bytes of a large file read at a time.
-const CHUNK_BYTES: usize = 1 << 20;
+pub(super) const MAX_WHOLE_BYTES: u64 = 16 << 20;
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
@@ -286,7 +283,7 @@ fn read_content(session: &WorkspaceSession, admitted: &AdmittedPath) -> Result<F
             let stat = rustix::fs::fstat(&file).map_err(|why| FilesError::io_error(path)(why.into()))?;
             let is_large = stat.st_size as u64 > MAX_WHOLE_BYTES;
             if is_large && unsaved.is_none() {
-                return Ok(FileContent::Large(LargeFile::examine(file, &stat, path)?));
+                return Ok(FileContent::Large(LargeFile::examine(session, file, &stat, path)?));
             }
             let failed = |fault| FilesError::from_read_error(path, fault);
             (!is_large).then(|| disk::read_bytes(&file, MAX_WHOLE_BYTES).map_err(failed)).transpose()?
@@ -321,73 +318,27 @@ fn decode(bytes: &[u8]) -> Option<(String, TextFormat)> {
 }
 
 impl LargeFile {
-    /// Hashes a file in pieces, and finds out whether it is text.
-    fn examine(file: File, stat: &Stat, path: &str) -> Result<Self, FileError> {
+    /// Hashes a file, and finds out whether it is text.
+    fn examine(session: &WorkspaceSession, file: File, stat: &Stat, path: &str) -> Result<Self, FileError> {
+        let scans = &session.workspace.inner.content_scans;
         let failed = FilesError::io_error(path);
-        let mut buffer = vec![0; CHUNK_BYTES];
-        let (mut whole, mut unmarked) = (ContentHasher::default(), ContentHasher::default());
-        // The start of a character at the end of the last piece.
-        let mut partial: Vec<u8> = Vec::new();
-        let (mut offset, mut is_text, mut mark_bytes) = (0, true, 0);
-        loop {
-            let count = disk::read_at_retrying(&file, &mut buffer, offset).map_err(&failed)?;
-            let mut piece = &buffer[..count];
-            if piece.is_empty() {
-                break;
-            }
-            whole.update(piece);
-            if offset == 0 && piece.starts_with(b"\xef\xbb\xbf") {
-                mark_bytes = 3;
-                piece = &piece[3..];
-            }
-            unmarked.update(piece);
-            is_text = is_text && memchr::memchr(0, piece).is_none() && continues_text(&mut partial, piece);
-            offset += count as u64;
-        }
-        is_text = is_text && partial.is_empty();
-        let hash = if is_text { unmarked.finish() } else { whole.finish() };
-        let mark_bytes = if is_text { mark_bytes } else { 0 };
-        let version = disk::file_version(stat);
-        Ok(Self { file, size: offset, etag: hash.into(), is_text, mark_bytes, version })
+        let scan = scans.scan(&file, stat, ScanFreshness::Exact).map_err(&failed)?;
+        // A file that keeps changing is described as it was read.
+        let scan = scan.map_or_else(|| ContentScan::read(&file).map_err(&failed), Ok)?;
+        Ok(Self {
+            file,
+            size: scan.size(),
+            etag: scan.etag_hash().into(),
+            is_text: scan.is_text(),
+            mark_bytes: scan.mark_bytes(),
+            version: disk::file_version(stat),
+        })
     }
 
     /// Reads bytes; fewer at the end of the file.
     fn read(&self, start: u64, length: u64, path: &str) -> Result<Vec<u8>, FileError> {
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            let position = start + filled as u64;
-            let count = disk::read_at_retrying(&self.file, &mut bytes[filled..], position)
-                .map_err(FilesError::io_error(path))?;
-            if count == 0 {
-                break;
-            }
-            filled += count;
-        }
-        bytes.truncate(filled);
-        Ok(bytes)
-    }
-}
-
-/// Returns whether `piece` continues a text in UTF-8, and keeps an incomplete character at its end.
-fn continues_text(partial: &mut Vec<u8>, piece: &[u8]) -> bool {
-    let mut rest = piece;
-    while !partial.is_empty() {
-        let Some((next, more)) = rest.split_first() else { return true };
-        partial.push(*next);
-        rest = more;
-        match std::str::from_utf8(partial) {
-            Ok(_) => partial.clear(),
-            Err(error) if error.error_len().is_none() => {}
-            Err(_) => return false,
-        }
-    }
-    match std::str::from_utf8(rest) {
-        Ok(_) => true,
-        Err(error) => {
-            partial.extend_from_slice(&rest[error.valid_up_to()..]);
-            error.error_len().is_none()
-        }
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        Ok(disk::read_part(&self.file, start, length).map_err(FilesError::io_error(path))?)
     }
 }
 

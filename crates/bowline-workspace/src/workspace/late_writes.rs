@@ -61,7 +61,7 @@ pub(super) fn merge_late_write(
             continue;
         }
         let new = Some(NewFile { bytes: FileBytes::Owned(new), mode: None });
-        let effect = PlannedChange { admitted, current, new, reverses: Vec::new() };
+        let effect = PlannedChange { admitted, current, new, tail: None, reverses: Vec::new() };
         let mut again = Vec::new();
         let group = ChangeGroup {
             roots,

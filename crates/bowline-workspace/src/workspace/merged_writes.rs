@@ -127,6 +127,9 @@ pub(super) fn restore_merged(
     path: &str,
     origin: &ChangeOrigin,
 ) -> Result<(), ApplyError> {
+    if writer.observer_state.merged_writes.writes.is_empty() {
+        return Ok(());
+    }
     // If the path is not writable, the write itself reports it.
     let Ok(admitted) = roots.admit(path, Access::Write) else { return Ok(()) };
     let canonical = admitted.canonical().to_owned();
@@ -143,7 +146,7 @@ pub(super) fn restore_merged(
     let bytes = merged.to_vec();
     lookout.adopt_write(journal, &workspace.inner.roots, (&canonical, &current.bytes), origin)?;
     let new = Some(NewFile { bytes: FileBytes::Owned(bytes), mode: None });
-    let effect = PlannedChange { admitted, current: Some(current), new, reverses: Vec::new() };
+    let effect = PlannedChange { admitted, current: Some(current), new, tail: None, reverses: Vec::new() };
     let group =
         ChangeGroup { roots, origin, changes: &[effect], at: now(), progress: ProgressCallback(None) };
     apply_changes(workspace, writer, &group)?;

@@ -359,6 +359,14 @@ impl ObserverState {
         self.expected_writes.remove(path);
     }
 
+    /// Records the engine's own write to the end of a file, so that no scan reports it as a change.
+    pub(super) fn record_own_tail(&mut self, path: &str, stamp: FileStamp, hash: ContentHash) {
+        self.clear_expected_write(path);
+        if let Some(observer) = &mut self.observer {
+            observer.record_own_write(path, KnownFile { stamp, hash: Some(hash), is_racy: true });
+        }
+    }
+
     /// Records the engine's own write, so that no scan reports it as a change.
     pub(super) fn record_own_write(&mut self, path: &str, file: Option<(FileStamp, &[u8])>) {
         self.clear_expected_write(path);

@@ -4,24 +4,30 @@ use std::fmt;
 use std::fs::File;
 
 use bowline_history::changes::{Change, FileState};
-use bowline_history::recovery::{self, InterruptedWrite, Repair, WriteMethod, decide_recovery};
+use bowline_history::recovery::{
+    self, InterruptedTail, InterruptedWrite, Repair, TailRepair, WriteMethod, decide_recovery,
+    decide_tail_recovery,
+};
 use bowline_policy::paths::Access;
 use bowline_text::display::quote;
 use bowline_text::hash::ContentHash;
+use rustix::io::Errno;
 
 use super::apply::transaction::{ChangeJob, FileTransaction};
-use super::apply::{FileBytes, NewFile, PlannedChange, ProgressCallback, read_current};
+use super::apply::{FileBytes, NewFile, PlannedChange, ProgressCallback, TailChange, read_current};
 use super::batch::directories::recover_directories;
 use super::kept_texts::keep_text;
 use super::late_writes::merge_late_write;
 use super::{Workspace, WorkspaceWriter};
 use crate::disk;
+use crate::disk::content_scan::hash_start;
 use crate::disk::displaced_files::{self, DisplacedDir};
+use crate::disk::replace::tail::{TailEdit, complete_tail};
 use crate::disk::replace::{self, ExpectedFile, Replacement};
 use crate::disk::writers::{self, WaitPurpose, WriterState};
 use crate::error::FilesError;
 use crate::journal::{ApplyMethod, ChangeOutcome, Journal, JournalError, PendingChange};
-use crate::roots::{AdmitError, FileLocation, Roots};
+use crate::roots::{AdmitError, AdmittedPath, FileLocation, Roots};
 use bowline_storage::disk_calls::DiskCalls;
 
 /// An interrupted write, and its outcome.
@@ -125,12 +131,15 @@ fn recover_change(
     if admitted.canonical() != change.path {
         return None;
     }
+    if let ApplyMethod::Tail(bytes) = &pending.method {
+        return recover_tail(workspace, roots, (&admitted, change), bytes);
+    }
     let (method, temp) = match &pending.method {
         ApplyMethod::Rename { temp } if replace::is_temp_name(temp) => {
             (WriteMethod::Exchange, Some(temp.as_str()))
         }
         ApplyMethod::InPlace => (WriteMethod::InPlace, None),
-        ApplyMethod::Rename { .. } | ApplyMethod::AlreadyApplied => {
+        ApplyMethod::Rename { .. } | ApplyMethod::Tail(_) | ApplyMethod::AlreadyApplied => {
             return Some(recovery::RecoveryOutcome::Unknown);
         }
     };
@@ -210,6 +219,62 @@ fn recover_change(
     repaired.then_some(outcome)
 }
 
+/// Determines the outcome of an interrupted change of a file's end, and completes what was appended in part.
+fn recover_tail(
+    workspace: &Workspace,
+    roots: &Roots,
+    (admitted, change): (&AdmittedPath, &Change),
+    tail: &[u8],
+) -> Option<recovery::RecoveryOutcome> {
+    let unknown = Some(recovery::RecoveryOutcome::Unknown);
+    let (Some(before), Some(after)) = (change.before, change.after) else { return unknown };
+    let Some(place) = roots.locate(admitted).ok()? else { return unknown };
+    if place.is_directory() {
+        return unknown;
+    }
+    // The part of the file that the change leaves alone.
+    let kept = if before.size < after.size { before } else { after };
+    let rest = match place.open(place.file_name()) {
+        Ok(file) => {
+            let _waited = writers::wait_for_writers(&file, WaitPurpose::Write);
+            match hash_start(&file, kept.size).ok()? {
+                Some(hash) if hash == kept.hash => {
+                    Some(disk::read_part(&file, kept.size, tail.len() + 1).ok()?)
+                }
+                Some(_) | None => None,
+            }
+        }
+        Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => None,
+        Err(_) => return None,
+    };
+    let is_append = before.size < after.size;
+    let remains = InterruptedTail { is_append, tail, rest: rest.as_deref() };
+    let (outcome, repair) = decide_tail_recovery(remains);
+    let is_repaired = match (repair, rest) {
+        (TailRepair::Complete, Some(rest)) => {
+            let missing = &tail[rest.len()..];
+            complete_tail(&place, (kept.size, &rest), missing, &workspace.inner.calls).is_ok()
+        }
+        _ => true,
+    };
+    is_repaired.then_some(outcome)
+}
+
+/// Plans the change of a file's end again, if the file is as before.
+fn plan_tail(roots: &Roots, change: &Change, bytes: &[u8]) -> Option<PlannedChange> {
+    let (before, after) = (change.before?, change.after?);
+    let admitted = roots.admit(&change.path, Access::Write).ok()?;
+    let (file, stat) = roots.open_file(&admitted).ok()?.ok()?;
+    let writer_state = writers::wait_for_writers(&file, WaitPurpose::Write).state;
+    if hash_start(&file, before.size).ok()? != Some(before.hash) || stat.st_size as u64 != before.size {
+        return None;
+    }
+    let edit = if before.size < after.size { TailEdit::Append } else { TailEdit::Cut };
+    let hashes = (before.hash, after.hash);
+    let tail = TailChange { stat, writer_state, edit, bytes: bytes.to_owned(), hashes };
+    Some(PlannedChange { admitted, current: None, new: None, tail: Some(tail), reverses: Vec::new() })
+}
+
 /// Applies a pending change, because others of its group were applied.
 fn complete_change(
     workspace: &Workspace,
@@ -220,10 +285,13 @@ fn complete_change(
     let change = &pending.change;
     let (temp, in_place) = match &pending.method {
         ApplyMethod::Rename { temp } => (temp.as_str(), false),
-        ApplyMethod::InPlace => ("", true),
+        ApplyMethod::InPlace | ApplyMethod::Tail(_) => ("", true),
         ApplyMethod::AlreadyApplied => return false,
     };
     let effect = || -> Option<PlannedChange> {
+        if let ApplyMethod::Tail(bytes) = &pending.method {
+            return plan_tail(roots, change, bytes);
+        }
         let admitted = roots.admit(&change.path, Access::Write).ok()?;
         let current = read_current(workspace, roots, &admitted).ok()?;
         let before = load_side(&writer.journal, change.before)?;
@@ -240,7 +308,7 @@ fn complete_change(
         if !is_before || matches!(before, StoredSide::Lost) {
             return None;
         }
-        Some(PlannedChange { admitted, current, new, reverses: Vec::new() })
+        Some(PlannedChange { admitted, current, new, tail: None, reverses: Vec::new() })
     };
     let Some(effect) = effect() else { return false };
     let mut late = Vec::new();

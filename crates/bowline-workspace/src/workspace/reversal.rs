@@ -1,7 +1,10 @@
 //! Reversing changes of one file, from the texts that the journal keeps.
 
 use bowline_history::changes::{Change, FileState, Reversal};
-use bowline_history::undo::{self, ConflictResolution, FileContent, ReversalPlan, ReversalStep};
+use bowline_history::undo::{
+    self, ConflictResolution, FileContent, ReversalError, ReversalErrorReason, ReversalPlan, ReversalStep,
+    TailStep,
+};
 use bowline_text::hash::ContentHash;
 
 use crate::error::FilesError;
@@ -42,8 +45,11 @@ pub(super) fn reverse_all(
     match reverse_runs(journal, file.clone(), runs, refusing) {
         Err(FilesError::CannotReverse(_)) if options.resolution != ConflictResolution::Refuse => {
             // Consecutive changes are reversed as one, so that each conflict is resolved once.
+            let has_tail = |change: &Change| journal.tail(change.id).is_ok_and(|tail| tail.is_some());
             let follows = |newer: &&Change, older: &&Change| match (newer.before, older.after) {
-                (Some(before), Some(after)) => before.hash == after.hash,
+                (Some(before), Some(after)) => {
+                    before.hash == after.hash && !has_tail(newer) && !has_tail(older)
+                }
                 (before, after) => before.is_none() && after.is_none(),
             };
             reverse_runs(journal, file, changes.chunk_by(follows), options)
@@ -63,8 +69,10 @@ fn reverse_runs<'c>(
     let (mut reverses, mut resolved) = (Vec::new(), 0);
     for run in runs {
         let (Some(newest), Some(oldest)) = (run.first(), run.last()) else { continue };
-        let (before, after) =
-            (load_stored_file(journal, oldest.before)?, load_stored_file(journal, newest.after)?);
+        let (before, after) = match journal.tail(newest.id)? {
+            Some(tail) => rebuild_stored_files(newest, &tail, file.as_ref().map(|(bytes, _)| bytes))?,
+            None => (load_stored_file(journal, oldest.before)?, load_stored_file(journal, newest.after)?),
+        };
         let step =
             ReversalStep { change: newest, before: to_content(&before), after: to_content(&after), hunks };
         let now = file
@@ -83,6 +91,19 @@ fn reverse_runs<'c>(
         }
     }
     Ok(ReversedContent { file, reverses, resolved_count: resolved })
+}
+
+/// Returns the files before and after a change of which the journal has only the end, from the current file.
+fn rebuild_stored_files(
+    change: &Change,
+    tail: &[u8],
+    current: Option<&Vec<u8>>,
+) -> Result<(Option<StoredFile>, Option<StoredFile>), FilesError> {
+    let failed = |reason| ReversalError { path: change.path.clone(), change: change.id, reason };
+    let current = current.ok_or_else(|| failed(ReversalErrorReason::DeletedSince))?;
+    let rebuilt = TailStep { change, tail }.rebuild_contents(current);
+    let (before, after) = rebuilt.ok_or_else(|| failed(ReversalErrorReason::AppendedElsewhere))?;
+    Ok((change.before.map(|state| (state, Some(before))), change.after.map(|state| (state, Some(after)))))
 }
 
 fn to_content(kept: &Option<StoredFile>) -> FileContent<'_> {
@@ -109,6 +130,9 @@ pub(super) fn stored_file_from_bytes(bytes: Vec<u8>, mode: u32) -> StoredFile {
 
 /// Returns whether the texts of a change are stored, so that it can be undone.
 pub(super) fn has_stored_texts(journal: &Journal, change: &Change) -> Result<bool, FilesError> {
+    if journal.tail(change.id)?.is_some() {
+        return Ok(true);
+    }
     for state in [change.before, change.after].into_iter().flatten() {
         if !journal.has_content(&state.hash)? {
             return Ok(false);

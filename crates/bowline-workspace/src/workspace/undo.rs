@@ -16,7 +16,7 @@ use bowline_history::changes::{Change, ChangeId, ChangeOrigin, ChangeSource, Rev
 use bowline_history::ledger::WriteRejectedError;
 use bowline_history::undo::{
     self, ChangeSelection, ConflictResolution, ReversalDirection, ReversalError, ReversalErrorReason,
-    ReversalPlan,
+    ReversalPlan, TailPlan, TailStep,
 };
 use bowline_policy::paths::Access;
 use bowline_text::text;
@@ -24,8 +24,8 @@ use bowline_text::time::Timestamp;
 use indexmap::IndexMap;
 
 use super::apply::{
-    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback, apply_changes,
-    read_current,
+    ApplyError, ChangeGroup, CurrentFile, FileBytes, NewFile, PlannedChange, ProgressCallback, TailChange,
+    apply_changes, read_current,
 };
 use super::batch::directories::ReversedDirectories;
 use super::documents::{DocumentEvent, Documents};
@@ -37,6 +37,9 @@ use super::reversal::{
 };
 use super::write::encode_text;
 use super::{WorkspaceSession, WorkspaceWriter};
+use crate::disk;
+use crate::disk::replace::tail::{TailEdit, can_cut};
+use crate::disk::writers::{self, WaitPurpose};
 use crate::error::FilesError;
 use crate::journal::{ApplyMethod, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal};
 use crate::roots::{AdmittedPath, Roots};
@@ -105,6 +108,8 @@ struct FilePlan {
     admitted: AdmittedPath,
     current: Option<CurrentFile>,
     planned: ReversalPlan,
+    // Only the end of the file changes: there is no `current`, and nothing else is planned.
+    tail: Option<TailChange>,
     reverses: Vec<Reversal>,
     resolved: usize,
     document_path: Option<String>,
@@ -127,7 +132,9 @@ impl FilePlan {
     fn bytes(&self) -> usize {
         let new = match &self.planned {
             ReversalPlan::Write { bytes, .. } => bytes.len(),
-            ReversalPlan::Unchanged | ReversalPlan::Delete => 0,
+            ReversalPlan::Unchanged | ReversalPlan::Delete => {
+                self.tail.as_ref().map_or(0, |tail| tail.bytes.len())
+            }
         };
         new + self.current.as_ref().map_or(0, |current| current.bytes.len())
     }
@@ -189,6 +196,12 @@ impl WorkspaceSession {
         let nested = undo::find_nested_paths(&names);
         for (path, changes) in files {
             let planned = self.plan_file(&writer.journal, &documents, &path, &changes, options);
+            if let Ok(FilePlan { tail: Some(tail), .. }) = planned {
+                let patch = workspace.format_tail_patch(&path, &tail);
+                let changes = changes.iter().map(|change| change.id).collect();
+                foreseen.push(FileUndoPreview { path, changes, patch: Ok(patch) });
+                continue;
+            }
             let planned = planned.map(|plan| (plan.current, plan.planned)).or_else(|error| {
                 // The undo would have removed the obstacle by then.
                 let alone = || Ok((None, plan_missing_file(&writer.journal, &changes, options)?));
@@ -367,6 +380,19 @@ impl WorkspaceSession {
         if admitted.canonical() != path {
             return Err(FilesError::PathRedirected(path.to_owned()));
         }
+        if let Some((tail, reverses)) = self.plan_tail(journal, documents, &admitted, changes, options)? {
+            admitted.close_handle();
+            return Ok(FilePlan {
+                admitted,
+                current: None,
+                planned: ReversalPlan::Unchanged,
+                tail: Some(tail),
+                reverses,
+                resolved: 0,
+                document_path: None,
+                has_unsaved_text: false,
+            });
+        }
         // No check for risky writes: the user requested this, and the change to undo may be what made the file
         // read-only.
         let current = read_current(&self.workspace, &self.roots, &admitted)?;
@@ -389,11 +415,69 @@ impl WorkspaceSession {
             admitted,
             current,
             planned,
+            tail: None,
             reverses,
             resolved,
             document_path: known_by,
             has_unsaved_text: unsaved,
         })
+    }
+
+    /// Plans the reversal of changes of a file's end without reading the rest, if the file still ends as they left it.
+    fn plan_tail(
+        &self,
+        journal: &Journal,
+        documents: &Documents,
+        admitted: &AdmittedPath,
+        changes: &[Change],
+        options: ReversalOptions<'_>,
+    ) -> Result<Option<(TailChange, Vec<Reversal>)>, FilesError> {
+        let (Some(newest), Some(oldest)) = (changes.first(), changes.last()) else { return Ok(None) };
+        if options.hunks.is_some() || !admitted.exists() || documents.find(admitted).is_some() {
+            return Ok(None);
+        }
+        let mut tails = Vec::new();
+        let mut length = 0;
+        for change in changes {
+            let Some(tail) = journal.tail(change.id)? else { return Ok(None) };
+            length += tail.len();
+            if length > MAX_UNDO_BYTES {
+                return Ok(None);
+            }
+            tails.push(tail);
+        }
+        let steps: Vec<_> =
+            changes.iter().zip(&tails).map(|(change, tail)| TailStep { change, tail }).collect();
+        let Ok((file, _)) = self.roots.open_file(admitted)? else { return Ok(None) };
+        let writer_state = writers::wait_for_writers(&file, WaitPurpose::Write).state;
+        let failed = FilesError::io_error(admitted.requested_path());
+        let stat = rustix::fs::fstat(&file).map_err(|why| failed(why.into()))?;
+        let size = stat.st_size as u64;
+        let start = size.saturating_sub(length as u64);
+        let end = disk::read_part(&file, start, length).map_err(&failed)?;
+        // Otherwise this process has the file open itself.
+        drop(file);
+        let (edit, bytes) = match undo::plan_tail_reversal(size, &end, &steps) {
+            Some(TailPlan::Cut(_)) if !self.can_cut(admitted)? => {
+                // A small file is written anew, which a program that reads it does not prevent.
+                return match size > self.workspace.inner.options.max_write_bytes {
+                    true => Err(FilesError::BeingWritten(admitted.requested_path().to_owned())),
+                    false => Ok(None),
+                };
+            }
+            Some(TailPlan::Cut(bytes)) => (TailEdit::Cut, bytes),
+            Some(TailPlan::Append(bytes)) => (TailEdit::Append, bytes),
+            None => return Ok(None),
+        };
+        let (Some(before), Some(after)) = (newest.after, oldest.before) else { return Ok(None) };
+        let hashes = (before.hash, after.hash);
+        let reverses = changes.iter().map(|change| Reversal { change: change.id, hunks: None }).collect();
+        Ok(Some((TailChange { stat, writer_state, edit, bytes, hashes }, reverses)))
+    }
+
+    fn can_cut(&self, admitted: &AdmittedPath) -> Result<bool, FilesError> {
+        let Some(place) = self.roots.locate(admitted)? else { return Ok(false) };
+        can_cut(&place).map_err(FilesError::io_error(admitted.requested_path()))
     }
 
     fn apply_plans(
@@ -409,6 +493,7 @@ impl WorkspaceSession {
         let mut unchanged = Vec::new();
         for plan in plans {
             let new = match plan.planned {
+                ReversalPlan::Unchanged if plan.tail.is_some() => None,
                 ReversalPlan::Unchanged => {
                     unchanged.push((plan.admitted, plan.current, plan.reverses));
                     continue;
@@ -423,6 +508,7 @@ impl WorkspaceSession {
                 admitted: plan.admitted,
                 current: plan.current,
                 new,
+                tail: plan.tail,
                 reverses: plan.reverses,
             });
         }

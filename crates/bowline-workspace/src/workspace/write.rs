@@ -243,7 +243,7 @@ impl WorkspaceSession {
     /// Waits for a program that is saving the file, without holding a lock. The check is repeated under the lock, and
     /// errors are reported there.
     pub(super) fn wait_for_writers(&self, path: &str) {
-        if let Ok(admitted) = self.roots.admit(path, Access::Write)
+        if let Ok(admitted) = self.roots.admit(path, Access::Read)
             && let Ok(Ok((file, _))) = self.roots.open_file(&admitted)
         {
             drop(writers::wait_for_writers(&file, WaitPurpose::Read));
@@ -359,11 +359,17 @@ impl WorkspaceSession {
             let Some(current) = read_current(workspace, &self.roots, &admitted)? else {
                 return Err(AdmitError::NotFound(path.to_owned()).into());
             };
-            check_writable(workspace, &self.roots, &admitted, &current)?;
+            check_writable(workspace, &self.roots, &admitted, &current.stat)?;
             self.check_deletion(&admitted, &current, &documents)?;
             let known_by = documents.find(&admitted);
             let canonical = admitted.canonical().to_owned();
-            let effect = PlannedChange { admitted, current: Some(current), new: None, reverses: Vec::new() };
+            let effect = PlannedChange {
+                admitted,
+                current: Some(current),
+                new: None,
+                tail: None,
+                reverses: Vec::new(),
+            };
             let group = ChangeGroup {
                 roots: &self.roots,
                 origin,
@@ -557,7 +563,7 @@ impl WorkspaceSession {
         if current.writer_state == WriterState::Busy {
             return Err(FilesError::BeingWritten(admitted.requested_path().to_owned()));
         }
-        check_risky_write(&self.workspace, &self.roots, admitted, current)
+        check_risky_write(&self.workspace, &self.roots, admitted, &current.stat)
     }
 
     /// Returns the text of a file that was read, and how much of it the session knows: as the ledger has it, or as
@@ -650,7 +656,7 @@ impl WorkspaceSession {
             current.as_ref().is_some_and(|current| current.writer_state == WriterState::Unknown);
         if !held {
             let new = Some(NewFile { bytes, mode });
-            let effect = PlannedChange { admitted, current, new, reverses: Vec::new() };
+            let effect = PlannedChange { admitted, current, new, tail: None, reverses: Vec::new() };
             let group = ChangeGroup {
                 roots: &self.roots,
                 origin,

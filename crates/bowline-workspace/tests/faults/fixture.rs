@@ -88,7 +88,7 @@ impl FaultFixture {
             lab.has_attribute = set.is_ok();
         }
         let OpenedWorkspace { workspace, .. } =
-            lab.open(WorkspaceOptions::default(), None).expect("nothing fails yet");
+            lab.open(scenario.options(), None).expect("nothing fails yet");
         (scenario.set_up)(&lab, &workspace);
         lab.before = list_changes(&workspace, &ChangeSelection::default())
             .into_iter()

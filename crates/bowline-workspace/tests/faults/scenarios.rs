@@ -92,7 +92,14 @@ impl Scenario {
         // A reaper still running when the workspace is dropped would close the journal later, or only when the process
         // ends.
         let reap_interval = Duration::from_secs(3600);
-        let mut settings = WorkspaceOptions { hard_links, reap_interval, ..WorkspaceOptions::default() };
+        // Small files are large enough here.
+        let append_in_place_bytes = 0;
+        let mut settings = WorkspaceOptions {
+            hard_links,
+            reap_interval,
+            append_in_place_bytes,
+            ..WorkspaceOptions::default()
+        };
         if self.name == "prune" {
             settings.retention = Retention { max_changes: 2, ..Retention::default() };
         }
@@ -320,14 +327,19 @@ const fn removed(path: &'static str) -> ScenarioDirectory {
 }
 
 /// Performs a batch, written as on the wire with paths relative to the project.
-fn apply_batch(lab: &FaultFixture, workspace: &Workspace, operations: &str) -> Result<(), FilesError> {
+fn apply_batch(
+    lab: &FaultFixture,
+    workspace: &Workspace,
+    turn: u64,
+    operations: &str,
+) -> Result<(), FilesError> {
     let operations: Value =
         serde_json::from_str(&operations.replace('~', &lab.path(""))).expect("it is JSON");
     let request = json!({"sessionId": "s", "operations": operations});
     let request: BatchFilesRequest = serde_json::from_value(request).expect("it is a request");
     let operations = request.into_operations(&FileLimits::default()).expect("they are valid");
     let session = workspace.session("s");
-    let origin = session.origin(Some(2), Some("call"));
+    let origin = session.origin(Some(turn), Some("call"));
     session.apply_batch(&operations, &origin, None).map(|_| ()).map_err(|failed| match *failed.error {
         FileEditError::Files(error) => error,
         FileEditError::File(error) => {
@@ -361,9 +373,54 @@ const BATCH: Scenario = Scenario {
             {"op": "write", "path": "~made/n.txt", "data": SHORT, "createParents": true},
             {"op": "mkdir", "path": "~empty"},
         ]);
-        apply_batch(lab, workspace, &operations.to_string())
+        apply_batch(lab, workspace, 2, &operations.to_string())
     },
     ..REPLACE
+};
+
+const LOG: &str = "one\ntwo\nthree\n";
+const LOGGED: &str = "one\ntwo\nthree\nfour and more\n";
+
+fn append_line(lab: &FaultFixture, workspace: &Workspace, turn: u64) -> Result<(), FilesError> {
+    let operations = json!([{"op": "write", "path": "~a.txt", "data": "four and more\n", "mode": "append"}]);
+    apply_batch(lab, workspace, turn, &operations.to_string())
+}
+
+const APPEND: Scenario = Scenario {
+    name: "append",
+    files: &[ScenarioFile { path: "a.txt", old: Some(LOG), new: Some(LOGGED), mode: Some(0o640) }],
+    prepare: do_nothing,
+    act: |lab, workspace| append_line(lab, workspace, 2),
+    ..REPLACE
+};
+
+const UNDO_APPEND: Scenario = Scenario {
+    name: "undo an append",
+    files: &[ScenarioFile { path: "a.txt", old: Some(LOGGED), new: Some(LOG), mode: Some(0o640) }],
+    set_up: |lab, workspace| {
+        lab.write_as_user("a.txt", LOG);
+        append_line(lab, workspace, 1).expect("nothing fails yet");
+    },
+    prepare: do_nothing,
+    act: undo_turn,
+    direction: UndoDirection::Redo,
+    selection: first_turn,
+    ..REPLACE
+};
+
+const UNDO_APPEND_AND_WRITE: Scenario = Scenario {
+    name: "undo an append and a write",
+    files: &[
+        ScenarioFile { path: "a.txt", old: Some(LOGGED), new: Some(LOG), mode: Some(0o640) },
+        ScenarioFile { path: "b.txt", old: Some(OTHER), new: None, mode: None },
+    ],
+    set_up: |lab, workspace| {
+        lab.write_as_user("a.txt", LOG);
+        lab.remove_as_user("b.txt");
+        append_line(lab, workspace, 1).expect("nothing fails yet");
+        write(lab, workspace, 1, "b.txt", OTHER).expect("nothing fails yet");
+    },
+    ..UNDO_APPEND
 };
 
 /// Retention prunes old changes when the workspace is opened; the newest can still be undone.
@@ -398,6 +455,9 @@ pub(crate) fn all_scenarios() -> Vec<Scenario> {
         DIRECTORY_BACK,
         SAVE,
         BATCH,
+        APPEND,
+        UNDO_APPEND,
+        UNDO_APPEND_AND_WRITE,
         PRUNE,
         recovery("recover a half-written temporary file", REPLACE, DiskCall::Write),
         recovery("recover before the exchange", REPLACE, DiskCall::Exchange),
@@ -412,6 +472,10 @@ pub(crate) fn all_scenarios() -> Vec<Scenario> {
         recovery("recover a batch before its files", BATCH, DiskCall::CreateTemp),
         recovery("recover half a batch", BATCH, DiskCall::Exchange),
         recovery("recover a batch without its directories", BATCH, DiskCall::Remove),
+        recovery("recover half an append", APPEND, DiskCall::Write),
+        recovery("recover an append that is not durable", APPEND, DiskCall::Sync),
+        recovery("recover an undo of an append", UNDO_APPEND, DiskCall::Truncate),
+        recovery("recover a group with an append", UNDO_APPEND_AND_WRITE, DiskCall::SyncDirectory),
         recovery("recover half the way to a file", FILE_BACK, DiskCall::Rename),
         recovery("recover half the way to a directory", DIRECTORY_BACK, DiskCall::Rename),
     ]

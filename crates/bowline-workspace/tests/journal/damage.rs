@@ -117,7 +117,7 @@ fn a_journal_of_a_newer_bowline_is_set_aside() {
     check(
         run_sql("PRAGMA user_version = 7"),
         expect![[r#"
-        the journal of changes cannot be used: it was written by a newer Bowline (format 7, this one reads up to 2), which can read it; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+        the journal of changes cannot be used: it was written by a newer Bowline (format 7, this one reads up to 3), which can read it; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
         1 /a new Done
         0700 .
         0600 journal.sqlite
@@ -127,6 +127,25 @@ fn a_journal_of_a_newer_bowline_is_set_aside() {
         0600 lock
     "#]],
     );
+}
+
+#[test]
+fn a_journal_of_the_previous_format_is_continued() {
+    let (directory, path) = filled_journal();
+    run_sql("DROP TABLE tails; PRAGMA user_version = 2")(&path);
+    for _ in 0..2 {
+        let (mut journal, notices) = open_journal(directory.path());
+        assert_eq!(notices, []);
+        add_changes(&mut journal, &["new"]);
+    }
+    let (journal, _) = open_journal(directory.path());
+    expect![[r#"
+        1 /a one Done
+        2 /a two Done
+        3 /a new Done
+        4 /a new Done
+    "#]]
+    .assert_eq(&history(&journal));
 }
 
 #[test]
@@ -168,7 +187,7 @@ fn a_journal_that_lacks_a_table_is_set_aside() {
     check(
         run_sql("DROP TABLE baseline"),
         expect![[r#"
-        the journal of changes cannot be used: its tables are not those of format 2; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+        the journal of changes cannot be used: its tables are not those of format 3; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
         1 /a new Done
         0700 .
         0600 journal.sqlite
@@ -420,13 +439,15 @@ fn a_journal_that_is_only_looked_at_stays_as_it_is() {
         seen(&|path| fs::remove_file(path).unwrap()),
         seen(&|path| run_sql("PRAGMA user_version = 99")(path)),
         seen(&|path| run_sql("DROP TABLE baseline")(path)),
+        seen(&|path| run_sql("DROP TABLE tails; PRAGMA user_version = 2")(path)),
         seen(&|path| fs::write(path, "no database, however long it is".repeat(100)).unwrap()),
     ];
     expect![[r#"
         usable, 2 changes
         missing
-        it was written by a newer Bowline (format 99, this one reads up to 2), which can read it
-        its tables are not those of format 2
+        it was written by a newer Bowline (format 99, this one reads up to 3), which can read it
+        its tables are not those of format 3
+        usable, 2 changes
         it is damaged (file is not a database)
     "#]]
     .assert_eq(&(shown.join("\n") + "\n"));

@@ -7,8 +7,8 @@ use bowline_history::changes::{ChangeOrigin, Reversal};
 use bowline_text::hash::ContentHash;
 use bowline_text::time::Timestamp;
 use bowline_workspace::journal::{
-    ApplyMethod, ChangeDraft, ChangeFilter, ChangeOutcome, Journal, MAX_COMMAND_BYTES, MAX_TEXT_BYTES,
-    Retention,
+    ApplyMethod, ChangeDraft, ChangeFilter, ChangeOutcome, DraftContent, DraftSide, Journal,
+    MAX_COMMAND_BYTES, MAX_TEXT_BYTES, Retention,
 };
 use expect_test::expect;
 use tempfile::TempDir;
@@ -541,6 +541,52 @@ fn texts_that_only_the_journal_has_stay_until_they_are_restored() {
     journal.record(&[found(&user, b"x", b"y")], Timestamp(9000)).unwrap();
     journal.prune(Timestamp(9000)).unwrap();
     assert_eq!(history(&journal), "6 /a y Done\n", "it is an old change like any other then");
+}
+
+#[test]
+fn what_was_appended_is_kept_and_pruned_with_its_change() {
+    let directory = TempDir::new().unwrap();
+    let retention = Retention { max_age_ms: 10, ..KEEP_EVERYTHING };
+    let (mut journal, _) = Journal::open(directory.path(), retention, Timestamp(0)).unwrap();
+    let origin = ChangeOrigin::default();
+    let side = |text: &[u8]| {
+        let content = DraftContent::HashOnly { hash: ContentHash::digest(text), size: text.len() as u64 };
+        Some(DraftSide { content, mode: 0o644 })
+    };
+    let append = |path, tail: &[u8]| ChangeDraft {
+        before: side(b"log\n"),
+        after: side(&[b"log\n", tail].concat()),
+        method: ApplyMethod::Tail(tail.to_vec()),
+        ..draft(&origin, path, None, None)
+    };
+    let secret = b"token=0123456789\n";
+    let old = journal.begin(&[append("/log", b"old\n"), append("/.env", secret)], Timestamp(0)).unwrap();
+    let pending = journal.pending_changes().unwrap();
+    assert_eq!(pending[0].method, ApplyMethod::Tail(b"old\n".to_vec()));
+    assert_eq!(pending[1].method, ApplyMethod::Tail(secret.to_vec()));
+    let outcomes: Vec<_> = old.iter().map(|id| (*id, ChangeOutcome::Done)).collect();
+    journal.settle(&outcomes).unwrap();
+    journal.prune(Timestamp(1)).unwrap();
+    assert_eq!(journal.tail(old[0]).unwrap().as_deref(), Some(&b"old\n"[..]));
+    assert_eq!(journal.tail(old[1]).unwrap().as_deref(), Some(&secret[..]));
+    let stored = |text: &[u8]| {
+        let files =
+            ["journal.sqlite", "journal.sqlite-wal"].map(|name| fs::read(directory.path().join(name)));
+        files.iter().flatten().any(|bytes| bytes.windows(text.len()).any(|part| part == text))
+    };
+    assert!(stored(b"old\n") && !stored(secret), "secrets are encrypted");
+    assert!(!journal.change(old[0]).unwrap().unwrap().change.is_pruned());
+
+    let abandoned = journal.begin(&[append("/log", b"never\n")], Timestamp(1)).unwrap();
+    journal.settle(&[(abandoned[0], ChangeOutcome::Abandoned)]).unwrap();
+    let new = journal.begin(&[append("/log", b"new\n")], Timestamp(1000)).unwrap();
+    journal.settle(&[(new[0], ChangeOutcome::Done)]).unwrap();
+    journal.prune(Timestamp(1000)).unwrap();
+    let is_stored = |text: &[u8]| journal.has_content(&ContentHash::digest(text)).unwrap();
+    assert_eq!((journal.tail(old[0]).unwrap(), is_stored(b"old\n")), (None, false));
+    assert_eq!((journal.tail(abandoned[0]).unwrap(), is_stored(b"never\n")), (None, false));
+    assert!(journal.change(old[0]).unwrap().unwrap().change.is_pruned());
+    assert_eq!(journal.tail(new[0]).unwrap().as_deref(), Some(&b"new\n"[..]));
 }
 
 #[test]

@@ -67,6 +67,43 @@ pub fn decide_recovery(remains: InterruptedWrite<'_>) -> (RecoveryOutcome, Repai
     }
 }
 
+/// A change of a file's end that was interrupted: bytes were to be added there, or removed.
+#[derive(Debug, Clone, Copy)]
+pub struct InterruptedTail<'a> {
+    /// Whether the bytes were to be added.
+    pub is_append: bool,
+    /// The bytes.
+    pub tail: &'a [u8],
+    /// What follows the part of the file that the change leaves alone, at least one byte more than `tail` if there is
+    /// more; `None` if that part has changed, or the file is gone.
+    pub rest: Option<&'a [u8]>,
+}
+
+/// The repair of a file's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TailRepair {
+    /// Nothing.
+    None,
+    /// Only the first bytes are there: append the others. To remove the first ones instead could remove the same bytes of
+    /// someone else.
+    Complete,
+}
+
+/// Decides the outcome and the repair of an interrupted change of a file's end.
+#[must_use]
+pub fn decide_tail_recovery(
+    InterruptedTail { is_append, tail, rest }: InterruptedTail<'_>,
+) -> (RecoveryOutcome, TailRepair) {
+    let outcome = |is_done| if is_done { RecoveryOutcome::Done } else { RecoveryOutcome::Abandoned };
+    match rest {
+        // What follows the bytes was appended later.
+        Some(rest) if rest.starts_with(tail) => (outcome(is_append), TailRepair::None),
+        Some([]) => (outcome(!is_append), TailRepair::None),
+        Some(rest) if tail.starts_with(rest) => (outcome(is_append), TailRepair::Complete),
+        Some(_) | None => (RecoveryOutcome::Unknown, TailRepair::None),
+    }
+}
+
 fn decide_exchange(
     InterruptedWrite { before, after, current, temp, .. }: InterruptedWrite<'_>,
 ) -> (RecoveryOutcome, Repair) {

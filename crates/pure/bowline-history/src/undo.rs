@@ -14,6 +14,7 @@
 
 mod nested_paths;
 mod resolution;
+mod tail;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,7 @@ use bowline_text::text::{DecodedText, Encoding, TextFormat, UnencodableError, de
 
 pub use nested_paths::{find_emptied_directories, find_nested_paths};
 pub use resolution::ConflictResolution;
+pub use tail::{TailPlan, TailStep, plan_tail_reversal, sum_tails};
 
 use resolution::ConflictResolver;
 
@@ -317,6 +319,9 @@ pub enum ReversalErrorReason {
         "its text was pruned, because the journal keeps only so much, and for so long: the file stays as it is"
     )]
     Pruned,
+    /// The change appended bytes, and what stood before them has been changed since.
+    #[error("it appended to the file, whose other text was changed since: remove what it appended by hand")]
+    AppendedElsewhere,
     /// The file is not text, so hunks and later changes cannot be told apart.
     #[error("the file is not text, so the change can only be taken back whole and before another one")]
     Binary,

@@ -241,7 +241,7 @@ fn resolve(file: &FilePreview) -> ResolvedOperation {
 fn content_hash(content: &FileContent) -> ContentHash {
     match content {
         FileContent::Text(text) => ContentHash::digest(text.as_bytes()),
-        FileContent::Binary { hash, .. } => *hash,
+        FileContent::Binary { hash, .. } | FileContent::Large { hash, .. } => *hash,
     }
 }
 
@@ -373,19 +373,23 @@ fn read_files(
     Ok(responses)
 }
 
-/// Returns a batch whose only write has the text that the user made of it. It replaces exactly what the user saw.
+/// Returns a batch whose only write has the text that the user made of it. It replaces exactly what the user saw, or is
+/// appended if that is all the user saw.
 fn with_edited_text(
     operations: &[FileOperation],
     preview: &BatchPreview,
     text: &Arc<String>,
 ) -> Vec<FileOperation> {
     let before = preview.files.first().and_then(|file| file.before.as_ref());
-    let condition =
-        before.map_or(WriteCondition::CreateOnly, |before| WriteCondition::IfMatch(before.etag()));
+    let (placement, condition) = match before {
+        None => (WritePlacement::Truncate, WriteCondition::CreateOnly),
+        Some(FileContent::Large { .. }) => (WritePlacement::Append, WriteCondition::Unconditional),
+        Some(before) => (WritePlacement::Truncate, WriteCondition::IfMatch(before.etag())),
+    };
     let edit = |operation: &FileOperation| match operation {
         FileOperation::Write(write) => FileOperation::Write(WriteOperation {
             data: FileData::Text(text.as_str().to_owned()),
-            placement: WritePlacement::Truncate,
+            placement,
             condition: condition.clone(),
             ..write.clone()
         }),

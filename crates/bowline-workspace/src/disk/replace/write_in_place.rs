@@ -59,7 +59,7 @@ pub(crate) fn write_in_place(
     rustix::fs::fstat(&file).map_err(|why| ReplaceError::Interrupted(why.into()))
 }
 
-fn open_for_writing(place: &FileLocation, calls: &DiskCalls) -> io::Result<File> {
+pub(super) fn open_for_writing(place: &FileLocation, calls: &DiskCalls) -> io::Result<File> {
     calls.check(DiskCall::OpenInPlace)?;
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let began = Instant::now();
@@ -115,7 +115,7 @@ fn overwrite(file: &File, old: &[u8], new: &[u8], calls: &DiskCalls) -> io::Resu
     sync(file, calls)
 }
 
-fn append(file: &File, mut bytes: &[u8], calls: &DiskCalls) -> io::Result<()> {
+pub(super) fn append(file: &File, mut bytes: &[u8], calls: &DiskCalls) -> io::Result<()> {
     while !bytes.is_empty() {
         let allowed = calls.check_write(bytes.len())?;
         let slices = [io::IoSlice::new(&bytes[..allowed])];

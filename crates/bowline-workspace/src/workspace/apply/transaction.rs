@@ -13,6 +13,7 @@ use rustix::fs::Stat;
 
 use super::{PlannedChange, ProgressCallback};
 use crate::disk::displaced_files::DisplacedDir;
+use crate::disk::replace::tail::write_tail;
 use crate::disk::replace::{self, ExpectedFile, LateWrite, ReplaceError, Replacement, TempRemoval};
 use crate::roots::{AdmitError, FileLocation, Roots};
 use bowline_storage::disk_calls::DiskCalls;
@@ -75,6 +76,8 @@ enum FileProgress {
     Installed(Stat),
     /// The file was written in place.
     WrittenInPlace(Stat),
+    /// The end of the file was written in place.
+    TailWritten(Stat),
     /// The old file, which is being deleted, has the temporary name.
     MovedAside,
 }
@@ -229,7 +232,13 @@ impl<'a> FileTransaction<'a> {
                 replace::move_aside(place, old, job.temp, calls)?;
                 FileProgress::MovedAside
             }
-            (None, None) => FileProgress::Untouched,
+            (None, None) => match &job.change.tail {
+                Some(tail) => {
+                    let edit = (tail.edit, tail.bytes.as_slice());
+                    FileProgress::TailWritten(write_tail(place, &tail.stat, edit, calls)?)
+                }
+                None => FileProgress::Untouched,
+            },
         };
         // The directory may have been moved since it was opened, even out of its root; then the file is not at its
         // path.
@@ -258,6 +267,10 @@ impl<'a> FileTransaction<'a> {
             (FileProgress::MovedAside, _) => {
                 replace::rename_back(place, job.temp, calls).map_err(ReplaceError::Interrupted)
             }
+            (FileProgress::TailWritten(stat), _) => job.change.tail.as_ref().map_or(Ok(()), |tail| {
+                let back = (tail.edit.inverse(), tail.bytes.as_slice());
+                write_tail(place, stat, back, calls).map(drop)
+            }),
             (FileProgress::WrittenInPlace(stat), Some(was)) => now(stat).map_or(Ok(()), |now| {
                 let was = Replacement { bytes: was.bytes, mode: Some(was.stat.st_mode & 0o7777) };
                 replace::write_in_place(place, now, was, calls, late).map(|_| ())
@@ -329,7 +342,9 @@ impl<'a> FileTransaction<'a> {
                 Err(why) => return Err(TransactionFailure { index: at, why, is_rolled_back: false }),
             };
             let stat = match self.progress[at] {
-                FileProgress::Installed(stat) | FileProgress::WrittenInPlace(stat) => Some(stat),
+                FileProgress::Installed(stat)
+                | FileProgress::WrittenInPlace(stat)
+                | FileProgress::TailWritten(stat) => Some(stat),
                 FileProgress::Untouched | FileProgress::Prepared | FileProgress::MovedAside => None,
             };
             done.push(FileOutcome { stat, is_clean: matches!(removed, TempRemoval::Done) });

@@ -21,14 +21,16 @@ use bowline_text::text;
 use rustix::fs::FileType;
 
 use super::super::WorkspaceSession;
-use super::super::apply::{CurrentFile, FileBytes, NewFile, check_writable, read_current};
+use super::super::apply::{CurrentFile, FileBytes, NewFile, TailChange, check_writable, read_current};
 use super::super::documents::Documents;
 use super::super::editor::merge_with_disk;
 use super::super::merged_writes::MergedWrite;
 use super::super::write::{SETUID_SETGID, encode_shared, unprivileged_mode};
+use super::append::decide_append;
 use super::directories::{DirectoryChanges, DirectoryEntry};
 use super::tree::{TreeBudget, join_path, list_tree};
 use super::{BatchEditError, BatchPreview, FileContent, FileEditError, FilePreview};
+use crate::disk::content_scan::ContentScan;
 use crate::error::FilesError;
 use crate::roots::{AdmitError, AdmittedPath};
 use crate::walker::find_root;
@@ -46,6 +48,8 @@ pub(super) enum LedgerEffect {
     Keep,
     /// This text.
     Known(Arc<String>),
+    /// The file as it is on disk after the change.
+    AsOnDisk,
     /// That there is no file.
     Absent,
     /// Nothing.
@@ -74,6 +78,10 @@ pub(super) struct DecidedFile {
     pub(super) after: Option<FileContent>,
     // `None` removes the file.
     pub(super) new: Option<NewFile>,
+    // Only the end of the file changes: there is neither `current` nor `new`.
+    pub(super) tail: Option<TailChange>,
+    // The scan of a file after a change of its end.
+    pub(super) scan: Option<ContentScan>,
     pub(super) drops_privileges: bool,
     pub(super) moved_from: Option<String>,
     pub(super) copied_from: Option<String>,
@@ -91,7 +99,7 @@ impl DecidedFile {
             (Some(current), Some(new)) => {
                 *current.bytes == *new.bytes && new.mode.is_none_or(|mode| mode == current.mode())
             }
-            (None, None) => true,
+            (None, None) => self.tail.as_ref().is_none_or(|tail| tail.bytes.is_empty()),
             (Some(_), None) | (None, Some(_)) => false,
         }
     }
@@ -158,6 +166,11 @@ pub(super) fn decide_batch(
     conditions: ConditionCheck<'_>,
 ) -> Result<DecidedBatch, BatchEditError> {
     check_overlaps(session, operations)?;
+    if let [FileOperation::Write(write)] = operations
+        && let Some(file) = decide_append(session, documents, write).map_err(|error| error.at(0))?
+    {
+        return Ok(DecidedBatch { files: vec![file], ..DecidedBatch::default() });
+    }
     let mut decider = BatchDecider {
         session,
         documents,
@@ -165,6 +178,7 @@ pub(super) fn decide_batch(
         conditions,
         batch: DecidedBatch::default(),
         created: HashSet::new(),
+        existing: HashSet::new(),
         budget: TreeBudget::default(),
         bytes: 0,
     };
@@ -259,8 +273,9 @@ struct BatchDecider<'a> {
     origin: &'a ChangeOrigin,
     conditions: ConditionCheck<'a>,
     batch: DecidedBatch,
-    // The directories that the batch creates.
+    // The directories that the batch creates, and those that were found to exist.
     created: HashSet<String>,
+    existing: HashSet<String>,
     budget: TreeBudget,
     bytes: u64,
 }
@@ -349,7 +364,9 @@ impl BatchDecider<'_> {
                 }
                 match before {
                     Some(FileContent::Text(text)) => Knowledge::Whole(text.clone()),
-                    Some(FileContent::Binary { hash, .. }) => Knowledge::Hashed(*hash),
+                    Some(FileContent::Binary { hash, .. } | FileContent::Large { hash, .. }) => {
+                        Knowledge::Hashed(*hash)
+                    }
                     None => Knowledge::Absent,
                 }
             }
@@ -730,11 +747,17 @@ impl BatchDecider<'_> {
         let mut missing = Vec::new();
         let mut path = admitted.canonical();
         while let Some((parent, _)) = path.rsplit_once('/') {
-            if roots.iter().any(|(root, _)| root == parent) || self.created.contains(parent) {
+            if roots.iter().any(|(root, _)| root == parent)
+                || self.created.contains(parent)
+                || self.existing.contains(parent)
+            {
                 break;
             }
             match roots.admit(parent, Access::Write) {
-                Ok(parent) if parent.exists() => break,
+                Ok(found) if found.exists() => {
+                    self.existing.insert(parent.to_owned());
+                    break;
+                }
                 Ok(_) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -777,7 +800,7 @@ impl BatchDecider<'_> {
     /// Checks that a file is writable and in the state that the session knows, without unsaved text.
     fn check_removable(&self, admitted: &AdmittedPath, current: &CurrentFile) -> Result<(), FileEditError> {
         let session = self.session;
-        check_writable(&session.workspace, &session.roots, admitted, current)?;
+        check_writable(&session.workspace, &session.roots, admitted, &current.stat)?;
         session.check_deletion(admitted, current, self.documents).map_err(|error| {
             let document = self.documents.find(admitted);
             let shown = self.find_content(document.as_deref(), Some(current));
@@ -804,7 +827,7 @@ impl BatchDecider<'_> {
 
 impl DecidedFile {
     /// Returns a file that an operation removes; other fields are to be filled in.
-    fn removed(operation: usize, admitted: AdmittedPath, current: Option<CurrentFile>) -> Self {
+    pub(super) fn removed(operation: usize, admitted: AdmittedPath, current: Option<CurrentFile>) -> Self {
         Self {
             operation,
             admitted,
@@ -814,6 +837,8 @@ impl DecidedFile {
             before: None,
             after: None,
             new: None,
+            tail: None,
+            scan: None,
             drops_privileges: false,
             moved_from: None,
             copied_from: None,

@@ -22,6 +22,7 @@ use crate::roots::{Resolver, RootSpec, Roots};
 use crate::workspace::{DocumentEvent, Workspace, WorkspaceOptions, WorkspaceSession};
 
 mod agreement;
+mod append;
 mod directories;
 mod properties;
 mod races;
@@ -165,6 +166,7 @@ impl BatchProject {
             None => "none".to_owned(),
             Some(FileContent::Text(text)) => format!("{text:?}"),
             Some(FileContent::Binary { size, .. }) => format!("{size} bytes"),
+            Some(FileContent::Large { size, added, .. }) => format!("{size} bytes, added {added:?}"),
         };
         let mut shown = String::new();
         for file in &preview.files {

@@ -11,7 +11,8 @@ use bowline_protocol::file_extension::{
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use super::{CHUNK_BYTES, MAX_WHOLE_BYTES, continues_text};
+use super::MAX_WHOLE_BYTES;
+use crate::disk::content_scan::CHUNK_BYTES;
 use crate::workspace::fixture::TestProject;
 
 /// Serves a request of a session, and returns the answer as a line without the hash of etags.
@@ -271,15 +272,4 @@ fn what_was_read_is_the_base_of_the_next_write() {
     other.read_range(&admitted, &request.into_operation(&FileLimits::DEFAULT).unwrap()).unwrap();
     let refused = other.write(&project.path("a"), "1\n2\nthree\n", &ChangeOrigin::default()).unwrap_err();
     assert!(refused.to_string().contains("would change or remove line 3"), "{refused}");
-}
-
-proptest::proptest! {
-    #[test]
-    fn text_is_recognised_however_it_is_cut(text: String, bytes: Vec<u8>, cut in 1_usize..9) {
-        for content in [text.into_bytes(), bytes] {
-            let mut partial = Vec::new();
-            let is_text = content.chunks(cut).all(|piece| continues_text(&mut partial, piece)) && partial.is_empty();
-            proptest::prop_assert_eq!(is_text, std::str::from_utf8(&content).is_ok());
-        }
-    }
 }

@@ -22,6 +22,51 @@ fn check(rows: &str, expected: Expect) {
     expected.assert_eq(&text);
 }
 
+/// Rows of `append|cut tail rest`, with `-` for nothing and `''` for no bytes.
+#[test]
+fn a_change_of_the_end_is_done_whole_or_taken_back() {
+    let rows = "
+        append new ''
+        append new n
+        append new new
+        append new newer
+        append new user
+        append new nuser
+        append new -
+        cut new ''
+        cut new ne
+        cut new new
+        cut new newer
+        cut new user
+        cut new -
+    ";
+    let mut text = String::new();
+    for row in rows.lines().map(str::trim).filter(|row| !row.is_empty()) {
+        let words: Vec<&str> = row.split(' ').collect();
+        let rest = (words[2] != "-").then(|| words[2].trim_matches('\'').as_bytes());
+        let is_append = words[0] == "append";
+        let (outcome, repair) =
+            decide_tail_recovery(InterruptedTail { is_append, tail: words[1].as_bytes(), rest });
+        writeln!(text, "{row} => {outcome:?}, {repair:?}").unwrap();
+    }
+    expect![[r#"
+        append new '' => Abandoned, None
+        append new n => Done, Complete
+        append new new => Done, None
+        append new newer => Done, None
+        append new user => Unknown, None
+        append new nuser => Unknown, None
+        append new - => Unknown, None
+        cut new '' => Done, None
+        cut new ne => Abandoned, Complete
+        cut new new => Abandoned, None
+        cut new newer => Abandoned, None
+        cut new user => Unknown, None
+        cut new - => Unknown, None
+    "#]]
+    .assert_eq(&text);
+}
+
 #[test]
 fn an_exchange_is_read_off_the_file_and_what_bears_the_temporary_name() {
     check(

@@ -19,6 +19,8 @@ enum RandomStep {
     Remove(usize),
     MoveDirectory,
     DiskLine(usize),
+    // Alone, so that it is done in place if the file is large enough.
+    SingleAppend(usize),
     Open(usize),
     Type(usize),
     Undo(u64),
@@ -40,6 +42,7 @@ fn any_step() -> impl Strategy<Value = RandomStep> {
         file().prop_map(RandomStep::Remove),
         Just(RandomStep::MoveDirectory),
         file().prop_map(RandomStep::DiskLine),
+        file().prop_map(RandomStep::SingleAppend),
         file().prop_map(RandomStep::Open),
         file().prop_map(RandomStep::Type),
         (1..6_u64).prop_map(RandomStep::Undo),
@@ -78,6 +81,11 @@ impl BatchProject {
                 let text = fs::read_to_string(&path).unwrap_or_default();
                 fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
                 return fs::write(path, format!("{text}user {number}.\n")).unwrap();
+            }
+            RandomStep::SingleAppend(file) => {
+                let data = format!("agent {number}\n");
+                let operation = json!([{"op": "write", "path": name(file), "data": data, "mode": "append"}]);
+                return drop(self.run_step(&format!("batch {operation}")));
             }
             RandomStep::Open(file) => {
                 // A directory may be in the way.
@@ -119,7 +127,10 @@ impl BatchProject {
                 states.into_iter().flatten().any(|state| {
                     let content = self.workspace.writer().journal.content(&state.hash).unwrap();
                     content.is_some_and(|bytes| String::from_utf8_lossy(&bytes).contains(line))
-                })
+                }) || {
+                    let tail = self.workspace.writer().journal.tail(listed.change.id).unwrap();
+                    tail.is_some_and(|bytes| String::from_utf8_lossy(&bytes).contains(line))
+                }
             })
     }
 }
@@ -128,8 +139,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_line_of_the_user_is_lost(steps in proptest::collection::vec(any_step(), 1..24)) {
-        let mut project = BatchProject::new(WorkspaceOptions::default());
+    fn no_line_of_the_user_is_lost(
+        steps in proptest::collection::vec(any_step(), 1..24),
+        append_in_place_bytes in prop_oneof![Just(0), Just(1 << 20)],
+    ) {
+        let options = WorkspaceOptions { append_in_place_bytes, ..WorkspaceOptions::default() };
+        let mut project = BatchProject::new(options);
         project.run_step("disk ~/a \"user first\\n\"").unwrap();
         let mut lines = vec!["user first".to_owned()];
         for (number, step) in steps.into_iter().enumerate() {
@@ -147,8 +162,10 @@ proptest! {
     #[test]
     fn lines_that_the_agent_has_not_read_stay_in_the_files(
         steps in proptest::collection::vec(any_step(), 1..32),
+        append_in_place_bytes in prop_oneof![Just(0), Just(1 << 20)],
     ) {
-        let strict = WorkspaceOptions { unseen: UnseenWriteBehavior::Refuse, ..WorkspaceOptions::default() };
+        let unseen = UnseenWriteBehavior::Refuse;
+        let strict = WorkspaceOptions { unseen, append_in_place_bytes, ..WorkspaceOptions::default() };
         let mut project = BatchProject::new(strict);
         project.run_step("disk ~/a \"user first.\\n\"").unwrap();
         let mut lines = vec!["user first.".to_owned()];
