@@ -89,6 +89,17 @@ impl BenchProgress<'_> {
 pub fn run(options: &FilesBenchOptions, progress: &mut dyn Write) -> Result<FilesBenchReport> {
     let extent = if options.quick { QUICK } else { FULL };
     let mut progress = BenchProgress { started: Instant::now(), output: progress };
+    if options.only_extension {
+        let data = BenchData::prepare(&options.data, 0, 1, &mut progress)?;
+        let usage = CpuUsage::now()?;
+        let extension = extension::measure(&data, extent.extension_rounds, &mut progress)?;
+        let other_cores = usage.other_cores_since()?;
+        return Ok(FilesBenchReport::new(FilesMeasurements {
+            extension,
+            other_cores,
+            ..FilesMeasurements::default()
+        }));
+    }
     let data = BenchData::prepare(&options.data, extent.huge_bytes, extent.tree_files, &mut progress)?;
     let usage = CpuUsage::now()?;
     let progress = &mut progress;

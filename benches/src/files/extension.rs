@@ -1,12 +1,13 @@
 //! The operations of the file extension: a large directory against `readdir`, a batch of writes against single writes,
-//! and bytes in base64 against a plain read.
+//! appends to a large file against appends to an empty one, and bytes in base64 against a plain read.
 
 use std::fs;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use bowline_policy::paths::Access;
 use bowline_protocol::file_extension::{
-    BatchFilesRequest, FileLimits, ListDirectoryRequest, ReadFileRequest, ReadParams, WriteParams,
+    BatchFilesRequest, FileLimits, FileOperation, ListDirectoryRequest, ReadFileRequest, ReadParams,
+    WriteFileRequest, WriteParams,
 };
 use bowline_workspace::workspace::{WorkspaceOptions, WorkspaceSession};
 
@@ -20,6 +21,13 @@ const ENTRIES: usize = 10_000;
 /// The number of files that a batch writes.
 const BATCH_FILES: usize = 1000;
 
+/// The number of appends, and the bytes of each.
+const APPENDS: usize = 1000;
+const APPEND_BYTES: usize = 100;
+
+/// The size of the large file that is appended to.
+const APPENDED_FILE_BYTES: usize = 100_000_000;
+
 /// The size of the file that is read in base64.
 const BASE64_BYTES: u64 = 64 << 20;
 
@@ -30,6 +38,8 @@ pub struct ExtensionTimes {
     pub list: Comparison,
     /// A batch of writes, against as many single writes of ours.
     pub batch: Comparison,
+    /// Appends to a large file, against as many of ours to an empty one.
+    pub append: Comparison,
     /// A file as base64, in ranges, against a plain read.
     pub base64: Comparison,
 }
@@ -47,9 +57,16 @@ pub(super) fn measure(
     let list = measure_listing(&session, &root.join("listed"), rounds)?;
     progress.report(&format!("{BATCH_FILES} files at once and one by one"))?;
     let batch = measure_batch(&session, &root.join("written"), rounds)?;
+    progress.report(&format!("{APPENDS} appends to a large file and to an empty one"))?;
+    // Both in place: an append to a small file writes it anew, so that it would be compared with something slower.
+    let in_place = WorkspaceOptions { append_in_place_bytes: 0, ..WorkspaceOptions::default() };
+    let appended = root.join("appended");
+    fs::create_dir_all(&appended)?;
+    let appending = open_session(&appended, &data.scratch.join("append-state"), in_place)?;
+    let append = measure_appends(&appending, &appended, rounds)?;
     progress.report("64 MiB in base64")?;
     let base64 = measure_base64(&session, &root.join("bytes"), rounds)?;
-    Ok(ExtensionTimes { list, batch, base64 })
+    Ok(ExtensionTimes { list, batch, append, base64 })
 }
 
 fn measure_listing(
@@ -114,6 +131,38 @@ fn measure_batch(
         Ok(time(1, write)?.0)
     };
     Comparison::measure_alternately(rounds, ours, theirs)
+}
+
+fn measure_appends(
+    session: &WorkspaceSession,
+    directory: &std::path::Path,
+    rounds: usize,
+) -> Result<Comparison> {
+    let line = format!("{:>width$}\n", "line", width = APPEND_BYTES - 1);
+    let large = line.repeat(APPENDED_FILE_BYTES / APPEND_BYTES);
+    let mut round = 0;
+    let mut append = |text: &str| {
+        round += 1;
+        let path = directory.join(format!("log-{round}"));
+        fs::write(&path, text)?;
+        // Otherwise the first append would wait for all of it.
+        fs::File::open(&path)?.sync_all()?;
+        let request = WriteFileRequest::new("bench", WriteParams::new(&path, line.clone()).append());
+        let operations = [FileOperation::Write(request.into_operation(&FileLimits::DEFAULT)?)];
+        let origin = session.origin(Some(1), Some("call"));
+        let append = || session.apply_batch(&operations, &origin, None).context("cannot append");
+        let (took, _) = time(1, || (0..APPENDS).try_for_each(|_| append().map(drop)))?;
+        let size = fs::metadata(&path)?.len();
+        ensure!(size == (text.len() + APPENDS * APPEND_BYTES) as u64, "the file has {size} bytes");
+        fs::remove_file(path)?;
+        Ok(took)
+    };
+    let mut sides = Comparison::default();
+    for _ in 0..rounds {
+        sides.ours.push(append(&large)?);
+        sides.theirs.push(append("")?);
+    }
+    Ok(sides)
 }
 
 fn measure_base64(session: &WorkspaceSession, file: &std::path::Path, rounds: usize) -> Result<Comparison> {

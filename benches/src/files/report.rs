@@ -78,6 +78,8 @@ const WHOLE_READ: BenchTarget = BenchTarget::AtLeast(0.8);
 const JOURNALLED_WRITE: BenchTarget = BenchTarget::AtMost(3.0);
 /// Files written in a batch take a fraction of the time of single writes.
 const BATCH: BenchTarget = BenchTarget::AtLeast(5.0);
+/// An append costs what is appended, not the file.
+const APPEND: BenchTarget = BenchTarget::AtMost(2.0);
 /// A second scan costs a fraction of the first.
 const SCAN_REPEAT: BenchTarget = BenchTarget::AtLeast(2.0);
 /// Windows of a large file take no more memory than those of a small one, except for the pages of its line index.
@@ -146,9 +148,10 @@ impl FilesBenchReport {
             let name = format!("journalled write over new text {}", size(*bytes));
             compare(name, sides, sides.times_slower(), BenchTarget::None);
         }
-        let ExtensionTimes { list, batch, base64 } = &measured.extension;
+        let ExtensionTimes { list, batch, append, base64 } = &measured.extension;
         compare("list 10,000 entries".to_owned(), list, list.times_faster(), BenchTarget::None);
         compare("batch of 1,000 writes (peer: single)".to_owned(), batch, batch.times_faster(), BATCH);
+        compare("1,000 appends to 100 MB (peer: to 0)".to_owned(), append, append.times_slower(), APPEND);
         compare("base64 read 64 MiB".to_owned(), base64, base64.times_faster(), BenchTarget::None);
         let scans = Comparison { ours: measured.scans.repeat.clone(), theirs: measured.scans.first.clone() };
         compare("scan again (peer: first)".to_owned(), &scans, scans.times_faster(), SCAN_REPEAT);
@@ -215,6 +218,7 @@ impl FilesBenchReport {
                 ("journalled_write_new", slower(&measured.writes)),
                 ("list", measured.extension.list.times_faster()),
                 ("batch", measured.extension.batch.times_faster()),
+                ("append", measured.extension.append.times_slower()),
                 ("base64_read", measured.extension.base64.times_faster()),
                 ("diff_100k_ms", of(&measured.diff_ms)),
                 ("merge_100k_ms", of(&measured.merge_ms)),

@@ -42,6 +42,7 @@ fn the_worst_of_a_group_is_in_the_summary() {
         extension: ExtensionTimes {
             list: sides(&[20.0], &[10.0]),
             batch: sides(&[100.0], &[1000.0]),
+            append: sides(&[1500.0], &[1000.0]),
             base64: sides(&[60.0], &[15.0]),
         },
         scans: ScanTimes {
@@ -79,6 +80,7 @@ fn the_worst_of_a_group_is_in_the_summary() {
             journalled write over new text 256 KiB    10.000 ms     3.000 ms   3.33
             list 10,000 entries                       20.000 ms    10.000 ms   0.50
             batch of 1,000 writes (peer: single)     100.000 ms  1000.000 ms  10.00     ≥ 5     met
+            1,000 appends to 100 MB (peer: to 0)    1500.000 ms  1000.000 ms   1.50     ≤ 2     met
             base64 read 64 MiB                        60.000 ms    15.000 ms   0.25
             scan again (peer: first)                 100.000 ms   850.000 ms   8.50     ≥ 2     met
             window repeat, worst                       1.500 ms                         ≤ 1  MISSED
@@ -93,7 +95,7 @@ fn the_worst_of_a_group_is_in_the_summary() {
             memory: write 256 KiB                      3.00 MiB
             memory: windows, with the file             1.25 MiB                         ≤ 1  MISSED
             other programs used 0.25 cores meanwhile
-            {"whole_read":0.750,"small_read":0.500,"many_read":0.650,"window_first":0.900,"window_repeat":533.333,"window_repeat_ms":1.500,"window_first_start":9000.000,"window_first_middle":9.000,"window_first_end":0.900,"window_repeat_start":80000.000,"window_repeat_middle":1600.000,"window_repeat_end":533.333,"journalled_write":3.200,"journalled_write_new":3.333,"list":0.500,"batch":10.000,"base64_read":0.250,"diff_100k_ms":13.000,"merge_100k_ms":25.000,"scan_repeat":8.500,"scan_first_ms":850.000,"scan_repeat_ms":100.000,"scan_restart_ms":200.000,"scan_watched_ms":3.000,"peak_mib":2.000,"peak_growth_mib":1.250}
+            {"whole_read":0.750,"small_read":0.500,"many_read":0.650,"window_first":0.900,"window_repeat":533.333,"window_repeat_ms":1.500,"window_first_start":9000.000,"window_first_middle":9.000,"window_first_end":0.900,"window_repeat_start":80000.000,"window_repeat_middle":1600.000,"window_repeat_end":533.333,"journalled_write":3.200,"journalled_write_new":3.333,"list":0.500,"batch":10.000,"append":1.500,"base64_read":0.250,"diff_100k_ms":13.000,"merge_100k_ms":25.000,"scan_repeat":8.500,"scan_first_ms":850.000,"scan_repeat_ms":100.000,"scan_restart_ms":200.000,"scan_watched_ms":3.000,"peak_mib":2.000,"peak_growth_mib":1.250}
         "#]],
     );
 }
@@ -113,6 +115,7 @@ fn what_was_not_measured_is_null() {
             whole read 1 MiB, many files                -     -          ≥ 0.8  not measured
             list 10,000 entries                         -     -
             batch of 1,000 writes (peer: single)        -     -            ≥ 5  not measured
+            1,000 appends to 100 MB (peer: to 0)        -     -            ≤ 2  not measured
             base64 read 64 MiB                          -     -
             scan again (peer: first)                    -     -            ≥ 2  not measured
             window repeat, worst                        -                  ≤ 1  not measured
@@ -122,7 +125,7 @@ fn what_was_not_measured_is_null() {
             merge 100k lines                            -
             memory: windows, with the file              -                  ≤ 1  not measured
             other programs used 0.00 cores meanwhile
-            {"whole_read":null,"small_read":null,"many_read":null,"window_first":null,"window_repeat":null,"window_repeat_ms":null,"window_first_start":null,"window_first_middle":null,"window_first_end":null,"window_repeat_start":null,"window_repeat_middle":null,"window_repeat_end":null,"journalled_write":null,"journalled_write_new":null,"list":null,"batch":null,"base64_read":null,"diff_100k_ms":null,"merge_100k_ms":null,"scan_repeat":null,"scan_first_ms":null,"scan_repeat_ms":null,"scan_restart_ms":null,"scan_watched_ms":null,"peak_mib":null,"peak_growth_mib":null}
+            {"whole_read":null,"small_read":null,"many_read":null,"window_first":null,"window_repeat":null,"window_repeat_ms":null,"window_first_start":null,"window_first_middle":null,"window_first_end":null,"window_repeat_start":null,"window_repeat_middle":null,"window_repeat_end":null,"journalled_write":null,"journalled_write_new":null,"list":null,"batch":null,"append":null,"base64_read":null,"diff_100k_ms":null,"merge_100k_ms":null,"scan_repeat":null,"scan_first_ms":null,"scan_repeat_ms":null,"scan_restart_ms":null,"scan_watched_ms":null,"peak_mib":null,"peak_growth_mib":null}
         "#]],
     );
 }
