@@ -269,8 +269,92 @@ fn an_editor_without_files_and_terminals_has_them_served() {
     assert_eq!(scene.read_file("a.txt"), "two\n");
     let heard = std::fs::read_to_string(scene.home().join("heard")).unwrap();
     let hello: Value = serde_json::from_str(heard.lines().next().unwrap()).unwrap();
-    assert_eq!(hello["params"]["clientCapabilities"], all_capabilities());
+    let offered = &hello["params"]["clientCapabilities"];
+    let expected = all_capabilities();
+    assert_eq!((&offered["fs"], &offered["terminal"]), (&expected["fs"], &expected["terminal"]));
     assert!(heard.contains(r#""content":"one\n""#) && heard.contains("terminalId"), "{heard}");
+    let undone = scene.run(&["undo", "--session", "s"]);
+    assert!(undone.ends_with("--- 0\n"), "{undone}");
+    assert_eq!(scene.read_file("a.txt"), "one\n");
+}
+
+/// Returns an answer without the times of listed files.
+fn without_times(answer: &str) -> String {
+    let mut answer: Value = serde_json::from_str(answer).unwrap();
+    for entry in answer["result"]["entries"].as_array_mut().into_iter().flatten() {
+        entry.as_object_mut().unwrap().remove("modifiedAtMs").unwrap();
+    }
+    answer.to_string()
+}
+
+#[test]
+fn an_editor_without_files_has_the_file_extension_served() {
+    let scene = CliFixture::new();
+    scene.write_file("a.txt", "one\n");
+    scene.write_file(".env", "SECRET=1\n");
+    let path = |name: &str| format!(r#""path":"{}""#, scene.file_path(name));
+    let batch = format!(
+        r#""operations":[{{"op":"move","from":"{}","to":"{}"}},{{"op":"write",{},"data":"AAEC","encoding":"base64"}}]"#,
+        scene.file_path("a.txt"),
+        scene.file_path("b.txt"),
+        path("c.bin"),
+    );
+    let turn = [
+        request_line(10, "_bowline/fs/list", &path("")),
+        request_line(
+            11,
+            "_bowline/fs/write",
+            &format!(r#"{},"data":"two\n","mode":"append""#, path("a.txt")),
+        ),
+        request_line(12, "_bowline/fs/read", &path("a.txt")),
+        request_line(13, "_bowline/fs/batch", &batch),
+        request_line(14, "_bowline/fs/stat", &path("a.txt")),
+        request_line(15, "_bowline/fs/read", &path(".env")),
+        request_line(16, "_bowline/fs/read", r#""path":7"#),
+        request_line(17, "_bowline/fs/watch", &path("a.txt")),
+        PROMPT_RESPONSE_LINE.to_owned(),
+    ]
+    .join("\n");
+    let mut editor = PipedEditor::start(&scene, &["--host", "--policy", "accept-edits"], &json!({}), &turn);
+    let mut asked = String::new();
+    loop {
+        let heard = editor.receive();
+        if heard["id"] == 2 {
+            break;
+        }
+        if heard["method"] == "session/request_permission" {
+            let call = &heard["params"]["toolCall"];
+            asked += &scene.normalize(&format!(
+                "asked: {}, files: {}\n",
+                call["title"].as_str().unwrap(),
+                call["locations"]
+            ));
+            let option = if asked.contains(".env") { "reject" } else { "allow" };
+            let options = heard["params"]["options"].as_array().unwrap();
+            let option =
+                options.iter().find(|one| one["kind"].as_str().unwrap().starts_with(option)).unwrap();
+            let outcome = json!({ "outcome": { "outcome": "selected", "optionId": option["optionId"] } });
+            editor.send(&json!({ "jsonrpc": "2.0", "id": heard["id"], "result": outcome }));
+        }
+    }
+    editor.close();
+    let heard = scene.normalize(&std::fs::read_to_string(scene.home().join("heard")).unwrap());
+    let answers: Vec<String> = heard.lines().skip(1).map(without_times).collect();
+    expect![[r#"
+        asked: change files, 2 operations at once, files: [{"path":"$PROJECT/b.txt"},{"path":"$PROJECT/a.txt"},{"path":"$PROJECT/c.bin"}]
+        asked: read $PROJECT/.env, files: [{"path":"$PROJECT/.env"}]
+        {"jsonrpc":"2.0","id":10,"result":{"entries":[{"name":".env","type":"file","size":9},{"name":"a.txt","type":"file","size":4}],"truncated":false}}
+        {"jsonrpc":"2.0","id":11,"result":{"etag":"sha256:c3f9c8c283a2b1f2f1896f27a01cbe3cddc0c9d93f752e4639035a0f5b36f6e8","merged":false,"formatted":false}}
+        {"jsonrpc":"2.0","id":12,"result":{"data":"one\ntwo\n","encoding":"utf-8","etag":"sha256:c3f9c8c283a2b1f2f1896f27a01cbe3cddc0c9d93f752e4639035a0f5b36f6e8","size":8,"truncated":false,"dirty":false}}
+        {"jsonrpc":"2.0","id":13,"result":{"results":[{"op":"move"},{"op":"write","etag":"sha256:ae4b3280e56e2faf83f414a6e3dabe9d5fbe18976544c05fed121accb85b53fc","merged":false,"formatted":false}]}}
+        {"jsonrpc":"2.0","id":14,"error":{"code":-32002,"message":"Resource not found: $PROJECT/a.txt","data":{"kind":"notFound","path":"$PROJECT/a.txt","uri":"$PROJECT/a.txt"}}}
+        {"jsonrpc":"2.0","id":15,"error":{"code":-32030,"message":"permission denied: the user said no","data":{"kind":"permissionDenied","why":"the user said no"}}}
+        {"jsonrpc":"2.0","id":16,"error":{"code":-32602,"message":"invalid type: integer `7`, expected path string at line 1 column 26","data":{"kind":"badParams"}}}
+        {"jsonrpc":"2.0","id":17,"error":{"code":-32601,"message":"Method not found: _bowline/fs/watch","data":{"method":"_bowline/fs/watch"}}}"#]].assert_eq(&format!("{asked}{}", answers.join("\n")));
+    assert_eq!(
+        (scene.read_file("b.txt").as_str(), scene.read_file("c.bin").as_bytes()),
+        ("one\ntwo\n", &[0, 1, 2][..])
+    );
     let undone = scene.run(&["undo", "--session", "s"]);
     assert!(undone.ends_with("--- 0\n"), "{undone}");
     assert_eq!(scene.read_file("a.txt"), "one\n");

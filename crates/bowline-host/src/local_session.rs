@@ -27,9 +27,10 @@ use bowline_workspace::workspace as engine;
 use crate::error::HostError;
 use crate::front_end::HostEvent;
 use crate::host::{Host, HostCapabilities};
-use crate::operations::{OperationContext, browse, file_extension, files, run_blocking, terminals};
+use crate::operations::{OperationContext, browse, files, run_blocking, terminals};
 use crate::session::{ActiveTurnGuard, SessionInner};
 
+mod file_extension;
 mod relay;
 
 pub use relay::{AttributedChange, PermissionRuling, RelayedOperation};
@@ -278,22 +279,11 @@ impl FileBackend for LocalSession {
     }
 
     async fn stat(&self, path: &str) -> Result<StatFileResponse, FileError> {
-        require_capability(self.inner.capabilities.read, "reading files")?;
-        let operation = StatFileRequest::new(self.inner.session.id.clone(), path).into_operation()?;
-        self.run_operation(None, |session, context| async move {
-            Ok(file_extension::stat_path(session, context, operation).await)
-        })
-        .await?
+        self.stat_file(StatFileRequest::new(self.inner.session.id.clone(), path)).await
     }
 
     async fn read_data(&self, params: ReadParams) -> Result<ReadFileResponse, FileError> {
-        require_capability(self.inner.capabilities.read, "reading files")?;
-        let request = ReadFileRequest::new(self.inner.session.id.clone(), params);
-        let operation = request.into_operation(&file_extension::LIMITS)?;
-        self.run_operation(None, |session, context| async move {
-            Ok(file_extension::read_data(session, context, operation).await)
-        })
-        .await?
+        self.read_file(ReadFileRequest::new(self.inner.session.id.clone(), params)).await
     }
 
     async fn batch(
@@ -301,14 +291,10 @@ impl FileBackend for LocalSession {
         operations: Vec<BatchOperation>,
         requester: &Requester,
     ) -> Result<Vec<BatchResult>, BatchError> {
-        require_capability(self.inner.capabilities.write, "writing files")?;
         let mut request = BatchFilesRequest::new(self.inner.session.id.clone());
         request.operations = operations;
-        let operations = request.into_operations(&file_extension::LIMITS)?;
-        self.run_operation(requester.call.as_deref(), |session, context| async move {
-            Ok(file_extension::batch::change_files(session, context, operations).await)
-        })
-        .await?
+        let changed = self.batch_files(request, requester.call.as_deref()).await;
+        changed.map(|response| response.results)
     }
 }
 

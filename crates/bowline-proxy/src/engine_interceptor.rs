@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use bowline_history::attribution::{AttributionTracker, CallBoundary, SessionDirectory};
 use bowline_protocol::diagnostics::DiagnosticsNotification;
+use bowline_protocol::file_extension::FileCapabilities;
 use bowline_protocol::quirks::{Quirk, QuirkMode};
 use bowline_protocol::relay::{self, Method, ProxySide, RelayEvent, RelayedSession, ToolCallMessage};
 use bowline_protocol::rpc_error::RpcError;
@@ -133,6 +134,9 @@ struct EditorCapabilities {
     can_read: bool,
     can_write: bool,
     has_terminals: bool,
+    // The editor has files of its own, with or without the file extension. Unsaved text would be missing in files that
+    // are served here.
+    has_files: bool,
     // The editor is Bowline itself, which records its writes in the same journal.
     keeps_journal: bool,
 }
@@ -141,10 +145,12 @@ impl EditorCapabilities {
     fn new(capabilities: &ClientCapabilities, name: Option<&str>) -> Self {
         let ClientCapabilities { fs, terminal, .. } = capabilities;
         let records = name == Some(OWN_CLIENT_NAME);
+        let extension = capabilities.meta.as_ref().map(FileCapabilities::from_meta).unwrap_or_default();
         Self {
             can_read: fs.read_text_file,
             can_write: fs.write_text_file,
             has_terminals: *terminal,
+            has_files: fs.read_text_file || fs.write_text_file || extension != FileCapabilities::default(),
             keeps_journal: records,
         }
     }
@@ -154,6 +160,7 @@ impl EditorCapabilities {
             Method::Read => self.can_read,
             Method::Write => self.can_write,
             Method::CreateTerminal | Method::Terminal => self.has_terminals,
+            Method::FileExtension => self.has_files,
             _ => true,
         }
     }

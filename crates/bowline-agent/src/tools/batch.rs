@@ -191,8 +191,11 @@ impl FileSide {
     fn from_content(content: Option<&FileContent>) -> Self {
         match content {
             None => Self::Absent,
-            Some(FileContent::Text(text)) => Self::Text(text.clone()),
-            Some(FileContent::Binary { .. }) => Self::Opaque,
+            // Of a large file only what is appended is shown.
+            Some(FileContent::Text(text) | FileContent::Large { added: Some(text), .. }) => {
+                Self::Text(text.clone())
+            }
+            Some(FileContent::Binary { .. } | FileContent::Large { added: None, .. }) => Self::Opaque,
         }
     }
 
@@ -223,10 +226,14 @@ impl AffectedFile {
     }
 
     fn from_preview(file: &FilePreview) -> Self {
+        let before = match &file.before {
+            Some(FileContent::Large { .. }) => FileSide::Text(Arc::default()),
+            before => FileSide::from_content(before.as_ref()),
+        };
         Self {
             path: file.requested.clone(),
             resolved: file.path.clone(),
-            before: FileSide::from_content(file.before.as_ref()),
+            before,
             after: FileSide::from_content(file.after.as_ref()),
             moved_from: file.moved_from.clone(),
         }
@@ -790,10 +797,13 @@ async fn check_unsaved_text(active_call: &ActiveCall<'_>, file: &FilePreview) ->
     let is_safe =
         match (runtime.client_files().read(&file.requested, LineWindow::default()).await, &file.before) {
             (Ok(edited), Some(FileContent::Text(disk))) => is_equivalent_text(disk, &edited),
+            (Ok(edited), Some(large @ FileContent::Large { .. })) => {
+                Etag::digest(edited.as_bytes()) == large.etag()
+            }
             (Ok(edited), None) => edited.is_empty(),
             // The editor shows bytes as text, and cannot edit them.
             (Ok(_), Some(FileContent::Binary { .. })) => true,
-            (Err(error), Some(FileContent::Text(_))) => error.is_file_missing(),
+            (Err(error), Some(FileContent::Text(_) | FileContent::Large { .. })) => error.is_file_missing(),
             (Err(_), None | Some(FileContent::Binary { .. })) => true,
         };
     if is_safe { Ok(()) } else { Err(refuse_unsaved(active_call, &file.requested)) }

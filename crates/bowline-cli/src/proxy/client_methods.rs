@@ -1,7 +1,10 @@
-//! The client methods of the protocol, served from this machine: files and terminals for an agent whose editor has
-//! none.
+//! The client methods of the protocol and of the file extension, served from this machine: files and terminals for an
+//! agent whose editor has none.
 
 use bowline_host::LocalSession;
+use bowline_protocol::file_extension::{
+    BATCH_METHOD, FileError, LIST_METHOD, READ_METHOD, STAT_METHOD, WRITE_METHOD,
+};
 use bowline_protocol::rpc_error::RpcError;
 use bowline_protocol::schema::v1::{
     CLIENT_METHOD_NAMES, CreateTerminalRequest, CreateTerminalResponse, Error, KillTerminalRequest,
@@ -23,6 +26,9 @@ pub(super) async fn serve(
     params: Box<RawValue>,
     call: Option<String>,
 ) -> Result<Box<RawValue>, Error> {
+    if let Some(result) = handle_file_extension(&session, &method, &params, call.as_deref()).await {
+        return result;
+    }
     let result = handle(&session, &method, &params, call).await;
     Ok(result?)
 }
@@ -30,8 +36,47 @@ pub(super) async fn serve(
 /// Returns whether files may differ after a method: it writes one, or a command has ended.
 pub(super) fn may_change(method: &str) -> bool {
     let names = CLIENT_METHOD_NAMES;
-    [names.fs_write_text_file, names.terminal_wait_for_exit, names.terminal_kill, names.terminal_release]
-        .contains(&method)
+    [
+        names.fs_write_text_file,
+        names.terminal_wait_for_exit,
+        names.terminal_kill,
+        names.terminal_release,
+        WRITE_METHOD,
+        BATCH_METHOD,
+    ]
+    .contains(&method)
+}
+
+/// Serves a method of the file extension; `None` for another method.
+async fn handle_file_extension(
+    session: &LocalSession,
+    method: &str,
+    params: &RawValue,
+    call: Option<&str>,
+) -> Option<Result<Box<RawValue>, Error>> {
+    let result = match method {
+        LIST_METHOD => with_params(params, |request| session.list_directory(request)).await,
+        STAT_METHOD => with_params(params, |request| session.stat_file(request)).await,
+        READ_METHOD => with_params(params, |request| session.read_file(request)).await,
+        WRITE_METHOD => with_params(params, |request| session.write_file(request, call)).await,
+        BATCH_METHOD => with_params(params, |request| session.batch_files(request, call)).await,
+        _ => return None,
+    };
+    Some(result)
+}
+
+/// Reads the params, runs a method with them, and returns its answer.
+async fn with_params<P, T, E, F>(params: &RawValue, run: impl FnOnce(P) -> F) -> Result<Box<RawValue>, Error>
+where
+    P: DeserializeOwned,
+    T: Serialize,
+    E: Into<Error>,
+    F: Future<Output = Result<T, E>>,
+{
+    let malformed = |error: serde_json::Error| FileError::BadParams { reason: error.to_string() };
+    let request = serde_json::from_str(params.get()).map_err(malformed)?;
+    let response = run(request).await.map_err(Into::into)?;
+    Ok(to_raw_result(&response)?)
 }
 
 async fn handle(

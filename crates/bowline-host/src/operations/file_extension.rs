@@ -6,7 +6,7 @@ pub(crate) mod watch;
 use std::sync::Arc;
 
 use bowline_policy::claims::find_call_for_operation;
-use bowline_protocol::file_extension::operations::{ReadOperation, StatOperation};
+use bowline_protocol::file_extension::operations::{ListOperation, ReadOperation, StatOperation};
 use bowline_protocol::file_extension::{
     FileError, FileLimits, ListDirectoryRequest, ListDirectoryResponse, ReadFileRequest, ReadFileResponse,
     StatFileRequest, StatFileResponse,
@@ -38,8 +38,17 @@ pub(crate) async fn list(
     cx: ClientContext,
 ) -> Result<ListDirectoryResponse, FileError> {
     let operation = request.into_operation(&LIMITS)?;
+    let context = operation_context(&session, agent, operation.path.as_str(), &cx);
+    list_page(session, context, operation).await
+}
+
+/// Lists a page of a directory, authorized and recorded.
+pub(crate) async fn list_page(
+    session: Arc<SessionInner>,
+    context: OperationContext,
+    operation: ListOperation,
+) -> Result<ListDirectoryResponse, FileError> {
     let path = operation.path.as_str().to_owned();
-    let context = operation_context(&session, agent, &path, &cx);
     let title = format!("list {path}");
     let listed = run_as_read(session, context, path, title, move |files, _, _| files.list_page(&operation));
     listed.await.map(|(page, _)| page)

@@ -99,15 +99,16 @@ impl EngineInterceptor {
         line: &Bytes,
     ) -> Option<InterceptDecision> {
         let is_judged = self.options.enforce_policy && method.needs_policy();
-        if is_judged && method == Method::FileExtension {
-            // The rules are not applied to these methods, so that they are not advertised either.
+        let is_served_here = self.options.serve_as_host && !self.editor_capabilities.supports(method);
+        if is_judged && method == Method::FileExtension && !is_served_here {
+            // The rules are not applied to these methods of the editor, so that they are not advertised either.
             return Some(refuse_with(RpcError::UnknownMethod { method: None }));
         }
         let decision = if is_judged && has_lookalikes(line) {
             return Some(refuse_with(unreadable_request()));
         } else if self.editor_capabilities.supports(method) || is_judged && !self.options.serve_as_host {
             id.and_then(|id| self.judge_forwarded_request(method, id, read, line))
-        } else if self.options.serve_as_host {
+        } else if is_served_here {
             id.and_then(|id| self.serve_request(method, id, line))
         } else {
             None

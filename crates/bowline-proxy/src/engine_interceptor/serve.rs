@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use bowline_protocol::file_extension::FileCapabilities;
+use bowline_protocol::file_extension::{FileCapabilities, FileLimits};
 use bowline_protocol::quirks::{PeerRole, Quirk, Workaround};
 use bowline_protocol::relay::{FileRead, Method, ProxySide};
 use bowline_protocol::rpc_error::RpcError;
@@ -24,7 +24,7 @@ use bowline_wire::message::peek::{PeekedMessage, peek};
 use bowline_wire::{CallError, Caller};
 use bytes::Bytes;
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use super::missing_file::{empty_read_response, is_missing_file_error};
@@ -52,15 +52,17 @@ impl EngineInterceptor {
         let request: Option<InitializeRequest> = parse_params(line);
         let name = request.and_then(|request| request.client_info).map(|info| info.name);
         self.editor_capabilities = EditorCapabilities::new(capabilities, name.as_deref());
-        let EditorCapabilities { can_read: read, can_write: write, has_terminals: terminal, .. } =
+        let EditorCapabilities { can_read, can_write, has_terminals, has_files, .. } =
             self.editor_capabilities;
-        let adds_methods = self.options.serve_as_host && !(read && write && terminal);
-        // Rules are not applied to the methods of the file extension.
-        let files = capabilities.meta.as_ref().map(FileCapabilities::from_meta).unwrap_or_default();
-        let withholds_files = self.options.enforce_policy && files != FileCapabilities::default();
-        let replacement = (adds_methods || withholds_files)
-            .then(|| change_capabilities(line, adds_methods, withholds_files))
-            .flatten();
+        let extension = capabilities.meta.as_ref().map(FileCapabilities::from_meta).unwrap_or_default();
+        let change = CapabilityChange {
+            adds_methods: self.options.serve_as_host && !(can_read && can_write && has_terminals),
+            adds_extension: self.options.serve_as_host && !has_files,
+            // Rules are not applied to the editor's methods of the file extension.
+            withholds_extension: self.options.enforce_policy && extension != FileCapabilities::default(),
+        };
+        let replacement =
+            (change != CapabilityChange::default()).then(|| change_capabilities(line, change)).flatten();
         let Some(replacement) = replacement else {
             return self.next.intercept(InterceptedMessage { from, fact, id, line });
         };
@@ -98,6 +100,12 @@ impl EngineInterceptor {
             Method::Read | Method::Write => {
                 let path = serde_json::from_str::<Value>(params.get()).ok()?;
                 session.context.attribution().call_for(path["path"].as_str())
+            }
+            Method::FileExtension => {
+                let params = serde_json::from_str::<Value>(params.get()).ok()?;
+                let first = &params["operations"][0];
+                let path = params["path"].as_str().or(first["path"].as_str()).or(first["from"].as_str());
+                session.context.attribution().call_for(path)
             }
             _ => None,
         };
@@ -240,34 +248,47 @@ pub(crate) fn workspace_unavailable() -> RpcError {
     RpcError::Internal { reason: "the workspace cannot be served: the proxy's stderr says why".to_owned() }
 }
 
-/// Returns the editor's `initialize` request with the capabilities for files and terminals added, or without the file
-/// extension.
-fn change_capabilities(line: &[u8], adds_methods: bool, withholds_files: bool) -> Option<Vec<u8>> {
+/// What differs between the editor's capabilities and those that the agent sees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct CapabilityChange {
+    // Files and terminals are added.
+    adds_methods: bool,
+    adds_extension: bool,
+    withholds_extension: bool,
+}
+
+/// Returns the editor's `initialize` request with changed capabilities.
+fn change_capabilities(line: &[u8], change: CapabilityChange) -> Option<Vec<u8>> {
     let mut message: Value = serde_json::from_slice(line).ok()?;
     let params = message.get_mut("params")?.as_object_mut()?;
-    let capabilities = params.entry("clientCapabilities").or_insert_with(|| json!({}));
-    if !capabilities.is_object() {
-        *capabilities = json!({});
-    }
-    let capabilities = capabilities.as_object_mut()?;
-    if withholds_files
+    let capabilities = object_entry(params, "clientCapabilities")?;
+    if change.withholds_extension
         && let Some(meta) = capabilities.get_mut("_meta").and_then(|meta| meta.get_mut("bowline"))
         && let Some(meta) = meta.as_object_mut()
     {
         meta.remove("fs");
     }
-    if !adds_methods {
-        return Some(message.to_string().into_bytes());
+    if change.adds_extension {
+        // Watching takes notifications, which nothing here sends.
+        let files = FileCapabilities { watch: None, ..FileCapabilities::with_limits(&FileLimits::DEFAULT) };
+        files.insert_into(object_entry(capabilities, "_meta")?);
     }
-    let fs = capabilities.entry("fs").or_insert_with(|| json!({}));
-    if !fs.is_object() {
-        *fs = json!({});
+    if change.adds_methods {
+        let fs = object_entry(capabilities, "fs")?;
+        fs.insert("readTextFile".to_owned(), json!(true));
+        fs.insert("writeTextFile".to_owned(), json!(true));
+        capabilities.insert("terminal".to_owned(), json!(true));
     }
-    let fs = fs.as_object_mut()?;
-    fs.insert("readTextFile".to_owned(), json!(true));
-    fs.insert("writeTextFile".to_owned(), json!(true));
-    capabilities.insert("terminal".to_owned(), json!(true));
     Some(message.to_string().into_bytes())
+}
+
+/// Returns an object's field that is an object. Anything else there is replaced.
+fn object_entry<'a>(object: &'a mut Map<String, Value>, name: &str) -> Option<&'a mut Map<String, Value>> {
+    let entry = object.entry(name).or_insert_with(|| json!({}));
+    if !entry.is_object() {
+        *entry = json!({});
+    }
+    entry.as_object_mut()
 }
 
 /// Asks the editor for its text of a file. Returns `None` if the editor does not answer, `Some(None)` if the file is

@@ -16,8 +16,8 @@ use bowline_protocol::schema::v1::{
 use bowline_workspace::list::{ListOptions, Listing};
 use bowline_workspace::search::{SearchQuery, SearchResult};
 use expect_test::expect;
-use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 use test_support::wait::wait_until_async;
 
 use super::*;
@@ -1069,4 +1069,31 @@ async fn the_file_extension_passes_only_where_no_rules_apply() {
         let answer = harness.agent.receive().await;
         assert!(answer.contains(r#""id":9,"error":{"code":-32601"#), "{name}: {answer}");
     }
+}
+
+#[tokio::test]
+async fn the_file_extension_is_served_where_the_editor_has_no_files() {
+    let read =
+        r#"{"jsonrpc":"2.0","id":9,"method":"_bowline/fs/read","params":{"sessionId":"s","path":"/w/a"}}"#;
+    for enforce_policy in [false, true] {
+        let options = EngineInterceptorOptions {
+            serve_as_host: true,
+            enforce_policy,
+            ..EngineInterceptorOptions::default()
+        };
+        let mut harness = start_harness(options, r#"{"_meta":{"other":1}}"#).await;
+        let initialize: Value = serde_json::from_str(&harness.received_initialize).unwrap();
+        expect![[
+            r#"{"other":1,"bowline":{"version":1,"fs":{"list":{"maxEntries":2000},"stat":{},"read":{"maxBytes":16777216},"write":{"maxBytes":33554432},"batch":{"maxOperations":1000,"maxBytes":33554432}}}}"#
+        ]]
+        .assert_eq(&initialize["params"]["clientCapabilities"]["_meta"].to_string());
+        harness.agent.send(read).await;
+        let answer = harness.agent.receive().await;
+        assert!(answer.contains(r#""id":9,"result":{"here":"_bowline/fs/read""#), "{answer}");
+    }
+    // An editor with files has unsaved text that the engine does not know.
+    let options = EngineInterceptorOptions { serve_as_host: true, ..EngineInterceptorOptions::default() };
+    let mut harness = start_harness(options, r#"{"fs":{"readTextFile":true}}"#).await;
+    assert!(!harness.received_initialize.contains("bowline"), "{}", harness.received_initialize);
+    harness.expect_forwarded(read).await;
 }

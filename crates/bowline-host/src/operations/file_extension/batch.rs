@@ -45,8 +45,17 @@ pub(crate) async fn write(
     cx: ClientContext,
 ) -> Result<WriteFileResponse, FileError> {
     let operation = request.into_operation(&LIMITS)?;
+    let context = operation_context(&session, agent, operation.path.as_str(), &cx);
+    write_data(session, context, operation).await
+}
+
+/// Writes a file, authorized and recorded.
+pub(crate) async fn write_data(
+    session: Arc<SessionInner>,
+    context: OperationContext,
+    operation: WriteOperation,
+) -> Result<WriteFileResponse, FileError> {
     let path = operation.path.as_str().to_owned();
-    let context = operation_context(&session, agent, &path, &cx);
     let operations = Arc::new(vec![FileOperation::Write(operation)]);
     let done = run_batch(session, context, format!("write {path}"), operations).await;
     let CompletedBatch { outcome, is_edited, .. } = done.map_err(|failure| failure.error)?;
