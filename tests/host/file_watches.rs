@@ -427,7 +427,9 @@ async fn watches_and_directories_are_limited() {
     let stage = HostFixture::with_options(|settings| {
         (settings.preset, settings.observe) = (Some(Preset::Full), false);
     });
-    for number in 0..33_000 {
+    // The engine's tests have small limits. To reach the host's takes half a minute.
+    let is_full_run = test_support::is_full_run();
+    for number in 0..if is_full_run { 33_000 } else { 1 } {
         fs::create_dir(stage.lab.path(&number.to_string())).unwrap();
     }
     let Watching { client, connection, session, received } =
@@ -437,8 +439,10 @@ async fn watches_and_directories_are_limited() {
         if recursive { request.recursive() } else { request }
     };
     let show_error = |error: bowline_wire::CallError| format!("{:?}", error.file_error());
-    let text = show_error(client.watch_files(request(true)).await.unwrap_err());
-    expect![[r#"Some(TooMany { items: "directories", limit: 32768 })"#]].assert_eq(&text);
+    if is_full_run {
+        let text = show_error(client.watch_files(request(true)).await.unwrap_err());
+        expect![[r#"Some(TooMany { items: "directories", limit: 32768 })"#]].assert_eq(&text);
+    }
     // Nothing of the failed watch is left over.
     for _ in 0..5 {
         client.watch_files(request(false)).await.unwrap();
