@@ -104,14 +104,20 @@ fn measure_batch(
     directory: &std::path::Path,
     rounds: usize,
 ) -> Result<Comparison> {
-    fs::create_dir_all(directory)?;
-    let path = |side: &str, number: usize| directory.join(format!("{side}-{number:04}.txt"));
+    // New files in each round: ext4 creates files slowly in the seconds after it deleted many, such as replaced ones.
+    let new_directory = |side: &str, round: usize| -> Result<std::path::PathBuf> {
+        let directory = directory.join(format!("{side}-{round}"));
+        fs::create_dir_all(&directory)?;
+        Ok(directory)
+    };
     let text = |round: usize, number: usize| format!("round {round}\nfile {number}\n");
     let (mut our_round, mut their_round) = (0, 0);
     let ours = || {
         our_round += 1;
+        let directory = new_directory("batch", our_round)?;
         let batch = (0..BATCH_FILES).fold(BatchFilesRequest::new("bench"), |batch, number| {
-            batch.operation(WriteParams::new(path("batch", number), text(our_round, number)))
+            batch
+                .operation(WriteParams::new(directory.join(format!("{number}.txt")), text(our_round, number)))
         });
         let operations = batch.into_operations(&FileLimits::DEFAULT)?;
         let origin = session.origin(Some(1), Some("call"));
@@ -120,10 +126,11 @@ fn measure_batch(
     };
     let theirs = || {
         their_round += 1;
+        let directory = new_directory("single", their_round)?;
         let origin = session.origin(Some(1), Some("call"));
         let write = || -> Result<()> {
             for number in 0..BATCH_FILES {
-                let path = path("single", number);
+                let path = directory.join(format!("{number}.txt"));
                 session.write(path_str(&path)?, &text(their_round, number), &origin)?;
             }
             Ok(())
