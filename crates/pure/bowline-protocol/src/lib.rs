@@ -1,4 +1,5 @@
-//! ACP as values: accumulator, tracker, permission requests, capabilities, errors, file extension, relay, recordings.
+//! ACP as values: accumulator, tracker, permission requests, capabilities, errors, file extension, relay,
+//! remote connections, recordings.
 //!
 //! Everything here is a decision: a function from values to values. There is no IO, clock, lock or async in this crate;
 //! `crates/pure/clippy.toml` keeps it so.
@@ -12,6 +13,7 @@ pub mod file_extension;
 pub mod permission;
 pub mod quirks;
 pub mod relay;
+pub mod remote;
 pub mod rpc_error;
 pub mod sse;
 pub mod terminal;
