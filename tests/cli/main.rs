@@ -20,6 +20,7 @@ mod policy;
 mod programs;
 mod run;
 mod screen;
+mod serve;
 mod sessions;
 mod setup;
 mod signals;

@@ -2,5 +2,6 @@
 //! picture of its screen.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should say where")]
 
+pub mod own_server;
 pub mod picture;
 pub mod pty;

@@ -4,7 +4,7 @@
 //!   what they share: the workspace, the agent's process, the session, the prompt. In `chat`, a plain value takes
 //!   events and returns actions, and a runner performs them, so every screen and key is tested without a terminal.
 //! - `agent`, `proxy` and `mcp` are the programs that others start. `mcp-bridge` connects an agent to the proxy's
-//!   socket.
+//!   socket. `serve` offers an agent to remote clients.
 //! - `changes` (`undo`, `redo`, `rewind`, `restore`), `sessions`, `audit` and `policy` work on the user's directories
 //!   without a host. Undo opens the journal under the same lock and writes with the same engine.
 //! - `trace` shows, draws and replays a recorded wire. The connection only copies messages into a bounded backlog; a
@@ -24,6 +24,7 @@ mod mcp;
 mod policy;
 mod proxy;
 mod run;
+mod serve;
 mod sessions;
 mod setup;
 mod signals;
@@ -72,12 +73,13 @@ enum CliCommand {
     /// Run Bowline's own agent for an editor, over ACP on stdin and stdout
     ///
     /// Without an API key, the agent uses the built-in offline model.
-    #[command(visible_alias = "serve")]
     Agent(agent::AgentArguments),
     /// Serve this workspace to MCP clients: files, unsaved text and commands
     Mcp(mcp::McpArguments),
     /// Run between an editor and any agent, and add tools, rules and undo
     Proxy(proxy::ProxyArguments),
+    /// Serve an agent to remote clients, with sessions that outlive connections
+    Serve(serve::ServeArguments),
     /// List the changes that agents made in this workspace
     Changes(changes::ChangesArguments),
     /// Show the changes that agents made as a patch for git
@@ -144,6 +146,7 @@ fn main() -> ExitCode {
             console::note_waiting_for("an editor that speaks ACP");
             runtime.block_on(proxy::run(arguments))
         }
+        CliCommand::Serve(arguments) => runtime.block_on(serve::run(arguments)),
         CliCommand::Changes(arguments) => changes::list(&arguments).map(success),
         CliCommand::Diff(arguments) => changes::diff(&arguments).map(success),
         CliCommand::Undo(arguments) => changes::undo(&arguments).map(success),

@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("bowline-host", "text protocol policy history wire storage access workspace"),
     ("bowline-agent", "text protocol policy history conversation tools wire storage access workspace mcp"),
     ("bowline-proxy", "text protocol policy history wire access workspace mcp"),
+    ("bowline-serve", "text protocol wire storage"),
     ("bowline-client", "text protocol policy history wire storage access workspace host"),
     ("bowline-tui", "text protocol policy history conversation wire storage workspace host agent client"),
     ("bowline-cli", ANY),

@@ -6,9 +6,11 @@
 //! client takes any message from any stream.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use agent_client_protocol_schema::v1::RequestId;
-use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 #[cfg(test)]
@@ -54,23 +56,6 @@ impl<'a> MessageHead<'a> {
     /// # Errors
     /// Fails if it is a batch, or not a JSON-RPC message.
     pub fn parse(message: &'a [u8]) -> Result<Self, MessageHeadError> {
-        #[derive(Deserialize)]
-        struct Members<'a> {
-            id: Option<RequestId>,
-            #[serde(borrow)]
-            method: Option<Cow<'a, str>>,
-            #[serde(borrow)]
-            params: Option<Params<'a>>,
-        }
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Params<'a> {
-            Object {
-                #[serde(borrow, rename = "sessionId")]
-                session_id: Option<Cow<'a, str>>,
-            },
-            Other(serde::de::IgnoredAny),
-        }
         if message.trim_ascii_start().first() == Some(&b'[') {
             return Err(MessageHeadError::Batch);
         }
@@ -80,11 +65,7 @@ impl<'a> MessageHead<'a> {
         if id.is_none() && method.is_none() {
             return Err(MessageHeadError::Malformed);
         }
-        let session_id = match params {
-            Some(Params::Object { session_id }) => session_id,
-            Some(Params::Other(_)) | None => None,
-        };
-        Ok(Self { id, method, session_id })
+        Ok(Self { id, method, session_id: params.and_then(|Params(session_id)| session_id) })
     }
 
     /// Returns whether it is a request.
@@ -103,6 +84,91 @@ impl<'a> MessageHead<'a> {
     #[must_use]
     pub fn opens_session(&self) -> bool {
         self.method.as_deref().is_some_and(|method| OPENING_METHODS.contains(&method))
+    }
+}
+
+#[derive(Deserialize)]
+struct Members<'a> {
+    id: Option<RequestId>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<Params<'a>>,
+}
+
+/// Params of any shape, of which only the session is kept.
+struct Params<'a>(Option<Cow<'a, str>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Params<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyShape { is_params: true }).map(Self)
+    }
+}
+
+/// The text of a member, if it is one.
+struct MaybeText<'a>(Option<Cow<'a, str>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for MaybeText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyShape { is_params: false }).map(Self)
+    }
+}
+
+/// Accepts any value without keeping it, except for the text that is looked for.
+struct AnyShape {
+    is_params: bool,
+}
+
+impl<'de> Visitor<'de> for AnyShape {
+    type Value = Option<Cow<'de, str>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok((!self.is_params).then_some(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok((!self.is_params).then(|| Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(key) = members.next_key::<Cow<'de, str>>()? {
+            if self.is_params && key == "sessionId" {
+                found = members.next_value::<MaybeText<'de>>()?.0;
+            } else {
+                members.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
     }
 }
 

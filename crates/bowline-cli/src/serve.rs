@@ -1,0 +1,233 @@
+//! `bowline serve`: an agent for remote clients, over HTTP and WebSocket.
+
+mod launcher;
+mod token;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bowline_serve::http::{Access, AccessOptions, Endpoint, ListenerOptions, load_tls, serve};
+use bowline_serve::metrics::Metrics;
+use bowline_serve::store::{ServerStore, SqliteServerStore};
+use bowline_serve::{Hub, HubOptions};
+use clap::{Args, Subcommand, ValueEnum};
+use tokio::net::TcpListener;
+
+use crate::mcp::wait_for_signal;
+use bowline_client::common::console::{print, print_note};
+use bowline_client::environment::UserDirs;
+use bowline_client::error::CliError;
+use launcher::ProgramLauncher;
+
+/// The directory of the store, below the state directory.
+const STORE_DIRECTORY: &str = "serve";
+
+const EXAMPLES: &str = "\
+Clients connect to /acp with the transport of the Agent Client Protocol: HTTP with event streams, or
+WebSocket. Sessions outlive connections: a turn goes on while its client is away, and a client that
+returns gets what it missed. Several clients can use one session; the first answer to a question
+counts. `bowline connect URL` makes such a session usable in today's editors.
+
+Each client needs a token. Its sessions belong to the token's name; role `admin` uses all sessions,
+`observer` sees all and changes none. Beyond this machine, the server needs TLS, or a proxy in front
+that adds it (--behind-proxy).
+
+Sessions work only below --root. If a client offers its own files and terminals, the agent uses them;
+otherwise those of the server, with your rules, a journal and undo.
+
+/health and /ready need no token, /metrics (Prometheus) does. SIGTERM lets running turns end.
+
+Examples:
+  bowline serve token add laptop                  make a token, shown once
+  bowline serve --root ~/projects                 Bowline's own agent on http://127.0.0.1:8790
+  bowline serve --root ~/projects -- opencode acp
+  bowline serve --listen 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem --root /srv/projects
+
+Exit status: 0 after a signal, 1 failure, 2 wrong usage.";
+
+/// What is served, where, and to whom.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+pub(crate) struct ServeArguments {
+    #[command(subcommand)]
+    command: Option<ServeCommand>,
+    /// The address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8790")]
+    listen: SocketAddr,
+    /// The transport: HTTP and WebSocket on --listen, or ACP on stdin and stdout
+    #[arg(long, value_enum, default_value_t = TransportArgument::Http)]
+    transport: TransportArgument,
+    #[command(flatten)]
+    store: StoreArguments,
+    /// Allow sessions in this directory and below (default: the current directory)
+    ///
+    /// Can be repeated.
+    #[arg(long, value_name = "DIR")]
+    root: Vec<PathBuf>,
+    /// The certificate chain for TLS, as a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate, as a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Listen beyond this machine without TLS, because a proxy in front adds it
+    #[arg(long, conflicts_with = "tls_cert")]
+    behind_proxy: bool,
+    /// Let pages of another origin use the server, such as https://example.com
+    ///
+    /// Can be repeated.
+    #[arg(long, value_name = "ORIGIN")]
+    origin: Vec<String>,
+    /// How long a question waits for an answer, in seconds; then it is denied
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    question_timeout: u64,
+    /// How long running turns may take to end after SIGTERM, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    drain_timeout: u64,
+    /// The most open sessions of each token
+    #[arg(long, value_name = "COUNT", default_value_t = 4096)]
+    max_sessions: usize,
+    /// The format of the log on stderr
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+    /// The agent's command (default: Bowline's own agent)
+    #[arg(last = true, value_name = "AGENT")]
+    agent: Vec<OsString>,
+}
+
+/// Where the server keeps sessions and tokens.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct StoreArguments {
+    /// The directory of the server's sessions and tokens (default: in your state directory)
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+}
+
+#[derive(Subcommand, Debug)]
+enum ServeCommand {
+    /// Manage the tokens that clients need
+    Token(token::TokenArguments),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TransportArgument {
+    /// HTTP with event streams, and WebSocket, at the same address
+    Http,
+    /// The same as http
+    Ws,
+    /// stdin and stdout, as `bowline agent`
+    Stdio,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// Lines of text
+    Text,
+    /// JSON objects, one for each line
+    Json,
+}
+
+impl StoreArguments {
+    fn directory(&self) -> Result<PathBuf, CliError> {
+        match &self.store {
+            Some(directory) => Ok(directory.clone()),
+            None => Ok(UserDirs::from_env()?.state.join(STORE_DIRECTORY)),
+        }
+    }
+}
+
+/// Serves until a signal arrives.
+pub(crate) async fn run(arguments: ServeArguments) -> Result<ExitCode, CliError> {
+    if let Some(ServeCommand::Token(token)) = arguments.command {
+        return token::run(token).await.map(|()| ExitCode::SUCCESS);
+    }
+    if arguments.transport == TransportArgument::Stdio {
+        return Err(CliError::Usage(
+            "for stdin and stdout, start the agent itself: `bowline agent`, with the same options".to_owned(),
+        ));
+    }
+    let is_loopback = arguments.listen.ip().is_loopback();
+    let tls = match (&arguments.tls_cert, &arguments.tls_key) {
+        (Some(certificate), Some(key)) => {
+            Some(load_tls(certificate, key).map_err(|error| CliError::Usage(error.to_string()))?)
+        }
+        _ => None,
+    };
+    if !is_loopback && tls.is_none() && !arguments.behind_proxy {
+        return Err(CliError::Usage(format!(
+            "{} is reachable from other machines, and without TLS everyone on the way could read the tokens: \
+             give --tls-cert and --tls-key, or --behind-proxy if a proxy in front adds TLS",
+            arguments.listen
+        )));
+    }
+    start_log(arguments.log_format);
+    let roots = resolve_roots(&arguments.root)?;
+    let directory = arguments.store.directory()?;
+    let store = {
+        let directory = directory.clone();
+        let opened =
+            tokio::task::spawn_blocking(move || SqliteServerStore::open_for_server(&directory)).await;
+        opened.context("cannot open the store")?.map_err(|error| CliError::Failed(error.into()))?
+    };
+    if store.tokens().await.map_err(|error| CliError::Failed(error.into()))?.is_empty() {
+        print_note("no client can connect yet: make a token with `bowline serve token add NAME`");
+    }
+    let launcher =
+        ProgramLauncher::new(&arguments.agent, roots.first().map_or(Path::new("/"), PathBuf::as_path))?;
+    let options = HubOptions {
+        roots,
+        question_timeout: Duration::from_secs(arguments.question_timeout),
+        max_sessions: arguments.max_sessions,
+        ..HubOptions::default()
+    };
+    let is_secure = tls.is_some() || arguments.behind_proxy;
+    let hub = Hub::new(Arc::new(store), Arc::new(launcher), Arc::new(Metrics::default()), options);
+    let hub_task = tokio::spawn(Arc::clone(&hub).run());
+    let access = Access::new(AccessOptions { origins: arguments.origin, is_loopback, is_secure });
+    let listener = TcpListener::bind(arguments.listen).await;
+    let listener = listener.with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    let address = listener.local_addr().context("cannot find the address")?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    print(&format!("Serving on {scheme}://{address}/acp\n"))?;
+    let router = Endpoint { hub: Arc::clone(&hub), access }.router();
+    let listener_options = ListenerOptions { tls, max_connections: 4096 };
+    let drain = Duration::from_secs(arguments.drain_timeout);
+    let stop = async {
+        wait_for_signal().await;
+        tracing::info!("stopping: no new work is accepted, and running turns may end");
+        tokio::select! {
+            () = hub.drain(drain) => {}
+            // A second signal ends it at once.
+            _ = wait_for_signal() => {}
+        }
+    };
+    serve(listener, router, listener_options, stop).await;
+    hub_task.abort();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn resolve_roots(roots: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
+    let current = [PathBuf::from(".")];
+    let roots = if roots.is_empty() { &current[..] } else { roots };
+    let resolve = |root: &PathBuf| {
+        root.canonicalize()
+            .ok()
+            .filter(|root| root.is_dir())
+            .ok_or_else(|| CliError::Usage(format!("--root {}: there is no such directory", root.display())))
+    };
+    roots.iter().map(resolve).collect()
+}
+
+fn start_log(format: LogFormat) {
+    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).with_ansi(false);
+    // Only this command sets one, once.
+    match format {
+        LogFormat::Text => builder.try_init().ok(),
+        LogFormat::Json => builder.json().try_init().ok(),
+    };
+}

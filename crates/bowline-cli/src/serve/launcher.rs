@@ -1,0 +1,104 @@
+//! Starting the server's agents.
+
+use std::any::Any;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use bowline_protocol::terminal::CommandExit;
+use bowline_serve::token::Principal;
+use bowline_serve::{AgentLauncher, AgentStreams};
+use bowline_workspace::terminals::{ProgramStreams, SupervisedProgram, SupervisorProgram};
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::sync::oneshot;
+
+use bowline_client::agents::AgentCommand;
+use bowline_client::error::CliError;
+use bowline_client::launch::SUPERVISOR_COMMAND;
+
+/// The longest line of an agent's stderr in the log, in bytes.
+const MAX_LOG_LINE: u64 = 4096;
+
+/// Starts the agent's program for each principal.
+#[derive(Debug)]
+pub(super) struct ProgramLauncher {
+    command: AgentCommand,
+    directory: PathBuf,
+    supervisor: SupervisorProgram,
+}
+
+impl ProgramLauncher {
+    /// Returns the launcher of a command, or of Bowline's own agent without one. Another agent gets this machine's
+    /// files and terminals from `bowline proxy`, where its client has none.
+    pub(super) fn new(agent: &[OsString], directory: &Path) -> Result<Self, CliError> {
+        let own = std::env::current_exe().context("cannot find the bowline program")?;
+        let supervisor = SupervisorProgram { program: own.clone(), args: vec![SUPERVISOR_COMMAND.into()] };
+        let mut words = vec![own.into_os_string()];
+        if agent.is_empty() {
+            words.push("agent".into());
+        } else {
+            words.extend(["proxy", "--host", "--"].map(OsString::from));
+            words.extend(agent.iter().cloned());
+        }
+        Ok(Self { command: AgentCommand::from_words(&words), directory: directory.to_owned(), supervisor })
+    }
+}
+
+impl AgentLauncher for ProgramLauncher {
+    fn launch(&self, principal: &Principal) -> BoxFuture<'_, Result<AgentStreams, String>> {
+        let name = principal.name.clone();
+        Box::pin(async move {
+            let program = self.command.program(&self.directory, std::env::vars_os());
+            let program = program.map_err(|error| error.to_string())?;
+            let started = SupervisedProgram::start_with_piped_input(&self.supervisor, program).await;
+            let (mut process, ProgramStreams { stdio, stderr }, writer) =
+                started.map_err(|error| format!("cannot start the agent: {error}"))?;
+            tracing::info!(principal = name, "started an agent");
+            tokio::spawn(log_lines(name, stderr));
+            // The process ends when the server drops its handle, or by itself.
+            let (dropped, is_dropped) = oneshot::channel::<()>();
+            let (ended, end) = oneshot::channel();
+            tokio::spawn(async move {
+                tokio::select! {
+                    exit = process.wait() => drop(ended.send(describe(exit))),
+                    _ = is_dropped => {}
+                }
+                process.stop().await;
+            });
+            Ok(AgentStreams {
+                reader: Box::new(stdio),
+                writer: Box::new(writer),
+                exit: Box::pin(async move { end.await.unwrap_or_else(|_| describe(None)) }),
+                process: Box::new(dropped) as Box<dyn Any + Send>,
+            })
+        })
+    }
+}
+
+/// Describes how an agent ended, for its clients.
+fn describe(exit: Option<CommandExit>) -> String {
+    match exit {
+        Some(CommandExit::Code(code)) => {
+            format!("the agent ended with exit code {code}; the session can be opened again")
+        }
+        Some(CommandExit::Signal(name)) => {
+            format!("the agent was ended by {name}; the session can be opened again")
+        }
+        None => "the agent ended; the session can be opened again".to_owned(),
+    }
+}
+
+/// Copies an agent's stderr to the log.
+async fn log_lines(principal: String, stderr: impl tokio::io::AsyncRead + Unpin) {
+    let mut lines = BufReader::new(stderr);
+    loop {
+        let mut line = Vec::new();
+        match (&mut lines).take(MAX_LOG_LINE).read_until(b'\n', &mut line).await {
+            Ok(read) if read > 0 => {
+                tracing::info!(principal, agent = %String::from_utf8_lossy(&line).trim_end(), "stderr");
+            }
+            _ => return,
+        }
+    }
+}

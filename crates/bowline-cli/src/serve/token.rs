@@ -1,0 +1,110 @@
+//! `bowline serve token`: who may use a server.
+
+use std::fmt::Write as _;
+
+use bowline_serve::store::{ServerStore as _, SqliteServerStore, StoreError};
+use bowline_serve::token::{Role, StoredToken};
+use bowline_storage::clock::{format_iso8601, now};
+use bowline_text::time::Timestamp;
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::StoreArguments;
+use bowline_client::common::console::{print, print_note};
+use bowline_client::error::CliError;
+
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// What is done with tokens.
+#[derive(Args, Debug)]
+pub(super) struct TokenArguments {
+    #[command(subcommand)]
+    command: TokenCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum TokenCommand {
+    /// Make a token and print it; it cannot be shown again
+    Add {
+        /// The name of the client or person, to which sessions belong
+        name: String,
+        /// What the client may do
+        #[arg(long, value_enum, default_value_t = RoleArgument::User)]
+        role: RoleArgument,
+        /// The number of days until the token ends (default: it does not)
+        #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u16).range(1..))]
+        expires: Option<u16>,
+        #[command(flatten)]
+        store: StoreArguments,
+    },
+    /// List the tokens
+    List {
+        #[command(flatten)]
+        store: StoreArguments,
+    },
+    /// Remove a token; its clients are refused within five seconds
+    Remove {
+        /// The name
+        name: String,
+        #[command(flatten)]
+        store: StoreArguments,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum RoleArgument {
+    /// Use all sessions
+    Admin,
+    /// Open sessions and use its own
+    User,
+    /// See all sessions, change none
+    Observer,
+}
+
+pub(super) async fn run(arguments: TokenArguments) -> Result<(), CliError> {
+    let failed = |error: StoreError| match error {
+        StoreError::NameTaken(_) => CliError::Usage(error.to_string()),
+        StoreError::Unavailable(_) => CliError::Failed(error.into()),
+    };
+    let open =
+        |store: &StoreArguments| SqliteServerStore::open_for_tokens(&store.directory()?).map_err(failed);
+    match arguments.command {
+        TokenCommand::Add { name, role, expires, store } => {
+            let role = match role {
+                RoleArgument::Admin => Role::Admin,
+                RoleArgument::User => Role::User,
+                RoleArgument::Observer => Role::Observer,
+            };
+            let expires = expires.map(|days| Timestamp(now().0 + i64::from(days) * DAY_MS));
+            let (token, text) = StoredToken::generate(&name, role, now(), expires)
+                .map_err(|error| CliError::Usage(error.to_string()))?;
+            open(&store)?.add_token(token).await.map_err(failed)?;
+            print(&format!("{text}\n"))?;
+            print_note("keep this token: it is not shown again. Clients read it from BOWLINE_TOKEN");
+        }
+        TokenCommand::List { store } => {
+            let tokens = open(&store)?.tokens().await.map_err(failed)?;
+            let mut text = String::new();
+            for token in &tokens {
+                let end = match token.expires_at {
+                    None => String::new(),
+                    Some(end) if end <= now() => format!("  expired {}", format_iso8601(end)),
+                    Some(end) => format!("  expires {}", format_iso8601(end)),
+                };
+                // Writing to a string does not fail.
+                writeln!(text, "{:<24} {}{end}", token.name, token.role.name()).ok();
+            }
+            if tokens.is_empty() {
+                text.push_str("No tokens. Make one with `bowline serve token add NAME`.\n");
+            }
+            print(&text)?;
+        }
+        TokenCommand::Remove { name, store } => {
+            if !open(&store)?.remove_token(&name).await.map_err(failed)? {
+                return Err(CliError::Usage(format!(
+                    "there is no token named {name}; `bowline serve token list` lists them"
+                )));
+            }
+        }
+    }
+    Ok(())
+}

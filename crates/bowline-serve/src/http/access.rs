@@ -1,0 +1,211 @@
+//! Who may use the endpoint: tokens, cookies of browsers, and where requests may come from.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bowline_storage::clock::now;
+use http::request::Parts;
+use http::{HeaderMap, StatusCode, header};
+use sha2::{Digest as _, Sha256};
+
+use super::{Refusal, text_of};
+use crate::store::ServerStore;
+use crate::token::{Principal, parse_token, random_hex};
+
+/// How long a verified token is believed without asking the store: a removed token ends after this time.
+const TOKEN_CACHE_TIME: Duration = Duration::from_secs(5);
+/// How long a ticket can be exchanged.
+const TICKET_TIME: Duration = Duration::from_secs(60);
+/// How long a cookie lasts.
+const COOKIE_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// The most tickets, cookies and verified tokens that are remembered, each.
+const MAX_REMEMBERED: usize = 1024;
+const COOKIE_NAME: &str = "bowline";
+
+/// Where requests may come from.
+#[derive(Debug, Clone, Default)]
+pub struct AccessOptions {
+    /// Other origins whose pages may use the server, such as `https://example.com`.
+    pub origins: Vec<String>,
+    /// Whether the server listens on loopback only. Then the header `Host` must name this machine: a page of another
+    /// site can point its own name at a loopback address.
+    pub is_loopback: bool,
+    /// Whether clients reach it with TLS, by itself or through a proxy.
+    pub is_secure: bool,
+}
+
+/// The access to a server.
+#[derive(Debug)]
+pub struct Access {
+    options: AccessOptions,
+    state: Mutex<AccessState>,
+}
+
+#[derive(Debug, Default)]
+struct AccessState {
+    // By hash, so that no secret stays in memory.
+    verified: Remembered,
+    tickets: Remembered,
+    cookies: Remembered,
+}
+
+/// Principals by the hash of a secret, each until a moment.
+#[derive(Debug, Default)]
+struct Remembered(HashMap<[u8; 32], (Principal, Instant)>);
+
+impl Remembered {
+    fn get(&self, secret: &str) -> Option<Principal> {
+        let (principal, until) = self.0.get(&hash(secret))?;
+        (Instant::now() < *until).then(|| principal.clone())
+    }
+
+    fn take(&mut self, secret: &str) -> Option<Principal> {
+        let (principal, until) = self.0.remove(&hash(secret))?;
+        (Instant::now() < until).then_some(principal)
+    }
+
+    fn insert(&mut self, secret: &str, principal: Principal, time: Duration) {
+        let now = Instant::now();
+        if self.0.len() >= MAX_REMEMBERED {
+            self.0.retain(|_, (_, until)| now < *until);
+        }
+        if self.0.len() >= MAX_REMEMBERED {
+            let first = self.0.iter().min_by_key(|(_, (_, until))| *until).map(|(key, _)| *key);
+            self.0.retain(|key, _| Some(*key) != first);
+        }
+        self.0.insert(hash(secret), (principal, now + time));
+    }
+}
+
+fn hash(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+impl Access {
+    /// Returns the access with some options.
+    #[must_use]
+    pub fn new(options: AccessOptions) -> Arc<Self> {
+        Arc::new(Self { options, state: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, AccessState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks where a request comes from.
+    pub(super) fn check_source(&self, parts: &Parts) -> Result<(), Refusal> {
+        let query = parts.uri.query().unwrap_or_default();
+        let has_secret = query.split('&').any(|pair| {
+            let name = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
+            ["token", "access_token", "ticket", "secret", "key", "api_key"].contains(&&*name)
+        });
+        if has_secret {
+            let why = "never put a token into a URL: it ends up in logs. Send the header Authorization: Bearer TOKEN";
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, why));
+        }
+        let host = parts
+            .uri
+            .authority()
+            .map(http::uri::Authority::as_str)
+            .or_else(|| text_of(&parts.headers, header::HOST.as_str()));
+        let host = host.unwrap_or_default();
+        let allowed = |origin: &str| self.options.origins.iter().any(|known| known == origin);
+        let names_allowed_host =
+            || self.options.origins.iter().any(|known| known.split("://").nth(1) == Some(host));
+        if self.options.is_loopback && !is_loopback_host(host) && !names_allowed_host() {
+            return Err(Refusal::new(StatusCode::FORBIDDEN, "the header Host does not name this machine"));
+        }
+        let Some(origin) = parts.headers.get(header::ORIGIN) else { return Ok(()) };
+        let origin = origin.to_str().unwrap_or_default();
+        let is_own = origin.split_once("://").is_some_and(|(scheme, rest)| {
+            let schemes: &[&str] = if self.options.is_secure { &["https"] } else { &["http"] };
+            rest == host && schemes.contains(&scheme)
+        });
+        if is_own || allowed(origin) {
+            return Ok(());
+        }
+        let why = "pages of this origin may not use the server: allow it with `bowline serve --origin`";
+        Err(Refusal::new(StatusCode::FORBIDDEN, why))
+    }
+
+    /// Returns who sends a request.
+    pub(super) async fn authenticate(
+        &self,
+        parts: &Parts,
+        store: &Arc<dyn ServerStore>,
+    ) -> Result<Principal, Refusal> {
+        self.check_source(parts)?;
+        let unknown = |why: &str| Refusal::new(StatusCode::UNAUTHORIZED, why);
+        let Some(authorization) = text_of(&parts.headers, header::AUTHORIZATION.as_str()) else {
+            let principal = cookie_of(&parts.headers).and_then(|cookie| self.lock().cookies.get(cookie));
+            return principal.ok_or_else(|| {
+                unknown("send the header Authorization: Bearer TOKEN; `bowline serve token add NAME` makes a token")
+            });
+        };
+        let token = authorization
+            .split_once(' ')
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .map(|(_, token)| token.trim());
+        let Some(token) = token else { return Err(unknown("only bearer tokens are accepted")) };
+        if let Some(principal) = self.lock().verified.get(token) {
+            return Ok(principal);
+        }
+        let wrong = || unknown("the token is wrong, was removed or has expired");
+        let (id, secret) = parse_token(token).ok_or_else(wrong)?;
+        let stored = store.token(id).await;
+        let stored =
+            stored.map_err(|error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
+        let stored = stored.ok_or_else(wrong)?;
+        let principal = stored.verify(secret, now()).ok_or_else(wrong)?;
+        let left = stored.expires_at.map_or(TOKEN_CACHE_TIME, |end| {
+            Duration::from_millis(u64::try_from(end.0 - now().0).unwrap_or(0)).min(TOKEN_CACHE_TIME)
+        });
+        self.lock().verified.insert(token, principal.clone(), left);
+        Ok(principal)
+    }
+
+    /// Makes a ticket that a browser can exchange once.
+    pub(super) fn issue_ticket(&self, principal: Principal) -> Result<String, Refusal> {
+        let ticket = random()?;
+        self.lock().tickets.insert(&ticket, principal, TICKET_TIME);
+        Ok(ticket)
+    }
+
+    /// Exchanges a ticket for a cookie, once.
+    pub(super) fn exchange_ticket(&self, ticket: &str) -> Result<String, Refusal> {
+        let principal = self.lock().tickets.take(ticket).ok_or_else(|| {
+            Refusal::new(
+                StatusCode::UNAUTHORIZED,
+                "the ticket is wrong, was used or has expired: get a new one",
+            )
+        })?;
+        let cookie = random()?;
+        self.lock().cookies.insert(&cookie, principal, COOKIE_TIME);
+        let secure = if self.options.is_secure { "; Secure" } else { "" };
+        let age = COOKIE_TIME.as_secs();
+        Ok(format!("{COOKIE_NAME}={cookie}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}"))
+    }
+}
+
+fn random() -> Result<String, Refusal> {
+    random_hex::<32>().map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+}
+
+fn cookie_of(headers: &HeaderMap) -> Option<&str> {
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    cookies.flat_map(|text| text.split(';')).find_map(|pair| {
+        let (name, value) = pair.trim().split_once('=')?;
+        (name == COOKIE_NAME).then_some(value)
+    })
+}
+
+/// Returns whether a `Host` names this machine.
+fn is_loopback_host(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}

@@ -1,0 +1,488 @@
+//! Messages from clients.
+
+use super::*;
+use bowline_protocol::remote::{MessageHead, MessageHeadError};
+use bowline_wire::message::peek::{PeekedMessage, peek, replace_id};
+use worker::OpenRequest;
+
+/// The most messages that wait for a session to be opened.
+const MAX_WAITING_MESSAGES: usize = 256;
+/// The methods that change nothing, which observers may use.
+const OBSERVER_METHODS: [&str; 4] = ["session/list", "session/load", "session/resume", "session/close"];
+
+impl Hub {
+    /// Takes a message from a client. `header` is the session that its header names.
+    ///
+    /// # Errors
+    /// Fails if the message was not accepted. An accepted request is answered later, on a stream.
+    pub fn receive(
+        self: &Arc<Self>,
+        connection: &ConnectionId,
+        header: Option<&str>,
+        message: Bytes,
+    ) -> Result<(), ReceiveError> {
+        let message = message::one_line(message);
+        let head = MessageHead::parse(&message).map_err(|error| match error {
+            MessageHeadError::Batch => ReceiveError::Batch,
+            MessageHeadError::Malformed => ReceiveError::Invalid(error.to_string()),
+        })?;
+        if let (Some(header), Some(session)) = (header, head.session_id.as_deref())
+            && header != session
+        {
+            return Err(ReceiveError::Invalid(
+                "the session in the header is not the one in the params".to_owned(),
+            ));
+        }
+        let mut state = self.lock();
+        let is_draining = state.is_draining;
+        let found = state.connections.get_mut(connection).ok_or(ReceiveError::UnknownConnection)?;
+        found.idle_since = Instant::now();
+        let role = found.principal.role;
+        let Some(method) = head.method.as_deref() else {
+            if let Some(id) = &head.id
+                && role != Role::Observer
+            {
+                self.take_answer(&mut state, connection, id, &message);
+            }
+            return Ok(());
+        };
+        if method == "initialize" {
+            return Err(ReceiveError::Invalid("this connection is initialized already".to_owned()));
+        }
+        if head.is_request() && is_draining {
+            return Err(ReceiveError::Draining);
+        }
+        if let Some(id) = &head.id
+            && !found.seen.insert(id)
+        {
+            // The client did not learn that it had arrived, and sent it again.
+            return Ok(());
+        }
+        if role == Role::Observer && !OBSERVER_METHODS.contains(&method) {
+            if let Some(id) = &head.id {
+                let error =
+                    message::error(id, message::INVALID_PARAMS, "an observer may not change anything");
+                self.respond(&mut state, connection, None, id, error);
+            }
+            return Ok(());
+        }
+        match (method, &head.id, &head.session_id) {
+            ("$/cancel_request", None, _) => self.cancel_request(&mut state, connection, &message),
+            ("session/new", Some(id), _) => {
+                let (id, hub, connection) = (id.clone(), Arc::clone(self), connection.clone());
+                drop(state);
+                tokio::spawn(async move { hub.new_session(connection, id, message).await });
+            }
+            ("session/list", Some(id), _) => {
+                let (id, hub, connection) = (id.clone(), Arc::clone(self), connection.clone());
+                drop(state);
+                tokio::spawn(async move { hub.list_sessions(connection, id, message).await });
+            }
+            ("session/delete", Some(id), Some(session)) => {
+                let session: SessionId = session.as_ref().into();
+                let (id, hub, connection) = (id.clone(), Arc::clone(self), connection.clone());
+                drop(state);
+                tokio::spawn(async move { hub.delete_session(connection, id, session).await });
+            }
+            ("session/fork", Some(id), _) => {
+                let error =
+                    message::error(id, message::METHOD_NOT_FOUND, "this server does not fork sessions");
+                self.respond(&mut state, connection, None, id, error);
+            }
+            (_, _, Some(session)) => {
+                let session: SessionId = session.as_ref().into();
+                return self.receive_for_session(state, connection, session, message.clone());
+            }
+            (_, _, None) => {
+                let hub = Arc::clone(self);
+                let connection = connection.clone();
+                drop(state);
+                tokio::spawn(async move { hub.forward_for_connection(connection, message).await });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a message about a session: now if it is open, else once it is.
+    fn receive_for_session(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, HubState>,
+        connection: &ConnectionId,
+        session: SessionId,
+        message: Bytes,
+    ) -> Result<(), ReceiveError> {
+        match state.sessions.get_mut(&session) {
+            Some(Session { stage: Stage::Open(_), .. }) => {
+                self.route_open(&mut state, connection, &session, &message);
+            }
+            Some(Session { stage: Stage::Opening(waiting), .. }) => {
+                if waiting.len() >= MAX_WAITING_MESSAGES {
+                    return Err(ReceiveError::Overloaded(
+                        "too many messages wait for this session".to_owned(),
+                    ));
+                }
+                waiting.push((connection.clone(), message));
+            }
+            None => {
+                state.sessions.insert(
+                    session.clone(),
+                    Session {
+                        principal: String::new(),
+                        generation: 0,
+                        stage: Stage::Opening(vec![(connection.clone(), message)]),
+                        title: None,
+                        setup: Value::Null,
+                        pending: PendingWork::default(),
+                        attached: HashSet::new(),
+                    },
+                );
+                drop(state);
+                let (hub, connection) = (Arc::clone(self), connection.clone());
+                tokio::spawn(async move { hub.open_session(connection, session).await });
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles a message about an open session.
+    pub(super) fn route_open(
+        &self,
+        state: &mut HubState,
+        connection: &ConnectionId,
+        session: &SessionId,
+        message: &Bytes,
+    ) {
+        let (id, method) = match peek(message) {
+            PeekedMessage::Request { method, .. } => {
+                let Ok(MessageHead { id: Some(id), .. }) = MessageHead::parse(message) else { return };
+                (Some(id), method.into_owned())
+            }
+            PeekedMessage::Notification { method } => (None, method.into_owned()),
+            PeekedMessage::Response { .. } | PeekedMessage::Other => return,
+        };
+        let Some(open) = state.sessions.get(session) else { return };
+        let Stage::Open(worker) = open.stage else { return };
+        let Some(found) = state.connections.get(connection) else { return };
+        let is_allowed = if OBSERVER_METHODS.contains(&&*method) {
+            found.principal.may_see(&open.principal)
+        } else {
+            found.principal.may_use(&open.principal)
+        };
+        if !is_allowed {
+            if let Some(id) = id {
+                let error = unknown_session(&id, session);
+                self.respond(state, connection, None, &id, error);
+            }
+            return;
+        }
+        match (&*method, id) {
+            ("session/load", Some(id)) => self.attach_with_history(state, connection, session, &id),
+            ("session/resume", Some(id)) => {
+                let response = message::result(&id, &setup_for_client(open));
+                let last = self.log.last_seq(session);
+                let attachment = Attachment { after: last, history_until: 0, held_response: None };
+                self.attach(state, connection, session, attachment);
+                self.push(state, connection, OutboxItem::Message(response));
+                self.push(state, connection, OutboxItem::Subscribe { session: session.clone(), after: last });
+            }
+            ("session/close", Some(id)) => {
+                self.detach(state, connection, session);
+                let response = message::result(&id, &json!({}));
+                self.respond(state, connection, None, &id, response);
+            }
+            (_, id) => {
+                self.ensure_attached(state, connection, session);
+                self.forward(state, connection, session, worker, id, &method, message);
+            }
+        }
+    }
+
+    /// Attaches a client that uses a session without having opened it. It gets what comes from now on.
+    fn ensure_attached(&self, state: &mut HubState, connection: &ConnectionId, session: &SessionId) {
+        let is_attached =
+            state.connections.get(connection).is_some_and(|found| found.attached.contains_key(session));
+        if !is_attached {
+            let after = self.log.last_seq(session);
+            let attachment = Attachment { after, history_until: 0, held_response: None };
+            self.attach(state, connection, session, attachment);
+            self.push(state, connection, OutboxItem::Subscribe { session: session.clone(), after });
+        }
+    }
+
+    /// Attaches a client that loads a session: it gets the updates so far, then the response, then what follows.
+    fn attach_with_history(
+        &self,
+        state: &mut HubState,
+        connection: &ConnectionId,
+        session: &SessionId,
+        id: &RequestId,
+    ) {
+        let Some(open) = state.sessions.get(session) else { return };
+        let response = message::result(id, &setup_for_client(open));
+        let last = self.log.last_seq(session);
+        let Some(found) = state.connections.get(connection) else { return };
+        if !found.has_merged_streams && found.session_streams.contains_key(session) {
+            // The session's stream sends the history and then releases the response.
+            let attachment = Attachment { after: 0, history_until: last, held_response: Some(response) };
+            self.attach(state, connection, session, attachment);
+            return;
+        }
+        let attachment = Attachment { after: last, history_until: last, held_response: None };
+        self.attach(state, connection, session, attachment);
+        self.push(state, connection, OutboxItem::History { session: session.clone(), until: last });
+        self.push(state, connection, OutboxItem::Message(response));
+        self.push(state, connection, OutboxItem::Subscribe { session: session.clone(), after: last });
+    }
+
+    /// Detaches a client from a session. The last one closes it at the agent, unless a turn runs.
+    fn detach(&self, state: &mut HubState, connection: &ConnectionId, session: &SessionId) {
+        if let Some(found) = state.connections.get_mut(connection) {
+            found.attached.remove(session);
+            found.attach_changed.notify_waiters();
+        }
+        let Some(open) = state.sessions.get_mut(session) else { return };
+        open.attached.remove(connection);
+        let (is_used, generation) = (!open.attached.is_empty() || !open.pending.is_empty(), open.generation);
+        let Stage::Open(worker) = open.stage else { return };
+        let Some(worker) = state.workers.get_mut(&worker) else { return };
+        if is_used || !worker.session_capability("close") || !worker.can_load() {
+            return;
+        }
+        let (sender, _) = tokio::sync::oneshot::channel();
+        let id = worker.add_request(OpenRequest::Own(sender));
+        worker.input.push(message::request(id, "session/close", &json!({ "sessionId": session })));
+        worker.sessions.remove(session);
+        state.sessions.remove(session);
+        let (log, session) = (Arc::clone(&self.log), session.clone());
+        self.log.after_commit(move || log.close(&session, generation));
+    }
+
+    /// Forwards a message about a session to its agent.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one message")]
+    fn forward(
+        &self,
+        state: &mut HubState,
+        connection: &ConnectionId,
+        session: &SessionId,
+        worker: WorkerId,
+        id: Option<RequestId>,
+        method: &str,
+        message: &Bytes,
+    ) {
+        let HubState { workers, sessions, .. } = state;
+        let (Some(agent), Some(open)) = (workers.get_mut(&worker), sessions.get_mut(session)) else { return };
+        agent.idle_since = Instant::now();
+        let Some(id) = id else {
+            agent.input.push(message.clone());
+            return;
+        };
+        let is_setting =
+            matches!(method, "session/set_mode" | "session/set_model" | "session/set_config_option");
+        let params = (is_setting || method == "session/prompt")
+            .then(|| serde_json::from_slice::<Value>(message).map(|mut message| message["params"].take()))
+            .and_then(Result::ok);
+        let kept = params.clone().filter(|_| is_setting);
+        let number = agent.add_request(OpenRequest::Client {
+            connection: connection.clone(),
+            id: id.clone(),
+            method: method.to_owned(),
+            session: Some(session.clone()),
+            params: kept,
+        });
+        let PeekedMessage::Request { id: raw, .. } = peek(message) else { return };
+        if !agent.input.push(replace_id(message, raw, &number.to_string()).into()) {
+            agent.open.remove(&number);
+            let error = message::error(&id, message::OVERLOADED, "the agent does not read its input");
+            return self.respond(state, connection, Some(session), &id, error);
+        }
+        open.pending.requests.push((connection.clone(), json!(id)));
+        if let (true, Some(params)) = (method == "session/prompt", params) {
+            self.metrics.add_prompt();
+            if open.title.is_none() {
+                open.title = message::title_of_prompt(&params);
+            }
+            for update in message::prompt_updates(session, &params) {
+                self.log.append(session, EventKind::Update, Recipient::AllBut(connection.clone()), update);
+            }
+            let change =
+                SessionChange { title: open.title.clone(), setup: None, pending: Some(open.pending.clone()) };
+            self.log.mutate(Mutation::Update(session.clone(), change));
+        } else {
+            self.save_pending(session, open);
+        }
+    }
+
+    /// Forwards a message that concerns no session to the agent of the client's connection.
+    async fn forward_for_connection(self: Arc<Self>, connection: ConnectionId, message: Bytes) {
+        let Ok(MessageHead { id, method: Some(method), .. }) = MessageHead::parse(&message) else { return };
+        let worker = self.worker_of(&connection).await;
+        let mut state = self.lock();
+        let worker = match worker {
+            Ok(worker) => worker,
+            Err(why) => {
+                if let Some(id) = id {
+                    let error = message::error(&id, message::INTERNAL, &why);
+                    self.respond(&mut state, &connection, None, &id, error);
+                }
+                return;
+            }
+        };
+        let Some(agent) = state.workers.get_mut(&worker) else { return };
+        let Some(id) = id else {
+            agent.input.push(message.clone());
+            return;
+        };
+        let number = agent.add_request(OpenRequest::Client {
+            connection: connection.clone(),
+            id: id.clone(),
+            method: method.into_owned(),
+            session: None,
+            params: None,
+        });
+        let PeekedMessage::Request { id: raw, .. } = peek(&message) else { return };
+        if !agent.input.push(replace_id(&message, raw, &number.to_string()).into()) {
+            agent.open.remove(&number);
+            let error = message::error(&id, message::OVERLOADED, "the agent does not read its input");
+            self.respond(&mut state, &connection, None, &id, error);
+        }
+    }
+
+    /// Forwards the cancellation of a request, with the id that the request has at the agent.
+    fn cancel_request(&self, state: &mut HubState, connection: &ConnectionId, message: &[u8]) {
+        let Ok(message) = serde_json::from_slice::<Value>(message) else { return };
+        let cancelled = &message["params"]["requestId"];
+        for worker in state.workers.values() {
+            let found = worker.open.iter().find(|(_, open)| match open {
+                OpenRequest::Client { connection: of, id, .. }
+                | OpenRequest::NewSession { connection: of, id, .. } => {
+                    of == connection && json!(id) == *cancelled
+                }
+                OpenRequest::Own(_) => false,
+            });
+            if let Some((number, _)) = found {
+                worker.input.push(message::cancellation(&json!(number)));
+                return;
+            }
+        }
+    }
+
+    /// Takes a client's answer to a request of an agent. Only the first counts.
+    fn take_answer(&self, state: &mut HubState, connection: &ConnectionId, id: &RequestId, message: &Bytes) {
+        let RequestId::Str(id) = id else { return };
+        let Some(request) = state.agent_requests.get(&**id) else { return };
+        let (Some(found), Some(open)) =
+            (state.connections.get(connection), state.sessions.get(&request.session))
+        else {
+            return;
+        };
+        let is_asked = request.target.as_ref().is_none_or(|target| found.ids.contains(target));
+        if !is_asked || !found.principal.may_use(&open.principal) {
+            return;
+        }
+        let principal = found.principal.name.clone();
+        let PeekedMessage::Response { id: raw, .. } = peek(message) else { return };
+        let Some(request) = state.agent_requests.remove(&**id) else { return };
+        let answer: Bytes = replace_id(message, raw, &json!(request.id).to_string()).into();
+        if let Some(worker) = state.workers.get_mut(&request.worker) {
+            worker.agent_requests.remove(&request.id);
+            worker.input.push(answer);
+        }
+        if request.is_question {
+            tracing::info!(session = %request.session, principal, method = request.method, "a question was answered");
+            self.withdraw(state, id, &request, Some(connection));
+        }
+    }
+
+    /// Tells clients that a request of an agent needs no answer any more, except the one that answered it.
+    pub(super) fn withdraw(
+        &self,
+        state: &mut HubState,
+        id: &str,
+        request: &AgentRequest,
+        answered_by: Option<&ConnectionId>,
+    ) {
+        if request.seq.is_none() {
+            return;
+        }
+        let recipient = match (&request.target, answered_by) {
+            (Some(target), _) => Recipient::Only(target.clone()),
+            (None, Some(connection)) => Recipient::AllBut(connection.clone()),
+            (None, None) => Recipient::All,
+        };
+        self.log.append(
+            &request.session,
+            EventKind::Withdrawal,
+            recipient,
+            message::cancellation(&json!(id)),
+        );
+        if let Some(session) = state.sessions.get_mut(&request.session) {
+            session.pending.questions.retain(|question| question != id);
+            self.save_pending(&request.session, session);
+        }
+    }
+
+    /// Denies a question that no user answered in time, or fails a request that no client could serve.
+    pub(super) fn expire_request(&self, id: &str) {
+        let mut state = self.lock();
+        let Some(request) = state.agent_requests.remove(id) else { return };
+        let answer = if request.is_question {
+            self.metrics.add_expired_question();
+            tracing::warn!(session = %request.session, method = request.method, "no user answered: denied");
+            let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+            message::result(&request.id, &message::denial(&request.method, &asked["params"]))
+        } else {
+            let why = format!("no client that offers {} is connected to this session", request.method);
+            message::error(&request.id, message::INTERNAL, &why)
+        };
+        if let Some(worker) = state.workers.get_mut(&request.worker) {
+            worker.agent_requests.remove(&request.id);
+            worker.input.push(answer);
+        }
+        self.withdraw(&mut state, id, &request, None);
+    }
+
+    /// Sends a response to a client's request: as an event of its session, or on the connection's own stream.
+    pub(super) fn respond(
+        &self,
+        state: &mut HubState,
+        connection: &ConnectionId,
+        session: Option<&SessionId>,
+        id: &RequestId,
+        response: Bytes,
+    ) {
+        if let Some(session) = session {
+            let recipient = Recipient::Only(connection.clone());
+            if self.log.append(session, EventKind::Response, recipient, response.clone()).is_some() {
+                if let Some(open) = state.sessions.get_mut(session) {
+                    let id = json!(id);
+                    open.pending.requests.retain(|(of, request)| (of, request) != (connection, &id));
+                    self.save_pending(session, open);
+                }
+                return;
+            }
+        }
+        self.push(state, connection, OutboxItem::Message(response));
+    }
+
+    /// Adds to what is sent on a connection's own stream.
+    pub(super) fn push(&self, state: &HubState, connection: &ConnectionId, item: OutboxItem) {
+        if let Some(connection) = state.connections.get(connection) {
+            connection.outbox.push(item);
+        }
+    }
+}
+
+/// Returns the error for a session that does not exist, or that the client must not know of.
+pub(super) fn unknown_session(id: &RequestId, session: &str) -> Bytes {
+    let why = format!("there is no session {session}; `session/list` lists yours");
+    message::error(id, message::NOT_FOUND, &why)
+}
+
+/// Returns what a client is told when it opens a session that exists.
+fn setup_for_client(session: &Session) -> Value {
+    let mut setup = session.setup.clone();
+    if let Some(members) = setup.as_object_mut() {
+        members.remove("sessionId");
+    }
+    if setup.is_null() { json!({}) } else { setup }
+}

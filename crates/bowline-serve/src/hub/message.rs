@@ -1,0 +1,168 @@
+//! JSON-RPC messages that the server itself makes, and small changes to those it forwards.
+
+use std::path::{Path, PathBuf};
+
+use bowline_protocol::schema::v1::RequestId;
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// The error code of an unknown session.
+pub(crate) const NOT_FOUND: i64 = -32002;
+/// The error code of a request that cannot be accepted.
+pub(crate) const INVALID_PARAMS: i64 = -32602;
+/// The error code of an unknown method.
+pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
+/// The error code of a failure inside of the server or the agent.
+pub(crate) const INTERNAL: i64 = -32603;
+/// The error code of a server that cannot take more.
+pub(crate) const OVERLOADED: i64 = -32001;
+/// The longest title made from a prompt, in characters.
+const MAX_TITLE_CHARS: usize = 80;
+
+/// Returns a response with a result.
+pub(crate) fn result(id: &RequestId, result: &Value) -> Bytes {
+    json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string().into()
+}
+
+/// Returns a response with an error.
+pub(crate) fn error(id: &RequestId, code: i64, message: &str) -> Bytes {
+    error_value(id, &json!({ "code": code, "message": message }))
+}
+
+/// Returns a response with an error that a peer sent.
+pub(crate) fn error_value(id: &RequestId, error: &Value) -> Bytes {
+    json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string().into()
+}
+
+/// Returns a request.
+pub(crate) fn request(id: u64, method: &str, params: &Value) -> Bytes {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string().into()
+}
+
+/// Returns a notification.
+pub(crate) fn notification(method: &str, params: &Value) -> Bytes {
+    json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string().into()
+}
+
+/// Returns the notification that cancels a request.
+pub(crate) fn cancellation(request: &Value) -> Bytes {
+    notification("$/cancel_request", &json!({ "requestId": request }))
+}
+
+/// Returns a message as one line: a peer may send it with line breaks between its members.
+pub(crate) fn one_line(message: Bytes) -> Bytes {
+    if memchr::memchr2(b'\n', b'\r', &message).is_none() {
+        return message;
+    }
+    // JSON has no line breaks inside of texts.
+    message.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect()
+}
+
+/// Returns the answer to a question that no user answered.
+pub(crate) fn denial(method: &str, params: &Value) -> Value {
+    if method != "session/request_permission" {
+        return json!({ "action": "cancel" });
+    }
+    let options = params["options"].as_array().map_or(&[][..], Vec::as_slice);
+    let option = ["reject_once", "reject_always"]
+        .iter()
+        .find_map(|kind| options.iter().find(|option| option["kind"] == *kind));
+    match option {
+        Some(option) => json!({ "outcome": { "outcome": "selected", "optionId": option["optionId"] } }),
+        None => json!({ "outcome": { "outcome": "cancelled" } }),
+    }
+}
+
+/// Returns the updates that show a prompt to the other clients of a session.
+pub(crate) fn prompt_updates(session: &str, params: &Value) -> Vec<Bytes> {
+    let blocks = params["prompt"].as_array().map_or(&[][..], Vec::as_slice);
+    let update = |content| {
+        let update = json!({ "sessionUpdate": "user_message_chunk", "content": content });
+        notification("session/update", &json!({ "sessionId": session, "update": update }))
+    };
+    blocks.iter().map(update).collect()
+}
+
+/// Returns a title made from a prompt: its first line of text, shortened.
+pub(crate) fn title_of_prompt(params: &Value) -> Option<String> {
+    let blocks = params["prompt"].as_array()?;
+    let text = blocks.iter().find_map(|block| block["text"].as_str())?;
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let mut title: String = line.chars().take(MAX_TITLE_CHARS).collect();
+    if line.chars().count() > MAX_TITLE_CHARS {
+        title.push('…');
+    }
+    Some(title)
+}
+
+/// Applies an update of the agent to what a client is told when it opens the session. Returns whether that changed it.
+pub(crate) fn apply_update(setup: &mut Value, update: &Value) -> bool {
+    let target = match update["sessionUpdate"].as_str() {
+        Some("current_mode_update") => setup
+            .get_mut("modes")
+            .and_then(|modes| modes.get_mut("currentModeId"))
+            .zip(update.get("currentModeId")),
+        Some("config_option_update") => setup.get_mut("configOptions").zip(update.get("configOptions")),
+        _ => None,
+    };
+    set_if_different(target)
+}
+
+/// Applies a client's successful request to what a client is told when it opens the session. Returns whether that
+/// changed it.
+pub(crate) fn apply_request(setup: &mut Value, method: &str, params: &Value, result: &Value) -> bool {
+    let target = match method {
+        "session/set_mode" => {
+            setup.get_mut("modes").and_then(|modes| modes.get_mut("currentModeId")).zip(params.get("modeId"))
+        }
+        "session/set_model" => setup
+            .get_mut("models")
+            .and_then(|models| models.get_mut("currentModelId"))
+            .zip(params.get("modelId")),
+        "session/set_config_option" => setup.get_mut("configOptions").zip(result.get("configOptions")),
+        _ => None,
+    };
+    set_if_different(target)
+}
+
+fn set_if_different(target: Option<(&mut Value, &Value)>) -> bool {
+    match target {
+        Some((old, new)) if old != new => {
+            new.clone_into(old);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Why a session's directory is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DirectoryError {
+    #[error("cwd must be an absolute path on the server")]
+    NotAbsolute,
+    #[error("the server cannot use the directory {0}: {1}")]
+    Unusable(String, std::io::Error),
+    #[error("the directory {0} is outside of what this server offers: {1}")]
+    Outside(String, String),
+}
+
+/// Checks that a directory exists and lies below a root, links resolved.
+pub(crate) fn check_directory(cwd: &str, roots: &[PathBuf]) -> Result<PathBuf, DirectoryError> {
+    if !Path::new(cwd).is_absolute() {
+        return Err(DirectoryError::NotAbsolute);
+    }
+    let outside = || {
+        let roots: Vec<_> = roots.iter().map(|root| root.display().to_string()).collect();
+        DirectoryError::Outside(cwd.to_owned(), roots.join(", "))
+    };
+    let resolved = match Path::new(cwd).canonicalize() {
+        Ok(resolved) => resolved,
+        // What exists outside is not revealed.
+        Err(_) if !roots.iter().any(|root| Path::new(cwd).starts_with(root)) => return Err(outside()),
+        Err(error) => return Err(DirectoryError::Unusable(cwd.to_owned(), error)),
+    };
+    if roots.iter().any(|root| resolved.starts_with(root)) { Ok(resolved) } else { Err(outside()) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+use expect_test::expect;
+
+use super::*;
+
+#[test]
+fn questions_without_an_answer_are_denied() {
+    let permission = |kinds: &[&str]| {
+        let options: Vec<_> =
+            kinds.iter().map(|kind| json!({ "optionId": format!("id-{kind}"), "kind": kind })).collect();
+        denial("session/request_permission", &json!({ "options": options })).to_string()
+    };
+    let denials = [
+        permission(&["allow_once", "reject_always", "reject_once"]),
+        permission(&["allow_once", "reject_always"]),
+        permission(&["allow_once"]),
+        denial("session/request_permission", &json!(null)).to_string(),
+        denial("elicitation/create", &json!({})).to_string(),
+    ];
+    expect![[r#"
+        {"outcome":{"outcome":"selected","optionId":"id-reject_once"}}
+        {"outcome":{"outcome":"selected","optionId":"id-reject_always"}}
+        {"outcome":{"outcome":"cancelled"}}
+        {"outcome":{"outcome":"cancelled"}}
+        {"action":"cancel"}
+    "#]]
+    .assert_eq(&(denials.join("\n") + "\n"));
+}
+
+#[test]
+fn the_setup_follows_changes() {
+    let mut setup = json!({ "modes": { "currentModeId": "a" }, "models": { "currentModelId": "x" }, "configOptions": [1] });
+    assert!(apply_update(
+        &mut setup,
+        &json!({ "sessionUpdate": "current_mode_update", "currentModeId": "b" })
+    ));
+    assert!(!apply_update(
+        &mut setup,
+        &json!({ "sessionUpdate": "current_mode_update", "currentModeId": "b" })
+    ));
+    assert!(!apply_update(&mut setup, &json!({ "sessionUpdate": "plan", "entries": [] })));
+    assert!(apply_update(
+        &mut setup,
+        &json!({ "sessionUpdate": "config_option_update", "configOptions": [2] })
+    ));
+    assert!(apply_request(&mut setup, "session/set_mode", &json!({ "modeId": "c" }), &json!({})));
+    assert!(apply_request(&mut setup, "session/set_model", &json!({ "modelId": "y" }), &json!({})));
+    assert!(apply_request(
+        &mut setup,
+        "session/set_config_option",
+        &json!({}),
+        &json!({ "configOptions": [3] })
+    ));
+    assert!(!apply_request(&mut setup, "session/prompt", &json!({}), &json!({ "stopReason": "end_turn" })));
+    expect![[r#"{"modes":{"currentModeId":"c"},"models":{"currentModelId":"y"},"configOptions":[3]}"#]]
+        .assert_eq(&setup.to_string());
+    assert!(!apply_request(&mut json!({}), "session/set_mode", &json!({ "modeId": "c" }), &json!({})));
+}
+
+#[test]
+fn titles_are_the_first_line_of_a_prompt() {
+    let title = |prompt: Value| title_of_prompt(&json!({ "prompt": prompt }));
+    assert_eq!(
+        title(json!([{ "type": "image" }, { "type": "text", "text": "\n  Fix it \nnow" }])).unwrap(),
+        "Fix it"
+    );
+    assert_eq!(title(json!([{ "type": "text", "text": "é".repeat(100) }])).unwrap().chars().count(), 81);
+    assert_eq!(title(json!([{ "type": "text", "text": " " }])), None);
+}
+
+#[test]
+fn line_breaks_between_members_become_spaces() {
+    assert_eq!(one_line(Bytes::from_static(b"{\r\n \"a\": 1\n}")), "{   \"a\": 1 }");
+}
+
+#[test]
+fn directories_below_a_root_only() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path().canonicalize().unwrap();
+    let root = place.join("root");
+    std::fs::create_dir_all(root.join("project")).unwrap();
+    std::fs::create_dir(place.join("secret")).unwrap();
+    std::os::unix::fs::symlink(place.join("secret"), root.join("escape")).unwrap();
+    let roots = [root.clone()];
+    let check = |path: &str| match check_directory(path, &roots) {
+        Ok(path) => path.display().to_string(),
+        Err(error) => error.to_string(),
+    };
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let table = [
+        text(&root.join("project")),
+        text(&root),
+        text(&root.join("project/../../secret")),
+        text(&root.join("escape")),
+        text(&place.join("secret")),
+        text(&place.join("absent")),
+        text(&root.join("absent")),
+        text(&place.join("root2")),
+        "relative".to_owned(),
+    ]
+    .map(|path| format!("{path}: {}\n", check(&path)))
+    .concat()
+    .replace(&text(&place), "");
+    expect![[r"
+        /root/project: /root/project
+        /root: /root
+        /root/project/../../secret: the directory /root/project/../../secret is outside of what this server offers: /root
+        /root/escape: the directory /root/escape is outside of what this server offers: /root
+        /secret: the directory /secret is outside of what this server offers: /root
+        /absent: the directory /absent is outside of what this server offers: /root
+        /root/absent: the server cannot use the directory /root/absent: No such file or directory (os error 2)
+        /root2: the directory /root2 is outside of what this server offers: /root
+        relative: cwd must be an absolute path on the server
+    "]]
+    .assert_eq(&table);
+}

@@ -1,0 +1,266 @@
+//! Connecting a client, and starting and ending the agents that serve clients.
+
+use super::*;
+use bowline_protocol::remote::resumed_connection;
+use tokio::sync::oneshot;
+use worker::{LineQueue, LineReader, OpenRequest};
+
+/// How long an agent may take to answer `initialize`.
+const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long an agent may take to end after its input is closed.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an agent may take to exit after it has closed its output.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Why a client could not be connected.
+#[derive(Debug)]
+pub enum ConnectError {
+    /// The message was not accepted.
+    Receive(ReceiveError),
+    /// The agent refused: the response for the client.
+    Refused(Bytes),
+}
+
+impl Hub {
+    /// Connects a client that sent `initialize`, under an id that no other connection has. Returns the response. A client
+    /// with merged streams gets everything on one.
+    ///
+    /// # Errors
+    /// Fails if the message is not `initialize`, if the principal has too many connections, or if the agent does not
+    /// start.
+    pub async fn connect(
+        self: &Arc<Self>,
+        principal: &Principal,
+        message: &[u8],
+        has_merged_streams: bool,
+        connection: ConnectionId,
+    ) -> Result<Bytes, ConnectError> {
+        let invalid = |why: &str| ConnectError::Receive(ReceiveError::Invalid(why.to_owned()));
+        let message: Value = serde_json::from_slice(message).map_err(|_| invalid("this is not JSON"))?;
+        let id: RequestId = match serde_json::from_value(message["id"].clone()) {
+            Ok(id) if message["method"] == "initialize" && id != RequestId::Null => id,
+            _ => return Err(invalid("the first message of a connection must be the request `initialize`")),
+        };
+        let params = &message["params"];
+        let capabilities = params["clientCapabilities"].clone();
+        {
+            let state = self.lock();
+            if state.is_draining {
+                return Err(ConnectError::Receive(ReceiveError::Draining));
+            }
+            let own =
+                state.connections.values().filter(|other| other.principal.name == principal.name).count();
+            if own >= self.options.max_connections {
+                return Err(ConnectError::Receive(ReceiveError::Overloaded(format!(
+                    "{} has {own} connections already: close some",
+                    principal.name
+                ))));
+            }
+        }
+        let key = WorkerKey { principal: principal.name.clone(), capabilities: capabilities.to_string() };
+        let worker = self
+            .ensure_worker(&key, principal, params)
+            .await
+            .map_err(|why| ConnectError::Refused(message::error(&id, message::INTERNAL, &why)))?;
+        let mut state = self.lock();
+        let mut ids = vec![connection.clone()];
+        if let Some(earlier) = resumed_connection(params) {
+            // What was addressed to the earlier connection is sent to this one; only sessions that the principal may
+            // see are sent at all.
+            ids.push(earlier.into());
+        }
+        let description = state.workers.get(&worker).map(|worker| describe(&worker.description));
+        let Some(description) = description else {
+            return Err(ConnectError::Refused(message::error(
+                &id,
+                message::INTERNAL,
+                "the agent ended at once",
+            )));
+        };
+        state.connections.insert(
+            connection.clone(),
+            Connection {
+                principal: principal.clone(),
+                capabilities,
+                worker_key: key,
+                ids,
+                outbox: Arc::default(),
+                attached: HashMap::new(),
+                attach_changed: Arc::default(),
+                session_streams: HashMap::new(),
+                has_merged_streams,
+                seen: SeenRequests::default(),
+                idle_since: Instant::now(),
+                open_streams: 0,
+            },
+        );
+        tracing::info!(principal = principal.name, %connection, "a client connected");
+        Ok(message::result(&id, &description))
+    }
+
+    /// Returns the agent for a key, and starts it if necessary.
+    pub(super) async fn ensure_worker(
+        self: &Arc<Self>,
+        key: &WorkerKey,
+        principal: &Principal,
+        initialize: &Value,
+    ) -> Result<WorkerId, String> {
+        let _one_at_a_time = self.starts.lock().await;
+        if let Some(worker) = self.lock().worker_ids.get(key) {
+            return Ok(*worker);
+        }
+        let streams = self.launcher.launch(principal).await?;
+        self.metrics.add_agent_start();
+        let input = Arc::new(LineQueue::default());
+        let id = {
+            let mut state = self.lock();
+            state.last_worker += 1;
+            let id = state.last_worker;
+            state.workers.insert(id, Worker::new(key.clone(), Arc::clone(&input)));
+            id
+        };
+        tokio::spawn(Arc::clone(self).serve_worker(id, input, streams));
+        let mut params = initialize.clone();
+        if let Some(params) = params.as_object_mut() {
+            // An extension between the client and this server.
+            params.remove("_meta");
+        }
+        let answer = self.call(id, "initialize", &params)?;
+        let description = match tokio::time::timeout(INITIALIZE_TIMEOUT, answer).await {
+            Ok(Ok(Ok(description))) => description,
+            Ok(Ok(Err(error))) => {
+                self.end_worker(id, "the agent did not start");
+                let why = error["message"].as_str().unwrap_or("no reason was given").to_owned();
+                return Err(format!("the agent refused to start: {why}"));
+            }
+            Ok(Err(_)) => {
+                return Err("the agent ended while it was starting: see the server's log".to_owned());
+            }
+            Err(_) => {
+                self.end_worker(id, "the agent did not start");
+                let limit = INITIALIZE_TIMEOUT.as_secs();
+                return Err(format!("the agent did not answer `initialize` within {limit} seconds"));
+            }
+        };
+        let mut state = self.lock();
+        let Some(worker) = state.workers.get_mut(&id) else {
+            return Err("the agent ended at once".to_owned());
+        };
+        worker.description = Arc::new(description);
+        state.worker_ids.insert(key.clone(), id);
+        Ok(id)
+    }
+
+    /// Sends a request of the server's own to an agent.
+    pub(super) fn call(
+        &self,
+        worker: WorkerId,
+        method: &str,
+        params: &Value,
+    ) -> Result<oneshot::Receiver<Result<Value, Value>>, String> {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.lock();
+        let worker = state.workers.get_mut(&worker).ok_or("the agent has ended")?;
+        let id = worker.add_request(OpenRequest::Own(sender));
+        if !worker.input.push(message::request(id, method, params)) {
+            worker.open.remove(&id);
+            return Err("the agent does not read its input".to_owned());
+        }
+        Ok(receiver)
+    }
+
+    /// Reads and writes an agent's pipes until it ends.
+    async fn serve_worker(self: Arc<Self>, id: WorkerId, input: Arc<LineQueue>, streams: AgentStreams) {
+        let AgentStreams { reader, writer, exit, process } = streams;
+        let write = async {
+            input.write_to(writer).await;
+            // Its input is closed now, and it should end.
+            tokio::time::sleep(END_TIMEOUT).await;
+        };
+        tokio::pin!(write);
+        let mut reader = LineReader::new(reader);
+        loop {
+            let lines = tokio::select! {
+                lines = reader.next() => lines,
+                () = &mut write => break,
+            };
+            if lines.is_empty() {
+                break;
+            }
+            for line in lines {
+                self.route_agent_line(id, &line);
+            }
+            // The agent's input is written meanwhile: it may read before it goes on.
+            tokio::select! {
+                () = self.log.wait_for_room() => {}
+                () = &mut write => break,
+            }
+        }
+        let how = tokio::time::timeout(EXIT_TIMEOUT, exit).await;
+        let how =
+            how.unwrap_or_else(|_| "the agent closed its output; the session can be opened again".to_owned());
+        drop(process);
+        let is_unexpected = self.lock().workers.contains_key(&id);
+        if is_unexpected {
+            self.metrics.add_agent_exit();
+            tracing::warn!(worker = id, how, "an agent ended");
+        }
+        self.end_worker(id, &how);
+    }
+
+    /// Forgets an agent and closes its input. Its open requests are answered, and its sessions can be opened again.
+    pub(super) fn end_worker(&self, id: WorkerId, how: &str) {
+        let mut state = self.lock();
+        let Some(worker) = state.workers.remove(&id) else { return };
+        worker.input.close();
+        if state.worker_ids.get(&worker.key) == Some(&id) {
+            state.worker_ids.remove(&worker.key);
+        }
+        let requests: Vec<String> = worker.agent_requests.into_values().collect();
+        for request in requests {
+            if let Some(request_state) = state.agent_requests.remove(&request) {
+                self.withdraw(&mut state, &request, &request_state, None);
+            }
+        }
+        for request in worker.open.into_values() {
+            match request {
+                OpenRequest::Client { connection, id, session, .. } => {
+                    let error = message::error(&id, message::INTERNAL, how);
+                    self.respond(&mut state, &connection, session.as_ref(), &id, error);
+                }
+                OpenRequest::NewSession { connection, id, .. } => {
+                    let error = message::error(&id, message::INTERNAL, how);
+                    self.respond(&mut state, &connection, None, &id, error);
+                }
+                // The caller sees that the sender is gone.
+                OpenRequest::Own(_) => {}
+            }
+        }
+        for session in worker.sessions {
+            let generation = match state.sessions.get(&session) {
+                Some(Session { stage: Stage::Open(worker), generation, .. }) if *worker == id => *generation,
+                _ => continue,
+            };
+            state.sessions.remove(&session);
+            let log = Arc::clone(&self.log);
+            // After what was just appended.
+            self.log.after_commit(move || log.close(&session, generation));
+        }
+    }
+
+    /// Forgets a session that another server has acquired, and stops its work here.
+    pub(super) fn lose_session(&self, session: &SessionId, generation: u64) {
+        let mut state = self.lock();
+        if state.sessions.get(session).is_none_or(|session| session.generation != generation) {
+            return;
+        }
+        tracing::warn!(%session, "another server has this session now");
+        if let Some(Session { stage: Stage::Open(worker), .. }) = state.sessions.remove(session)
+            && let Some(worker) = state.workers.get_mut(&worker)
+        {
+            worker.sessions.remove(session);
+            worker.input.push(message::notification("session/cancel", &json!({ "sessionId": session })));
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! What a client is sent: the stream of its connection, the stream of a session, or everything on one stream.
+
+use super::*;
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::Notify;
+
+use crate::log::Subscription;
+use crate::store::StoreError;
+
+/// A message on a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamMessage {
+    /// The number by which a client continues; `None` for one that is sent again.
+    pub id: Option<u64>,
+    /// The message.
+    pub body: Bytes,
+}
+
+/// Counts a stream of a connection for as long as it is open.
+struct OpenStream {
+    hub: Arc<Hub>,
+    connection: ConnectionId,
+}
+
+impl OpenStream {
+    fn new(hub: &Arc<Hub>, state: &mut HubState, connection: &ConnectionId) -> Option<Self> {
+        state.connections.get_mut(connection)?.open_streams += 1;
+        Some(Self { hub: Arc::clone(hub), connection: connection.clone() })
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        if let Some(connection) = self.hub.lock().connections.get_mut(&self.connection) {
+            connection.open_streams -= 1;
+            connection.idle_since = Instant::now();
+        }
+    }
+}
+
+impl Hub {
+    /// Opens the stream of a connection, after the last message that the client has. An earlier one ends.
+    ///
+    /// # Errors
+    /// Fails if the connection is unknown.
+    pub fn open_connection_stream(
+        self: &Arc<Self>,
+        connection: &ConnectionId,
+        last_event: Option<u64>,
+    ) -> Result<ConnectionStream, ReceiveError> {
+        let mut state = self.lock();
+        let open = OpenStream::new(self, &mut state, connection).ok_or(ReceiveError::UnknownConnection)?;
+        let found = state.connections.get(connection).ok_or(ReceiveError::UnknownConnection)?;
+        let outbox = Arc::clone(&found.outbox);
+        let (reader, cursor) = outbox.begin(last_event);
+        Ok(ConnectionStream { open, outbox, reader, cursor, history: None })
+    }
+
+    /// Opens the stream of a session for a connection, after the last event that the client has. An earlier one ends.
+    /// Without a last event it begins once the client has opened the session.
+    ///
+    /// # Errors
+    /// Fails if the connection is unknown.
+    pub async fn open_session_stream(
+        self: &Arc<Self>,
+        connection: &ConnectionId,
+        session: &SessionId,
+        last_event: Option<u64>,
+    ) -> Result<SessionStream, ReceiveError> {
+        let principal = self.principal_of(connection).ok_or(ReceiveError::UnknownConnection)?;
+        if let Some(after) = last_event {
+            let stored = self.store.session(session).await;
+            let stored = stored.map_err(|error| ReceiveError::Overloaded(error.to_string()))?;
+            if stored.is_some_and(|stored| principal.may_see(&stored.principal)) {
+                let attachment = Attachment { after, history_until: 0, held_response: None };
+                self.attach(&mut self.lock(), connection, session, attachment);
+            }
+        }
+        let mut state = self.lock();
+        let open = OpenStream::new(self, &mut state, connection).ok_or(ReceiveError::UnknownConnection)?;
+        state.last_stream += 1;
+        let number = state.last_stream;
+        let found = state.connections.get_mut(connection).ok_or(ReceiveError::UnknownConnection)?;
+        found.session_streams.insert(session.clone(), number);
+        let changed = Arc::clone(&found.attach_changed);
+        changed.notify_waiters();
+        Ok(SessionStream { open, session: session.clone(), number, changed, position: None })
+    }
+
+    /// Opens one stream for everything, for a connection that has just been made.
+    ///
+    /// # Errors
+    /// Fails if the connection is unknown.
+    pub fn open_merged_stream(
+        self: &Arc<Self>,
+        connection: &ConnectionId,
+    ) -> Result<MergedStream, ReceiveError> {
+        let own = self.open_connection_stream(connection, None)?;
+        Ok(MergedStream { own, sessions: FuturesUnordered::new(), current: HashMap::new(), last: 0 })
+    }
+
+    /// Returns the messages for a connection among some events.
+    fn messages_of(&self, connection: &str, session: &SessionId, events: &[Event]) -> Vec<StreamMessage> {
+        let message = |event: &Event| {
+            Some(StreamMessage { id: Some(event.seq), body: self.deliverable(connection, session, event)? })
+        };
+        events.iter().filter_map(message).collect()
+    }
+}
+
+/// The stream of a connection.
+pub struct ConnectionStream {
+    open: OpenStream,
+    outbox: Arc<Outbox>,
+    reader: u64,
+    cursor: u64,
+    // A history that is being sent, and its last event.
+    history: Option<(Subscription, u64)>,
+}
+
+/// What a connection's stream has next.
+enum OwnStep {
+    Messages(Vec<StreamMessage>),
+    Subscribe(SessionId, u64),
+    End,
+}
+
+impl ConnectionStream {
+    /// Waits for messages; `None` at the end.
+    pub async fn next(&mut self) -> Option<Vec<StreamMessage>> {
+        loop {
+            match self.step().await {
+                OwnStep::Messages(messages) => return Some(messages),
+                // The session has a stream of its own.
+                OwnStep::Subscribe(..) => {}
+                OwnStep::End => return None,
+            }
+        }
+    }
+
+    /// Waits for the next step. Nothing is lost if it is dropped while it waits.
+    async fn step(&mut self) -> OwnStep {
+        loop {
+            if let Some((subscription, until)) = &mut self.history {
+                let Ok(events) = subscription.next().await else { return OwnStep::End };
+                let until = *until;
+                let is_done = subscription.cursor() >= until;
+                let session = subscription.session().clone();
+                let events: Vec<Event> = events.into_iter().filter(|event| event.seq <= until).collect();
+                if is_done {
+                    self.history = None;
+                }
+                let messages = self.open.hub.messages_of(&self.open.connection, &session, &events);
+                let unnumbered = messages.into_iter().map(|message| StreamMessage { id: None, ..message });
+                return OwnStep::Messages(unnumbered.collect());
+            }
+            match self.outbox.next(self.reader, self.cursor).await {
+                OutboxStep::End => return OwnStep::End,
+                OutboxStep::Send(number, item) => {
+                    self.cursor = number;
+                    match item {
+                        OutboxItem::Message(body) => {
+                            return OwnStep::Messages(vec![StreamMessage { id: Some(number), body }]);
+                        }
+                        OutboxItem::History { session, until } => {
+                            if until > 0 {
+                                self.history = Some((self.open.hub.log.subscribe(&session, 0), until));
+                            }
+                        }
+                        OutboxItem::Subscribe { session, after } => {
+                            return OwnStep::Subscribe(session, after);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The stream of a session, for one connection.
+pub struct SessionStream {
+    open: OpenStream,
+    session: SessionId,
+    number: u64,
+    changed: Arc<Notify>,
+    position: Option<Position>,
+}
+
+struct Position {
+    subscription: Subscription,
+    history_until: u64,
+    // Whether the response after the history, and the open requests, were sent.
+    is_caught_up: bool,
+}
+
+impl SessionStream {
+    /// Waits for messages; `None` at the end.
+    pub async fn next(&mut self) -> Option<Vec<StreamMessage>> {
+        let hub = Arc::clone(&self.open.hub);
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the look, so that no change is missed.
+            changed.as_mut().enable();
+            let attachment = {
+                let state = hub.lock();
+                let connection = state.connections.get(&self.open.connection)?;
+                if connection.session_streams.get(&self.session) != Some(&self.number) {
+                    return None;
+                }
+                connection.attached.get(&self.session).cloned()
+            };
+            let Some(attachment) = attachment else {
+                self.position = None;
+                changed.await;
+                continue;
+            };
+            let position = self.position.get_or_insert_with(|| Position {
+                subscription: hub.log.subscribe(&self.session, attachment.after),
+                history_until: attachment.history_until,
+                is_caught_up: false,
+            });
+            if attachment.history_until > position.history_until {
+                // The client loads the session again.
+                self.position = None;
+                continue;
+            }
+            let cursor = position.subscription.cursor();
+            if !position.is_caught_up && cursor >= position.history_until {
+                position.is_caught_up = true;
+                hub.release_response(&self.open.connection, &self.session);
+                let open = hub.open_requests(&self.open.connection, &self.session, cursor);
+                if !open.is_empty() {
+                    return Some(open.into_iter().map(|body| StreamMessage { id: None, body }).collect());
+                }
+            }
+            tokio::select! {
+                events = position.subscription.next() => {
+                    let messages = hub.messages_of(&self.open.connection, &self.session, &events.ok()?);
+                    if !messages.is_empty() {
+                        return Some(messages);
+                    }
+                }
+                () = changed => {}
+            }
+        }
+    }
+}
+
+impl Drop for SessionStream {
+    fn drop(&mut self) {
+        let is_current = {
+            let mut state = self.open.hub.lock();
+            let Some(connection) = state.connections.get_mut(&self.open.connection) else { return };
+            let is_current = connection.session_streams.get(&self.session) == Some(&self.number);
+            if is_current {
+                connection.session_streams.remove(&self.session);
+                // A client that comes back without a number gets what follows what was sent.
+                if let (Some(attachment), Some(position)) =
+                    (connection.attached.get_mut(&self.session), &self.position)
+                {
+                    attachment.after = attachment.after.max(position.subscription.cursor());
+                }
+            }
+            is_current
+        };
+        if is_current {
+            // The response must not wait for a stream that is gone.
+            self.open.hub.release_response(&self.open.connection, &self.session);
+        }
+    }
+}
+
+impl Hub {
+    /// Sends the response that waited for a session's history.
+    fn release_response(&self, connection: &ConnectionId, session: &SessionId) {
+        let mut state = self.lock();
+        let found = state.connections.get_mut(connection);
+        let attachment = found.and_then(|found| found.attached.get_mut(session));
+        if let Some(response) = attachment.and_then(|attachment| attachment.held_response.take()) {
+            self.push(&state, connection, OutboxItem::Message(response));
+        }
+    }
+}
+
+type NextEvents = BoxFuture<'static, (u64, Subscription, Result<Vec<Event>, StoreError>)>;
+
+/// Everything for one connection on one stream.
+pub struct MergedStream {
+    own: ConnectionStream,
+    sessions: FuturesUnordered<NextEvents>,
+    // The newest subscription to each session, by number.
+    current: HashMap<SessionId, u64>,
+    last: u64,
+}
+
+impl MergedStream {
+    /// Waits for messages; `None` at the end. Nothing is lost if it is dropped while it waits.
+    pub async fn next(&mut self) -> Option<Vec<StreamMessage>> {
+        let hub = Arc::clone(&self.own.open.hub);
+        loop {
+            let connection = self.own.open.connection.clone();
+            tokio::select! {
+                step = self.own.step() => match step {
+                    OwnStep::End => return None,
+                    OwnStep::Messages(messages) => return Some(messages),
+                    OwnStep::Subscribe(session, after) => {
+                        self.last += 1;
+                        self.current.insert(session.clone(), self.last);
+                        let subscription = hub.log.subscribe(&session, after);
+                        self.sessions.push(next_events(self.last, subscription));
+                        let open = hub.open_requests(&connection, &session, after);
+                        if !open.is_empty() {
+                            return Some(open.into_iter().map(|body| StreamMessage { id: None, body }).collect());
+                        }
+                    }
+                },
+                Some((number, subscription, events)) = self.sessions.next() => {
+                    let session = subscription.session().clone();
+                    let is_attached =
+                        hub.lock().connections.get(&connection)?.attached.contains_key(&session);
+                    if self.current.get(&session) != Some(&number) {
+                        continue;
+                    }
+                    if !is_attached {
+                        self.current.remove(&session);
+                        continue;
+                    }
+                    let messages = hub.messages_of(&connection, &session, &events.ok()?);
+                    self.sessions.push(next_events(number, subscription));
+                    if !messages.is_empty() {
+                        return Some(messages);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn next_events(number: u64, mut subscription: Subscription) -> NextEvents {
+    Box::pin(async move {
+        let events = subscription.next().await;
+        (number, subscription, events)
+    })
+}
+
+macro_rules! debug_as_name {
+    ($($name:ident),*) => {$(
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+debug_as_name!(ConnectionStream, SessionStream, MergedStream);

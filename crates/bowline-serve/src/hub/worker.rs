@@ -1,0 +1,300 @@
+//! A running agent, which serves the sessions of one principal's clients with equal capabilities.
+
+use std::any::Any;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use bowline_protocol::schema::v1::RequestId;
+use bytes::{Buf as _, Bytes, BytesMut};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{Notify, oneshot};
+
+use crate::event::{ConnectionId, SessionId};
+use crate::token::Principal;
+
+/// The most bytes that wait for an agent that does not read.
+const MAX_QUEUED_BYTES: usize = 64 << 20;
+/// The longest line of an agent.
+const MAX_LINE_BYTES: usize = 64 << 20;
+/// How much is read from an agent at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// The most updates kept of sessions that are being created, and the size of each.
+const MAX_EARLY_UPDATES: usize = 256;
+const MAX_EARLY_BYTES: usize = 64 << 10;
+
+/// Starts agents.
+pub trait AgentLauncher: std::fmt::Debug + Send + Sync {
+    /// Starts an agent for a principal. The error says what to do.
+    fn launch(&self, principal: &Principal) -> BoxFuture<'_, Result<AgentStreams, String>>;
+}
+
+/// A started agent. Dropping `process` ends it.
+pub struct AgentStreams {
+    /// Its stdout.
+    pub reader: Box<dyn AsyncRead + Send + Unpin>,
+    /// Its stdin.
+    pub writer: Box<dyn AsyncWrite + Send + Unpin>,
+    /// Describes how it ended, once its stdout has.
+    pub exit: BoxFuture<'static, String>,
+    /// The process.
+    pub process: Box<dyn Any + Send>,
+}
+
+impl std::fmt::Debug for AgentStreams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentStreams").finish_non_exhaustive()
+    }
+}
+
+/// The number of a running agent.
+pub(super) type WorkerId = u64;
+
+/// What clients share an agent: the same principal, with the same capabilities.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct WorkerKey {
+    pub(super) principal: String,
+    pub(super) capabilities: String,
+}
+
+/// A running agent.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) key: WorkerKey,
+    pub(super) input: Arc<LineQueue>,
+    // The result of `initialize`.
+    pub(super) description: Arc<Value>,
+    pub(super) next_id: u64,
+    // The requests that the agent has not answered, by the id they have there.
+    pub(super) open: HashMap<u64, OpenRequest>,
+    // The agent's own open requests, by their id there, as the id they have here.
+    pub(super) agent_requests: HashMap<RequestId, String>,
+    pub(super) sessions: HashSet<SessionId>,
+    // Sessions that are being loaded: their updates repeat what the log has.
+    pub(super) loading: HashSet<SessionId>,
+    // Updates of sessions that are being created, which some agents send before they answer `session/new`.
+    pub(super) early_updates: Vec<(SessionId, Bytes)>,
+    pub(super) idle_since: Instant,
+}
+
+/// A request that an agent has not answered.
+#[derive(Debug)]
+pub(super) enum OpenRequest {
+    /// A client's request about a session, or about its connection.
+    Client {
+        connection: ConnectionId,
+        id: RequestId,
+        method: String,
+        session: Option<SessionId>,
+        params: Option<Value>,
+    },
+    /// A client's `session/new`.
+    NewSession { connection: ConnectionId, id: RequestId, cwd: std::path::PathBuf },
+    /// The server's own request. `Err` has the agent's error.
+    Own(oneshot::Sender<Result<Value, Value>>),
+}
+
+impl Worker {
+    pub(super) fn new(key: WorkerKey, input: Arc<LineQueue>) -> Self {
+        Self {
+            key,
+            input,
+            description: Arc::default(),
+            next_id: 0,
+            open: HashMap::new(),
+            agent_requests: HashMap::new(),
+            sessions: HashSet::new(),
+            loading: HashSet::new(),
+            early_updates: Vec::new(),
+            idle_since: Instant::now(),
+        }
+    }
+
+    /// Notes a request, and returns the id it has at the agent.
+    pub(super) fn add_request(&mut self, request: OpenRequest) -> u64 {
+        self.next_id += 1;
+        self.open.insert(self.next_id, request);
+        self.next_id
+    }
+
+    /// Keeps an update of a session that is being created, within limits.
+    pub(super) fn keep_early_update(&mut self, session: SessionId, update: &[u8]) {
+        let is_creating = self.open.values().any(|open| matches!(open, OpenRequest::NewSession { .. }));
+        if !is_creating {
+            self.early_updates.clear();
+        } else if self.early_updates.len() < MAX_EARLY_UPDATES && update.len() <= MAX_EARLY_BYTES {
+            self.early_updates.push((session, Bytes::copy_from_slice(update)));
+        }
+    }
+
+    /// Returns whether the agent can load a session again.
+    pub(super) fn can_load(&self) -> bool {
+        self.description["agentCapabilities"]["loadSession"] == true
+    }
+
+    /// Returns whether the agent can resume a session without its history.
+    pub(super) fn can_resume(&self) -> bool {
+        self.session_capability("resume")
+    }
+
+    /// Returns whether the agent offers something about sessions.
+    pub(super) fn session_capability(&self, name: &str) -> bool {
+        self.description["agentCapabilities"]["sessionCapabilities"]
+            .get(name)
+            .is_some_and(|value| !value.is_null())
+    }
+}
+
+/// Lines that wait to be written to an agent.
+#[derive(Debug, Default)]
+pub(super) struct LineQueue {
+    state: Mutex<LineQueueState>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct LineQueueState {
+    lines: VecDeque<Bytes>,
+    bytes: usize,
+    is_closed: bool,
+}
+
+impl LineQueue {
+    fn lock(&self) -> MutexGuard<'_, LineQueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a line without its line feed. Returns whether there was room.
+    pub(super) fn push(&self, line: Bytes) -> bool {
+        let mut state = self.lock();
+        if state.is_closed || state.bytes + line.len() > MAX_QUEUED_BYTES {
+            return false;
+        }
+        state.bytes += line.len();
+        state.lines.push_back(line);
+        drop(state);
+        self.changed.notify_one();
+        true
+    }
+
+    /// Closes the agent's input after what is queued.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_one();
+    }
+
+    /// Writes lines until the queue is closed or the agent no longer reads.
+    pub(super) async fn write_to(&self, mut writer: Box<dyn AsyncWrite + Send + Unpin>) {
+        loop {
+            let changed = self.changed.notified();
+            let (lines, is_closed) = {
+                let mut state = self.lock();
+                state.bytes = 0;
+                (std::mem::take(&mut state.lines), state.is_closed)
+            };
+            if lines.is_empty() {
+                if is_closed {
+                    return;
+                }
+                changed.await;
+                continue;
+            }
+            let mut batch = BytesMut::with_capacity(lines.iter().map(|line| line.len() + 1).sum());
+            for line in lines {
+                batch.extend_from_slice(&line);
+                batch.extend_from_slice(b"\n");
+            }
+            if writer.write_all(&batch).await.is_err() || writer.flush().await.is_err() {
+                self.close();
+                return;
+            }
+        }
+    }
+}
+
+/// The lines of an agent's output.
+pub(super) struct LineReader {
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    buffer: BytesMut,
+    // How much of the buffer has no line feed.
+    searched: usize,
+}
+
+impl LineReader {
+    pub(super) fn new(reader: Box<dyn AsyncRead + Send + Unpin>) -> Self {
+        Self { reader, buffer: BytesMut::new(), searched: 0 }
+    }
+
+    /// Waits for lines, and returns all that have arrived; none at the end, or after a line that is too long.
+    pub(super) async fn next(&mut self) -> Vec<Bytes> {
+        loop {
+            let mut lines = Vec::new();
+            while let Some(found) = memchr::memchr(b'\n', &self.buffer[self.searched..]) {
+                let mut line = self.buffer.split_to(self.searched + found).freeze();
+                self.buffer.advance(1);
+                self.searched = 0;
+                if line.last() == Some(&b'\r') {
+                    line.truncate(line.len() - 1);
+                }
+                if !line.is_empty() {
+                    lines.push(line);
+                }
+            }
+            self.searched = self.buffer.len();
+            if !lines.is_empty() {
+                return lines;
+            }
+            self.buffer.reserve(READ_BYTES);
+            let is_over = self.buffer.len() > MAX_LINE_BYTES;
+            if is_over || !self.reader.read_buf(&mut self.buffer).await.is_ok_and(|read| read > 0) {
+                return Vec::new();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_are_split_wherever_reads_end() {
+        let (mut theirs, ours) = tokio::io::duplex(7);
+        let write = tokio::spawn(async move {
+            theirs
+                .write_all(b"{\"a\":1}\n\r\n\n{\"long\":\"abcdefghij\"}\r\nx\nrest without an end")
+                .await
+                .unwrap();
+        });
+        let mut reader = LineReader::new(Box::new(ours));
+        let mut all = Vec::new();
+        loop {
+            let lines = reader.next().await;
+            if lines.is_empty() {
+                break;
+            }
+            all.extend(lines);
+        }
+        write.await.unwrap();
+        assert_eq!(all, ["{\"a\":1}", "{\"long\":\"abcdefghij\"}", "x"]);
+    }
+
+    #[tokio::test]
+    async fn a_queue_has_a_bound_and_an_end() {
+        let queue = LineQueue::default();
+        assert!(queue.push(Bytes::from(vec![b'x'; MAX_QUEUED_BYTES])));
+        assert!(!queue.push(Bytes::from_static(b"y")));
+        queue.close();
+        let (mut theirs, ours) = tokio::io::duplex(1 << 20);
+        let ((), read) = tokio::join!(queue.write_to(Box::new(ours)), async {
+            let mut read = Vec::new();
+            theirs.read_to_end(&mut read).await.unwrap();
+            read.len()
+        });
+        assert_eq!(read, MAX_QUEUED_BYTES + 1);
+        assert!(!queue.push(Bytes::from_static(b"y")), "closed");
+    }
+}

@@ -1,0 +1,188 @@
+//! What a server stores: sessions, their events, and the tokens of those who may use it.
+//!
+//! [`ServerStore`] is the interface. All changes go through [`ServerStore::commit`], in order and atomically, and a
+//! client is sent only what is committed: after a crash no client has seen what the store does not have.
+
+use std::path::PathBuf;
+
+use bowline_text::time::Timestamp;
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::event::{ConnectionId, Event, SessionId};
+use crate::token::StoredToken;
+
+mod sqlite;
+#[cfg(test)]
+mod tests;
+
+pub use sqlite::SqliteServerStore;
+
+/// The most bytes of events kept of one session. Beyond that, the oldest quarter is dropped.
+pub const MAX_SESSION_BYTES: u64 = 64 << 20;
+
+/// Why the store failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It cannot be read or written. The text says what to do.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Another token has the name.
+    #[error("there is a token named {0} already; remove it first, or choose another name")]
+    NameTaken(String),
+}
+
+/// The answer of a store.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// A session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredSession {
+    /// Its id.
+    pub id: SessionId,
+    /// The name of the principal that it belongs to.
+    pub principal: String,
+    /// Its directory.
+    pub cwd: PathBuf,
+    /// Its title.
+    pub title: Option<String>,
+    /// What the agent answered when the session was opened, with later changes: modes, models, options.
+    pub setup: Value,
+    /// What is not answered yet.
+    pub pending: PendingWork,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}
+
+/// What a session waits for. If the server dies, the next one answers it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingWork {
+    /// The requests of clients, as connection and JSON-RPC id.
+    pub requests: Vec<(ConnectionId, Value)>,
+    /// The ids of questions to users.
+    pub questions: Vec<String>,
+}
+
+impl PendingWork {
+    /// Returns whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.questions.is_empty()
+    }
+}
+
+/// A change to a session's row. Absent members stay as they are.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SessionChange {
+    /// The new title.
+    pub title: Option<String>,
+    /// The new setup.
+    pub setup: Option<Value>,
+    /// The new pending work.
+    pub pending: Option<PendingWork>,
+}
+
+/// A change to the store.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Mutation {
+    /// Creates a session, owned by this server in generation 1.
+    Create(Box<StoredSession>),
+    /// Appends consecutive events to a session of this server.
+    Append {
+        /// The session.
+        session: SessionId,
+        /// The generation in which this server acquired it.
+        generation: u64,
+        /// The events.
+        events: Vec<Event>,
+    },
+    /// Changes a session's row.
+    Update(SessionId, SessionChange),
+    /// Removes a session with its events. A missing one is not an error.
+    Delete(SessionId),
+}
+
+/// A session that a server has acquired.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AcquiredSession {
+    /// Its row.
+    pub session: StoredSession,
+    /// The generation, higher than every earlier one.
+    pub generation: u64,
+    /// The number of its last event.
+    pub last_seq: u64,
+}
+
+/// Which sessions to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionQuery {
+    /// Only those of this principal.
+    pub principal: Option<String>,
+    /// Only those of exactly this directory.
+    pub cwd: Option<PathBuf>,
+    /// Only those after this one: the last of an earlier page.
+    pub after: Option<(Timestamp, SessionId)>,
+    /// The most sessions to return.
+    pub limit: usize,
+}
+
+/// The store of a server.
+pub trait ServerStore: std::fmt::Debug + Send + Sync {
+    /// Makes changes, all or none, and returns the sessions that another server has acquired since; their changes
+    /// are left out.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be written.
+    fn commit(&self, mutations: Vec<Mutation>) -> StoreFuture<'_, Vec<SessionId>>;
+
+    /// Returns events after a number, in order: at least one if there is any, and then about `max_bytes`.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    fn events_after(&self, session: &SessionId, after: u64, max_bytes: usize) -> StoreFuture<'_, Vec<Event>>;
+
+    /// Acquires a session for this server; `None` if there is none.
+    ///
+    /// # Errors
+    /// Fails if another server has it, or if the store cannot be written.
+    fn acquire(&self, session: &SessionId) -> StoreFuture<'_, Option<AcquiredSession>>;
+
+    /// Returns a session.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    fn session(&self, id: &SessionId) -> StoreFuture<'_, Option<StoredSession>>;
+
+    /// Lists sessions, last changed first.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    fn sessions(&self, query: SessionQuery) -> StoreFuture<'_, Vec<StoredSession>>;
+
+    /// Adds a token.
+    ///
+    /// # Errors
+    /// Fails if its name is taken, or if the store cannot be written.
+    fn add_token(&self, token: StoredToken) -> StoreFuture<'_, ()>;
+
+    /// Returns the token with an id.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    fn token(&self, id: &str) -> StoreFuture<'_, Option<StoredToken>>;
+
+    /// Returns all tokens, by name.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be read.
+    fn tokens(&self) -> StoreFuture<'_, Vec<StoredToken>>;
+
+    /// Removes the token with a name, and returns whether there was one.
+    ///
+    /// # Errors
+    /// Fails if the store cannot be written.
+    fn remove_token(&self, name: &str) -> StoreFuture<'_, bool>;
+}

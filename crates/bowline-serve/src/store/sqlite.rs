@@ -1,0 +1,385 @@
+//! The store in one SQLite file, `serve.db`, for one server at a time.
+//!
+//! Commits survive a kill of the process at any moment. After a crash of the machine the last ones can be missing, as a
+//! whole and in order.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bowline_storage::clock::now;
+use bowline_storage::{
+    Database, DatabaseFile, DatabaseKind, Durability, FileLock, LockMode, NewerFormatPolicy, StorageError,
+    TransactionError,
+};
+use bowline_text::time::Timestamp;
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use tokio::task::spawn_blocking;
+
+use super::{
+    AcquiredSession, MAX_SESSION_BYTES, Mutation, ServerStore, SessionQuery, StoreError, StoreFuture,
+    StoredSession,
+};
+use crate::event::{Event, SessionId, decode_run, encode_run};
+use crate::token::{Role, StoredToken};
+
+static SERVER_DATABASE: DatabaseKind = DatabaseKind {
+    subject: "the server's sessions in",
+    file: "serve.db",
+    lock: "serve.lock",
+    // "Bowl" in ASCII.
+    application_id: 0x426f_776c,
+    format: 1,
+    schema: include_str!("schema.sql"),
+    migrations: &[],
+    newer_format: NewerFormatPolicy::Refuse,
+    checked_table: Some("tokens"),
+    verify: |_| Ok(None),
+};
+/// The lock that a running server holds.
+const SERVER_LOCK: &str = "serve.running";
+/// How long to wait for locks of other processes.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most sessions on one page.
+const MAX_PAGE_SIZE: usize = 500;
+
+type SqlResult<T> = Result<T, TransactionError<StoreError>>;
+
+/// The store of a server, in a directory. Clones share one database.
+#[derive(Debug, Clone)]
+pub struct SqliteServerStore {
+    database: Arc<Mutex<Database>>,
+    _server_lock: Option<Arc<FileLock>>,
+}
+
+impl SqliteServerStore {
+    /// Opens the store for a server.
+    ///
+    /// # Errors
+    /// Fails if another server uses it, or if it cannot be opened.
+    pub fn open_for_server(directory: &Path) -> Result<Self, StoreError> {
+        let database = open(directory)?;
+        let path = database.file().directory().join(SERVER_LOCK);
+        let lock = FileLock::acquire(&path, LockMode::Exclusive, Duration::ZERO);
+        let lock = lock.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let lock = lock.ok_or_else(|| {
+            StoreError::Unavailable(format!(
+                "another `bowline serve` uses the store in {}: stop it, or choose another directory with --store",
+                directory.display()
+            ))
+        })?;
+        Ok(Self { database: Arc::new(Mutex::new(database)), _server_lock: Some(Arc::new(lock)) })
+    }
+
+    /// Opens the store to manage tokens, beside a running server or without one.
+    ///
+    /// # Errors
+    /// Fails if it cannot be opened.
+    pub fn open_for_tokens(directory: &Path) -> Result<Self, StoreError> {
+        Ok(Self { database: Arc::new(Mutex::new(open(directory)?)), _server_lock: None })
+    }
+
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&mut Database) -> Result<Result<T, StoreError>, StorageError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let database = Arc::clone(&self.database);
+        let run = spawn_blocking(move || {
+            let mut database = database.lock().unwrap_or_else(PoisonError::into_inner);
+            let _lock = database.file().lock(LockMode::Shared, LOCK_TIMEOUT)?;
+            operation(&mut database)
+        });
+        match run.await {
+            Ok(outcome) => outcome.map_err(unavailable)?,
+            Err(_) => Err(StoreError::Unavailable("the server is stopping".to_owned())),
+        }
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        body: impl FnOnce(&Connection) -> SqlResult<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.run_blocking(move |database| database.read(body)).await
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        durability: Durability,
+        body: impl FnOnce(&Connection) -> SqlResult<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.run_blocking(move |database| database.write(durability, |transaction| body(transaction))).await
+    }
+}
+
+fn open(directory: &Path) -> Result<Database, StoreError> {
+    let file = DatabaseFile::prepare(directory, &SERVER_DATABASE).map_err(unavailable)?;
+    let _lock = file.lock(LockMode::Exclusive, LOCK_TIMEOUT).map_err(unavailable)?;
+    let (database, set_aside) = file.open(|_, _| Ok(())).map_err(unavailable)?;
+    if let Some(set_aside) = set_aside {
+        return Err(StoreError::Unavailable(format!(
+            "the server's sessions could not be used: {}. They are now in {}, and a new file was made without tokens: add tokens again with `bowline serve token add`, then start the server",
+            set_aside.why,
+            set_aside.path.display()
+        )));
+    }
+    Ok(database)
+}
+
+fn unavailable(error: StorageError) -> StoreError {
+    StoreError::Unavailable(error.to_string())
+}
+
+impl ServerStore for SqliteServerStore {
+    fn commit(&self, mutations: Vec<Mutation>) -> StoreFuture<'_, Vec<SessionId>> {
+        Box::pin(self.write(Durability::Deferred, move |transaction| {
+            let mut lost = Vec::new();
+            for mutation in mutations {
+                apply(transaction, mutation, &mut lost)?;
+            }
+            Ok(lost)
+        }))
+    }
+
+    fn events_after(&self, session: &SessionId, after: u64, max_bytes: usize) -> StoreFuture<'_, Vec<Event>> {
+        let session = session.clone();
+        Box::pin(self.read(move |connection| {
+            let mut runs = connection.prepare_cached(
+                "SELECT first_seq, run FROM events WHERE session = ?1 AND last_seq > ?2 ORDER BY last_seq",
+            )?;
+            let mut rows = runs.query(params![&*session, to_sql(after)])?;
+            let (mut events, mut bytes) = (Vec::new(), 0);
+            while bytes < max_bytes
+                && let Some(row) = rows.next()?
+            {
+                let run = Bytes::from(row.get::<_, Vec<u8>>(1)?);
+                bytes += run.len();
+                let decoded = decode_run(from_sql(row.get(0)?), &run)
+                    .map_err(|error| TransactionError::Damaged(error.to_string()))?;
+                events.extend(decoded.into_iter().filter(|event| event.seq > after));
+            }
+            Ok(events)
+        }))
+    }
+
+    fn acquire(&self, session: &SessionId) -> StoreFuture<'_, Option<AcquiredSession>> {
+        let session = session.clone();
+        Box::pin(self.write(Durability::Deferred, move |transaction| {
+            let acquired = transaction
+                .query_row(
+                    "UPDATE sessions SET generation = generation + 1 WHERE id = ?1 RETURNING generation, last_seq",
+                    [&*session],
+                    |row| Ok((from_sql(row.get(0)?), from_sql(row.get(1)?))),
+                )
+                .optional()?;
+            let Some((generation, last_seq)) = acquired else { return Ok(None) };
+            let found = find_session(transaction, &session)?;
+            Ok(found.map(|session| AcquiredSession { session, generation, last_seq }))
+        }))
+    }
+
+    fn session(&self, id: &SessionId) -> StoreFuture<'_, Option<StoredSession>> {
+        let id = id.clone();
+        Box::pin(self.read(move |connection| find_session(connection, &id)))
+    }
+
+    fn sessions(&self, query: SessionQuery) -> StoreFuture<'_, Vec<StoredSession>> {
+        Box::pin(self.read(move |connection| {
+            let mut statement = connection.prepare_cached(&format!(
+                "{SELECT_SESSION} WHERE (?1 IS NULL OR principal = ?1) AND (?2 IS NULL OR cwd = ?2) AND (updated_at, ?4) < (?3, id)
+                 ORDER BY updated_at DESC, id LIMIT ?5"
+            ))?;
+            let cwd = query.cwd.as_ref().map(|cwd| cwd.to_string_lossy());
+            let (at, id) = query.after.map_or((i64::MAX, String::new()), |(at, id)| (at.0, id.to_string()));
+            let limit = i64::try_from(query.limit.clamp(1, MAX_PAGE_SIZE)).unwrap_or(i64::MAX);
+            let rows = statement.query_map(params![query.principal, cwd, at, id, limit], session_row)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        }))
+    }
+
+    fn add_token(&self, token: StoredToken) -> StoreFuture<'_, ()> {
+        Box::pin(self.write(Durability::Synced, move |transaction| {
+            let added = transaction.execute(
+                "INSERT OR IGNORE INTO tokens(id, name, role, secret_hash, created_at, expires_at) VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
+                params![
+                    token.id,
+                    token.name,
+                    token.role.name(),
+                    token.secret_hash,
+                    token.created_at.0,
+                    token.expires_at.map(|end| end.0)
+                ],
+            )?;
+            if added == 0 {
+                return Err(TransactionError::Caller(StoreError::NameTaken(token.name)));
+            }
+            Ok(())
+        }))
+    }
+
+    fn token(&self, id: &str) -> StoreFuture<'_, Option<StoredToken>> {
+        let id = id.to_owned();
+        Box::pin(self.read(move |connection| {
+            let sql = format!("{SELECT_TOKEN} WHERE id = ?1");
+            Ok(connection.prepare_cached(&sql)?.query_row([id], token_row).optional()?)
+        }))
+    }
+
+    fn tokens(&self) -> StoreFuture<'_, Vec<StoredToken>> {
+        Box::pin(self.read(|connection| {
+            let mut statement = connection.prepare_cached(&format!("{SELECT_TOKEN} ORDER BY name"))?;
+            Ok(statement.query_map([], token_row)?.collect::<Result<_, _>>()?)
+        }))
+    }
+
+    fn remove_token(&self, name: &str) -> StoreFuture<'_, bool> {
+        let name = name.to_owned();
+        Box::pin(self.write(Durability::Synced, move |transaction| {
+            Ok(transaction.execute("DELETE FROM tokens WHERE name = ?1", [name])? > 0)
+        }))
+    }
+}
+
+fn apply(transaction: &Connection, mutation: Mutation, lost: &mut Vec<SessionId>) -> SqlResult<()> {
+    match mutation {
+        Mutation::Create(session) => {
+            let created = transaction.execute(
+                "INSERT OR IGNORE INTO sessions(id, principal, cwd, title, setup, pending, generation, last_seq, bytes, created_at, updated_at)
+                 VALUES(?1, ?2, ?3, ?4, ?5, ?6, 1, 0, 0, ?7, ?8)",
+                params![
+                    &*session.id,
+                    session.principal,
+                    session.cwd.to_string_lossy(),
+                    session.title,
+                    session.setup.to_string(),
+                    to_json(&session.pending)?,
+                    session.created_at.0,
+                    session.updated_at.0
+                ],
+            )?;
+            if created == 0 {
+                lost.push(session.id);
+            }
+        }
+        Mutation::Append { session, generation, events } => {
+            if lost.contains(&session) {
+                return Ok(());
+            }
+            let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(()) };
+            let run = encode_run(&events);
+            let size = to_sql(run.len() as u64);
+            let bytes: Option<i64> = transaction
+                .prepare_cached(
+                    "UPDATE sessions SET last_seq = ?1, bytes = bytes + ?2, updated_at = ?3
+                     WHERE id = ?4 AND generation = ?5 AND last_seq = ?6 RETURNING bytes",
+                )?
+                .query_row(
+                    params![
+                        to_sql(last.seq),
+                        size,
+                        now().0,
+                        &*session,
+                        to_sql(generation),
+                        to_sql(first.seq - 1)
+                    ],
+                    |row| row.get(0),
+                )
+                .optional()?;
+            let Some(bytes) = bytes else {
+                lost.push(session);
+                return Ok(());
+            };
+            transaction
+                .prepare_cached(
+                    "INSERT INTO events(session, first_seq, last_seq, generation, run) VALUES(?1, ?2, ?3, ?4, ?5)",
+                )?
+                .execute(params![&*session, to_sql(first.seq), to_sql(last.seq), to_sql(generation), run])?;
+            if from_sql(bytes) > MAX_SESSION_BYTES {
+                drop_oldest(transaction, &session, bytes)?;
+            }
+        }
+        Mutation::Update(id, change) => {
+            let setup = change.setup.map(|setup| setup.to_string());
+            let pending = change.pending.as_ref().map(to_json).transpose()?;
+            transaction
+                .prepare_cached(
+                    "UPDATE sessions SET title = ifnull(?1, title), setup = ifnull(?2, setup), pending = ifnull(?3, pending),
+                     updated_at = ?4 WHERE id = ?5",
+                )?
+                .execute(params![change.title, setup, pending, now().0, &*id])?;
+        }
+        Mutation::Delete(id) => {
+            transaction.execute("DELETE FROM events WHERE session = ?1", [&*id])?;
+            transaction.execute("DELETE FROM sessions WHERE id = ?1", [&*id])?;
+        }
+    }
+    Ok(())
+}
+
+/// Drops the oldest events until a quarter of the limit is free.
+fn drop_oldest(transaction: &Connection, session: &SessionId, bytes: i64) -> SqlResult<()> {
+    let keep = to_sql(MAX_SESSION_BYTES / 4 * 3);
+    let mut left = bytes;
+    let mut cut = 0;
+    let mut runs = transaction
+        .prepare_cached("SELECT last_seq, length(run) FROM events WHERE session = ?1 ORDER BY last_seq")?;
+    let mut rows = runs.query([&**session])?;
+    while left > keep
+        && let Some(row) = rows.next()?
+    {
+        cut = row.get::<_, i64>(0)?;
+        left -= row.get::<_, i64>(1)?;
+    }
+    transaction
+        .execute("DELETE FROM events WHERE session = ?1 AND last_seq <= ?2", params![&**session, cut])?;
+    transaction.execute("UPDATE sessions SET bytes = ?1 WHERE id = ?2", params![left, &**session])?;
+    Ok(())
+}
+
+const SELECT_SESSION: &str =
+    "SELECT id, principal, cwd, title, setup, pending, created_at, updated_at FROM sessions";
+const SELECT_TOKEN: &str = "SELECT id, name, role, secret_hash, created_at, expires_at FROM tokens";
+
+fn find_session(connection: &Connection, id: &SessionId) -> SqlResult<Option<StoredSession>> {
+    let sql = format!("{SELECT_SESSION} WHERE id = ?1");
+    Ok(connection.prepare_cached(&sql)?.query_row([&**id], session_row).optional()?)
+}
+
+fn session_row(row: &Row<'_>) -> rusqlite::Result<StoredSession> {
+    let json = |column: usize| row.get::<_, String>(column);
+    Ok(StoredSession {
+        id: row.get::<_, String>(0)?.into(),
+        principal: row.get(1)?,
+        cwd: PathBuf::from(row.get::<_, String>(2)?),
+        title: row.get(3)?,
+        setup: serde_json::from_str(&json(4)?).unwrap_or_default(),
+        pending: serde_json::from_str(&json(5)?).unwrap_or_default(),
+        created_at: Timestamp(row.get(6)?),
+        updated_at: Timestamp(row.get(7)?),
+    })
+}
+
+fn token_row(row: &Row<'_>) -> rusqlite::Result<StoredToken> {
+    let role: String = row.get(2)?;
+    Ok(StoredToken {
+        id: row.get(0)?,
+        name: row.get(1)?,
+        // An unknown role of a later version may do the least.
+        role: Role::from_name(&role).unwrap_or(Role::Observer),
+        secret_hash: row.get(3)?,
+        created_at: Timestamp(row.get(4)?),
+        expires_at: row.get::<_, Option<i64>>(5)?.map(Timestamp),
+    })
+}
+
+fn to_json(value: &impl serde::Serialize) -> SqlResult<String> {
+    serde_json::to_string(value).map_err(|error| TransactionError::Damaged(error.to_string()))
+}
+
+fn to_sql(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn from_sql(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

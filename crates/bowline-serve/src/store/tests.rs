@@ -1,0 +1,177 @@
+//! One suite for every implementation of the store.
+
+use bowline_text::time::Timestamp;
+use bytes::Bytes;
+use serde_json::json;
+
+use super::*;
+use crate::event::{EventKind, Recipient};
+use crate::token::Role;
+
+/// Runs a check against each implementation.
+async fn with_each_store<F: Future<Output = ()>>(check: impl Fn(Box<dyn ServerStore>) -> F) {
+    let directory = tempfile::tempdir().unwrap();
+    check(Box::new(SqliteServerStore::open_for_server(directory.path()).unwrap())).await;
+}
+
+fn session(id: &str, principal: &str) -> StoredSession {
+    StoredSession {
+        id: id.into(),
+        principal: principal.to_owned(),
+        cwd: "/work".into(),
+        title: None,
+        setup: json!({ "modes": null }),
+        pending: PendingWork::default(),
+        created_at: Timestamp(1),
+        updated_at: Timestamp(1),
+    }
+}
+
+fn create(id: &str) -> Mutation {
+    Mutation::Create(Box::new(session(id, "me")))
+}
+
+fn append(id: &str, generation: u64, numbers: std::ops::RangeInclusive<u64>) -> Mutation {
+    let events = numbers.map(|seq| Event {
+        seq,
+        kind: EventKind::Update,
+        recipient: Recipient::All,
+        body: Bytes::from(format!("{{\"n\":{seq}}}")),
+    });
+    Mutation::Append { session: id.into(), generation, events: events.collect() }
+}
+
+async fn numbers(store: &dyn ServerStore, id: &str, after: u64, max_bytes: usize) -> Vec<u64> {
+    let events = store.events_after(&id.into(), after, max_bytes).await.unwrap();
+    events.iter().map(|event| event.seq).collect()
+}
+
+#[tokio::test]
+async fn events_come_back_in_order_after_any_number() {
+    with_each_store(|store| async move {
+        let lost =
+            store.commit(vec![create("s"), append("s", 1, 1..=3), append("s", 1, 4..=4)]).await.unwrap();
+        assert!(lost.is_empty());
+        assert_eq!(numbers(&*store, "s", 0, 1 << 20).await, [1, 2, 3, 4]);
+        assert_eq!(numbers(&*store, "s", 2, 1 << 20).await, [3, 4]);
+        assert_eq!(numbers(&*store, "s", 4, 1 << 20).await, [0; 0]);
+        assert_eq!(numbers(&*store, "s", 0, 1).await, [1, 2, 3], "a small page has at least one run");
+        assert_eq!(numbers(&*store, "unknown", 0, 1 << 20).await, [0; 0]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_lost_a_session_can_append_nothing() {
+    with_each_store(|store| async move {
+        store.commit(vec![create("s"), append("s", 1, 1..=2)]).await.unwrap();
+        let acquired = store.acquire(&"s".into()).await.unwrap().unwrap();
+        assert_eq!((acquired.generation, acquired.last_seq), (2, 2));
+        let lost = store.commit(vec![append("s", 1, 3..=3), create("t")]).await.unwrap();
+        assert_eq!(lost, ["s".into()], "the older generation is fenced, the rest is committed");
+        assert_eq!(numbers(&*store, "s", 0, 1 << 20).await, [1, 2]);
+        assert!(store.session(&"t".into()).await.unwrap().is_some());
+        assert!(store.commit(vec![append("s", 2, 3..=3)]).await.unwrap().is_empty());
+        assert_eq!(store.commit(vec![append("s", 2, 5..=5)]).await.unwrap(), ["s".into()], "a gap");
+        assert_eq!(store.acquire(&"unknown".into()).await.unwrap(), None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_id_that_exists_is_not_created_again() {
+    with_each_store(|store| async move {
+        store.commit(vec![create("s"), append("s", 1, 1..=1)]).await.unwrap();
+        let again = Mutation::Create(Box::new(session("s", "other")));
+        assert_eq!(store.commit(vec![again, append("s", 1, 2..=2)]).await.unwrap(), ["s".into()]);
+        assert_eq!(store.session(&"s".into()).await.unwrap().unwrap().principal, "me");
+        assert_eq!(numbers(&*store, "s", 0, 1 << 20).await, [1], "nothing is appended to another's session");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn sessions_are_changed_listed_and_deleted() {
+    with_each_store(|store| async move {
+        let other = Mutation::Create(Box::new(session("b", "other")));
+        store.commit(vec![create("a"), other]).await.unwrap();
+        let pending = PendingWork { requests: vec![("c".into(), json!(1))], questions: vec!["q".into()] };
+        let change = SessionChange {
+            title: Some("T".into()),
+            setup: Some(json!({ "modes": 1 })),
+            pending: Some(pending.clone()),
+        };
+        store.commit(vec![Mutation::Update("a".into(), change)]).await.unwrap();
+        let found = store.session(&"a".into()).await.unwrap().unwrap();
+        assert_eq!(
+            (found.title.as_deref(), &found.setup, &found.pending),
+            (Some("T"), &json!({ "modes": 1 }), &pending)
+        );
+        assert!(found.updated_at > Timestamp(1));
+        let list = async |query| {
+            let sessions: Vec<StoredSession> = store.sessions(query).await.unwrap();
+            sessions.into_iter().map(|session| session.id.to_string()).collect::<Vec<_>>()
+        };
+        let all = SessionQuery { limit: 10, ..SessionQuery::default() };
+        assert_eq!(list(all.clone()).await, ["a", "b"], "last changed first");
+        assert_eq!(list(SessionQuery { principal: Some("other".into()), ..all.clone() }).await, ["b"]);
+        assert_eq!(list(SessionQuery { cwd: Some("/else".into()), ..all.clone() }).await, [""; 0]);
+        assert_eq!(
+            list(SessionQuery { after: Some((found.updated_at, found.id.clone())), ..all.clone() }).await,
+            ["b"]
+        );
+        assert_eq!(list(SessionQuery { limit: 1, ..all.clone() }).await, ["a"]);
+        store.commit(vec![append("a", 1, 1..=1), Mutation::Delete("a".into())]).await.unwrap();
+        assert_eq!(list(all).await, ["b"]);
+        assert_eq!(numbers(&*store, "a", 0, 1 << 20).await, [0; 0]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_session_that_grows_too_large_loses_its_oldest_events() {
+    with_each_store(|store| async move {
+        store.commit(vec![create("s")]).await.unwrap();
+        let body = Bytes::from(vec![b'x'; 8 << 20]);
+        for seq in 1..=9 {
+            let event = Event { seq, kind: EventKind::Update, recipient: Recipient::All, body: body.clone() };
+            let append = Mutation::Append { session: "s".into(), generation: 1, events: vec![event] };
+            assert!(store.commit(vec![append]).await.unwrap().is_empty());
+        }
+        assert_eq!(numbers(&*store, "s", 0, 1 << 30).await, [4, 5, 6, 7, 8, 9]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn tokens_are_kept_by_name() {
+    with_each_store(|store| async move {
+        let (token, _) =
+            StoredToken::generate("ci", Role::Observer, Timestamp(1), Some(Timestamp(9))).unwrap();
+        store.add_token(token.clone()).await.unwrap();
+        assert_eq!(store.token(&token.id).await.unwrap(), Some(token.clone()));
+        assert_eq!(store.token("unknown").await.unwrap(), None);
+        let (second, _) = StoredToken::generate("ci", Role::User, Timestamp(1), None).unwrap();
+        let error = store.add_token(second).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "there is a token named ci already; remove it first, or choose another name"
+        );
+        assert_eq!(store.tokens().await.unwrap(), [token]);
+        assert!(store.remove_token("ci").await.unwrap());
+        assert!(!store.remove_token("ci").await.unwrap());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn two_servers_cannot_share_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = SqliteServerStore::open_for_server(directory.path()).unwrap();
+    let error = SqliteServerStore::open_for_server(directory.path()).unwrap_err().to_string();
+    assert!(error.starts_with("another `bowline serve` uses the store in"), "{error}");
+    let beside = SqliteServerStore::open_for_tokens(directory.path()).unwrap();
+    let (token, _) = StoredToken::generate("ci", Role::User, Timestamp(1), None).unwrap();
+    beside.add_token(token.clone()).await.unwrap();
+    assert_eq!(first.token(&token.id).await.unwrap(), Some(token), "a running server sees new tokens");
+}

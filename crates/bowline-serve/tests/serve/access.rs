@@ -1,0 +1,227 @@
+//! Who may use the server, and what of it.
+
+use bowline_serve::HubOptions;
+use bowline_serve::http::AccessOptions;
+use bowline_serve::token::{Role, StoredToken};
+use bowline_text::time::Timestamp;
+use expect_test::expect;
+use serde_json::json;
+
+use crate::support::{Server, describe, http_client};
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}"#;
+
+#[tokio::test]
+async fn statuses_of_requests() {
+    let place = tempfile::tempdir().unwrap();
+    let access =
+        AccessOptions { origins: vec!["https://page.example".into()], is_loopback: true, is_secure: false };
+    let server = Server::start_with(place.path(), HubOptions::default(), access).await;
+    let token = server.token("me", Role::User).await;
+    let (expired, expired_text) =
+        StoredToken::generate("old", Role::User, Timestamp(1), Some(Timestamp(2))).unwrap();
+    server.hub.store().add_token(expired).await.unwrap();
+    let other = server.token("other", Role::User).await;
+    let client = server.client(&token).await;
+    let host = server.url.strip_prefix("http://").unwrap().to_owned();
+    let bearer = format!("authorization: Bearer {token}");
+    let json = "content-type: application/json";
+    let connection = format!("acp-connection-id: {}", client.connection);
+    let events = "accept: text/event-stream";
+    let prompt = r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"a"}}"#;
+    let own_origin = format!("origin: http://{host}");
+    let cases: &[(&str, &str, &str, &[&str], &str)] = &[
+        ("no token", "POST", "/acp", &[json], INITIALIZE),
+        ("a wrong token", "POST", "/acp", &[json, "authorization: Bearer bow_00_00"], INITIALIZE),
+        ("not a token", "POST", "/acp", &[json, "authorization: Bearer x"], INITIALIZE),
+        ("another scheme", "POST", "/acp", &[json, "authorization: Basic bWU6bWU="], INITIALIZE),
+        (
+            "an expired token",
+            "POST",
+            "/acp",
+            &[json, &format!("authorization: Bearer {expired_text}")],
+            INITIALIZE,
+        ),
+        ("a token in the URL", "POST", &format!("/acp?token={token}"), &[json, &bearer], INITIALIZE),
+        ("initialize", "POST", "/acp", &[json, &bearer], INITIALIZE),
+        ("no JSON type", "POST", "/acp", &[&bearer], INITIALIZE),
+        ("not JSON", "POST", "/acp", &[json, &bearer], "{"),
+        ("a batch", "POST", "/acp", &[json, &bearer, &connection], "[]"),
+        ("no connection", "POST", "/acp", &[json, &bearer], prompt),
+        ("an unknown connection", "POST", "/acp", &[json, &bearer, "acp-connection-id: x"], prompt),
+        (
+            "another's connection",
+            "POST",
+            "/acp",
+            &[json, &connection, &format!("authorization: Bearer {other}")],
+            prompt,
+        ),
+        (
+            "another session in the header",
+            "POST",
+            "/acp",
+            &[json, &bearer, &connection, "acp-session-id: b"],
+            prompt,
+        ),
+        ("initialize twice", "POST", "/acp", &[json, &bearer, &connection], INITIALIZE),
+        ("a prompt", "POST", "/acp", &[json, &bearer, &connection], prompt),
+        ("a stream without Accept", "GET", "/acp", &[&bearer, &connection, "accept: application/json"], ""),
+        ("a stream without a connection", "GET", "/acp", &[&bearer, events], ""),
+        ("a wrong Last-Event-ID", "GET", "/acp", &[&bearer, &connection, events, "last-event-id: x"], ""),
+        ("another method", "PUT", "/acp", &[&bearer], ""),
+        ("an unknown path", "GET", "/../etc/passwd", &[&bearer], ""),
+        ("its own origin", "POST", "/acp", &[json, &bearer, &own_origin], INITIALIZE),
+        ("an allowed origin", "POST", "/acp", &[json, &bearer, "origin: https://page.example"], INITIALIZE),
+        ("a foreign origin", "POST", "/acp", &[json, &bearer, "origin: https://evil.example"], INITIALIZE),
+        ("a null origin", "POST", "/acp", &[json, &bearer, "origin: null"], INITIALIZE),
+        ("a foreign host", "POST", "/acp", &[json, &bearer, "host: evil.example"], INITIALIZE),
+        ("health", "GET", "/health", &[], ""),
+        ("ready", "GET", "/ready", &[], ""),
+        ("metrics without a token", "GET", "/metrics", &[], ""),
+        ("metrics", "GET", "/metrics", &[&bearer], ""),
+        ("delete", "DELETE", "/acp", &[&bearer, &connection], ""),
+        ("delete twice", "DELETE", "/acp", &[&bearer, &connection], ""),
+    ];
+    let mut table = String::new();
+    for (name, method, path, headers, body) in cases {
+        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
+        let mut request =
+            client.http.request(method, format!("{}{path}", server.url)).body((*body).to_owned());
+        for header in *headers {
+            let (key, value) = header.split_once(": ").unwrap();
+            request = request.header(key, value);
+        }
+        let response = request.send().await.unwrap();
+        let status = response.status();
+        let reason = if status.is_success() { String::new() } else { response.text().await.unwrap() };
+        let reason = reason.lines().next().unwrap_or_default().to_owned();
+        table.push_str(format!("{name}: {} {reason}", status.as_u16()).trim_end());
+        table.push('\n');
+    }
+    expect![[r#"
+        no token: 401 send the header Authorization: Bearer TOKEN; `bowline serve token add NAME` makes a token
+        a wrong token: 401 the token is wrong, was removed or has expired
+        not a token: 401 the token is wrong, was removed or has expired
+        another scheme: 401 only bearer tokens are accepted
+        an expired token: 401 the token is wrong, was removed or has expired
+        a token in the URL: 400 never put a token into a URL: it ends up in logs. Send the header Authorization: Bearer TOKEN
+        initialize: 200
+        no JSON type: 415 send JSON: Content-Type: application/json
+        not JSON: 400 this is not a JSON-RPC message
+        a batch: 501 batches of messages are not supported
+        no connection: 400 only `initialize` can be sent without the header Acp-Connection-Id
+        an unknown connection: 404 this connection is unknown or has ended: send `initialize` again
+        another's connection: 404 this connection is unknown or has ended: send `initialize` again
+        another session in the header: 400 the session in the header is not the one in the params
+        initialize twice: 400 this connection is initialized already
+        a prompt: 202
+        a stream without Accept: 406 a stream needs Accept: text/event-stream
+        a stream without a connection: 400 the header Acp-Connection-Id is missing
+        a wrong Last-Event-ID: 400 Last-Event-ID is not an id of this server
+        another method: 405 use GET, POST or DELETE
+        an unknown path: 404 there is nothing here; the endpoint is /acp
+        its own origin: 200
+        an allowed origin: 200
+        a foreign origin: 403 pages of this origin may not use the server: allow it with `bowline serve --origin`
+        a null origin: 403 pages of this origin may not use the server: allow it with `bowline serve --origin`
+        a foreign host: 403 the header Host does not name this machine
+        health: 200
+        ready: 200
+        metrics without a token: 401 send the header Authorization: Bearer TOKEN; `bowline serve token add NAME` makes a token
+        metrics: 200
+        delete: 202
+        delete twice: 404 this connection is unknown or has ended: send `initialize` again
+    "#]].assert_eq(&table);
+}
+
+#[tokio::test]
+async fn sessions_belong_to_their_principal() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let owner = server.client(&server.token("owner", Role::User).await).await;
+    let mut own = owner.stream(None, None).await;
+    let (session, mut owner_stream) = owner.new_session(&mut own, place.path()).await;
+    let root = place.path().canonicalize().unwrap();
+    let mut table = String::new();
+    for (name, role) in [("stranger", Role::User), ("observer", Role::Observer), ("admin", Role::Admin)] {
+        let client = server.client(&server.token(name, role).await).await;
+        let mut own = client.stream(None, None).await;
+        let requests = [
+            ("session/list", json!({})),
+            ("session/load", json!({ "sessionId": session, "cwd": place.path(), "mcpServers": [] })),
+            ("session/set_mode", json!({ "sessionId": session, "modeId": "x" })),
+            ("session/new", json!({ "cwd": "/", "mcpServers": [] })),
+        ];
+        for (id, (method, params)) in (1..).zip(requests) {
+            // What an admin may do is answered on the session's stream.
+            let mut stream = client.stream(Some(&session), Some(1)).await;
+            client.request(id, method, params).await;
+            let answered = if role == Role::Admin && method == "session/set_mode" {
+                stream.until_response(id).await
+            } else {
+                own.until_response(id).await
+            };
+            let answer = answered.last().unwrap();
+            let answer = if method == "session/list" { &answer[..answer.len().min(40)] } else { answer };
+            table.push_str(&format!("{name} {method}: {answer}\n"));
+        }
+    }
+    expect![[r#"
+        stranger session/list: 1 result {"sessions":[],"nextCursor":nul
+        stranger session/load: 2 error there is no session S; `session/list` lists yours
+        stranger session/set_mode: 3 error there is no session S; `session/list` lists yours
+        stranger session/new: 4 error the directory / is outside of what this server offers: /root
+        observer session/list: 1 result {"sessions":[{"sessionId":"S",
+        observer session/load: 2 result {"modes":{"currentModeId":"ask","availableModes":[]}}
+        observer session/set_mode: 3 error an observer may not change anything
+        observer session/new: 4 error an observer may not change anything
+        admin session/list: 1 result {"sessions":[{"sessionId":"S",
+        admin session/load: 2 result {"modes":{"currentModeId":"ask","availableModes":[]}}
+        admin session/set_mode: 3 result {}
+        admin session/new: 3 error the directory / is outside of what this server offers: /root
+    "#]]
+    .assert_eq(&table.replace(&session, "S").replace(&*root.to_string_lossy(), "/root"));
+    // The stranger got nothing of it on its stream.
+    let stranger = server.client(&server.token("stranger2", Role::User).await).await;
+    let mut stream = stranger.stream(Some(&session), Some(0)).await;
+    owner.prompt(9, &session, "count 2").await;
+    owner_stream.until_response(9).await;
+    stranger
+        .http
+        .delete(&stranger.url)
+        .bearer_auth(&stranger.token)
+        .header("acp-connection-id", &stranger.connection)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(stream.try_next().await.map(|(_, message)| describe(&message)), None);
+}
+
+#[tokio::test]
+async fn a_ticket_is_exchanged_for_a_cookie_once() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let token = server.token("me", Role::User).await;
+    let http = http_client(reqwest::Client::builder());
+    let ticket: serde_json::Value = http
+        .post(format!("{}/ticket", server.url))
+        .bearer_auth(&token)
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .map(|text| serde_json::from_str(&text).unwrap())
+        .unwrap();
+    let login = || http.post(format!("{}/login", server.url)).body(ticket.to_string()).send();
+    let response = login().await.unwrap();
+    assert_eq!(response.status(), 204);
+    let cookie = response.headers()["set-cookie"].to_str().unwrap().to_owned();
+    let (value, attributes) = cookie.split_once("; ").unwrap();
+    assert_eq!(attributes, "HttpOnly; SameSite=Strict; Path=/; Max-Age=604800");
+    assert_eq!(login().await.unwrap().status(), 401, "a second exchange");
+    let metrics =
+        |cookie: String| http.get(format!("{}/metrics", server.url)).header("cookie", cookie).send();
+    assert_eq!(metrics(format!("a=b; {value}")).await.unwrap().status(), 200);
+    assert_eq!(metrics("bowline=x".to_owned()).await.unwrap().status(), 401);
+}

@@ -1,0 +1,7 @@
+//! The server over real connections, with a scripted agent.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod access;
+mod sessions;
+mod support;
+mod transport;

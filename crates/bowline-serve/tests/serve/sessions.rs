@@ -1,0 +1,323 @@
+//! Sessions, clients that come and go, questions, agents that die.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bowline_serve::HubOptions;
+use bowline_serve::http::AccessOptions;
+use bowline_serve::token::Role;
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use crate::support::{Client, Server, Stream, describe};
+
+/// A server with one client that has opened a session.
+struct Setup {
+    place: tempfile::TempDir,
+    server: Server,
+    token: String,
+    client: Client,
+    own: Stream,
+    session: String,
+    stream: Stream,
+}
+
+async fn setup() -> Setup {
+    setup_with(HubOptions::default()).await
+}
+
+async fn setup_with(options: HubOptions) -> Setup {
+    let place = tempfile::tempdir().unwrap();
+    let access = AccessOptions { is_loopback: true, ..AccessOptions::default() };
+    let server = Server::start_with(place.path(), options, access).await;
+    let token = server.token("me", Role::User).await;
+    let client = server.client(&token).await;
+    let mut own = client.stream(None, None).await;
+    let (session, stream) = client.new_session(&mut own, place.path()).await;
+    Setup { place, server, token, client, own, session, stream }
+}
+
+fn load(session: &str, cwd: &Path) -> Value {
+    json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] })
+}
+
+#[tokio::test]
+async fn a_prompt_streams_its_updates_and_then_its_response() {
+    let mut setup = setup().await;
+    setup.client.prompt(2, &setup.session, "count 3").await;
+    expect![[r#"
+        [
+            "3 1",
+            "4 2",
+            "5 3",
+            "6 result {\"stopReason\":\"end_turn\"}",
+        ]
+    "#]]
+    .assert_debug_eq(&setup.stream.until_response(2).await);
+}
+
+#[tokio::test]
+async fn a_client_that_returns_gets_what_it_missed_once() {
+    let mut setup = setup().await;
+    setup.client.prompt(2, &setup.session, "wait").await;
+    let (seen, _) = setup.stream.next().await;
+    // The client goes away, and the turn goes on without it.
+    drop(setup.stream);
+    drop(setup.own);
+    setup.client.prompt(3, &setup.session, "count 300").await;
+    let cancel =
+        json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": setup.session } });
+    setup.client.send(cancel).await;
+    let mut numbers = Vec::new();
+    let mut last = seen;
+    let mut responses = 0;
+    // It returns several times, each time for a few messages only.
+    while responses < 2 {
+        let mut stream = setup.client.stream(Some(&setup.session), last).await;
+        for _ in 0..40 {
+            let (number, message) = stream.next().await;
+            last = number;
+            responses += usize::from(message["method"].is_null());
+            numbers.push(number.unwrap());
+            if responses == 2 {
+                break;
+            }
+        }
+    }
+    let first = seen.unwrap() + 1;
+    // Its own prompt is not sent to it: that is event `first`.
+    let expected: Vec<u64> = (first + 1..first + 1 + numbers.len() as u64).collect();
+    assert_eq!(numbers, expected);
+    assert_eq!(numbers.len(), 302);
+}
+
+#[tokio::test]
+async fn a_second_client_sees_everything_and_the_first_answer_counts() {
+    let mut setup = setup().await;
+    let phone = setup.server.client(&setup.token).await;
+    let mut phone_own = phone.stream(None, None).await;
+    let mut phone_stream = phone.stream(Some(&setup.session), None).await;
+    phone.request(1, "session/load", load(&setup.session, setup.place.path())).await;
+    assert_eq!(phone_stream.next().await.1["params"]["update"]["sessionUpdate"], "available_commands_update");
+    assert_eq!(phone_own.next().await.1["result"]["modes"]["currentModeId"], "ask");
+    setup.client.prompt(2, &setup.session, "ask").await;
+    let question = setup.stream.next().await.1;
+    assert_eq!(describe(&phone_stream.next().await.1), "user: ask");
+    assert_eq!(phone_stream.next().await.1, question);
+    let answer = |option: &str| {
+        let outcome = json!({ "outcome": "selected", "optionId": option });
+        json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "outcome": outcome } })
+    };
+    phone.send(answer("yes")).await;
+    let withdrawn = setup.stream.next().await.1;
+    assert_eq!(
+        (&withdrawn["method"], &withdrawn["params"]["requestId"]),
+        (&json!("$/cancel_request"), &question["id"])
+    );
+    // The second answer comes too late.
+    setup.client.send(answer("no")).await;
+    assert_eq!(describe(&phone_stream.next().await.1), r#"{"outcome":"selected","optionId":"yes"}"#);
+    let shown = setup.stream.until_response(2).await;
+    assert_eq!(shown.len(), 2, "{shown:?}");
+}
+
+#[tokio::test]
+async fn a_question_waits_for_a_client_that_comes_later() {
+    let mut setup = setup().await;
+    setup.client.prompt(2, &setup.session, "ask").await;
+    let question = setup.stream.next().await.1;
+    let phone = setup.server.client(&setup.token).await;
+    let mut phone_own = phone.stream(None, None).await;
+    let mut phone_stream = phone.stream(Some(&setup.session), None).await;
+    phone.request(1, "session/resume", load(&setup.session, setup.place.path())).await;
+    phone_own.next().await;
+    assert_eq!(phone_stream.next().await, (None, question.clone()), "sent again, without a number");
+    let outcome = json!({ "outcome": "selected", "optionId": "no" });
+    phone.send(json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "outcome": outcome } })).await;
+    assert_eq!(describe(&phone_stream.next().await.1), r#"{"outcome":"selected","optionId":"no"}"#);
+    drop(phone_stream);
+    let mut later = phone.stream(Some(&setup.session), Some(2)).await;
+    let next = describe(&later.next().await.1);
+    assert_eq!(next, r#"{"outcome":"selected","optionId":"no"}"#, "an answered question is not sent again");
+}
+
+#[tokio::test]
+async fn an_unanswered_question_is_denied() {
+    let mut setup =
+        setup_with(HubOptions { question_timeout: Duration::ZERO, ..HubOptions::default() }).await;
+    setup.client.prompt(2, &setup.session, "ask").await;
+    let shown = setup.stream.until_response(2).await;
+    assert!(
+        shown.iter().any(|line| line.ends_with(r#"{"outcome":"selected","optionId":"no"}"#)),
+        "{shown:?}"
+    );
+    assert!(shown.iter().any(|line| line.ends_with("$/cancel_request")), "{shown:?}");
+}
+
+#[tokio::test]
+async fn a_restarted_server_answers_what_was_interrupted() {
+    let mut setup = setup().await;
+    setup.client.prompt(2, &setup.session, "ask").await;
+    let (last, question) = setup.stream.next().await;
+    let place = setup.place;
+    let token = setup.token;
+    setup.server.crash().await;
+    let server = Server::start(place.path()).await;
+    let meta = json!({ "bowline": { "resumes": setup.client.connection } });
+    let client = server.client_with(&token, json!({}), meta).await;
+    let mut stream = client.stream(Some(&setup.session), last).await;
+    client.prompt(3, &setup.session, "count 1").await;
+    let shown = stream.until_response(3).await;
+    expect![[r#"
+        [
+            "4 error the server stopped during this request; what the agent did until then is in the session",
+            "5 $/cancel_request",
+            "7 1",
+            "8 result {\"stopReason\":\"end_turn\"}",
+        ]
+    "#]]
+    .assert_debug_eq(&shown);
+    assert_eq!(question["method"], "session/request_permission");
+    // Another client loads all of it, without what the agent itself replayed.
+    let other = server.client(&token).await;
+    let mut own = other.stream(None, None).await;
+    other.request(1, "session/load", load(&setup.session, place.path())).await;
+    expect![[r#"
+        [
+            "- available_commands_update",
+            "- user: ask",
+            "- user: count 1",
+            "- 1",
+            "2 result {}",
+        ]
+    "#]]
+    .assert_debug_eq(&own.until_response(1).await);
+}
+
+#[tokio::test]
+async fn a_dead_agent_is_reported_and_started_again() {
+    let mut setup = setup().await;
+    setup.client.prompt(2, &setup.session, "die").await;
+    assert_eq!(setup.stream.until_response(2).await, ["3 error the agent ended"]);
+    setup.client.prompt(3, &setup.session, "count 1").await;
+    let shown = setup.stream.until_response(3).await;
+    assert_eq!(shown.last().unwrap(), r#"6 result {"stopReason":"end_turn"}"#);
+    assert_eq!(setup.server.launcher.starts.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn files_come_from_the_client_that_offers_them() {
+    let setup = setup().await;
+    let editor_can = json!({ "fs": { "readTextFile": true } });
+    let editor = setup.server.client_with(&setup.token, editor_can, json!(null)).await;
+    let mut own = editor.stream(None, None).await;
+    let (session, mut stream) = editor.new_session(&mut own, setup.place.path()).await;
+    let phone = setup.server.client(&setup.token).await;
+    let mut phone_stream = phone.stream(Some(&session), Some(0)).await;
+    editor.prompt(2, &session, "read /f").await;
+    let (_, request) = stream.next().await;
+    assert_eq!(request["method"], "fs/read_text_file");
+    // The stream is cut before the answer; the request is sent again with the same id.
+    drop(stream);
+    let mut stream = editor.stream(Some(&session), Some(3)).await;
+    assert_eq!(stream.next().await, (None, request.clone()));
+    // The phone has no files, and what it says about them does not count.
+    let answer = |text: &str| json!({ "jsonrpc": "2.0", "id": request["id"], "result": { "content": text } });
+    phone.send(answer("false")).await;
+    editor.send(answer("unsaved")).await;
+    assert_eq!(stream.until_response(2).await.first().unwrap(), "4 unsaved");
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|line| line != "unsaved") {
+        seen.push(describe(&phone_stream.next().await.1));
+    }
+    assert_eq!(seen, ["available_commands_update", "user: read /f", "unsaved"]);
+}
+
+#[tokio::test]
+async fn a_request_for_files_without_a_client_fails_in_time() {
+    let mut setup = setup_with(HubOptions { client_timeout: Duration::ZERO, ..HubOptions::default() }).await;
+    setup.client.prompt(2, &setup.session, "read /f").await;
+    let shown = setup.stream.until_response(2).await;
+    assert_eq!(shown[0], "3 no client that offers fs/read_text_file is connected to this session");
+}
+
+#[tokio::test]
+async fn a_request_sent_twice_is_done_once() {
+    let mut setup = setup().await;
+    for _ in 0..3 {
+        setup.client.prompt(2, &setup.session, "count 1").await;
+    }
+    setup.client.prompt(3, &setup.session, "count 1").await;
+    setup.stream.until_response(3).await;
+    assert_eq!(setup.server.launcher.prompts.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_change_of_mode_reaches_other_clients_and_later_ones() {
+    let mut setup = setup().await;
+    let other = setup.server.client(&setup.token).await;
+    let mut other_stream = other.stream(Some(&setup.session), Some(1)).await;
+    setup
+        .client
+        .request(2, "session/set_mode", json!({ "sessionId": setup.session, "modeId": "full" }))
+        .await;
+    setup.stream.until_response(2).await;
+    assert_eq!(other_stream.next().await.1["params"]["update"]["currentModeId"], "full");
+    let mut other_own = other.stream(None, None).await;
+    other.request(1, "session/resume", load(&setup.session, setup.place.path())).await;
+    assert_eq!(other_own.next().await.1["result"]["modes"]["currentModeId"], "full");
+}
+
+#[tokio::test]
+async fn sessions_are_listed_and_deleted() {
+    let mut setup = setup().await;
+    setup.client.prompt(2, &setup.session, "count 1").await;
+    setup.stream.until_response(2).await;
+    setup.client.request(3, "session/list", json!({})).await;
+    let list = setup.own.next().await.1;
+    let listed = &list["result"]["sessions"][0];
+    assert_eq!((&listed["sessionId"], &listed["title"]), (&json!(setup.session), &json!("count 1")));
+    assert_eq!(listed["_meta"]["bowline"], json!({ "state": "idle", "principal": "me" }));
+    setup.client.request(4, "session/delete", json!({ "sessionId": setup.session })).await;
+    assert_eq!(setup.own.next().await.1["result"], json!({}));
+    setup.client.request(5, "session/list", json!({})).await;
+    assert_eq!(setup.own.next().await.1["result"]["sessions"], json!([]));
+    setup.client.prompt(6, &setup.session, "count 1").await;
+    let error = describe(&setup.own.next().await.1);
+    assert_eq!(error, format!("error there is no session {}; `session/list` lists yours", setup.session));
+}
+
+#[tokio::test]
+async fn directories_outside_of_the_roots_are_refused() {
+    let mut setup = setup().await;
+    for (id, cwd) in [(2, "/etc"), (3, "relative"), (4, "/")] {
+        setup.client.request(id, "session/new", json!({ "cwd": cwd, "mcpServers": [] })).await;
+        let response = setup.own.next().await.1;
+        assert_eq!(response["error"]["code"], -32602, "{response}");
+    }
+}
+
+#[tokio::test]
+async fn draining_lets_a_turn_end() {
+    let mut setup = setup().await;
+    setup.client.prompt(2, &setup.session, "wait").await;
+    setup.stream.next().await;
+    let hub = std::sync::Arc::clone(&setup.server.hub);
+    let drain = tokio::spawn(async move { hub.drain(Duration::from_secs(600)).await });
+    while setup.server.hub.is_ready() {
+        tokio::task::yield_now().await;
+    }
+    let prompt = json!({ "sessionId": setup.session, "prompt": [] });
+    let message = json!({ "jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": prompt });
+    assert_eq!(setup.client.post(&message).await.status(), 503);
+    let cancel =
+        json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": setup.session } });
+    setup.client.send(cancel).await;
+    assert_eq!(
+        setup.stream.until_response(2).await.last().unwrap(),
+        r#"4 result {"stopReason":"cancelled"}"#
+    );
+    drain.await.unwrap();
+    assert!(setup.own.try_next().await.is_none(), "connections end after everything was sent");
+}

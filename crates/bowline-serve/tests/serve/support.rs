@@ -1,0 +1,419 @@
+//! A server in this process with a scripted agent, and a small client.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bowline_protocol::remote::{CONNECTION_HEADER, LAST_EVENT_HEADER, SESSION_HEADER};
+use bowline_protocol::sse::{SseDecoder, SseEvent};
+use bowline_serve::http::{Access, AccessOptions, Endpoint, ListenerOptions, serve};
+use bowline_serve::metrics::Metrics;
+use bowline_serve::store::SqliteServerStore;
+use bowline_serve::token::{Principal, Role, StoredToken};
+use bowline_serve::{AgentLauncher, AgentStreams, Hub, HubOptions};
+use bowline_storage::clock::now;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// An agent that does what prompts say: `count N`, `ask`, `read PATH`, `wait`, `die`.
+#[derive(Debug, Default)]
+pub(crate) struct ScriptedLauncher {
+    pub(crate) starts: AtomicUsize,
+    sessions: Arc<AtomicU64>,
+    pub(crate) prompts: Arc<AtomicUsize>,
+}
+
+impl AgentLauncher for ScriptedLauncher {
+    fn launch(&self, _: &Principal) -> BoxFuture<'_, Result<AgentStreams, String>> {
+        self.starts.fetch_add(1, Ordering::SeqCst);
+        let (input, agent_input) = tokio::io::duplex(1 << 16);
+        let (agent_output, output) = tokio::io::duplex(1 << 16);
+        let agent = ScriptedAgent {
+            sessions: Arc::clone(&self.sessions),
+            prompts: Arc::clone(&self.prompts),
+            output: Arc::new(tokio::sync::Mutex::new(agent_output)),
+            pending: Arc::default(),
+            cancels: Arc::default(),
+            last: Arc::default(),
+        };
+        let task = AbortOnDrop(tokio::spawn(agent.run(agent_input)));
+        Box::pin(async move {
+            Ok(AgentStreams {
+                reader: Box::new(output),
+                writer: Box::new(input),
+                exit: Box::pin(async { "the agent ended".to_owned() }),
+                process: Box::new(task) as Box<dyn Any + Send>,
+            })
+        })
+    }
+}
+
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+type Waiting<T> = Arc<Mutex<HashMap<String, oneshot::Sender<T>>>>;
+
+#[derive(Clone)]
+struct ScriptedAgent {
+    sessions: Arc<AtomicU64>,
+    prompts: Arc<AtomicUsize>,
+    output: Arc<tokio::sync::Mutex<DuplexStream>>,
+    pending: Waiting<Value>,
+    cancels: Waiting<()>,
+    last: Arc<AtomicU64>,
+}
+
+impl ScriptedAgent {
+    async fn run(self, input: DuplexStream) {
+        let mut tasks = tokio::task::JoinSet::new();
+        let mut lines = BufReader::new(input).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let message: Value = serde_json::from_str(&line).unwrap();
+            let params = &message["params"];
+            let result = match message["method"].as_str() {
+                Some("initialize") => {
+                    json!({ "protocolVersion": 1, "agentCapabilities": { "loadSession": true } })
+                }
+                Some("session/new") => {
+                    let id = format!("s{}", self.sessions.fetch_add(1, Ordering::SeqCst) + 1);
+                    // Before the response, as some agents do.
+                    self.update(
+                        &id,
+                        json!({ "sessionUpdate": "available_commands_update", "availableCommands": [] }),
+                    )
+                    .await;
+                    json!({ "sessionId": id, "modes": { "currentModeId": "ask", "availableModes": [] } })
+                }
+                Some("session/load") => {
+                    let id = params["sessionId"].as_str().unwrap();
+                    self.chunk(id, "replayed by the agent").await;
+                    json!({})
+                }
+                Some("session/set_mode") => json!({}),
+                Some("session/prompt") => {
+                    self.prompts.fetch_add(1, Ordering::SeqCst);
+                    let agent = self.clone();
+                    if params["prompt"][0]["text"] == "die" {
+                        return;
+                    }
+                    tasks.spawn(async move { agent.prompt(message).await });
+                    continue;
+                }
+                Some("session/cancel") => {
+                    let waiting = self.cancels.lock().unwrap().remove(params["sessionId"].as_str().unwrap());
+                    waiting.unwrap().send(()).unwrap();
+                    continue;
+                }
+                Some(_) => continue,
+                None => {
+                    let waiting = self.pending.lock().unwrap().remove(message["id"].as_str().unwrap());
+                    waiting.unwrap().send(message).unwrap();
+                    continue;
+                }
+            };
+            self.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).await;
+        }
+    }
+
+    async fn prompt(self, message: Value) {
+        let session = message["params"]["sessionId"].as_str().unwrap();
+        let text = message["params"]["prompt"][0]["text"].as_str().unwrap();
+        let mut stop_reason = "end_turn";
+        match text.split_once(' ').unwrap_or((text, "")) {
+            ("count", count) => {
+                for number in 1..=count.parse::<u32>().unwrap() {
+                    self.chunk(session, &number.to_string()).await;
+                }
+            }
+            ("ask", _) => {
+                let options = json!([{ "optionId": "yes", "kind": "allow_once", "name": "Yes" },
+                    { "optionId": "no", "kind": "reject_once", "name": "No" }]);
+                let params =
+                    json!({ "sessionId": session, "options": options, "toolCall": { "toolCallId": "t" } });
+                let answer = self.call("session/request_permission", params).await;
+                self.chunk(session, &answer["result"]["outcome"].to_string()).await;
+            }
+            ("read", path) => {
+                let answer =
+                    self.call("fs/read_text_file", json!({ "sessionId": session, "path": path })).await;
+                let text = answer["result"]["content"].as_str().or(answer["error"]["message"].as_str());
+                self.chunk(session, text.unwrap_or("?")).await;
+            }
+            ("wait", _) => {
+                let (sender, cancelled) = oneshot::channel();
+                self.cancels.lock().unwrap().insert(session.to_owned(), sender);
+                self.chunk(session, "waiting").await;
+                cancelled.await.unwrap();
+                stop_reason = "cancelled";
+            }
+            other => panic!("{other:?}"),
+        }
+        let result = json!({ "stopReason": stop_reason });
+        self.send(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).await;
+    }
+
+    async fn call(&self, method: &str, params: Value) -> Value {
+        let id = format!("agent-{}", self.last.fetch_add(1, Ordering::SeqCst));
+        let (sender, answer) = oneshot::channel();
+        self.pending.lock().unwrap().insert(id.clone(), sender);
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        answer.await.unwrap()
+    }
+
+    async fn chunk(&self, session: &str, text: &str) {
+        let content = json!({ "type": "text", "text": text });
+        self.update(session, json!({ "sessionUpdate": "agent_message_chunk", "content": content })).await;
+    }
+
+    async fn update(&self, session: &str, update: Value) {
+        let params = json!({ "sessionId": session, "update": update });
+        self.send(&json!({ "jsonrpc": "2.0", "method": "session/update", "params": params })).await;
+    }
+
+    async fn send(&self, message: &Value) {
+        let line = message.to_string() + "\n";
+        // The server may have ended.
+        self.output.lock().await.write_all(line.as_bytes()).await.ok();
+    }
+}
+
+/// A running server.
+pub(crate) struct Server {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) launcher: Arc<ScriptedLauncher>,
+    pub(crate) url: String,
+    // Its own, so that everything of it can end at once.
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl Server {
+    pub(crate) async fn start(place: &Path) -> Self {
+        Self::start_with(
+            place,
+            HubOptions::default(),
+            AccessOptions { is_loopback: true, ..AccessOptions::default() },
+        )
+        .await
+    }
+
+    /// Returns the parts of a server that does not run yet.
+    pub(crate) fn build(
+        place: &Path,
+        options: HubOptions,
+        access: AccessOptions,
+    ) -> (Arc<Hub>, Arc<ScriptedLauncher>, axum::Router) {
+        let store = Arc::new(SqliteServerStore::open_for_server(&place.join("store")).unwrap());
+        let launcher = Arc::new(ScriptedLauncher::default());
+        let roots = vec![place.canonicalize().unwrap()];
+        let options = HubOptions { roots, ..options };
+        let agents = Arc::clone(&launcher) as Arc<dyn AgentLauncher>;
+        let hub = Hub::new(store, agents, Arc::new(Metrics::default()), options);
+        let router = Endpoint { hub: Arc::clone(&hub), access: Access::new(access) }.router();
+        (hub, launcher, router)
+    }
+
+    pub(crate) async fn start_with(place: &Path, options: HubOptions, access: AccessOptions) -> Self {
+        let (hub, launcher, router) = Self::build(place, options, access);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let listening = ListenerOptions { tls: None, max_connections: 1000 };
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.spawn(Arc::clone(&hub).run());
+        let listener = listener.into_std().unwrap();
+        runtime.spawn(async move {
+            let listener = TcpListener::from_std(listener).unwrap();
+            serve(listener, router, listening, std::future::pending()).await;
+        });
+        Self { hub, launcher, url, runtime: Some(runtime) }
+    }
+
+    pub(crate) async fn token(&self, name: &str, role: Role) -> String {
+        let (token, text) = StoredToken::generate(name, role, now(), None).unwrap();
+        self.hub.store().add_token(token).await.unwrap();
+        text
+    }
+
+    /// Connects a client without capabilities of its own.
+    pub(crate) async fn client(&self, token: &str) -> Client {
+        self.client_with(token, json!({}), json!(null)).await
+    }
+
+    pub(crate) async fn client_with(&self, token: &str, capabilities: Value, meta: Value) -> Client {
+        let mut client = Client {
+            http: http_client(reqwest::Client::builder()),
+            url: format!("{}/acp", self.url),
+            token: token.to_owned(),
+            connection: String::new(),
+        };
+        let mut params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
+        if !meta.is_null() {
+            params["_meta"] = meta;
+        }
+        let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+        let response = client.post(&message).await;
+        assert_eq!(response.status(), 200);
+        client.connection = response.headers()[CONNECTION_HEADER].to_str().unwrap().to_owned();
+        client
+    }
+
+    /// Ends the server as a crash would: nothing is told to anyone. Returns once the store is free.
+    pub(crate) async fn crash(mut self) {
+        let runtime = self.runtime.take().unwrap();
+        drop(self);
+        tokio::task::spawn_blocking(move || drop(runtime)).await.unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Builds an HTTP client. Even without TLS it needs to know which implementation it would use.
+pub(crate) fn http_client(builder: reqwest::ClientBuilder) -> reqwest::Client {
+    // It fails if another test did it before.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    builder.build().unwrap()
+}
+
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) http: reqwest::Client,
+    pub(crate) url: String,
+    pub(crate) token: String,
+    pub(crate) connection: String,
+}
+
+impl Client {
+    pub(crate) async fn post(&self, message: &Value) -> reqwest::Response {
+        let mut request = self
+            .http
+            .post(&self.url)
+            .bearer_auth(&self.token)
+            .header("content-type", "application/json")
+            .body(message.to_string());
+        if !self.connection.is_empty() {
+            request = request.header(CONNECTION_HEADER, &self.connection);
+        }
+        request.send().await.unwrap()
+    }
+
+    pub(crate) async fn send(&self, message: Value) {
+        let response = self.post(&message).await;
+        let status = response.status();
+        assert_eq!(status, 202, "{}", response.text().await.unwrap());
+    }
+
+    pub(crate) async fn request(&self, id: u64, method: &str, params: Value) {
+        self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+    }
+
+    pub(crate) async fn prompt(&self, id: u64, session: &str, text: &str) {
+        let prompt = json!([{ "type": "text", "text": text }]);
+        self.request(id, "session/prompt", json!({ "sessionId": session, "prompt": prompt })).await;
+    }
+
+    pub(crate) async fn stream(&self, session: Option<&str>, last: Option<u64>) -> Stream {
+        let mut request = self
+            .http
+            .get(&self.url)
+            .bearer_auth(&self.token)
+            .header("accept", "text/event-stream")
+            .header(CONNECTION_HEADER, &self.connection);
+        if let Some(session) = session {
+            request = request.header(SESSION_HEADER, session);
+        }
+        if let Some(last) = last {
+            request = request.header(LAST_EVENT_HEADER, last.to_string());
+        }
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        Stream { response, decoder: SseDecoder::new(1 << 20), waiting: std::collections::VecDeque::new() }
+    }
+
+    /// Opens a session in a directory, and returns its id with its stream.
+    pub(crate) async fn new_session(&self, own: &mut Stream, cwd: &Path) -> (String, Stream) {
+        self.request(1, "session/new", json!({ "cwd": cwd, "mcpServers": [] })).await;
+        let response = own.next().await.1;
+        let session =
+            response["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned();
+        let mut stream = self.stream(Some(&session), None).await;
+        let (id, update) = stream.next().await;
+        assert_eq!(
+            (id, &update["params"]["update"]["sessionUpdate"]),
+            (Some(1), &json!("available_commands_update"))
+        );
+        (session, stream)
+    }
+}
+
+/// An event stream.
+pub(crate) struct Stream {
+    response: reqwest::Response,
+    decoder: SseDecoder,
+    waiting: std::collections::VecDeque<SseEvent>,
+}
+
+impl Stream {
+    pub(crate) async fn next(&mut self) -> (Option<u64>, Value) {
+        self.try_next().await.expect("the stream ended")
+    }
+
+    /// Returns the next message; `None` at the end.
+    pub(crate) async fn try_next(&mut self) -> Option<(Option<u64>, Value)> {
+        loop {
+            while let Some(event) = self.waiting.pop_front() {
+                let Some(data) = event.data else { continue };
+                let id = event.id.map(|id| id.parse().unwrap());
+                return Some((id, serde_json::from_slice(&data).unwrap()));
+            }
+            let bytes = self.response.chunk().await.ok()??;
+            self.waiting = self.decoder.push(&bytes).unwrap();
+        }
+    }
+
+    /// Returns what is shown until the response with an id: chunks as their text, other messages in short.
+    pub(crate) async fn until_response(&mut self, id: u64) -> Vec<String> {
+        let mut shown = Vec::new();
+        loop {
+            let (number, message) = self.next().await;
+            let is_last = message["method"].is_null() && message["id"] == id;
+            let number = number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+            shown.push(format!("{number} {}", describe(&message)));
+            if is_last {
+                return shown;
+            }
+        }
+    }
+}
+
+pub(crate) fn describe(message: &Value) -> String {
+    let update = &message["params"]["update"];
+    match (message["method"].as_str(), update["sessionUpdate"].as_str()) {
+        (Some("session/update"), Some("agent_message_chunk")) => {
+            update["content"]["text"].as_str().unwrap().to_owned()
+        }
+        (Some("session/update"), Some("user_message_chunk")) => {
+            format!("user: {}", update["content"]["text"].as_str().unwrap())
+        }
+        (Some("session/update"), Some(kind)) => kind.to_owned(),
+        (Some(method), _) => method.to_owned(),
+        (None, _) if message["error"].is_null() => format!("result {}", message["result"]),
+        (None, _) => format!("error {}", message["error"]["message"].as_str().unwrap()),
+    }
+}

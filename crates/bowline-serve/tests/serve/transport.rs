@@ -1,0 +1,188 @@
+//! HTTP and WebSocket themselves: protocols, order, limits.
+
+use std::time::Duration;
+
+use bowline_serve::HubOptions;
+use bowline_serve::http::{AccessOptions, ListenerOptions, serve};
+use bowline_serve::token::Role;
+use expect_test::expect;
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+use crate::support::{Server, describe, http_client};
+
+struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
+
+impl Socket {
+    async fn connect(server: &Server, token: &str) -> Self {
+        let mut request = format!("{}/acp", server.url.replace("http", "ws")).into_client_request().unwrap();
+        request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+        let (socket, response) = tokio_tungstenite::connect_async(request).await.unwrap();
+        assert!(response.headers().contains_key("acp-connection-id"));
+        assert!(!response.headers().contains_key("sec-websocket-protocol"));
+        assert!(!response.headers().contains_key("sec-websocket-extensions"));
+        Self(socket)
+    }
+
+    async fn request(&mut self, id: u64, method: &str, params: Value) {
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.0.send(Message::text(message.to_string())).await.unwrap();
+    }
+
+    async fn until_response(&mut self, id: u64) -> Vec<String> {
+        let mut shown = Vec::new();
+        loop {
+            let Message::Text(text) = self.0.next().await.unwrap().unwrap() else { continue };
+            let message: Value = serde_json::from_str(&text).unwrap();
+            shown.push(describe(&message));
+            if message["method"].is_null() && message["id"] == id {
+                return shown;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_web_socket_carries_everything_in_order() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let token = server.token("me", Role::User).await;
+    let mut socket = Socket::connect(&server, &token).await;
+    socket.0.send(Message::binary(vec![1, 2, 3])).await.unwrap();
+    socket.request(0, "initialize", json!({ "protocolVersion": 1 })).await;
+    socket.until_response(0).await;
+    socket.request(1, "session/new", json!({ "cwd": place.path(), "mcpServers": [] })).await;
+    let created = socket.until_response(1).await;
+    assert_eq!(created.len(), 1, "{created:?}");
+    let prompt = |text: &str| json!({ "sessionId": "s1", "prompt": [{ "type": "text", "text": text }] });
+    socket.request(2, "session/prompt", prompt("count 2")).await;
+    expect![[r#"
+        [
+            "available_commands_update",
+            "1",
+            "2",
+            "result {\"stopReason\":\"end_turn\"}",
+        ]
+    "#]]
+    .assert_debug_eq(&socket.until_response(2).await);
+    // A socket that is cut leaves the turn running; another one loads the session and sees it go on.
+    socket.request(3, "session/prompt", prompt("wait")).await;
+    socket.until_text("waiting").await;
+    drop(socket);
+    let mut second = Socket::connect(&server, &token).await;
+    second.request(0, "initialize", json!({ "protocolVersion": 1 })).await;
+    second.until_response(0).await;
+    second
+        .request(1, "session/load", json!({ "sessionId": "s1", "cwd": place.path(), "mcpServers": [] }))
+        .await;
+    second.request(2, "session/prompt", prompt("count 1")).await;
+    expect![[r#"
+        [
+            "available_commands_update",
+            "user: count 2",
+            "1",
+            "2",
+            "user: wait",
+            "waiting",
+            "result {\"modes\":{\"currentModeId\":\"ask\",\"availableModes\":[]}}",
+            "1",
+            "result {\"stopReason\":\"end_turn\"}",
+        ]
+    "#]]
+    .assert_debug_eq(&second.until_response(2).await);
+}
+
+impl Socket {
+    async fn until_text(&mut self, text: &str) {
+        loop {
+            if let Message::Text(message) = self.0.next().await.unwrap().unwrap()
+                && describe(&serde_json::from_str(&message).unwrap()) == text
+            {
+                return;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_web_socket_must_begin_with_initialize() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let token = server.token("me", Role::User).await;
+    let mut socket = Socket::connect(&server, &token).await;
+    socket.request(0, "session/list", json!({})).await;
+    let Some(Ok(Message::Close(Some(frame)))) = socket.0.next().await else { panic!("not closed") };
+    assert_eq!(&*frame.reason, "the first message of a connection must be the request `initialize`");
+}
+
+#[tokio::test]
+async fn http_2_is_served_without_negotiation() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let token = server.token("me", Role::User).await;
+    let mut client = server.client(&token).await;
+    client.http = http_client(reqwest::Client::builder().http2_prior_knowledge());
+    let mut own = client.stream(None, None).await;
+    let (session, mut stream) = client.new_session(&mut own, place.path()).await;
+    client.prompt(2, &session, "count 1").await;
+    assert_eq!(stream.until_response(2).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_opened_again_replaces_the_old_one() {
+    let place = tempfile::tempdir().unwrap();
+    let server = Server::start(place.path()).await;
+    let token = server.token("me", Role::User).await;
+    let client = server.client(&token).await;
+    let mut own = client.stream(None, None).await;
+    let (session, mut first) = client.new_session(&mut own, place.path()).await;
+    let mut second = client.stream(Some(&session), Some(1)).await;
+    assert!(first.try_next().await.is_none(), "the older one ends");
+    let mut own_again = client.stream(None, None).await;
+    assert!(own.try_next().await.is_none());
+    client.prompt(2, &session, "count 1").await;
+    assert_eq!(second.until_response(2).await.len(), 2);
+    client.request(3, "session/list", json!({})).await;
+    own_again.until_response(3).await;
+}
+
+#[tokio::test]
+async fn limits_of_connections_and_sessions() {
+    let place = tempfile::tempdir().unwrap();
+    let options = HubOptions { max_connections: 1, max_sessions: 1, ..HubOptions::default() };
+    let access = AccessOptions { is_loopback: true, ..AccessOptions::default() };
+    let server = Server::start_with(place.path(), options, access).await;
+    let token = server.token("me", Role::User).await;
+    let mut client = server.client(&token).await;
+    let mut own = client.stream(None, None).await;
+    client.new_session(&mut own, place.path()).await;
+    client.request(2, "session/new", json!({ "cwd": place.path(), "mcpServers": [] })).await;
+    assert_eq!(own.until_response(2).await, ["3 error me has 1 open sessions already: close some"]);
+    client.connection = String::new();
+    let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {} });
+    let response = client.post(&initialize).await;
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["retry-after"]),
+        (429, &"5".parse().unwrap())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_headers_are_not_waited_for() {
+    let place = tempfile::tempdir().unwrap();
+    let (_hub, _, router) = Server::build(place.path(), HubOptions::default(), AccessOptions::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let listening = ListenerOptions { tls: None, max_connections: 10 };
+    tokio::spawn(serve(listener, router, listening, std::future::pending()));
+    let mut slow = TcpStream::connect(address).await.unwrap();
+    slow.write_all(b"POST /acp HTTP/1.1\r\nhost: local").await.unwrap();
+    let mut answer = Vec::new();
+    let waited = tokio::time::timeout(Duration::from_secs(60), slow.read_to_end(&mut answer)).await;
+    assert!(waited.is_ok(), "the connection is still open");
+}

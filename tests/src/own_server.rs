@@ -1,0 +1,93 @@
+//! `bowline serve` in a process of its own, with a token.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result};
+
+/// The process. It is killed when this is dropped, as if the machine had failed.
+#[derive(Debug)]
+pub struct OwnServer {
+    address: String,
+    token: String,
+    process: Child,
+}
+
+impl OwnServer {
+    /// Starts the server with its state in `home`, for sessions below `root`, on an address such as `127.0.0.1:0`. The
+    /// agent is Bowline's own if `agent` is empty. A second start in the same home uses the same sessions and tokens.
+    ///
+    /// # Errors
+    /// Fails if it does not start.
+    pub fn start(bowline: &Path, home: &Path, root: &Path, listen: &str, agent: &[String]) -> Result<Self> {
+        let command = |arguments: &[&str]| {
+            let mut command = Command::new(bowline);
+            command.args(arguments).env("HOME", home).env("XDG_STATE_HOME", home.join("state"));
+            command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME").stdin(Stdio::null());
+            command
+        };
+        let token_file = home.join("token");
+        if !token_file.exists() {
+            let made = command(&["serve", "token", "add", "tester"]).stderr(Stdio::inherit()).output()?;
+            std::fs::write(&token_file, made.stdout)?;
+        }
+        let token = std::fs::read_to_string(&token_file)?.trim().to_owned();
+        let root = root.to_str().context("the root is not UTF-8")?;
+        let mut serve = command(&["serve", "--listen", listen, "--root", root]);
+        if !agent.is_empty() {
+            serve.arg("--").args(agent);
+        }
+        let mut process = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let output = process.stdout.take().context("the server has no output")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        let address =
+            line.trim().strip_prefix("Serving on http://").and_then(|line| line.strip_suffix("/acp"));
+        let address = address.with_context(|| format!("the server did not start: {line}"))?.to_owned();
+        Ok(Self { address, token, process })
+    }
+
+    /// Returns its address.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns the token of its client.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Returns the file with the token.
+    #[must_use]
+    pub fn token_file(home: &Path) -> PathBuf {
+        home.join("token")
+    }
+
+    /// Returns the id of the process.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Asks it to end, and returns whether it ended without an error.
+    ///
+    /// # Errors
+    /// Fails if it cannot be waited for.
+    pub fn terminate(mut self) -> Result<bool> {
+        let id = i32::try_from(self.process.id())?;
+        let id = rustix::process::Pid::from_raw(id).context("the process has no id")?;
+        rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
+        Ok(self.process.wait()?.success())
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
