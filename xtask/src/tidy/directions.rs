@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("bowline-tools", "text history conversation"),
     ("bowline-wire", "protocol"),
     ("bowline-sdk", "protocol wire"),
+    ("bowline-remote", "text protocol"),
     ("bowline-storage", "text history"),
     ("bowline-access", "text protocol policy history storage"),
     ("bowline-workspace", "file-lease text protocol policy history storage"),
