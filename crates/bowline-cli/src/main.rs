@@ -5,6 +5,8 @@
 //!   events and returns actions, and a runner performs them, so every screen and key is tested without a terminal.
 //! - `agent`, `proxy` and `mcp` are the programs that others start. `mcp-bridge` connects an agent to the proxy's
 //!   socket. `serve` offers an agent to remote clients.
+//! - `agent`, `proxy`, `connect` and `mcp` are the programs that others start. `mcp-bridge` connects an agent to the proxy's
+//!   socket.
 //! - `changes` (`undo`, `redo`, `rewind`, `restore`), `sessions`, `audit` and `policy` work on the user's directories
 //!   without a host. Undo opens the journal under the same lock and writes with the same engine.
 //! - `trace` shows, draws and replays a recorded wire. The connection only copies messages into a bounded backlog; a
@@ -17,6 +19,7 @@
 mod agent;
 mod audit;
 mod changes;
+mod connect;
 mod demo;
 mod doctor;
 mod help;
@@ -56,6 +59,7 @@ Environment:
   XDG_DATA_HOME      anchors of the audit log (default: ~/.local/share)
   NO_COLOR           no colours
   PAGER              the pager for long lists in a terminal
+  BOWLINE_TOKEN      the token for a server, unless --token-file names one
   ANTHROPIC_API_KEY  and others: API keys for Bowline's own agent
 
 For examples, run `bowline COMMAND --help`. To get started, try `bowline demo` and `bowline doctor`.";
@@ -80,6 +84,8 @@ enum CliCommand {
     Proxy(proxy::ProxyArguments),
     /// Serve an agent to remote clients, with sessions that outlive connections
     Serve(serve::ServeArguments),
+    /// Connect an editor to an agent on a server, over HTTP or a WebSocket
+    Connect(connect::ConnectArguments),
     /// List the changes that agents made in this workspace
     Changes(changes::ChangesArguments),
     /// Show the changes that agents made as a patch for git
@@ -147,6 +153,7 @@ fn main() -> ExitCode {
             runtime.block_on(proxy::run(arguments))
         }
         CliCommand::Serve(arguments) => runtime.block_on(serve::run(arguments)),
+        CliCommand::Connect(arguments) => runtime.block_on(connect::run(arguments)),
         CliCommand::Changes(arguments) => changes::list(&arguments).map(success),
         CliCommand::Diff(arguments) => changes::diff(&arguments).map(success),
         CliCommand::Undo(arguments) => changes::undo(&arguments).map(success),

@@ -15,6 +15,7 @@ use clap::Args;
 use bowline_client::agents;
 use bowline_client::common::console::print;
 use bowline_client::error::CliError;
+use bowline_remote::endpoint::Endpoint;
 pub(crate) use detect::{InstalledEditor, find_installed};
 use editors::{ConfigDirs, EditorKind, LaunchConfig, LaunchRole};
 use jsonc::JsoncEdit;
@@ -29,6 +30,12 @@ pub(crate) struct SetupArguments {
     /// Put Bowline between the editor and another agent, given by its command
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["mcp", "model", "no_shell"])]
     proxy: Option<String>,
+    /// Connect the editor to an agent on a server, as with `bowline connect`
+    #[arg(long, value_name = "URL", conflicts_with_all = ["proxy", "mcp", "model", "no_shell"])]
+    connect: Option<String>,
+    /// The file with the server's token, for --connect
+    #[arg(long, value_name = "FILE", requires = "connect")]
+    token_file: Option<PathBuf>,
     /// Add Bowline as an MCP server, for the editor's own assistant
     ///
     /// For MCP clients, this is always the case.
@@ -53,7 +60,7 @@ pub(crate) struct SetupArguments {
     model: Option<String>,
     /// The name of the agent or server in the editor (default: Bowline)
     ///
-    /// With --proxy, the default also has the agent's name.
+    /// With --proxy, the default also has the agent's name, and with --connect the server's.
     #[arg(long, value_name = "NAME")]
     agent_name: Option<String>,
     /// Do not let the agent or the MCP client run commands
@@ -75,6 +82,7 @@ Examples:
   bowline setup zed --dry-run                    show what --write would change
   bowline setup zed --write
   bowline setup zed --write --proxy 'opencode acp'
+  bowline setup zed --write --connect https://host:8040 --token-file ~/.bowline-token
   bowline setup vscode --write --model anthropic/claude-sonnet-4-5
   bowline setup vscode --write --file ~/.config/VSCodium/User/settings.json
   bowline setup claude-code --write              add Bowline as an MCP server
@@ -202,7 +210,15 @@ fn build_launch(
             default_name = format!("{name} via Bowline");
             ["proxy", "--"].map(str::to_owned).into_iter().chain(command).collect()
         }
-        (None, LaunchRole::Agent) => agent_arguments(arguments)?,
+        (None, LaunchRole::Agent) => match &arguments.connect {
+            None => agent_arguments(arguments)?,
+            Some(url) => {
+                let endpoint = Endpoint::parse(url);
+                let endpoint = endpoint.map_err(|error| CliError::Usage(format!("--connect: {error}")))?;
+                default_name = format!("Bowline at {}", endpoint.host());
+                connect_arguments(url, arguments.token_file.as_deref())?
+            }
+        },
         (None, LaunchRole::McpServer) => {
             let project = path_to_string(project.to_owned())?;
             let directory =
@@ -226,7 +242,18 @@ fn build_launch(
 /// Returns a given option that only applies to agents.
 fn agent_only_option(arguments: &SetupArguments) -> Option<&'static str> {
     let proxy = arguments.proxy.as_ref().map(|_| "--proxy");
+    let proxy = proxy.or_else(|| arguments.connect.as_ref().map(|_| "--connect"));
     proxy.or_else(|| arguments.model.as_ref().map(|_| "--model"))
+}
+
+fn connect_arguments(url: &str, token_file: Option<&Path>) -> Result<Vec<String>, CliError> {
+    let mut args = vec!["connect".to_owned(), url.to_owned()];
+    if let Some(file) = token_file {
+        // Editors start programs in other directories.
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        args.extend(["--token-file".to_owned(), path_to_string(file)?]);
+    }
+    Ok(args)
 }
 
 fn agent_arguments(arguments: &SetupArguments) -> Result<Vec<String>, CliError> {
@@ -292,6 +319,8 @@ fn write_command(arguments: &SetupArguments) -> String {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let values = [
         ("--proxy", arguments.proxy.clone()),
+        ("--connect", arguments.connect.clone()),
+        ("--token-file", path(&arguments.token_file)),
         ("--model", arguments.model.clone()),
         ("--agent-name", arguments.agent_name.clone()),
         ("--cwd", path(&arguments.cwd)),

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bowline_policy::mode::AgentMode;
+use bowline_remote::endpoint::Endpoint;
 use bowline_text::display::quote;
 use bowline_workspace::terminals::{ProgramSpec, ResourceLimits};
 
 use super::ClientArguments;
+use super::arguments::RemoteArguments;
 use super::config::{Config, ConfiguredAgent};
 use crate::arguments::options;
 use crate::error::CliError;
@@ -49,6 +51,9 @@ impl AgentCommand {
         config: &Config,
         search: Option<&OsString>,
     ) -> Result<Self, CliError> {
+        if let Some(url) = &arguments.remote.connect {
+            return Self::remote_agent(url, &arguments.remote);
+        }
         let Some(text) = arguments.agent.as_deref().filter(|text| *text != OWN_AGENT_NAME) else {
             return Self::own_agent(arguments);
         };
@@ -123,6 +128,21 @@ impl AgentCommand {
             args.push("--shell".into());
         }
         Ok(Self { name: OWN_AGENT_NAME.to_owned(), program, args, env: BTreeMap::new(), is_own: true })
+    }
+
+    /// Returns the agent on a server, which a process of this program connects to.
+    fn remote_agent(url: &str, arguments: &RemoteArguments) -> Result<Self, CliError> {
+        let endpoint =
+            Endpoint::parse(url).map_err(|error| CliError::Usage(format!("--connect: {error}")))?;
+        let program = std::env::current_exe().context("cannot find the bowline program")?;
+        let mut args: Vec<OsString> = vec!["connect".into(), url.into()];
+        if let Some(file) = &arguments.token_file {
+            // The process starts in the workspace, but the path is relative to the current directory.
+            let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            args.extend(["--token-file".into(), file.into_os_string()]);
+        }
+        args.extend(arguments.insecure.then(|| "--insecure".into()));
+        Ok(Self { name: endpoint.to_string(), program, args, env: BTreeMap::new(), is_own: false })
     }
 
     fn from_config(name: &str, configured: &ConfiguredAgent, config: &Config) -> Result<Self, CliError> {

@@ -17,6 +17,10 @@ pub struct ClientArguments {
     /// runs in a separate process.
     #[arg(long, value_name = "COMMAND")]
     pub agent: Option<String>,
+    // A documentation comment would become the help text of the whole command.
+    #[allow(missing_docs, reason = "the type is documented")]
+    #[command(flatten)]
+    pub remote: RemoteArguments,
     /// The workspace directory (default: the current directory)
     #[arg(long, value_name = "DIRECTORY")]
     pub cwd: Option<PathBuf>,
@@ -104,6 +108,23 @@ pub struct ClientArguments {
     /// older trace is overwritten; any other existing file is not.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+}
+
+/// The server of an agent that runs elsewhere, instead of an agent that is started here.
+#[derive(Args, Debug, Clone, Default)]
+pub struct RemoteArguments {
+    /// Connect to an agent on a server instead of starting one
+    ///
+    /// The URL begins with http://, https://, ws:// or wss://; without a path, `/acp` is added. A token that the server
+    /// requires comes from --token-file, else from the environment variable BOWLINE_TOKEN.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["agent", "base_url", "window"])]
+    pub connect: Option<String>,
+    /// The file with the server's token, readable by you only
+    #[arg(long, value_name = "FILE", requires = "connect")]
+    pub token_file: Option<PathBuf>,
+    /// Send the token to another machine without encryption
+    #[arg(long, requires = "connect")]
+    pub insecure: bool,
 }
 
 /// Parses a duration in seconds.

@@ -86,7 +86,9 @@ impl Config {
     /// Fills in the arguments that were not given. The model is not among them: Bowline's agent reads it itself, and
     /// other agents have their own models.
     pub fn fill_arguments(&self, mut arguments: ClientArguments) -> ClientArguments {
-        arguments.agent = arguments.agent.or_else(|| self.agent.clone());
+        if arguments.remote.connect.is_none() {
+            arguments.agent = arguments.agent.or_else(|| self.agent.clone());
+        }
         // Each of these options already sets what is allowed.
         if arguments.mode.is_none() && !arguments.read_only {
             arguments.approve = arguments.approve.or(self.approve);

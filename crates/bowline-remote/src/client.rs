@@ -760,6 +760,7 @@ impl Client {
                 if stream.state == StreamState::Open {
                     let loss = match stream.last_event_id {
                         Some(_) => "",
+                        None if self.has_extensions => "",
                         None => "; messages may be missing, because the server does not number them",
                     };
                     self.report(format!("a stream was interrupted and is opened again ({reason}){loss}"));

@@ -74,7 +74,8 @@ pub enum RemoteError {
     Server(String),
 }
 
-/// Carries messages between a caller and a server until either ends. Problems that the caller cannot see go to `report`.
+/// Carries messages between a caller and a server until either ends, or until `stop` is ready. Problems that the caller
+/// cannot see go to `report`.
 ///
 /// # Errors
 /// Fails if the server is lost for good; every open request was answered with the reason then.
@@ -82,6 +83,7 @@ pub async fn forward<R, W>(
     options: RemoteOptions,
     input: R,
     mut output: W,
+    stop: impl Future<Output = ()>,
     mut report: impl FnMut(&str),
 ) -> Result<(), RemoteError>
 where
@@ -102,6 +104,8 @@ where
         Carrier::WebSocket => Transport::WebSocket(WebSocketTransport::new(endpoint, token)?),
     };
     let started = Instant::now();
+    tokio::pin!(stop);
+    let mut is_stopped = false;
     let mut lines = LineReader::new(input, MAX_MESSAGE_BYTES);
     let mut outbox = Outbox::default();
     let mut post: Option<BoxFuture<'_, PostOutcome>> = None;
@@ -159,6 +163,10 @@ where
                 Line::TooLong => client.on_long_line(MAX_MESSAGE_BYTES),
                 Line::End => client.on_input_end(started.elapsed()),
             },
+            () = &mut stop, if !is_stopped => {
+                is_stopped = true;
+                client.on_input_end(started.elapsed());
+            }
             Some(()) = OptionFuture::from(timer) => client.on_timer(started.elapsed()),
         }
     };

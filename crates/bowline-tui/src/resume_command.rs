@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use bowline_client::ClientArguments;
+use bowline_client::arguments::RemoteArguments;
 
 /// Returns the command that reopens a session with the options of this one. The workspace path is absolute, because the
 /// command may be pasted elsewhere.
@@ -10,6 +11,7 @@ pub(super) fn resume_command(arguments: &ClientArguments, session: &str) -> Stri
     // Destructured, so that a new option cannot be forgotten here.
     let ClientArguments {
         agent,
+        remote: RemoteArguments { connect, token_file, insecure },
         cwd,
         add_dir,
         open,
@@ -36,6 +38,8 @@ pub(super) fn resume_command(arguments: &ClientArguments, session: &str) -> Stri
         }
     };
     push_option("--agent", agent.clone());
+    push_option("--connect", connect.clone());
+    push_option("--token-file", token_file.as_deref().map(absolute_path));
     push_option("--cwd", cwd.as_deref().map(absolute_path));
     for text in add_dir {
         let (directory, suffix) = text.strip_suffix(":ro").map_or((text.as_str(), ""), |path| (path, ":ro"));
@@ -54,6 +58,7 @@ pub(super) fn resume_command(arguments: &ClientArguments, session: &str) -> Stri
     push_option("--timeout", timeout.map(|time| time.as_secs_f64().to_string()));
     push_option("--trace", trace.as_deref().map(absolute_path));
     let flags = [
+        ("--insecure", insecure),
         ("--no-fs", no_fs),
         ("--no-terminal", no_terminal),
         ("--read-only", read_only),
@@ -106,6 +111,10 @@ mod tests {
         check(
             &["--read-only", "--approve", "edits", "--model", "a/b", "--mcp", "x=y z", "--add-dir", "/d:ro"],
             "bowline chat --add-dir /d:ro --model a/b --approve edits --mcp 'x=y z' --read-only --session 's 1'",
+        );
+        check(
+            &["--connect", "https://h", "--token-file", "/t", "--insecure"],
+            "bowline chat --connect https://h --token-file /t --insecure --session 's 1'",
         );
         check(&["--timeout", "5", "--no-fs"], "bowline chat --timeout 5 --no-fs --session 's 1'");
     }

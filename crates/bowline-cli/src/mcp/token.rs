@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
@@ -9,14 +10,13 @@ use anyhow::Context as _;
 
 use bowline_client::error::CliError;
 
-/// The length limits of a token read from a file, in bytes.
-const MIN_TOKEN_BYTES: usize = 16;
-const MAX_TOKEN_BYTES: usize = 1024;
+/// The length limits of a server's own token, in bytes: long enough not to be guessed.
+const OWN_TOKEN_BYTES: RangeInclusive<usize> = 16..=1024;
 
 /// Returns the token in a file, or a new one, which is written to the file if one is named.
 pub(super) fn load_or_create(file: Option<&Path>) -> Result<String, CliError> {
     let Some(file) = file else { return Ok(generate()?) };
-    match read_token(file)? {
+    match read_token(file, OWN_TOKEN_BYTES)? {
         Some(token) => Ok(token),
         None => {
             let token = generate()?;
@@ -32,7 +32,8 @@ pub(super) fn load_or_create(file: Option<&Path>) -> Result<String, CliError> {
     }
 }
 
-fn read_token(path: &Path) -> Result<Option<String>, CliError> {
+/// Returns the token in a file, if the file exists and is not empty. The token's length must be in the range.
+pub(crate) fn read_token(path: &Path, lengths: RangeInclusive<usize>) -> Result<Option<String>, CliError> {
     let failed = |reason: String| CliError::Usage(format!("--token-file {}: {reason}", path.display()));
     // Opening a pipe would block until it has a writer.
     let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
@@ -46,7 +47,7 @@ fn read_token(path: &Path) -> Result<Option<String>, CliError> {
         return Err(failed("it is no regular file: name one, or one that is not there yet".to_owned()));
     }
     let mut bytes = Vec::new();
-    let read = file.take(MAX_TOKEN_BYTES as u64 + 2).read_to_end(&mut bytes);
+    let read = file.take(*lengths.end() as u64 + 2).read_to_end(&mut bytes);
     read.map_err(|error| failed(error.to_string()))?;
     let text = String::from_utf8_lossy(&bytes);
     let token = text.trim();
@@ -57,9 +58,11 @@ fn read_token(path: &Path) -> Result<Option<String>, CliError> {
         return Err(failed("others can read it: make it yours alone with `chmod 600`".to_owned()));
     }
     let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic());
-    if !is_plain || !(MIN_TOKEN_BYTES..=MAX_TOKEN_BYTES).contains(&token.len()) {
+    if !is_plain || !lengths.contains(&token.len()) {
         return Err(failed(format!(
-            "a token has {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} letters and digits: empty the file for a new one"
+            "a token has {} to {} letters and digits: empty the file for a new one",
+            lengths.start(),
+            lengths.end()
         )));
     }
     Ok(Some(token.to_owned()))
