@@ -1,5 +1,6 @@
 // The agent of `tests/peers/README.md` on the official TypeScript SDK, used as its documentation shows:
-// `agent()`, a handler per method, `ndJsonStream` over stdio.
+// `agent()`, a handler per method, `ndJsonStream` over stdio. `--listen [PORT]` serves HTTP and WebSocket instead,
+// with the SDK's own server: it prints its address, and ends when stdin closes.
 // Run the copy that the installation puts next to `node_modules`: Node resolves the SDK from the file's own folder.
 
 import { randomUUID } from "node:crypto";
@@ -250,7 +251,7 @@ const cancels = new Map();
 /** What receives the first report of each watch. */
 const watches = new Map();
 
-const connection = acp
+const createAgent = () => acp
   .agent({ name: NAME })
   .onRequest(agentMethods.initialize, ({ params }) => {
     clientCapabilities = params.clientCapabilities;
@@ -270,7 +271,31 @@ const connection = acp
   .onNotification("_bowline/fs/changed", (params) => params, ({ params }) => {
     watches.get(params.watchId)?.(params.changes);
   })
-  .onNotification(agentMethods.session.cancel, ({ params }) => cancels.get(params.sessionId)?.())
-  .connect(acp.ndJsonStream(Writable.toWeb(process.stdout), Readable.toWeb(process.stdin)));
+  .onNotification(agentMethods.session.cancel, ({ params }) => cancels.get(params.sessionId)?.());
 
-await connection.closed;
+/** Serves the agent over HTTP and WebSocket until stdin closes. */
+async function listen(port) {
+  const { AcpServer } = await import("@agentclientprotocol/sdk/experimental/server");
+  const { createNodeHttpHandler, createNodeWebSocketUpgradeHandler } = await import(
+    "@agentclientprotocol/sdk/experimental/node"
+  );
+  const { WebSocketServer } = await import("ws");
+  const { createServer } = await import("node:http");
+  const { once } = await import("node:events");
+  const acpServer = new AcpServer({ createAgent });
+  const server = createServer(createNodeHttpHandler(acpServer));
+  server.on("upgrade", createNodeWebSocketUpgradeHandler(acpServer, new WebSocketServer({ noServer: true })));
+  server.listen(port, "127.0.0.1");
+  await once(server, "listening");
+  console.log(`127.0.0.1:${server.address().port}`);
+  process.stdin.resume();
+  await once(process.stdin, "end");
+  process.exit(0);
+}
+
+if (process.argv[2] === "--listen") {
+  await listen(Number(process.argv[3] ?? 0));
+} else {
+  const stream = acp.ndJsonStream(Writable.toWeb(process.stdout), Readable.toWeb(process.stdin));
+  await createAgent().connect(stream).closed;
+}
