@@ -5,11 +5,12 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use bowline_tests::peer_server::PeerServer;
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use xtask::peers::{SdkPeer, is_available};
 
-use crate::programs::{run, transcript, workspace_root};
+use crate::programs::{build_program, run, transcript, workspace_root};
 
 /// The program of one end.
 struct PeerCommand {
@@ -28,6 +29,18 @@ fn bowline_peer(end: &str) -> PeerCommand {
 fn check_with_agent(peer: SdkPeer, name: &'static str) {
     let command = peer.agent_command(&workspace_root());
     if is_available(peer.name(), &command) {
+        check(&PeerCommand { name, command }, &bowline_peer("client"));
+    }
+}
+
+/// Checks our client with an agent on a server, which `bowline connect` reaches.
+fn check_with_server(peer: SdkPeer, name: &'static str, scheme: &str) {
+    let command = peer.agent_command(&workspace_root());
+    if is_available(peer.name(), &command) {
+        let server = PeerServer::start(&command, None).unwrap();
+        let bowline = build_program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
+        let url = format!("{scheme}://{}", server.address());
+        let command = vec![bowline.display().to_string(), "connect".to_owned(), url];
         check(&PeerCommand { name, command }, &bowline_peer("client"));
     }
 }
@@ -177,6 +190,16 @@ fn our_client_with_an_agent_on_the_python_sdk() {
 #[test]
 fn our_client_with_an_agent_on_the_typescript_sdk() {
     check_with_agent(SdkPeer::TypeScript, "peer-typescript");
+}
+
+#[test]
+fn an_agent_on_a_server_of_the_typescript_sdk_is_reached_over_http() {
+    check_with_server(SdkPeer::TypeScript, "peer-typescript", "http");
+}
+
+#[test]
+fn an_agent_on_a_server_of_the_typescript_sdk_is_reached_over_a_websocket() {
+    check_with_server(SdkPeer::TypeScript, "peer-typescript", "ws");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Shared support for tests and benchmarks: a scripted agent and a scripted client, a fake editor, an agent with every
 //! method, the script language of file tests, a host with an agent and a user in one process, a scripted model server,
-//! homes for third-party agents, the processes of a test, SQLite on a faulty file system, the clock of file timestamps,
-//! and waits for conditions.
+//! a scripted HTTP server, homes for third-party agents, the processes of a test, SQLite on a faulty file system, the
+//! clock of file timestamps, and waits for conditions.
 
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ pub mod model_server;
 pub mod processes;
 pub mod scripted_agent;
 pub mod scripted_client;
+pub mod scripted_http;
 pub mod wait;
 
 /// Returns whether tests run at full length, as with `cargo xtask test --full`. Usually, long ones run a sample.
