@@ -7,6 +7,7 @@ mod change_output;
 mod changes;
 mod chat;
 mod completions;
+mod connect;
 mod doctor;
 mod exit_codes;
 mod fixture;

@@ -38,6 +38,7 @@ fn an_option_that_does_not_exist_is_named() {
         "agent",
         "mcp",
         "proxy",
+        "connect",
         "changes",
         "diff",
         "undo",
@@ -257,7 +258,7 @@ async fn help_is_broken_between_words_where_the_terminal_is_narrow() {
 async fn what_programs_start_tells_a_person_that_it_waits() {
     let scene = CliFixture::new();
     let mut told = String::new();
-    for arguments in [&["agent"][..], &["mcp"], &["proxy", "--", "cat"]] {
+    for arguments in [&["agent"][..], &["mcp"], &["proxy", "--", "cat"], &["connect", "http://127.0.0.1:1"]] {
         let mut screen = Screen::start(&scene, arguments);
         told += &format!("{}\n{}", arguments.join(" "), screen.wait_for_text("(see --help)").await);
         screen.send("\u{4}").await;

@@ -22,6 +22,7 @@ const COMMANDS: &[(&str, ExpectedOutput)] = &[
     ("bowline agent --help", ExpectedOutput::Usage),
     ("bowline mcp --help", ExpectedOutput::Usage),
     ("bowline proxy --help", ExpectedOutput::Usage),
+    ("bowline connect --help", ExpectedOutput::Usage),
     ("bowline trace --help", ExpectedOutput::Usage),
     ("cargo build --release --workspace --examples", ExpectedOutput::Success),
     ("target/release/examples/client target/release/examples/agent", ExpectedOutput::EndOfTurn),

@@ -74,7 +74,7 @@ pub(crate) async fn run(arguments: ConnectArguments) -> Result<ExitCode, CliErro
 }
 
 fn load_token(file: &Path) -> Result<String, CliError> {
-    let missing = || CliError::Usage(format!("--token-file {}: there is no token in it", file.display()));
+    let missing = || CliError::Usage(format!("--token-file {}: it is missing or empty", file.display()));
     read_token(file, 1..=MAX_TOKEN_BYTES)?.ok_or_else(missing)
 }
 

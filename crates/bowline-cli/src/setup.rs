@@ -216,7 +216,7 @@ fn build_launch(
                 let endpoint = Endpoint::parse(url);
                 let endpoint = endpoint.map_err(|error| CliError::Usage(format!("--connect: {error}")))?;
                 default_name = format!("Bowline at {}", endpoint.host());
-                connect_arguments(url, arguments.token_file.as_deref())?
+                connect_arguments(endpoint.as_str(), arguments.token_file.as_deref())?
             }
         },
         (None, LaunchRole::McpServer) => {

@@ -123,6 +123,12 @@ impl Endpoint {
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
+    /// Returns the URL as text, without control characters.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.url.as_str()
+    }
+
     /// Returns the URL.
     pub(crate) fn url(&self) -> &Url {
         &self.url

@@ -281,3 +281,21 @@ fn the_environment_is_passed_on_as_far_as_it_is_text() {
     "#]]
     .assert_debug_eq(&(program.argv, program.env, program.directory));
 }
+
+#[test]
+fn an_agent_on_a_server_is_reached_by_a_process_of_this_program() {
+    check(
+        Some("agent = \"gem\"\n[agents.gem]\ncommand = \"gemini --acp\"\n"),
+        &["--connect", "https://h", "--token-file", "/t", "--insecure"],
+        expect![[r#"
+        https://h/acp: $SELF connect https://h --token-file /t --insecure {}
+    "#]],
+    );
+    check(
+        None,
+        &["--connect", "ftp://h"],
+        expect![[r#"
+        2 Usage("--connect: ftp:// is not supported: write http://, https://, ws:// or wss://")
+    "#]],
+    );
+}

@@ -588,7 +588,7 @@ event s 5 {"id":2,"error":{"code":-32603,"message":"interrupted"}}
                 post c1 - {"id":3,"method":"session/list"}
             accepted
             dropped connection
-                report a stream was interrupted and is opened again (reset); messages may be missing, because the server does not number them
+                report a stream was interrupted and is opened again (reset)
             dropped s
                 report a stream was interrupted and is opened again (reset)
             > {"method":"session/cancel","params":{"sessionId":"s"}}

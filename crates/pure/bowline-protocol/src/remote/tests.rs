@@ -1,3 +1,5 @@
+//! Tests of the heads of messages and of the extensions.
+
 use expect_test::expect;
 
 use super::*;
