@@ -193,6 +193,16 @@ fn our_client_with_an_agent_on_the_typescript_sdk() {
 }
 
 #[test]
+fn an_agent_on_a_server_of_the_rust_sdk_is_reached_over_http() {
+    check_with_server(SdkPeer::Rust, "peer-rust", "http");
+}
+
+#[test]
+fn an_agent_on_a_server_of_the_rust_sdk_is_reached_over_a_websocket() {
+    check_with_server(SdkPeer::Rust, "peer-rust", "ws");
+}
+
+#[test]
 fn an_agent_on_a_server_of_the_typescript_sdk_is_reached_over_http() {
     check_with_server(SdkPeer::TypeScript, "peer-typescript", "http");
 }
