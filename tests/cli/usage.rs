@@ -68,6 +68,8 @@ fn an_option_that_does_not_exist_is_named() {
           bowline: unexpected argument '--no-such-option' found (see --help)
         proxy --no-such-option
           bowline: unexpected argument '--no-such-option' found; a similar argument exists: '--no-mcp'; to pass '--no-such-option' as a value, use '-- --no-such-option' (see --help)
+        connect --no-such-option
+          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option' (see --help)
         changes --no-such-option
           bowline: unexpected argument '--no-such-option' found (see --help)
         diff --no-such-option
@@ -227,7 +229,6 @@ async fn help_is_broken_between_words_where_the_terminal_is_narrow() {
     let mut screen = Screen::start(&scene, &[]);
     assert_eq!(screen.wait_for_exit().await, Some(2));
     expect![[r#"
-          doctor       Check the installation and suggest how to fix problems
           setup        Print or write the configuration that an editor needs
           man          Print manual pages, or write them to a directory
           completions  Print a shell completion script
@@ -246,6 +247,7 @@ async fn help_is_broken_between_words_where_the_terminal_is_narrow() {
           XDG_DATA_HOME      anchors of the audit log (default: ~/.local/share)
           NO_COLOR           no colours
           PAGER              the pager for long lists in a terminal
+          BOWLINE_TOKEN      the token for a server, unless --token-file names one
           ANTHROPIC_API_KEY  and others: API keys for Bowline's own agent
 
         For examples, run `bowline COMMAND --help`. To get started, try `bowline demo`
@@ -272,6 +274,9 @@ async fn what_programs_start_tells_a_person_that_it_waits() {
         bowline: waiting for a client that speaks MCP; Ctrl-D ends it (see --help)
         --- Some(0)
         proxy -- cat
+        bowline: waiting for an editor that speaks ACP; Ctrl-D ends it (see --help)
+        --- Some(0)
+        connect http://127.0.0.1:1
         bowline: waiting for an editor that speaks ACP; Ctrl-D ends it (see --help)
         --- Some(0)
     "#]]
