@@ -73,6 +73,11 @@ impl Caller {
         self.wait_for_end().await
     }
 
+    /// Goes away like a caller that was killed, and returns how the client ends.
+    pub(crate) fn vanish(self) -> JoinHandle<Result<(), RemoteError>> {
+        self.task
+    }
+
     /// Waits for the end of the client.
     pub(crate) async fn wait_for_end(mut self) -> Result<(), RemoteError> {
         let line = timeout(TEST_TIMEOUT, self.lines.next_line()).await.expect("an end").unwrap();

@@ -20,6 +20,8 @@ async fn requests_carry_ids_token_and_cookies_and_the_end_deletes_the_connection
     let exchange = server.next_post().await.unwrap();
     assert_eq!(exchange.header("authorization"), format!("Bearer {TOKEN}"));
     assert_eq!(exchange.header("content-type"), "application/json");
+    // Servers refuse origins that they do not know.
+    assert_eq!(exchange.header("origin"), "");
     assert_eq!(exchange.header("accept"), "application/json, text/event-stream");
     let headers = [
         ("content-type", "application/json"),
@@ -43,6 +45,47 @@ async fn requests_carry_ids_token_and_cookies_and_the_end_deletes_the_connection
     delete.accept().await.unwrap();
     finishing.await.unwrap().unwrap();
     connection.wait_for_close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_caller_that_was_killed_ends_the_connection() {
+    let mut open = OpenSession::open(&other_result()).await;
+    open.prompt(2).await;
+    let client = open.caller.vanish();
+    let delete = open.server.next_other().await.unwrap();
+    assert_eq!(delete.header("acp-connection-id"), "c1");
+    delete.accept().await.unwrap();
+    client.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_websocket_that_is_not_opened_is_named() {
+    let mut server = ScriptedHttpServer::start().await.unwrap();
+    let address = server.address().to_string();
+    let mut caller = Caller::start(&format!("ws://{address}"));
+    let mut errors = String::new();
+    for (id, status) in [200, 302, 401, 503].into_iter().enumerate() {
+        caller.send(json!({"id": id, "method": "initialize"})).await;
+        let upgrade = server.next_get().await.unwrap();
+        assert_eq!(upgrade.header("authorization"), format!("Bearer {TOKEN}"));
+        // Neither subprotocols nor compression are offered.
+        assert_eq!(
+            [upgrade.header("sec-websocket-protocol"), upgrade.header("sec-websocket-extensions")],
+            ["", ""]
+        );
+        upgrade.respond(status, &[], "").await.unwrap();
+        errors += &caller.next_error().await.replace(&address, "HOST");
+        errors.push('\n');
+    }
+    caller.send(json!({"id": 4, "method": "initialize"})).await;
+    drop(server.next_get().await.unwrap());
+    errors += &caller.next_error().await.replace(&address, "HOST");
+    expect![[r#"
+        0 ws://HOST/acp answers without opening a WebSocket: check the URL, or try http:// or https://
+        1 ws://HOST/acp redirects to another URL (302), where the token is not sent; if that is right, use it as the URL
+        2 ws://HOST/acp denies access (401); give its token with --token-file FILE or the environment variable BOWLINE_TOKEN
+        3 ws://HOST/acp failed (503)
+        4 ws://HOST/acp closed the connection"#]].assert_eq(&errors);
 }
 
 #[tokio::test]

@@ -321,6 +321,13 @@ impl Client {
         self.proceed(now);
     }
 
+    /// Takes note that the caller is gone.
+    pub(crate) fn on_caller_lost(&mut self) {
+        if !self.has_ended {
+            self.end(None);
+        }
+    }
+
     /// Takes what came of the post.
     pub(crate) fn on_post(&mut self, now: Duration, outcome: PostOutcome) {
         let Some(sent) = self.in_flight.take() else { return };

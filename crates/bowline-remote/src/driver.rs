@@ -10,7 +10,7 @@ use futures_util::stream::{AbortHandle, BoxStream, SelectAll, abortable};
 use futures_util::{StreamExt as _, stream};
 use reqwest::header::HeaderValue;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::MAX_MESSAGE_BYTES;
 use crate::client::{Action, Client, ClientOptions, PostOutcome, StreamKey};
@@ -23,6 +23,9 @@ use crate::websocket::WebSocketTransport;
 /// The size of what waits to be written to the caller from which nothing more is read from the server, in bytes. One
 /// message may exceed it.
 const OUTPUT_HIGH_WATER: usize = 256 << 10;
+
+/// How long a caller may take what is left at the end.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How to connect.
 #[derive(Clone)]
@@ -106,6 +109,7 @@ where
     let started = Instant::now();
     tokio::pin!(stop);
     let mut is_stopped = false;
+    let mut caller_error = None;
     let mut lines = LineReader::new(input, MAX_MESSAGE_BYTES);
     let mut outbox = Outbox::default();
     let mut post: Option<BoxFuture<'_, PostOutcome>> = None;
@@ -142,7 +146,10 @@ where
         let timer = client.next_timer().map(|at| tokio::time::sleep_until(started + at));
         let has_room = outbox.size < OUTPUT_HIGH_WATER;
         tokio::select! {
-            written = outbox.write(&mut output), if !outbox.is_empty() => written?,
+            written = outbox.write(&mut output), if !outbox.is_empty() => if let Err(error) = written {
+                caller_error = Some(error);
+                client.on_caller_lost();
+            },
             Some(outcome) = OptionFuture::from(post.as_mut()) => {
                 post = None;
                 client.on_post(started.elapsed(), outcome);
@@ -158,10 +165,14 @@ where
                     }
                 }
             }
-            line = lines.next(), if has_room && client.accepts_input() => match line? {
-                Line::Whole(line) => client.on_line(started.elapsed(), line),
-                Line::TooLong => client.on_long_line(MAX_MESSAGE_BYTES),
-                Line::End => client.on_input_end(started.elapsed()),
+            line = lines.next(), if has_room && client.accepts_input() => match line {
+                Ok(Line::Whole(line)) => client.on_line(started.elapsed(), line),
+                Ok(Line::TooLong) => client.on_long_line(MAX_MESSAGE_BYTES),
+                Ok(Line::End) => client.on_input_end(started.elapsed()),
+                Err(error) => {
+                    caller_error = Some(error);
+                    client.on_caller_lost();
+                }
             },
             () = &mut stop, if !is_stopped => {
                 is_stopped = true;
@@ -171,16 +182,20 @@ where
         }
     };
     let (connection, reason) = ended;
-    // What the server sent is still delivered, if the caller takes it.
-    while !outbox.is_empty() {
-        outbox.write(&mut output).await?;
-    }
-    output.shutdown().await?;
     drop((post, streams));
+    if caller_error.is_none() {
+        // What the server sent is still delivered, if the caller takes it.
+        let flushed = timeout(FLUSH_TIMEOUT, outbox.flush(&mut output)).await;
+        caller_error = flushed.unwrap_or(Ok(())).err();
+    }
     if let Some(connection) = connection {
         transport.close(&connection).await;
     }
-    reason.map_or(Ok(()), |reason| Err(RemoteError::Server(reason)))
+    match (reason, caller_error) {
+        (Some(reason), _) => Err(RemoteError::Server(reason)),
+        (None, Some(error)) => Err(RemoteError::Caller(error)),
+        (None, None) => Ok(()),
+    }
 }
 
 /// Returns the value of the `Authorization` header.
@@ -206,6 +221,14 @@ impl Outbox {
 
     fn is_empty(&self) -> bool {
         self.lines.is_empty()
+    }
+
+    /// Writes everything, and ends the output.
+    async fn flush(&mut self, output: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
+        while !self.is_empty() {
+            self.write(output).await?;
+        }
+        output.shutdown().await
     }
 
     /// Writes a part. Nothing is lost if this is dropped before it returns.

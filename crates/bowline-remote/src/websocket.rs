@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
-use tokio_tungstenite::tungstenite::error::CapacityError;
+use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
@@ -184,6 +184,12 @@ impl WebSocketTransport {
                 let id = response.headers().get(CONNECTION_HEADER).and_then(|id| id.to_str().ok());
                 Ok((socket, id.unwrap_or("websocket").to_owned()))
             }
+            Err(SocketError::Http(response)) if response.status().is_success() => {
+                Err(PostOutcome::Unusable(format!(
+                    "{} answers without opening a WebSocket: check the URL, or try http:// or https://",
+                    self.endpoint
+                )))
+            }
             Err(SocketError::Http(response)) => {
                 let header =
                     |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
@@ -197,6 +203,9 @@ impl WebSocketTransport {
             }
             Err(error @ (SocketError::Io(_) | SocketError::ConnectionClosed)) => {
                 Err(lost(self.unreachable(&error)))
+            }
+            Err(SocketError::Protocol(ProtocolError::HandshakeIncomplete)) => {
+                Err(lost(format!("{} closed the connection", self.endpoint)))
             }
             Err(error) => Err(PostOutcome::Unusable(format!(
                 "{} does not answer as a WebSocket server: {error}",
