@@ -4,8 +4,9 @@
 //! that will carry its answer is open. Messages of the server are taken from any stream.
 //!
 //! If the server no longer knows the connection, the client makes a new one. A server with Bowline's extensions takes
-//! over what belongs to the old one. With any other server, open requests fail, the sessions are resumed or loaded, and
-//! later requests of the server get new ids, because its ids start again and the caller may still know the old ones.
+//! over what belongs to the old one. With any other server, open requests fail, and the sessions are resumed or loaded.
+//! On a new connection the requests of the server get new ids, because its ids may start again while the caller still
+//! knows the old ones: an answer must never reach another question.
 
 mod receive;
 mod recovery;
@@ -156,6 +157,8 @@ struct OpenRequest {
 struct ServerRequest {
     original_id: RequestId,
     session: Option<String>,
+    // Recognizes it if it comes again on another connection.
+    digest: u64,
 }
 
 /// An unanswered request of the client itself, after a connection was lost.
@@ -220,6 +223,8 @@ pub(crate) struct Client {
     own_request_count: u64,
     server_requests: HashMap<RequestId, ServerRequest>,
     answered: VecDeque<RequestId>,
+    // Unanswered requests of the connection that was taken over, until they come again.
+    carried_requests: HashMap<RequestId, ServerRequest>,
     streams: BTreeMap<StreamKey, Stream>,
     // The params that each open session was opened with.
     sessions: BTreeMap<String, Value>,
@@ -251,6 +256,7 @@ impl Client {
             own_request_count: 0,
             server_requests: HashMap::new(),
             answered: VecDeque::new(),
+            carried_requests: HashMap::new(),
             streams: BTreeMap::new(),
             sessions: BTreeMap::new(),
             has_input_ended: false,
@@ -448,7 +454,9 @@ impl Client {
     }
 
     fn queue_response(&mut self, id: &RequestId, line: &Bytes) {
-        let Some(ServerRequest { original_id, session }) = self.server_requests.remove(id) else {
+        let Some(ServerRequest { original_id, session, .. }) = self.server_requests.remove(id) else {
+            // If the server sends it again, the caller is asked again.
+            self.carried_requests.remove(id);
             return self.report(format!(
                 "the answer to request {id} was dropped: the server no longer waits for it"
             ));

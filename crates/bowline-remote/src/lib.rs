@@ -5,7 +5,7 @@
 //! task: it owns the connection, reads the caller and the streams only as fast as it can pass on what it has read, and
 //! ends everything when it is dropped.
 //!
-//! - [`client`](self) decides, without IO: what to post, open, resend and answer.
+//! - `client` decides, without IO: what to post, open, resend and answer.
 //! - `driver` performs these decisions, on `http` (posts and event streams) or `websocket` (one socket).
 //! - [`endpoint`] checks URLs; `cookies`, `backoff`, `refusal` and `message` are the other decisions.
 

@@ -1,5 +1,6 @@
 //! Messages of the server: which of them reach the caller, and under which id.
 
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
 use agent_client_protocol_schema::v1::RequestId;
@@ -33,7 +34,10 @@ impl Client {
             (None, Some(method)) if method == "$/cancel_request" && self.generation > 0 => {
                 let mut message: Value = serde_json::from_slice(data).unwrap_or_default();
                 if let Some(id) = message::cancelled_request(&message) {
-                    message["params"]["requestId"] = json!(self.caller_id(&id));
+                    let mut open = self.server_requests.iter();
+                    let known_id = open.find(|(_, request)| request.original_id == id);
+                    let known_id = known_id.map(|(known_id, _)| known_id.clone());
+                    message["params"]["requestId"] = json!(known_id.unwrap_or_else(|| self.caller_id(&id)));
                 }
                 self.deliver(message::to_bytes(&message));
             }
@@ -58,7 +62,17 @@ impl Client {
     fn receive_request(&mut self, id: RequestId, session: Option<String>, line: Bytes) {
         let caller_id = self.caller_id(&id);
         // After a stream was reopened, a server with the extensions sends unanswered requests again.
-        if self.server_requests.contains_key(&caller_id) || self.answered.contains(&id) {
+        let is_open = self.server_requests.values().any(|request| request.original_id == id);
+        if is_open || self.answered.contains(&id) {
+            return;
+        }
+        let digest = BuildHasherDefault::<DefaultHasher>::default().hash_one(&line);
+        let is_same = |request: &ServerRequest| request.original_id == id && request.digest == digest;
+        let carried = self.carried_requests.iter().find(|(_, request)| is_same(request));
+        if let Some(known_id) = carried.map(|(known_id, _)| known_id.clone()) {
+            // The caller has it already, and its answer goes to the new connection.
+            let request = self.carried_requests.remove(&known_id);
+            self.server_requests.extend(request.map(|request| (known_id, request)));
             return;
         }
         if self.server_requests.len() >= MAX_OPEN_REQUESTS {
@@ -67,7 +81,7 @@ impl Client {
         }
         let line = if caller_id == id { Some(line) } else { message::with_id(&line, &caller_id) };
         if let Some(line) = line {
-            self.server_requests.insert(caller_id, ServerRequest { original_id: id, session });
+            self.server_requests.insert(caller_id, ServerRequest { original_id: id, session, digest });
             self.deliver(line);
         }
     }

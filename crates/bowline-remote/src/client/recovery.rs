@@ -7,8 +7,8 @@ use bowline_text::display::escape_line;
 use serde_json::{Value, json};
 
 use super::{
-    Action, Client, MAX_SHOWN_BYTES, Outgoing, OutgoingKind, OwnRequest, SessionSupport, Stream, StreamKey,
-    StreamState,
+    Action, Client, MAX_OPEN_REQUESTS, MAX_SHOWN_BYTES, Outgoing, OutgoingKind, OwnRequest, SessionSupport,
+    Stream, StreamKey, StreamState,
 };
 use crate::message;
 
@@ -29,6 +29,7 @@ impl Client {
         self.own_requests.clear();
         self.own_queue.clear();
         if self.has_extensions {
+            self.begin_generation();
             // A new connection's own stream starts from its beginning.
             self.streams.insert(StreamKey::Connection, Stream::new(StreamState::Closed));
             self.fail_open_requests("the server was restarted before it answered: try again", |request| {
@@ -60,17 +61,26 @@ impl Client {
 
     /// Drops what only the old connection knew.
     pub(super) fn forget_connection(&mut self) {
-        self.generation += 1;
         self.streams.clear();
-        self.server_requests.clear();
-        self.answered.clear();
-        self.retain_queued(|message| !matches!(message.kind, OutgoingKind::Response(_)));
+        self.begin_generation();
+        self.carried_requests.clear();
         let text = format!(
             "the connection to {} was lost and its state with it: the agent may or may not have done this; check, and \
              try again",
             self.options.url
         );
         self.fail_open_requests(&text, |request| request.is_sent);
+    }
+
+    /// Separates the requests of a new connection from those of the old one, whose ids may be used again.
+    fn begin_generation(&mut self) {
+        self.generation += 1;
+        if self.carried_requests.len() >= MAX_OPEN_REQUESTS {
+            self.carried_requests.clear();
+        }
+        self.carried_requests.extend(self.server_requests.drain());
+        self.answered.clear();
+        self.retain_queued(|message| !matches!(message.kind, OutgoingKind::Response(_)));
     }
 
     /// Resumes the open sessions, or loads them without showing what they repeat.

@@ -620,6 +620,75 @@ event s 5 {"id":2,"error":{"code":-32603,"message":"interrupted"}}
 }
 
 #[test]
+fn an_answer_reaches_only_the_question_that_the_caller_saw() {
+    check(
+        &[START_BOWLINE, SESSION, PROMPT],
+        r#"
+event s 1 {"id":7,"method":"session/request_permission","params":{"sessionId":"s","n":1}}
+event s 2 {"id":8,"method":"session/request_permission","params":{"sessionId":"s","n":2}}
+event s 3 {"id":9,"method":"session/request_permission","params":{"sessionId":"s","n":3}}
+dropped connection
+timer
+closed connection 404
+answer c2 {"id":"bowline-connect-1","result":{"agentCapabilities":{"_meta":{"bowline":{"remote":{"version":1}}}}}}
+open connection
+open s
+event s 4 {"id":7,"method":"session/request_permission","params":{"sessionId":"s","n":1}}
+event s 5 {"id":8,"method":"session/request_permission","params":{"sessionId":"s","n":4}}
+event s - {"method":"$/cancel_request","params":{"requestId":7}}
+event s - {"method":"$/cancel_request","params":{"requestId":8}}
+> {"id":7,"result":"to the first"}
+accepted
+> {"id":8,"result":"too late"}
+> {"id":9,"result":"not asked again yet"}
+event s 6 {"id":9,"method":"session/request_permission","params":{"sessionId":"s","n":3}}
+> {"id":"bowline-1-8","result":"to the fourth"}
+"#,
+        expect![[r#"
+            event s 1 {"id":7,"method":"session/request_permission","params":{"sessionId":"s","n":1}}
+                deliver {"id":7,"method":"session/request_permission","params":{"sessionId":"s","n":1}}
+            event s 2 {"id":8,"method":"session/request_permission","params":{"sessionId":"s","n":2}}
+                deliver {"id":8,"method":"session/request_permission","params":{"sessionId":"s","n":2}}
+            event s 3 {"id":9,"method":"session/request_permission","params":{"sessionId":"s","n":3}}
+                deliver {"id":9,"method":"session/request_permission","params":{"sessionId":"s","n":3}}
+            dropped connection
+                report a stream was interrupted and is opened again (reset)
+            timer
+                open stream connection of c1
+            closed connection 404
+                report http://h/acp no longer knows the connection, perhaps because it was restarted
+                close stream connection
+                close stream s
+                post - - {"jsonrpc":"2.0","id":"bowline-connect-1","method":"initialize","params":{"protocolVersion":1,"_meta":{"bowline":{"resumes":"c1"}}}}
+            answer c2 {"id":"bowline-connect-1","result":{"agentCapabilities":{"_meta":{"bowline":{"remote":{"version":1}}}}}}
+                report connected to http://h/acp again
+                open stream connection of c2
+                open stream s of c2 after 3
+            open connection
+            open s
+            event s 4 {"id":7,"method":"session/request_permission","params":{"sessionId":"s","n":1}}
+            event s 5 {"id":8,"method":"session/request_permission","params":{"sessionId":"s","n":4}}
+                deliver {"id":"bowline-1-8","method":"session/request_permission","params":{"sessionId":"s","n":4}}
+            event s - {"method":"$/cancel_request","params":{"requestId":7}}
+                deliver {"method":"$/cancel_request","params":{"requestId":7}}
+            event s - {"method":"$/cancel_request","params":{"requestId":8}}
+                deliver {"method":"$/cancel_request","params":{"requestId":"bowline-1-8"}}
+            > {"id":7,"result":"to the first"}
+                post c2 s {"id":7,"result":"to the first"}
+            accepted
+            > {"id":8,"result":"too late"}
+                report the answer to request 8 was dropped: the server no longer waits for it
+            > {"id":9,"result":"not asked again yet"}
+                report the answer to request 9 was dropped: the server no longer waits for it
+            event s 6 {"id":9,"method":"session/request_permission","params":{"sessionId":"s","n":3}}
+                deliver {"id":"bowline-1-9","method":"session/request_permission","params":{"sessionId":"s","n":3}}
+            > {"id":"bowline-1-8","result":"to the fourth"}
+                post c2 s {"id":8,"result":"to the fourth"}
+        "#]],
+    );
+}
+
+#[test]
 fn a_message_that_a_restarted_server_refused_is_posted_again() {
     check(
         &[START_BOWLINE, SESSION],
