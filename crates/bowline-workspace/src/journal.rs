@@ -28,6 +28,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
+pub use crate::git_objects::GitObjectId;
 pub use baseline::BaselineRow;
 pub use error::{JournalError, JournalNotice};
 pub use examine::{JournalCondition, examine, is_in_use, recent_changes};
@@ -387,10 +388,29 @@ impl Journal {
     /// # Errors
     /// Fails if the journal cannot be read.
     pub fn baseline(&self) -> Result<Vec<BaselineRow>, JournalError> {
-        self.read(baseline::read_baseline)
+        let mut rows = Vec::new();
+        self.visit_baseline(|row| rows.push(row))?;
+        Ok(rows)
     }
 
-    /// Removes some files from the baseline, then inserts or replaces others.
+    /// Passes on the state of each file at the last scan, by path, without collecting it.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
+    pub fn visit_baseline(&self, visit: impl FnMut(BaselineRow)) -> Result<(), JournalError> {
+        self.read(|connection| baseline::visit_baseline(connection, visit))
+    }
+
+    /// Returns the git object that has a text of the baseline, if the journal does not store the text.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
+    pub fn git_object(&self, path: &str, hash: &ContentHash) -> Result<Option<GitObjectId>, JournalError> {
+        self.read(|connection| baseline::find_git_object(connection, path, hash))
+    }
+
+    /// Removes some files from the baseline, then inserts or replaces others. A row without a git object keeps that of
+    /// the row it replaces, if the hash is the same.
     ///
     /// # Errors
     /// Fails if the journal cannot be written. The baseline is unchanged then.

@@ -37,6 +37,7 @@ mod disk;
 pub mod disk_snapshot;
 pub mod error;
 pub mod files;
+mod git_objects;
 pub mod journal;
 pub mod list;
 pub mod observer;

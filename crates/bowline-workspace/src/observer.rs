@@ -12,11 +12,13 @@
 //! with its directory, since its stamp does not show the move. A file counts as deleted only if its path is gone, not
 //! because a walk missed it.
 
-use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use bowline_history::observation::KnownFile;
 
+use crate::git_objects::GitObjects;
+use crate::journal::GitObjectId;
 use crate::roots::Roots;
 use crate::walker::{
     FileSystemScope, IgnoreFileTexts, IgnoreSnapshot, MAX_ENTRIES, WalkReport, ignore_file_directory,
@@ -25,8 +27,10 @@ use crate::walker::{
 
 mod contents;
 pub mod file_watcher;
+mod known_files;
 mod scan;
 
+use known_files::{KnownFiles, KnownFilesBuilder, TrackedFile};
 use scan::{Scan, UnknownFiles};
 
 /// The limits of an observer.
@@ -36,6 +40,8 @@ pub struct ObserverOptions {
     pub max_kept_file_bytes: u64,
     /// The maximum number of bytes that the first scan hands on in total.
     pub max_kept_total_bytes: u64,
+    /// The maximum number of bytes that the first scan reads in total to find out whether git has them.
+    pub max_read_total_bytes: u64,
     /// The maximum size of a changed file whose bytes are handed on; of a larger one only the hash is.
     pub max_content_bytes: u64,
     /// The maximum size of a changed file that is read; a larger one is known by its metadata alone.
@@ -51,6 +57,7 @@ impl Default for ObserverOptions {
         Self {
             max_kept_file_bytes: 1 << 20,
             max_kept_total_bytes: 64 << 20,
+            max_read_total_bytes: 256 << 20,
             max_content_bytes: 8 << 20,
             max_hashed_bytes: 256 << 20,
             max_entries: MAX_ENTRIES,
@@ -98,6 +105,15 @@ pub enum ScanEvent<'e> {
         known: &'e KnownFile,
         /// Its bytes.
         bytes: Vec<u8>,
+    },
+    /// The bytes of a file found by the first scan are in a git repository.
+    GitContent {
+        /// The file.
+        path: &'e str,
+        /// The file's metadata and hash.
+        known: &'e KnownFile,
+        /// The object with its bytes.
+        object: GitObjectId,
     },
     /// A change, with the file's current bytes unless it is too large, unreadable or gone.
     Change(&'e ScannedChange, Option<Vec<u8>>),
@@ -159,22 +175,16 @@ pub struct ScanEnd {
 pub struct Observer {
     options: ObserverOptions,
     // At most `max_entries` come from scans; the engine itself wrote the rest.
-    files: BTreeMap<String, TrackedFile>,
+    files: KnownFiles,
     // The number of the current scan, or of the last one.
     scan_number: u64,
-    // How many bytes the first scan handed on.
+    // How many bytes the first scan handed on, and how many it read.
     kept_bytes: u64,
+    read_bytes: u64,
     // When the last concluded scan began. A file that has not changed since existed then, whether or not it was seen.
     last_scan_ns: Option<i64>,
     // The ignore rules at that time. `None` until a scan is concluded.
     last_rules: Option<IgnoreSnapshot>,
-}
-
-#[derive(Debug)]
-struct TrackedFile {
-    known: KnownFile,
-    // The last scan that saw it.
-    last_scan: u64,
 }
 
 impl Observer {
@@ -187,8 +197,25 @@ impl Observer {
     /// Returns an observer with the stored entries.
     #[must_use]
     pub fn restore(options: ObserverOptions, rows: impl IntoIterator<Item = (String, KnownFile)>) -> Self {
-        let tracked = |(path, known)| (path, TrackedFile { known, last_scan: 0 });
-        Self { files: rows.into_iter().map(tracked).collect(), ..Self::new(options) }
+        let Ok(observer) = Self::restore_with::<Infallible>(options, |restore| {
+            rows.into_iter().for_each(|(path, known)| restore(&path, known));
+            Ok(())
+        });
+        observer
+    }
+
+    /// Returns an observer with the entries that `read` passes on. In the order of their paths they take the least
+    /// memory.
+    ///
+    /// # Errors
+    /// Returns the error of `read`.
+    pub fn restore_with<E>(
+        options: ObserverOptions,
+        read: impl FnOnce(&mut dyn FnMut(&str, KnownFile)) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut files = KnownFilesBuilder::default();
+        read(&mut |path, known| files.push(path, TrackedFile { known, last_scan: 0 }))?;
+        Ok(Self { files: files.finish(), ..Self::new(options) })
     }
 
     /// Returns an observer that replaces another, with the stored entries: scans continue where the other's ended.
@@ -207,14 +234,14 @@ impl Observer {
         self.files.get(path).map(|tracked| &tracked.known)
     }
 
-    /// Returns all entries, by path.
-    pub fn rows(&self) -> impl Iterator<Item = (&str, &KnownFile)> {
-        self.files.iter().map(|(path, tracked)| (path.as_str(), &tracked.known))
+    /// Returns all entries.
+    pub fn rows(&self) -> impl Iterator<Item = (String, &KnownFile)> {
+        self.files.iter().map(|entry| (entry.path(), &entry.tracked.known))
     }
 
     /// Records the engine's own write, so that no scan reports it as a change.
-    pub fn record_own_write(&mut self, path: impl Into<String>, known: KnownFile) {
-        self.files.insert(path.into(), TrackedFile { known, last_scan: self.scan_number });
+    pub fn record_own_write(&mut self, path: &str, known: KnownFile) {
+        self.files.insert(path, TrackedFile { known, last_scan: self.scan_number });
     }
 
     /// Records the engine's own deletion, so that no scan reports it as a change.
@@ -231,10 +258,17 @@ impl Observer {
     }
 
     /// Learns the existing files. Unknown files are not changes; known ones are compared, so that a stopped first scan
-    /// can be repeated. `now_ns` is a time before the scan, in nanoseconds since 1970. The scan is concluded.
-    pub fn first_scan(&mut self, roots: &Roots, now_ns: i64, sink: &mut ScanSink<'_>) -> Observation {
+    /// can be repeated. `now_ns` is a time before the scan, in nanoseconds since 1970. The scan is concluded. The files
+    /// handed on with [`ScanEvent::Content`] and [`ScanEvent::GitContent`] are not among the entries to be stored.
+    pub(crate) fn first_scan(
+        &mut self,
+        roots: &Roots,
+        git: &GitObjects,
+        now_ns: i64,
+        sink: &mut ScanSink<'_>,
+    ) -> Observation {
         self.last_rules = None;
-        let mut found = self.scan_all(roots, now_ns, UnknownFiles::Learn, sink);
+        let mut found = self.scan_all(roots, now_ns, UnknownFiles::Learn(git), sink);
         self.conclude_scan(found.end.take());
         found
     }
@@ -281,7 +315,7 @@ impl Observer {
         &mut self,
         roots: &Roots,
         now_ns: i64,
-        unknown: UnknownFiles,
+        unknown: UnknownFiles<'_>,
         sink: &mut ScanSink<'_>,
     ) -> Observation {
         let mut scan = Scan::new(self, roots, now_ns, unknown, sink);

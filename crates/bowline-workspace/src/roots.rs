@@ -29,6 +29,7 @@ mod walk;
 pub(crate) use handles::{FileLocation, SpecialFile};
 pub(crate) use kernel::is_system_file_system;
 use repository::GitRepository;
+pub(crate) use repository::find_git_objects;
 
 /// A directory that a session may work in.
 #[derive(Debug, Clone, PartialEq, Eq)]

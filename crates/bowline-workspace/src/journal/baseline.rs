@@ -1,10 +1,11 @@
 //! The observer's baseline: the state of each file at the last scan.
 
 use bowline_text::hash::ContentHash;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::error::JournalTransactionError;
 use super::rows::HashColumn;
+use crate::git_objects::GitObjectId;
 
 /// One file of the baseline.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,15 +28,22 @@ pub struct BaselineRow {
     pub hash: Option<ContentHash>,
     /// Whether it changed so shortly before the scan that a later change could leave the same times.
     pub is_racy: bool,
+    /// The object in a git repository that has its bytes, if the journal does not store them for that reason.
+    pub git_object: Option<GitObjectId>,
 }
 
-/// Returns the baseline, by path.
-pub(super) fn read_baseline(connection: &Connection) -> Result<Vec<BaselineRow>, JournalTransactionError> {
+/// Passes on the baseline, by path.
+pub(super) fn visit_baseline(
+    connection: &Connection,
+    mut visit: impl FnMut(BaselineRow),
+) -> Result<(), JournalTransactionError> {
     let mut statement = connection.prepare(
-        "SELECT path, size, mtime_ns, ctime_ns, inode, device, mode, hash, racy FROM baseline ORDER BY path",
+        "SELECT path, size, mtime_ns, ctime_ns, inode, device, mode, hash, racy, git_object FROM baseline \
+         ORDER BY path",
     )?;
-    let rows = statement.query_map([], |row| {
-        Ok(BaselineRow {
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        visit(BaselineRow {
             path: row.get(0)?,
             size: row.get::<_, i64>(1)?.cast_unsigned(),
             mtime_ns: row.get(2)?,
@@ -45,9 +53,22 @@ pub(super) fn read_baseline(connection: &Connection) -> Result<Vec<BaselineRow>,
             mode: row.get(6)?,
             hash: row.get::<_, Option<HashColumn>>(7)?.map(|HashColumn(hash)| hash),
             is_racy: row.get(8)?,
-        })
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+            git_object: row.get::<_, Option<[u8; 20]>>(9)?.map(GitObjectId::from),
+        });
+    }
+    Ok(())
+}
+
+/// Returns the git object that has a text of the baseline.
+pub(super) fn find_git_object(
+    connection: &Connection,
+    path: &str,
+    hash: &ContentHash,
+) -> Result<Option<GitObjectId>, JournalTransactionError> {
+    let sql = "SELECT git_object FROM baseline WHERE path = ?1 AND hash = ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let object = statement.query_row(params![path, hash.as_bytes()], |row| row.get::<_, Option<[u8; 20]>>(0));
+    Ok(object.optional()?.flatten().map(GitObjectId::from))
 }
 
 /// Removes some files from the baseline, then inserts others.
@@ -61,8 +82,10 @@ pub(super) fn update_baseline(
         statement.execute([path])?;
     }
     let mut statement = connection.prepare(
-        "INSERT OR REPLACE INTO baseline (path, size, mtime_ns, ctime_ns, inode, device, mode, hash, racy) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO baseline (path, size, mtime_ns, ctime_ns, inode, device, mode, hash, racy, git_object) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+         ON CONFLICT (path) DO UPDATE SET size = ?2, mtime_ns = ?3, ctime_ns = ?4, inode = ?5, device = ?6, mode = ?7, \
+         git_object = coalesce(?10, iif(hash = ?8, git_object, NULL)), hash = ?8, racy = ?9",
     )?;
     for row in upsert {
         statement.execute(params![
@@ -75,6 +98,7 @@ pub(super) fn update_baseline(
             row.mode,
             row.hash.as_ref().map(ContentHash::as_bytes),
             row.is_racy,
+            row.git_object.as_ref().map(GitObjectId::as_bytes),
         ])?;
     }
     Ok(())

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 use bowline_history::observation::{
     self, FileStamp, KnownFile, StampVerdict, compare_contents, compare_stamps, looks_like_text,
@@ -11,18 +11,20 @@ use bowline_history::observation::{
 use rustix::io::Errno;
 
 use super::contents::{self, FileContents, ReadLimits};
+use super::known_files::{FileEntry, TrackedFile};
 use super::{
     MAX_CHANGED_MEANWHILE, Observation, Observer, ObserverOptions, PROGRESS_EVERY, ScanEnd, ScanEvent,
-    ScanSink, ScannedChange, ScannedChangeKind, TrackedFile,
+    ScanSink, ScannedChange, ScannedChangeKind,
 };
+use crate::git_objects::GitObjects;
 use crate::roots::Roots;
 use crate::walker::{self, EntryKind, IgnoreRulesCache, StartVisibility, WalkEntry, WalkOptions};
 
 /// How to treat an unknown file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum UnknownFiles {
-    /// As pre-existing.
-    Learn,
+#[derive(Debug, Clone, Copy)]
+pub(super) enum UnknownFiles<'g> {
+    /// As pre-existing. The texts in these packs need not be stored.
+    Learn(&'g GitObjects),
     /// As created.
     Report,
 }
@@ -32,7 +34,7 @@ pub(super) struct Scan<'s, 'v> {
     observer: &'s mut Observer,
     roots: &'s Roots,
     now_ns: i64,
-    unknown_files: UnknownFiles,
+    unknown_files: UnknownFiles<'s>,
     sink: &'s mut ScanSink<'v>,
     rules: IgnoreRulesCache,
     observation: Observation,
@@ -45,7 +47,7 @@ impl<'s, 'v> Scan<'s, 'v> {
         observer: &'s mut Observer,
         roots: &'s Roots,
         now_ns: i64,
-        unknown: UnknownFiles,
+        unknown: UnknownFiles<'s>,
         sink: &'s mut ScanSink<'v>,
     ) -> Self {
         observer.scan_number += 1;
@@ -113,29 +115,15 @@ impl<'s, 'v> Scan<'s, 'v> {
 
     fn unvisited_files(&self, scope: Option<&str>) -> Vec<String> {
         let files = &self.observer.files;
-        let unseen = |tracked: &TrackedFile| tracked.last_scan != self.observer.scan_number;
-        let Some(scope) = scope else {
-            let ours = |path: &str| walker::find_root(self.roots, path).is_some();
-            return files
-                .iter()
-                .filter(|(path, file)| unseen(file) && ours(path))
-                .map(|(path, _)| path.clone())
-                .collect();
-        };
-        if walker::find_root(self.roots, scope).is_none() {
-            return Vec::new();
+        let unseen = |entry: &FileEntry<'_>| entry.tracked.last_scan != self.observer.scan_number;
+        let ours = |path: &str| walker::find_root(self.roots, path).is_some();
+        match scope {
+            None => files.iter().filter(unseen).map(|entry| entry.path()).filter(|path| ours(path)).collect(),
+            Some(scope) if ours(scope) => {
+                files.iter_from(scope).filter(unseen).map(|entry| entry.path()).collect()
+            }
+            Some(_) => Vec::new(),
         }
-        let prefix = format!("{}/", scope.trim_end_matches('/'));
-        let inside = files
-            .range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded))
-            .take_while(|(path, _)| path.starts_with(&prefix));
-        let itself = files.get_key_value(scope);
-        itself
-            .into_iter()
-            .chain(inside)
-            .filter(|(_, file)| unseen(file))
-            .map(|(path, _)| path.clone())
-            .collect()
     }
 
     fn visit_entry(&mut self, entry: &WalkEntry<'_>) -> ControlFlow<()> {
@@ -152,7 +140,7 @@ impl<'s, 'v> Scan<'s, 'v> {
             return match self.unknown_files {
                 // A file that was hidden before may have existed already, and undoing its creation would delete it.
                 UnknownFiles::Report if !entry.was_hidden() => self.report_created(entry),
-                UnknownFiles::Learn | UnknownFiles::Report => self.learn_file(entry),
+                UnknownFiles::Learn(_) | UnknownFiles::Report => self.learn_file(entry),
             };
         };
         if compare_stamps(Some(&tracked.known), Some(&entry.stamp())) == StampVerdict::Unchanged {
@@ -166,33 +154,63 @@ impl<'s, 'v> Scan<'s, 'v> {
     /// Learns a file as pre-existing.
     fn learn_file(&mut self, entry: &WalkEntry<'_>) -> ControlFlow<()> {
         let report = &mut self.observation.report;
-        if self.unknown_files == UnknownFiles::Learn
+        let git = match self.unknown_files {
+            UnknownFiles::Learn(git) => Some(git),
+            UnknownFiles::Report => None,
+        };
+        if git.is_some()
             && entry.stamp().may_have_changed_since(self.now_ns)
             && report.changed_meanwhile.len() < MAX_CHANGED_MEANWHILE
         {
             report.changed_meanwhile.push(entry.path().to_owned());
         }
-        let ObserverOptions { max_kept_file_bytes: keep_file, max_kept_total_bytes: keep_total, .. } =
-            self.observer.options;
+        let ObserverOptions {
+            max_kept_file_bytes: keep_file,
+            max_kept_total_bytes: keep_total,
+            max_read_total_bytes: read_total,
+            ..
+        } = self.observer.options;
         let size = entry.stamp().size;
         let room = keep_total.saturating_sub(self.observer.kept_bytes);
-        if size > keep_file.min(room) {
+        // A text that git has takes no room, but only reading it tells.
+        let limit = match git {
+            Some(git) if !git.is_empty() => {
+                keep_file.min(read_total.saturating_sub(self.observer.read_bytes))
+            }
+            _ => keep_file.min(room),
+        };
+        if size > limit {
             self.remember_file(entry.path(), KnownFile::new(entry.stamp(), None, self.now_ns));
             return ControlFlow::Continue(());
         }
-        let limit = keep_file.min(room);
         let Some(contents) = self.read_entry(entry, ReadLimits { max_kept: limit, max_hashed: limit }) else {
             return ControlFlow::Continue(());
         };
-        let known = contents.to_known(self.now_ns);
-        self.remember_file(entry.path(), known);
-        match contents.bytes {
-            // Content that is not text may use only half of the budget.
-            Some(bytes) if looks_like_text(&bytes) || self.observer.kept_bytes + size <= keep_total / 2 => {
-                self.observer.kept_bytes += bytes.len() as u64;
-                self.emit(ScanEvent::Content { path: entry.path(), known: &known, bytes })
+        let (path, known) = (entry.path(), contents.to_known(self.now_ns));
+        let Some(bytes) = contents.bytes else {
+            self.remember_file(path, known);
+            return ControlFlow::Continue(());
+        };
+        let size = bytes.len() as u64;
+        self.observer.read_bytes += size;
+        let object = git.and_then(|git| git.find_file(&bytes));
+        // Content that is not text may use only half of the budget.
+        let is_kept = object.is_none()
+            && size <= room
+            && (looks_like_text(&bytes) || self.observer.kept_bytes + size <= keep_total / 2);
+        // The sink of a first scan stores the entries that it is given.
+        if git.is_some() && (is_kept || object.is_some()) {
+            self.track_file(path, known);
+        } else {
+            self.remember_file(path, known);
+        }
+        match object {
+            Some(object) => self.emit(ScanEvent::GitContent { path, known: &known, object }),
+            None if is_kept => {
+                self.observer.kept_bytes += size;
+                self.emit(ScanEvent::Content { path, known: &known, bytes })
             }
-            _ => ControlFlow::Continue(()),
+            None => ControlFlow::Continue(()),
         }
     }
 
@@ -216,7 +234,7 @@ impl<'s, 'v> Scan<'s, 'v> {
         let (files, changes) = (&self.observer.files, &self.observation.changes);
         let places = self.paths_by_stamp.get_or_insert_with(|| {
             let gone = changes.iter().filter_map(|seen| Some((seen.before?.stamp, seen.path.clone())));
-            let known = files.iter().map(|(path, tracked)| (tracked.known.stamp, path.clone()));
+            let known = files.iter().map(|entry| (entry.tracked.known.stamp, entry.path()));
             let mut places: HashMap<FileStamp, Vec<String>> = HashMap::new();
             gone.chain(known).for_each(|(stamp, path)| places.entry(stamp).or_default().push(path));
             places
@@ -271,9 +289,13 @@ impl<'s, 'v> Scan<'s, 'v> {
     }
 
     fn remember_file(&mut self, path: &str, known: KnownFile) {
-        let seen = self.observer.scan_number;
-        self.observer.files.insert(path.to_owned(), TrackedFile { known, last_scan: seen });
+        self.track_file(path, known);
         self.observation.upsert.push((path.to_owned(), known));
+    }
+
+    fn track_file(&mut self, path: &str, known: KnownFile) {
+        let seen = self.observer.scan_number;
+        self.observer.files.insert(path, TrackedFile { known, last_scan: seen });
     }
 
     fn report_change(

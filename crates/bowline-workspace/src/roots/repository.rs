@@ -30,14 +30,9 @@ impl GitRepository {
     /// Inspects the repository whose working tree is a directory, if there is one.
     pub(super) fn find(directory: &OwnedFd, canonical: &str) -> Self {
         let top = Path::new(canonical);
-        let pointed = read_regular_file(directory, ".git", MAX_POINTER_BYTES).and_then(|text| {
-            let target = text.strip_prefix("gitdir:")?.trim().to_owned();
-            std::fs::canonicalize(top.join(target)).ok()
-        });
+        let pointed = read_pointer(directory, top);
         let own = pointed.clone().unwrap_or_else(|| top.join(".git"));
-        let common = read_regular_file(CWD, own.join("commondir"), MAX_POINTER_BYTES)
-            .map(|text| own.join(text.trim()));
-        let settings = read_regular_file(CWD, common.unwrap_or(own).join("config"), MAX_CONFIG_BYTES);
+        let settings = read_regular_file(CWD, common_directory(own).join("config"), MAX_CONFIG_BYTES);
         let hooks = settings.as_deref().and_then(hooks_path).map(|named| top.join(named));
         let real = |path: PathBuf| std::fs::canonicalize(&path).unwrap_or(path);
         let parse = |path: PathBuf| LexicalPath::parse(path).ok();
@@ -52,6 +47,28 @@ impl GitRepository {
             return Some(Protection::VcsHook);
         }
         is_below(&self.git_dir).then_some(Protection::Repository)
+    }
+}
+
+/// Returns the directory of the objects of the repository that a canonical directory is in.
+pub(crate) fn find_git_objects(canonical: &str) -> Option<PathBuf> {
+    let top = Path::new(canonical).ancestors().find(|directory| directory.join(".git").exists())?;
+    let directory = rustix::fs::open(top, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let own = read_pointer(&directory, top).unwrap_or_else(|| top.join(".git"));
+    Some(common_directory(own).join("objects"))
+}
+
+/// Returns the git directory that the `.git` file in a directory points to, if it is a file.
+fn read_pointer(directory: &OwnedFd, top: &Path) -> Option<PathBuf> {
+    let text = read_regular_file(directory, ".git", MAX_POINTER_BYTES)?;
+    std::fs::canonicalize(top.join(text.strip_prefix("gitdir:")?.trim())).ok()
+}
+
+/// Returns the directory that a git directory shares with other worktrees, or itself.
+fn common_directory(own: PathBuf) -> PathBuf {
+    match read_regular_file(CWD, own.join("commondir"), MAX_POINTER_BYTES) {
+        Some(text) => own.join(text.trim()),
+        None => own,
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use bowline_history::changes::ChangeOrigin;
 use tempfile::TempDir;
@@ -23,10 +24,16 @@ impl TestProject {
     }
 
     pub(super) fn with_watching(files: &[(&str, &str)], watching: WatchMode) -> Self {
+        Self::prepared(files, watching, |_| ())
+    }
+
+    /// A project whose directory is prepared further before it is observed.
+    pub(super) fn prepared(files: &[(&str, &str)], watching: WatchMode, prepare: impl FnOnce(&Path)) -> Self {
         let scratch = TempDir::new().unwrap();
         let root = scratch.path().join("project");
         fs::create_dir(&root).unwrap();
         files.iter().for_each(|(name, text)| fs::write(root.join(name), text).unwrap());
+        prepare(&root);
         let roots = Roots::open(&RootSpec::writable(root.to_str().unwrap()), &[]).unwrap();
         let workspace = Workspace::open(roots, &scratch.path().join("state"), WorkspaceOptions::default())
             .unwrap()

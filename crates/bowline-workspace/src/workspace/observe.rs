@@ -7,6 +7,8 @@
 //! - Secret files are never copied by the first scan or by the scan after a command.
 //! - If a session writes text that a known, not yet scanned file already holds, that change is attributed to the
 //!   session: some agents write to the disk and then ask the client to write the same.
+//! - A text that git has in a pack is not stored by the first scan ([`crate::git_objects`]), but by the scan that finds it
+//!   changed, from the packs held open since the first one.
 //! - A write that an editor is about to make is expected, so that no scan before or after it records it twice.
 
 use std::collections::HashMap;
@@ -24,6 +26,7 @@ use super::merged_writes::{MergedWrites, restore_merged};
 use super::{Workspace, WorkspaceWriter};
 use crate::disk::replace::is_temp_name;
 use crate::error::FilesError;
+use crate::git_objects::GitObjects;
 use crate::journal::{
     ApplyMethod, BaselineRow, ChangeDraft, ChangeFilter, DraftContent, DraftSide, Journal, JournalError,
 };
@@ -64,6 +67,8 @@ pub(super) struct ObserverState {
     // `None` until observation starts.
     observer: Option<Observer>,
     watcher: Option<FileWatcher>,
+    // The texts that the baseline refers to in git, held open.
+    git_objects: GitObjects,
     // The last scan was incomplete or its changes could not be recorded: the next one must cover everything.
     needs_full_scan: bool,
     // The newest change in the journal at the last scan. The observer does not know later changes by other processes.
@@ -115,27 +120,30 @@ pub(super) fn start_observing(
         },
     };
     // The next scan searches the journal after this change for what the engine writes during the first one.
-    let (stored, seen) = {
-        let writer = workspace.writer();
-        (writer.journal.baseline()?, newest_change(&writer.journal)?)
+    let git = GitObjects::open(roots);
+    let (mut observer, seen) = {
+        let mut writer = workspace.writer();
+        (restore_observer(&mut writer.journal, options, &git)?, newest_change(&writer.journal)?)
     };
-    let mut observer = Observer::restore(options, stored.into_iter().map(from_baseline_row));
     let mut batch = Batch::default();
     let mut failed = None;
     // Both locks are held only per batch, so that neither the engine nor other processes are blocked.
     let keep = |learnt: &[_]| store_learned(&mut workspace.writer().journal, learnt);
-    let observation = observer.first_scan(roots, now_ns(), &mut |event| {
-        let (path, known, bytes) = match event {
+    let observation = observer.first_scan(roots, &git, now_ns(), &mut |event| {
+        let (path, known, bytes, git_object) = match event {
             ScanEvent::Progress(files) => return progress(files),
-            ScanEvent::Content { path, known, bytes } => (path, Some(*known), Some(bytes)),
-            ScanEvent::Change(seen, bytes) => (seen.path.as_str(), seen.after, bytes),
+            ScanEvent::Content { path, known, bytes } => (path, *known, Some(bytes), None),
+            ScanEvent::GitContent { path, known, object } => (path, *known, None, Some(object)),
+            ScanEvent::Change(seen, bytes) => match seen.after {
+                Some(known) => (seen.path.as_str(), known, bytes, None),
+                None => return ControlFlow::Continue(()),
+            },
         };
+        // Secret files are known, but never copied.
         let secret = walker::find_root(roots, path).is_none_or(|(_, way)| walker::is_secret(way));
-        let (Some(known), Some(bytes), false) = (known, bytes, secret) else {
-            return ControlFlow::Continue(());
-        };
-        let size = bytes.len();
-        let learnt = (to_baseline_row(path, &known), bytes);
+        let (bytes, git_object) = if secret { (None, None) } else { (bytes, git_object) };
+        let size = bytes.as_ref().map_or(0, Vec::len);
+        let learnt = (BaselineRow { git_object, ..to_baseline_row(path, &known) }, bytes);
         to_control_flow(batch.add(learnt, size, keep), &mut failed)
     });
     failed.map_or_else(|| batch.flush(keep), Err)?;
@@ -159,6 +167,7 @@ pub(super) fn start_observing(
     *lookout = ObserverState {
         observer: Some(observer),
         watcher: watch,
+        git_objects: git,
         needs_full_scan: is_behind,
         last_change: seen,
         expected_writes: awaited,
@@ -230,8 +239,9 @@ impl ObserverState {
         };
         if let Some(observer) = self.observer.as_mut().filter(|_| self.needs_full_scan) {
             // The journal's baseline contains exactly what was recorded.
-            *observer =
-                Observer::restore_after(observer, journal.baseline()?.into_iter().map(from_baseline_row));
+            let mut stored = Vec::new();
+            journal.visit_baseline(|row| stored.push(from_baseline_row(row)))?;
+            *observer = Observer::restore_after(observer, stored);
             dirty = DirtyPaths::Everything;
         }
         let merged = std::mem::take(&mut self.merged_writes);
@@ -302,13 +312,13 @@ impl ObserverState {
         let mut failed = None;
         let (at, until) =
             (now(), KnownWrites { last_change: self.last_change, expected_writes: &self.expected_writes });
-        let foreign = &self.foreign_files;
+        let (foreign, git) = (&self.foreign_files, &mut self.git_objects);
         let is_foreign =
             |path: &str| walker::find_root(roots, path).is_some_and(|(_, way)| foreign.matches(way));
         let mut sink = |event: ScanEvent<'_>| {
             let (seen, bytes) = match event {
                 ScanEvent::Progress(files) => return progress(files),
-                ScanEvent::Content { .. } => return ControlFlow::Continue(()),
+                ScanEvent::Content { .. } | ScanEvent::GitContent { .. } => return ControlFlow::Continue(()),
                 ScanEvent::Change(seen, bytes) => (seen, bytes),
             };
             // A change known to be written through the engine is recorded, even in a foreign file.
@@ -320,8 +330,9 @@ impl ObserverState {
             let bytes = bytes.filter(|_| !secret);
             let size = bytes.as_ref().map_or(0, Vec::len);
             let found = ScannedContent { change: seen.clone(), bytes };
-            let record =
-                |found: &[ScannedContent]| record_changes(journal, found, whose, at, until, &mut changes);
+            let record = |found: &[ScannedContent]| {
+                record_changes(journal, git, found, whose, (at, until), &mut changes)
+            };
             to_control_flow(batch.add(found, size, record), &mut failed)
         };
         let observation = match dirty {
@@ -331,7 +342,7 @@ impl ObserverState {
         let recorded = failed.map_or_else(
             || {
                 batch.flush(|found: &[ScannedContent]| {
-                    record_changes(journal, found, whose, at, until, &mut changes)
+                    record_changes(journal, git, found, whose, (at, until), &mut changes)
                 })
             },
             Err,
@@ -401,10 +412,35 @@ fn to_control_flow(stored: Result<(), FilesError>, failed: &mut Option<FilesErro
     }
 }
 
+/// Returns an observer with the journal's baseline. Files whose text was left to git, which has it no longer, are
+/// forgotten: then the first scan learns them again while they still hold it.
+fn restore_observer(
+    journal: &mut Journal,
+    options: ObserverOptions,
+    git: &GitObjects,
+) -> Result<Observer, FilesError> {
+    let mut lost = Vec::new();
+    let observer = Observer::restore_with(options, |restore| {
+        journal.visit_baseline(|row| {
+            if row.git_object.is_none_or(|object| git.has(&object)) {
+                let (path, known) = from_baseline_row(row);
+                restore(&path, known);
+            } else {
+                lost.push(row.path);
+            }
+        })
+    })?;
+    if !lost.is_empty() {
+        let _lock = journal.lock()?;
+        journal.update_baseline(&[], &lost)?;
+    }
+    Ok(observer)
+}
+
 /// Stores contents together with the baseline rows that keep them referenced.
-fn store_learned(journal: &mut Journal, learnt: &[(BaselineRow, Vec<u8>)]) -> Result<(), FilesError> {
+fn store_learned(journal: &mut Journal, learnt: &[(BaselineRow, Option<Vec<u8>>)]) -> Result<(), FilesError> {
     let _lock = journal.lock()?;
-    let contents: Vec<&[u8]> = learnt.iter().map(|(_, bytes)| bytes.as_slice()).collect();
+    let contents: Vec<&[u8]> = learnt.iter().filter_map(|(_, bytes)| bytes.as_deref()).collect();
     journal.store_contents(&contents)?;
     let rows: Vec<BaselineRow> = learnt.iter().map(|(row, _)| row.clone()).collect();
     journal.update_baseline(&rows, &[])?;
@@ -437,15 +473,21 @@ struct KnownWrites<'a> {
 
 fn record_changes(
     journal: &mut Journal,
+    git: &mut GitObjects,
     found: &[ScannedContent],
     (origin, source): Attribution<'_>,
-    at: Timestamp,
-    until: KnownWrites<'_>,
+    (at, until): (Timestamp, KnownWrites<'_>),
     changes: &mut Vec<ChangeId>,
 ) -> Result<(), FilesError> {
     let mut drafts = Vec::new();
     let origins: Vec<ChangeOrigin> = found.iter().map(|found| origin(&found.change.path)).collect();
-    for (ScannedContent { change: seen, bytes }, origin) in found.iter().zip(&origins) {
+    let unstored = found
+        .iter()
+        .map(|found| read_unstored_text(journal, git, &found.change))
+        .collect::<Result<Vec<_>, _>>()?;
+    for ((ScannedContent { change: seen, bytes }, origin), unstored) in
+        found.iter().zip(&origins).zip(&unstored)
+    {
         // Another Bowline process may have written the file since the last scan: then the change starts from what that
         // left.
         let filter = ChangeFilter {
@@ -464,7 +506,7 @@ fn record_changes(
                 content: DraftContent::HashOnly { hash, size },
                 mode,
             }),
-            None => seen.before.as_ref().map(|known| draft_side(known, None)),
+            None => seen.before.as_ref().map(|known| draft_side(known, unstored.as_deref())),
         };
         drafts.push(ChangeDraft {
             origin,
@@ -492,6 +534,20 @@ fn record_changes(
     };
     changes.extend(recorded);
     Ok(())
+}
+
+/// Returns the text of a file before a change, if git has it and the journal does not.
+fn read_unstored_text(
+    journal: &Journal,
+    git: &mut GitObjects,
+    seen: &ScannedChange,
+) -> Result<Option<Vec<u8>>, FilesError> {
+    let Some(hash) = seen.before.and_then(|known| known.hash) else { return Ok(None) };
+    let Some(object) = journal.git_object(&seen.path, &hash)? else { return Ok(None) };
+    if journal.has_content(&hash)? {
+        return Ok(None);
+    }
+    Ok(git.read_file(&object).filter(|bytes| ContentHash::digest(bytes) == hash))
 }
 
 /// Returns whether a change in the journal left the file in its current state.
@@ -528,11 +584,23 @@ fn to_baseline_row(path: &str, known: &KnownFile) -> BaselineRow {
         mode,
         hash: known.hash,
         is_racy: known.is_racy,
+        git_object: None,
     }
 }
 
 fn from_baseline_row(row: BaselineRow) -> (String, KnownFile) {
-    let BaselineRow { path, size, mtime_ns, ctime_ns, inode, device, mode, hash, is_racy: racy } = row;
+    let BaselineRow {
+        path,
+        size,
+        mtime_ns,
+        ctime_ns,
+        inode,
+        device,
+        mode,
+        hash,
+        is_racy: racy,
+        git_object: _,
+    } = row;
     (
         path,
         KnownFile { stamp: FileStamp { device, inode, size, mtime_ns, ctime_ns, mode }, hash, is_racy: racy },

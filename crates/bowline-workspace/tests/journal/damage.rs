@@ -117,22 +117,29 @@ fn a_journal_of_a_newer_bowline_is_set_aside() {
     check(
         run_sql("PRAGMA user_version = 7"),
         expect![[r#"
-        the journal of changes cannot be used: it was written by a newer Bowline (format 7, this one reads up to 3), which can read it; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
-        1 /a new Done
-        0700 .
-        0600 journal.sqlite
-        0600 journal.sqlite.set-aside-1
-        0600 journal.sqlite.set-aside-1-shm
-        0600 journal.sqlite.set-aside-1-wal
-        0600 lock
-    "#]],
+            the journal of changes cannot be used: it was written by a newer Bowline (format 7, this one reads up to 4), which can read it; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+            1 /a new Done
+            0700 .
+            0600 journal.sqlite
+            0600 journal.sqlite.set-aside-1
+            0600 journal.sqlite.set-aside-1-shm
+            0600 journal.sqlite.set-aside-1-wal
+            0600 lock
+        "#]],
     );
 }
 
 #[test]
-fn a_journal_of_the_previous_format_is_continued() {
+fn journals_of_previous_formats_are_continued() {
+    continue_previous_format("ALTER TABLE baseline DROP COLUMN git_object; PRAGMA user_version = 3");
+    continue_previous_format(
+        "ALTER TABLE baseline DROP COLUMN git_object; DROP TABLE tails; PRAGMA user_version = 2",
+    );
+}
+
+fn continue_previous_format(sql: &'static str) {
     let (directory, path) = filled_journal();
-    run_sql("DROP TABLE tails; PRAGMA user_version = 2")(&path);
+    run_sql(sql)(&path);
     for _ in 0..2 {
         let (mut journal, notices) = open_journal(directory.path());
         assert_eq!(notices, []);
@@ -187,15 +194,15 @@ fn a_journal_that_lacks_a_table_is_set_aside() {
     check(
         run_sql("DROP TABLE baseline"),
         expect![[r#"
-        the journal of changes cannot be used: its tables are not those of format 3; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
-        1 /a new Done
-        0700 .
-        0600 journal.sqlite
-        0600 journal.sqlite.set-aside-1
-        0600 journal.sqlite.set-aside-1-shm
-        0600 journal.sqlite.set-aside-1-wal
-        0600 lock
-    "#]],
+            the journal of changes cannot be used: its tables are not those of format 4; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+            1 /a new Done
+            0700 .
+            0600 journal.sqlite
+            0600 journal.sqlite.set-aside-1
+            0600 journal.sqlite.set-aside-1-shm
+            0600 journal.sqlite.set-aside-1-wal
+            0600 lock
+        "#]],
     );
 }
 
@@ -439,14 +446,18 @@ fn a_journal_that_is_only_looked_at_stays_as_it_is() {
         seen(&|path| fs::remove_file(path).unwrap()),
         seen(&|path| run_sql("PRAGMA user_version = 99")(path)),
         seen(&|path| run_sql("DROP TABLE baseline")(path)),
-        seen(&|path| run_sql("DROP TABLE tails; PRAGMA user_version = 2")(path)),
+        seen(&|path| {
+            run_sql("ALTER TABLE baseline DROP COLUMN git_object; DROP TABLE tails; PRAGMA user_version = 2")(
+                path,
+            )
+        }),
         seen(&|path| fs::write(path, "no database, however long it is".repeat(100)).unwrap()),
     ];
     expect![[r#"
         usable, 2 changes
         missing
-        it was written by a newer Bowline (format 99, this one reads up to 3), which can read it
-        its tables are not those of format 3
+        it was written by a newer Bowline (format 99, this one reads up to 4), which can read it
+        its tables are not those of format 4
         usable, 2 changes
         it is damaged (file is not a database)
     "#]]

@@ -332,6 +332,7 @@ pub(crate) fn baseline_row(path: &str, hash: Option<ContentHash>) -> BaselineRow
         mode: 0o100_644,
         hash,
         is_racy: true,
+        git_object: None,
     }
 }
 

@@ -6,6 +6,7 @@ use bowline_history::observation::KnownFile;
 use expect_test::{Expect, expect};
 
 use super::*;
+use crate::git_objects::GitObjects;
 use crate::observer::{Observer, ObserverOptions, ScanEvent};
 use crate::walker::fixture::TestTree;
 
@@ -257,7 +258,7 @@ fn what_a_watch_tells_is_enough_for_the_observer() {
     let tree = TestTree::new("//- /w/d/0\n");
     let (roots, mut watch) = start_watcher(&tree);
     let mut observer = Observer::new(ObserverOptions::default());
-    observer.first_scan(&roots, 0, &mut |_| ControlFlow::Continue(()));
+    observer.first_scan(&roots, &GitObjects::default(), 0, &mut |_| ControlFlow::Continue(()));
     let mut told = 0;
     for round in 0..40 {
         for at in 0..=round % 5 {
@@ -276,12 +277,13 @@ fn what_a_watch_tells_is_enough_for_the_observer() {
         let found = observer.scan_paths(&roots, &paths, 0, &mut |_| ControlFlow::Continue(()));
         told += found.changes.len();
         // A full scan finds nothing more.
-        let rows: Vec<(String, KnownFile)> =
-            observer.rows().map(|(path, known)| (path.to_owned(), *known)).collect();
+        let rows: Vec<(String, KnownFile)> = observer.rows().map(|(path, known)| (path, *known)).collect();
         let mut other = Observer::restore(ObserverOptions::default(), rows);
         other.scan(&roots, 0, &mut |event| match event {
             ScanEvent::Change(seen, _) => panic!("round {round}: {seen:?}"),
-            ScanEvent::Progress(_) | ScanEvent::Content { .. } => ControlFlow::Continue(()),
+            ScanEvent::Progress(_) | ScanEvent::Content { .. } | ScanEvent::GitContent { .. } => {
+                ControlFlow::Continue(())
+            }
         });
     }
     assert!(told > 40, "{told}");

@@ -1,11 +1,14 @@
-//! Scans while the disk changes, with a clock that the test controls.
+//! Scans while the disk changes, with a clock that the test controls, and texts that git has.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use bowline_history::observation::RACY_WINDOW_NS;
+use bowline_history::undo::ChangeSelection;
 
 use super::*;
+use crate::git_objects::fixture::{commit_and_pack, git};
 use crate::workspace::fixture::TestProject;
 use bowline_storage::file_clock;
 
@@ -45,4 +48,69 @@ fn what_the_engine_wrote_is_compared_by_its_bytes_at_the_next_look() {
     // length.
     project.workspace.writer().observer_state.record_own_write(&path, Some((stamp, b"b\n")));
     assert_eq!(project.observe(&ChangeOrigin::default()), 1);
+}
+
+/// Returns whether the journal itself stores a text.
+fn is_stored(project: &TestProject, text: &str) -> bool {
+    let hash = ContentHash::digest(text.as_bytes());
+    project.workspace.writer().journal.has_content(&hash).unwrap()
+}
+
+fn start_again(project: &TestProject) -> Workspace {
+    let workspace = project.open_again();
+    let mut go_on = |_| ControlFlow::Continue(());
+    workspace.start_observing(ObserverOptions::default(), WatchMode::Off, &mut go_on).unwrap();
+    workspace
+}
+
+#[test]
+fn a_text_that_git_has_is_stored_only_once_it_changes_and_then_undone_without_git() {
+    let project =
+        TestProject::prepared(&[("a", "a\n"), ("b", "b\n"), (".env", "KEY=1\n")], WatchMode::Off, |root| {
+            commit_and_pack(root);
+            fs::write(root.join("b"), "not committed\n").unwrap();
+        });
+    let stored = ["a\n", "not committed\n", "KEY=1\n"].map(|text| is_stored(&project, text));
+    assert_eq!(stored, [false, true, false]);
+    // A command deletes everything, the repository as well.
+    fs::remove_dir_all(project.path(".git")).unwrap();
+    ["a", "b", ".env"].iter().for_each(|name| fs::remove_file(project.path(name)).unwrap());
+    assert_eq!(project.observe(&ChangeOrigin::default()), 3);
+    let stored = ["a\n", "not committed\n", "KEY=1\n"].map(|text| is_stored(&project, text));
+    assert_eq!(stored, [true, true, false]);
+    project.workspace.undo(&ChangeSelection::default()).unwrap();
+    let files = ["a", "b", ".env"].map(|name| project.read(name));
+    assert_eq!(files, [Some("a\n".to_owned()), Some("not committed\n".to_owned()), None]);
+}
+
+#[test]
+fn a_touched_file_is_still_restored_from_git() {
+    let project = TestProject::prepared(&[("a", "a\n")], WatchMode::Off, commit_and_pack);
+    // Rewritten with the same text: the baseline's row is replaced.
+    project.write("a", "a\n");
+    assert_eq!(project.observe(&ChangeOrigin::default()), 0);
+    assert!(!is_stored(&project, "a\n"));
+    // The same in another process, later.
+    drop(start_again(&project));
+    project.write("a", "changed\n");
+    assert_eq!(project.observe(&ChangeOrigin::default()), 1);
+    project.workspace.undo(&ChangeSelection::default()).unwrap();
+    assert_eq!(project.read("a").as_deref(), Some("a\n"));
+}
+
+#[test]
+fn a_text_that_git_has_dropped_is_stored_when_observation_starts_again() {
+    let lose = |root: &Path| {
+        fs::remove_dir_all(root.join(".git")).unwrap();
+        git(root, &["init", "--quiet"]);
+    };
+    let project = TestProject::prepared(&[("a", "a\n"), ("gone", "gone\n")], WatchMode::Off, commit_and_pack);
+    assert!(!is_stored(&project, "a\n"));
+    lose(project.path("").as_ref());
+    fs::remove_file(project.path("gone")).unwrap();
+    let later = start_again(&project);
+    assert!(is_stored(&project, "a\n"));
+    let paths: Vec<String> =
+        later.writer().journal.baseline().unwrap().into_iter().map(|row| row.path).collect();
+    assert_eq!(paths, [project.path("a")]);
 }

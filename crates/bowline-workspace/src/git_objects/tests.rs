@@ -1,0 +1,147 @@
+//! Tests of reading packs that git made.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::fixture::{commit_and_pack, git};
+use super::*;
+use crate::roots::RootSpec;
+
+/// Bytes that cannot be compressed.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 1_u32;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+/// Files that a pack stores in different ways: whole, as chains of differences, empty, large, incompressible.
+fn files() -> Vec<(String, Vec<u8>)> {
+    let lines = |count: usize, changed: usize| -> Vec<u8> {
+        let line = |at| if at == changed { "changed\n".to_owned() } else { format!("line {}\n", at * at) };
+        (0..count).map(line).collect::<String>().into_bytes()
+    };
+    let mut files = vec![
+        ("empty".to_owned(), Vec::new()),
+        ("short".to_owned(), b"x".to_vec()),
+        ("noise".to_owned(), noise(100_000)),
+        ("zeros".to_owned(), vec![0; 300_000]),
+        ("long".to_owned(), lines(20_000, 20_000)),
+    ];
+    files
+        .extend((0..40).map(|version| (format!("version-{version}.txt"), lines(300 + version, version * 7))));
+    files
+}
+
+fn project() -> (TempDir, PathBuf) {
+    let scratch = TempDir::new().unwrap();
+    let top = scratch.path().canonicalize().unwrap().join("project");
+    fs::create_dir_all(top.join("sub")).unwrap();
+    files().into_iter().for_each(|(name, bytes)| fs::write(top.join("sub").join(name), bytes).unwrap());
+    commit_and_pack(&top);
+    (scratch, top)
+}
+
+fn open_at(directory: &Path) -> GitObjects {
+    GitObjects::open(&Roots::open(&RootSpec::writable(directory.to_str().unwrap()), &[]).unwrap())
+}
+
+/// Returns how many of the files are found, and fails if one is found with other bytes.
+fn readable(objects: &mut GitObjects) -> usize {
+    let mut found = 0;
+    for (name, bytes) in files() {
+        let Some(id) = objects.find_file(&bytes) else { continue };
+        let read = objects.read_file(&id);
+        assert!(read.as_ref() == Some(&bytes), "{name}: {:?}", read.map(|read| read.len()));
+        found += 1;
+    }
+    found
+}
+
+#[test]
+fn every_file_of_a_pack_is_read_whatever_its_encoding() {
+    let (_scratch, top) = project();
+    let all = files().len();
+    let deltas = |name: &str| git(&top, &["verify-pack", "--verbose", name]).matches("chain length").count();
+    let index = || {
+        let packs = fs::read_dir(top.join(".git/objects/pack")).unwrap();
+        let index = packs.map(|entry| entry.unwrap().path()).find(|path| path.extension().unwrap() == "idx");
+        index.unwrap().to_str().unwrap().to_owned()
+    };
+    assert!(deltas(&index()) > 1, "the pack has no chains of differences");
+    assert_eq!(readable(&mut open_at(&top)), all);
+    // Differences that name their base by its id, and an index with large offsets.
+    git(&top, &["-c", "repack.useDeltaBaseOffset=false", "-c", "pack.indexVersion=2", "repack", "-adfq"]);
+    assert_eq!(readable(&mut open_at(&top)), all);
+    fs::set_permissions(index(), PermissionsExt::from_mode(0o644)).unwrap();
+    let pack = index().replace(".idx", ".pack");
+    git(&top, &["index-pack", "--index-version=2,0x40", "-o", &index(), &pack]);
+    assert_eq!(readable(&mut open_at(&top)), all);
+}
+
+#[test]
+fn the_repository_around_a_subdirectory_and_behind_a_worktree_is_found() {
+    let (_scratch, top) = project();
+    assert_eq!(readable(&mut open_at(&top.join("sub"))), files().len());
+    git(&top, &["worktree", "add", "--quiet", "../other"]);
+    assert_eq!(readable(&mut open_at(&top.with_file_name("other"))), files().len());
+    fs::remove_dir_all(top.join(".git")).unwrap();
+    assert_eq!(readable(&mut open_at(&top)), 0);
+}
+
+#[test]
+fn packs_are_readable_after_the_repository_is_deleted() {
+    let (_scratch, top) = project();
+    let mut objects = open_at(&top);
+    fs::remove_dir_all(top.join(".git")).unwrap();
+    assert_eq!(readable(&mut objects), files().len());
+}
+
+#[test]
+fn objects_that_are_in_no_pack_are_not_found() {
+    let (_scratch, top) = project();
+    fs::write(top.join("loose"), "loose\n").unwrap();
+    git(&top, &["add", "loose"]);
+    assert_eq!(open_at(&top).find_file(b"loose\n"), None);
+    // The ids of such a repository are SHA-256.
+    let (_other_scratch, other) = project();
+    fs::remove_dir_all(other.join(".git")).unwrap();
+    git(&other, &["init", "--quiet", "--object-format=sha256"]);
+    commit_and_pack(&other);
+    assert_eq!(readable(&mut open_at(&other)), 0);
+}
+
+#[test]
+fn a_damaged_pack_is_no_panic() {
+    let scratch = TempDir::new().unwrap();
+    let texts: Vec<String> = (0..8).map(|version| format!("{}{version}\n", "a line\n".repeat(20))).collect();
+    for (text, name) in texts.iter().zip(0..) {
+        fs::write(scratch.path().join(format!("{name}.txt")), text).unwrap();
+    }
+    commit_and_pack(scratch.path());
+    let ids: Vec<_> = texts.iter().map(|text| GitObjectId::of_file(text.as_bytes())).collect();
+    let mut wrong = 0;
+    for entry in fs::read_dir(scratch.path().join(".git/objects/pack")).unwrap() {
+        let path = entry.unwrap().path();
+        let whole = fs::read(&path).unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        for at in (0..whole.len()).step_by(whole.len() / 100 + 1) {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0xff;
+            let kept = if at % 2 == 0 { damaged.len() } else { at };
+            fs::write(&path, &damaged[..kept]).unwrap();
+            let mut objects = open_at(scratch.path());
+            // Bytes that are read nevertheless have another hash, which the caller compares.
+            for (id, text) in ids.iter().zip(&texts) {
+                wrong += usize::from(objects.read_file(id).is_none_or(|read| read != text.as_bytes()));
+            }
+        }
+        fs::write(&path, &whole).unwrap();
+    }
+    assert!(wrong > 0, "no damage was met");
+}
